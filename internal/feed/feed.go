@@ -1,0 +1,41 @@
+package feed
+
+import (
+	"context"
+	"time"
+)
+
+// Update replaces everything that a source said before about one group.
+type Update[T any] struct {
+	// Group is what the source re-reads as one: a file, a Consul service. Unique within the source.
+	Group string
+	// Items is the whole content of the group. Empty means that the group is gone.
+	Items []T
+	// Problems are all that is wrong with the group, and replace what was said before.
+	Problems []Problem
+	// AsOf is when the content was current at its origin. An older AsOf with a problem is last-known-good.
+	AsOf time.Time
+}
+
+// Batch is what a source delivers at once.
+type Batch[T any] struct {
+	// Source is the name of the source that sent it.
+	Source string
+	// Full says that groups which are not named here are gone. The first batch of a source is
+	// Full, even when it is empty.
+	Full bool
+	// Updates replace groups. One group stands in it at most once.
+	Updates []Update[T]
+	// Since is when the change that led to the batch was noticed; zero: unknown.
+	Since time.Time
+}
+
+// Source supplies items for as long as it runs.
+type Source[T any] interface {
+	// Name identifies the source to people: "file:/etc/ashore/config", "consul:dc1".
+	Name() string
+	// Run sends a Full batch first, then one for every change, until ctx ends; it then returns
+	// nil. An outage is reported as a Problem of the groups that it concerns, never as an empty
+	// batch. An error means that the source can never work (a wrong setting).
+	Run(ctx context.Context, out chan<- Batch[T]) error
+}

@@ -1,0 +1,55 @@
+package feed
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Severity says what a Problem does to the item that it is about.
+type Severity string
+
+const (
+	// Error refuses the item: its last good version stays, or it does not come to be.
+	Error Severity = "error"
+	// Warning leaves the item at work.
+	Warning Severity = "warning"
+)
+
+// Problem is one thing that is wrong with what an operator wrote or a source said, in words that
+// tell what is wrong, where, and what to do.
+type Problem struct {
+	Severity Severity `json:"severity"`
+	// Source is the name of the source; the merger fills it in when it is empty.
+	Source string `json:"source,omitempty"`
+	// Object is the kind and name, "VirtualService shop/web"; empty when no object could be read.
+	Object string `json:"object,omitempty"`
+	// Field is the path within the object, "spec.http[0].route[1].weight"; may be empty.
+	Field string `json:"field,omitempty"`
+	// File and Line are where it is written; empty and zero when it did not come from a file.
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+	// Text is what is wrong and what to do, one sentence each, without a final period.
+	Text string `json:"text"`
+	// Stale says that the last good version is in use instead.
+	Stale bool `json:"stale,omitempty"`
+	// Since is when it was first seen.
+	Since time.Time `json:"since,omitzero"`
+}
+
+// String is the problem on one line: "web.yaml:12: VirtualService shop/web spec.hosts: …".
+func (p Problem) String() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File)
+		if p.Line > 0 {
+			fmt.Fprintf(&b, ":%d", p.Line)
+		}
+		b.WriteString(": ")
+	}
+	if where := strings.TrimSpace(p.Object + " " + p.Field); where != "" {
+		b.WriteString(where + ": ")
+	}
+	b.WriteString(p.Text)
+	return b.String()
+}

@@ -1,0 +1,108 @@
+package push
+
+import (
+	"net/netip"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// NodeType is the first part of a proxy's node ID.
+type NodeType uint8
+
+const (
+	// Sidecar stands beside a workload.
+	Sidecar NodeType = iota
+	// Router is a gateway.
+	Router
+)
+
+// Interception is how a sidecar's traffic reaches it: the node's INTERCEPTION_MODE.
+type Interception uint8
+
+const (
+	// Redirect means that the host redirects connections to the proxy's two ports; Istio's default.
+	Redirect Interception = iota
+	// TProxy is Redirect that keeps addresses.
+	TProxy
+	// None means that applications connect to the proxy's listeners by themselves.
+	None
+)
+
+// Capabilities is the set of optional extensions that a client has, one bit each; package gen gives
+// the bits their meaning.
+type Capabilities uint64
+
+// Has says whether all of want are there.
+func (c Capabilities) Has(want Capabilities) bool { return c&want == want }
+
+// Label is one label of a workload.
+type Label struct{ Key, Value string }
+
+// Node is one proxy as it introduced itself, reduced to what Ashore uses. Comparable.
+type Node struct {
+	Type NodeType
+	// ID is the third part of the node ID, "web-1.shop".
+	ID string
+	// Namespace is where its configuration lives.
+	Namespace string
+	// IPs are its addresses, the first one is its own for listeners.
+	IPs *intern.List[netip.Addr]
+	// Labels are sorted by key.
+	Labels *intern.List[Label]
+	// DNSDomain is the fourth part of the node ID, "shop.svc.cluster.local".
+	DNSDomain      string
+	ServiceAccount string
+	Locality       registry.Locality
+	Network        string
+	Interception   Interception
+	// HTTPProxyPort is where it wants the mesh's HTTP proxy: node metadata HTTP_PROXY_PORT. Zero: the mesh's.
+	HTTPProxyPort uint32
+	Capabilities  Capabilities
+}
+
+// Facets are what a proxy's resources depend on. Proxies with equal facets receive equal
+// resources; a fact that makes no difference to a proxy is left at its zero value.
+type Facets struct {
+	Type NodeType
+	// Namespace is set only when the proxy's namespace sees something that others do not.
+	Namespace string
+	// Sidecar is the one that governs the proxy; nil: everything visible is in scope.
+	Sidecar *SidecarConfig
+	// Gateways are the servers that select the proxy (routers only), in order of precedence.
+	Gateways *intern.List[GatewayServer]
+	// Own is the proxy's inbound side; nil for routers.
+	Own *Own
+	// RouteSources are the conditional matches of routes (by source label or namespace) that hold for
+	// the proxy: pointers to HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
+	RouteSources *intern.List[any]
+	// Locality and Network are set only when a destination's endpoints are ordered by them.
+	Locality registry.Locality
+	Network  string
+	// Interception says how its listeners bind.
+	Interception Interception
+	// Bind is the address of outbound listeners that bind a port of their own where nothing else says: the proxy's
+	// own when that is a loopback address, else 127.0.0.1. Zero unless Interception is None.
+	Bind netip.Addr
+	// IPv6Only says that the proxy has no IPv4 address.
+	IPv6Only bool
+	// HTTPProxyPort is where the mesh's HTTP proxy listens; zero: nowhere.
+	HTTPProxyPort uint32
+	Capabilities  Capabilities
+}
+
+// Own is what is a proxy's alone. Equal values are one pointer.
+type Own struct {
+	// Addresses are the proxy's.
+	Addresses *intern.List[netip.Addr]
+	// Inbound are the service ports that the workload serves, by target port, then host.
+	Inbound *intern.List[Inbound]
+}
+
+// Inbound is one service port that a workload serves.
+type Inbound struct {
+	Service *registry.Service
+	Port    registry.Port
+	// TargetPort is where the workload listens.
+	TargetPort uint32
+}

@@ -1,0 +1,97 @@
+package push
+
+import (
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Scope is what proxies of the same facets see of a context. Immutable. Each part keeps its pointer
+// from context to context while it does not change.
+type Scope struct {
+	Facets
+	// Mesh are the mesh-wide settings.
+	Mesh *Mesh
+	// Destinations are all services that the proxy may call, with the rule that governs each.
+	Destinations *Destinations
+	// Egress are the groups of a sidecar's outbound side: one for each egress listener of its Sidecar
+	// in order, or one for everything. Nil for routers.
+	Egress *intern.List[*Egress]
+	// Endpoints are those of every service in the mesh, by key.
+	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
+}
+
+// Destination is a service together with what a client does to call it.
+type Destination struct {
+	Service *registry.Service
+	// Rule is what the client applies; nil: nothing beyond the mesh's defaults.
+	Rule *DestinationRule
+}
+
+// Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are one pointer.
+type Destinations struct{ items []Destination }
+
+// Items are the destinations in the order of their hosts, not to be changed.
+func (d *Destinations) Items() []Destination {
+	if d == nil {
+		return nil
+	}
+	return d.items
+}
+
+// Get returns the destination of exactly that host, and whether there is one.
+func (d *Destinations) Get(host string) (Destination, bool) {
+	items := d.Items()
+	i, ok := slices.BinarySearchFunc(items, host, func(d Destination, h string) int { return strings.Compare(d.Service.Host, h) })
+	if !ok {
+		return Destination{}, false
+	}
+	return items[i], true
+}
+
+// DestinationRule is the rules of one host that hold for one client, merged into one.
+type DestinationRule struct {
+	// Spec is the merged rule; its host is a full name.
+	Spec *networking.DestinationRule
+	// From are the objects that it was merged from, the deciding one first.
+	From []*config.Object
+}
+
+// VirtualService is a VirtualService object with every short name in it (hosts, destinations,
+// gateways) written out.
+type VirtualService struct {
+	Object *config.Object
+	Spec   *networking.VirtualService
+}
+
+// Egress is one group of what a sidecar may call, and where it listens for it.
+type Egress struct {
+	// Listener is the Sidecar's egress listener; nil: the default, which takes all ports.
+	Listener *networking.IstioEgressListener
+	// Services are those that the group imports, sorted by host, hosts unique.
+	Services *intern.List[*registry.Service]
+	// Routes are the VirtualServices for the sidecar ("mesh") that it imports, in order of precedence:
+	// older first.
+	Routes *intern.List[*VirtualService]
+}
+
+// SidecarConfig is a Sidecar object that governs some proxies. Equal values are one pointer.
+type SidecarConfig struct {
+	Object *config.Object
+	Spec   *networking.Sidecar
+}
+
+// GatewayServer is one server of a Gateway, for the routers that it selects. Comparable.
+type GatewayServer struct {
+	Gateway *config.Object
+	Server  *networking.Server
+	// Routes are the VirtualServices that name the gateway and may attach to it, in order of precedence
+	// (older first). Whether a host of theirs fits a host of the server is for the generator to see.
+	Routes *intern.List[*VirtualService]
+}

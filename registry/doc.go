@@ -1,0 +1,6 @@
+// Package registry is what runs: services, their endpoints, and where they are.
+//
+// A registry (ServiceEntry objects, Consul, …) supplies Instances: one service with its endpoints.
+// Service and EndpointList are immutable and replaced separately, so that an endpoint that comes or
+// goes leaves the service's pointer, and everything that depends on it, alone.
+package registry

@@ -1,0 +1,84 @@
+package registry
+
+import (
+	"strings"
+)
+
+// Locality is where something runs, from large to small; parts may be empty from the right.
+type Locality struct{ Region, Zone, SubZone string }
+
+// ParseLocality reads Istio's "region/zone/subzone"; missing parts stay empty.
+func ParseLocality(s string) Locality {
+	p := strings.SplitN(s, "/", 3)
+	p = append(p, "", "", "")
+	return Locality{p[0], p[1], p[2]}
+}
+
+// String is "region/zone/subzone" without empty parts at the end.
+func (l Locality) String() string {
+	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.SubZone, "/")
+}
+
+// Health is whether an endpoint may be sent traffic.
+type Health uint8
+
+const (
+	// Healthy is the default.
+	Healthy Health = iota
+	// Unhealthy endpoints are sent none.
+	Unhealthy
+	// Draining endpoints finish what they have.
+	Draining
+)
+
+// Endpoint is one workload of a service.
+type Endpoint struct {
+	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
+	Address string
+	// Ports are the endpoint's own port numbers by the service port's name; may be nil.
+	Ports map[string]uint32
+	// Labels select it into subsets; may be nil.
+	Labels map[string]string
+	// Locality and Network are where it runs; may be empty.
+	Locality Locality
+	Network  string
+	// Weight is relative to other endpoints of its locality; zero means 1.
+	Weight uint32
+	// ServiceAccount is the name in its identity; may be empty.
+	ServiceAccount string
+	// Namespace is the workload's, and Workload its name.
+	Namespace, Workload string
+	// TLSMode is "istio" when it takes the mesh's mutual TLS, else empty.
+	TLSMode string
+	// Health decides whether it is sent traffic.
+	Health Health
+}
+
+// Port is the port of the endpoint for service port p: its own by name, else the target port, else
+// the number.
+func (e *Endpoint) Port(p Port) uint32 {
+	if n := e.Ports[p.Name]; n != 0 {
+		return n
+	}
+	if p.TargetPort != 0 {
+		return p.TargetPort
+	}
+	return p.Number
+}
+
+// EndpointList is the endpoints of one service, immutable: the pointer is the version.
+type EndpointList struct{ Items []Endpoint }
+
+// Len is the number of endpoints; of a nil list, zero.
+func (l *EndpointList) Len() int {
+	if l == nil {
+		return 0
+	}
+	return len(l.Items)
+}
+
+// Instances is one service with its endpoints. The two are replaced separately.
+type Instances struct {
+	Service   *Service
+	Endpoints *EndpointList
+}

@@ -1,0 +1,79 @@
+package resource
+
+import (
+	"iter"
+	"slices"
+	"strings"
+)
+
+// Layer is a part of a set: resources sorted by name, names unique. Immutable: the pointer is the version.
+type Layer struct{ items []*Resource }
+
+// NewLayer makes a layer of items, which it sorts and keeps. Of two items with one name the first
+// stays.
+func NewLayer(items []*Resource) *Layer {
+	slices.SortStableFunc(items, func(a, b *Resource) int { return strings.Compare(a.Name, b.Name) })
+	items = slices.CompactFunc(items, func(a, b *Resource) bool { return a.Name == b.Name })
+	return &Layer{items: items}
+}
+
+// Items are the resources in the order of their names, not to be changed.
+func (l *Layer) Items() []*Resource {
+	if l == nil {
+		return nil
+	}
+	return l.items
+}
+
+// Get returns the resource of that name, or nil.
+func (l *Layer) Get(name string) *Resource {
+	items := l.Items()
+	i, ok := slices.BinarySearchFunc(items, name, func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
+	if !ok {
+		return nil
+	}
+	return items[i]
+}
+
+// Set is what one proxy has of one type: what it shares with equal proxies and what is its own. It
+// is a comparable value; equal sets have equal contents. A name stands in one of the two: where
+// both have it, the own one counts.
+type Set struct{ Shared, Own *Layer }
+
+// Get returns the resource of that name, or nil.
+func (s Set) Get(name string) *Resource {
+	if r := s.Own.Get(name); r != nil {
+		return r
+	}
+	return s.Shared.Get(name)
+}
+
+// Len is the number of resources, counting a name that stands in both layers once.
+func (s Set) Len() int {
+	n := len(s.Shared.Items())
+	for _, r := range s.Own.Items() {
+		if s.Shared.Get(r.Name) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// All yields the resources: the shared ones by name, then the own ones by name.
+func (s Set) All() iter.Seq[*Resource] {
+	return func(yield func(*Resource) bool) {
+		for _, r := range s.Shared.Items() {
+			if len(s.Own.Items()) > 0 && s.Own.Get(r.Name) != nil {
+				continue
+			}
+			if !yield(r) {
+				return
+			}
+		}
+		for _, r := range s.Own.Items() {
+			if !yield(r) {
+				return
+			}
+		}
+	}
+}
