@@ -1,0 +1,167 @@
+package settings
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"reflect"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Error is one thing that is wrong with a settings file.
+type Error struct {
+	File string
+	Line int
+	// Setting is the path of the setting, "xds.gap"; may be empty.
+	Setting string
+	Text    string
+}
+
+func (e *Error) Error() string {
+	where := fmt.Sprintf("%s:%d: ", e.File, e.Line)
+	if e.Setting != "" {
+		where += e.Setting + ": "
+	}
+	return where + e.Text
+}
+
+// Decode lays the YAML document data, called file in errors, over into: a pointer to a struct whose
+// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it is.
+// The error joins an Error for everything that is wrong.
+func Decode(file string, data []byte, into any) error {
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	var doc yaml.Node
+	switch err := dec.Decode(&doc); {
+	case errors.Is(err, io.EOF):
+		return nil // nothing but comments: the defaults
+	case err != nil:
+		return syntaxError(file, err)
+	}
+	var more yaml.Node
+	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
+		return &Error{File: file, Line: max(1, more.Line), Text: "a second document: settings are one YAML document, remove the \"---\" between"}
+	}
+	d := decoder{file: file}
+	d.value("", doc.Content[0], reflect.ValueOf(into).Elem())
+	return errors.Join(d.errs...)
+}
+
+// syntaxError is the YAML library's "yaml: line 3: …" in the form of the others.
+func syntaxError(file string, err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); n == 1 && scanErr == nil {
+		_, text, _ = strings.Cut(text, ": ")
+	}
+	return &Error{File: file, Line: line, Text: "not valid YAML: " + text}
+}
+
+// decoder walks a document beside the struct that takes it.
+type decoder struct {
+	file string
+	errs []error
+}
+
+func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
+	d.errs = append(d.errs, &Error{File: d.file, Line: n.Line, Setting: path, Text: fmt.Sprintf(format, args...)})
+}
+
+// value sets v from n.
+func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	switch {
+	case v.Type() == reflect.TypeFor[yaml.Node]():
+		v.Set(reflect.ValueOf(*n))
+	case n.Tag == "!!null": // "xds:" with nothing below: the defaults
+	case v.Type() == reflect.TypeFor[time.Duration]():
+		d.duration(path, n, v)
+	case v.Kind() == reflect.Struct:
+		d.section(path, n, v)
+	default:
+		d.scalar(path, n, v)
+	}
+}
+
+// section sets the fields of the struct v from the mapping n.
+func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, path, "want settings with names (name: value), got %s", describe(n))
+		return
+	}
+	fields := map[string]reflect.Value{}
+	var names []string
+	for i := range v.NumField() {
+		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		fields[name] = v.Field(i)
+		names = append(names, name)
+	}
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		at := join(path, key.Value)
+		field, known := fields[key.Value]
+		switch first := lines[key.Value]; {
+		case !known:
+			d.fail(key, at, "unknown setting%s", suggestion(key.Value, names))
+		case first != 0:
+			d.fail(key, at, "set twice, first on line %d", first)
+		default:
+			lines[key.Value] = key.Line
+			d.value(at, n.Content[i+1], field)
+		}
+	}
+}
+
+func (d *decoder) duration(path string, n *yaml.Node, v reflect.Value) {
+	t, err := time.ParseDuration(n.Value)
+	if n.Kind != yaml.ScalarNode || err != nil || t < 0 {
+		d.fail(n, path, "want a duration such as 50ms or 1m30s, got %s", describe(n))
+		return
+	}
+	v.SetInt(int64(t))
+}
+
+func (d *decoder) scalar(path string, n *yaml.Node, v reflect.Value) {
+	if err := n.Decode(v.Addr().Interface()); err != nil {
+		d.fail(n, path, "want %s, got %s", wanted(v.Type()), describe(n))
+	}
+}
+
+// wanted names a type to an operator.
+func wanted(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Int, reflect.Int64, reflect.Uint32, reflect.Uint64:
+		return "a whole number"
+	case reflect.Slice:
+		return "a list"
+	default:
+		return "a text"
+	}
+}
+
+// describe names what stands in the file to an operator.
+func describe(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "settings with names"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return fmt.Sprintf("%q", n.Value)
+	}
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}

@@ -1,0 +1,100 @@
+package settings
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+	"go.yaml.in/yaml/v3"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type example struct {
+	State string `yaml:"state"`
+	XDS   struct {
+		Address string        `yaml:"address"`
+		Gap     time.Duration `yaml:"gap"`
+		Streams int           `yaml:"streams"`
+	} `yaml:"xds"`
+	Verbose bool      `yaml:"verbose"`
+	Mesh    yaml.Node `yaml:"mesh"`
+}
+
+func defaults() example {
+	var e example
+	e.State = "/var/lib/example"
+	e.XDS.Gap = time.Second
+	return e
+}
+
+func TestDecode(t *testing.T) {
+	t.Parallel()
+	e := defaults()
+	err := Decode("a.yaml", []byte("# comment\nxds:\n  gap: 50ms\n  streams: 3\nverbose: true\nmesh:\n  accessLogFile: /dev/stdout\n"), &e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := defaults()
+	want.XDS.Gap, want.XDS.Streams, want.Verbose = 50*time.Millisecond, 3, true
+	mesh := e.Mesh
+	e.Mesh = yaml.Node{}
+	if d := cmp.Diff(want, e); d != "" {
+		t.Errorf("settings (-want +got):\n%s", d)
+	}
+	if mesh.Line != 7 || len(mesh.Content) != 2 {
+		t.Errorf("raw section starts on line %d with %d nodes, want line 7 and 2", mesh.Line, len(mesh.Content))
+	}
+}
+
+func TestDecodeErrors(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ name, in, want string }{
+		{"empty", "", ""},
+		{"only comments", "# nothing\n", ""},
+		{"empty section", "xds:\n", ""},
+		{"unknown, near", "stat: /x\n", `a.yaml:1: stat: unknown setting; did you mean "state"?`},
+		{"unknown, nested", "xds:\n  gap: 1s\n  adress: x\n", `a.yaml:3: xds.adress: unknown setting; did you mean "address"?`},
+		{"unknown, far", "qqqqqq: 1\n", `a.yaml:1: qqqqqq: unknown setting; known here: mesh, state, verbose, xds`},
+		{"twice", "state: a\nstate: b\n", `a.yaml:2: state: set twice, first on line 1`},
+		{"duration", "xds: {gap: 50}\n", `a.yaml:1: xds.gap: want a duration such as 50ms or 1m30s, got "50"`},
+		{"negative duration", "xds: {gap: -1s}\n", `a.yaml:1: xds.gap: want a duration such as 50ms or 1m30s, got "-1s"`},
+		{"number", "xds: {streams: many}\n", `a.yaml:1: xds.streams: want a whole number, got "many"`},
+		{"bool", "verbose: 3\n", `a.yaml:1: verbose: want true or false, got "3"`},
+		{"text", "state: [a]\n", `a.yaml:1: state: want a text, got a list`},
+		{"section", "xds: yes\n", `a.yaml:1: xds: want settings with names (name: value), got "yes"`},
+		{"not a mapping", "- a\n", `a.yaml:1: want settings with names (name: value), got a list`},
+		{"syntax", "a: b\n  c: [\n", `a.yaml:2: not valid YAML: mapping values are not allowed in this context`},
+		{"second document", "state: a\n---\nstate: b\n", "a.yaml:2: a second document: settings are one YAML document, remove the \"---\" between"},
+		// Everything that is wrong is told at once.
+		{"several", "stat: a\nverbos: true\n", "a.yaml:1: stat: unknown setting; did you mean \"state\"?\na.yaml:2: verbos: unknown setting; did you mean \"verbose\"?"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			e := defaults()
+			err := Decode("a.yaml", []byte(tc.in), &e)
+			got := ""
+			if err != nil {
+				got = err.Error()
+				var one *Error
+				if !errors.As(err, &one) {
+					t.Errorf("%v holds no *Error", err)
+				}
+			}
+			if got != tc.want {
+				t.Errorf("got  %s\nwant %s", got, tc.want)
+			}
+		})
+	}
+}
+
+func FuzzDecode(f *testing.F) {
+	f.Add([]byte("xds: {gap: 1s}\n"))
+	f.Add([]byte("a: &a [*a]\n"))
+	f.Fuzz(func(_ *testing.T, data []byte) {
+		e := defaults()
+		_ = Decode("a.yaml", data, &e) // any bytes: an error or not, never a panic
+	})
+}
