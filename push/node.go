@@ -79,6 +79,8 @@ type Facets struct {
 	// Locality and Network are set only when a destination's endpoints are ordered by them.
 	Locality registry.Locality
 	Network  string
+	// FailoverLabels are the proxy's labels that a destination's failoverPriority names, by key; nil otherwise.
+	FailoverLabels *intern.List[Label]
 	// Interception says how its listeners bind.
 	Interception Interception
 	// Bind is the address of outbound listeners that bind a port of their own where nothing else says: the proxy's

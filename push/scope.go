@@ -35,14 +35,14 @@ type Destination struct {
 }
 
 // Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are one pointer.
-type Destinations struct{ items []Destination }
+type Destinations struct{ list *intern.List[Destination] }
 
 // Items are the destinations in the order of their hosts, not to be changed.
 func (d *Destinations) Items() []Destination {
 	if d == nil {
 		return nil
 	}
-	return d.items
+	return d.list.Items()
 }
 
 // Get returns the destination of exactly that host, and whether there is one.
@@ -68,6 +68,8 @@ type DestinationRule struct {
 type VirtualService struct {
 	Object *config.Object
 	Spec   *networking.VirtualService
+
+	conditions []condition // its matches that hold for some sources only
 }
 
 // Egress is one group of what a sidecar may call, and where it listens for it.

@@ -1,0 +1,180 @@
+package feed
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Merger keeps the latest content of every group of every source and finds what counts for each
+// key. Where several supply one key, the source that is named first counts, and within a source the
+// group that was there first. Not safe for concurrent use.
+type Merger[K comparable, T any] struct {
+	key     func(T) K
+	sources map[string]*sourceState
+	groups  map[groupID]*group[K]
+	byKey   map[K][]supply[T]
+	next    int // orders groups by arrival
+}
+
+type groupID struct{ source, group string }
+
+type group[K comparable] struct {
+	order    int
+	keys     []K
+	problems []Problem
+	asOf     time.Time
+}
+
+// supply is one item and who supplied it.
+type supply[T any] struct {
+	source, order int
+	item          T
+}
+
+type sourceState struct {
+	rank   int
+	synced bool
+	last   time.Time
+	items  int
+}
+
+// SourceStatus is how a source stands, for people.
+type SourceStatus struct {
+	Name string `json:"name"`
+	// Synced says that its first complete state has arrived.
+	Synced bool `json:"synced"`
+	// Items and Problems count what it supplies and what is wrong with it.
+	Items    int `json:"items"`
+	Problems int `json:"problems"`
+	// Last is when it last said something.
+	Last time.Time `json:"last,omitzero"`
+}
+
+// NewMerger makes a merger for the sources of these names, the deciding one first.
+func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, T] {
+	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[groupID]*group[K]{}, byKey: map[K][]supply[T]{}}
+	for i, name := range sources {
+		m.sources[name] = &sourceState{rank: i}
+	}
+	return m
+}
+
+// Apply takes in a batch that arrived at now and returns the keys that it touched, in no order.
+// A batch of a source that was not named is a mistake of the program and panics.
+func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
+	src := m.sources[b.Source]
+	if src == nil {
+		panic("feed: batch of unknown source " + b.Source)
+	}
+	touched := map[K]bool{}
+	named := make(map[string]bool, len(b.Updates))
+	for _, u := range b.Updates {
+		named[u.Group] = true
+		m.replace(src, groupID{b.Source, u.Group}, u, touched)
+	}
+	if b.Full {
+		for id := range m.groups {
+			if id.source == b.Source && !named[id.group] {
+				m.replace(src, id, Update[T]{}, touched)
+			}
+		}
+		src.synced = true
+	}
+	src.last = now
+	return slices.Collect(maps.Keys(touched))
+}
+
+// replace puts the content of u in the place of a group.
+func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touched map[K]bool) {
+	g := m.groups[id]
+	if g == nil {
+		g = &group[K]{order: m.next}
+		m.next++
+		m.groups[id] = g
+	}
+	for _, k := range g.keys {
+		touched[k] = true
+		left := slices.DeleteFunc(m.byKey[k], func(s supply[T]) bool { return s.source == src.rank && s.order == g.order })
+		if len(left) == 0 {
+			delete(m.byKey, k)
+		} else {
+			m.byKey[k] = left
+		}
+	}
+	src.items += len(u.Items) - len(g.keys)
+	g.keys, g.problems, g.asOf = g.keys[:0], u.Problems, u.AsOf
+	for _, item := range u.Items {
+		k := m.key(item)
+		touched[k] = true
+		g.keys = append(g.keys, k)
+		m.byKey[k] = insert(m.byKey[k], supply[T]{source: src.rank, order: g.order, item: item})
+	}
+	if len(g.keys) == 0 && len(g.problems) == 0 {
+		delete(m.groups, id)
+	}
+}
+
+// insert keeps supplies in the order in which they count.
+func insert[T any](list []supply[T], s supply[T]) []supply[T] {
+	i, _ := slices.BinarySearchFunc(list, s, func(a, b supply[T]) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
+	})
+	return slices.Insert(list, i, s)
+}
+
+// Items lists what is supplied for k, what counts first.
+func (m *Merger[K, T]) Items(k K) []T {
+	out := make([]T, len(m.byKey[k]))
+	for i, s := range m.byKey[k] {
+		out[i] = s.item
+	}
+	return out
+}
+
+// Synced says that every source has delivered its first complete state.
+func (m *Merger[K, T]) Synced() bool {
+	for _, s := range m.sources {
+		if !s.synced {
+			return false
+		}
+	}
+	return true
+}
+
+// Sources tells how each source stands, the deciding one first.
+func (m *Merger[K, T]) Sources() []SourceStatus {
+	out := make([]SourceStatus, len(m.sources))
+	for name, s := range m.sources {
+		out[s.rank] = SourceStatus{Name: name, Synced: s.synced, Items: s.items, Last: s.last}
+	}
+	for id, g := range m.groups {
+		out[m.sources[id.source].rank].Problems += len(g.problems)
+	}
+	return out
+}
+
+// Problems lists all that is wrong, by source, group and place, and for each key that several
+// supply what clash says of the one that counts and the others.
+func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
+	var out []Problem
+	for id, g := range m.groups {
+		for _, p := range g.problems {
+			p.Source = cmp.Or(p.Source, id.source)
+			out = append(out, p)
+		}
+	}
+	if clash != nil {
+		for _, list := range m.byKey {
+			for _, other := range list[1:] {
+				out = append(out, clash(list[0].item, other.item))
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
+	})
+	return out
+}

@@ -1,0 +1,135 @@
+package push
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Classify reduces a proxy to what its resources depend on. Equal facets mean equal resources.
+func (c *Context) Classify(n Node) Facets {
+	f := Facets{
+		Type:         n.Type,
+		Capabilities: n.Capabilities,
+		IPv6Only:     ipv6Only(n.IPs.Items()),
+		RouteSources: c.routeSources(n),
+	}
+	root := c.in.Mesh.Config.GetRootNamespace()
+	switch n.Type {
+	case Router:
+		f.Namespace = n.Namespace
+		f.Gateways = c.serversOf(n)
+	default:
+		f.Sidecar = c.sidecars.governing(n, root)
+		f.Namespace = c.facetNamespace(n, f.Sidecar)
+		f.Own = c.ownOf(n)
+		f.Interception = n.Interception
+		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
+		if n.Interception == None {
+			f.Bind = bindAddress(n.IPs.Items())
+		}
+	}
+	v := c.viewOf(f)
+	if v.byLocality {
+		f.Locality = c.localityOf(n)
+	}
+	f.FailoverLabels = c.failoverLabels(n, v)
+	return f
+}
+
+// facetNamespace is the proxy's namespace if what it sees depends on it.
+func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
+	if s != nil || c.held.services().special[n.Namespace] || c.held.routes().special[n.Namespace] || c.held.rules().special[n.Namespace] {
+		return n.Namespace
+	}
+	return ""
+}
+
+// ownOf finds what the workload beside n serves: the service ports of the endpoints at its
+// addresses, in its namespace.
+func (c *Context) ownOf(n Node) *Own {
+	var in []Inbound
+	for _, a := range n.IPs.Items() {
+		for key, w := range c.workloads.at(a) {
+			s, ok := c.in.Services.Get(key)
+			if !ok || w.namespace != n.Namespace {
+				continue
+			}
+			for _, p := range s.Ports {
+				in = append(in, Inbound{Service: s, Port: p, TargetPort: w.target(p)})
+			}
+		}
+	}
+	slices.SortFunc(in, func(a, b Inbound) int {
+		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key), cmp.Compare(a.Port.Number, b.Port.Number))
+	})
+	in = slices.CompactFunc(in, func(a, b Inbound) bool {
+		return a.Service == b.Service && a.Port == b.Port && a.TargetPort == b.TargetPort
+	})
+	return c.tables.own.Get(Own{Addresses: n.IPs, Inbound: c.tables.inbound.Of(in)})
+}
+
+// localityOf is that of the workload's own endpoint, else what the proxy says.
+// Source: istio.io, "the locality of the registry comes first".
+func (c *Context) localityOf(n Node) registry.Locality {
+	for _, a := range n.IPs.Items() {
+		for _, w := range c.workloads.at(a) {
+			if w.namespace == n.Namespace && w.locality != (registry.Locality{}) {
+				return w.locality
+			}
+		}
+	}
+	return n.Locality
+}
+
+// failoverLabels are those of the node's labels that some destination orders endpoints by.
+func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
+	var out []Label
+	for _, l := range n.Labels.Items() {
+		if slices.Contains(v.failoverKeys.Items(), l.Key) {
+			out = append(out, l)
+		}
+	}
+	return c.tables.labels.Of(out)
+}
+
+// routeSources lists the conditional matches that hold for n.
+func (c *Context) routeSources(n Node) *intern.List[any] {
+	var out []any
+	for _, vs := range c.virtual.conditional.All() {
+		for _, cond := range vs.conditions {
+			if cond.holds(n) {
+				out = append(out, cond.match)
+			}
+		}
+	}
+	return c.tables.sources.Of(out)
+}
+
+// serversOf lists the gateway servers of a router.
+func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
+	objects := c.tables.objects.Of(c.gateways.selecting(n))
+	if objects == nil {
+		return nil
+	}
+	in := serverViewIn{tables: c.tables, routes: c.held.routes(), gateways: objects, namespace: n.Namespace}
+	return c.tables.serverView.Get(in).list
+}
+
+// bindAddress is where listeners of a proxy bind that no traffic is redirected to.
+func bindAddress(ips []netip.Addr) netip.Addr {
+	if len(ips) > 0 && ips[0].IsLoopback() {
+		return ips[0]
+	}
+	if ipv6Only(ips) {
+		return netip.IPv6Loopback()
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}
+
+func ipv6Only(ips []netip.Addr) bool {
+	return len(ips) > 0 && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is4() })
+}

@@ -1,0 +1,78 @@
+package push
+
+import (
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Objects are all configuration objects by key.
+type Objects = pmap.Map[config.Key, *config.Object]
+
+// Services are all services by key.
+type Services = pmap.Map[registry.Key, *registry.Service]
+
+// Endpoints are the endpoints of all services by key.
+type Endpoints = pmap.Map[registry.Key, *registry.EndpointList]
+
+// Inputs are everything that a Context depends on. Comparable.
+type Inputs struct {
+	// Mesh are the mesh-wide settings, never nil.
+	Mesh *Mesh
+	// Objects is all configuration that is at work.
+	Objects Objects
+	// Services and Endpoints are what all registries supply, merged.
+	Services  Services
+	Endpoints Endpoints
+}
+
+// Context is the whole mesh at one moment: the inputs, and indexes over them. Immutable; safe for
+// concurrent use.
+type Context struct {
+	in     Inputs
+	tables *tables
+
+	virtual   virtualServices
+	rules     rules
+	sidecars  sidecars
+	gateways  gateways
+	workloads workloads
+
+	held   *held // what was computed from the above, on demand
+	before *held // that of the context before, so that it is found again
+}
+
+// Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates what
+// did not change, so that the cost is that of the changes.
+func Build(prev *Context, in Inputs) *Context {
+	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
+		prev = &Context{tables: newTables()}
+	}
+	c := *prev
+	c.in = in
+	for ch := range in.Objects.Diff(prev.in.Objects) {
+		c.index(ch)
+	}
+	for ch := range in.Endpoints.Diff(prev.in.Endpoints) {
+		c.workloads = c.workloads.with(c.tables, ch)
+	}
+	c.held, c.before = hold(&c), prev.held
+	return &c
+}
+
+// Inputs returns what the context was built from.
+func (c *Context) Inputs() Inputs { return c.in }
+
+// index brings one changed object into the index of its kind.
+func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
+	switch ch.Key.Kind {
+	case config.VirtualService:
+		c.virtual = c.virtual.with(ch.Key, ch.New, c.in.Mesh.Domain)
+	case config.DestinationRule:
+		c.rules = c.rules.with(ch.Old, ch.New, c.in.Mesh.Domain)
+	case config.Sidecar:
+		c.sidecars = c.sidecars.with(ch.Key, ch.New)
+	case config.Gateway:
+		c.gateways = c.gateways.with(ch.Key, ch.New)
+	}
+}

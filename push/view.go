@@ -1,0 +1,208 @@
+package push
+
+import (
+	"slices"
+	"strings"
+	"sync"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Scope returns what proxies of facets f see.
+func (c *Context) Scope(f Facets) *Scope {
+	v := c.viewOf(f)
+	return c.tables.scope.Get(Scope{Facets: f, Mesh: c.in.Mesh, Destinations: v.destinations, Egress: v.egress, Endpoints: c.in.Endpoints})
+}
+
+// view is the part of a scope that does not depend on endpoints, nor on what is a proxy's own.
+type view struct {
+	destinations *Destinations
+	egress       *intern.List[*Egress]
+	// byLocality says that some destination orders its endpoints by the client's locality.
+	byLocality bool
+	// failoverKeys are the labels that some destination orders its endpoints by.
+	failoverKeys *intern.List[string]
+}
+
+// viewIn is everything that a view depends on.
+type viewIn struct {
+	tables    *tables
+	mesh      *Mesh
+	services  *serviceView
+	routes    *routeView
+	rules     *ruleView
+	typ       NodeType
+	namespace string
+	sidecar   *SidecarConfig
+	gateways  *intern.List[GatewayServer]
+}
+
+// held are the results that a context keeps alive once they were asked for. It does not refer to
+// the context, so that a chain of contexts is not kept.
+type held struct {
+	services func() *serviceView
+	routes   func() *routeView
+	rules    func() *ruleView
+	views    sync.Map // viewIn -> *view
+}
+
+func hold(c *Context) *held {
+	t, services, routes := c.tables, serviceViewIn{c.in.Mesh, c.in.Services}, routeViewIn{c.in.Mesh, c.virtual.byKey}
+	rules := ruleViewIn{mesh: c.in.Mesh, rules: c.rules, services: c.in.Services, tables: c.tables}
+	return &held{
+		services: sync.OnceValue(func() *serviceView { return t.serviceView.Get(services) }),
+		routes:   sync.OnceValue(func() *routeView { return t.routeView.Get(routes) }),
+		rules:    sync.OnceValue(func() *ruleView { return t.ruleView.Get(rules) }),
+	}
+}
+
+func (c *Context) viewOf(f Facets) *view {
+	in := viewIn{
+		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
+		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+	}
+	if v, ok := c.held.views.Load(in); ok {
+		return v.(*view)
+	}
+	v := c.tables.view.Get(in)
+	c.held.views.Store(in, v)
+	return v
+}
+
+func newView(in viewIn) *view {
+	all := in.tables.visible.Get(visibleIn{in.tables, in.services, in.namespace})
+	var (
+		egress []*Egress
+		called []*registry.Service
+	)
+	switch {
+	case in.typ == Router:
+		called = referenced(all, in.gateways)
+	case in.sidecar == nil:
+		egress = []*Egress{in.tables.egressOf.Get(Egress{Services: all.list, Routes: in.meshRoutes(nil)})}
+		called = all.list.Items()
+	default:
+		egress, called = in.imported(all)
+	}
+	v := &view{egress: in.tables.egress.Of(egress)}
+	v.destinations = in.destinations(called)
+	v.byLocality, v.failoverKeys = in.localityFacts(v.destinations)
+	return v
+}
+
+// meshRoutes lists the VirtualServices for sidecars that the namespace sees and keep wants; nil
+// keeps all.
+func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*VirtualService] {
+	return in.tables.routes.Of(in.routes.visible(in.namespace, func(vs *VirtualService) bool {
+		return vs.boundTo(meshGateway) && (keep == nil || keep(vs))
+	}))
+}
+
+// destinations gives each service its rule.
+func (in viewIn) destinations(called []*registry.Service) *Destinations {
+	list := make([]Destination, len(called))
+	for i, s := range called {
+		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
+	}
+	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+}
+
+// localityFacts says whether endpoints are ordered by the client's locality, and by which labels.
+// It may say yes too often, which only costs sharing.
+func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.List[string]) {
+	var labels []string
+	see := func(lb *networking.LocalityLoadBalancerSetting) {
+		if lb == nil {
+			return
+		}
+		byLocality = byLocality || len(lb.Distribute) > 0
+		for _, p := range lb.FailoverPriority {
+			key, _, _ := strings.Cut(p, "=")
+			labels = append(labels, key)
+		}
+	}
+	see(in.mesh.Config.GetLocalityLbSetting())
+	policy := func(p *networking.TrafficPolicy) {
+		byLocality = byLocality || p.GetOutlierDetection() != nil
+		see(p.GetLoadBalancer().GetLocalityLbSetting())
+		for _, port := range p.GetPortLevelSettings() {
+			byLocality = byLocality || port.OutlierDetection != nil
+			see(port.GetLoadBalancer().GetLocalityLbSetting())
+		}
+	}
+	for _, dest := range d.Items() {
+		if dest.Rule == nil {
+			continue
+		}
+		policy(dest.Rule.Spec.TrafficPolicy)
+		for _, s := range dest.Rule.Spec.Subsets {
+			policy(s.TrafficPolicy)
+		}
+	}
+	slices.Sort(labels)
+	return byLocality, in.tables.strings.Of(slices.Compact(labels))
+}
+
+// visible are the services that one namespace sees.
+type visible struct {
+	list   *intern.List[*registry.Service]
+	byHost map[string]*registry.Service
+}
+
+type visibleIn struct {
+	tables    *tables
+	services  *serviceView
+	namespace string
+}
+
+func newVisible(in visibleIn) *visible {
+	services := in.services.visible(in.namespace)
+	v := &visible{list: in.tables.services.Of(services), byHost: make(map[string]*registry.Service, len(services))}
+	for _, s := range services {
+		v.byHost[s.Host] = s
+	}
+	return v
+}
+
+// serverView are the gateway servers of equal routers.
+type serverView struct{ list *intern.List[GatewayServer] }
+
+type serverViewIn struct {
+	tables    *tables
+	routes    *routeView
+	gateways  *intern.List[*config.Object]
+	namespace string
+}
+
+func newServerView(in serverViewIn) *serverView {
+	return &serverView{in.tables.servers.Of(in.routes.servers(in.tables, in.gateways.Items(), in.namespace))}
+}
+
+// referenced lists the services that the routes of gateway servers name, sorted by host.
+func referenced(all *visible, servers *intern.List[GatewayServer]) []*registry.Service {
+	hosts := map[string]bool{}
+	for _, s := range servers.Items() {
+		for _, vs := range s.Routes.Items() {
+			for d := range destinationsOf(vs.Spec) {
+				hosts[d.Host] = true
+			}
+		}
+	}
+	return pick(all, hosts)
+}
+
+// pick lists those services of all whose host is wanted, sorted by host.
+func pick(all *visible, hosts map[string]bool) []*registry.Service {
+	out := make([]*registry.Service, 0, len(hosts))
+	for h := range hosts {
+		if s := all.byHost[h]; s != nil {
+			out = append(out, s)
+		}
+	}
+	slices.SortFunc(out, func(a, b *registry.Service) int { return strings.Compare(a.Host, b.Host) })
+	return out
+}

@@ -1,0 +1,217 @@
+package push
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+)
+
+// meshGateway is the name by which a VirtualService binds to sidecars.
+const meshGateway = "mesh"
+
+// virtualServices is the index of VirtualServices.
+type virtualServices struct {
+	byKey pmap.Map[config.Key, *VirtualService]
+	// conditional are those of byKey with matches that hold for some sources only.
+	conditional pmap.Map[config.Key, *VirtualService]
+}
+
+// with returns the index with the object of key replaced by o, or without it when o is nil.
+func (x virtualServices) with(key config.Key, o *config.Object, domain string) virtualServices {
+	x.conditional = x.conditional.Without(key)
+	if o == nil {
+		x.byKey = x.byKey.Without(key)
+		return x
+	}
+	vs := resolveVirtualService(o, domain)
+	x.byKey = x.byKey.With(key, vs)
+	if len(vs.conditions) > 0 {
+		x.conditional = x.conditional.With(key, vs)
+	}
+	return x
+}
+
+// resolveVirtualService writes out every short name of o's spec.
+func resolveVirtualService(o *config.Object, domain string) *VirtualService {
+	spec := proto.Clone(o.Spec).(*networking.VirtualService)
+	full := func(host string) string { return config.ResolveHost(host, o.Namespace, domain) }
+	for i, h := range spec.Hosts {
+		spec.Hosts[i] = full(h)
+	}
+	spec.Gateways = resolveGateways(spec.Gateways, o.Namespace)
+	if len(spec.Gateways) == 0 {
+		spec.Gateways = []string{meshGateway}
+	}
+	for d := range destinationsOf(spec) {
+		d.Host = full(d.Host)
+	}
+	for _, r := range spec.Http {
+		for _, m := range r.Match {
+			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
+		}
+	}
+	for _, r := range spec.Tcp {
+		for _, m := range r.Match {
+			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
+		}
+	}
+	for _, r := range spec.Tls {
+		for _, m := range r.Match {
+			m.Gateways = resolveGateways(m.Gateways, o.Namespace)
+		}
+	}
+	return &VirtualService{Object: o, Spec: spec, conditions: conditionsOf(spec)}
+}
+
+// resolveGateways writes "name" out as "namespace/name".
+func resolveGateways(names []string, namespace string) []string {
+	for i, n := range names {
+		if n != meshGateway && !strings.Contains(n, "/") {
+			names[i] = namespace + "/" + n
+		}
+	}
+	return names
+}
+
+// destinationsOf yields every destination that a VirtualService names.
+func destinationsOf(spec *networking.VirtualService) func(yield func(*networking.Destination) bool) {
+	return func(yield func(*networking.Destination) bool) {
+		each := func(d *networking.Destination) bool { return d == nil || yield(d) }
+		for _, r := range spec.Http {
+			for _, d := range r.Route {
+				if !each(d.Destination) {
+					return
+				}
+			}
+			if !each(r.Mirror) {
+				return
+			}
+			for _, m := range r.Mirrors {
+				if !each(m.Destination) {
+					return
+				}
+			}
+		}
+		for _, r := range spec.Tcp {
+			for _, d := range r.Route {
+				if !each(d.Destination) {
+					return
+				}
+			}
+		}
+		for _, r := range spec.Tls {
+			for _, d := range r.Route {
+				if !each(d.Destination) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// condition is a match that holds for some sources only.
+type condition struct {
+	// match is the HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
+	match     any
+	labels    map[string]string
+	namespace string
+}
+
+// holds says whether the condition is true of a proxy.
+func (c condition) holds(n Node) bool {
+	return (c.namespace == "" || c.namespace == n.Namespace) && selects(c.labels, n.Labels)
+}
+
+// sourceMatch is what the three kinds of matches have in common.
+type sourceMatch interface {
+	GetSourceLabels() map[string]string
+	GetSourceNamespace() string
+}
+
+func conditionsOf(spec *networking.VirtualService) []condition {
+	var out []condition
+	add := func(m sourceMatch) {
+		if len(m.GetSourceLabels()) > 0 || m.GetSourceNamespace() != "" {
+			out = append(out, condition{match: m, labels: m.GetSourceLabels(), namespace: m.GetSourceNamespace()})
+		}
+	}
+	for _, r := range spec.Http {
+		for _, m := range r.Match {
+			add(m)
+		}
+	}
+	for _, r := range spec.Tcp {
+		for _, m := range r.Match {
+			add(m)
+		}
+	}
+	for _, r := range spec.Tls {
+		for _, m := range r.Match {
+			add(m)
+		}
+	}
+	return out
+}
+
+// olderFirst orders objects by precedence: the older wins, then namespace and name.
+func olderFirst(a, b *config.Object) int {
+	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+}
+
+// routeView are all VirtualServices, ordered for look-ups. Made from the whole index when it changed.
+type routeView struct {
+	// sorted by precedence.
+	sorted []*VirtualService
+	// special are the namespaces that see some which others do not.
+	special map[string]bool
+	// defaultTo is the mesh's default of exportTo.
+	defaultTo []string
+}
+
+type routeViewIn struct {
+	mesh  *Mesh
+	byKey pmap.Map[config.Key, *VirtualService]
+}
+
+func newRouteView(in routeViewIn) *routeView {
+	v := &routeView{special: map[string]bool{}, defaultTo: in.mesh.Config.GetDefaultVirtualServiceExportTo()}
+	for _, vs := range in.byKey.All() {
+		v.sorted = append(v.sorted, vs)
+		addSpecial(v.special, vs.Spec.ExportTo, v.defaultTo, vs.Object.Namespace)
+	}
+	slices.SortFunc(v.sorted, func(a, b *VirtualService) int { return olderFirst(a.Object, b.Object) })
+	return v
+}
+
+// visible lists those that namespace sees and that keep wants: those exported to it alone first,
+// then those exported to some, then the public ones; the older first in each.
+func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) []*VirtualService {
+	var own, some, public []*VirtualService
+	for _, vs := range v.sorted {
+		to := exportTo(vs.Spec.ExportTo, v.defaultTo)
+		if !visibleTo(to, vs.Object.Namespace, namespace) || !keep(vs) {
+			continue
+		}
+		switch {
+		case slices.Contains(to, "*"):
+			public = append(public, vs)
+		case len(to) == 1 && (to[0] == "." || to[0] == vs.Object.Namespace):
+			own = append(own, vs)
+		default:
+			some = append(some, vs)
+		}
+	}
+	return slices.Concat(own, some, public)
+}
+
+// boundTo says whether vs is for that gateway ("mesh": for sidecars).
+func (vs *VirtualService) boundTo(gateway string) bool {
+	return slices.Contains(vs.Spec.Gateways, gateway)
+}

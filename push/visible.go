@@ -1,0 +1,120 @@
+package push
+
+import (
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// exportTo is what an object says of its visibility, or else the mesh's default, or else everyone.
+func exportTo(own, fallback []string) []string {
+	if len(own) > 0 {
+		return own
+	}
+	if len(fallback) > 0 {
+		return fallback
+	}
+	return []string{"*"}
+}
+
+// visibleTo says whether something of namespace from, exported to those in to, is seen in namespace
+// client. The empty client stands for all namespaces that see nothing special.
+func visibleTo(to []string, from, client string) bool {
+	for _, t := range to {
+		switch t {
+		case "*":
+			return true
+		case ".":
+			if client == from {
+				return true
+			}
+		case client:
+			if client != "" {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// addSpecial marks the namespaces that see something which others do not.
+func addSpecial(special map[string]bool, own, fallback []string, from string) {
+	to := exportTo(own, fallback)
+	if slices.Contains(to, "*") {
+		return
+	}
+	for _, t := range to {
+		switch t {
+		case ".":
+			special[from] = true
+		case "~":
+		default:
+			special[t] = true
+		}
+	}
+}
+
+// selects says whether labels has every pair of want. An empty want selects everything.
+func selects(want map[string]string, labels *intern.List[Label]) bool {
+	for k, v := range want {
+		if !slices.Contains(labels.Items(), Label{k, v}) {
+			return false
+		}
+	}
+	return true
+}
+
+// serviceView are all services, ordered for look-ups. Made from the whole map when it changed.
+type serviceView struct {
+	in serviceViewIn
+	// special are the namespaces that see a service which others do not.
+	special map[string]bool
+}
+
+type serviceViewIn struct {
+	mesh     *Mesh
+	services Services
+}
+
+func newServiceView(in serviceViewIn) *serviceView {
+	v := &serviceView{in: in, special: map[string]bool{}}
+	var before registry.Key
+	for k, s := range in.services.All() {
+		addSpecial(v.special, s.ExportTo, in.mesh.Config.GetDefaultServiceExportTo(), k.Namespace)
+		if k.Host == before.Host && before.Namespace != "" {
+			// one host in two namespaces: each prefers its own
+			v.special[before.Namespace], v.special[k.Namespace] = true, true
+		}
+		before = k
+	}
+	return v
+}
+
+// visible lists the services that namespace sees, sorted by host, hosts unique: of several services
+// of one host its own counts, then the older, then the first by namespace.
+func (v *serviceView) visible(namespace string) []*registry.Service {
+	out := make([]*registry.Service, 0, v.in.services.Len())
+	for k, s := range v.in.services.All() {
+		if !visibleTo(exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo()), k.Namespace, namespace) {
+			continue
+		}
+		last := len(out) - 1
+		if last < 0 || out[last].Host != s.Host {
+			out = append(out, s)
+			continue
+		}
+		if prefer(s, out[last], namespace) {
+			out[last] = s
+		}
+	}
+	return out
+}
+
+// prefer says whether s rather than other answers for their host in namespace.
+func prefer(s, other *registry.Service, namespace string) bool {
+	if own := s.Namespace == namespace; own || other.Namespace == namespace {
+		return own
+	}
+	return s.Created.Before(other.Created)
+}

@@ -1,0 +1,155 @@
+package entry
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// source names the registry to people.
+const source = "serviceentry"
+
+// tlsModeLabel decides whether a workload takes the mesh's mutual TLS.
+// Source: Istio, label security.istio.io/tlsMode; without it, a service account means that it does.
+const tlsModeLabel = "security.istio.io/tlsMode"
+
+// services makes one service for each host of a ServiceEntry.
+func services(o *config.Object) []*registry.Service {
+	spec := o.Spec.(*networking.ServiceEntry)
+	shared := registry.Service{
+		Addresses:       prefixes(spec.Addresses),
+		Ports:           ports(spec.Ports),
+		Resolution:      resolution(spec.Resolution),
+		External:        spec.Location == networking.ServiceEntry_MESH_EXTERNAL,
+		ExportTo:        spec.ExportTo,
+		Labels:          o.Labels,
+		SubjectAltNames: spec.SubjectAltNames,
+		Created:         o.Created,
+		Source:          source,
+		Object:          o.Key.String(),
+	}
+	out := make([]*registry.Service, len(spec.Hosts))
+	for i, h := range spec.Hosts {
+		s := shared
+		s.Key = registry.Key{Host: h, Namespace: o.Namespace}
+		out[i] = &s
+	}
+	return out
+}
+
+func ports(in []*networking.ServicePort) []registry.Port {
+	out := make([]registry.Port, len(in))
+	for i, p := range in {
+		out[i] = registry.Port{Number: p.Number, Name: p.Name, Protocol: protocolOf(p.Protocol, p.Name), TargetPort: p.TargetPort}
+	}
+	return out
+}
+
+// prefixes reads virtual addresses, single ones or CIDR.
+func prefixes(in []string) []netip.Prefix {
+	out := make([]netip.Prefix, 0, len(in))
+	for _, s := range in {
+		if a, err := netip.ParseAddr(s); err == nil {
+			out = append(out, netip.PrefixFrom(a, a.BitLen()))
+		} else if p, err := netip.ParsePrefix(s); err == nil {
+			out = append(out, p.Masked())
+		} // else: refused by config.Validate
+	}
+	return out
+}
+
+func resolution(r networking.ServiceEntry_Resolution) registry.Resolution {
+	switch r {
+	case networking.ServiceEntry_STATIC:
+		return registry.Static
+	case networking.ServiceEntry_DNS:
+		return registry.DNS
+	case networking.ServiceEntry_DNS_ROUND_ROBIN:
+		return registry.DNSRoundRobin
+	default:
+		return registry.Passthrough
+	}
+}
+
+// endpoint makes an endpoint of a WorkloadEntry, inline or an object of its own.
+func endpoint(w *networking.WorkloadEntry, namespace, name string, labels map[string]string) registry.Endpoint {
+	ep := registry.Endpoint{
+		Address:        w.Address,
+		Ports:          w.Ports,
+		Labels:         labels,
+		Locality:       registry.ParseLocality(w.Locality),
+		Network:        w.Network,
+		Weight:         w.Weight,
+		ServiceAccount: w.ServiceAccount,
+		Namespace:      namespace,
+		Workload:       name,
+	}
+	switch mode, ok := labels[tlsModeLabel]; {
+	case ok && mode != "disabled":
+		ep.TLSMode = mode
+	case !ok && w.ServiceAccount != "":
+		ep.TLSMode = "istio"
+	}
+	return ep
+}
+
+// labelsOf are those of a WorkloadEntry object: its metadata's, and its spec's over them.
+func labelsOf(o *config.Object) map[string]string {
+	own := o.Spec.(*networking.WorkloadEntry).Labels
+	if len(o.Labels) == 0 {
+		return own
+	}
+	all := maps.Clone(o.Labels)
+	maps.Copy(all, own)
+	return all
+}
+
+// inline are the endpoints that a ServiceEntry lists, in their order.
+func inline(o *config.Object) []registry.Endpoint {
+	spec := o.Spec.(*networking.ServiceEntry)
+	out := make([]registry.Endpoint, len(spec.Endpoints))
+	for i, w := range spec.Endpoints {
+		out[i] = endpoint(w, o.Namespace, o.Name, w.Labels)
+	}
+	return out
+}
+
+// hostEndpoint is what a DNS service without endpoints resolves: its own host.
+func hostEndpoint(s *registry.Service) []registry.Endpoint {
+	return []registry.Endpoint{{Address: s.Host, Namespace: s.Namespace}}
+}
+
+// needsAddress says whether clients need an allocated virtual address to reach s.
+func needsAddress(s *registry.Service) bool {
+	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*")
+}
+
+// byAge orders ServiceEntries of one host: the older counts.
+func byAge(a, b *config.Object) int {
+	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+}
+
+// clash warns of a host that several ServiceEntries of one namespace declare.
+func clash(host string, winner, other *config.Object) feed.Problem {
+	return feed.Problem{
+		Severity: feed.Warning, Source: source, Object: other.Key.String(), Field: "spec.hosts",
+		File: other.Origin.File, Line: other.Origin.Line,
+		Text: "host " + host + " is declared by " + winner.Key.String() + " too, whose ports and settings count (it is older); endpoints of both are used: declare the host once",
+	}
+}
+
+// sorted are the keys of a set in order.
+func sorted[K interface {
+	comparable
+	Compare(K) int
+}](set map[K]bool) []K {
+	return slices.SortedFunc(maps.Keys(set), func(a, b K) int { return a.Compare(b) })
+}

@@ -1,0 +1,223 @@
+package entry
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Addresses gives services their virtual addresses and keeps them for ever.
+type Addresses interface {
+	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none.
+	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
+}
+
+// Deriver makes services of ServiceEntry and WorkloadEntry objects. One goroutine at a time.
+type Deriver struct {
+	addresses Addresses
+
+	objects   pmap.Map[config.Key, *config.Object] // as of the last Derive
+	allocated map[registry.Key][]netip.Addr        // what Addresses said
+	wanting   map[registry.Key]bool                // services that got no address yet
+	selectors map[string]map[config.Key]*config.Object
+	workloads workloads
+	byHost    map[registry.Key]map[config.Key]*config.Object // the entries that declare a host
+}
+
+// New makes a Deriver; without addresses (nil) no virtual address is allocated.
+func New(addresses Addresses) *Deriver {
+	return &Deriver{
+		addresses: addresses,
+		allocated: map[registry.Key][]netip.Addr{},
+		wanting:   map[registry.Key]bool{},
+		selectors: map[string]map[config.Key]*config.Object{},
+		workloads: workloads{},
+		byHost:    map[registry.Key]map[config.Key]*config.Object{},
+	}
+}
+
+// Name is the registry's name to people.
+func (d *Deriver) Name() string { return source }
+
+// Derive returns the services that changed since the last call: one group for each service, empty
+// when it is gone. Problems stand in the group that they concern.
+func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
+	dirty := map[registry.Key]bool{}
+	for ch := range objects.Diff(d.objects) {
+		switch ch.Key.Kind {
+		case config.ServiceEntry:
+			d.replaceEntry(ch.Key, ch.Old, ch.New, dirty)
+		case config.WorkloadEntry:
+			d.replaceWorkload(ch.Key, ch.Old, ch.New, dirty)
+		}
+	}
+	d.objects = objects
+	for key := range d.wanting { // what got no address is tried again
+		dirty[key] = true
+	}
+	return d.batch(ctx, sorted(dirty))
+}
+
+// Wanting says that some service got no virtual address yet: call Derive again in a while.
+func (d *Deriver) Wanting() bool { return len(d.wanting) > 0 }
+
+// replaceEntry takes in a changed ServiceEntry and marks the services that it concerns.
+func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty map[registry.Key]bool) {
+	if old != nil {
+		for _, h := range old.Spec.(*networking.ServiceEntry).Hosts {
+			k := registry.Key{Host: h, Namespace: key.Namespace}
+			delete(d.byHost[k], key)
+			dirty[k] = true
+		}
+		delete(d.selectors[key.Namespace], key)
+	}
+	if now == nil {
+		return
+	}
+	spec := now.Spec.(*networking.ServiceEntry)
+	for _, h := range spec.Hosts {
+		k := registry.Key{Host: h, Namespace: key.Namespace}
+		if d.byHost[k] == nil {
+			d.byHost[k] = map[config.Key]*config.Object{}
+		}
+		d.byHost[k][key] = now
+		dirty[k] = true
+	}
+	if spec.WorkloadSelector != nil {
+		if d.selectors[key.Namespace] == nil {
+			d.selectors[key.Namespace] = map[config.Key]*config.Object{}
+		}
+		d.selectors[key.Namespace][key] = now
+	}
+}
+
+// replaceWorkload takes in a changed WorkloadEntry and marks the services that select it.
+func (d *Deriver) replaceWorkload(key config.Key, old, now *config.Object, dirty map[registry.Key]bool) {
+	for _, o := range []*config.Object{old, now} {
+		if o == nil {
+			continue
+		}
+		labels := labelsOf(o)
+		for _, entry := range d.selectors[key.Namespace] {
+			spec := entry.Spec.(*networking.ServiceEntry)
+			if !selects(spec.WorkloadSelector.Labels, labels) {
+				continue
+			}
+			for _, h := range spec.Hosts {
+				dirty[registry.Key{Host: h, Namespace: key.Namespace}] = true
+			}
+		}
+	}
+	if old != nil {
+		d.workloads.remove(old)
+	}
+	if now != nil {
+		d.workloads.add(now)
+	}
+}
+
+// batch derives the services of keys anew.
+func (d *Deriver) batch(ctx context.Context, keys []registry.Key) feed.Batch[registry.Instances] {
+	out := feed.Batch[registry.Instances]{Source: source, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
+	for _, k := range keys {
+		u := feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Host}
+		u.Items, u.Problems = d.derive(k)
+		out.Updates = append(out.Updates, u)
+	}
+	d.giveAddresses(ctx, out.Updates)
+	return out
+}
+
+// derive makes the service of one key: none when nothing declares it.
+func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem) {
+	entries := make([]*config.Object, 0, len(d.byHost[key]))
+	for _, o := range d.byHost[key] {
+		entries = append(entries, o)
+	}
+	if len(entries) == 0 {
+		delete(d.byHost, key)
+		delete(d.wanting, key)
+		return nil, nil
+	}
+	slices.SortFunc(entries, byAge)
+	var (
+		parts    []registry.Instances
+		problems []feed.Problem
+	)
+	for i, o := range entries {
+		for _, s := range services(o) {
+			if s.Host == key.Host {
+				parts = append(parts, registry.Instances{Service: s, Endpoints: d.endpoints(o, s)})
+			}
+		}
+		if i > 0 {
+			problems = append(problems, clash(key.Host, entries[0], o))
+		}
+	}
+	return []registry.Instances{registry.Merge(parts)}, problems
+}
+
+// endpoints are those that a ServiceEntry lists or selects; a DNS service without any resolves its host.
+func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.EndpointList {
+	items := inline(o)
+	if sel := o.Spec.(*networking.ServiceEntry).WorkloadSelector; sel != nil {
+		for _, w := range d.workloads.selected(o.Namespace, sel.Labels) {
+			items = append(items, endpoint(w.Spec.(*networking.WorkloadEntry), w.Namespace, w.Name, labelsOf(w)))
+		}
+	} else if len(items) == 0 && (s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin) {
+		items = hostEndpoint(s)
+	}
+	return &registry.EndpointList{Items: items}
+}
+
+// giveAddresses sets the virtual addresses of those services that need allocated ones. Without an
+// answer the services go on without, the problem says so, and Wanting asks for another try.
+func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[registry.Instances]) {
+	if d.addresses == nil {
+		return
+	}
+	var missing []registry.Key
+	for _, u := range updates {
+		for _, in := range u.Items {
+			if needsAddress(in.Service) && d.allocated[in.Service.Key] == nil {
+				missing = append(missing, in.Service.Key)
+			}
+		}
+	}
+	var refused error
+	if len(missing) > 0 {
+		got, err := d.addresses.Allocate(ctx, missing)
+		for k, a := range got {
+			d.allocated[k] = a
+		}
+		refused = err
+	}
+	for i := range updates {
+		for _, in := range updates[i].Items {
+			d.giveAddress(&updates[i], in.Service, refused)
+		}
+	}
+}
+
+func (d *Deriver) giveAddress(u *feed.Update[registry.Instances], s *registry.Service, refused error) {
+	delete(d.wanting, s.Key)
+	if !needsAddress(s) {
+		return
+	}
+	s.AutoAddresses = d.allocated[s.Key]
+	if s.AutoAddresses != nil || refused == nil {
+		return
+	}
+	d.wanting[s.Key] = true
+	u.Problems = append(u.Problems, feed.Problem{
+		Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses",
+		Text: "no virtual address could be allocated for " + s.Host + " (tried again in a while; TCP clients cannot reach it by address until then): " + refused.Error(),
+	})
+}

@@ -1,0 +1,8 @@
+// Package entry makes services of ServiceEntry and WorkloadEntry objects.
+//
+// A ServiceEntry becomes one service for each of its hosts, with its inline endpoints, or with the
+// WorkloadEntries that its workloadSelector selects. A Deriver holds what was derived and works on
+// what changed: a WorkloadEntry that comes or goes costs the entries that select it.
+//
+// Virtual addresses of entries that declare none come from Addresses, which keeps them for ever.
+package entry
