@@ -1,0 +1,161 @@
+package admin
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Version is what program answers.
+type Version struct {
+	// Version is the release, "v0.3.0", or "dev".
+	Version string `json:"version"`
+	// Commit is the revision that it was built from, with "+changes" when the tree was not clean; may be empty.
+	Commit string `json:"commit,omitempty"`
+	Go     string `json:"go"`
+}
+
+// Status is how ashored and every proxy are.
+type Status struct {
+	Version Version   `json:"version"`
+	Started time.Time `json:"started"`
+	// Ready says that proxies are served: every source has delivered its first complete state.
+	Ready bool `json:"ready"`
+	// Waiting names the sources that Ready waits for.
+	Waiting []string      `json:"waiting,omitempty"`
+	Config  ConfigStatus  `json:"config"`
+	Sources []Source      `json:"sources"`
+	Proxies []ProxyStatus `json:"proxies"`
+}
+
+// ConfigStatus counts what is at work.
+type ConfigStatus struct {
+	// Objects is the number of objects by kind.
+	Objects   map[string]int `json:"objects"`
+	Services  int            `json:"services"`
+	Endpoints int            `json:"endpoints"`
+	Errors    int            `json:"errors"`
+	Warnings  int            `json:"warnings"`
+	// Built is when the latest context was published; zero before the first.
+	Built time.Time `json:"built,omitzero"`
+	// Contexts is how many were published since the start.
+	Contexts uint64 `json:"contexts"`
+}
+
+// Source is how one source of configuration or instances is.
+type Source struct {
+	Name string `json:"name"`
+	// Synced says that its first complete state has arrived.
+	Synced bool `json:"synced"`
+	// Groups and Items are what it supplies.
+	Groups int `json:"groups"`
+	Items  int `json:"items"`
+	// Changed is when it last delivered something.
+	Changed time.Time `json:"changed,omitzero"`
+}
+
+// ProxyStatus is one connected proxy.
+type ProxyStatus struct {
+	// ID is "web-1.shop", unique among connected proxies.
+	ID        string `json:"id"`
+	Kind      string `json:"kind"` // "sidecar" or "router"
+	Namespace string `json:"namespace"`
+	// Peer is the address that it connected from.
+	Peer      string    `json:"peer"`
+	Connected time.Time `json:"connected"`
+	// Delta is false for state of the world.
+	Delta bool         `json:"delta"`
+	Types []TypeStatus `json:"types"`
+}
+
+// TypeStatus is what a proxy has of one xDS type.
+type TypeStatus struct {
+	// Type is the short name: cds, eds, lds, rds, nds, …
+	Type string `json:"type"`
+	// Subscribed is the number of names asked for; zero for all.
+	Subscribed int `json:"subscribed"`
+	// Latest says that it acknowledged everything that it is to have now.
+	Latest bool `json:"latest"`
+	// Resources is what it acknowledged, Wanted what it is to have.
+	Resources int `json:"resources"`
+	Wanted    int `json:"wanted"`
+	// Acknowledged is when it last acknowledged; zero: never.
+	Acknowledged time.Time `json:"acknowledged,omitzero"`
+	// InFlight says that a response is on its way and not answered.
+	InFlight bool `json:"inFlight,omitempty"`
+	// Rejected are the resources that it refused and that are not sent again until they change.
+	Rejected []Rejection `json:"rejected,omitempty"`
+}
+
+// Rejection is what a proxy refused.
+type Rejection struct {
+	Time time.Time `json:"time"`
+	// Resources are the names, when the proxy's answer leaves them known.
+	Resources []string `json:"resources"`
+	// Error are Envoy's own words.
+	Error string `json:"error"`
+}
+
+// Object is one object of configuration as operators write it, with where it was read.
+type Object struct {
+	APIVersion string          `json:"apiVersion"`
+	Kind       string          `json:"kind"`
+	Metadata   Metadata        `json:"metadata"`
+	Spec       json.RawMessage `json:"spec"`
+	// Origin is Ashore's own: where it was read. Not part of what operators write.
+	Origin Origin `json:"origin"`
+}
+
+// Metadata are the parts of Kubernetes' object metadata that have a meaning here.
+type Metadata struct {
+	Name        string            `json:"name"`
+	Namespace   string            `json:"namespace"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	Annotations map[string]string `json:"annotations,omitempty"`
+	Created     time.Time         `json:"creationTimestamp,omitzero"`
+}
+
+// Origin is where an object was read.
+type Origin struct {
+	Source   string `json:"source"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	Revision string `json:"revision,omitempty"`
+}
+
+// Dump is what one proxy is sent.
+type Dump struct {
+	Proxy string     `json:"proxy"`
+	Types []DumpType `json:"types"`
+}
+
+// DumpType is what a proxy is sent of one type.
+type DumpType struct {
+	Type      string         `json:"type"`
+	TypeURL   string         `json:"typeUrl"`
+	Resources []DumpResource `json:"resources"`
+}
+
+// DumpResource is one Envoy resource. Secrets are never in it.
+type DumpResource struct {
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Bytes is the size on the wire.
+	Bytes int `json:"bytes"`
+	// Body is the resource in protobuf's JSON.
+	Body json.RawMessage `json:"body"`
+}
+
+// Backend answers the server's questions. Safe for concurrent use.
+type Backend interface {
+	Version() Version
+	Status() Status
+	// Problems is everything that is wrong with the configuration now.
+	Problems() []feed.Problem
+	// Objects returns the objects of kind that are at work, as operators name kinds ("virtualservice",
+	// "vs"); an empty namespace or name means all. Errors: ErrNotFound for one name, ErrInvalid for the kind.
+	Objects(kind, namespace, name string) ([]Object, error)
+	// Dump returns what the proxy is sent; an empty type means all. Errors: ErrNotFound, ErrInvalid.
+	Dump(proxy, typ string) (Dump, error)
+}
