@@ -1,0 +1,196 @@
+package push_test
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+func testMesh() *push.Mesh {
+	return &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"}
+}
+
+// editor makes inputs by small edits.
+type editor struct {
+	in   push.Inputs
+	hash uint64
+}
+
+func newEditor() *editor { return &editor{in: push.Inputs{Mesh: testMesh()}} }
+
+func (e *editor) put(kind config.Kind, namespace, name string, spec proto.Message) {
+	e.hash++
+	o := &config.Object{Key: config.Key{Kind: kind, Namespace: namespace, Name: name}, Spec: spec, Hash: e.hash}
+	e.in.Objects = e.in.Objects.With(o.Key, o)
+}
+
+func (e *editor) remove(kind config.Kind, namespace, name string) {
+	e.in.Objects = e.in.Objects.Without(config.Key{Kind: kind, Namespace: namespace, Name: name})
+}
+
+func (e *editor) service(namespace, host string, exportTo ...string) {
+	k := registry.Key{Host: host, Namespace: namespace}
+	e.in.Services = e.in.Services.With(k, &registry.Service{
+		Key: k, ExportTo: exportTo, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}},
+	})
+}
+
+func (e *editor) endpoints(namespace, host string, addresses ...string) {
+	l := &registry.EndpointList{}
+	for _, a := range addresses {
+		l.Items = append(l.Items, registry.Endpoint{Address: a, Namespace: namespace})
+	}
+	e.in.Endpoints = e.in.Endpoints.With(registry.Key{Host: host, Namespace: namespace}, l)
+}
+
+var (
+	labelLists   intern.Lists[push.Label]
+	addressLists intern.Lists[netip.Addr]
+)
+
+func node(namespace, address string, labels ...string) push.Node {
+	var ls []push.Label
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		ls = append(ls, push.Label{Key: k, Value: v})
+	}
+	return push.Node{
+		Namespace: namespace,
+		IPs:       addressLists.Of([]netip.Addr{netip.MustParseAddr(address)}),
+		Labels:    labelLists.Of(ls),
+		Locality:  registry.Locality{Region: "here"},
+	}
+}
+
+// describe writes out what a proxy sees, by contents and not by pointers.
+func describe(c *push.Context, n push.Node) string {
+	var b strings.Builder
+	f := c.Classify(n)
+	sc := c.Scope(f)
+	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(), f.Bind)
+	if f.Sidecar != nil {
+		fmt.Fprintf(&b, "sidecar %v\n", f.Sidecar.Object.Key)
+	}
+	if f.Own != nil {
+		for _, i := range f.Own.Inbound.Items() {
+			fmt.Fprintf(&b, "inbound %v %d -> %d\n", i.Service.Key, i.Port.Number, i.TargetPort)
+		}
+	}
+	for _, d := range sc.Destinations.Items() {
+		fmt.Fprintf(&b, "destination %v exported to %v", d.Service.Key, d.Service.ExportTo)
+		if d.Rule != nil {
+			fmt.Fprintf(&b, " rule %s %v", d.Rule.Spec.Host, d.Rule.Spec.Subsets)
+			for _, o := range d.Rule.From {
+				fmt.Fprintf(&b, " from %v", o.Key)
+			}
+		}
+		for _, ep := range sc.Endpoints.At(d.Service.Key).All() {
+			b.WriteString(" " + ep.Address)
+		}
+		b.WriteByte('\n')
+	}
+	for _, e := range sc.Egress.Items() {
+		b.WriteString("egress")
+		for _, s := range e.Services.Items() {
+			fmt.Fprintf(&b, " %v", s.Key)
+		}
+		for _, vs := range e.Routes.Items() {
+			fmt.Fprintf(&b, " %v%v%v", vs.Object.Key, vs.Spec.Hosts, vs.Spec.Gateways)
+		}
+		b.WriteByte('\n')
+	}
+	for _, g := range f.Gateways.Items() {
+		fmt.Fprintf(&b, "server %v %d", g.Gateway.Key, g.Server.GetPort().GetNumber())
+		for _, vs := range g.Routes.Items() {
+			fmt.Fprintf(&b, " %v", vs.Object.Key)
+		}
+		b.WriteByte('\n')
+	}
+	return strings.ReplaceAll(b.String(), "\u00a0", " ") // prototext puts either space
+}
+
+var (
+	namespaces = []string{"a", "b", "root"}
+	hosts      = []string{"one.a.svc.cluster.local", "two.b.svc.cluster.local", "x.example.com", "y.example.com"}
+	exports    = [][]string{nil, {"*"}, {"."}, {"a"}, {"a", "b"}, {"~"}}
+	addresses  = []string{"10.0.0.1", "10.0.0.2", "10.0.0.3", "::1", "name.example.com"}
+)
+
+// edit makes one edit chosen by three numbers.
+func (e *editor) edit(what, which, how byte) {
+	ns, host, to := namespaces[int(which)%3], hosts[int(which/3)%4], exports[int(how)%6]
+	name := fmt.Sprint("n", which%2)
+	gone := how%7 == 6
+	switch what % 6 {
+	case 0:
+		if gone {
+			k := registry.Key{Host: host, Namespace: ns}
+			e.in.Services, e.in.Endpoints = e.in.Services.Without(k), e.in.Endpoints.Without(k)
+			return
+		}
+		e.service(ns, host, to...)
+	case 1:
+		e.endpoints(ns, host, addresses[:int(how)%len(addresses)]...)
+	case 2:
+		if gone {
+			e.remove(config.VirtualService, ns, name)
+			return
+		}
+		vs := &networking.VirtualService{Hosts: []string{host, "short"}, ExportTo: to, Http: []*networking.HTTPRoute{{
+			Route: []*networking.HTTPRouteDestination{{Destination: &networking.Destination{Host: hosts[int(how/2)%4]}}},
+		}}}
+		if how%3 == 0 {
+			vs.Gateways = []string{"gw", "mesh"}
+		}
+		if how%3 == 1 {
+			vs.Http[0].Match = []*networking.HTTPMatchRequest{{SourceLabels: map[string]string{"app": "web"}}}
+		}
+		e.put(config.VirtualService, ns, name, vs)
+	case 3:
+		if gone {
+			e.remove(config.DestinationRule, ns, name)
+			return
+		}
+		if how%5 == 0 {
+			host = "*.example.com"
+		}
+		e.put(config.DestinationRule, ns, name, &networking.DestinationRule{Host: host, ExportTo: to, Subsets: []*networking.Subset{{Name: fmt.Sprint("v", how)}}})
+	case 4:
+		if gone {
+			e.remove(config.Sidecar, ns, name)
+			return
+		}
+		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{[]string{"./*", "*/*", "b/*", "*/*.example.com", "~/*"}[int(how)%5]}}}}
+		if how%3 == 0 {
+			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "web"}}
+		}
+		e.put(config.Sidecar, ns, name, s)
+	case 5:
+		if gone {
+			e.remove(config.Gateway, ns, "gw")
+			return
+		}
+		e.put(config.Gateway, ns, "gw", &networking.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networking.Server{{Port: &networking.Port{Number: uint32(how) + 1}}}})
+	}
+}
+
+// proxies are one of each sort.
+func proxies() []push.Node {
+	out := []push.Node{
+		node("a", "10.0.0.1", "app=web"), node("b", "10.0.0.2"), node("c", "::1"), node("root", "10.0.0.3"), node("a", "127.0.0.7"),
+		node("a", "10.0.0.9", "app=gw"), node("b", "10.0.0.9", "app=gw"),
+	}
+	out[4].Interception = push.None
+	out[5].Type, out[6].Type = push.Router, push.Router
+	return out
+}
