@@ -1,0 +1,140 @@
+package gen
+
+import (
+	"cmp"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// address is where a listener is: an IP address and port, or a unix socket. Comparable.
+type address struct {
+	ip netip.Addr
+	// path is the socket as configuration writes it, "unix:///run/web.sock" or "unix://@name"; empty: an IP address.
+	path string
+	port uint32
+}
+
+// unspecified says that neither an IP address nor a path is given.
+func (a address) unspecified() bool { return !a.ip.IsValid() && a.path == "" }
+
+// name is the listener's name. Source: wire.md, "0.0.0.0_80".
+func (a address) name() string {
+	host := a.path
+	if host == "" {
+		host = a.ip.String()
+	}
+	return host + "_" + strconv.FormatUint(uint64(a.port), 10)
+}
+
+// compare orders by address, path, port.
+func (a address) compare(b address) int {
+	return cmp.Or(a.ip.Compare(b.ip), cmp.Compare(a.path, b.path), cmp.Compare(a.port, b.port))
+}
+
+// wildcard says that a is every address of a family.
+func (a address) wildcard() bool { return a.path == "" && a.ip.IsUnspecified() }
+
+// envoy is a as Envoy's message.
+func (a address) envoy() *corev3.Address {
+	if a.path != "" {
+		return pipeAddress(a.path)
+	}
+	return socketAddress(a.ip.String(), a.port)
+}
+
+// socketAddress is an IP address (or a name, where Envoy takes one) and a port.
+func socketAddress(host string, port uint32) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{
+		Address:       host,
+		PortSpecifier: &corev3.SocketAddress_PortValue{PortValue: port},
+	}}}
+}
+
+// pipeAddress is a unix socket written as "unix://" and a path; a path that begins with "@" is abstract.
+func pipeAddress(path string) *corev3.Address {
+	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: strings.TrimPrefix(path, unixScheme)}}}
+}
+
+// unixScheme begins the address of a unix socket.
+const unixScheme = "unix://"
+
+// parseBind reads the bind field of a listener; both results are zero when it is empty.
+func parseBind(bind string) (ip netip.Addr, path string) {
+	if bind == "" {
+		return netip.Addr{}, ""
+	}
+	if ip, err := netip.ParseAddr(bind); err == nil {
+		return ip, ""
+	}
+	return netip.Addr{}, bind
+}
+
+// families are the IP versions that a proxy has.
+type families uint8
+
+const (
+	onlyV4 families = iota
+	onlyV6
+	dualStack
+)
+
+// familiesOf are those of the proxy's own addresses, as far as they are known.
+func familiesOf(sc *push.Scope) families {
+	if sc.IPv6Only {
+		return onlyV6
+	}
+	if sc.Own == nil {
+		return onlyV4
+	}
+	for _, a := range sc.Own.Addresses.Items() {
+		if a.Is6() && !a.Is4In6() && !a.IsLinkLocalUnicast() && !a.IsLoopback() {
+			return dualStack
+		}
+	}
+	return onlyV4
+}
+
+// wildcard is the address that stands for all; with both families, the one of IPv4, to which
+// listeners add the other.
+func (f families) wildcard() netip.Addr {
+	if f == onlyV6 {
+		return netip.IPv6Unspecified()
+	}
+	return netip.IPv4Unspecified()
+}
+
+func (f families) loopback() netip.Addr {
+	if f == onlyV6 {
+		return netip.IPv6Loopback()
+	}
+	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
+}
+
+// Ports of every proxy's bootstrap. Source: wire.md, "The VM agent".
+const (
+	healthPort  = 15021
+	metricsPort = 15090
+)
+
+// outboundListenPort is where outbound connections are redirected to.
+// Source: Istio's MeshConfig.proxyListenPort, 15001 by default.
+func outboundListenPort(m *push.Mesh) uint32 {
+	if p := m.Config.GetProxyListenPort(); p > 0 {
+		return uint32(p)
+	}
+	return 15001
+}
+
+// inboundListenPort is where inbound connections are redirected to.
+// Source: Istio's MeshConfig.proxyInboundListenPort, 15006 by default.
+func inboundListenPort(m *push.Mesh) uint32 {
+	if p := m.Config.GetProxyInboundListenPort(); p > 0 {
+		return uint32(p)
+	}
+	return 15006
+}

@@ -1,0 +1,244 @@
+package gen
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// gatewayServer is one server of a Gateway without its routes: a changed route leaves the layout alone.
+type gatewayServer struct {
+	gateway *config.Object
+	server  *networking.Server
+}
+
+// gatewayIn is all that the layout of a router's listeners depends on.
+type gatewayIn struct {
+	// servers are those of Facets.Gateways, in their order.
+	servers  *intern.List[gatewayServer]
+	families families
+}
+
+// gatewayLayout says which address and port of a router carries what. Listeners and routes are both
+// made from it. Immutable.
+type gatewayLayout struct {
+	// ports is sorted by address.
+	ports []gatewayPort
+	// routes is sorted by name, names unique.
+	routes []gatewayRoute
+}
+
+// gatewayPort is one listener of a router.
+type gatewayPort struct {
+	at address
+	// servers are those that share it, in order of precedence: either all plain HTTP, or all TLS, or one TCP.
+	servers []gatewayUse
+}
+
+// gatewayUse is one server at work on a port.
+type gatewayUse struct {
+	// index is the server's in Facets.Gateways.
+	index int
+	mode  gatewayMode
+	// route is its route configuration; empty: it routes connections.
+	route string
+	// sni are its hosts, without namespaces; "*" matches every client.
+	sni []string
+}
+
+// gatewayMode is what a server does with connections.
+type gatewayMode uint8
+
+const (
+	// gatewayHTTP is plaintext HTTP.
+	gatewayHTTP gatewayMode = iota
+	// gatewayHTTPS ends TLS and speaks HTTP inside.
+	gatewayHTTPS
+	// gatewayTLS ends TLS and forwards connections.
+	gatewayTLS
+	// gatewayPassthrough routes TLS connections by SNI, unopened.
+	gatewayPassthrough
+	// gatewayTCP forwards connections.
+	gatewayTCP
+)
+
+// endsTLS says that the server holds a certificate.
+func (m gatewayMode) endsTLS() bool { return m == gatewayHTTPS || m == gatewayTLS }
+
+// isTLS says that clients speak TLS, so that SNI tells servers of one port apart.
+func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == gatewayPassthrough }
+
+// gatewayRoute is one route configuration of a router.
+type gatewayRoute struct {
+	name string
+	// servers are the indexes in Facets.Gateways of those that share it, in order of precedence; their ports
+	// have one number.
+	servers []int
+}
+
+// gatewayServers strips the routes from a router's servers, for gatewayIn.
+func gatewayServers(lists *intern.Lists[gatewayServer], sc *push.Scope) *intern.List[gatewayServer] {
+	out := make([]gatewayServer, 0, sc.Gateways.Len())
+	for _, g := range sc.Gateways.Items() {
+		out = append(out, gatewayServer{g.Gateway, g.Server})
+	}
+	return lists.Of(out)
+}
+
+// gatewayInOf picks what the layout depends on out of a scope.
+func gatewayInOf(lists *intern.Lists[gatewayServer], sc *push.Scope) gatewayIn {
+	return gatewayIn{servers: gatewayServers(lists, sc), families: familiesOf(sc)}
+}
+
+// layOutGateways merges the servers of all Gateways of a router by address and port.
+//
+// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP, and others that
+// differ are left out, as is a second TCP server. Plain HTTP servers share one route configuration. TLS
+// servers are told apart by SNI; one that repeats a host of an earlier one is left out.
+func layOutGateways(in gatewayIn) *gatewayLayout {
+	out := &gatewayLayout{}
+	at := map[address]int{}
+	routes := map[string]int{}
+	for i, s := range in.servers.Items() {
+		use, ok := useOf(i, s)
+		if !ok {
+			continue
+		}
+		a := gatewayAddress(s.server, in.families)
+		n, known := at[a]
+		if known && !out.ports[n].takes(use) {
+			continue
+		}
+		if use.mode == gatewayHTTPS {
+			if _, taken := routes[use.route]; taken {
+				continue // two servers of one Gateway with one port name: refused by validation
+			}
+		}
+		if !known {
+			n = len(out.ports)
+			at[a] = n
+			out.ports = append(out.ports, gatewayPort{at: a})
+		}
+		out.ports[n].servers = append(out.ports[n].servers, use)
+		if use.route == "" {
+			continue
+		}
+		r, known := routes[use.route]
+		if !known {
+			r = len(out.routes)
+			routes[use.route] = r
+			out.routes = append(out.routes, gatewayRoute{name: use.route})
+		}
+		out.routes[r].servers = append(out.routes[r].servers, i)
+	}
+	slices.SortFunc(out.ports, func(a, b gatewayPort) int { return a.at.compare(b.at) })
+	slices.SortFunc(out.routes, func(a, b gatewayRoute) int { return cmp.Compare(a.name, b.name) })
+	return out
+}
+
+// takes says whether use may join what is on the port.
+func (p *gatewayPort) takes(use gatewayUse) bool {
+	first := p.servers[0].mode
+	switch {
+	case use.mode == gatewayHTTP:
+		return first == gatewayHTTP
+	case !use.mode.isTLS() || !first.isTLS():
+		return false
+	}
+	for _, s := range p.servers {
+		for _, h := range use.sni {
+			if slices.Contains(s.sni, h) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// useOf says what a server does; false when it can do nothing (UDP).
+func useOf(index int, s gatewayServer) (gatewayUse, bool) {
+	tls := s.server.GetTls()
+	protocol := parseProtocol(s.server.GetPort().GetProtocol())
+	u := gatewayUse{index: index}
+	if tls != nil {
+		u.sni = sniHosts(s.server.Hosts)
+	}
+	passthrough := tls.GetMode() == networking.ServerTLSSettings_PASSTHROUGH || tls.GetMode() == networking.ServerTLSSettings_AUTO_PASSTHROUGH
+	switch {
+	case protocol == registry.UDP:
+		return u, false
+	case protocol.IsHTTP(): // its tls can only ask for a redirection
+		u.mode, u.sni, u.route = gatewayHTTP, nil, plainRouteName(s.server)
+	case tls == nil:
+		u.mode = gatewayTCP
+	case passthrough:
+		u.mode = gatewayPassthrough
+	case protocol == registry.HTTPS:
+		u.mode, u.route = gatewayHTTPS, tlsRouteName(s)
+	default:
+		u.mode = gatewayTLS
+	}
+	return u, true
+}
+
+// listenPort is the port that a server listens on: its target port where it names one, since there is
+// no service in front of the router that would translate.
+func listenPort(s *networking.Server) uint32 {
+	//nolint:staticcheck // deprecated in Istio, where the gateway's Service translates ports; a VM has none
+	if p := s.GetPort().GetTargetPort(); p != 0 {
+		return p
+	}
+	return s.GetPort().GetNumber()
+}
+
+func gatewayAddress(s *networking.Server, f families) address {
+	ip, path := parseBind(s.Bind)
+	if path != "" {
+		return address{path: path}
+	}
+	if !ip.IsValid() {
+		ip = f.wildcard()
+	}
+	return address{ip: ip, port: listenPort(s)}
+}
+
+// plainRouteName is "http.8080". Source: wire.md; a bind address follows, as in Istio.
+func plainRouteName(s *networking.Server) string {
+	return "http." + strconv.FormatUint(uint64(listenPort(s)), 10) + bindSuffix(s)
+}
+
+// tlsRouteName is "https.443.portname.gateway.namespace". Source: wire.md; a bind address follows, as in Istio.
+func tlsRouteName(s gatewayServer) string {
+	return strings.Join([]string{
+		"https", strconv.FormatUint(uint64(listenPort(s.server)), 10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,
+	}, ".") + bindSuffix(s.server)
+}
+
+func bindSuffix(s *networking.Server) string {
+	if s.Bind == "" {
+		return ""
+	}
+	return "." + s.Bind
+}
+
+// sniHosts are the hosts of a server without the namespaces before them, each once, in order.
+func sniHosts(hosts []string) []string {
+	out := make([]string, 0, len(hosts))
+	for _, h := range hosts {
+		if _, host, ok := strings.Cut(h, "/"); ok {
+			h = host
+		}
+		if !slices.Contains(out, h) {
+			out = append(out, h)
+		}
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package gen
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// testService makes a service of namespace shop: ports are "http/80", "mysql/3306", "?/90".
+func testService(host string, age int, vips string, ports ...string) *registry.Service {
+	s := &registry.Service{Key: registry.Key{Host: host, Namespace: "shop"}, Created: time.Unix(int64(1000-age), 0)}
+	for _, v := range strings.Fields(vips) {
+		if !strings.Contains(v, "/") {
+			a := netip.MustParseAddr(v)
+			s.Addresses = append(s.Addresses, netip.PrefixFrom(a, a.BitLen()))
+			continue
+		}
+		s.Addresses = append(s.Addresses, netip.MustParsePrefix(v))
+	}
+	for _, p := range ports {
+		var name string
+		var number uint32
+		if _, err := fmt.Sscanf(strings.Replace(p, "/", " ", 1), "%s %d", &name, &number); err != nil {
+			panic(p)
+		}
+		s.Ports = append(s.Ports, registry.Port{Name: name, Number: number, Protocol: parseProtocol(name)})
+	}
+	return s
+}
+
+// testScope makes a scope of one egress group for each argument.
+func testScope(groups ...*push.Egress) *push.Scope {
+	var egress intern.Lists[*push.Egress]
+	return &push.Scope{
+		Mesh:   &push.Mesh{Config: &mesh.MeshConfig{}, Domain: "cluster.local"},
+		Egress: egress.Of(groups),
+	}
+}
+
+// testEgress makes an egress group.
+func testEgress(l *networking.IstioEgressListener, services ...*registry.Service) *push.Egress {
+	var lists intern.Lists[*registry.Service]
+	return &push.Egress{Listener: l, Services: lists.Of(services)}
+}
+
+func (p outboundPort) String() string {
+	s := fmt.Sprintf("%s group=%d", p.at.name(), p.group)
+	if p.bound {
+		s += " bound"
+	}
+	if p.proxy {
+		s += " proxy"
+	}
+	if p.route != "" {
+		s += " route=" + p.route
+	}
+	for _, t := range p.tcp {
+		s += fmt.Sprintf(" tcp=%s:%d", t.service.Host, t.port.Number)
+		if t.subnet.IsValid() {
+			s += "@" + t.subnet.String()
+		}
+	}
+	return s
+}
+
+func (r outboundRoute) String() string {
+	return fmt.Sprintf("%s group=%d port=%d host=%s", r.name, r.group, r.port, r.host)
+}
+
+func TestOutboundLayout(t *testing.T) {
+	t.Parallel()
+	web := testService("web", 1, "10.0.0.1", "http/80")
+	api := testService("api", 2, "", "http/80", "grpc/90")
+	db := testService("db", 3, "10.0.0.3", "mysql/3306")
+	raw := testService("raw", 4, "", "tcp/80")
+	oldRaw := testService("oldraw", 9, "", "tcp/80")
+	sniffed := testService("sniffed", 1, "10.0.0.4", "x/80")
+	blind := testService("blind", 1, "", "x/80")
+	lan := testService("lan", 1, "10.1.0.0/16 10.0.0.5", "tcp/5000")
+	mysql := testService("mysql", 1, "", "mysql/80")
+	oldMysql := testService("oldmysql", 9, "", "mysql/80")
+	multi := testService("multi", 1, "10.0.0.6", "http/81", "tcp/82")
+	own := testService("own", 1, "", "http/15001", "http/15090", "tcp/15006")
+	six := testService("six", 1, "2001:2::1", "tcp/70")
+	udp := testService("udp", 1, "10.0.0.9", "udp/53")
+
+	port := func(bind, protocol string, number uint32, mode networking.CaptureMode) *networking.IstioEgressListener {
+		l := &networking.IstioEgressListener{Bind: bind, CaptureMode: mode}
+		if protocol != "" {
+			l.Port = &networking.SidecarPort{Number: number, Protocol: protocol}
+		}
+		return l
+	}
+	captured := networking.CaptureMode_DEFAULT
+	tests := []struct {
+		name   string
+		scope  *push.Scope
+		edit   func(*push.Scope)
+		ports  []string
+		routes []string
+	}{
+		{name: "http services share a wildcard port", scope: testScope(testEgress(nil, api, web)),
+			ports:  []string{"0.0.0.0_80 group=0 route=80", "0.0.0.0_90 group=0 route=90"},
+			routes: []string{"80 group=0 port=80 host=", "90 group=0 port=90 host="}},
+		{name: "tcp listens on the virtual IP", scope: testScope(testEgress(nil, db)),
+			ports: []string{"10.0.0.3_3306 group=0 tcp=db:3306"}},
+		{name: "prefixes listen on the wildcard", scope: testScope(testEgress(nil, lan)),
+			ports: []string{"0.0.0.0_5000 group=0 tcp=lan:5000@10.1.0.0/16", "10.0.0.5_5000 group=0 tcp=lan:5000"}},
+		{name: "http and tcp on one port", scope: testScope(testEgress(nil, api, raw, oldRaw)),
+			ports:  []string{"0.0.0.0_80 group=0 route=80 tcp=oldraw:80 tcp=raw:80", "0.0.0.0_90 group=0 route=90"},
+			routes: []string{"80 group=0 port=80 host=", "90 group=0 port=90 host="}},
+		{name: "server first port is not mixed, older http wins", scope: testScope(testEgress(nil, mysql, testService("h", 5, "", "http/80"))),
+			ports: []string{"0.0.0.0_80 group=0 route=80"}, routes: []string{"80 group=0 port=80 host="}},
+		{name: "server first port is not mixed, older mysql wins", scope: testScope(testEgress(nil, oldMysql, raw, api)),
+			ports:  []string{"0.0.0.0_80 group=0 tcp=oldmysql:80", "0.0.0.0_90 group=0 route=90"},
+			routes: []string{"90 group=0 port=90 host="}},
+		{name: "sniffed on its own address", scope: testScope(testEgress(nil, sniffed, web)),
+			ports:  []string{"0.0.0.0_80 group=0 route=80", "10.0.0.4_80 group=0 route=sniffed:80 tcp=sniffed:80"},
+			routes: []string{"80 group=0 port=80 host=", "sniffed:80 group=0 port=80 host=sniffed"}},
+		{name: "sniffed on the wildcard", scope: testScope(testEgress(nil, blind)),
+			ports: []string{"0.0.0.0_80 group=0 route=80 tcp=blind:80"}, routes: []string{"80 group=0 port=80 host="}},
+		{name: "udp is not proxied", scope: testScope(testEgress(nil, udp))},
+		{name: "reserved ports", scope: testScope(testEgress(nil, own))},
+		{name: "interception none binds to the loopback address", scope: testScope(testEgress(nil, db, web)),
+			edit: func(sc *push.Scope) {
+				sc.Interception, sc.Bind = push.None, netip.MustParseAddr("127.0.0.7")
+			},
+			ports:  []string{"127.0.0.7_80 group=0 bound route=80", "127.0.0.7_3306 group=0 bound tcp=db:3306"},
+			routes: []string{"80 group=0 port=80 host="}},
+		{name: "http proxy port", scope: testScope(testEgress(nil, web)),
+			edit:   func(sc *push.Scope) { sc.HTTPProxyPort = 15002 },
+			ports:  []string{"0.0.0.0_80 group=0 route=80", "127.0.0.1_15002 group=0 bound proxy route=http_proxy"},
+			routes: []string{"80 group=0 port=80 host=", "http_proxy group=0 port=0 host="}},
+		{name: "IPv6 only", scope: testScope(testEgress(nil, web, six)),
+			edit:   func(sc *push.Scope) { sc.IPv6Only = true },
+			ports:  []string{"::_80 group=0 route=80", "2001:2::1_70 group=0 tcp=six:70"},
+			routes: []string{"80 group=0 port=80 host="}},
+		{name: "a port of an egress listener is taken from the catch-all",
+			scope:  testScope(testEgress(port("", "HTTP", 80, captured), web), testEgress(nil, api, raw)),
+			ports:  []string{"0.0.0.0_80 group=0 route=80", "0.0.0.0_90 group=1 route=90"},
+			routes: []string{"80 group=0 port=80 host=", "90 group=1 port=90 host="}},
+		{name: "an egress listener's protocol decides, and the only port of a service",
+			scope: testScope(testEgress(port("", "TCP", 9000, captured), db, multi, api)),
+			ports: []string{"0.0.0.0_9000 group=0 tcp=api:9000", "10.0.0.3_9000 group=0 tcp=db:3306", "10.0.0.6_9000 group=0 tcp=multi:9000"}},
+		{name: "capture mode none on a bind address",
+			scope:  testScope(testEgress(port("127.0.0.5", "HTTP", 8080, networking.CaptureMode_NONE), web)),
+			ports:  []string{"127.0.0.5_8080 group=0 bound route=8080"},
+			routes: []string{"8080 group=0 port=8080 host="}},
+		{name: "capture mode none without bind address",
+			scope: testScope(testEgress(port("", "TCP", 8080, networking.CaptureMode_NONE), db)),
+			ports: []string{"127.0.0.1_8080 group=0 bound tcp=db:3306"}},
+		{name: "bind without port", scope: testScope(testEgress(port("127.0.0.5", "", 0, networking.CaptureMode_NONE), db, web)),
+			ports:  []string{"127.0.0.5_80 group=0 bound route=80", "127.0.0.5_3306 group=0 bound tcp=db:3306"},
+			routes: []string{"80 group=0 port=80 host="}},
+		{name: "unix socket", scope: testScope(testEgress(port("unix:///run/web.sock", "HTTP", 0, networking.CaptureMode_NONE), web)),
+			ports:  []string{"unix:///run/web.sock_0 group=0 bound route=unix:///run/web.sock"},
+			routes: []string{"unix:///run/web.sock group=0 port=0 host="}},
+		{name: "http proxy of a Sidecar", scope: testScope(testEgress(port("", "HTTP_PROXY", 3128, networking.CaptureMode_NONE), web)),
+			ports:  []string{"127.0.0.1_3128 group=0 bound proxy route=3128"},
+			routes: []string{"3128 group=0 port=0 host="}},
+		{name: "two groups with one number have two routes",
+			scope:  testScope(testEgress(port("127.0.0.5", "HTTP", 80, networking.CaptureMode_NONE), web), testEgress(nil, api)),
+			ports:  []string{"0.0.0.0_80 group=1 route=0.0.0.0_80", "0.0.0.0_90 group=1 route=90", "127.0.0.5_80 group=0 bound route=80"},
+			routes: []string{"0.0.0.0_80 group=1 port=80 host=", "80 group=0 port=80 host=", "90 group=1 port=90 host="}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.edit != nil {
+				tt.edit(tt.scope)
+			}
+			var lists intern.Lists[egressGroup]
+			got := layOutOutbound(outboundInOf(&lists, tt.scope))
+			var ports, routes []string
+			for _, p := range got.ports {
+				ports = append(ports, p.String())
+			}
+			for _, r := range got.routes {
+				routes = append(routes, r.String())
+			}
+			if d := cmp.Diff(tt.ports, ports); d != "" {
+				t.Errorf("ports (-want +got):\n%s", d)
+			}
+			if d := cmp.Diff(tt.routes, routes); d != "" {
+				t.Errorf("routes (-want +got):\n%s", d)
+			}
+		})
+	}
+}
