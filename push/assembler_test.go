@@ -1,0 +1,213 @@
+package push_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// scripted is a source that says what a test tells it to.
+type scripted[T any] struct {
+	name string
+	say  chan feed.Batch[T]
+	err  error
+}
+
+func newScripted[T any](name string) *scripted[T] {
+	return &scripted[T]{name: name, say: make(chan feed.Batch[T])}
+}
+
+func (s *scripted[T]) Name() string { return s.name }
+
+func (s *scripted[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
+	if s.err != nil {
+		return s.err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case b := <-s.say:
+			b.Source = s.name
+			select {
+			case out <- b:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+}
+
+// assembly is a running assembler and what it published.
+type assembly struct {
+	files     *scripted[*config.Object]
+	services  *scripted[registry.Instances]
+	assembler *push.Assembler
+	published []push.Request
+	at        []time.Duration
+}
+
+func assemble(t *testing.T) *assembly {
+	a := &assembly{files: newScripted[*config.Object]("files"), services: newScripted[registry.Instances]("services")}
+	start := time.Now()
+	a.assembler = push.NewAssembler(push.AssemblerConfig{
+		Objects: []config.Source{a.files}, Instances: []feed.Source[registry.Instances]{a.services}, Mesh: testMesh(),
+		Publish: func(_ *push.Context, r push.Request) {
+			a.published = append(a.published, r)
+			a.at = append(a.at, time.Since(start))
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.assembler.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	return a
+}
+
+func instances(host string, addresses ...string) feed.Update[registry.Instances] {
+	k := registry.Key{Host: host, Namespace: "a"}
+	l := &registry.EndpointList{}
+	for _, addr := range addresses {
+		l.Items = append(l.Items, registry.Endpoint{Address: addr, Namespace: "a"})
+	}
+	return feed.Update[registry.Instances]{Group: host, Items: []registry.Instances{{Service: &registry.Service{Key: k}, Endpoints: l}}}
+}
+
+func services(full bool, updates ...feed.Update[registry.Instances]) feed.Batch[registry.Instances] {
+	return feed.Batch[registry.Instances]{Full: full, Updates: updates}
+}
+
+// Nothing is published until every source has delivered its first complete state.
+func TestAssemblerWaitsForAll(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := assemble(t)
+		a.services.say <- services(true, instances("web", "10.0.0.1"))
+		synctest.Wait()
+		time.Sleep(time.Minute)
+		if len(a.published) != 0 {
+			t.Fatalf("published %d contexts before the files were read", len(a.published))
+		}
+		a.files.say <- feed.Batch[*config.Object]{Full: true}
+		synctest.Wait()
+		if len(a.published) != 1 {
+			t.Fatalf("published %d contexts, want 1", len(a.published))
+		}
+	})
+}
+
+// The first change after a quiet spell is built at once; a storm gets one build a gap, and its last
+// state arrives.
+func TestAssemblerPaces(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := assemble(t)
+		a.files.say <- feed.Batch[*config.Object]{Full: true}
+		a.services.say <- services(true)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		a.published, a.at = nil, nil
+		for i := range 100 {
+			a.services.say <- services(false, instances("web", "10.0.0."+string(rune('1'+i%9))))
+			synctest.Wait()
+			if i == 0 && len(a.published) != 1 {
+				t.Fatalf("the first change was not built at once")
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(a.published); n < 19 || n > 21 {
+			t.Errorf("100 changes in one second made %d builds, want one every 50 ms", n)
+		}
+		last := a.published[len(a.published)-1].To.Inputs().Endpoints.At(registry.Key{Host: "web", Namespace: "a"})
+		if last.Items[0].Address != "10.0.0.1" { // 99 % 9 == 0
+			t.Errorf("last state: got %v", last.Items)
+		}
+	})
+}
+
+// What says the same again is no change, and an endpoint leaves its service's pointer alone.
+func TestAssemblerKeepsPointers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := assemble(t)
+		a.files.say <- feed.Batch[*config.Object]{Full: true}
+		a.services.say <- services(true, instances("web", "10.0.0.1"))
+		time.Sleep(time.Second)
+		a.services.say <- services(false, instances("web", "10.0.0.1"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := len(a.published); n != 1 {
+			t.Fatalf("published %d contexts for one content, want 1", n)
+		}
+		a.services.say <- services(false, instances("web", "10.0.0.2"))
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if r := a.published[len(a.published)-1]; !r.EndpointsOnly() || len(r.Endpoints) != 1 {
+			t.Errorf("one endpoint changed: got %+v", r)
+		}
+	})
+}
+
+// Two sources of one object: the first counts, the clash is a problem, and the other takes over.
+func TestAssemblerClash(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
+		var last *push.Context
+		a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{one, two}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Request) { last = c }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		object := func(source string, hash uint64) feed.Batch[*config.Object] {
+			o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}, Origin: config.Origin{Source: source, File: source + ".yaml", Line: 1}, Hash: hash}
+			return feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: []*config.Object{o}}}}
+		}
+		two.say <- object("two", 2)
+		one.say <- object("one", 1)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		key := config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}
+		if got := last.Inputs().Objects.At(key).Hash; got != 1 {
+			t.Errorf("object of source %d counts, want that of the first", got)
+		}
+		texts := a.Status().Problems
+		if len(texts) != 1 || !strings.Contains(texts[0].String(), "one.yaml:1") || !strings.Contains(texts[0].String(), "two.yaml:1") {
+			t.Errorf("problems: %v, want one that names both files", texts)
+		}
+		one.say <- feed.Batch[*config.Object]{Full: true}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := last.Inputs().Objects.At(key).Hash; got != 2 {
+			t.Errorf("after the first is gone, object of source %d counts, want the second", got)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// A source that can never work ends the assembler with an error that names it.
+func TestAssemblerSourceError(t *testing.T) {
+	t.Parallel()
+	bad := newScripted[*config.Object]("bad")
+	bad.err = errors.New("no such setting")
+	a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{bad}, Mesh: testMesh(), Publish: func(*push.Context, push.Request) {}})
+	err := a.Run(t.Context())
+	if !errors.Is(err, bad.err) || !strings.Contains(err.Error(), "bad") {
+		t.Errorf("Run: %v, want one that names the source", err)
+	}
+}
