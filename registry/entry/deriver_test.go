@@ -1,0 +1,293 @@
+package entry_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// ledger is an Addresses in memory that can refuse.
+type ledger struct {
+	refuse error
+	next   byte
+	given  map[registry.Key][]netip.Addr
+}
+
+func (l *ledger) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	if l.refuse != nil {
+		return nil, l.refuse
+	}
+	if l.given == nil {
+		l.given = map[registry.Key][]netip.Addr{}
+	}
+	out := map[registry.Key][]netip.Addr{}
+	for _, k := range keys {
+		if l.given[k] == nil {
+			l.next++
+			l.given[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, l.next})}
+		}
+		out[k] = l.given[k]
+	}
+	return out, nil
+}
+
+type objects = pmap.Map[config.Key, *config.Object]
+
+func with(objs objects, kind config.Kind, name string, spec proto.Message, labels ...string) objects {
+	o := &config.Object{Key: config.Key{Kind: kind, Namespace: "shop", Name: name}, Spec: spec}
+	for _, l := range labels {
+		k, v, _ := strings.Cut(l, "=")
+		if o.Labels == nil {
+			o.Labels = map[string]string{}
+		}
+		o.Labels[k] = v
+	}
+	return objs.With(o.Key, o)
+}
+
+func serviceEntry(resolution networking.ServiceEntry_Resolution, hosts ...string) *networking.ServiceEntry {
+	return &networking.ServiceEntry{
+		Hosts: hosts, Resolution: resolution,
+		Ports: []*networking.ServicePort{{Number: 80, Name: "http"}, {Number: 443, Name: "secure", Protocol: "TLS", TargetPort: 8443}},
+	}
+}
+
+// text writes derived services out.
+func text(b feed.Batch[registry.Instances]) string {
+	var out strings.Builder
+	for _, u := range b.Updates {
+		if len(u.Items) == 0 {
+			fmt.Fprintf(&out, "%s gone\n", u.Group)
+		}
+		for _, in := range u.Items {
+			s := in.Service
+			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n", s.Namespace, s.Host, s.Addresses, s.AutoAddresses, s.Ports, s.Resolution, s.External)
+			for _, ep := range in.Endpoints.All() {
+				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n", ep.Address, ep.Ports, ep.Labels, ep.Locality, ep.Weight, ep.ServiceAccount, ep.TLSMode, ep.Namespace, ep.Workload)
+			}
+		}
+		for _, p := range u.Problems {
+			fmt.Fprintf(&out, "  %s: %s\n", p.Severity, p)
+		}
+	}
+	return out.String()
+}
+
+func TestDerive(t *testing.T) {
+	t.Parallel()
+	inline := serviceEntry(networking.ServiceEntry_STATIC, "web.shop")
+	inline.Addresses = []string{"10.1.0.0/16", "240.0.0.1"}
+	inline.Location = networking.ServiceEntry_MESH_INTERNAL
+	inline.Endpoints = []*networking.WorkloadEntry{
+		{Address: "10.0.0.1", Ports: map[string]uint32{"http": 8080}, Labels: map[string]string{"version": "v1"}, Locality: "eu/a", Weight: 3, ServiceAccount: "web"},
+		{Address: "unix:///run/web", Labels: map[string]string{"security.istio.io/tlsMode": "disabled"}, ServiceAccount: "web"},
+	}
+	selecting := serviceEntry(networking.ServiceEntry_STATIC, "api.shop")
+	selecting.Location = networking.ServiceEntry_MESH_INTERNAL
+	selecting.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "api"}}
+	none := serviceEntry(networking.ServiceEntry_NONE, "*.example.com")
+	none.Location = networking.ServiceEntry_MESH_EXTERNAL
+	tests := map[string]struct {
+		objects objects
+		want    string
+	}{
+		"inline endpoints, declared addresses": {
+			objects: with(objects{}, config.ServiceEntry, "web", inline),
+			want: `shop/web.shop [10.1.0.0/16 240.0.0.1/32] auto [] ports [{80 http 2 0} {443 secure 7 8443}] resolution 0 external false
+  10.0.0.1 ports map[http:8080] labels map[version:v1] locality eu/a weight 3 sa "web" tls "istio" workload shop/web
+  unix:///run/web ports map[] labels map[security.istio.io/tlsMode:disabled] locality  weight 0 sa "web" tls "" workload shop/web
+`,
+		},
+		"selected workloads, by metadata and by spec labels, an allocated address": {
+			objects: with(with(with(with(objects{}, config.ServiceEntry, "api", selecting),
+				config.WorkloadEntry, "one", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=api"),
+				config.WorkloadEntry, "two", &networking.WorkloadEntry{Address: "10.0.0.2", Labels: map[string]string{"app": "api", "version": "v2"}}),
+				config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.3"}, "app=other"),
+			want: `shop/api.shop [] auto [240.240.0.1] ports [{80 http 2 0} {443 secure 7 8443}] resolution 0 external false
+  10.0.0.1 ports map[] labels map[app:api] locality  weight 0 sa "" tls "" workload shop/one
+  10.0.0.2 ports map[] labels map[app:api version:v2] locality  weight 0 sa "" tls "" workload shop/two
+`,
+		},
+		"a DNS service without endpoints resolves its own host": {
+			objects: with(objects{}, config.ServiceEntry, "ext", serviceEntry(networking.ServiceEntry_DNS, "example.com")),
+			want: `shop/example.com [] auto [240.240.0.1] ports [{80 http 2 0} {443 secure 7 8443}] resolution 1 external true
+  example.com ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/
+`,
+		},
+		"NONE passes through, and a wildcard gets no address": {
+			objects: with(objects{}, config.ServiceEntry, "any", none),
+			want: `shop/*.example.com [] auto [] ports [{80 http 2 0} {443 secure 7 8443}] resolution 3 external true
+`,
+		},
+		"one host in two entries: the first by name counts, endpoints of both, and a warning": {
+			objects: with(with(objects{}, config.ServiceEntry, "a", &networking.ServiceEntry{
+				Hosts: []string{"x.y"}, Addresses: []string{"240.0.0.9"}, Resolution: networking.ServiceEntry_STATIC,
+				Ports: []*networking.ServicePort{{Number: 1, Name: "tcp"}}, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.0.1"}},
+			}), config.ServiceEntry, "b", &networking.ServiceEntry{
+				Hosts: []string{"x.y"}, Resolution: networking.ServiceEntry_STATIC,
+				Ports: []*networking.ServicePort{{Number: 2, Name: "tcp"}}, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.0.2"}},
+			}),
+			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp 1 0}] resolution 0 external true
+  10.0.0.1 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/a
+  10.0.0.2 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/b
+  warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it is older); endpoints of both are used: declare the host once
+`,
+		},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := text(entry.New(&ledger{}).Derive(t.Context(), tc.objects))
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// A service that got no virtual address goes on without, says so, and gets one on a later call.
+func TestAddressesComeLater(t *testing.T) {
+	t.Parallel()
+	l := &ledger{refuse: errors.New("disk full")}
+	d := entry.New(l)
+	objs := with(objects{}, config.ServiceEntry, "api", serviceEntry(networking.ServiceEntry_STATIC, "api.shop"))
+	got := text(d.Derive(t.Context(), objs))
+	if !strings.Contains(got, "shop/api.shop") || !strings.Contains(got, "disk full") || !d.Wanting() {
+		t.Fatalf("refused: got %q, wanting %v", got, d.Wanting())
+	}
+	l.refuse = nil
+	got = text(d.Derive(t.Context(), objs))
+	if !strings.Contains(got, "240.240.0.1") || strings.Contains(got, "warning") || d.Wanting() {
+		t.Errorf("tried again: got %q, wanting %v", got, d.Wanting())
+	}
+	if got := text(d.Derive(t.Context(), objs)); got != "" {
+		t.Errorf("nothing changed: got %q", got)
+	}
+}
+
+// A WorkloadEntry touches the services that select it, or selected it, and no others.
+func TestDeriveTouchesOnlySelecting(t *testing.T) {
+	t.Parallel()
+	d := entry.New(nil)
+	objs := objects{}
+	for _, app := range []string{"a", "b", "c"} {
+		se := serviceEntry(networking.ServiceEntry_STATIC, app+".shop")
+		se.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": app}}
+		objs = with(objs, config.ServiceEntry, app, se)
+	}
+	objs = with(objs, config.WorkloadEntry, "w", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=a")
+	d.Derive(t.Context(), objs)
+	groups := func(b feed.Batch[registry.Instances]) []string {
+		var out []string
+		for _, u := range b.Updates {
+			out = append(out, u.Group)
+		}
+		return out
+	}
+	moved := with(objs, config.WorkloadEntry, "w", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=b")
+	if got, want := groups(d.Derive(t.Context(), moved)), []string{"shop/a.shop", "shop/b.shop"}; !slices.Equal(got, want) {
+		t.Errorf("moved from a to b: touched %q, want %q", got, want)
+	}
+}
+
+// Derived step by step equals derived at once.
+func FuzzDerive(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(7, 8))
+	for range 20 {
+		seed := make([]byte, 60)
+		for i := range seed {
+			seed[i] = byte(rnd.IntN(256))
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, edits []byte) {
+		edits = edits[:min(len(edits), 300)]
+		addresses := &ledger{}
+		d := entry.New(addresses)
+		var objs objects
+		state := map[string]string{}
+		for i := 0; i+1 < len(edits); i += 2 {
+			objs = edit(objs, edits[i], edits[i+1])
+			for _, u := range d.Derive(t.Context(), objs).Updates {
+				state[u.Group] = text(feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{u}})
+				if len(u.Items) == 0 {
+					delete(state, u.Group)
+				}
+			}
+		}
+		fresh := map[string]string{}
+		for _, u := range entry.New(addresses).Derive(t.Context(), objs).Updates {
+			fresh[u.Group] = text(feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{u}})
+		}
+		if d := cmp.Diff(fresh, state); d != "" {
+			t.Errorf("derived step by step (+) differs from derived at once (-):\n%s", d)
+		}
+	})
+}
+
+func edit(objs objects, what, how byte) objects {
+	name := fmt.Sprint("n", what/4%3)
+	switch what % 4 {
+	case 0:
+		return objs.Without(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: name})
+	case 1:
+		return objs.Without(config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: name})
+	case 2:
+		se := serviceEntry(networking.ServiceEntry_Resolution(how%3), fmt.Sprint("h", how%4), "shared")
+		if how%2 == 0 {
+			se.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": fmt.Sprint(how % 3)}}
+		}
+		if how%5 == 0 {
+			se.Addresses = []string{"240.0.0.1"}
+		}
+		return with(objs, config.ServiceEntry, name, se)
+	default:
+		return with(objs, config.WorkloadEntry, name, &networking.WorkloadEntry{Address: fmt.Sprint("10.0.0.", how)}, fmt.Sprint("app=", how%3))
+	}
+}
+
+func TestPortProtocols(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		declared, name string
+		want           registry.Protocol
+	}{
+		{"HTTP", "", registry.HTTP},
+		{"http2", "x", registry.HTTP2},
+		{"GRPC-Web", "", registry.GRPCWeb},
+		{"", "http", registry.HTTP},
+		{"", "http-web", registry.HTTP},
+		{"", "grpc-web-x", registry.GRPCWeb},
+		{"", "grpc-x", registry.GRPC},
+		{"", "TCP-db", registry.TCP},
+		{"", "web", registry.Unknown},
+		{"", "httpx", registry.Unknown},
+		{"TCP", "http", registry.TCP},
+		{"nonsense", "http", registry.Unknown},
+		{"", "", registry.Unknown},
+	}
+	for _, tc := range tests {
+		se := &networking.ServiceEntry{Hosts: []string{"x"}, Ports: []*networking.ServicePort{{Number: 1, Name: tc.name, Protocol: tc.declared}}}
+		b := entry.New(nil).Derive(t.Context(), with(objects{}, config.ServiceEntry, "x", se))
+		if got := b.Updates[0].Items[0].Service.Ports[0].Protocol; got != tc.want {
+			t.Errorf("protocol %q, name %q: got %d, want %d", tc.declared, tc.name, got, tc.want)
+		}
+	}
+}
