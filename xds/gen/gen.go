@@ -1,0 +1,31 @@
+package gen
+
+import (
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Generator makes the resources of every type. What it remembers never changes an answer; one
+// Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
+type Generator struct {
+	names nameTables
+}
+
+// New makes a Generator.
+func New() *Generator {
+	return &Generator{
+		names: newNameTables(),
+	}
+}
+
+// Set returns the resources of one type that proxies of a scope have; the empty set for a type that
+// the Generator does not make. Equal inputs of the type give the same layers, by pointer, for as long as
+// anybody holds them.
+func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
+	switch typeURL {
+	case NameTableType:
+		return g.names.set(sc)
+	default:
+		return resource.Set{}
+	}
+}

@@ -1,0 +1,143 @@
+package gen
+
+import (
+	"net/netip"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// NameTableName is the name of the one resource of type NameTableType.
+const NameTableName = "name-table"
+
+// nameTables makes the table of host names and addresses from which a proxy's agent answers DNS.
+type nameTables struct {
+	plans     *memo.Func[*push.Destinations, namePlan]
+	layers    *memo.Func[nameIn, resource.Layer]
+	endpoints *intern.Lists[*registry.EndpointList]
+}
+
+func newNameTables() nameTables {
+	return nameTables{
+		plans:     memo.New(planNames),
+		layers:    memo.New(buildNames),
+		endpoints: &intern.Lists[*registry.EndpointList]{},
+	}
+}
+
+// namePlan says whose endpoints the table names.
+type namePlan struct {
+	destinations *push.Destinations
+	// headless are the services without an address of their own, in order.
+	headless []registry.Key
+}
+
+// nameIn is everything that a table depends on.
+type nameIn struct {
+	plan *namePlan
+	// endpoints are those of plan.headless, in that order.
+	endpoints *intern.List[*registry.EndpointList]
+}
+
+func (n nameTables) set(sc *push.Scope) resource.Set {
+	plan := n.plans.Get(sc.Destinations)
+	return resource.Set{Shared: n.layers.Get(nameIn{plan: plan, endpoints: endpointsOf(n.endpoints, plan.headless, sc)})}
+}
+
+// endpointsOf lists the endpoints of services, a nil list where a service has none.
+func endpointsOf(lists *intern.Lists[*registry.EndpointList], keys []registry.Key, sc *push.Scope) *intern.List[*registry.EndpointList] {
+	if len(keys) == 0 {
+		return nil
+	}
+	out := make([]*registry.EndpointList, len(keys))
+	for i, k := range keys {
+		out[i] = sc.Endpoints.At(k)
+	}
+	return lists.Of(out)
+}
+
+func planNames(d *push.Destinations) *namePlan {
+	p := &namePlan{destinations: d}
+	for _, dest := range d.Items() {
+		if headless(dest.Service) {
+			p.headless = append(p.headless, dest.Service.Key)
+		}
+	}
+	return p
+}
+
+// headless says that clients find a service by the addresses of its endpoints.
+func headless(s *registry.Service) bool {
+	return s.Resolution == registry.Passthrough && len(s.Addresses) == 0 && len(s.AutoAddresses) == 0
+}
+
+func buildNames(in nameIn) *resource.Layer {
+	table := resource.New(NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
+	return resource.NewLayer([]*resource.Resource{table})
+}
+
+// The fields of istio.networking.nds.v1.
+// Source: Istio, pkg/dns/proto/nds.proto.
+const (
+	fieldTable     protowire.Number = 1 // NameTable.table
+	fieldMapKey    protowire.Number = 1
+	fieldMapValue  protowire.Number = 2
+	fieldIPs       protowire.Number = 1 // NameInfo.ips
+	fieldRegistry  protowire.Number = 2 // NameInfo.registry
+	externalSource                  = "External"
+)
+
+// encodeNames writes the table: every host that has an address, in the order of hosts.
+func encodeNames(in nameIn) []byte {
+	var table, info, entry []byte
+	next := 0
+	for _, d := range in.plan.destinations.Items() {
+		var endpoints *registry.EndpointList
+		if headless(d.Service) {
+			endpoints = in.endpoints.Items()[next]
+			next++
+		}
+		info = info[:0]
+		for _, ip := range addressesOf(d.Service, endpoints) {
+			info = protowire.AppendTag(info, fieldIPs, protowire.BytesType)
+			info = protowire.AppendString(info, ip)
+		}
+		if len(info) == 0 {
+			continue
+		}
+		info = protowire.AppendTag(info, fieldRegistry, protowire.BytesType)
+		info = protowire.AppendString(info, externalSource)
+
+		entry = protowire.AppendTag(entry[:0], fieldMapKey, protowire.BytesType)
+		entry = protowire.AppendString(entry, d.Service.Host)
+		entry = protowire.AppendTag(entry, fieldMapValue, protowire.BytesType)
+		entry = protowire.AppendBytes(entry, info)
+		table = protowire.AppendTag(table, fieldTable, protowire.BytesType)
+		table = protowire.AppendBytes(table, entry)
+	}
+	return table
+}
+
+// addressesOf are the addresses to which a name resolves: the service's own single addresses, or
+// those of its endpoints where it has none. Prefixes are no answer to a query.
+// Source: Istio, "DNS Proxying": headless services resolve to their endpoints.
+func addressesOf(s *registry.Service, endpoints *registry.EndpointList) []string {
+	var out []string
+	for _, p := range s.VirtualIPs() {
+		if p.IsSingleIP() {
+			out = append(out, p.Addr().String())
+		}
+	}
+	for i := range endpoints.All() {
+		ep := &endpoints.Items[i]
+		if _, err := netip.ParseAddr(ep.Address); err == nil && ep.Health == registry.Healthy {
+			out = append(out, ep.Address)
+		}
+	}
+	return out
+}
