@@ -1,9 +1,61 @@
 GO ?= go
 export GOFLAGS ?= -buildvcs=false
 
+# What a test runs; several words may be given: make e2e SUITE=traffic
+SUITE ?=
+# make run SMOKE=1 performs the experiments itself and ends.
+SMOKE ?=
+# How long each fuzz target runs: make fuzz FUZZTIME=1m
+FUZZTIME ?= 10s
+
 .DEFAULT_GOAL := build
+
+help: ## list what can be made
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-.PHONY: build
+tools: ## fetch what tests and demonstrations need: Envoy, into .tools/ (once)
+	@$(GO) run ./tools/envoy --to .tools/envoy
+
+run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries it out and ends
+	@$(GO) build -o .tools/quickstart ./examples/quickstart
+	@$(GO) build -o .tools/echo ./examples/echo
+	@exec .tools/quickstart $(if $(SMOKE),--smoke)
+
+test: build tools ## all tests, real Envoy included
+	$(GO) test ./...
+
+e2e: build tools ## tests with real Envoys alone: SUITE=traffic picks those whose name holds it
+	$(GO) test -count=1 -run '(?i)$(if $(SUITE),$(SUITE),.)' ./e2e/...
+
+check: tools ## formatting, vet and all tests with the race detector
+	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
+	$(GO) vet ./...
+	$(GO) test -race ./...
+
+bench: build ## the yardstick: many simulated Envoys against ashored and against the floor
+	$(GO) run ./bench
+
+fuzz: ## every fuzz target for FUZZTIME
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; \
+			$(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+golden: ## rewrite the expectations of golden tests
+	$(GO) test ./xds/gen/... ./config/... ./examples/... -run 'Golden|MeshConfig|Examples' -update
+
+package: ## an archive of the programs for this kind of machine, in dist/
+	@mkdir -p dist/ashore
+	CGO_ENABLED=0 $(GO) build -trimpath -o dist/ashore/bin/ ./cmd/...
+	@cp LICENSE README.md dist/ashore/
+	tar -C dist -czf dist/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz ashore
+
+clean: ## remove what was built and run; fetched tools stay
+	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
+
+.PHONY: help build tools run test e2e check bench fuzz golden package clean
