@@ -2,12 +2,13 @@ package config
 
 import "strings"
 
-// ResolveHost writes a short host name out: a name without a dot (and not a wildcard) belongs to the
-// namespace of the object that says it. Other names stay as they are.
-// Source: istio.io, VirtualService and DestinationRule, "short names".
-func ResolveHost(host, namespace, domain string) string {
-	if host == "" || strings.Contains(host, ".") || strings.HasPrefix(host, "*") {
-		return host
+// ResolveHost is the full name of a host as operators write it: a name without dots is a service of
+// namespace, "web" in shop is "web.shop.svc.<domain>". Names with a dot, wildcards and the empty
+// string are full already.
+// Source: istio.io VirtualService, Destination.host.
+func ResolveHost(short, namespace, domain string) string {
+	if short == "" || strings.ContainsAny(short, ".*:/") {
+		return short
 	}
-	return host + "." + namespace + ".svc." + domain
+	return short + "." + namespace + ".svc." + domain
 }

@@ -32,6 +32,7 @@ const (
 	AuthorizationPolicy   Kind = "AuthorizationPolicy"
 	Telemetry             Kind = "Telemetry"
 	WasmPlugin            Kind = "WasmPlugin"
+	TrafficExtension      Kind = "TrafficExtension"
 )
 
 // Key identifies an object in the whole mesh.

@@ -1,0 +1,101 @@
+package config
+
+import (
+	extensions "istio.io/api/extensions/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+	networkingbeta "istio.io/api/networking/v1beta1"
+	security "istio.io/api/security/v1beta1"
+	telemetry "istio.io/api/telemetry/v1alpha1"
+
+	"google.golang.org/protobuf/proto"
+)
+
+// The groups of Istio's API.
+const (
+	groupNetworking = "networking.istio.io"
+	groupSecurity   = "security.istio.io"
+	groupTelemetry  = "telemetry.istio.io"
+	groupExtensions = "extensions.istio.io"
+)
+
+// KindInfo is what there is to know about one kind.
+type KindInfo struct {
+	Kind Kind
+	// Group is the part of apiVersion before the slash.
+	Group string
+	// Versions are all that were ever published, the one that Encode writes first. All of them
+	// read as the same object.
+	Versions []string
+	// Plural is the name of its collection, "virtualservices".
+	Plural string
+	// AtWork says that Ashore acts on it. A kind that is not at work is read, checked in its
+	// structure, and refused.
+	AtWork bool
+
+	newSpec  func() proto.Message
+	validate func(*checker)
+	without  string // what a mesh lacks while the kind is not at work; completes "… is not supported yet: "
+}
+
+// NewSpec returns an empty specification.
+func (i *KindInfo) NewSpec() proto.Message { return i.newSpec() }
+
+// APIVersion is what Encode writes, "networking.istio.io/v1".
+func (i *KindInfo) APIVersion() string { return i.Group + "/" + i.Versions[0] }
+
+// Kinds is the one table of all kinds, ordered by name.
+// Source: istio.io/api kubernetes/customresourcedefinitions.gen.yaml, and its older releases.
+func Kinds() []KindInfo {
+	networkingVersions := []string{"v1", "v1beta1", "v1alpha3"}
+	return []KindInfo{
+		{Kind: AuthorizationPolicy, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies",
+			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) },
+			without: "nothing would enforce it, and traffic that it denies would pass"},
+		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
+		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",
+			newSpec: func() proto.Message { return new(networking.EnvoyFilter) },
+			without: "its patches would not reach any proxy"},
+		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
+		{Kind: PeerAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications",
+			newSpec: func() proto.Message { return new(security.PeerAuthentication) },
+			without: "workloads would go on accepting plaintext"},
+		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
+			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
+			without: "proxies would keep the settings that they were started with"},
+		{Kind: RequestAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "requestauthentications",
+			newSpec: func() proto.Message { return new(security.RequestAuthentication) },
+			without: "tokens would not be checked"},
+		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},
+		{Kind: Sidecar, Group: groupNetworking, Versions: networkingVersions, Plural: "sidecars", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.Sidecar) }, validate: validateSidecar},
+		{Kind: Telemetry, Group: groupTelemetry, Versions: []string{"v1", "v1alpha1"}, Plural: "telemetries",
+			newSpec: func() proto.Message { return new(telemetry.Telemetry) },
+			without: "it would change no log, metric or trace"},
+		{Kind: TrafficExtension, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "trafficextensions",
+			newSpec: func() proto.Message { return new(extensions.TrafficExtension) },
+			without: "no proxy would run it"},
+		{Kind: VirtualService, Group: groupNetworking, Versions: networkingVersions, Plural: "virtualservices", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.VirtualService) }, validate: validateVirtualService},
+		{Kind: WasmPlugin, Group: groupExtensions, Versions: []string{"v1alpha1"}, Plural: "wasmplugins",
+			newSpec: func() proto.Message { return new(extensions.WasmPlugin) },
+			without: "no proxy would run it"},
+		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
+		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
+			newSpec: func() proto.Message { return new(networking.WorkloadGroup) },
+			without: "no workload would be registered by it; write a WorkloadEntry for each instead"},
+	}
+}
+
+// Info returns what there is to know about kind, and whether it is a kind at all.
+func Info(kind Kind) (KindInfo, bool) {
+	for _, i := range Kinds() {
+		if i.Kind == kind {
+			return i, true
+		}
+	}
+	return KindInfo{}, false
+}

@@ -1,0 +1,247 @@
+package config
+
+import (
+	"net/netip"
+	"path"
+	"strings"
+	"unicode/utf8"
+)
+
+// The checks of this file return what is wrong with a text, or nothing.
+
+// checkObjectName is Kubernetes' rule for the names of objects: a DNS name in lower case.
+func checkObjectName(name string) string {
+	if name == "" {
+		return "the name is missing: every object needs one"
+	}
+	if len(name) > 253 {
+		return "the name has more than 253 characters"
+	}
+	for label := range strings.SplitSeq(name, ".") {
+		if !isLabel(label, false, len(name)) {
+			return quote(name) + " is not a name: use lower-case letters, digits, \"-\" and \".\", and begin and end with a letter or digit"
+		}
+	}
+	return ""
+}
+
+// checkDNSLabel is the rule for namespaces and subsets.
+func checkDNSLabel(name string) string {
+	if !isLabel(name, false, 63) {
+		return quote(name) + " is not a name: use at most 63 lower-case letters, digits and \"-\", and begin and end with a letter or digit"
+	}
+	return ""
+}
+
+// checkPortName is the rule for the names of ports. It is that of labels; upper case is let through
+// as Istio does.
+func checkPortName(name string) string {
+	if name == "" {
+		return "the port has no name: give it one that begins with its protocol, such as http-web"
+	}
+	if !isLabel(name, true, 63) {
+		return quote(name) + " is not a port name: use letters, digits and \"-\", and begin and end with a letter or digit"
+	}
+	return ""
+}
+
+// isLabel says whether s can be one label of a DNS name.
+func isLabel(s string, upper bool, limit int) bool {
+	if s == "" || len(s) > limit || s[0] == '-' || s[len(s)-1] == '-' {
+		return false
+	}
+	for i := range len(s) {
+		if !isAlphanumeric(s[i], upper) && s[i] != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+func isAlphanumeric(b byte, upper bool) bool {
+	return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' || upper && 'A' <= b && b <= 'Z'
+}
+
+// checkLabel is Kubernetes' rule for labels.
+// Source: https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax-and-character-set
+func checkLabel(key, value string) string {
+	if why := checkQualifiedName(key); why != "" {
+		return why
+	}
+	if value == "" {
+		return ""
+	}
+	if !isToken(value) {
+		return "the value " + quote(value) + " is not one of a label: use at most 63 letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter or digit"
+	}
+	return ""
+}
+
+// checkAnnotation is Kubernetes' rule for annotations: any text under a qualified name.
+func checkAnnotation(key, value string) string {
+	const limit = 256 << 10
+	if len(value) > limit {
+		return "the value has more than 256 KiB"
+	}
+	if !utf8.ValidString(value) {
+		return "the value is not UTF-8"
+	}
+	return checkQualifiedName(strings.ToLower(key))
+}
+
+// checkQualifiedName is the rule for the keys of labels: a name, after an optional DNS name and "/".
+func checkQualifiedName(key string) string {
+	prefix, name, found := strings.Cut(key, "/")
+	if !found {
+		prefix, name = "", key
+	} else if prefix == "" || checkObjectName(prefix) != "" {
+		return quote(key) + " is not a key: what is before \"/\" must be a DNS name"
+	}
+	if !isToken(name) {
+		return quote(key) + " is not a key: use at most 63 letters, digits, \"-\", \"_\" and \".\", and begin and end with a letter or digit"
+	}
+	return ""
+}
+
+// isToken says whether s is a name within a label.
+func isToken(s string) bool {
+	if s == "" || len(s) > 63 || !isAlphanumeric(s[0], true) || !isAlphanumeric(s[len(s)-1], true) {
+		return false
+	}
+	for i := range len(s) {
+		if !isAlphanumeric(s[i], true) && strings.IndexByte("-_.", s[i]) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// checkHost is the rule for the full or short name of one host.
+func checkHost(host string) string {
+	if host == "" {
+		return "the host is missing"
+	}
+	if strings.Contains(host, "*") {
+		return quote(host) + " is a wildcard, and one host is needed here"
+	}
+	return checkWildcardHost(host)
+}
+
+// checkWildcardHost is the rule for host names whose first label may be "*" or begin with "*-".
+func checkWildcardHost(host string) string {
+	const limit = 255
+	switch {
+	case host == "":
+		return "the host is missing"
+	case len(host) > limit:
+		return quote(host) + " has more than 255 characters"
+	case host == "*":
+		return ""
+	}
+	first, rest, dotted := strings.Cut(strings.TrimSuffix(host, "."), ".")
+	if first != "*" && !isLabel(strings.TrimPrefix(first, "*-"), true, 63) {
+		return badHost(host)
+	}
+	if !dotted {
+		return ""
+	}
+	for label := range strings.SplitSeq(rest, ".") {
+		if !isLabel(label, true, 63) {
+			return badHost(host)
+		}
+	}
+	return ""
+}
+
+func badHost(host string) string {
+	if strings.Contains(host, "://") || strings.Contains(host, "/") {
+		return quote(host) + " is not a host name: leave out the scheme and the path"
+	}
+	if _, port, ok := strings.Cut(host, ":"); ok && port != "" {
+		return quote(host) + " is not a host name: leave out the port"
+	}
+	if strings.Contains(host, "*") {
+		return quote(host) + " is not a host name: a wildcard stands alone or in front, as in *.example.com"
+	}
+	return quote(host) + " is not a host name: use letters, digits and \"-\", with \".\" between the parts"
+}
+
+// matchesHost says whether the host name or wildcard pattern covers the host name or wildcard host.
+func matchesHost(pattern, host string) bool {
+	pattern, host = strings.ToLower(pattern), strings.ToLower(host)
+	suffix, wild := strings.CutPrefix(pattern, "*")
+	if !wild {
+		return pattern == host
+	}
+	return strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
+}
+
+// checkAddress is the rule for one IP address.
+func checkAddress(address string) string {
+	if _, err := netip.ParseAddr(address); err != nil {
+		return quote(address) + " is not an IP address"
+	}
+	return ""
+}
+
+// checkSubnet is the rule for one IP address or a block of them.
+func checkSubnet(subnet string) string {
+	if !strings.Contains(subnet, "/") {
+		return checkAddress(subnet)
+	}
+	if _, err := netip.ParsePrefix(subnet); err != nil {
+		return quote(subnet) + " is not a block of addresses: write it as 10.1.0.0/16"
+	}
+	return ""
+}
+
+// isAddress says whether s is an IP address.
+func isAddress(s string) bool { return checkAddress(s) == "" }
+
+// unixPrefix begins addresses that are a socket in the file system, or with "@" an abstract one.
+const unixPrefix = "unix://"
+
+// checkUnix is the rule for what follows unixPrefix.
+func checkUnix(name string) string {
+	// sun_path of sockaddr_un, with its final zero
+	const limit = 107
+	if name == "" || name[0] != '/' && name[0] != '@' {
+		return quote(unixPrefix+name) + " is not a socket: write an absolute path, as in unix:///run/web.sock"
+	}
+	if len(name) > limit {
+		return "the path of the socket has more than 107 characters"
+	}
+	return checkFileText(name)
+}
+
+// checkFile is the rule for the name of a file that proxies read.
+func checkFile(name string) string {
+	if !path.IsAbs(name) {
+		return quote(name) + " is not an absolute path: proxies have no folder of their own to begin from"
+	}
+	return checkFileText(name)
+}
+
+func checkFileText(name string) string {
+	if strings.ContainsFunc(name, isControl) {
+		return quote(name) + " holds control characters"
+	}
+	return ""
+}
+
+// checkLocality is the rule for "region/zone/subzone", of which later parts may be left out.
+func checkLocality(locality string) string {
+	parts := strings.Split(locality, "/")
+	if len(parts) > 3 {
+		return quote(locality) + " is not a locality: write region/zone/subzone, or less"
+	}
+	for _, part := range parts {
+		if part == "" || strings.Contains(part, "*") || strings.ContainsFunc(part, isControl) {
+			return quote(locality) + " is not a locality: write region/zone/subzone, or less, and no part empty"
+		}
+	}
+	return ""
+}
+
+// isControl says that a rune never belongs into names, headers and paths.
+func isControl(r rune) bool { return r < ' ' || r == 0x7f }

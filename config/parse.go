@@ -1,0 +1,196 @@
+package config
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"unicode/utf8"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Result is what Parse found in one file.
+type Result struct {
+	// Objects are those without an error, in the order of the file. Each has passed Validate.
+	Objects []*Object
+	// Problems are all that is wrong with the file, in the order of their lines.
+	Problems []Problem
+	// Broken are the keys of documents that were refused, each once: their last good versions should stay.
+	Broken []Key
+	// Unread says that some part was refused whose key could not be read: any object that the file
+	// held before may be meant by it.
+	Unread bool
+}
+
+// Parse reads a file of Istio's configuration: YAML or JSON, any number of documents, and the kind
+// List. The extension .json chooses strict JSON, everything else is YAML, of which most JSON is a
+// part. A document with an error is refused and the others are read all the same. name stands in
+// the problems and in the objects' Origin; nothing is read but data.
+func Parse(name string, data []byte) Result {
+	p := &parser{file: name, kinds: Kinds(), maxVisits: len(data) + MaxAliasNodes}
+	for _, doc := range p.documents(data) {
+		p.document(doc, false)
+	}
+	return p.result()
+}
+
+// parser is the state of reading one file.
+type parser struct {
+	file  string
+	kinds []KindInfo
+
+	objects   []*Object // without an error
+	read      []Origin  // of every key that was read, also of refused objects
+	keys      []Key     // the keys of read
+	broken    []Key
+	unread    bool
+	problems  []Problem
+	errors    int // reported, also beyond MaxProblems
+	visits    int // values looked at; more than the file has when aliases repeat them
+	maxVisits int
+}
+
+// documents splits data and reads the syntax of each part.
+func (p *parser) documents(data []byte) []lines {
+	if len(data) > MaxFileSize {
+		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data), MaxFileSize))
+		return nil
+	}
+	if line, bad := invalidUTF8(data); bad {
+		p.refuse(line, "the text is not UTF-8: save the file as UTF-8")
+		return nil
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if filepath.Ext(p.file) == ".json" {
+		return p.readJSON(data)
+	}
+	return p.readYAML(data)
+}
+
+// document reads one document, which may be a List of further ones.
+func (p *parser) document(doc lines, nested bool) {
+	if isNull(doc.root) {
+		return
+	}
+	before := p.errors
+	d := &decoder{parser: p, lines: doc}
+	head, ok := d.head()
+	switch {
+	case !ok:
+		p.unread = true
+	case head.kind == listKind && nested:
+		d.errorf(doc.root, "a List within a List is not read: make one list of them")
+		p.unread = true
+	case head.kind == listKind:
+		p.list(d, head)
+	default:
+		p.object(d, head, before)
+	}
+}
+
+// list reads the items of a document of kind List.
+func (p *parser) list(d *decoder, head head) {
+	if head.items == nil || head.items.Kind != yaml.SequenceNode {
+		d.errorf(d.lines.root, "a List needs items, a list of objects")
+		p.unread = true
+		return
+	}
+	for _, item := range head.items.Content {
+		p.document(lines{root: item, offset: d.lines.offset}, true)
+	}
+}
+
+// object reads one object and keeps it when there are no more errors than before.
+func (p *parser) object(d *decoder, head head, before int) {
+	o, ok := d.object(head)
+	if !ok {
+		p.unread = true
+		return
+	}
+	p.keys, p.read = append(p.keys, o.Key), append(p.read, o.Origin)
+	if p.errors == before {
+		for _, problem := range validate(o, head.info) {
+			if len(p.problems) < MaxProblems {
+				problem.Line = d.lines.of(problem.Field)
+			}
+			p.report(problem)
+		}
+	}
+	if p.errors != before {
+		p.broken = append(p.broken, o.Key)
+		return
+	}
+	o.Hash = HashOf(o)
+	p.objects = append(p.objects, o)
+}
+
+// result refuses keys that are defined twice and puts everything in order.
+func (p *parser) result() Result {
+	first := make(map[Key]int, len(p.keys))
+	twice := map[Key]bool{}
+	for i, k := range p.keys {
+		line, ok := first[k]
+		if !ok {
+			first[k] = p.read[i].Line
+			continue
+		}
+		twice[k] = true
+		p.report(Problem{Severity: feed.Error, Object: k.String(), Line: p.read[i].Line,
+			Text: fmt.Sprintf("defined in this line and in line %d of the same file: remove one of the two", line)})
+	}
+	for k := range twice {
+		p.broken = append(p.broken, k)
+	}
+	slices.SortFunc(p.broken, Key.Compare)
+	slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	return Result{
+		Objects:  slices.DeleteFunc(p.objects, func(o *Object) bool { return twice[o.Key] }),
+		Problems: p.problems,
+		Broken:   slices.Compact(p.broken),
+		Unread:   p.unread,
+	}
+}
+
+// refuse reports a part of the file whose keys could not be read.
+func (p *parser) refuse(line int, text string) {
+	p.unread = true
+	p.report(Problem{Severity: feed.Error, File: p.file, Line: line, Text: text})
+}
+
+// report adds a problem of the file. Those beyond MaxProblems are only counted.
+func (p *parser) report(problem Problem) {
+	problem.File = p.file
+	if problem.Severity == feed.Error {
+		p.errors++
+	}
+	switch {
+	case len(p.problems) < MaxProblems:
+		p.problems = append(p.problems, problem)
+	case len(p.problems) == MaxProblems:
+		p.problems = append(p.problems, Problem{Severity: feed.Error, File: p.file, Line: problem.Line,
+			Text: fmt.Sprintf("there are more than %d problems in this file: mend the first ones to see the others", MaxProblems)})
+	}
+}
+
+// invalidUTF8 returns the line of the first byte that is not part of UTF-8 text.
+func invalidUTF8(data []byte) (line int, bad bool) {
+	if utf8.Valid(data) {
+		return 0, false
+	}
+	line = 1
+	for len(data) > 0 {
+		r, size := utf8.DecodeRune(data)
+		if r == utf8.RuneError && size == 1 {
+			break
+		}
+		if r == '\n' {
+			line++
+		}
+		data = data[size:]
+	}
+	return line, true
+}

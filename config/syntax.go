@@ -1,0 +1,99 @@
+package config
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// readYAML reads the documents of a file one by one, so that one with a syntax error does not hide
+// those behind it.
+func (p *parser) readYAML(data []byte) []lines {
+	var docs []lines
+	for _, part := range splitYAML(data) {
+		dec := yaml.NewDecoder(bytes.NewReader(part.text))
+		for {
+			var doc yaml.Node
+			err := dec.Decode(&doc)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil {
+				p.syntaxError(err, part.offset)
+				break
+			}
+			if len(doc.Content) == 1 {
+				docs = append(docs, lines{root: doc.Content[0], offset: part.offset})
+			}
+		}
+	}
+	return docs
+}
+
+// part is a piece of a YAML file that can be read by itself.
+type part struct {
+	text   []byte
+	offset int // the lines before it
+}
+
+// splitYAML splits data before every line that begins with the document marker. Such a line is one
+// wherever it stands, also within quoted and block text.
+// Source: https://yaml.org/spec/1.2.2/#914-explicit-documents (c-forbidden).
+func splitYAML(data []byte) []part {
+	var parts []part
+	begin, beginLine, line := 0, 0, 0
+	cut := func(end int) {
+		if text := data[begin:end]; hasContent(text) {
+			parts = append(parts, part{text, beginLine})
+		}
+		begin, beginLine = end, line
+	}
+	for at := 0; at < len(data); line++ {
+		if at > 0 && isMarker(data[at:]) {
+			cut(at)
+		}
+		n := bytes.IndexByte(data[at:], '\n')
+		if n < 0 {
+			break
+		}
+		at += n + 1
+	}
+	cut(len(data))
+	return parts
+}
+
+// isMarker says that a line is the marker of a document's beginning.
+func isMarker(line []byte) bool {
+	rest, ok := bytes.CutPrefix(line, []byte("---"))
+	return ok && (len(rest) == 0 || strings.IndexByte(" \t\r\n", rest[0]) >= 0)
+}
+
+// hasContent says that a part has more than comments, directives and blank lines.
+func hasContent(text []byte) bool {
+	for line := range bytes.Lines(text) {
+		line = bytes.TrimSpace(line)
+		if len(line) > 0 && line[0] != '#' && line[0] != '%' && !bytes.Equal(line, []byte("---")) {
+			return true
+		}
+	}
+	return false
+}
+
+// syntaxError reports what the YAML reader said, in the file's own line numbers.
+func (p *parser) syntaxError(err error, offset int) {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if m := regexp.MustCompile(`^line (\d+): (?s:(.*))$`).FindStringSubmatch(text); m != nil {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			line, text = n, m[2]
+		}
+	}
+	text = strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
+	p.refuse(line+offset, fmt.Sprintf("not valid YAML near this line: %s", text))
+}

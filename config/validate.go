@@ -1,0 +1,108 @@
+package config
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Validate says what is wrong with o. It is the one gate for every object, whatever its source: one
+// with an error-severity problem must not take effect. Lines are those of o.Origin; Parse, which
+// has the text, puts the field's own line there.
+func Validate(o *Object) []Problem {
+	info, ok := Info(o.Kind)
+	if !ok {
+		c := checker{object: o}
+		c.errorf("kind", "unknown kind %s: Ashore reads Istio's kinds", quote(string(o.Kind)))
+		return c.problems
+	}
+	return validate(o, info)
+}
+
+// validate is Validate for an object of a known kind.
+func validate(o *Object, info KindInfo) []Problem {
+	c := checker{object: o}
+	c.metadata()
+	switch {
+	case o.Spec == nil || o.Spec.ProtoReflect().Descriptor() != info.NewSpec().ProtoReflect().Descriptor():
+		c.errorf("spec", "the spec is not that of a %s", o.Kind)
+	case !info.AtWork:
+		c.errorf("", "%s is not supported yet: %s; remove it", o.Kind, info.without)
+	default:
+		info.validate(&c)
+	}
+	return c.problems
+}
+
+// checker collects what is wrong with one object. Its checks take the path of what they check,
+// "spec.http[0].timeout".
+type checker struct {
+	object   *Object
+	problems []Problem
+}
+
+// spec is the object's specification, which is of type T.
+func spec[T proto.Message](c *checker) T { return c.object.Spec.(T) }
+
+// metadata checks what all kinds share.
+func (c *checker) metadata() {
+	c.why("metadata.name", checkObjectName(c.object.Name))
+	c.why("metadata.namespace", checkDNSLabel(c.object.Namespace))
+	for k, v := range c.object.Labels {
+		c.why(entry("metadata.labels", k), checkLabel(k, v))
+	}
+	for k, v := range c.object.Annotations {
+		c.why(entry("metadata.annotations", k), checkAnnotation(k, v))
+	}
+}
+
+func (c *checker) errorf(path, format string, args ...any) {
+	c.add(feed.Error, path, fmt.Sprintf(format, args...))
+}
+
+func (c *checker) warnf(path, format string, args ...any) {
+	c.add(feed.Warning, path, fmt.Sprintf(format, args...))
+}
+
+// unsupported refuses a field or value that would be accepted and ignored otherwise. What it is
+// about begins the sentence, what to do ends it.
+func (c *checker) unsupported(path, what, todo string) {
+	c.errorf(path, "%s is not supported yet: %s", what, todo)
+}
+
+// why reports a reason; an empty one means that there is nothing wrong.
+func (c *checker) why(path, reason string) {
+	if reason != "" {
+		c.errorf(path, "%s", reason)
+	}
+}
+
+func (c *checker) add(severity feed.Severity, path, text string) {
+	c.problems = append(c.problems, Problem{
+		Severity: severity,
+		Object:   c.object.Key.String(),
+		Field:    path,
+		File:     c.object.Origin.File,
+		Line:     c.object.Origin.Line,
+		Text:     text,
+	})
+}
+
+// at is the path of an item of the list at path.
+func at(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
+
+// entry is the path of an entry of the map at path.
+func entry(path, key string) string { return path + "[" + key + "]" }
+
+// unique reports items that stand twice in a list of names.
+func (c *checker) unique(path string, names []string) {
+	for i, n := range names {
+		if j := slices.Index(names[:i], n); j >= 0 {
+			c.errorf(at(path, i), "%s stands twice: remove one of them", quote(n))
+		}
+	}
+}
