@@ -4,17 +4,12 @@ import (
 	"encoding/json"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Version is what program answers.
-type Version struct {
-	// Version is the release, "v0.3.0", or "dev".
-	Version string `json:"version"`
-	// Commit is the revision that it was built from, with "+changes" when the tree was not clean; may be empty.
-	Commit string `json:"commit,omitempty"`
-	Go     string `json:"go"`
-}
+// Version is which build answers.
+type Version = build.Info
 
 // Status is how ashored and every proxy are.
 type Status struct {

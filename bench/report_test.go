@@ -1,0 +1,102 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/bench/fleet"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestRow(t *testing.T) {
+	t.Parallel()
+	k := check{"connect", "server CPU", "s", cpu, times(2, 0), "2 ×"}
+	for _, tc := range []struct {
+		name       string
+		ours, base fleet.Figures
+		want       string
+		ok         bool
+	}{
+		{"reached", fleet.Figures{ServerCPU: 0.6}, fleet.Figures{ServerCPU: 0.4}, "| connect | server CPU | 0.600 s | 0.400 s | 1.50 | 2 × | reached |\n", true},
+		{"missed", fleet.Figures{ServerCPU: 1}, fleet.Figures{ServerCPU: 0.4}, "| connect | server CPU | 1.000 s | 0.400 s | 2.50 | 2 × | **missed** |\n", false},
+		// A server that leaves proxies out is not fast.
+		{"proxies missing", fleet.Figures{ServerCPU: 0.1, Missing: 1}, fleet.Figures{ServerCPU: 0.4}, "| connect | server CPU | 0.100 s | 0.400 s | 0.25 | 2 × | **missed** |\n", false},
+	} {
+		if got, ok := k.row(tc.ours, tc.base); got != tc.want || ok != tc.ok {
+			t.Errorf("%s: %q, %v; want %q, %v", tc.name, got, ok, tc.want, tc.ok)
+		}
+	}
+}
+
+// One slow round of five decides nothing; a missing proxy of any round is never lost.
+func TestMedian(t *testing.T) {
+	t.Parallel()
+	r := fleet.Result{Phases: []fleet.Figures{{Phase: "connect", ServerCPU: 9}, {Phase: "route", ServerCPU: 1, MaxMs: 30}, {Phase: "route", ServerCPU: 50, MaxMs: 10, Missing: 2}, {Phase: "route", ServerCPU: 2, MaxMs: 20}}}
+	want := fleet.Figures{Phase: "route", ServerCPU: 2, MaxMs: 20, Missing: 2}
+	if d := cmp.Diff(want, median(r, "route")); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+func TestReport(t *testing.T) {
+	t.Parallel()
+	phases := func(cpu float64) fleet.Result {
+		var r fleet.Result
+		for _, p := range []string{"connect", "endpoint", "route", "churn"} {
+			r.Phases = append(r.Phases, fleet.Figures{Phase: p, ServerCPU: cpu, MaxMs: 10, PeakMB: 100})
+		}
+		return r
+	}
+	shape := fleet.Shape{Services: 10, Endpoints: 4, Namespaces: 2}
+	bad := phases(3)
+	bad.LostStreams, bad.LastError = 4, "EOF"
+	text, missed := report([]comparison{{setup{shape, 5, true}, phases(1), phases(1)}, {setup{shape, 5, false}, bad, phases(1)}})
+	if missed != 4 {
+		t.Errorf("%d targets missed, want the 4 of state of the world", missed)
+	}
+	for _, want := range []string{"**10 services × 4 endpoints, 5 proxies, delta, unscoped**", "| phase | measure | ashored | delta |", "4 streams were lost (EOF)"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+func TestWriteTable(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "p.md")
+	if err := os.WriteFile(path, []byte("head\n"+beginMark+"\nold\n"+endMark+"\nfoot\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeTable(path, "make bench", "a machine", "table\n"); err != nil {
+		t.Fatal(err)
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff("head\n"+beginMark+"\n\n`make bench` on a machine:\n\ntable\n"+endMark+"\nfoot\n", string(got)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if err := os.WriteFile(path, []byte("no marks"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := writeTable(path, "", "", ""); err == nil || !strings.Contains(err.Error(), beginMark) {
+		t.Errorf("error %v, want one that names the marks", err)
+	}
+}
+
+func TestUsage(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"}, {"gen", "x"}} {
+		if err := dispatch(t.Context(), args); !errors.Is(err, errUsage) {
+			t.Errorf("%v: error %v, want one of usage", args, err)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package build
+
+import (
+	"runtime"
+	"runtime/debug"
+)
+
+// Info is which build this is.
+type Info struct {
+	// Version is the release, "v0.3.0", or "dev" for a build from a work tree.
+	Version string `json:"version"`
+	// Commit is the revision of the sources, with "+changes" when the tree was not clean; empty when
+	// the build did not record it.
+	Commit string `json:"commit,omitempty"`
+	// Go is the compiler's version.
+	Go string `json:"go"`
+}
+
+// Read returns what the compiler recorded in this program.
+func Read() Info {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Info{Version: "dev", Go: runtime.Version()}
+	}
+	return read(info)
+}
+
+func read(info *debug.BuildInfo) Info {
+	out := Info{Version: info.Main.Version, Go: info.GoVersion}
+	if out.Version == "" || out.Version == "(devel)" {
+		out.Version = "dev"
+	}
+	changes := ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			out.Commit = s.Value[:min(12, len(s.Value))]
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changes = "+changes"
+		}
+	}
+	if out.Commit != "" {
+		out.Commit += changes
+	}
+	return out
+}

@@ -1,0 +1,2 @@
+// Package build says which build of Ashore a program is.
+package build
