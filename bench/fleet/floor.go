@@ -1,0 +1,163 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+
+	"github.com/fsnotify/fsnotify"
+	"google.golang.org/grpc"
+)
+
+// Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost at
+// least. Delta only.
+type Floor struct {
+	rec *Recording // set once
+
+	mu  sync.Mutex
+	out map[chan []byte]struct{} // guarded by mu; one channel a stream
+}
+
+// NewFloor makes a floor of rec.
+func NewFloor(rec *Recording) *Floor {
+	return &Floor{rec: rec, out: map[chan []byte]struct{}{}}
+}
+
+// Run serves on l and watches dir, which holds the files of the recorded mesh, until ctx ends.
+func (f *Floor) Run(ctx context.Context, l net.Listener, dir string) error {
+	w, err := fsnotify.NewWatcher()
+	if err != nil {
+		return fmt.Errorf("watch %s: %w", dir, err)
+	}
+	if err := w.Add(dir); err != nil {
+		return errors.Join(fmt.Errorf("watch %s: %w", dir, err), w.Close())
+	}
+	srv := grpc.NewServer(grpc.MaxConcurrentStreams(100000), grpc.ForceServerCodec(rawCodec{}))
+	srv.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: f.stream, ServerStreams: true, ClientStreams: true}}}, f)
+
+	var wg sync.WaitGroup
+	failed := make(chan error, 2)
+	wg.Go(func() { failed <- srv.Serve(l) })
+	wg.Go(func() { failed <- f.watch(w) })
+	select {
+	case err = <-failed:
+	case <-ctx.Done():
+	}
+	srv.Stop()
+	err = errors.Join(err, w.Close())
+	wg.Wait()
+	return err
+}
+
+// stream answers the first request of each type with what was recorded, and sends what changes.
+func (f *Floor) stream(_ any, st grpc.ServerStream) error {
+	push := make(chan []byte, 64)
+	f.mu.Lock()
+	f.out[push] = struct{}{}
+	f.mu.Unlock()
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		delete(f.out, push)
+	}()
+	requests := make(chan []byte)
+	go receive(st, requests)
+	sent := map[string]bool{}
+	for {
+		var b []byte
+		select {
+		case raw, more := <-requests:
+			if !more {
+				return nil
+			}
+			typ := string(bytesField(raw, 2)) // type_url of a DeltaDiscoveryRequest
+			if sent[typ] {
+				continue // an acknowledgement
+			}
+			sent[typ] = true
+			b = f.rec.first[typ]
+		case b = <-push:
+		}
+		if err := st.SendMsg(b); err != nil {
+			return err
+		}
+	}
+}
+
+// receive hands over requests until the stream ends.
+func receive(st grpc.ServerStream, requests chan<- []byte) {
+	defer close(requests)
+	for {
+		var raw []byte
+		if err := st.RecvMsg(&raw); err != nil {
+			return // the client left
+		}
+		select {
+		case requests <- raw:
+		case <-st.Context().Done():
+			return
+		}
+	}
+}
+
+func (f *Floor) broadcast(b []byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for c := range f.out {
+		select {
+		case c <- b:
+		default: // a proxy that is 64 changes behind loses one: the run counts it as missing
+		}
+	}
+}
+
+// watch broadcasts changes until w is closed.
+func (f *Floor) watch(w *fsnotify.Watcher) error {
+	ip := regexp.MustCompile(`172\.\d+\.\d+\.\d+`)
+	marker := regexp.MustCompile(`x-marker: "([^"]+)"`)
+	for ev := range w.Events {
+		if !ev.Has(fsnotify.Create) || !strings.HasSuffix(ev.Name, ".yaml") {
+			continue
+		}
+		if err := f.change(ev.Name, ip, marker); err != nil {
+			return fmt.Errorf("changed file: %w", err)
+		}
+	}
+	return nil
+}
+
+// change sends the bytes that the change of a file must cost at least; ip and marker find what changed.
+func (f *Floor) change(path string, ip, marker *regexp.Regexp) error {
+	body, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	base := filepath.Base(path)
+	if strings.HasPrefix(base, "route") {
+		if m := marker.FindSubmatch(body); m != nil {
+			f.broadcast(f.rec.withRoute(string(m[1])))
+		}
+		return nil
+	}
+	var i int
+	if n, err := fmt.Sscanf(base, "svc%d.yaml", &i); n != 1 || err != nil {
+		return nil // not a service
+	}
+	extra := ip.Find(body)
+	if extra == nil {
+		return nil
+	}
+	b, err := f.rec.withEndpoint(i, string(extra))
+	if err != nil {
+		return err
+	}
+	f.broadcast(b)
+	return nil
+}

@@ -1,0 +1,221 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+)
+
+const (
+	// Envoy's back-off after a lost or refused stream: jittered, doubling.
+	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
+	// maxMessage bounds a response; state of the world sends everything in one.
+	maxMessage = 1 << 30
+	// window lets a response flow without waiting for the reader.
+	window = 1 << 20
+)
+
+// watch is what one measurement waits for: a marker in a response of one type.
+type watch struct {
+	marker  []byte
+	typeURL string
+	start   time.Time
+	seen    chan time.Duration // one value a proxy
+}
+
+// proxy is one simulated Envoy. One goroutine runs it.
+type proxy struct {
+	node    *corev3.Node           // set once
+	delta   bool                   // set once
+	refs    *refs                  // set once; shared
+	current *atomic.Pointer[watch] // set once; what the fleet waits for now
+	onReady func(time.Duration)    // set once; called when everything asked for has arrived the first time
+
+	// the following belong to the goroutine of run
+	started time.Time
+	want    map[string]map[string]bool // type -> names asked for; value: received
+	got     map[string]bool            // types answered at least once
+	hit     *watch                     // the last one that was seen
+
+	ready                    atomic.Bool
+	received, messages, lost atomic.Int64
+	lastErr                  atomic.Pointer[error]
+}
+
+// run keeps the proxy connected as Envoy does until ctx ends.
+func (p *proxy) run(ctx context.Context, addr string) {
+	p.started = time.Now()
+	for back := firstBackoff; ; back = min(2*back, lastBackoff) {
+		err := p.connect(ctx, addr)
+		if ctx.Err() != nil {
+			return
+		}
+		p.lost.Add(1)
+		p.lastErr.Store(&err)
+		if p.ready.Load() {
+			back = firstBackoff
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(rand.N(back)):
+		}
+	}
+}
+
+// connect opens one stream and serves it until it ends.
+func (p *proxy) connect(ctx context.Context, addr string) error {
+	st, conn, err := open(ctx, addr, p.delta)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := p.begin(st); err != nil {
+		return err
+	}
+	for {
+		if err := p.receive(st); err != nil {
+			return err
+		}
+	}
+}
+
+// open dials addr and opens a stream of either protocol that carries raw bytes.
+func open(ctx context.Context, addr string, delta bool) (grpc.ClientStream, *grpc.ClientConn, error) {
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodec(rawCodec{})),
+		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
+	if err != nil {
+		return nil, nil, fmt.Errorf("dial %s: %w", addr, err)
+	}
+	method := sotwMethod
+	if delta {
+		method = deltaMethod
+	}
+	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, method)
+	if err != nil {
+		return nil, nil, errors.Join(fmt.Errorf("open a stream to %s: %w", addr, err), conn.Close())
+	}
+	return st, conn, nil
+}
+
+// begin sends the first request of a stream: clusters, with the node.
+func (p *proxy) begin(st grpc.ClientStream) error {
+	p.want = map[string]map[string]bool{edsType: {}, rdsType: {}}
+	p.got = map[string]bool{}
+	return p.request(st, cdsType, nil, "", "", p.node)
+}
+
+// request sends a request: the first of a type, a change of names, or an acknowledgement.
+func (p *proxy) request(st grpc.ClientStream, typ string, names []string, version, nonce string, node *corev3.Node) error {
+	if p.delta {
+		return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResponseNonce: nonce, ResourceNamesSubscribe: names, Node: node})
+	}
+	return st.SendMsg(&discoveryv3.DiscoveryRequest{TypeUrl: typ, VersionInfo: version, ResponseNonce: nonce, ResourceNames: names, Node: node})
+}
+
+// names are all that the proxy asked for; none for the types of which it wants everything.
+func (p *proxy) names(typ string) []string {
+	out := make([]string, 0, len(p.want[typ]))
+	for n := range p.want[typ] {
+		out = append(out, n)
+	}
+	return out
+}
+
+// receive takes one response, acknowledges it, asks for what it names, and reports what was waited for.
+func (p *proxy) receive(st grpc.ClientStream) error {
+	var raw []byte
+	if err := st.RecvMsg(&raw); err != nil {
+		return fmt.Errorf("%s: %w", p.node.GetId(), err)
+	}
+	return p.handle(st, raw)
+}
+
+func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
+	p.received.Add(int64(len(raw)))
+	p.messages.Add(1)
+	r := parse(raw, p.delta)
+	var names []string
+	if !p.delta {
+		names = p.names(r.typeURL)
+	}
+	if err := p.request(st, r.typeURL, names, r.version, r.nonce, nil); err != nil {
+		return err
+	}
+	first := !p.got[r.typeURL]
+	p.got[r.typeURL] = true
+	for _, res := range r.resources {
+		if _, asked := p.want[r.typeURL][res.name]; asked {
+			p.want[r.typeURL][res.name] = true
+		}
+	}
+	if err := p.follow(st, r); err != nil {
+		return err
+	}
+	if first && r.typeURL == cdsType {
+		if err := p.request(st, ldsType, nil, "", "", nil); err != nil {
+			return err
+		}
+	}
+	p.report(raw, r.typeURL)
+	return nil
+}
+
+// follow asks for the resources that those of r name and that were not asked for yet.
+func (p *proxy) follow(st grpc.ClientStream, r response) error {
+	var child string
+	var fresh []string
+	for _, res := range r.resources {
+		typ, names := p.refs.of(r.typeURL, res.value)
+		for _, n := range names {
+			if _, known := p.want[typ][n]; !known {
+				p.want[typ][n] = false
+				child, fresh = typ, append(fresh, n)
+			}
+		}
+	}
+	if len(fresh) == 0 {
+		return nil
+	}
+	if !p.delta {
+		fresh = p.names(child)
+	}
+	return p.request(st, child, fresh, "", "", nil)
+}
+
+// report tells the fleet when the proxy is complete for the first time, and when the marker came.
+func (p *proxy) report(raw []byte, typeURL string) {
+	if !p.ready.Load() && p.complete() {
+		p.ready.Store(true)
+		p.onReady(time.Since(p.started))
+	}
+	if w := p.current.Load(); w != nil && p.hit != w && w.typeURL == typeURL && bytes.Contains(raw, w.marker) {
+		p.hit = w
+		w.seen <- time.Since(w.start)
+	}
+}
+
+// complete says that everything asked for has arrived.
+func (p *proxy) complete() bool {
+	if !p.got[cdsType] || !p.got[ldsType] {
+		return false
+	}
+	for _, names := range p.want {
+		for _, arrived := range names {
+			if !arrived {
+				return false
+			}
+		}
+	}
+	return true
+}

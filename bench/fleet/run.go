@@ -1,0 +1,270 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// RunConfig is one measurement.
+type RunConfig struct {
+	// Shape is what was written into Dir.
+	Shape Shape
+	// Dir is the folder that the server reads; its files are changed.
+	Dir string
+	// Addr is the server's plaintext ADS address, PID its process.
+	Addr string
+	PID  int
+	// Proxies is the size of the fleet.
+	Proxies int
+	// Delta chooses the protocol.
+	Delta bool
+	// Timeout is the longest wait of one phase.
+	Timeout time.Duration
+	// Rounds is how often each change is made; Churn how many services change in the churn phase.
+	Rounds, Churn int
+	// Settle is how long a phase goes on after the last proxy, so that what the server still does counts. Default 2s.
+	Settle time.Duration
+	// Report receives every phase as it ends; may be nil.
+	Report func(Figures)
+}
+
+// Figures are what one phase cost.
+type Figures struct {
+	Phase   string `json:"phase"`
+	Proxies int    `json:"proxies"`
+	// Missing proxies did not converge in time.
+	Missing int `json:"missing"`
+	// Milliseconds from the change to the median, the 99th of 100, and the last proxy.
+	P50ms float64 `json:"p50_ms"`
+	P99ms float64 `json:"p99_ms"`
+	MaxMs float64 `json:"max_ms"`
+	// Server's CPU seconds in the phase, memory after it and at its peak so far.
+	ServerCPU float64 `json:"server_cpu_s"`
+	RSSMB     float64 `json:"server_rss_mb"`
+	PeakMB    float64 `json:"server_peak_mb"`
+	// What the fleet received.
+	RecvMB   float64 `json:"recv_mb"`
+	Messages int64   `json:"messages"`
+}
+
+// Result is one measurement: its phases in order, rounds one by one.
+type Result struct {
+	Phases []Figures `json:"phases"`
+	// LostStreams counts streams that ended or were refused; LastError is why, for example.
+	LostStreams int64  `json:"lost_streams"`
+	LastError   string `json:"last_error,omitempty"`
+}
+
+// fleet is a measurement at work.
+type fleet struct {
+	cfg     RunConfig
+	proxies []*proxy
+	current atomic.Pointer[watch]
+	out     Result
+}
+
+// Run connects a fleet, makes the changes and returns what they cost. A proxy that does not converge
+// is counted, not an error.
+func Run(ctx context.Context, cfg RunConfig) (Result, error) {
+	if cfg.Settle == 0 {
+		cfg.Settle = 2 * time.Second
+	}
+	f := &fleet{cfg: cfg}
+	ready := make(chan time.Duration, cfg.Proxies)
+	if err := f.make(func(d time.Duration) { ready <- d }); err != nil {
+		return Result{}, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	defer cancel()
+	if err := f.phase(ctx, "connect", cfg.Proxies, ready, func() error {
+		for _, p := range f.proxies {
+			wg.Go(func() { p.run(ctx, cfg.Addr) })
+		}
+		return nil
+	}); err != nil {
+		return Result{}, err
+	}
+	if err := f.changes(ctx); err != nil {
+		return Result{}, err
+	}
+	for _, p := range f.proxies {
+		f.out.LostStreams += p.lost.Load()
+		if err := p.lastErr.Load(); err != nil {
+			f.out.LastError = (*err).Error()
+		}
+	}
+	return f.out, nil
+}
+
+func (f *fleet) make(onReady func(time.Duration)) error {
+	known, extensions := newRefs(), newExtensions()
+	for i := range f.cfg.Proxies {
+		node, err := f.cfg.Shape.node(i, extensions)
+		if err != nil {
+			return err
+		}
+		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, refs: known, current: &f.current, onReady: onReady})
+	}
+	return nil
+}
+
+// changes runs the phases that change files.
+func (f *fleet) changes(ctx context.Context) error {
+	expect := f.affected()
+	for r := range f.cfg.Rounds {
+		if err := f.endpoint(ctx, fmt.Sprintf("172.16.0.%d", r+1), expect); err != nil {
+			return err
+		}
+	}
+	for r := range f.cfg.Rounds {
+		if err := f.route(ctx, fmt.Sprintf("marker-round-%d", r), expect); err != nil {
+			return err
+		}
+	}
+	if f.cfg.Churn == 0 {
+		return nil
+	}
+	return f.churn(ctx, expect)
+}
+
+// affected is how many proxies see a change of service 0: all, or those of its namespace.
+func (f *fleet) affected() int {
+	s := f.cfg.Shape
+	if !s.Scoped {
+		return f.cfg.Proxies
+	}
+	n := 0
+	for i := range f.cfg.Proxies {
+		if s.namespace(i%s.Services) == s.namespace(0) {
+			n++
+		}
+	}
+	return n
+}
+
+// await makes every proxy look for marker in resources of typeURL and do makes the change that brings it.
+func (f *fleet) await(ctx context.Context, phase, marker, typeURL string, expect int, do func() error) error {
+	seen := make(chan time.Duration, len(f.proxies))
+	return f.phase(ctx, phase, expect, seen, func() error {
+		f.current.Store(&watch{marker: []byte(marker), typeURL: typeURL, seen: seen, start: time.Now()})
+		return do()
+	})
+}
+
+// endpoint adds one endpoint to service 0: an address stands in an EDS response as text.
+func (f *fleet) endpoint(ctx context.Context, ip string, expect int) error {
+	return f.await(ctx, "endpoint", ip, edsType, expect, func() error {
+		return replace(servicePath(f.cfg.Dir, 0), f.cfg.Shape.serviceFile(0, ip))
+	})
+}
+
+// route edits the VirtualService of service 0.
+func (f *fleet) route(ctx context.Context, marker string, expect int) error {
+	return f.await(ctx, "route", marker, rdsType, expect, func() error {
+		return replace(routePath(f.cfg.Dir, 0), f.cfg.Shape.routeFile(0, marker))
+	})
+}
+
+// churn changes many services at a fixed pace; the arrival of the last change closes the phase, and
+// latency is counted from it.
+func (f *fleet) churn(ctx context.Context, expect int) error {
+	s := f.cfg.Shape
+	const lastIP = "172.31.255.254"
+	seen := make(chan time.Duration, len(f.proxies))
+	return f.phase(ctx, "churn", expect, seen, func() error {
+		last := 0
+		for c := range f.cfg.Churn {
+			last = (c*7*s.Namespaces + s.Namespaces) % s.Services // of namespace 0 when their number divides the services
+			if err := replace(servicePath(f.cfg.Dir, last), s.serviceFile(last, fmt.Sprintf("172.20.%d.%d", c>>8, c&0xff))); err != nil {
+				return err
+			}
+			if err := wait(ctx, 100*time.Millisecond); err != nil {
+				return err
+			}
+		}
+		f.current.Store(&watch{marker: []byte(lastIP), typeURL: edsType, seen: seen, start: time.Now()})
+		return replace(servicePath(f.cfg.Dir, last), s.serviceFile(last, lastIP))
+	})
+}
+
+// phase does something, waits for one latency from each of expect proxies, settles, and reads the cost.
+func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan time.Duration, do func() error) error {
+	before, err := cpuSeconds(f.cfg.PID)
+	if err != nil {
+		return err
+	}
+	bytes, messages := f.traffic()
+	if err := do(); err != nil {
+		return fmt.Errorf("phase %s: %w", name, err)
+	}
+	latencies := f.collect(ctx, expect, seen)
+	if err := wait(ctx, f.cfg.Settle); err != nil {
+		return err
+	}
+	after, err := cpuSeconds(f.cfg.PID)
+	if err != nil {
+		return err
+	}
+	rss, rssErr := memoryMB(f.cfg.PID, "VmRSS")
+	peak, peakErr := memoryMB(f.cfg.PID, "VmHWM")
+	if err := errors.Join(rssErr, peakErr); err != nil {
+		return err
+	}
+	bytesNow, messagesNow := f.traffic()
+	fig := Figures{Phase: name, Proxies: expect, Missing: expect - len(latencies), ServerCPU: after - before, RSSMB: rss, PeakMB: peak,
+		RecvMB: float64(bytesNow-bytes) / 1e6, Messages: messagesNow - messages}
+	if n := len(latencies); n > 0 {
+		fig.P50ms, fig.P99ms, fig.MaxMs = ms(latencies[n/2]), ms(latencies[n*99/100]), ms(latencies[n-1])
+	}
+	f.out.Phases = append(f.out.Phases, fig)
+	if f.cfg.Report != nil {
+		f.cfg.Report(fig)
+	}
+	return nil
+}
+
+// collect returns the latencies that arrive in time, sorted.
+func (f *fleet) collect(ctx context.Context, expect int, seen <-chan time.Duration) []time.Duration {
+	ctx, cancel := context.WithTimeout(ctx, f.cfg.Timeout)
+	defer cancel()
+	var out []time.Duration
+	for len(out) < expect {
+		select {
+		case d := <-seen:
+			out = append(out, d)
+		case <-ctx.Done():
+			slices.Sort(out)
+			return out
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// traffic is what the fleet received so far.
+func (f *fleet) traffic() (bytes, messages int64) {
+	for _, p := range f.proxies {
+		bytes += p.received.Load()
+		messages += p.messages.Load()
+	}
+	return bytes, messages
+}
+
+func ms(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// wait waits for d, or less when ctx ends.
+func wait(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

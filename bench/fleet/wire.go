@@ -1,0 +1,149 @@
+package fleet
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+)
+
+// The types that a sidecar asks for.
+const (
+	cdsType = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	edsType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ldsType = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	rdsType = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+)
+
+// The two methods of aggregated discovery.
+const (
+	service     = "envoy.service.discovery.v3.AggregatedDiscoveryService"
+	deltaMethod = "/" + service + "/DeltaAggregatedResources"
+	sotwMethod  = "/" + service + "/StreamAggregatedResources"
+)
+
+// rawCodec hands received messages over as bytes: the load must stay far cheaper than the server.
+type rawCodec struct{}
+
+func (rawCodec) Name() string { return "proto" }
+
+func (rawCodec) Marshal(v any) ([]byte, error) {
+	switch v := v.(type) {
+	case []byte:
+		return v, nil
+	case proto.Message:
+		return proto.Marshal(v)
+	default:
+		return nil, fmt.Errorf("cannot send a %T", v)
+	}
+}
+
+func (rawCodec) Unmarshal(data []byte, v any) error {
+	to, ok := v.(*[]byte)
+	if !ok {
+		return fmt.Errorf("cannot receive a %T", v)
+	}
+	*to = append([]byte(nil), data...)
+	return nil
+}
+
+// resource is one resource of a response: its name and its Any's value.
+type resource struct {
+	name  string
+	value []byte
+}
+
+// response is what counts of a discovery response.
+type response struct {
+	typeURL, nonce, version string
+	resources               []resource
+}
+
+// fields calls f for each field of b with a varint or bytes; it ends where b is not a message.
+func fields(b []byte, f func(num protowire.Number, typ protowire.Type, varint uint64, data []byte)) {
+	for len(b) > 0 {
+		num, typ, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return
+		}
+		b = b[n:]
+		switch typ {
+		case protowire.VarintType:
+			v, n := protowire.ConsumeVarint(b)
+			if n < 0 {
+				return
+			}
+			f(num, typ, v, nil)
+			b = b[n:]
+		case protowire.BytesType:
+			v, n := protowire.ConsumeBytes(b)
+			if n < 0 {
+				return
+			}
+			f(num, typ, 0, v)
+			b = b[n:]
+		default:
+			n := protowire.ConsumeFieldValue(num, typ, b)
+			if n < 0 {
+				return
+			}
+			b = b[n:]
+		}
+	}
+}
+
+// bytesField is field want of a message: its last occurrence.
+func bytesField(b []byte, want protowire.Number) []byte {
+	var out []byte
+	fields(b, func(num protowire.Number, typ protowire.Type, _ uint64, d []byte) {
+		if num == want && typ == protowire.BytesType {
+			out = d
+		}
+	})
+	return out
+}
+
+// parse reads a response of either protocol.
+func parse(raw []byte, delta bool) response {
+	if delta {
+		return parseDelta(raw)
+	}
+	return parseSotW(raw)
+}
+
+// parseDelta reads a DeltaDiscoveryResponse.
+func parseDelta(raw []byte) response {
+	var r response
+	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {
+		switch num {
+		case 1:
+			r.version = string(d)
+		case 2:
+			r.resources = append(r.resources, resource{name: string(bytesField(d, 3)), value: bytesField(bytesField(d, 2), 2)})
+		case 4:
+			r.typeURL = string(d)
+		case 5:
+			r.nonce = string(d)
+		}
+	})
+	return r
+}
+
+// parseSotW reads a DiscoveryResponse. The name of every resource that a sidecar asks for is its field 1.
+func parseSotW(raw []byte) response {
+	var r response
+	fields(raw, func(num protowire.Number, _ protowire.Type, _ uint64, d []byte) {
+		switch num {
+		case 1:
+			r.version = string(d)
+		case 2:
+			value := bytesField(d, 2)
+			r.resources = append(r.resources, resource{name: string(bytesField(value, 1)), value: value})
+		case 4:
+			r.typeURL = string(d)
+		case 5:
+			r.nonce = string(d)
+		}
+	})
+	return r
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func (t *tool) dumpCommand() *cobra.Command {
+	var typ, name string
+	cmd := &cobra.Command{
+		Use:   "dump PROXY",
+		Short: "Show what a proxy is sent",
+		Long: `dump shows the Envoy resources that a proxy is sent: as a table of their names, versions and sizes,
+or whole with -o yaml or -o json. PROXY is a name from "ashorectl status". Keys and tokens are never in
+it. ashored logs who read a dump.`,
+		Example: "  ashorectl dump web-1.shop\n  ashorectl dump web-1.shop --type cds --name 'outbound|80||db.shop.svc.cluster.local' -o yaml",
+		Args:    usageArgs(cobra.ExactArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			d, err := c.Dump(cmd.Context(), args[0], typ)
+			if err != nil {
+				return err
+			}
+			if name != "" {
+				if d = only(d, name); len(d.Types) == 0 {
+					return fmt.Errorf("%s is sent no resource %q: \"ashorectl dump %s\" lists the names", args[0], name, args[0])
+				}
+			}
+			return t.output.write(cmd.OutOrStdout(), d, func(w io.Writer) error { return dumpTable(w, d) })
+		},
+		ValidArgsFunction: t.completeProxies,
+	}
+	cmd.Flags().StringVar(&typ, "type", "", "only this type: cds, eds, lds, rds, nds (default: all)")
+	cmd.Flags().StringVar(&name, "name", "", "only the resource of this name")
+	must(cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"cds", "eds", "lds", "rds", "nds"}, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
+	return cmd
+}
+
+// only is what of d has that name.
+func only(d admin.Dump, name string) admin.Dump {
+	out := admin.Dump{Proxy: d.Proxy}
+	for _, t := range d.Types {
+		if i := slices.IndexFunc(t.Resources, func(r admin.DumpResource) bool { return r.Name == name }); i >= 0 {
+			t.Resources = t.Resources[i : i+1]
+			out.Types = append(out.Types, t)
+		}
+	}
+	return out
+}
+
+func dumpTable(w io.Writer, d admin.Dump) error {
+	var rows [][]string
+	for _, t := range d.Types {
+		for _, r := range t.Resources {
+			rows = append(rows, []string{t.Type, r.Name, r.Version, fmt.Sprint(r.Bytes)})
+		}
+	}
+	if err := columns(w, []string{"TYPE", "NAME", "VERSION", "BYTES"}, rows); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(w, "\nUse -o yaml to see them whole.")
+	return err
+}
+
+// completeProxies offers the proxies that are connected; none when nobody answers.
+func (t *tool) completeProxies(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	c, err := t.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	s, err := c.Status(cmd.Context())
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, p := range s.Proxies {
+		out = append(out, p.ID)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// object is what operators write of an admin.Object: reading it back gives the same object.
+type object struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Metadata   admin.Metadata `json:"metadata"`
+	Spec       any            `json:"spec"`
+}
+
+// list is several objects as one document.
+type list struct {
+	APIVersion string   `json:"apiVersion"`
+	Kind       string   `json:"kind"`
+	Items      []object `json:"items"`
+}
+
+func (t *tool) getCommand() *cobra.Command {
+	var namespace string
+	cmd := &cobra.Command{
+		Use:   "get KIND [NAME]",
+		Short: "Show the configuration that is at work, and where it was read",
+		Long: `get shows the objects that are at work: not always what a file says now, for a file with an error
+keeps its last good content. KIND is a name such as VirtualService, in any case, singular or plural,
+or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
+
+With -o yaml or -o json the objects come out as they can be read back.`,
+		Example: "  ashorectl get virtualservice\n  ashorectl get vs web -n shop -o yaml\n  ashorectl get serviceentries -o json",
+		Args:    usageArgs(cobra.RangeArgs(1, 2)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			name := ""
+			if len(args) == 2 {
+				name = args[1]
+				if ns, n, both := strings.Cut(name, "/"); both {
+					if namespace != "" && namespace != ns {
+						return usage(cmd, fmt.Errorf("namespace %q in the name, and %q by -n", ns, namespace))
+					}
+					namespace, name = ns, n
+				}
+			}
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			found, err := c.Objects(cmd.Context(), args[0], namespace, name)
+			if err != nil {
+				return err
+			}
+			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
+		},
+		ValidArgsFunction: completeKinds,
+	}
+	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
+	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
+	return cmd
+}
+
+// objects writes what was found; one says that a single name was asked for.
+func (t *tool) objects(w io.Writer, found []admin.Object, one bool) error {
+	items := make([]object, len(found))
+	for i, o := range found {
+		items[i] = object{o.APIVersion, o.Kind, o.Metadata, o.Spec}
+	}
+	var v any = list{"v1", "List", items}
+	if one && len(items) == 1 {
+		v = items[0]
+	}
+	return t.output.write(w, v, func(w io.Writer) error { return objectTable(w, found, time.Now()) })
+}
+
+func objectTable(w io.Writer, found []admin.Object, now time.Time) error {
+	if len(found) == 0 {
+		_, err := fmt.Fprintln(w, "none")
+		return err
+	}
+	var rows [][]string
+	for _, o := range found {
+		where := o.Origin.Source
+		if o.Origin.File != "" {
+			where = filepath.Clean(o.Origin.File)
+			if o.Origin.Line > 0 {
+				where += fmt.Sprintf(":%d", o.Origin.Line)
+			}
+		}
+		rows = append(rows, []string{o.Metadata.Namespace, o.Metadata.Name, ago(now, o.Metadata.Created), orDash(where)})
+	}
+	return columns(w, []string{"NAMESPACE", "NAME", "AGE", "READ FROM"}, rows)
+}
+
+// completeKinds offers the kinds that are at work.
+func completeKinds(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	var out []string
+	for _, k := range config.Kinds() {
+		if k.AtWork {
+			out = append(out, strings.ToLower(string(k.Kind)))
+		}
+	}
+	return slices.Clip(out), cobra.ShellCompDirectiveNoFileComp
+}

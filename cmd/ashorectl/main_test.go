@@ -1,0 +1,275 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// fake is an ashored with two proxies, one of which rejected a listener.
+type fake struct{ problems []feed.Problem }
+
+func (*fake) Version() admin.Version { return build.Info{Version: "v1.2.3", Commit: "abc", Go: "go1"} }
+
+func (f *fake) Status() admin.Status {
+	now := time.Now()
+	return admin.Status{
+		Version: f.Version(), Started: now.Add(-3 * time.Minute), Ready: true,
+		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
+		Proxies: []admin.ProxyStatus{
+			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,
+				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, Wanted: 2, Acknowledged: now}, {Type: "cds", Resources: 4, Wanted: 5, InFlight: true}}},
+			{ID: "web-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.1:4", Connected: now.Add(-72 * time.Hour),
+				Types: []admin.TypeStatus{{Type: "lds", Resources: 1, Wanted: 2, Subscribed: 3,
+					Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resources: []string{"0.0.0.0_80"}, Error: "unknown filter"}}}}},
+		},
+	}
+}
+
+func (f *fake) Problems() []feed.Problem { return f.problems }
+
+func (*fake) Objects(kind, namespace, name string) ([]admin.Object, error) {
+	if kind != "vs" {
+		return nil, admin.NewError(admin.ErrInvalid, `unknown kind "`+kind+`"`)
+	}
+	o := admin.Object{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
+		Spec: json.RawMessage(`{"hosts":["web"],"http":[{"name":"123"}]}`), Origin: admin.Origin{File: "web.yaml", Line: 4}}
+	return []admin.Object{o}, nil
+}
+
+func (*fake) Dump(proxy, typ string) (admin.Dump, error) {
+	if proxy != "web-1.shop" {
+		return admin.Dump{}, admin.NewError(admin.ErrNotFound, "no proxy "+proxy)
+	}
+	return admin.Dump{Proxy: proxy, Types: []admin.DumpType{{Type: "cds", TypeURL: "t", Resources: []admin.DumpResource{
+		{Name: "a", Version: "1", Bytes: 9, Body: json.RawMessage(`{"name":"a"}`)}, {Name: "b", Version: "2", Bytes: 8, Body: json.RawMessage(`{"name":"b"}`)}}}}}, nil
+}
+
+// shortDir is a folder whose path fits into a socket's address.
+func shortDir(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ctl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}
+
+// serve starts the fake and returns its socket.
+func serve(t *testing.T, f *fake) string {
+	t.Helper()
+	path := filepath.Join(shortDir(t), "admin.sock")
+	l, err := admin.Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- admin.New(admin.Config{Listener: l, Backend: f, Log: testlog.New(t)}).Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return path
+}
+
+// result runs one command line.
+func result(t *testing.T, args ...string) (code int, out, errOut string) {
+	t.Helper()
+	var o, e bytes.Buffer
+	code = run(t.Context(), args, &o, &e)
+	return code, o.String(), e.String()
+}
+
+func TestCommands(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for _, tc := range []struct {
+		name string
+		args string
+		code int
+		out  string // all of it
+	}{
+		{"status", "status", 0, `ashored v1.2.3, up 3m, ready
+4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
+1 error, 0 warnings: see "ashorectl problems"
+
+PROXY       KIND     PEER        CONNECTED  CDS  LDS
+api-1.shop  sidecar  10.0.0.2:4  1h         4/5  2
+web-1.shop  sidecar  10.0.0.1:4  3d         -    1/2 (1 bad)
+
+web-1.shop rejected lds 0.0.0.0_80 5s ago:
+  unknown filter
+`},
+		{"problems, none", "problems", 0, "no problems\n"},
+		{"problems for programs, none", "problems -o json", 0, "[]\n"},
+		{"get", "get vs", 0, "NAMESPACE  NAME  AGE  READ FROM\nshop       web   -    web.yaml:4\n"},
+		// One object comes out as it can be read back; a text that looks like a number stays a text.
+		{"get yaml", "get vs shop/web -o yaml", 0, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata:
+  name: web
+  namespace: shop
+spec:
+  hosts:
+    - web
+  http:
+    - name: "123"
+`},
+		{"dump", "dump web-1.shop", 0, "TYPE  NAME  VERSION  BYTES\ncds   a     1        9\ncds   b     2        8\n\nUse -o yaml to see them whole.\n"},
+		{"dump one", "dump web-1.shop --name b -o yaml", 0, `proxy: web-1.shop
+types:
+  - type: cds
+    typeUrl: t
+    resources:
+      - name: b
+        version: "2"
+        bytes: 8
+        body:
+          name: b
+`},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errOut := result(t, append(strings.Fields(tc.args), "--socket", socket)...)
+			if code != tc.code || errOut != "" {
+				t.Errorf("exit code %d, want %d; standard error %q", code, tc.code, errOut)
+			}
+			if d := cmp.Diff(tc.out, out); d != "" {
+				t.Errorf("output (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// Every mistake has a message that says what to do, on standard error, and its exit code.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for _, tc := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"frobnicate", 2, `unknown command "frobnicate"`},
+		{"status --frob", 2, "unknown flag: --frob"},
+		{"status a b", 2, "accepts at most 1 arg"},
+		{"status -o xml", 2, "want table, json or yaml"},
+		{"get", 2, "accepts between 1 and 2 arg"},
+		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" by -n`},
+		{"validate", 2, "name at least one file or folder with -f"},
+		{"get nonsense", 1, `unknown kind "nonsense"`},
+		{"status nobody", 1, `no proxy "nobody" is connected`},
+		{"dump nobody", 1, "no proxy nobody"},
+		{"dump web-1.shop --name zz", 1, `is sent no resource "zz"`},
+		{"validate -f /does/not/exist", 1, "/does/not/exist: no such file"},
+		{"status --socket /does/not/exist.sock", 1, "ashored is not running: there is no admin socket /does/not/exist.sock"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			t.Parallel()
+			code, out, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(tc.args)...)...)
+			if code != tc.code || !strings.HasPrefix(errOut, "ashorectl: ") || !strings.Contains(errOut, tc.want) {
+				t.Errorf("exit code %d, want %d; standard error %q, want %q in it", code, tc.code, errOut, tc.want)
+			}
+			if out != "" {
+				t.Errorf("standard output %q, want none", out)
+			}
+		})
+	}
+}
+
+// Errors come first and make the exit code 1; warnings alone do not.
+func TestProblems(t *testing.T) {
+	t.Parallel()
+	warning := feed.Problem{Severity: feed.Warning, File: "a.yaml", Line: 2, Object: "Gateway shop/gw", Field: "spec.servers[0]", Text: "odd"}
+	wrong := feed.Problem{Severity: feed.Error, Source: "file:/etc", File: "b.yaml", Text: "not YAML", Stale: true}
+	for _, tc := range []struct {
+		name string
+		in   []feed.Problem
+		code int
+		out  string
+	}{
+		{"warning", []feed.Problem{warning}, 0, "WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n0 errors, 1 warning\n"},
+		{"both", []feed.Problem{warning, wrong}, 1, "ERROR b.yaml\n  not YAML\n  The last good version stays in use.\n\n" +
+			"WARNING a.yaml:2\n  Gateway shop/gw  spec.servers[0]\n  odd\n\n1 error, 1 warning\n"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			code, out, errOut := result(t, "problems", "--socket", serve(t, &fake{problems: tc.in}))
+			if code != tc.code || errOut != "" {
+				t.Errorf("exit code %d, want %d; standard error %q", code, tc.code, errOut)
+			}
+			if d := cmp.Diff(tc.out, out); d != "" {
+				t.Errorf("output (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	code, out, errOut := result(t, "version", "--socket", serve(t, &fake{}))
+	if code != 0 || errOut != "" || !strings.Contains(out, "ashored    v1.2.3 (abc) go1\n") {
+		t.Errorf("exit code %d, output %q, standard error %q", code, out, errOut)
+	}
+}
+
+// Completion offers what exists.
+func TestCompletion(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for args, want := range map[string]string{
+		"__complete dump --socket " + socket + " ":           "api-1.shop\nweb-1.shop\n",
+		"__complete get ":                                    "virtualservice\n",
+		"__complete dump x --type ":                          "cds\neds\n",
+		"__complete status --socket " + socket + "/none -o ": "table\njson\nyaml\n",
+	} {
+		if _, out, _ := result(t, strings.Split(args, " ")...); !strings.Contains(out, want) {
+			t.Errorf("%s: %q, want %q in it", args, out, want)
+		}
+	}
+}
+
+// The socket of a development run in this folder, or above it, comes before the installed one.
+func TestFindSocket(t *testing.T) {
+	t.Parallel()
+	dir := shortDir(t)
+	deep := filepath.Join(dir, "a", "b")
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := findSocket(deep, "/installed"); err != nil || got != "/installed" {
+		t.Errorf("without a development run: %q, %v; want /installed", got, err)
+	}
+	want := filepath.Join(dir, "a", ".ashore", "admin.sock")
+	l, err := admin.Listen(want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	if got, err := findSocket(deep, "/installed"); err != nil || got != want {
+		t.Errorf("with a development run above: %q, %v; want %q", got, err, want)
+	}
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// usageError is a command line that makes no sense.
+type usageError struct {
+	command string // the command whose help helps
+	err     error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(cmd *cobra.Command, err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{cmd.CommandPath(), err}
+}
+
+// usageArgs makes what check says an error of usage.
+func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
+}
+
+// tool is what all commands share: the persistent flags.
+type tool struct {
+	socket string
+	output format
+}
+
+func newRoot() *cobra.Command {
+	t := &tool{output: table}
+	root := &cobra.Command{
+		Use:   "ashorectl",
+		Short: "Ask a running ashored how everything is",
+		Long: `ashorectl asks a running ashored how everything is: which proxies are connected and what they
+have, what is wrong with the configuration, what is at work, and what a proxy is sent.
+
+It talks to the admin socket of ashored on the same machine, as root or as the user that ashored
+runs as. Without --socket it takes the one of a development run in this folder or a folder above it
+(.ashore or .run), else /run/ashore/admin.sock.
+
+Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors; 2 wrong usage.`,
+		Example: `  ashorectl status                          every proxy on one line
+  ashorectl status web-1.shop               one proxy, type by type, rejections in Envoy's words
+  ashorectl problems                        what is wrong with the configuration, and what to do
+  ashorectl get virtualservice -n shop      what is at work, and where it was read
+  ashorectl dump web-1.shop --type rds -o yaml
+  ashorectl validate -f config/             check files before they go live
+  source <(ashorectl completion bash)       completion of commands, kinds and proxies`,
+		Args:          usageArgs(cobra.NoArgs),
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
+	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
+	root.SetFlagErrorFunc(usage)
+	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
+	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand())
+	return root
+}
+
+// must panics on a mistake in the commands themselves, which no input can cause.
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+// client is that of the socket that was named, or found.
+func (t *tool) client() (*admin.Client, error) {
+	if t.socket != "" {
+		return admin.NewClient(t.socket), nil
+	}
+	path, err := findSocket(".", defaultSocket)
+	if err != nil {
+		return nil, fmt.Errorf("look for the admin socket of ashored (or name it with --socket): %w", err)
+	}
+	return admin.NewClient(path), nil
+}

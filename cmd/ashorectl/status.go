@@ -1,0 +1,209 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func (t *tool) statusCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "status [PROXY]",
+		Short: "Show every proxy: since when, what it acknowledged, what it rejected",
+		Long: `status shows how ashored is and every connected proxy on one line. For each type of Envoy
+resource a column says how the proxy stands:
+
+  24         it acknowledged all 24 that it is to have now
+  23/24      it has 23 of 24: the difference is on its way, or a change of one
+  24 (1 bad) it rejected one, which is not sent again until it changes
+  -          it did not ask for the type
+
+Rejections follow below the table in Envoy's own words. With the name of a proxy, that proxy is
+shown type by type.`,
+		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
+		Args:    usageArgs(cobra.MaximumNArgs(1)),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			s, err := c.Status(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				return t.oneProxy(cmd.OutOrStdout(), s, args[0])
+			}
+			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return statusTable(w, s, time.Now()) })
+		},
+		ValidArgsFunction: t.completeProxies,
+	}
+}
+
+// oneProxy shows the proxy of that name.
+func (t *tool) oneProxy(w io.Writer, s admin.Status, id string) error {
+	i := slices.IndexFunc(s.Proxies, func(p admin.ProxyStatus) bool { return p.ID == id })
+	if i < 0 {
+		return fmt.Errorf("no proxy %q is connected: \"ashorectl status\" lists them", id)
+	}
+	p := s.Proxies[i]
+	return t.output.write(w, p, func(w io.Writer) error { return proxyTable(w, p, time.Now()) })
+}
+
+// statusTable is the whole answer for people.
+func statusTable(w io.Writer, s admin.Status, now time.Time) error {
+	if err := headline(w, s, now); err != nil {
+		return err
+	}
+	if len(s.Proxies) == 0 {
+		_, err := fmt.Fprintln(w, "\nno proxy is connected")
+		return err
+	}
+	types := typeColumns(s.Proxies)
+	header := []string{"PROXY", "KIND", "PEER", "CONNECTED"}
+	for _, typ := range types {
+		header = append(header, strings.ToUpper(typ))
+	}
+	var rows [][]string
+	for _, p := range s.Proxies {
+		row := []string{p.ID, p.Kind, p.Peer, ago(now, p.Connected)}
+		for _, typ := range types {
+			row = append(row, cell(p, typ))
+		}
+		rows = append(rows, row)
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	if err := columns(w, header, rows); err != nil {
+		return err
+	}
+	return rejections(w, s.Proxies, now)
+}
+
+// headline is ashored itself: three lines.
+func headline(w io.Writer, s admin.Status, now time.Time) error {
+	state := "ready"
+	if !s.Ready {
+		state = "not ready, waits for " + strings.Join(s.Waiting, ", ")
+	}
+	var kinds []string
+	total := 0
+	for _, k := range slices.Sorted(maps.Keys(s.Config.Objects)) {
+		kinds = append(kinds, fmt.Sprintf("%d %s", s.Config.Objects[k], k))
+		total += s.Config.Objects[k]
+	}
+	about := ""
+	if len(kinds) > 0 {
+		about = " (" + strings.Join(kinds, ", ") + ")"
+	}
+	problems := "no problems"
+	if s.Config.Errors+s.Config.Warnings > 0 {
+		problems = fmt.Sprintf("%s, %s: see \"ashorectl problems\"", count(s.Config.Errors, "error"), count(s.Config.Warnings, "warning"))
+	}
+	_, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started), state,
+		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints, "endpoint"), problems)
+	return err
+}
+
+// typeColumns are the types that any proxy has, in the order in which they are sent.
+func typeColumns(proxies []admin.ProxyStatus) []string {
+	order := []string{"cds", "eds", "lds", "rds", "nds"}
+	var out []string
+	for _, p := range proxies {
+		for _, t := range p.Types {
+			if !slices.Contains(out, t.Type) {
+				out = append(out, t.Type)
+			}
+		}
+	}
+	rank := func(t string) int {
+		if i := slices.Index(order, t); i >= 0 {
+			return i
+		}
+		return len(order)
+	}
+	slices.SortFunc(out, func(a, b string) int {
+		if d := rank(a) - rank(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a, b)
+	})
+	return out
+}
+
+// cell is how a proxy stands with one type.
+func cell(p admin.ProxyStatus, typ string) string {
+	i := slices.IndexFunc(p.Types, func(t admin.TypeStatus) bool { return t.Type == typ })
+	if i < 0 {
+		return "-"
+	}
+	t := p.Types[i]
+	text := fmt.Sprint(t.Resources)
+	if !t.Latest {
+		text = fmt.Sprintf("%d/%d", t.Resources, t.Wanted)
+	}
+	if n := len(t.Rejected); n > 0 {
+		text += fmt.Sprintf(" (%d bad)", n)
+	}
+	return text
+}
+
+// proxyTable is one proxy for people.
+func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
+	way := "delta"
+	if !p.Delta {
+		way = "state of the world"
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s in namespace %s at %s, connected since %s (%s ago), %s\n\n",
+		p.ID, p.Kind, p.Namespace, p.Peer, p.Connected.Local().Format(time.DateTime), ago(now, p.Connected), way); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, t := range p.Types {
+		asked := "all"
+		if t.Subscribed > 0 {
+			asked = fmt.Sprint(t.Subscribed)
+		}
+		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), fmt.Sprint(t.Wanted), ago(now, t.Acknowledged), state(t)})
+	}
+	if err := columns(w, []string{"TYPE", "ASKED", "HAS", "LATEST", "ACKNOWLEDGED", "STATE"}, rows); err != nil {
+		return err
+	}
+	return rejections(w, []admin.ProxyStatus{p}, now)
+}
+
+// state says in words how a type stands.
+func state(t admin.TypeStatus) string {
+	switch {
+	case len(t.Rejected) > 0:
+		return count(len(t.Rejected), "resource") + " rejected"
+	case t.Latest:
+		return "latest"
+	case t.InFlight:
+		return "sent, not answered yet"
+	default:
+		return "behind"
+	}
+}
+
+// rejections lists what was rejected, in Envoy's words.
+func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
+	for _, p := range proxies {
+		for _, t := range p.Types {
+			for _, r := range t.Rejected {
+				if _, err := fmt.Fprintf(w, "\n%s rejected %s %s %s ago:\n  %s\n", p.ID, t.Type, orDash(strings.Join(r.Resources, ", ")), ago(now, r.Time), r.Error); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}

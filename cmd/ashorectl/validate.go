@@ -1,0 +1,99 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+func (t *tool) validateCommand() *cobra.Command {
+	var paths []string
+	cmd := &cobra.Command{
+		Use:   "validate -f FILE|FOLDER",
+		Short: "Check configuration files without a running ashored",
+		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
+a running one. Folders are read with all folders below them; hidden ones are left out.
+
+It exits with 1 when there is an error, and with 0 when there is nothing or only warnings.`,
+		Example: "  ashorectl validate -f config/\n  ashorectl validate -f web.yaml -f db.yaml",
+		Args:    usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if len(paths) == 0 {
+				return usage(cmd, errors.New("name at least one file or folder with -f"))
+			}
+			files, err := configFiles(paths)
+			if err != nil {
+				return err
+			}
+			problems, objects, err := check(files)
+			if err != nil {
+				return err
+			}
+			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"), count(len(files), "file")))
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to check; may be given several times")
+	return cmd
+}
+
+// configFiles are paths, with every folder replaced by the configuration files in it, sorted.
+func configFiles(paths []string) ([]string, error) {
+	var out []string
+	for _, root := range paths {
+		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+			switch hidden := p != root && strings.HasPrefix(d.Name(), "."); {
+			case err != nil:
+				return err
+			case hidden && d.IsDir():
+				return filepath.SkipDir
+			case d.IsDir() || hidden || p != root && !isConfig(p):
+				return nil
+			}
+			out = append(out, p)
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for configuration files: %w", err)
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+func isConfig(p string) bool {
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(p)))
+}
+
+// check reads files and returns what is wrong with them and how many objects are fine. An object in
+// two files is an error in the second one.
+func check(files []string) ([]feed.Problem, int, error) {
+	var problems []feed.Problem
+	seen := map[config.Key]config.Origin{}
+	for _, name := range files {
+		data, err := os.ReadFile(name)
+		if err != nil {
+			return nil, 0, err // names what it did and with what
+		}
+		r := config.Parse(name, data)
+		problems = append(problems, r.Problems...)
+		for _, o := range r.Objects {
+			if first, twice := seen[o.Key]; twice {
+				problems = append(problems, feed.Problem{Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
+					Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.File, first.Line)})
+				continue
+			}
+			seen[o.Key] = o.Origin
+		}
+	}
+	return problems, len(seen), nil
+}

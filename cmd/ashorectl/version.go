@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
+)
+
+// versions is the answer of the version command.
+type versions struct {
+	Client admin.Version  `json:"client"`
+	Server *admin.Version `json:"server,omitempty"`
+}
+
+func (t *tool) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version of ashorectl, and of ashored when it runs",
+		Args:  usageArgs(cobra.NoArgs),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			v := versions{Client: build.Read()}
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			switch server, err := c.Version(cmd.Context()); {
+			case err == nil:
+				v.Server = &server
+			case !errors.Is(err, admin.ErrNotRunning) || t.socket != "": // a socket that was named is meant
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), v, func(w io.Writer) error { return versionText(w, v) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+func versionText(w io.Writer, v versions) error {
+	server := "not running"
+	if v.Server != nil {
+		server = line(*v.Server)
+	}
+	_, err := fmt.Fprintf(w, "ashorectl  %s\nashored    %s\n", line(v.Client), server)
+	return err
+}
+
+func line(v admin.Version) string {
+	commit := ""
+	if v.Commit != "" {
+		commit = " (" + v.Commit + ")"
+	}
+	return v.Version + commit + " " + v.Go
+}
