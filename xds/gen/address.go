@@ -108,6 +108,14 @@ func (f families) wildcard() netip.Addr {
 	return netip.IPv4Unspecified()
 }
 
+// second is the other wildcard address where there are both families, else the zero address.
+func (f families) second() netip.Addr {
+	if f == dualStack {
+		return netip.IPv6Unspecified()
+	}
+	return netip.Addr{}
+}
+
 func (f families) loopback() netip.Addr {
 	if f == onlyV6 {
 		return netip.IPv6Loopback()

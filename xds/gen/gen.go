@@ -8,13 +8,15 @@ import (
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	names nameTables
+	names     nameTables
+	listeners *listeners
 }
 
 // New makes a Generator.
 func New() *Generator {
 	return &Generator{
-		names: newNameTables(),
+		names:     newNameTables(),
+		listeners: newListeners(),
 	}
 }
 
@@ -23,6 +25,8 @@ func New() *Generator {
 // anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
+	case ListenerType:
+		return g.listeners.set(sc)
 	case NameTableType:
 		return g.names.set(sc)
 	default:

@@ -7,5 +7,6 @@ const (
 	EndpointType  = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ListenerType  = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	RouteType     = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	SecretType    = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 	NameTableType = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 )

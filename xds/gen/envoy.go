@@ -1,0 +1,67 @@
+package gen
+
+import (
+	"strconv"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// packed wraps a message for a field that takes any, encoded the same way every time.
+func packed(m proto.Message) *anypb.Any {
+	return &anypb.Any{
+		TypeUrl: "type.googleapis.com/" + string(m.ProtoReflect().Descriptor().FullName()),
+		Value:   resource.Encode(m),
+	}
+}
+
+// extension names an extension and configures it.
+func extension(name string, config *anypb.Any) *corev3.TypedExtensionConfig {
+	return &corev3.TypedExtensionConfig{Name: name, TypedConfig: config}
+}
+
+func networkFilter(name string, config *anypb.Any) *listenerv3.Filter {
+	return &listenerv3.Filter{Name: name, ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: config}}
+}
+
+func listenerFilter(name string, config *anypb.Any) *listenerv3.ListenerFilter {
+	return &listenerv3.ListenerFilter{Name: name, ConfigType: &listenerv3.ListenerFilter_TypedConfig{TypedConfig: config}}
+}
+
+func httpFilter(name string, config *anypb.Any) *hcmv3.HttpFilter {
+	return &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: config}}
+}
+
+func inlineString(s string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: s}}
+}
+
+// fromADS says that a resource comes by the stream that this one came by.
+func fromADS() *corev3.ConfigSource {
+	return &corev3.ConfigSource{
+		ConfigSourceSpecifier: &corev3.ConfigSource_Ads{Ads: &corev3.AggregatedConfigSource{}},
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+	}
+}
+
+// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: wire.md 2.3.
+func outboundCluster(port uint32, subset, host string) string {
+	b := make([]byte, 0, len("outbound||||")+5+len(subset)+len(host))
+	b = append(b, "outbound|"...)
+	b = strconv.AppendUint(b, uint64(port), 10)
+	b = append(b, '|')
+	b = append(b, subset...)
+	b = append(b, '|')
+	b = append(b, host...)
+	return string(b)
+}
+
+// inboundCluster is "inbound|8080||". Source: wire.md 2.3.
+func inboundCluster(port uint32) string {
+	return "inbound|" + strconv.FormatUint(uint64(port), 10) + "||"
+}

@@ -1,0 +1,53 @@
+package gen
+
+import (
+	"net/netip"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// build makes the filter chain.
+func (c chainSpec) build(b *listenerBase, side listenerSide) *listenerv3.FilterChain {
+	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build()}
+	if c.tls != nil {
+		out.TransportSocket = serverTLS(c.tls, c.isHTTP())
+	}
+	switch {
+	case c.isHTTP():
+		out.Filters = []*listenerv3.Filter{b.httpManager(side, c.http)}
+	case c.tcp.weighted == nil && c.tcp.cluster == blackHole && b.catchAll != blackHole:
+		out.Filters = b.blackHoleFilters
+	default:
+		out.Filters = b.tcpFilters(c.tcp)
+	}
+	return out
+}
+
+// plainHTTP are the protocols that the HTTP inspector tells. HTTP/1.0 is not among them: Envoy would
+// refuse it, and as raw TCP it gets through. Source: Istio.
+func plainHTTP() []string { return []string{"http/1.1", "h2c"} }
+
+// build makes the match; nil when it takes all.
+func (m chainMatch) build() *listenerv3.FilterChainMatch {
+	if m.all() {
+		return nil
+	}
+	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items()}
+	if m.port != 0 {
+		out.DestinationPort = wrapperspb.UInt32(m.port)
+	}
+	for _, p := range m.subnets.Items() {
+		out.PrefixRanges = append(out.PrefixRanges, cidrRange(p))
+	}
+	if m.plainHTTP {
+		out.ApplicationProtocols = plainHTTP()
+		out.TransportProtocol = "raw_buffer"
+	}
+	return out
+}
+
+func cidrRange(p netip.Prefix) *corev3.CidrRange {
+	return &corev3.CidrRange{AddressPrefix: p.Addr().String(), PrefixLen: wrapperspb.UInt32(uint32(p.Bits()))}
+}

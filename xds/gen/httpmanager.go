@@ -1,0 +1,103 @@
+package gen
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
+	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
+	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
+	grpcwebv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_web/v3"
+	routerv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/router/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// serverName is what proxies call themselves in the response header "server". Source: Istio, whose
+// users' tests look for it.
+const serverName = "istio-envoy"
+
+// httpFilters are the filters of requests, the router last. Routes configure fault and cors.
+func httpFilters(caps push.Capabilities, grpcWeb bool) []*hcmv3.HttpFilter {
+	var out []*hcmv3.HttpFilter
+	if grpcWeb {
+		out = append(out, httpFilter("envoy.filters.http.grpc_web", packed(&grpcwebv3.GrpcWeb{})))
+	}
+	if caps.Has(capGRPCStats) {
+		out = append(out, httpFilter("envoy.filters.http.grpc_stats", packed(&grpcstatsv3.FilterConfig{
+			EmitFilterState:        true,
+			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
+		})))
+	}
+	return append(out,
+		httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),
+		httpFilter("envoy.filters.http.cors", packed(&corsv3.Cors{})),
+		httpFilter("envoy.filters.http.router", packed(&routerv3.Router{})),
+	)
+}
+
+// httpManager is the network filter that routes requests.
+//
+// Source: Istio's connection managers: no idle timeout of streams, websocket upgrades, 100-continue
+// handed on; only gateways take the client's address from the connection.
+func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *listenerv3.Filter {
+	m := &hcmv3.HttpConnectionManager{
+		CodecType:         hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix:        s.statPrefix,
+		ServerName:        serverName,
+		HttpFilters:       b.httpFilters,
+		AccessLog:         b.connectionLog,
+		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
+		StreamIdleTimeout: durationpb.New(0),
+		Proxy_100Continue: true,
+		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
+	}
+	if s.grpcWeb {
+		m.HttpFilters = b.grpcWebFilters
+	}
+	if s.absoluteURLs {
+		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}
+	}
+	if s.route != "" {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_Rds{Rds: &hcmv3.Rds{ConfigSource: fromADS(), RouteConfigName: s.route}}
+	} else {
+		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: s.inbound.build()}
+	}
+	forwardClientCertificate(m, side)
+	normalizePath(m, b.normalization)
+	return networkFilter("envoy.filters.network.http_connection_manager", packed(m))
+}
+
+// forwardClientCertificate says what becomes of x-forwarded-client-cert. Where the client shows no
+// certificate Envoy removes the header in both modes. Source: Istio.
+func forwardClientCertificate(m *hcmv3.HttpConnectionManager, side listenerSide) {
+	switch side {
+	case sideInbound:
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+			Subject: wrapperspb.Bool(true), Dns: true, Uri: true,
+		}
+	case sideGateway:
+		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+			Subject: wrapperspb.Bool(true), Cert: true, Dns: true, Uri: true,
+		}
+	}
+}
+
+// normalizePath rewrites paths before they are matched. Source: Istio's MeshConfig.pathNormalization;
+// its default is BASE.
+func normalizePath(m *hcmv3.HttpConnectionManager, n mesh.MeshConfig_ProxyPathNormalization_NormalizationType) {
+	m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_KEEP_UNCHANGED
+	m.NormalizePath = wrapperspb.Bool(n != mesh.MeshConfig_ProxyPathNormalization_NONE)
+	switch n {
+	case mesh.MeshConfig_ProxyPathNormalization_MERGE_SLASHES:
+		m.MergeSlashes = true
+	case mesh.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES:
+		m.MergeSlashes = true
+		m.PathWithEscapedSlashesAction = hcmv3.HttpConnectionManager_UNESCAPE_AND_FORWARD
+	}
+}

@@ -1,0 +1,201 @@
+package gen
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// inboundListenersIn is all that the inbound listeners of a sidecar depend on.
+type inboundListenersIn struct {
+	base *listenerBase
+	own  *push.Own
+	// sidecar's ingress listeners, where it has any, stand instead of what own says.
+	sidecar *push.SidecarConfig
+}
+
+// inboundPort is one port that the workload serves.
+type inboundPort struct {
+	port     uint32
+	protocol registry.Protocol
+	// bind is the address of a listener of its own; also a second one.
+	bind  string
+	at    address
+	bound bool
+}
+
+// inboundRoute is the route configuration of one inbound port: everything goes to the workload.
+type inboundRoute struct {
+	cluster string
+	port    uint32
+}
+
+// planInbound chooses the inbound listeners.
+//
+// Source: Istio. Redirected connections arrive at virtualInbound, which has filter chains for each port
+// and lets through to the workload what is for no known port. Where nothing is redirected, the
+// workload itself listens on its ports, so that only a Sidecar's ingress listeners are opened.
+func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
+	ports := in.ports()
+	var out []listenerSpec
+	virtual := newChainSet(lists)
+	virtual.specs = passthroughChains(in.base.inboundPort)
+	for _, p := range ports {
+		chains := p.chains()
+		if p.bound {
+			set := newChainSet(lists)
+			set.specs = chains
+			out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list()})
+			continue
+		}
+		virtual.specs = append(virtual.specs, chains...)
+	}
+	if in.base.interception == push.None {
+		return out
+	}
+	return append(out, listenerSpec{
+		base:    in.base,
+		name:    "virtualInbound",
+		at:      address{ip: in.base.families.wildcard(), port: in.base.inboundPort},
+		also:    in.base.families.second(),
+		side:    sideInbound,
+		bound:   true,
+		capture: captureHere,
+		chains:  virtual.list(),
+	})
+}
+
+// ports lists what the workload serves, by number, each once: of several services with one target
+// port the oldest decides.
+func (in inboundListenersIn) ports() []inboundPort {
+	if in.sidecar != nil && len(in.sidecar.Spec.Ingress) > 0 {
+		return in.ingressPorts()
+	}
+	if in.base.interception == push.None {
+		return nil
+	}
+	services := slices.Clone(in.own.Inbound.Items())
+	slices.SortStableFunc(services, func(a, b push.Inbound) int {
+		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Created.Compare(b.Service.Created), a.Service.Key.Compare(b.Service.Key))
+	})
+	var out []inboundPort
+	for _, s := range services {
+		if s.Port.Protocol == registry.UDP || len(out) > 0 && out[len(out)-1].port == s.TargetPort || s.TargetPort == in.base.inboundPort {
+			continue
+		}
+		out = append(out, inboundPort{
+			port:     s.TargetPort,
+			protocol: s.Port.Protocol,
+			at:       address{ip: in.base.families.wildcard(), port: s.TargetPort},
+		})
+	}
+	return out
+}
+
+// ingressPorts are those of the Sidecar.
+func (in inboundListenersIn) ingressPorts() []inboundPort {
+	var out []inboundPort
+	for _, l := range in.sidecar.Spec.Ingress {
+		n := l.GetPort().GetNumber()
+		p := inboundPort{port: n, protocol: parseProtocol(l.GetPort().GetProtocol()), bound: bindsPort(in.base.interception, l.CaptureMode)}
+		if p.protocol == registry.UDP || slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) || !p.bound && n == in.base.inboundPort {
+			continue
+		}
+		p.at = in.ingressAddress(l, p.bound)
+		out = append(out, p)
+	}
+	slices.SortFunc(out, func(a, b inboundPort) int { return cmp.Compare(a.port, b.port) })
+	return out
+}
+
+// ingressAddress is where an ingress listener is: its bind address, else the proxy's own first one.
+func (in inboundListenersIn) ingressAddress(l *networking.IstioIngressListener, bound bool) address {
+	a := address{port: l.GetPort().GetNumber()}
+	a.ip, a.path = parseBind(l.Bind)
+	if !a.unspecified() {
+		return a
+	}
+	a.ip = in.base.families.wildcard()
+	if own := in.addresses(); bound && len(own) > 0 {
+		a.ip = own[0]
+	}
+	return a
+}
+
+func (in inboundListenersIn) addresses() []netip.Addr {
+	if in.own == nil {
+		return nil
+	}
+	return in.own.Addresses.Items()
+}
+
+// chains are the filter chains of one port: of HTTP, of connections, or where the protocol is not
+// known of both.
+func (p inboundPort) chains() []chainSpec {
+	name := p.at.name()
+	cluster := inboundCluster(p.port)
+	var match chainMatch
+	if !p.bound {
+		match.port = p.port
+	}
+	http := chainSpec{
+		name:  name,
+		match: match,
+		http:  httpSpec{statPrefix: "inbound_" + name + ";", inbound: inboundRoute{cluster: cluster, port: p.port}},
+	}
+	tcp := chainSpec{name: name, match: match, tcp: tcpSpec{cluster: cluster, statPrefix: cluster}}
+	switch {
+	case p.protocol.IsHTTP():
+		return []chainSpec{http}
+	case p.protocol == registry.Unknown:
+		http.match.plainHTTP = true
+		return []chainSpec{http, tcp}
+	default:
+		return []chainSpec{tcp}
+	}
+}
+
+// passthroughChains take what is for no known port, and close connections to the listener's own
+// port, which would go round for ever.
+func passthroughChains(own uint32) []chainSpec {
+	return []chainSpec{
+		{name: "virtualInbound-blackhole", match: chainMatch{port: own}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}},
+		{
+			name:  "virtualInbound-catchall-http",
+			match: chainMatch{plainHTTP: true},
+			http:  httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
+		},
+		{name: "virtualInbound", tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
+	}
+}
+
+// build makes the route configuration. Source: wire.md 2.3 for the names; Istio for the timeouts: the
+// client's proxy has them, this one adds none.
+func (r inboundRoute) build() *routev3.RouteConfiguration {
+	return &routev3.RouteConfiguration{
+		Name:             r.cluster,
+		ValidateClusters: wrapperspb.Bool(false),
+		VirtualHosts: []*routev3.VirtualHost{{
+			Name:    "inbound|http|" + strconv.FormatUint(uint64(r.port), 10),
+			Domains: []string{"*"},
+			Routes: []*routev3.Route{{
+				Name:  "default",
+				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
+					ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: r.cluster},
+					Timeout:           durationpb.New(0),
+					MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0), GrpcTimeoutHeaderMax: durationpb.New(0)},
+				}},
+			}},
+		}},
+	}
+}

@@ -1,0 +1,129 @@
+package gen
+
+import (
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// listeners makes the listeners of proxies.
+type listeners struct {
+	groups  *intern.Lists[egressGroup]
+	servers *intern.Lists[gatewayServer]
+	routes  *intern.Lists[*push.VirtualService]
+	perList *intern.Lists[*intern.List[*push.VirtualService]]
+	sources *intern.Lists[any]
+	items   *intern.Lists[*resource.Resource]
+
+	bases     *memo.Func[listenerSettings, listenerBase]
+	outbounds *memo.Func[outboundIn, outboundLayout]
+	gateways  *memo.Func[gatewayIn, gatewayLayout]
+	resources *memo.Func[listenerSpec, resource.Resource]
+	layers    *memo.Func[*intern.List[*resource.Resource], resource.Layer]
+
+	outbound *memo.Func[outboundListenersIn, layerOf]
+	inbound  *memo.Func[inboundListenersIn, layerOf]
+	gateway  *memo.Func[gatewayListenersIn, layerOf]
+}
+
+// layerOf holds a layer that several inputs may share.
+type layerOf struct{ layer *resource.Layer }
+
+func newListeners() *listeners {
+	chains := &chainLists{}
+	l := &listeners{
+		groups:  &intern.Lists[egressGroup]{},
+		servers: &intern.Lists[gatewayServer]{},
+		routes:  &intern.Lists[*push.VirtualService]{},
+		perList: &intern.Lists[*intern.List[*push.VirtualService]]{},
+		sources: &intern.Lists[any]{},
+		items:   &intern.Lists[*resource.Resource]{},
+
+		bases:     memo.New(newListenerBase),
+		outbounds: memo.New(layOutOutbound),
+		gateways:  memo.New(layOutGateways),
+		resources: memo.New(buildListener),
+		layers: memo.New(func(items *intern.List[*resource.Resource]) *resource.Layer {
+			return resource.NewLayer(append([]*resource.Resource(nil), items.Items()...))
+		}),
+	}
+	l.outbound = memo.New(func(in outboundListenersIn) *layerOf { return l.build(planOutbound(chains, in)) })
+	l.inbound = memo.New(func(in inboundListenersIn) *layerOf { return l.build(planInbound(chains, in)) })
+	l.gateway = memo.New(func(in gatewayListenersIn) *layerOf { return l.build(planGateways(chains, in)) })
+	return l
+}
+
+// set returns the listeners of a scope: what equal proxies share, and the inbound side.
+func (l *listeners) set(sc *push.Scope) resource.Set {
+	base := l.bases.Get(settingsOf(sc))
+	if sc.Type == push.Router {
+		in := gatewayInOf(l.servers, sc)
+		return resource.Set{Shared: l.gateway.Get(gatewayListenersIn{
+			layout:       l.gateways.Get(in),
+			base:         base,
+			servers:      in.servers,
+			routes:       l.gatewayRoutes(sc),
+			destinations: sc.Destinations,
+		}).layer}
+	}
+	out := resource.Set{Shared: l.outbound.Get(outboundListenersIn{
+		layout:       l.outbounds.Get(outboundInOf(l.groups, sc)),
+		base:         base,
+		routes:       l.egressRoutes(sc),
+		sources:      l.connectionSources(sc),
+		destinations: sc.Destinations,
+	}).layer}
+	if sc.Own != nil {
+		out.Own = l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar}).layer
+	}
+	return out
+}
+
+// build turns specs into a layer; equal resources make one layer.
+func (l *listeners) build(specs []listenerSpec) *layerOf {
+	items := make([]*resource.Resource, 0, len(specs))
+	for _, s := range specs {
+		items = append(items, l.resources.Get(s))
+	}
+	return &layerOf{l.layers.Get(l.items.Of(items))}
+}
+
+// egressRoutes lists, for each egress group, the VirtualServices that route connections.
+func (l *listeners) egressRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
+	out := make([]*intern.List[*push.VirtualService], 0, sc.Egress.Len())
+	for _, e := range sc.Egress.Items() {
+		out = append(out, l.connectionRoutes(e.Routes))
+	}
+	return l.perList.Of(out)
+}
+
+// gatewayRoutes lists, for each server, the VirtualServices that route connections.
+func (l *listeners) gatewayRoutes(sc *push.Scope) *intern.List[*intern.List[*push.VirtualService]] {
+	out := make([]*intern.List[*push.VirtualService], 0, sc.Gateways.Len())
+	for _, g := range sc.Gateways.Items() {
+		out = append(out, l.connectionRoutes(g.Routes))
+	}
+	return l.perList.Of(out)
+}
+
+func (l *listeners) connectionRoutes(all *intern.List[*push.VirtualService]) *intern.List[*push.VirtualService] {
+	var out []*push.VirtualService
+	for _, vs := range all.Items() {
+		if routesConnections(vs) {
+			out = append(out, vs)
+		}
+	}
+	return l.routes.Of(out)
+}
+
+// connectionSources are the conditional matches of TCP and TLS routes that hold for the proxy.
+func (l *listeners) connectionSources(sc *push.Scope) *intern.List[any] {
+	var out []any
+	for _, s := range sc.RouteSources.Items() {
+		if matchesConnections(s) {
+			out = append(out, s)
+		}
+	}
+	return l.sources.Of(out)
+}

@@ -1,0 +1,99 @@
+package gen
+
+import (
+	"time"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// listenerSettings is what the listeners of one proxy have in common.
+type listenerSettings struct {
+	log accessLog
+	// listenerLog also logs connections that no filter chain takes.
+	listenerLog bool
+	// detection is how long to wait for a protocol to show; zero: for ever.
+	detection     time.Duration
+	normalization mesh.MeshConfig_ProxyPathNormalization_NormalizationType
+	caps          push.Capabilities
+	interception  push.Interception
+	families      families
+	// catchAll is the cluster of connections to unknown destinations.
+	catchAll string
+	// outboundPort and inboundPort are where redirected connections arrive.
+	outboundPort, inboundPort uint32
+}
+
+// settingsOf picks what all listeners of a proxy depend on out of a scope.
+func settingsOf(sc *push.Scope) listenerSettings {
+	m := sc.Mesh.Config
+	return listenerSettings{
+		log:           accessLogOf(m),
+		listenerLog:   !m.GetDisableEnvoyListenerLog(),
+		detection:     m.GetProtocolDetectionTimeout().AsDuration(),
+		normalization: m.GetPathNormalization().GetNormalization(),
+		caps:          sc.Capabilities,
+		interception:  sc.Interception,
+		families:      familiesOf(sc),
+		catchAll:      catchAllCluster(sc),
+		outboundPort:  outboundListenPort(sc.Mesh),
+		inboundPort:   inboundListenPort(sc.Mesh),
+	}
+}
+
+// catchAllCluster is where connections to unknown destinations go: the Sidecar's policy decides, else
+// the mesh's. Source: Istio's outboundTrafficPolicy; ALLOW_ANY is the mesh's default.
+func catchAllCluster(sc *push.Scope) string {
+	if sc.Sidecar != nil && sc.Sidecar.Spec.OutboundTrafficPolicy != nil {
+		p := sc.Sidecar.Spec.OutboundTrafficPolicy
+		if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
+			return blackHole
+		}
+		if e := p.EgressProxy; e != nil {
+			return destinationCluster(e, sc.Destinations, e.GetPort().GetNumber())
+		}
+		return passthrough
+	}
+	if p := sc.Mesh.Config.GetOutboundTrafficPolicy(); p != nil && p.Mode == mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY {
+		return blackHole
+	}
+	return passthrough
+}
+
+// Names of the clusters that every sidecar has. Source: wire.md 2.3.
+const (
+	blackHole          = "BlackHoleCluster"
+	passthrough        = "PassthroughCluster"
+	inboundPassthrough = "InboundPassthroughCluster"
+)
+
+// listenerBase is listenerSettings with what is built from them once. Immutable; the messages are
+// shared by all listeners of equal settings.
+type listenerBase struct {
+	listenerSettings
+	// connectionLog and unmatchedLog are for requests and connections, and for those that no filter
+	// chain takes; nil when nothing is logged.
+	connectionLog, unmatchedLog []*accesslogv3.AccessLog
+	// httpFilters and grpcWebFilters are the filters of requests.
+	httpFilters, grpcWebFilters []*hcmv3.HttpFilter
+	// catchAllFilters forward to catchAll, blackHoleFilters close.
+	catchAllFilters, blackHoleFilters []*listenerv3.Filter
+}
+
+func newListenerBase(s listenerSettings) *listenerBase {
+	b := &listenerBase{listenerSettings: s}
+	b.connectionLog = s.log.build(nil)
+	if s.listenerLog {
+		b.unmatchedLog = s.log.build(noChainFilter())
+	}
+	b.httpFilters = httpFilters(s.caps, false)
+	b.grpcWebFilters = httpFilters(s.caps, true)
+	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
+	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil)}
+	return b
+}

@@ -1,0 +1,197 @@
+package gen
+
+import (
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
+	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
+	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
+	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// buildListener makes the resource of one listener.
+func buildListener(s listenerSpec) *resource.Resource {
+	return resource.New(ListenerType, s.name, s.refs(), func() []byte { return resource.Encode(s.build()) })
+}
+
+// refs are the route configurations and clusters that the listener names, each once.
+func (s listenerSpec) refs() []resource.Ref {
+	var out []resource.Ref
+	seen := map[resource.Ref]bool{}
+	add := func(typeURL, name string) {
+		if r := (resource.Ref{TypeURL: typeURL, Name: name}); !seen[r] {
+			seen[r] = true
+			out = append(out, r)
+		}
+	}
+	for _, c := range s.chains.Items() {
+		switch {
+		case c.http.route != "":
+			add(RouteType, c.http.route)
+		case c.isHTTP():
+			add(ClusterType, c.http.inbound.cluster)
+		default:
+			c.tcp.clusters(func(name string) { add(ClusterType, name) })
+		}
+		if c.tls != nil {
+			for _, cert := range certificatesOf(c.tls) {
+				add(SecretType, cert.secretName())
+			}
+		}
+	}
+	return out
+}
+
+// build makes the listener.
+func (s listenerSpec) build() *listenerv3.Listener {
+	l := &listenerv3.Listener{
+		Name:                             s.name,
+		Address:                          s.at.envoy(),
+		TrafficDirection:                 s.direction(),
+		AccessLog:                        s.base.unmatchedLog,
+		ContinueOnListenerFiltersTimeout: s.side != sideGateway,
+		ListenerFilters:                  s.listenerFilters(),
+		ListenerFiltersTimeout:           durationpb.New(0),
+	}
+	if s.also.IsValid() {
+		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: address{ip: s.also, port: s.at.port}.envoy()}}
+	}
+	if s.detectsHTTP() {
+		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
+	}
+	s.setSocket(l)
+	s.setChains(l)
+	return l
+}
+
+// direction is what Envoy's statistics and Istio's tools tell listeners apart by.
+func (s listenerSpec) direction() corev3.TrafficDirection {
+	if s.side == sideInbound {
+		return corev3.TrafficDirection_INBOUND
+	}
+	return corev3.TrafficDirection_OUTBOUND
+}
+
+// setSocket says how the listener gets its connections.
+//
+// Without redirection several proxies may share a machine, each with an address of its own; reuse_port
+// would let two of them share one address without an error, and each would take the other's connections.
+func (s listenerSpec) setSocket(l *listenerv3.Listener) {
+	if !s.bound {
+		l.BindToPort = wrapperspb.Bool(false)
+	} else if s.base.interception == push.None {
+		l.EnableReusePort = wrapperspb.Bool(false)
+	}
+	if s.capture == captureHandOff {
+		l.UseOriginalDst = wrapperspb.Bool(true)
+	}
+	if s.capture != captureNone && s.base.interception == push.TProxy {
+		l.Transparent = wrapperspb.Bool(true)
+	}
+}
+
+// setChains adds the filter chains. One that takes all becomes the default where there are others, so
+// that a connection which matches another one in part is not closed.
+// Source: Istio, https://github.com/istio/istio/issues/26079.
+func (s listenerSpec) setChains(l *listenerv3.Listener) {
+	for _, c := range s.chains.Items() {
+		chain := c.build(s.base, s.side)
+		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
+			l.DefaultFilterChain = chain
+			continue
+		}
+		l.FilterChains = append(l.FilterChains, chain)
+	}
+	takesAll := l.DefaultFilterChain != nil || s.chains.Len() == 1 && s.chains.Items()[0].match.all()
+	if s.fallback && !takesAll {
+		l.DefaultFilterChain = &listenerv3.FilterChain{Name: "PassthroughFilterChain", Filters: s.base.catchAllFilters}
+	}
+}
+
+// listenerFilters find out where a connection was for and what it speaks.
+func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
+	var out []*listenerv3.ListenerFilter
+	if s.capture == captureHere {
+		out = append(out, listenerFilter("envoy.filters.listener.original_dst", packed(&originaldstv3.OriginalDst{})))
+		if s.base.interception == push.TProxy {
+			out = append(out, listenerFilter("envoy.filters.listener.original_src", packed(&originalsrcv3.OriginalSrc{Mark: proxyMark})))
+		}
+	}
+	if s.readsSNI() {
+		out = append(out, listenerFilter("envoy.filters.listener.tls_inspector", packed(&tlsinspectorv3.TlsInspector{})))
+	}
+	if s.detectsHTTP() {
+		f := listenerFilter("envoy.filters.listener.http_inspector", packed(&httpinspectorv3.HttpInspector{}))
+		f.FilterDisabled = anyPort(s.declaredPorts())
+		out = append(out, f)
+	}
+	return out
+}
+
+// proxyMark is the mark of the proxy's own packets under TPROXY. Source: wire.md, "The VM agent".
+const proxyMark = 1337
+
+// readsSNI says that chains are chosen by SNI, or end TLS.
+func (s listenerSpec) readsSNI() bool {
+	for _, c := range s.chains.Items() {
+		if c.match.sni != nil || c.tls != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// detectsHTTP says that chains are chosen by protocol.
+func (s listenerSpec) detectsHTTP() bool {
+	for _, c := range s.chains.Items() {
+		if c.match.plainHTTP {
+			return true
+		}
+	}
+	return false
+}
+
+// declaredPorts are those whose protocol is known, so that a server that speaks first is not kept
+// waiting.
+func (s listenerSpec) declaredPorts() []uint32 {
+	detected := map[uint32]bool{}
+	for _, c := range s.chains.Items() {
+		if c.match.plainHTTP {
+			detected[c.match.port] = true
+		}
+	}
+	var out []uint32
+	for _, c := range s.chains.Items() {
+		if p := c.match.port; p != 0 && !detected[p] {
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// anyPort is the condition that a connection was for one of the ports; nil when there are none.
+func anyPort(ports []uint32) *listenerv3.ListenerFilterChainMatchPredicate {
+	var rules []*listenerv3.ListenerFilterChainMatchPredicate
+	for _, p := range ports {
+		rules = append(rules, &listenerv3.ListenerFilterChainMatchPredicate{
+			Rule: &listenerv3.ListenerFilterChainMatchPredicate_DestinationPortRange{
+				DestinationPortRange: &typev3.Int32Range{Start: int32(p), End: int32(p) + 1},
+			},
+		})
+	}
+	switch len(rules) {
+	case 0:
+		return nil
+	case 1:
+		return rules[0]
+	}
+	return &listenerv3.ListenerFilterChainMatchPredicate{Rule: &listenerv3.ListenerFilterChainMatchPredicate_OrMatch{
+		OrMatch: &listenerv3.ListenerFilterChainMatchPredicate_MatchSet{Rules: rules},
+	}}
+}

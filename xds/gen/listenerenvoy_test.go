@@ -1,0 +1,84 @@
+package gen
+
+import (
+	"bytes"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/durationpb"
+)
+
+// realEnvoy is the Envoy that tests run: $ENVOY, else what `make tools` fetched.
+func realEnvoy(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("ENVOY")
+	if path == "" {
+		path = filepath.Join("..", "..", ".tools", "envoy")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no Envoy at %s: run `make tools`, or set ENVOY to a binary of version 1.40.0", path)
+	}
+	return path
+}
+
+// acceptedByEnvoy fails the test when Envoy refuses the listeners.
+func acceptedByEnvoy(t *testing.T, listeners []*listenerv3.Listener) {
+	t.Helper()
+	h2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
+		},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	control := &clusterv3.Cluster{
+		Name:                          "xds",
+		ClusterDiscoveryType:          &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:                durationpb.New(1e9),
+		TypedExtensionProtocolOptions: map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": h2},
+		LoadAssignment: &endpointv3.ClusterLoadAssignment{ClusterName: "xds", Endpoints: []*endpointv3.LocalityLbEndpoints{{
+			LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+				Endpoint: &endpointv3.Endpoint{Address: socketAddress("127.0.0.1", 1)},
+			}}},
+		}}},
+	}
+	bootstrap := &bootstrapv3.Bootstrap{
+		Node: &corev3.Node{Id: "test", Cluster: "test"},
+		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: &corev3.ApiConfigSource{
+			ApiType:             corev3.ApiConfigSource_DELTA_GRPC,
+			TransportApiVersion: corev3.ApiVersion_V3,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"},
+			}}},
+		}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: []*clusterv3.Cluster{control}},
+	}
+	text, err := protojson.Marshal(bootstrap)
+	if err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(t.TempDir(), "envoy.json")
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var out bytes.Buffer
+	cmd := exec.CommandContext(t.Context(), realEnvoy(t), "--mode", "validate", "-c", file, "--log-level", "warning")
+	cmd.Stdout, cmd.Stderr = &out, &out
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("envoy refuses: %v\n%s", err, out.String())
+	}
+	if bytes.Contains(out.Bytes(), []byte("[warning]")) {
+		t.Errorf("envoy warns:\n%s", out.String())
+	}
+}

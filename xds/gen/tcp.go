@@ -1,0 +1,140 @@
+package gen
+
+import (
+	"cmp"
+
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// tcpFilters are the network filters of a chain that forwards connections.
+func (b *listenerBase) tcpFilters(s tcpSpec) []*listenerv3.Filter {
+	return []*listenerv3.Filter{tcpProxy(s, b.connectionLog)}
+}
+
+// tcpProxy forwards connections.
+func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
+	p := &tcpv3.TcpProxy{
+		StatPrefix:                      s.statPrefix,
+		IdleTimeout:                     s.idle.proto(),
+		MaxDownstreamConnectionDuration: s.lifetime.proto(),
+		AccessLog:                       log,
+	}
+	if s.weighted == nil {
+		p.ClusterSpecifier = &tcpv3.TcpProxy_Cluster{Cluster: s.cluster}
+	} else {
+		w := &tcpv3.TcpProxy_WeightedCluster{}
+		for _, c := range s.weighted.Items() {
+			w.Clusters = append(w.Clusters, &tcpv3.TcpProxy_WeightedCluster_ClusterWeight{Name: c.name, Weight: c.weight})
+		}
+		p.ClusterSpecifier = &tcpv3.TcpProxy_WeightedClusters{WeightedClusters: w}
+	}
+	if s.hashSource {
+		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
+	}
+	return networkFilter("envoy.filters.network.tcp_proxy", packed(p))
+}
+
+// clusters are those that the chain forwards to.
+func (s tcpSpec) clusters(yield func(string)) {
+	if s.weighted == nil {
+		yield(s.cluster)
+		return
+	}
+	for _, c := range s.weighted.Items() {
+		yield(c.name)
+	}
+}
+
+// tcpPlanner turns destinations of connections into specs.
+type tcpPlanner struct {
+	destinations *push.Destinations
+	weighted     *intern.Lists[weightedCluster]
+}
+
+// direct is a chain to one port of a service.
+func (p tcpPlanner) direct(host string, port uint32) tcpSpec {
+	name := outboundCluster(port, "", host)
+	s := tcpSpec{statPrefix: name, cluster: name}
+	d, _ := p.destinations.Get(host)
+	s.apply(d.Rule, port, "")
+	return s
+}
+
+// routed is a chain of the routes of a VirtualService, nil when none of them takes connections.
+// Source: Istio: of several destinations, the first one's rule holds for all, and those of weight
+// zero are left out.
+func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDestination, listenPort uint32) (tcpSpec, bool) {
+	if len(routes) == 0 {
+		return tcpSpec{}, false
+	}
+	first := routes[0].GetDestination()
+	d, _ := p.destinations.Get(first.GetHost())
+	var s tcpSpec
+	if len(routes) == 1 {
+		s.cluster = destinationCluster(first, p.destinations, listenPort)
+		s.statPrefix = s.cluster
+		s.apply(d.Rule, listenPort, first.GetSubset())
+		return s, true
+	}
+	var clusters []weightedCluster
+	for _, r := range routes {
+		if r.Weight > 0 {
+			clusters = append(clusters, weightedCluster{destinationCluster(r.GetDestination(), p.destinations, listenPort), uint32(r.Weight)})
+		}
+	}
+	if len(clusters) == 0 {
+		return tcpSpec{}, false
+	}
+	s.weighted = p.weighted.Of(clusters)
+	s.statPrefix = vs.Object.Name + "." + vs.Object.Namespace
+	s.apply(d.Rule, listenPort, "")
+	return s, true
+}
+
+// apply takes over what a rule says about connections: those of the subset, else of the port, else
+// of the whole host.
+func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) {
+	if rule == nil {
+		return
+	}
+	var pool *networking.ConnectionPoolSettings_TCPSettings
+	var balancer *networking.LoadBalancerSettings
+	take := func(p *networking.TrafficPolicy) {
+		pool = cmp.Or(p.GetConnectionPool().GetTcp(), pool)
+		balancer = cmp.Or(p.GetLoadBalancer(), balancer)
+		for _, l := range p.GetPortLevelSettings() {
+			if l.GetPort().GetNumber() == port {
+				pool = cmp.Or(l.GetConnectionPool().GetTcp(), pool)
+				balancer = cmp.Or(l.GetLoadBalancer(), balancer)
+			}
+		}
+	}
+	take(rule.Spec.GetTrafficPolicy())
+	for _, sub := range rule.Spec.GetSubsets() {
+		if subset != "" && sub.Name == subset {
+			take(sub.GetTrafficPolicy())
+		}
+	}
+	s.idle = optional(pool.GetIdleTimeout())
+	s.lifetime = optional(pool.GetMaxConnectionDuration())
+	s.hashSource = balancer.GetConsistentHash().GetUseSourceIp()
+}
+
+// destinationCluster is the cluster of a route's destination: the port that it names, else the only
+// one of the service, else the listener's. Source: Istio.
+func destinationCluster(d *networking.Destination, known *push.Destinations, listenPort uint32) string {
+	port := listenPort
+	if n := d.GetPort().GetNumber(); n != 0 {
+		port = n
+	} else if to, ok := known.Get(d.GetHost()); ok && len(to.Service.Ports) == 1 {
+		port = to.Service.Ports[0].Number
+	}
+	return outboundCluster(port, d.GetSubset(), d.GetHost())
+}
