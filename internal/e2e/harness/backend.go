@@ -1,0 +1,143 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Seen is a request as a backend saw it; it is also the body of its answer.
+type Seen struct {
+	Backend string      `json:"backend"`
+	Method  string      `json:"method"`
+	Host    string      `json:"host"`
+	Path    string      `json:"path"`
+	Header  http.Header `json:"header"`
+}
+
+// Backend is an HTTP server in the test process that answers with what it saw.
+//
+// A request may ask for trouble: header x-delay waits (a Go duration), header x-status answers with
+// that status.
+type Backend struct {
+	Name string
+	// Address is its IP address and port.
+	Address string
+	// Fail, when set, makes it answer 503 to everything.
+	Fail atomic.Bool
+
+	server   *http.Server
+	requests atomic.Int64
+
+	mu   sync.Mutex
+	seen []Seen // guarded by mu; the last hundred
+}
+
+// NewBackend starts one at address, "127.0.0.2:8080"; it ends with the test.
+func NewBackend(t testing.TB, name, address string) *Backend {
+	t.Helper()
+	return (*Namespace)(nil).Backend(t, name, address)
+}
+
+// Backend starts one in the namespace.
+func (ns *Namespace) Backend(t testing.TB, name, address string) *Backend {
+	t.Helper()
+	l := ns.Listen(t, address)
+	b := &Backend{Name: name, Address: l.Addr().String()}
+	b.server = &http.Server{Handler: b, ReadHeaderTimeout: 10 * time.Second, Protocols: new(http.Protocols)}
+	b.server.Protocols.SetHTTP1(true)
+	b.server.Protocols.SetUnencryptedHTTP2(true)
+	done := make(chan struct{})
+	go func() { defer close(done); b.server.Serve(l) }()
+	t.Cleanup(func() { b.server.Close(); <-done })
+	return b
+}
+
+// ServeHTTP answers one request.
+func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.requests.Add(1)
+	s := Seen{Backend: b.Name, Method: r.Method, Host: r.Host, Path: r.URL.RequestURI(), Header: r.Header}
+	b.mu.Lock()
+	b.seen = append(b.seen, s)
+	if len(b.seen) > 100 {
+		b.seen = b.seen[1:]
+	}
+	b.mu.Unlock()
+	if d, err := time.ParseDuration(r.Header.Get("x-delay")); err == nil {
+		select {
+		case <-time.After(d):
+		case <-r.Context().Done():
+		}
+	}
+	w.Header().Set("x-backend", b.Name)
+	status := http.StatusOK
+	if n, err := strconv.Atoi(r.Header.Get("x-status")); err == nil {
+		status = n
+	}
+	if b.Fail.Load() {
+		status = http.StatusServiceUnavailable
+	}
+	w.WriteHeader(status)
+	json.NewEncoder(w).Encode(s) // the client may be gone
+}
+
+// Requests is how many it has seen.
+func (b *Backend) Requests() int64 { return b.requests.Load() }
+
+// Last are the last hundred requests, the newest last.
+func (b *Backend) Last() []Seen {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return append([]Seen(nil), b.seen...)
+}
+
+// Drain stops it gracefully: open requests are answered, new connections refused.
+func (b *Backend) Drain() error {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	return b.server.Shutdown(ctx)
+}
+
+// TCPEcho is a TCP server that greets with its name and sends back what it gets, a line at a time.
+func TCPEcho(t testing.TB, name, address string) net.Addr {
+	t.Helper()
+	return (*Namespace)(nil).TCPEcho(t, name, address)
+}
+
+// TCPEcho starts one in the namespace.
+func (ns *Namespace) TCPEcho(t testing.TB, name, address string) net.Addr {
+	t.Helper()
+	l := ns.Listen(t, address)
+	var open sync.WaitGroup
+	var conns sync.Map
+	open.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			conns.Store(c, nil)
+			open.Go(func() {
+				defer conns.Delete(c)
+				defer c.Close()
+				if _, err := fmt.Fprintln(c, name); err == nil {
+					io.Copy(c, c)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		open.Wait()
+	})
+	return l.Addr()
+}

@@ -1,0 +1,150 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// Mesh is one ashored and the addresses around it.
+type Mesh struct {
+	T testing.TB
+	// Files is the folder of configuration, State that of ashored's state.
+	Files, State string
+	// Ashored is the process that runs now.
+	Ashored *Process
+	// Admin asks it.
+	Admin *admin.Client
+
+	subnet string // "127.70.3."
+	next   atomic.Int32
+	extra  []string // further flags of ashored
+	ns     *Namespace
+}
+
+// subnets numbers the loopback networks of this process.
+var subnets atomic.Int32
+
+// Option changes how a mesh starts.
+type Option func(*Mesh)
+
+// Flags gives ashored further flags.
+func Flags(flags ...string) Option { return func(m *Mesh) { m.extra = append(m.extra, flags...) } }
+
+// StateOn prepares the state folder before ashored starts.
+func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m.State) } }
+
+// In runs ashored in a network namespace.
+func In(ns *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = ns, "127.0.0." } }
+
+// New starts ashored on a loopback network of its own with the files given, by name.
+func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
+	t.Helper()
+	dir := t.TempDir()
+	m := &Mesh{T: t, Files: filepath.Join(dir, "config"), State: filepath.Join(dir, "state"), subnet: freeSubnet(t)}
+	m.next.Store(1)
+	for _, d := range []string{m.Files, m.State} {
+		if err := os.MkdirAll(d, 0o700); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, text := range files {
+		m.Write(name, text)
+	}
+	for _, o := range options {
+		o(m)
+	}
+	m.Start()
+	return m
+}
+
+// freeSubnet finds a loopback /24 on which nobody listens.
+func freeSubnet(t testing.TB) string {
+	for range 200 {
+		n := int(subnets.Add(1)) + os.Getpid()*7
+		subnet := fmt.Sprintf("127.%d.%d.", 64+n/250%128, n%250)
+		l, err := net.Listen("tcp", subnet+"1:15010")
+		if err != nil {
+			continue
+		}
+		l.Close()
+		return subnet
+	}
+	t.Fatal("no free loopback network")
+	return ""
+}
+
+// XDS is the address of ashored's discovery service.
+func (m *Mesh) XDS() string { return m.subnet + "1:15010" }
+
+// Metrics is the address of ashored's metrics and health.
+func (m *Mesh) Metrics() string { return m.subnet + "1:15014" }
+
+// IP is a loopback address that nobody else in the mesh has.
+func (m *Mesh) IP() string { return fmt.Sprintf("%s%d", m.subnet, m.next.Add(1)) }
+
+// Start runs ashored, again after it was killed or stopped, and waits until it serves.
+func (m *Mesh) Start() {
+	m.T.Helper()
+	socket := filepath.Join(m.State, "admin.sock")
+	argv := append(m.ns.prefix(),
+		filepath.Join(programs, "ashored"), "--dev", "--files", m.Files, "--state", m.State,
+		"--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", socket)
+	m.Ashored = start(m.T, "ashored", 0, append(argv, m.extra...)...)
+	m.Admin = admin.NewClient(socket)
+	Eventually(m.T, "ashored answers", func() error {
+		if !m.Ashored.Running() {
+			return errors.New("it has ended:\n" + m.Ashored.Log())
+		}
+		_, err := m.Admin.Status(context.Background())
+		return err
+	})
+}
+
+// Write puts a file in place by rename, as deployment tools do.
+func (m *Mesh) Write(name, text string) {
+	m.T.Helper()
+	path := filepath.Join(m.Files, name)
+	tmp := filepath.Join(m.Files, "."+name+".tmp")
+	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+		m.T.Fatal(err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		m.T.Fatal(err)
+	}
+}
+
+// Remove deletes a file.
+func (m *Mesh) Remove(name string) {
+	m.T.Helper()
+	if err := os.Remove(filepath.Join(m.Files, name)); err != nil {
+		m.T.Fatal(err)
+	}
+}
+
+// patience is how long Eventually waits; CI machines are slow and shared.
+const patience = 60 * time.Second
+
+// Eventually waits until f returns nil.
+func Eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: not within %v: %v", what, patience, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}

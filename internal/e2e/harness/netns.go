@@ -1,0 +1,156 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// Namespace is a network of its own, as a machine has. Needs root.
+type Namespace struct {
+	t    testing.TB
+	name string
+	// IP is its address on the link to its peer.
+	IP string
+}
+
+var namespaces atomic.Int32
+
+// Linked makes two network namespaces with a link between them: 10.99.0.1 and 10.99.0.2. Everything
+// else is routed to the peer.
+func Linked(t testing.TB) (a, b *Namespace) {
+	t.Helper()
+	n := namespaces.Add(1)
+	make := func(side string) *Namespace {
+		ns := &Namespace{t: t, name: fmt.Sprintf("ashore-%d-%d%s", os.Getpid(), n, side)}
+		command(t, "ip", "netns", "add", ns.name)
+		t.Cleanup(func() { command(t, "ip", "netns", "del", ns.name) })
+		ns.Command("ip", "link", "set", "lo", "up")
+		return ns
+	}
+	a, b = make("a"), make("b")
+	a.IP, b.IP = "10.99.0.1", "10.99.0.2"
+	a.Command("ip", "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", b.name)
+	for _, ns := range []*Namespace{a, b} {
+		ns.Command("ip", "address", "add", ns.IP+"/24", "dev", "eth0")
+		ns.Command("ip", "link", "set", "eth0", "up")
+	}
+	a.Command("ip", "route", "add", "default", "via", b.IP)
+	b.Command("ip", "route", "add", "default", "via", a.IP)
+	return a, b
+}
+
+// Command runs a program in the namespace and fails the test when it fails.
+func (ns *Namespace) Command(argv ...string) {
+	ns.t.Helper()
+	command(ns.t, append(ns.prefix(), argv...)...)
+}
+
+// NFT loads nftables rules in the namespace.
+func (ns *Namespace) NFT(rules string) {
+	ns.t.Helper()
+	cmd := exec.Command("ip", append(ns.prefix()[1:], "nft", "-f", "-")...)
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		ns.t.Fatalf("nft in %s: %v\n%s", ns.name, err, out)
+	}
+}
+
+func (ns *Namespace) prefix() []string {
+	if ns == nil {
+		return nil
+	}
+	return []string{"ip", "netns", "exec", ns.name}
+}
+
+// Do calls f on a thread that is in the namespace: the sockets that f opens belong to it.
+func (ns *Namespace) Do(f func() error) error {
+	if ns == nil {
+		return f()
+	}
+	done := make(chan error, 1)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		done <- func() error {
+			file, err := os.Open("/run/netns/" + ns.name)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			if err := unix.Setns(int(file.Fd()), unix.CLONE_NEWNET); err != nil {
+				return fmt.Errorf("enter %s: %w", ns.name, err)
+			}
+			return f()
+		}()
+	}()
+	return <-done
+}
+
+// Dial connects from within the namespace.
+func (ns *Namespace) Dial(_ context.Context, network, address string) (c net.Conn, err error) {
+	err = ns.Do(func() error {
+		c, err = net.Dial(network, address)
+		return err
+	})
+	return c, err
+}
+
+// Listen listens within the namespace.
+func (ns *Namespace) Listen(t testing.TB, address string) net.Listener {
+	t.Helper()
+	var l net.Listener
+	if err := ns.Do(func() (err error) { l, err = net.Listen("tcp", address); return err }); err != nil {
+		t.Fatalf("listen on %s: %v", address, err)
+	}
+	return l
+}
+
+// Forward makes address of the namespace reach the same address of another.
+func (ns *Namespace) Forward(address string, to *Namespace) {
+	ns.t.Helper()
+	l := ns.Listen(ns.t, address)
+	var open sync.WaitGroup
+	var conns sync.Map
+	open.Go(func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := to.Dial(context.Background(), "tcp", address)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			conns.Store(in, out)
+			open.Go(func() { io.Copy(in, out); in.Close() })
+			open.Go(func() { io.Copy(out, in); out.Close() })
+		}
+	})
+	ns.t.Cleanup(func() {
+		l.Close()
+		conns.Range(func(in, out any) bool {
+			in.(net.Conn).Close()
+			out.(net.Conn).Close()
+			return true
+		})
+		open.Wait()
+	})
+}
+
+func command(t testing.TB, argv ...string) {
+	t.Helper()
+	if out, err := exec.Command(argv[0], argv[1:]...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", strings.Join(argv, " "), err, out)
+	}
+}

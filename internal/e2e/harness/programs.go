@@ -1,0 +1,83 @@
+package harness
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// programs is the folder of the programs under test, set by Main before any test runs.
+var programs string
+
+// Main builds the programs, runs the tests of a package and checks that no goroutine is left. Call
+// it from TestMain.
+func Main(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "harness:", err)
+		os.Exit(1)
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (int, error) {
+	dir, err := os.MkdirTemp("", "ashore-e2e-")
+	if err != nil {
+		return 0, err
+	}
+	defer os.RemoveAll(dir)
+	root, err := moduleRoot()
+	if err != nil {
+		return 0, err
+	}
+	build := exec.Command("go", "build", "-o", dir+"/", "./cmd/ashored", "./cmd/ashore-agent", "./cmd/ashorectl")
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		return 0, fmt.Errorf("build the programs: %w\n%s", err, out)
+	}
+	programs = dir
+	code := m.Run()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			return 0, fmt.Errorf("after the tests: %w", err)
+		}
+	}
+	return code, nil
+}
+
+// envoy is the path of the Envoy to test with: $ENVOY, or what `make tools` fetched.
+func envoy(t testing.TB) string {
+	t.Helper()
+	if path := os.Getenv("ENVOY"); path != "" {
+		return path
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, ".tools", "envoy")
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no Envoy to test with: %v: run `make tools`, or set ENVOY to the path of one", err)
+	}
+	return path
+}
+
+// moduleRoot is the folder of go.mod above the test.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		} else if dir == filepath.Dir(dir) {
+			return "", errors.New("no go.mod above the test")
+		}
+	}
+}

@@ -1,0 +1,133 @@
+package harness
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Workload is what a proxy stands beside.
+type Workload struct {
+	// Name and Namespace; the namespace is "default" when empty.
+	Name, Namespace string
+	// IP is the workload's own loopback address; a new one when empty.
+	IP string
+	// Labels are "app=web,version=v1".
+	Labels string
+	// Router makes it a gateway.
+	Router bool
+	// Redirected runs it in a network namespace whose traffic is redirected to its two ports; the
+	// proxy's own has group ID ProxyGID.
+	Redirected *Namespace
+	// Flags are further flags of ashore-agent run.
+	Flags []string
+}
+
+// ProxyGID is the group of proxies in network namespaces: their traffic is not redirected.
+const ProxyGID = 1337
+
+// Proxy is a stock Envoy beside a workload, run by ashore-agent.
+type Proxy struct {
+	*Process
+	mesh *Mesh
+	// IP is the workload's address.
+	IP string
+	ns *Namespace
+}
+
+// Proxy starts one and waits until it is ready: it has listeners and clusters.
+func (m *Mesh) Proxy(w Workload) *Proxy {
+	m.T.Helper()
+	p := m.StartProxy(w)
+	Eventually(m.T, "proxy "+w.Name+" is ready", func() error {
+		if !p.Running() {
+			return fmt.Errorf("it has ended:\n%s", p.Log())
+		}
+		body, err := p.admin("/ready")
+		if err != nil {
+			return err
+		}
+		if strings.TrimSpace(body) != "LIVE" {
+			return fmt.Errorf("it is %s", strings.TrimSpace(body))
+		}
+		return nil
+	})
+	return p
+}
+
+// StartProxy starts one and does not wait.
+func (m *Mesh) StartProxy(w Workload) *Proxy {
+	m.T.Helper()
+	if w.Namespace == "" {
+		w.Namespace = "default"
+	}
+	if w.IP == "" && w.Redirected == nil {
+		w.IP = m.IP()
+	}
+	interception, gid := "none", uint32(0)
+	if w.Redirected != nil {
+		interception, gid, w.IP = "redirect", ProxyGID, w.Redirected.IP
+	}
+	argv := append(w.Redirected.prefix(),
+		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", envoy(m.T),
+		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", m.T.TempDir())
+	if w.Labels != "" {
+		argv = append(argv, "--labels", w.Labels)
+	}
+	if w.Router {
+		argv = append(argv, "--type", "router")
+	}
+	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP, ns: w.Redirected}
+}
+
+// Client calls the proxy's listener at port.
+func (p *Proxy) Client(port int) *Client {
+	return NewClient(p.mesh.T, p.IP+":"+strconv.Itoa(port))
+}
+
+// Stat is one of Envoy's own statistics; zero when it has none of that name.
+func (p *Proxy) Stat(name string) int {
+	p.mesh.T.Helper()
+	body, err := p.admin("/stats?filter=^" + strings.ReplaceAll(name, ".", `\.`) + "$")
+	if err != nil {
+		p.mesh.T.Fatalf("statistics of Envoy: %v", err)
+	}
+	lines := bufio.NewScanner(strings.NewReader(body))
+	for lines.Scan() {
+		if n, text, ok := strings.Cut(lines.Text(), ": "); ok && n == name {
+			v, err := strconv.Atoi(text)
+			if err != nil {
+				p.mesh.T.Fatalf("statistic %s: %v", name, err)
+			}
+			return v
+		}
+	}
+	return 0
+}
+
+// ConfigDump is Envoy's own view of its configuration, JSON.
+func (p *Proxy) ConfigDump() string {
+	p.mesh.T.Helper()
+	body, err := p.admin("/config_dump?include_eds")
+	if err != nil {
+		p.mesh.T.Fatalf("configuration of Envoy: %v", err)
+	}
+	return body
+}
+
+// admin asks Envoy's admin interface.
+func (p *Proxy) admin(path string) (string, error) {
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.ns.Dial}}
+	resp, err := client.Get("http://" + p.IP + ":15000" + path)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}

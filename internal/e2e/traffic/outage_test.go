@@ -1,0 +1,203 @@
+package traffic
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// wantProblem waits until ashored tells of a problem whose text has all of words.
+func wantProblem(t *testing.T, m *harness.Mesh, words ...string) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
+		problems, err := m.Admin.Problems(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, p := range problems {
+			if containsAll(p.String(), words) {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems are %v", problems)
+	})
+}
+
+// wantNoProblem waits until ashored tells of none.
+func wantNoProblem(t *testing.T, m *harness.Mesh) {
+	t.Helper()
+	harness.Eventually(t, "no problem", func() error {
+		problems, err := m.Admin.Problems(context.Background())
+		if err == nil && len(problems) > 0 {
+			err = fmt.Errorf("problems are %v", problems)
+		}
+		return err
+	})
+}
+
+func containsAll(text string, words []string) bool {
+	for _, w := range words {
+		if !strings.Contains(text, w) {
+			return false
+		}
+	}
+	return true
+}
+
+// A file is broken under load: the old behaviour stays, also over a restart on top of the broken
+// file, the problem names file and line, and the repair is picked up.
+func TestBrokenFile(t *testing.T) {
+	t.Parallel()
+	m, p, v1, load := underLoad(t)
+	for name, broken := range map[string]string{
+		"syntax":        "apiVersion: [\n",
+		"unknown field": strings.Replace(service("web.test", at(v1)), "resolution", "resolutoin", 1),
+		"bad value":     strings.Replace(service("web.test", at(v1)), "number: 8080", "number: 808080", 1),
+		"half a file":   service("web.test", at(v1))[:120],
+		"unknown kind":  strings.Replace(service("web.test", at(v1)), "ServiceEntry", "ServiceEntyr", 1),
+	} {
+		m.Write("web.yaml", broken)
+		wantProblem(t, m, "web.yaml")
+		more(t, load, 50)
+		if name == "syntax" {
+			m.Ashored.Kill()
+			m.Start()
+			wantProblem(t, m, "web.yaml")
+			fresh := m.Proxy(harness.Workload{Name: "fresh"})
+			fresh.Client(port).Want(t, "a proxy that starts now is served the last good version", harness.Request{Host: "web.test"}, harness.From("v1"))
+		}
+		m.Write("web.yaml", service("web.test", at(v1)))
+		wantNoProblem(t, m)
+	}
+	b := backend(t, m, "v2")
+	m.Write("web.yaml", service("web.test", at(v1), at(b)))
+	p.Client(port).Want(t, "the repaired file takes effect", harness.Request{Host: "web.test"}, harness.From("v2"))
+	load.Clean(t, 200)
+}
+
+// The folder goes away under load: what it held stays, the problem says so, and its return is
+// picked up.
+func TestFolderGone(t *testing.T) {
+	t.Parallel()
+	m, p, v1, load := underLoad(t)
+	away := m.Files + ".away"
+	if err := os.Rename(m.Files, away); err != nil {
+		t.Fatal(err)
+	}
+	wantProblem(t, m, m.Files)
+	more(t, load, 100)
+	if err := os.Rename(away, m.Files); err != nil {
+		t.Fatal(err)
+	}
+	wantNoProblem(t, m)
+	b := backend(t, m, "v2")
+	m.Write("web.yaml", service("web.test", at(v1), at(b)))
+	p.Client(port).Want(t, "a change after the return takes effect", harness.Request{Host: "web.test"}, harness.From("v2"))
+	load.Clean(t, 200)
+}
+
+// The state folder's disk fills up under load: configuration goes on taking effect, the problem is
+// shown, and it goes away with room on the disk. Mounts a small file system, which needs root.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a small file system")
+	}
+	m := harness.New(t, nil, harness.StateOn(func(dir string) {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+			t.Fatalf("mount: %v", err)
+		}
+		t.Cleanup(func() {
+			if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+				t.Errorf("unmount: %v", err)
+			}
+		})
+	}))
+	v1 := backend(t, m, "v1")
+	m.Write("web.yaml", service("web.test", at(v1)))
+	p := m.Proxy(harness.Workload{Name: "client"})
+	client := p.Client(port)
+	client.Want(t, "web answers", harness.Request{Host: "web.test"}, harness.From("v1"))
+	load := harness.StartLoad(t, client, harness.Request{Host: "web.test"})
+	fill := filepath.Join(m.State, "fill")
+	if err := os.WriteFile(fill, make([]byte, 4<<20), 0o600); err == nil {
+		t.Fatal("the disk is not full: the test proves nothing")
+	}
+	b := backend(t, m, "v2")
+	// large enough that keeping it needs room
+	m.Write("web.yaml", service("web.test", at(v1), at(b))+"---\n"+service("many.test", many(4000)...))
+	client.Want(t, "a change takes effect on a full disk", harness.Request{Host: "web.test"}, harness.From("v2"))
+	wantProblem(t, m, "no space left on device")
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	wantNoProblem(t, m)
+	load.Clean(t, 100)
+}
+
+// many are n endpoints.
+func many(n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("v1=10.0.%d.%d", i>>8, i&255)
+	}
+	return out
+}
+
+// A listener that Envoy refuses among good ones: the good ones work, the refusal is shown in Envoy's
+// words, and after its repair while the stream is down Envoy ends with exactly what is configured.
+func TestRejectedListener(t *testing.T) {
+	t.Parallel()
+	m, p, _, load := underLoad(t)
+	// Envoy cannot listen on an address that is not the machine's: it accepts neither the listener nor anything
+	// that would take its place.
+	foreign := func(bind string) string {
+		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: client}
+spec:
+  egress:
+  - port: {number: 9999, protocol: HTTP, name: odd}
+    bind: %s
+    hosts: ["*/*"]
+  - hosts: ["*/*"]
+`, bind)
+	}
+	m.Write("sidecar.yaml", foreign("203.0.113.7"))
+	b := backend(t, m, "new")
+	m.Write("new.yaml", service("new.test", at(b)))
+	client := p.Client(port)
+	client.Want(t, "a good service beside the bad listener", harness.Request{Host: "new.test"}, harness.From("new"))
+	harness.Eventually(t, "the refusal is shown", func() error {
+		status, err := m.Admin.Status(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, proxy := range status.Proxies {
+			for _, typ := range proxy.Types {
+				for _, r := range typ.Rejected {
+					if strings.Contains(r.Error, "203.0.113.7") {
+						return nil
+					}
+				}
+			}
+		}
+		return fmt.Errorf("status is %+v", status.Proxies)
+	})
+	m.Ashored.Kill()
+	ip := m.IP()
+	m.Write("sidecar.yaml", foreign(ip))
+	m.Start()
+	harness.NewClient(t, ip+":9999").Want(t, "the repaired listener", harness.Request{Host: "new.test"}, harness.From("new"))
+	if dump := p.ConfigDump(); strings.Contains(dump, "203.0.113.7") {
+		t.Error("Envoy still has the bad listener")
+	}
+	load.Clean(t, 200)
+}
