@@ -8,15 +8,22 @@ import (
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	names     nameTables
+	clusters  *clusters
+	secrets   *secrets
+	endpoints *endpoints
 	listeners *listeners
+	names     nameTables
 }
 
 // New makes a Generator.
 func New() *Generator {
+	orders := newOrderings()
 	return &Generator{
-		names:     newNameTables(),
+		clusters:  newClusters(orders),
+		secrets:   newSecrets(),
+		endpoints: newEndpoints(orders),
 		listeners: newListeners(),
+		names:     newNameTables(),
 	}
 }
 
@@ -25,6 +32,12 @@ func New() *Generator {
 // anybody holds them.
 func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
+	case ClusterType:
+		return g.clusters.set(sc)
+	case SecretType:
+		return g.secrets.set(sc)
+	case EndpointType:
+		return g.endpoints.set(sc)
 	case ListenerType:
 		return g.listeners.set(sc)
 	case NameTableType:

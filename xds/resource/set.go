@@ -35,6 +35,26 @@ func (l *Layer) Get(name string) *Resource {
 	return items[i]
 }
 
+// With returns the layer with those of its resources replaced that have the names of items; the others
+// stay, and items of other names are left out. It is the layer itself when nothing differs.
+func (l *Layer) With(items []*Resource) *Layer {
+	var out []*Resource
+	for _, r := range items {
+		i, ok := slices.BinarySearchFunc(l.Items(), r.Name, func(r *Resource, n string) int { return strings.Compare(r.Name, n) })
+		if !ok || l.items[i] == r {
+			continue
+		}
+		if out == nil {
+			out = slices.Clone(l.items)
+		}
+		out[i] = r
+	}
+	if out == nil {
+		return l
+	}
+	return &Layer{items: out}
+}
+
 // Set is what one proxy has of one type: what it shares with equal proxies and what is its own. It
 // is a comparable value; equal sets have equal contents. A name stands in one of the two: where
 // both have it, the own one counts.

@@ -1,0 +1,161 @@
+package gen
+
+import (
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// clusters makes the clusters: for every destination one for each port, and for each port and subset.
+type clusters struct {
+	resolved *memo.Func[resolvedIn, resolved]
+	shared   *memo.Func[clusterIn, resource.Layer]
+	outbound *memo.Func[clusterSpec, resource.Resource]
+	fixed    *memo.Func[fixedSpec, resource.Resource]
+	own      *memo.Func[workloadIn, resource.Layer]
+	workload *memo.Func[workloadSpec, resource.Resource]
+
+	endpoints *intern.Lists[*registry.EndpointList]
+	pools     *intern.Lists[inboundPool]
+	services  *intern.Lists[*registry.Service]
+	orders    orderings
+}
+
+func newClusters(orders orderings) *clusters {
+	c := &clusters{
+		resolved:  memo.New(findResolved),
+		outbound:  memo.New(buildCluster),
+		fixed:     memo.New(buildFixed),
+		workload:  memo.New(buildWorkload),
+		endpoints: &intern.Lists[*registry.EndpointList]{},
+		pools:     &intern.Lists[inboundPool]{},
+		services:  &intern.Lists[*registry.Service]{},
+		orders:    orders,
+	}
+	c.shared = memo.New(c.buildShared)
+	c.own = memo.New(c.buildOwn)
+	return c
+}
+
+// clusterIn is everything that the clusters depend on that equal proxies share. Endpoints matter
+// only where clusters carry them: the names that a proxy resolves.
+type clusterIn struct {
+	resolved     *resolved
+	router       bool
+	interception push.Interception
+	families     families
+	// endpoints are those of resolved.keys, in that order.
+	endpoints *intern.List[*registry.EndpointList]
+	// client is set only when resolved.ordered is.
+	client client
+}
+
+func (c *clusters) set(sc *push.Scope) resource.Set {
+	r := c.resolved.Get(resolvedIn{sc.Destinations, sc.Mesh})
+	in := clusterIn{
+		resolved:     r,
+		router:       sc.Type == push.Router,
+		interception: sc.Interception,
+		families:     familiesOf(sc),
+		endpoints:    endpointsOf(c.endpoints, r.keys, sc),
+	}
+	if r.ordered {
+		in.client = clientOf(sc)
+	}
+	return resource.Set{Shared: c.shared.Get(in), Own: c.ownLayer(sc)}
+}
+
+// resolved are the destinations, and which of them are names that the proxy resolves by itself: the
+// clusters of these carry their endpoints.
+type resolved struct {
+	destinations *push.Destinations
+	mesh         *push.Mesh
+	keys         []registry.Key
+	// ordered says that the endpoints of some of keys are ordered by the client's place.
+	ordered bool
+}
+
+type resolvedIn struct {
+	destinations *push.Destinations
+	mesh         *push.Mesh
+}
+
+func findResolved(in resolvedIn) *resolved {
+	r := &resolved{destinations: in.destinations, mesh: in.mesh}
+	for _, d := range in.destinations.Items() {
+		if !isDNS(d.Service.Resolution) {
+			continue
+		}
+		r.keys = append(r.keys, d.Service.Key)
+		eachCluster(d, func(port uint32, s *networking.Subset) {
+			order := policyFor(d.Rule, s, port).order(in.mesh)
+			r.ordered = r.ordered || order.setting != nil
+		})
+	}
+	return r
+}
+
+func isDNS(r registry.Resolution) bool { return r == registry.DNS || r == registry.DNSRoundRobin }
+
+// eachCluster calls f for every cluster of a destination: its ports, and each with its subsets.
+// UDP is not proxied.
+func eachCluster(d push.Destination, f func(port uint32, subset *networking.Subset)) {
+	for _, p := range d.Service.Ports {
+		if p.Protocol == registry.UDP {
+			continue
+		}
+		f(p.Number, nil)
+		if d.Rule == nil {
+			continue
+		}
+		for _, s := range d.Rule.Spec.Subsets {
+			f(p.Number, s)
+		}
+	}
+}
+
+// clusterSpec is everything that one outbound cluster is made of. Comparable.
+type clusterSpec struct {
+	service *registry.Service
+	port    uint32
+	subset  *networking.Subset
+	policy  policy
+	// rule is the object that decides the policy, for people; nil: none.
+	rule     *config.Object
+	mesh     *push.Mesh
+	router   bool
+	families families
+	// endpoints and order are set only where the cluster carries its endpoints.
+	endpoints *registry.EndpointList
+	order     *ordering
+}
+
+// buildShared makes the layer that equal proxies share.
+func (c *clusters) buildShared(in clusterIn) *resource.Layer {
+	items := make([]*resource.Resource, 0, 3*len(in.resolved.destinations.Items())+3)
+	next := 0
+	for _, d := range in.resolved.destinations.Items() {
+		spec := clusterSpec{service: d.Service, mesh: in.resolved.mesh, router: in.router}
+		dns := isDNS(d.Service.Resolution)
+		if dns {
+			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
+			next++
+		}
+		if d.Rule != nil && len(d.Rule.From) > 0 {
+			spec.rule = d.Rule.From[0]
+		}
+		eachCluster(d, func(port uint32, s *networking.Subset) {
+			spec.port, spec.subset, spec.policy = port, s, policyFor(d.Rule, s, port)
+			if dns {
+				spec.order = c.orders.get(spec.policy.order(in.resolved.mesh), in.client)
+			}
+			items = append(items, c.outbound.Get(spec))
+		})
+	}
+	return resource.NewLayer(append(items, c.fixedOf(in)...))
+}

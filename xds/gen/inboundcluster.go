@@ -1,0 +1,240 @@
+package gen
+
+import (
+	"math"
+	"net/netip"
+	"slices"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// workloadIn is everything that the clusters depend on by which a sidecar reaches its workload.
+type workloadIn struct {
+	own          *push.Own
+	sidecar      *push.SidecarConfig
+	interception push.Interception
+	families     families
+	listenPort   uint32
+	mesh         *push.Mesh
+	// pools are those that rules set for own.Inbound, in that order; nil when none does.
+	pools *intern.List[inboundPool]
+}
+
+// inboundPool is the connection pool that a rule sets for a service; nil: none.
+type inboundPool struct {
+	settings *networking.ConnectionPoolSettings
+}
+
+// workloadSpec is everything that one of these clusters is made of. Comparable.
+type workloadSpec struct {
+	port     uint32
+	protocol registry.Protocol
+	// to is where the workload listens; the zero value: where the client had connected to.
+	to address
+	// bound says that the connection must not come from an address that the host redirects.
+	bound    bool
+	families families
+	pool     *networking.ConnectionPoolSettings
+	mesh     *push.Mesh
+	// services are those that the port is for, the older first; servicePort is that of the first.
+	services    *intern.List[*registry.Service]
+	servicePort uint32
+}
+
+// ownLayer returns the clusters of a sidecar's inbound side; nil where it has none.
+func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
+	if sc.Own == nil {
+		return nil
+	}
+	return c.own.Get(workloadIn{
+		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
+		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, pools: c.poolsOf(sc),
+	})
+}
+
+// poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
+// to send, the workload's own proxy has to let through. Source: Istio.
+func (c *clusters) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
+	out := make([]inboundPool, sc.Own.Inbound.Len())
+	some := false
+	for i, in := range sc.Own.Inbound.Items() {
+		if d, ok := sc.Destinations.Get(in.Service.Host); ok && d.Service == in.Service {
+			out[i].settings = policyFor(d.Rule, nil, in.Port.Number).pool
+			some = some || out[i].settings != nil
+		}
+	}
+	if !some {
+		return nil
+	}
+	return c.pools.Of(out)
+}
+
+// buildOwn makes one cluster for each port that the inbound listeners have.
+func (c *clusters) buildOwn(in workloadIn) *resource.Layer {
+	var items []*resource.Resource
+	for _, p := range in.ports() {
+		spec := workloadSpec{
+			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
+			bound: in.interception != push.None,
+		}
+		services, first := in.served(p.port)
+		spec.services = c.services.Of(services)
+		if first >= 0 {
+			spec.servicePort = in.own.Inbound.Items()[first].Port.Number
+		}
+		spec.pool = in.pool(p.port, first)
+		items = append(items, c.workload.Get(spec))
+	}
+	return resource.NewLayer(items)
+}
+
+// ports are those of the inbound listeners.
+func (in workloadIn) ports() []inboundPort {
+	base := &listenerBase{listenerSettings: listenerSettings{interception: in.interception, families: in.families, inboundPort: in.listenPort}}
+	return inboundListenersIn{base: base, own: in.own, sidecar: in.sidecar}.ports()
+}
+
+// served lists the services behind a port of the workload, the older first, and the index of the
+// first one among own.Inbound, -1 when there is none.
+func (in workloadIn) served(port uint32) (services []*registry.Service, first int) {
+	first = -1
+	items := in.own.Inbound.Items()
+	var at []int
+	for i := range items {
+		if items[i].TargetPort == port {
+			at = append(at, i)
+		}
+	}
+	slices.SortStableFunc(at, func(a, b int) int { return items[a].Service.Created.Compare(items[b].Service.Created) })
+	for _, i := range at {
+		if first < 0 {
+			first = i
+		}
+		if !slices.Contains(services, items[i].Service) {
+			services = append(services, items[i].Service)
+		}
+	}
+	return services, first
+}
+
+// pool is that of the Sidecar's listener, else the Sidecar's, else that of the service's rule.
+// Source: istio.io, Sidecar.inboundConnectionPool.
+func (in workloadIn) pool(port uint32, first int) *networking.ConnectionPoolSettings {
+	if l := in.ingress(port); l.GetConnectionPool() != nil {
+		return l.ConnectionPool
+	}
+	if in.sidecar != nil && in.sidecar.Spec.InboundConnectionPool != nil {
+		return in.sidecar.Spec.InboundConnectionPool
+	}
+	if first >= 0 && in.pools != nil {
+		return in.pools.Items()[first].settings
+	}
+	return nil
+}
+
+// ingress is the Sidecar's listener of a port, nil when there is none.
+func (in workloadIn) ingress(port uint32) *networking.IstioIngressListener {
+	if in.sidecar == nil {
+		return nil
+	}
+	for _, l := range in.sidecar.Spec.Ingress {
+		if l.GetPort().GetNumber() == port {
+			return l
+		}
+	}
+	return nil
+}
+
+// target is where the workload listens for a port.
+//
+// Source: istio.io, IstioIngressListener.defaultEndpoint: a unix socket, the loopback address, or the
+// unspecified one, which means the proxy's own. Without it a redirected connection goes where it was
+// meant to go; one that was made to the proxy's own listener goes to the same port of the loopback address.
+func (in workloadIn) target(p inboundPort) address {
+	to := in.ingress(p.port).GetDefaultEndpoint()
+	if ip, path := parseBind(to); path != "" && !ip.IsValid() {
+		if at, err := netip.ParseAddrPort(to); err == nil {
+			return address{ip: in.local(at.Addr()), port: uint32(at.Port())}
+		}
+		return address{path: path}
+	}
+	if !p.bound {
+		return address{}
+	}
+	return address{ip: in.families.loopback(), port: p.port}
+}
+
+// local is the address that a default endpoint means.
+func (in workloadIn) local(ip netip.Addr) netip.Addr {
+	if !ip.IsUnspecified() {
+		return ip
+	}
+	for _, own := range in.own.Addresses.Items() {
+		if own.Is4() == ip.Is4() {
+			return own
+		}
+	}
+	return in.families.loopback()
+}
+
+func buildWorkload(s workloadSpec) *resource.Resource {
+	name := inboundCluster(s.port)
+	return resource.New(ClusterType, name, nil, func() []byte { return resource.Encode(s.cluster(name)) })
+}
+
+// cluster is the message.
+func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
+	c := &clusterv3.Cluster{
+		Name:                 name,
+		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
+		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
+	}
+	if s.services.Len() > 0 {
+		c.Metadata = istioFields(serviceFields(s.servicePort, s.services.Items()...))
+	}
+	if s.to == (address{}) {
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
+		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		// The workload's address does not go away, and forgetting it would cut its connections.
+		c.CleanupInterval = durationpb.New(math.MaxInt64 / time.Second * time.Second)
+	} else {
+		c.LoadAssignment = s.assignment(name)
+	}
+	if s.bound && s.to.path == "" && !s.to.ip.IsLoopback() {
+		c.UpstreamBindConfig = s.families.loopback6()
+	}
+	h := &upstreamHTTP{protocol: s.upstreamProtocol()}
+	applyPool(c, h, s.pool, s.mesh)
+	h.apply(c)
+	return c
+}
+
+// assignment is the one endpoint.
+func (s workloadSpec) assignment(name string) *endpointv3.ClusterLoadAssignment {
+	return &endpointv3.ClusterLoadAssignment{ClusterName: name, Endpoints: []*endpointv3.LocalityLbEndpoints{{
+		LbEndpoints: []*endpointv3.LbEndpoint{{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{
+			Endpoint: &endpointv3.Endpoint{Address: s.to.envoy()},
+		}}},
+	}}}
+}
+
+// upstreamProtocol is that of the port; where the proxy detects it, what the client speaks.
+func (s workloadSpec) upstreamProtocol() upstreamProtocol {
+	switch {
+	case s.pool.GetHttp().GetUseClientProtocol(), s.protocol == registry.Unknown:
+		return upstreamAsClient
+	case s.protocol.IsHTTP2():
+		return upstreamHTTP2
+	default:
+		return upstreamHTTP1
+	}
+}

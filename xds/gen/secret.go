@@ -1,0 +1,156 @@
+package gen
+
+import (
+	"cmp"
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// systemRoots stands for the machine's own trusted authorities. Source: wire.md 2.3, "file-root:system".
+const systemRoots = "system"
+
+// systemRootsFile is where they stand (Debian, Ubuntu, Alpine, SUSE, Arch; where a distribution
+// keeps them elsewhere, caCertificates has to name the file).
+const systemRootsFile = "/etc/ssl/certs/ca-certificates.crt"
+
+// roots is a file of trusted authorities on the proxy's machine, or systemRoots.
+type roots struct{ file string }
+
+// rootsOf are those that client settings name, else the machine's own.
+func rootsOf(t *networking.ClientTLSSettings) roots {
+	return roots{cmp.Or(t.GetCaCertificates(), systemRoots)}
+}
+
+// secretName is "file-root:<file>". Source: wire.md 2.3.
+func (r roots) secretName() string { return "file-root:" + r.file }
+
+// buildRoots is the secret that names the file. As with certificates, Envoy takes the file anew when
+// it is replaced, because it comes as a secret.
+func buildRoots(r roots) *resource.Resource {
+	file := r.file
+	if file == systemRoots {
+		file = systemRootsFile
+	}
+	return resource.New(SecretType, r.secretName(), nil, func() []byte {
+		return resource.Encode(&tlsv3.Secret{Name: r.secretName(), Type: &tlsv3.Secret_ValidationContext{
+			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: fileSource(file)},
+		}})
+	})
+}
+
+// secretRef refers to a secret by name.
+func secretRef(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: fromADS()}
+}
+
+func fileSource(file string) *corev3.DataSource {
+	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}
+}
+
+// buildCertificate is the secret that names the files of a certificate. It holds no key: Envoy reads
+// the files, watches their folders and takes both anew when they are replaced by rename, which it does
+// only for certificates that come as secrets.
+// Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
+func buildCertificate(c certificate) *resource.Resource {
+	return resource.New(SecretType, c.secretName(), nil, func() []byte {
+		return resource.Encode(&tlsv3.Secret{Name: c.secretName(), Type: &tlsv3.Secret_TlsCertificate{
+			TlsCertificate: &tlsv3.TlsCertificate{CertificateChain: fileSource(c.chain), PrivateKey: fileSource(c.key)},
+		}})
+	})
+}
+
+// secrets makes the secrets that clusters and listeners refer to.
+type secrets struct {
+	plans        *memo.Func[secretIn, secretPlan]
+	layers       *memo.Func[secretPlan, resource.Layer]
+	rootLists    *intern.Lists[roots]
+	certLists    *intern.Lists[certificate]
+	roots        *memo.Func[roots, resource.Resource]
+	certificates *memo.Func[certificate, resource.Resource]
+}
+
+// secretIn is everything that the choice of secrets depends on.
+type secretIn struct {
+	destinations *push.Destinations
+	gateways     *intern.List[push.GatewayServer]
+}
+
+// secretPlan are the files that clusters and listeners use.
+type secretPlan struct {
+	roots        *intern.List[roots]
+	certificates *intern.List[certificate]
+}
+
+func newSecrets() *secrets {
+	s := &secrets{
+		rootLists:    &intern.Lists[roots]{},
+		certLists:    &intern.Lists[certificate]{},
+		roots:        memo.New(buildRoots),
+		certificates: memo.New(buildCertificate),
+	}
+	s.plans = memo.New(s.plan)
+	s.layers = memo.New(s.build)
+	return s
+}
+
+func (s *secrets) set(sc *push.Scope) resource.Set {
+	return resource.Set{Shared: s.layers.Get(*s.plans.Get(secretIn{sc.Destinations, sc.Gateways}))}
+}
+
+// plan finds the files, in the order of destinations and servers, each once.
+func (s *secrets) plan(in secretIn) *secretPlan {
+	var f secretFinder
+	for _, dest := range in.destinations.Items() {
+		eachCluster(dest, func(port uint32, subset *networking.Subset) { f.client(policyFor(dest.Rule, subset, port).tls) })
+	}
+	for _, g := range in.gateways.Items() {
+		for _, c := range certificatesOf(g.Server.GetTls()) {
+			f.certificate(c)
+		}
+	}
+	return &secretPlan{s.rootLists.Of(f.roots), s.certLists.Of(f.certificates)}
+}
+
+// secretFinder collects files, each once.
+type secretFinder struct {
+	roots        []roots
+	certificates []certificate
+}
+
+// client adds what a cluster with settings t refers to.
+func (f *secretFinder) client(t *networking.ClientTLSSettings) {
+	if !usesTLS(t) {
+		return
+	}
+	if t.Mode == networking.ClientTLSSettings_MUTUAL {
+		f.certificate(certificate{t.ClientCertificate, t.PrivateKey})
+	}
+	if r := rootsOf(t); !t.InsecureSkipVerify.GetValue() && !slices.Contains(f.roots, r) {
+		f.roots = append(f.roots, r)
+	}
+}
+
+func (f *secretFinder) certificate(c certificate) {
+	if c.chain != "" && !slices.Contains(f.certificates, c) {
+		f.certificates = append(f.certificates, c)
+	}
+}
+
+func (s *secrets) build(p secretPlan) *resource.Layer {
+	items := make([]*resource.Resource, 0, p.roots.Len()+p.certificates.Len())
+	for _, r := range p.roots.Items() {
+		items = append(items, s.roots.Get(r))
+	}
+	for _, c := range p.certificates.Items() {
+		items = append(items, s.certificates.Get(c))
+	}
+	return resource.NewLayer(items)
+}
