@@ -1,3 +1,245 @@
 package config
 
-func validateDestinationRule(c *checker) {}
+import (
+	"slices"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// validateDestinationRule checks how clients treat one destination.
+func validateDestinationRule(c *checker) {
+	dr := spec[*networking.DestinationRule](c)
+	c.why("spec.host", checkWildcardHost(dr.Host))
+	c.exportTo("spec.exportTo", dr.ExportTo, false)
+	if dr.WorkloadSelector != nil {
+		c.unsupported("spec.workloadSelector", "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace")
+	}
+	c.trafficPolicy("spec.trafficPolicy", dr.TrafficPolicy)
+	for i, s := range dr.Subsets {
+		path := at("spec.subsets", i)
+		c.why(path+".name", checkDNSLabel(s.Name))
+		if slices.ContainsFunc(dr.Subsets[:i], func(o *networking.Subset) bool { return o.Name == s.Name }) {
+			c.errorf(path+".name", "the subset %s is defined twice: remove one of them", quote(s.Name))
+		}
+		c.labels(path+".labels", s.Labels)
+		if len(s.Labels) == 0 && s.TrafficPolicy == nil {
+			c.warnf(path, "without labels the subset %s is the same as its service: add labels", quote(s.Name))
+		}
+		c.trafficPolicy(path+".trafficPolicy", s.TrafficPolicy)
+	}
+}
+
+// trafficPolicy checks the policy of a destination or of a subset.
+func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
+	if p == nil {
+		return
+	}
+	c.loadBalancer(path+".loadBalancer", p.LoadBalancer)
+	c.connectionPool(path+".connectionPool", p.ConnectionPool)
+	c.outliers(path+".outlierDetection", p.OutlierDetection)
+	c.clientTLS(path+".tls", p.Tls)
+	c.retryBudget(path+".retryBudget", p.RetryBudget)
+	if p.Tunnel != nil {
+		c.unsupported(path+".tunnel", "a tunnel through a proxy", "remove it")
+	}
+	if p.ProxyProtocol != nil {
+		c.unsupported(path+".proxyProtocol", "the PROXY protocol", "remove it")
+	}
+	for i, s := range p.PortLevelSettings {
+		c.portPolicy(at(path+".portLevelSettings", i), p.PortLevelSettings[:i], s)
+	}
+}
+
+// portPolicy checks the policy of one port; before are those in front of it.
+func (c *checker) portPolicy(path string, before []*networking.TrafficPolicy_PortTrafficPolicy, p *networking.TrafficPolicy_PortTrafficPolicy) {
+	c.port(path+".port.number", p.Port.GetNumber())
+	if slices.ContainsFunc(before, func(b *networking.TrafficPolicy_PortTrafficPolicy) bool {
+		return b.Port.GetNumber() == p.Port.GetNumber()
+	}) {
+		c.errorf(path+".port.number", "port %d has settings already: put them together", p.Port.GetNumber())
+	}
+	c.loadBalancer(path+".loadBalancer", p.LoadBalancer)
+	c.connectionPool(path+".connectionPool", p.ConnectionPool)
+	c.outliers(path+".outlierDetection", p.OutlierDetection)
+	c.clientTLS(path+".tls", p.Tls)
+}
+
+// loadBalancer checks how one of the endpoints is chosen.
+func (c *checker) loadBalancer(path string, l *networking.LoadBalancerSettings) {
+	if l == nil {
+		return
+	}
+	if h := l.GetConsistentHash(); h != nil {
+		c.consistentHash(path+".consistentHash", h)
+	}
+	c.locality(path+".localityLbSetting", l.LocalityLbSetting)
+	if l.ZoneAwareLbSetting != nil {
+		c.unsupported(path+".zoneAwareLbSetting", "balancing within a zone", "use localityLbSetting")
+	}
+	c.warmup(path, l)
+}
+
+// consistentHash checks how requests stick to endpoints.
+func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings_ConsistentHashLB) {
+	// Envoy's bounds of the two tables
+	const maxRing, maxTable = 8 << 20, 5_000_011
+	switch k := h.HashKey.(type) {
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpHeaderName:
+		c.why(path+".httpHeaderName", checkHeaderName(k.HttpHeaderName))
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpCookie:
+		c.cookie(path+".httpCookie", k.HttpCookie)
+	case *networking.LoadBalancerSettings_ConsistentHashLB_HttpQueryParameterName:
+		if k.HttpQueryParameterName == "" {
+			c.errorf(path+".httpQueryParameterName", "the name of the parameter is missing")
+		}
+	case *networking.LoadBalancerSettings_ConsistentHashLB_UseSourceIp:
+		if !k.UseSourceIp {
+			c.errorf(path+".useSourceIp", "there is nothing to hash: set it to true, or use a header, cookie or query parameter")
+		}
+	default:
+		c.errorf(path, "there is nothing to hash: write httpHeaderName, httpCookie, httpQueryParameterName or useSourceIp")
+	}
+	if h.GetRingHash().GetMinimumRingSize() > maxRing {
+		c.errorf(path+".ringHash.minimumRingSize", "the ring has at most %d entries", maxRing)
+	}
+	if h.MinimumRingSize > maxRing { //nolint:staticcheck // still read
+		c.errorf(path+".minimumRingSize", "the ring has at most %d entries", maxRing)
+	}
+	if size := h.GetMaglev().GetTableSize(); size > maxTable || size != 0 && !isPrime(size) {
+		c.errorf(path+".maglev.tableSize", "the size of the table must be a prime number up to %d, such as 65537, not %d", maxTable, size)
+	}
+}
+
+// cookie checks the cookie that requests are hashed by.
+func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_ConsistentHashLB_HTTPCookie) {
+	if !isHeaderToken(k.Name) {
+		c.errorf(path+".name", "%s is not the name of a cookie: use letters, digits and \"-\"", quote(k.Name))
+	}
+	c.why(path+".path", checkHeaderText(k.Path))
+	if k.Ttl != nil && k.Ttl.AsDuration() != 0 {
+		c.seconds(path+".ttl", k.Ttl)
+	}
+	for i, a := range k.Attributes {
+		if !isHeaderToken(a.Name) {
+			c.errorf(at(path+".attributes", i)+".name", "%s is not the name of an attribute", quote(a.Name))
+		}
+		c.why(at(path+".attributes", i)+".value", checkHeaderText(a.Value))
+	}
+}
+
+func isPrime(n uint64) bool {
+	for d := uint64(2); d*d <= n; d++ {
+		if n%d == 0 {
+			return false
+		}
+	}
+	return n > 1
+}
+
+// warmup checks how new endpoints are given more traffic little by little.
+func (c *checker) warmup(path string, l *networking.LoadBalancerSettings) {
+	if l.Warmup == nil && l.WarmupDurationSecs == nil {
+		return
+	}
+	if l.Warmup != nil && l.WarmupDurationSecs != nil {
+		c.errorf(path+".warmupDurationSecs", "only one of warmup and warmupDurationSecs can be set: keep warmup")
+	}
+	switch l.GetSimple() {
+	case networking.LoadBalancerSettings_RANDOM, networking.LoadBalancerSettings_PASSTHROUGH:
+		c.errorf(path, "a warm-up works with ROUND_ROBIN and LEAST_REQUEST only, not with %s", l.GetSimple())
+	}
+	if l.GetConsistentHash() != nil {
+		c.errorf(path, "a warm-up works with ROUND_ROBIN and LEAST_REQUEST only, not with consistentHash")
+	}
+	c.duration(path+".warmupDurationSecs", l.WarmupDurationSecs)
+	w := l.Warmup
+	if w == nil {
+		return
+	}
+	if w.Duration == nil {
+		c.errorf(path+".warmup.duration", "the time is missing")
+	}
+	c.duration(path+".warmup.duration", w.Duration)
+	if w.MinimumPercent != nil {
+		c.percent(path+".warmup.minimumPercent", w.MinimumPercent.Value)
+	}
+	if w.Aggression != nil && w.Aggression.Value < 1 {
+		c.errorf(path+".warmup.aggression", "the aggression is at least 1, not %v", w.Aggression.Value)
+	}
+}
+
+// connectionPool checks the limits of connections.
+func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettings) {
+	if p == nil {
+		return
+	}
+	if p.Tcp == nil && p.Http == nil {
+		c.warnf(path, "nothing is set: write tcp or http, or remove it")
+	}
+	if t := p.Tcp; t != nil {
+		path := path + ".tcp"
+		c.notNegative(path+".maxConnections", t.MaxConnections)
+		c.duration(path+".connectTimeout", t.ConnectTimeout)
+		c.keepalive(path+".tcpKeepalive", t.TcpKeepalive)
+		c.duration(path+".maxConnectionDuration", t.MaxConnectionDuration)
+		c.durationOrZero(path+".idleTimeout", t.IdleTimeout)
+	}
+	if h := p.Http; h != nil {
+		c.httpPool(path+".http", h)
+	}
+}
+
+func (c *checker) httpPool(path string, h *networking.ConnectionPoolSettings_HTTPSettings) {
+	for _, n := range []struct {
+		field string
+		value int32
+	}{
+		{".http1MaxPendingRequests", h.Http1MaxPendingRequests}, {".http2MaxRequests", h.Http2MaxRequests},
+		{".maxRequestsPerConnection", h.MaxRequestsPerConnection}, {".maxRetries", h.MaxRetries},
+		{".maxConcurrentStreams", h.MaxConcurrentStreams},
+	} {
+		c.notNegative(path+n.field, n.value)
+	}
+	c.durationOrZero(path+".idleTimeout", h.IdleTimeout)
+	if h.H2UpgradePolicy == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE && h.UseClientProtocol {
+		c.errorf(path+".useClientProtocol", "the client's protocol cannot be kept and upgraded: remove useClientProtocol or h2UpgradePolicy")
+	}
+	if k := h.Http2KeepAlive; k != nil {
+		c.duration(path+".http2KeepAlive.interval", k.Interval)
+		c.duration(path+".http2KeepAlive.timeout", k.Timeout)
+		if k.Interval == nil || k.Timeout == nil {
+			c.errorf(path+".http2KeepAlive", "set both interval and timeout")
+		}
+	}
+}
+
+// outliers checks when endpoints are taken out for their errors.
+func (c *checker) outliers(path string, o *networking.OutlierDetection) {
+	if o == nil {
+		return
+	}
+	c.notNegative(path+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // still read
+	c.duration(path+".interval", o.Interval)
+	c.duration(path+".baseEjectionTime", o.BaseEjectionTime)
+	c.percent(path+".maxEjectionPercent", float64(o.MaxEjectionPercent))
+	c.percent(path+".minHealthPercent", float64(o.MinHealthPercent))
+	if o.ConsecutiveLocalOriginFailures != nil && !o.SplitExternalLocalOriginErrors {
+		c.warnf(path+".consecutiveLocalOriginFailures", "this has no effect without splitExternalLocalOriginErrors: set it to true")
+	}
+	for i, code := range o.OutlierDetectionHttpErrorCodes {
+		if code < 100 || code > 599 {
+			c.errorf(at(path+".outlierDetectionHttpErrorCodes", i), "%d is not an HTTP status", code)
+		}
+	}
+}
+
+// retryBudget checks how many retries may be under way.
+func (c *checker) retryBudget(path string, b *networking.TrafficPolicy_RetryBudget) {
+	if b == nil {
+		return
+	}
+	if b.Percent != nil {
+		c.percent(path+".percent", b.Percent.Value)
+	}
+	c.durationOrZero(path+".budgetInterval", b.BudgetInterval)
+}

@@ -1,3 +1,142 @@
 package config
 
-func validateGateway(c *checker) {}
+import (
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// validateGateway checks what routers listen to.
+func validateGateway(c *checker) {
+	g := spec[*networking.Gateway](c)
+	c.labels("spec.selector", g.Selector)
+	if len(g.Selector) == 0 {
+		c.warnf("spec", "without selector this holds for every router: name their labels in spec.selector")
+	}
+	if len(g.Servers) == 0 {
+		c.errorf("spec.servers", "the servers are missing: write at least one with port and hosts")
+	}
+	names := map[string]int{}
+	for i, s := range g.Servers {
+		path := at("spec.servers", i)
+		c.server(path, s)
+		c.samePort(path, g.Servers[:i], s)
+		if name := s.Port.GetName(); name != "" {
+			if j, twice := names[name]; twice {
+				c.errorf(path+".port.name", "the name %s is that of spec.servers[%d] too: names are unique within a Gateway", quote(name), j)
+			}
+			names[name] = i
+		}
+	}
+}
+
+// server checks one server.
+func (c *checker) server(path string, s *networking.Server) {
+	if s.Port == nil {
+		c.errorf(path+".port", "the port is missing: write number, name and protocol")
+		return
+	}
+	c.port(path+".port.number", s.Port.Number)
+	c.why(path+".port.name", checkPortName(s.Port.Name))
+	c.protocol(path+".port.protocol", s.Port.Protocol, "UDP", "MYSQL", "REDIS")
+	c.optionalPort(path+".port.targetPort", s.Port.TargetPort) //nolint:staticcheck // still read
+	if s.Bind != "" {
+		if name, unix := strings.CutPrefix(s.Bind, unixPrefix); unix {
+			c.why(path+".bind", checkUnix(name))
+		} else {
+			c.why(path+".bind", checkAddress(s.Bind))
+		}
+	}
+	if s.DefaultEndpoint != "" {
+		c.unsupported(path+".defaultEndpoint", "a default endpoint of a gateway", "remove it")
+	}
+	if len(s.Hosts) == 0 {
+		c.errorf(path+".hosts", "the hosts are missing: write them, or \"*\" for all")
+	}
+	c.unique(path+".hosts", s.Hosts)
+	for i, h := range s.Hosts {
+		c.scopedHost(at(path+".hosts", i), h, false)
+	}
+	c.serverProtocol(path, s)
+}
+
+// serverProtocol checks that TLS settings and protocol go together.
+func (c *checker) serverProtocol(path string, s *networking.Server) {
+	switch protocol := strings.ToUpper(s.Port.Protocol); protocol {
+	case "HTTPS", "TLS":
+		if s.Tls == nil {
+			c.errorf(path+".tls", "a server of protocol %s needs tls, with a mode", protocol)
+			return
+		}
+		c.serverTLS(path+".tls", s.Tls, false)
+	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
+		if s.Tls == nil {
+			return
+		}
+		if !proto.Equal(s.Tls, &networking.ServerTLSSettings{HttpsRedirect: s.Tls.HttpsRedirect}) {
+			c.errorf(path+".tls", "protocol %s is without TLS, and tls can only hold httpsRedirect: choose protocol HTTPS", protocol)
+		}
+	default:
+		if s.Tls != nil {
+			c.errorf(path+".tls", "protocol %s is without TLS: choose protocol TLS, or remove tls", protocol)
+		}
+	}
+}
+
+// samePort checks s against the servers before it that listen to the same port.
+func (c *checker) samePort(path string, before []*networking.Server, s *networking.Server) {
+	for i, b := range before {
+		if s.Port == nil || b.Port == nil || b.Port.Number != s.Port.Number || b.Bind != s.Bind {
+			continue
+		}
+		if family(b.Port.Protocol) != family(s.Port.Protocol) {
+			c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
+				s.Port.Protocol, b.Port.Protocol, i, s.Port.Number)
+			return
+		}
+		if family(s.Port.Protocol) == "TCP" {
+			c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, i)
+			return
+		}
+		for j, h := range s.Hosts {
+			if slices.Contains(b.Hosts, h) {
+				c.errorf(at(path+".hosts", j), "%s on port %d is that of spec.servers[%d] too: remove one of them", quote(h), s.Port.Number, i)
+			}
+		}
+	}
+}
+
+// family is what servers must have in common to share a port.
+func family(protocol string) string {
+	switch strings.ToUpper(protocol) {
+	case "HTTPS", "TLS":
+		return "TLS"
+	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
+		return "HTTP"
+	default:
+		return "TCP"
+	}
+}
+
+// scopedHost checks "namespace/host" or "host", as Gateways and Sidecars name what they admit;
+// scoped says that the namespace is needed.
+func (c *checker) scopedHost(path, text string, scoped bool) {
+	namespace, host, found := strings.Cut(text, "/")
+	switch {
+	case !found && scoped:
+		c.errorf(path, "%s names no namespace: write namespace/host, such as ./%s or */%s", quote(text), shorten(text), shorten(text))
+		return
+	case !found:
+		host = namespace
+	case namespace == "*" || namespace == ".":
+	case namespace == "~" && scoped:
+		if host != "*" {
+			c.errorf(path, "no namespace (~) has no hosts: write ~/*")
+		}
+	default:
+		c.why(path, checkDNSLabel(namespace))
+	}
+	c.why(path, checkWildcardHost(host))
+}

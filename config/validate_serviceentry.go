@@ -1,3 +1,153 @@
 package config
 
-func validateServiceEntry(c *checker) {}
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// validateServiceEntry checks a service that an operator declares.
+func validateServiceEntry(c *checker) {
+	se := spec[*networking.ServiceEntry](c)
+	c.serviceHosts(se)
+	c.addresses(se)
+	c.servicePorts(se)
+	c.resolution(se)
+	c.exportTo("spec.exportTo", se.ExportTo, true)
+	c.names("spec.subjectAltNames", se.SubjectAltNames)
+	if se.WorkloadSelector != nil {
+		if len(se.Endpoints) > 0 {
+			c.errorf("spec.workloadSelector", "only one of endpoints and workloadSelector can be set")
+		}
+		if len(se.WorkloadSelector.Labels) == 0 {
+			c.errorf("spec.workloadSelector.labels", "the labels are missing: they choose the WorkloadEntries of this namespace")
+		}
+		c.labels("spec.workloadSelector.labels", se.WorkloadSelector.Labels)
+	}
+	for i, e := range se.Endpoints {
+		c.endpoint(at("spec.endpoints", i), se, e)
+	}
+}
+
+// serviceHosts checks the names of the service.
+func (c *checker) serviceHosts(se *networking.ServiceEntry) {
+	if len(se.Hosts) == 0 {
+		c.errorf("spec.hosts", "the hosts are missing")
+	}
+	c.unique("spec.hosts", se.Hosts)
+	for i, h := range se.Hosts {
+		path := at("spec.hosts", i)
+		switch {
+		case h == "*":
+			c.errorf(path, "a service cannot have the name of all hosts: name a domain, such as *.example.com")
+		case checkWildcardHost(h) != "":
+			c.why(path, checkWildcardHost(h))
+		case !strings.Contains(strings.Trim(h, "."), "."):
+			c.warnf(path, "%s is a short name, which other objects write out with their own namespace: use a full name, such as %s.example.com", quote(h), h)
+		}
+	}
+}
+
+// addresses checks the virtual addresses.
+func (c *checker) addresses(se *networking.ServiceEntry) {
+	c.unique("spec.addresses", se.Addresses)
+	for i, a := range se.Addresses {
+		c.why(at("spec.addresses", i), checkSubnet(a))
+		if strings.Contains(a, "/") && se.Resolution != networking.ServiceEntry_NONE && se.Resolution != networking.ServiceEntry_STATIC {
+			c.errorf(at("spec.addresses", i), "a block of addresses works with the resolutions NONE and STATIC only")
+		}
+	}
+}
+
+// servicePorts checks the ports of the service.
+func (c *checker) servicePorts(se *networking.ServiceEntry) {
+	if len(se.Ports) == 0 {
+		c.errorf("spec.ports", "the ports are missing: write number, name and protocol")
+	}
+	numbers, names := map[uint32]int{}, map[string]int{}
+	for i, p := range se.Ports {
+		path := at("spec.ports", i)
+		c.port(path+".number", p.Number)
+		c.optionalPort(path+".targetPort", p.TargetPort)
+		c.why(path+".name", checkPortName(p.Name))
+		if p.Protocol != "" {
+			c.protocol(path+".protocol", p.Protocol)
+		}
+		if strings.EqualFold(p.Protocol, "UDP") {
+			c.warnf(path+".protocol", "UDP is not carried by the mesh: clients reach it directly")
+		}
+		if j, twice := numbers[p.Number]; twice {
+			c.errorf(path+".number", "port %d is that of spec.ports[%d] too", p.Number, j)
+		}
+		if j, twice := names[p.Name]; twice && p.Name != "" {
+			c.errorf(path+".name", "the name %s is that of spec.ports[%d] too", quote(p.Name), j)
+		}
+		numbers[p.Number], names[p.Name] = i, i
+		if p.TargetPort != 0 && p.TargetPort != p.Number && se.Resolution == networking.ServiceEntry_NONE {
+			c.warnf(path+".targetPort", "with the resolution NONE connections go to the port that the client chose: this has no effect")
+		}
+	}
+}
+
+// resolution checks that hosts and endpoints fit to how addresses are found.
+func (c *checker) resolution(se *networking.ServiceEntry) {
+	switch se.Resolution {
+	case networking.ServiceEntry_NONE:
+		if len(se.Endpoints) > 0 {
+			c.errorf("spec.endpoints", "with the resolution NONE (the default) connections go to the address that the client chose: remove the endpoints, or choose STATIC or DNS")
+		}
+		if se.WorkloadSelector != nil {
+			c.errorf("spec.workloadSelector", "with the resolution NONE (the default) connections go to the address that the client chose: choose STATIC or DNS")
+		}
+	case networking.ServiceEntry_STATIC:
+		if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
+			c.warnf("spec", "the service has no endpoints: write endpoints or workloadSelector")
+		}
+	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
+		c.resolvedHosts(se)
+	default:
+		c.unsupported("spec.resolution", se.Resolution.String(), "use DNS, or NONE for wildcards")
+	}
+}
+
+// resolvedHosts checks what is looked up by DNS.
+func (c *checker) resolvedHosts(se *networking.ServiceEntry) {
+	if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
+		for i, h := range se.Hosts {
+			if strings.Contains(h, "*") {
+				c.errorf(at("spec.hosts", i), "a wildcard cannot be looked up by DNS: name a host, write endpoints, or use the resolution NONE")
+			}
+		}
+	}
+	if se.Resolution == networking.ServiceEntry_DNS_ROUND_ROBIN && len(se.Endpoints) > 1 {
+		c.errorf("spec.endpoints", "with the resolution DNS_ROUND_ROBIN there is at most one endpoint: use DNS")
+	}
+}
+
+// endpoint checks one endpoint within a ServiceEntry.
+func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry) {
+	c.workload(path, e)
+	_, unix := strings.CutPrefix(e.Address, unixPrefix)
+	switch {
+	case e.Address == "": // reported by workload
+	case unix && se.Resolution != networking.ServiceEntry_STATIC:
+		c.errorf(path+".address", "a socket works with the resolution STATIC only")
+	case unix && len(se.Ports) > 1:
+		c.errorf(path+".address", "a socket works only for a service with one port")
+	case !unix && se.Resolution == networking.ServiceEntry_STATIC:
+		if !isAddress(e.Address) {
+			c.errorf(path+".address", "%s is not an IP address: write one, or use the resolution DNS", quote(e.Address))
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(e.Ports)) {
+		if !slices.ContainsFunc(se.Ports, func(p *networking.ServicePort) bool { return p.Name == name }) {
+			names := make([]string, 0, len(se.Ports))
+			for _, p := range se.Ports {
+				names = append(names, p.Name)
+			}
+			c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, names))
+		}
+	}
+}

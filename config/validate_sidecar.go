@@ -1,3 +1,159 @@
 package config
 
-func validateSidecar(c *checker) {}
+import (
+	"net/netip"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// validateSidecar checks what a workload's proxy listens to and what it can reach.
+func validateSidecar(c *checker) {
+	s := spec[*networking.Sidecar](c)
+	if s.WorkloadSelector != nil {
+		if len(s.WorkloadSelector.Labels) == 0 {
+			c.errorf("spec.workloadSelector.labels", "the labels are missing: write them, or remove workloadSelector for the whole namespace")
+		}
+		c.labels("spec.workloadSelector.labels", s.WorkloadSelector.Labels)
+	}
+	if len(s.Ingress) == 0 && len(s.Egress) == 0 && s.OutboundTrafficPolicy == nil && s.InboundConnectionPool == nil {
+		c.errorf("spec", "nothing is set: write egress, ingress or outboundTrafficPolicy")
+	}
+	if s.InboundConnectionPool != nil {
+		c.unsupported("spec.inboundConnectionPool", "a limit of inbound connections", "remove it")
+	}
+	ports := map[uint32]int{}
+	for i, l := range s.Ingress {
+		path := at("spec.ingress", i)
+		c.ingress(path, l)
+		if n := l.Port.GetNumber(); n != 0 {
+			if j, twice := ports[n]; twice {
+				c.errorf(path+".port.number", "port %d is that of spec.ingress[%d] too", n, j)
+			}
+			ports[n] = i
+		}
+	}
+	c.egressListeners(s.Egress)
+	c.sidecarOutbound("spec.outboundTrafficPolicy", s.OutboundTrafficPolicy)
+}
+
+// ingress checks one inbound listener.
+func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
+	if l.Port == nil {
+		c.errorf(path+".port", "the port is missing: write number, name and protocol")
+	} else {
+		c.sidecarPort(path+".port", l.Port)
+	}
+	if l.Bind != "" {
+		c.why(path+".bind", checkAddress(l.Bind))
+	}
+	if l.Tls != nil {
+		c.unsupported(path+".tls", "TLS of an inbound listener", "remove it, and protect the port otherwise")
+	}
+	if l.ConnectionPool != nil {
+		c.unsupported(path+".connectionPool", "a limit of inbound connections", "remove it")
+	}
+	if l.DefaultEndpoint != "" {
+		c.why(path+".defaultEndpoint", checkDefaultEndpoint(l.DefaultEndpoint))
+	}
+}
+
+// sidecarPort checks the port of a listener that has one.
+func (c *checker) sidecarPort(path string, p *networking.SidecarPort) {
+	c.port(path+".number", p.Number)
+	c.why(path+".name", checkPortName(p.Name))
+	c.protocol(path+".protocol", p.Protocol, "UDP")
+	if p.TargetPort != 0 { //nolint:staticcheck // refused, so that it is not ignored
+		c.unsupported(path+".targetPort", "the deprecated field targetPort", "name the application's port in defaultEndpoint")
+	}
+}
+
+// checkDefaultEndpoint is the rule for where an inbound listener passes traffic on to.
+// Source: istio.io, Sidecar, IstioIngressListener.defaultEndpoint: loopback, the workload's own
+// address (0.0.0.0 or [::]), or a socket.
+func checkDefaultEndpoint(endpoint string) string {
+	if name, unix := strings.CutPrefix(endpoint, unixPrefix); unix {
+		return checkUnix(name)
+	}
+	a, err := netip.ParseAddrPort(endpoint)
+	if err != nil || a.Port() == 0 {
+		return quote(endpoint) + " is not an endpoint: write 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, [::]:PORT or unix:///path"
+	}
+	if !a.Addr().IsLoopback() && !a.Addr().IsUnspecified() {
+		return quote(endpoint) + " is not this workload: write 127.0.0.1:PORT, [::1]:PORT, or 0.0.0.0:PORT for its own address"
+	}
+	return ""
+}
+
+// egressListeners checks the outbound listeners.
+func (c *checker) egressListeners(listeners []*networking.IstioEgressListener) {
+	type address struct {
+		bind string
+		port uint32
+	}
+	catchAll := -1
+	seen := map[address]int{}
+	for i, l := range listeners {
+		path := at("spec.egress", i)
+		c.egress(path, l)
+		if l.Port == nil && l.Bind == "" {
+			if catchAll >= 0 {
+				c.errorf(path, "spec.egress[%d] is without port too, and there can be only one: put their hosts together", catchAll)
+			}
+			catchAll = i
+			continue
+		}
+		a := address{l.Bind, l.Port.GetNumber()}
+		if j, twice := seen[a]; twice {
+			c.errorf(path, "spec.egress[%d] has the same bind and port: put their hosts together", j)
+		}
+		seen[a] = i
+	}
+}
+
+// egress checks one outbound listener.
+func (c *checker) egress(path string, l *networking.IstioEgressListener) {
+	name, unix := strings.CutPrefix(l.Bind, unixPrefix)
+	switch {
+	case l.Bind == "":
+	case unix:
+		c.why(path+".bind", checkUnix(name))
+		if l.CaptureMode == networking.CaptureMode_IPTABLES {
+			c.errorf(path+".captureMode", "connections to a socket cannot be redirected: use NONE or DEFAULT")
+		}
+	default:
+		c.why(path+".bind", checkAddress(l.Bind))
+	}
+	switch {
+	case l.Port == nil && l.Bind != "":
+		c.errorf(path+".port", "a listener with bind needs a port")
+	case l.Port == nil && l.CaptureMode == networking.CaptureMode_NONE:
+		c.errorf(path+".port", "a listener that takes no redirected connections needs a port, and an address in bind")
+	case l.Port != nil && unix:
+		c.why(path+".port.name", checkPortName(l.Port.Name))
+		c.protocol(path+".port.protocol", l.Port.Protocol, "UDP")
+	case l.Port != nil:
+		c.sidecarPort(path+".port", l.Port)
+	}
+	if len(l.Hosts) == 0 {
+		c.errorf(path+".hosts", "the hosts are missing: write namespace/host, such as ./* or */*")
+	}
+	c.unique(path+".hosts", l.Hosts)
+	for i, h := range l.Hosts {
+		c.scopedHost(at(path+".hosts", i), h, true)
+	}
+}
+
+// sidecarOutbound checks where connections to unknown destinations go.
+func (c *checker) sidecarOutbound(path string, p *networking.OutboundTrafficPolicy) {
+	if p == nil || p.EgressProxy == nil {
+		return
+	}
+	if p.Mode != networking.OutboundTrafficPolicy_ALLOW_ANY {
+		c.errorf(path+".egressProxy", "connections to unknown destinations are refused with REGISTRY_ONLY (the default): set mode ALLOW_ANY, or remove egressProxy")
+	}
+	c.destination(path+".egressProxy", p.EgressProxy)
+	if p.EgressProxy.Port == nil {
+		c.errorf(path+".egressProxy.port", "the port is missing")
+	}
+}

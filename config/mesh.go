@@ -1,0 +1,268 @@
+package config
+
+import (
+	"time"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// The sections of the settings file that Istio's API describes.
+const (
+	meshSection     = "mesh"
+	networksSection = "meshNetworks"
+)
+
+// ParseMesh reads Istio's MeshConfig from the section mesh of the settings file, and fills in
+// defaults. A nil node is a section that is not there. Fields that are not honoured are problems:
+// errors where they would protect something, warnings otherwise (MeshFields lists them). The result
+// is usable also when there are errors, but must not take effect then.
+func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
+	m := &mesh.MeshConfig{}
+	d := parseSection(m, file, meshSection, node)
+	if d.errors == 0 {
+		c := checker{object: &Object{}}
+		checkMesh(&c, m)
+		checkHonoured(&c, meshSection, "", m.ProtoReflect(), MeshFields())
+		d.take(c.problems)
+	}
+	fillMesh(m)
+	return m, d.problems
+}
+
+// DefaultMesh is the MeshConfig of a mesh without settings.
+func DefaultMesh() *mesh.MeshConfig {
+	m := &mesh.MeshConfig{}
+	fillMesh(m)
+	return m
+}
+
+// ParseMeshNetworks reads Istio's MeshNetworks from the section meshNetworks of the settings file;
+// nil when there is no such section. See ParseMesh.
+func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Problem) {
+	if isNull(node) {
+		return nil, nil
+	}
+	m := &mesh.MeshNetworks{}
+	d := parseSection(m, file, networksSection, node)
+	if d.errors == 0 {
+		c := checker{object: &Object{}}
+		checkNetworks(&c, m)
+		d.take(c.problems)
+	}
+	return m, d.problems
+}
+
+// parseSection reads node into m.
+func parseSection(m proto.Message, file, section string, node *yaml.Node) *decoder {
+	p := &parser{file: file, maxVisits: MaxFileSize + MaxAliasNodes}
+	d := &decoder{parser: p, lines: lines{root: node}}
+	d.at(section)
+	if !isNull(node) {
+		d.message(m.ProtoReflect(), node)
+	}
+	return d
+}
+
+// take reports what a checker of the section found, with the lines of its fields.
+func (d *decoder) take(problems []Problem) {
+	for _, problem := range problems {
+		problem.Object = ""
+		problem.Line = d.lines.of(trimSection(problem.Field))
+		d.report(problem)
+	}
+}
+
+// trimSection is the path below the section.
+func trimSection(path string) string {
+	_, rest := cutStep(path)
+	return rest
+}
+
+// fillMesh sets what operators left to the defaults. Only fields that Ashore honours have one.
+// Source: Istio's defaults, https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
+func fillMesh(m *mesh.MeshConfig) {
+	def(&m.ProxyListenPort, 15001)
+	def(&m.ProxyInboundListenPort, 15006)
+	def(&m.RootNamespace, "istio-system")
+	def(&m.TrustDomain, "cluster.local")
+	defDuration(&m.ConnectTimeout, 10*time.Second)
+	defDuration(&m.ProtocolDetectionTimeout, 0)
+	defDuration(&m.DnsRefreshRate, time.Minute)
+	for _, to := range []*[]string{&m.DefaultServiceExportTo, &m.DefaultVirtualServiceExportTo, &m.DefaultDestinationRuleExportTo} {
+		if len(*to) == 0 {
+			*to = []string{"*"}
+		}
+	}
+	if m.OutboundTrafficPolicy == nil {
+		m.OutboundTrafficPolicy = &mesh.MeshConfig_OutboundTrafficPolicy{Mode: mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY}
+	}
+	if m.LocalityLbSetting == nil {
+		m.LocalityLbSetting = &networking.LocalityLoadBalancerSetting{}
+	}
+	if m.LocalityLbSetting.Enabled == nil {
+		m.LocalityLbSetting.Enabled = wrapperspb.Bool(true)
+	}
+	if m.PathNormalization == nil {
+		m.PathNormalization = &mesh.MeshConfig_ProxyPathNormalization{}
+	}
+	if m.PathNormalization.Normalization == mesh.MeshConfig_ProxyPathNormalization_DEFAULT {
+		m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_BASE
+	}
+}
+
+func def[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+func defDuration(field **durationpb.Duration, value time.Duration) {
+	if *field == nil {
+		*field = durationpb.New(value)
+	}
+}
+
+// checkMesh checks the values of the fields that are honoured.
+func checkMesh(c *checker, m *mesh.MeshConfig) {
+	in := func(field string) string { return meshSection + "." + field }
+	ports := map[int32]string{}
+	for _, p := range []struct {
+		field  string
+		number int32
+	}{{"proxyListenPort", m.ProxyListenPort}, {"proxyInboundListenPort", m.ProxyInboundListenPort}, {"proxyHttpPort", m.ProxyHttpPort}} {
+		if p.number == 0 {
+			continue
+		}
+		if p.number < 0 || p.number > 65535 {
+			c.errorf(in(p.field), "a port is a number from 1 to 65535, not %d", p.number)
+		} else if other := ports[p.number]; other != "" {
+			c.errorf(in(p.field), "port %d is that of %s too: choose another", p.number, other)
+		}
+		ports[p.number] = p.field
+	}
+	c.duration(in("connectTimeout"), m.ConnectTimeout)
+	c.durationOrZero(in("protocolDetectionTimeout"), m.ProtocolDetectionTimeout)
+	c.duration(in("dnsRefreshRate"), m.DnsRefreshRate)
+	c.keepalive(in("tcpKeepalive"), m.TcpKeepalive)
+	c.accessLog(m)
+	if m.RootNamespace != "" {
+		c.why(in("rootNamespace"), checkDNSLabel(m.RootNamespace))
+	}
+	if m.TrustDomain != "" {
+		c.why(in("trustDomain"), checkHost(m.TrustDomain))
+	}
+	c.exportTo(in("defaultServiceExportTo"), m.DefaultServiceExportTo, true)
+	c.exportTo(in("defaultVirtualServiceExportTo"), m.DefaultVirtualServiceExportTo, false)
+	c.exportTo(in("defaultDestinationRuleExportTo"), m.DefaultDestinationRuleExportTo, false)
+	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
+	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
+	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
+}
+
+// outboundPolicy checks where traffic to unknown destinations goes.
+func (c *checker) outboundPolicy(path string, p *mesh.MeshConfig_OutboundTrafficPolicy) {
+	if p == nil {
+		return
+	}
+	if p.Mode == mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY_DYNAMIC_DNS {
+		c.unsupported(path+".mode", "ALLOW_ANY_DYNAMIC_DNS", "use ALLOW_ANY or REGISTRY_ONLY")
+	}
+}
+
+// accessLog checks the three fields that belong together.
+func (c *checker) accessLog(m *mesh.MeshConfig) {
+	const file, format = meshSection + ".accessLogFile", meshSection + ".accessLogFormat"
+	if m.AccessLogFile != "" {
+		c.why(file, checkFile(m.AccessLogFile))
+	} else if m.AccessLogFormat != "" {
+		c.warnf(format, "no access log is written: set accessLogFile too, /dev/stdout for instance")
+	}
+	if m.AccessLogFormat == "" {
+		return
+	}
+	if m.AccessLogEncoding == mesh.MeshConfig_JSON {
+		c.jsonFormat(format, m.AccessLogFormat)
+		return
+	}
+	c.why(format, checkFormat(m.AccessLogFormat))
+}
+
+// jsonFormat checks the format of a JSON log: an object whose texts are formats.
+func (c *checker) jsonFormat(path, format string) {
+	n, err := newJSONReader([]byte(format)).value(0)
+	if err != nil || n.Kind != yaml.MappingNode {
+		c.errorf(path, "with accessLogEncoding JSON the format must be a JSON object of names and formats")
+		return
+	}
+	var check func(n *yaml.Node)
+	check = func(n *yaml.Node) {
+		if n.Kind == yaml.ScalarNode && n.Tag == "!!str" {
+			c.why(path, checkFormat(n.Value))
+		}
+		for i, child := range n.Content {
+			if n.Kind == yaml.SequenceNode || i%2 == 1 {
+				check(child)
+			}
+		}
+	}
+	check(n)
+}
+
+// checkNetworks checks MeshNetworks: which networks there are, and how to get into them.
+func checkNetworks(c *checker, m *mesh.MeshNetworks) {
+	for name, n := range m.Networks {
+		path := entry(networksSection+".networks", name)
+		for i, e := range n.Endpoints {
+			if cidr := e.GetFromCidr(); cidr != "" {
+				c.why(at(path+".endpoints", i)+".fromCidr", checkSubnet(cidr))
+			} else if e.GetFromRegistry() == "" {
+				c.errorf(at(path+".endpoints", i), "set fromCidr or fromRegistry")
+			}
+		}
+		if len(n.Gateways) > 0 {
+			c.unsupported(path+".gateways", "traffic through the gateways of a network",
+				"remove them; endpoints of this network are then reached by their own addresses")
+		}
+	}
+}
+
+// checkHonoured reports the fields of m that are set and not honoured. path is below the section.
+func checkHonoured(c *checker, section, path string, m protoreflect.Message, fields []MeshField) {
+	m.Range(func(fd protoreflect.FieldDescriptor, v protoreflect.Value) bool {
+		at := fd.JSONName()
+		if path != "" {
+			at = path + "." + at
+		}
+		for _, f := range fields {
+			if f.Path != at {
+				continue
+			}
+			f.check(c, section, v)
+			if f.parts && fd.Message() != nil {
+				checkHonoured(c, section, at, v.Message(), fields)
+			}
+		}
+		return true
+	})
+}
+
+// check reports the field when its value is not honoured.
+func (f MeshField) check(c *checker, section string, v protoreflect.Value) {
+	if f.Honoured || f.parts || f.harmless != nil && f.harmless(v) {
+		return
+	}
+	severity, todo := feed.Warning, "remove it"
+	if f.Protects {
+		severity, todo = feed.Error, "remove it, so that nobody relies on it"
+	}
+	c.add(severity, section+"."+f.Path, "not supported yet, "+f.Text+": "+todo)
+}

@@ -1,0 +1,274 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// httpRoute checks one HTTP route of a VirtualService.
+func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
+	c.httpAction(path, r)
+	for i, m := range r.Match {
+		c.httpMatch(at(path+".match", i), m)
+	}
+	weights := make([]int32, 0, len(r.Route))
+	for i, d := range r.Route {
+		p := at(path+".route", i)
+		c.destination(p+".destination", d.Destination)
+		c.headers(p+".headers", d.Headers)
+		weights = append(weights, d.Weight)
+	}
+	c.weights(path+".route", weights)
+	c.headers(path+".headers", r.Headers)
+	c.redirect(path+".redirect", r.Redirect)
+	c.directResponse(path+".directResponse", r.DirectResponse)
+	c.rewrite(path+".rewrite", r)
+	c.durationOrZero(path+".timeout", r.Timeout)
+	c.retries(path+".retries", r.Retries)
+	c.fault(path+".fault", r.Fault)
+	c.mirrors(path, r)
+	c.cors(path+".corsPolicy", r.CorsPolicy)
+}
+
+// httpAction checks that the route does exactly one thing, and nothing that does not go with it.
+func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
+	if r.Delegate != nil {
+		c.unsupported(path+".delegate", "delegation to another VirtualService", "write its routes here")
+		return
+	}
+	switch actions := set("route", len(r.Route) > 0, "redirect", r.Redirect != nil, "directResponse", r.DirectResponse != nil); {
+	case len(actions) == 0:
+		c.errorf(path, "the route leads nowhere: write route, redirect or directResponse")
+	case len(actions) > 1:
+		c.errorf(path+"."+actions[1], "a route does one thing: remove one of %s", strings.Join(actions, " and "))
+	case actions[0] == "route":
+		return
+	}
+	for _, field := range set("rewrite", r.Rewrite != nil, "fault", r.Fault != nil, "timeout", r.Timeout != nil,
+		"retries", r.Retries != nil, "mirror", r.Mirror != nil, "mirrors", len(r.Mirrors) > 0) {
+		if len(r.Route) == 0 && (r.Redirect != nil || r.DirectResponse != nil) {
+			c.errorf(path+"."+field, "%s works only together with route: remove it", field)
+		}
+	}
+}
+
+// set lists the names whose condition holds.
+func set(pairs ...any) []string {
+	var names []string
+	for i := 0; i < len(pairs); i += 2 {
+		if pairs[i+1].(bool) {
+			names = append(names, pairs[i].(string))
+		}
+	}
+	return names
+}
+
+// httpMatch checks one set of conditions.
+func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
+	c.stringMatch(path+".uri", m.Uri)
+	c.stringMatch(path+".scheme", m.Scheme)
+	c.stringMatch(path+".method", m.Method)
+	c.stringMatch(path+".authority", m.Authority)
+	c.headerMatches(path+".headers", m.Headers)
+	c.headerMatches(path+".withoutHeaders", m.WithoutHeaders)
+	for _, name := range slices.Sorted(maps.Keys(m.QueryParams)) {
+		p := entry(path+".queryParams", name)
+		if name == "" {
+			c.errorf(p, "the name of the parameter is missing")
+		}
+		c.optionalMatch(p, m.QueryParams[name])
+	}
+	if m.IgnoreUriCase && m.Uri == nil {
+		c.warnf(path+".ignoreUriCase", "there is no uri to match, so this has no effect")
+	}
+	if m.IgnoreUriCase && m.Uri.GetRegex() != "" {
+		c.errorf(path+".ignoreUriCase", "this does not work with a regular expression: write (?i) in front of it")
+	}
+	c.optionalPort(path+".port", m.Port)
+	c.source(path, m.SourceLabels, m.SourceNamespace)
+}
+
+// stringMatch checks how a text is matched; nil is any text.
+func (c *checker) stringMatch(path string, m *networking.StringMatch) {
+	if m == nil {
+		return
+	}
+	switch t := m.MatchType.(type) {
+	case *networking.StringMatch_Exact:
+		if t.Exact == "" {
+			c.errorf(path+".exact", "the text to match is empty: write it, or remove the match")
+		}
+	case *networking.StringMatch_Prefix:
+		if t.Prefix == "" {
+			c.errorf(path+".prefix", "the beginning to match is empty: write it, or remove the match")
+		}
+	case *networking.StringMatch_Regex:
+		c.regex(path+".regex", t.Regex)
+	default:
+		c.errorf(path, "write exact, prefix or regex")
+	}
+}
+
+// optionalMatch is stringMatch where an empty one means that the thing is there at all, and an
+// exact empty text is one.
+func (c *checker) optionalMatch(path string, m *networking.StringMatch) {
+	switch t := m.GetMatchType().(type) {
+	case nil:
+	case *networking.StringMatch_Exact:
+	case *networking.StringMatch_Prefix:
+		if t.Prefix == "" {
+			c.errorf(path+".prefix", "the beginning to match is empty: write it, or {} to match any value")
+		}
+	case *networking.StringMatch_Regex:
+		c.regex(path+".regex", t.Regex)
+	}
+}
+
+// headerMatches checks conditions on headers.
+func (c *checker) headerMatches(path string, headers map[string]*networking.StringMatch) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		p := entry(path, name)
+		c.optionalMatch(p, headers[name])
+		switch {
+		case strings.HasPrefix(name, "@request.auth."):
+			c.unsupported(p, "a match by the claims of a token", "remove it")
+		case name == "uri" || name == "scheme" || name == "method" || name == "authority":
+			c.errorf(p, "this would not be matched as a header: use the field %s of the match", name)
+		case strings.HasPrefix(name, ":"):
+			c.errorf(p, "match the parts of the request by uri, scheme, method and authority")
+		default:
+			c.why(p, checkHeaderName(name))
+		}
+	}
+}
+
+// redirect checks an answer that sends the client elsewhere.
+func (c *checker) redirect(path string, r *networking.HTTPRedirect) {
+	if r == nil {
+		return
+	}
+	if r.Uri == "" && r.Authority == "" && r.Scheme == "" && r.RedirectPort == nil && r.PrefixRewrite == "" {
+		c.errorf(path, "the redirect leads to where it came from: set uri, authority, scheme, port or prefixRewrite")
+	}
+	if r.Uri != "" && r.PrefixRewrite != "" {
+		c.errorf(path+".prefixRewrite", "only one of uri and prefixRewrite can be set")
+	}
+	c.why(path+".uri", checkHeaderText(r.Uri))
+	c.why(path+".prefixRewrite", checkHeaderText(r.PrefixRewrite))
+	if r.Authority != "" {
+		c.authority(path+".authority", r.Authority)
+	}
+	if p, ok := r.RedirectPort.(*networking.HTTPRedirect_Port); ok {
+		c.port(path+".port", p.Port)
+	}
+	if r.Scheme != "" && r.Scheme != "http" && r.Scheme != "https" {
+		c.errorf(path+".scheme", "the scheme is http or https, not %s", quote(r.Scheme))
+	}
+	if !slices.Contains([]uint32{0, 301, 302, 303, 307, 308}, r.RedirectCode) {
+		c.errorf(path+".redirectCode", "the status of a redirect is 301, 302, 303, 307 or 308, not %d", r.RedirectCode)
+	}
+}
+
+// authority checks a host with an optional port.
+func (c *checker) authority(path, authority string) {
+	if authority == "" || strings.ContainsFunc(authority, func(r rune) bool { return r <= ' ' || r == '/' || r >= 0x7f }) {
+		c.errorf(path, "%s is not a host: write it without scheme and path", quote(authority))
+	}
+}
+
+// directResponse checks an answer that the proxy gives itself.
+func (c *checker) directResponse(path string, r *networking.HTTPDirectResponse) {
+	const limit, much = 1 << 20, 100 << 10
+	if r == nil {
+		return
+	}
+	if r.Status < 200 || r.Status > 599 {
+		c.errorf(path+".status", "the status is from 200 to 599, not %d", r.Status)
+	}
+	if r.Body == nil {
+		return
+	}
+	if r.Body.Specifier == nil {
+		c.errorf(path+".body", "write string or bytes")
+	}
+	switch size := len(r.Body.GetString_()) + len(r.Body.GetBytes()); {
+	case size > limit:
+		c.errorf(path+".body", "the body has %d bytes, more than %d", size, limit)
+	case size > much:
+		c.warnf(path+".body", "the body has %d bytes, and every proxy keeps it in memory", size)
+	}
+}
+
+// rewrite checks how the request is changed before it is passed on.
+func (c *checker) rewrite(path string, r *networking.HTTPRoute) {
+	w := r.Rewrite
+	if w == nil {
+		return
+	}
+	if w.Uri == "" && w.Authority == "" && w.UriRegexRewrite == nil {
+		c.errorf(path, "nothing is rewritten: set uri, uriRegexRewrite or authority")
+	}
+	if w.Uri != "" && w.UriRegexRewrite != nil {
+		c.errorf(path+".uriRegexRewrite", "only one of uri and uriRegexRewrite can be set")
+	}
+	c.why(path+".uri", checkHeaderText(w.Uri))
+	if w.Authority != "" {
+		c.authority(path+".authority", w.Authority)
+	}
+	if g := w.UriRegexRewrite; g != nil {
+		c.regexRewrite(path+".uriRegexRewrite", g)
+	}
+}
+
+// regexRewrite checks that the new text refers to groups that the expression has.
+func (c *checker) regexRewrite(path string, g *networking.RegexRewrite) {
+	re := c.regex(path+".match", g.Match)
+	if g.Rewrite == "" {
+		c.errorf(path+".rewrite", "the new text is missing")
+	}
+	for i := 0; i+1 < len(g.Rewrite); i++ {
+		if g.Rewrite[i] != '\\' {
+			continue
+		}
+		i++
+		group := int(g.Rewrite[i] - '0')
+		switch {
+		case g.Rewrite[i] == '\\':
+		case group < 0 || group > 9:
+			c.errorf(path+".rewrite", "after \\ stands the number of a group, or another \\")
+		case re != nil && group > re.NumSubexp():
+			c.errorf(path+".rewrite", "there is no group %d: the expression has %d", group, re.NumSubexp())
+		}
+	}
+	if strings.HasSuffix(strings.ReplaceAll(g.Rewrite, `\\`, ""), `\`) {
+		c.errorf(path+".rewrite", "the last \\ has nothing after it")
+	}
+}
+
+// mirrors checks where copies of requests go.
+func (c *checker) mirrors(path string, r *networking.HTTPRoute) {
+	if r.Mirror != nil && len(r.Mirrors) > 0 {
+		c.errorf(path+".mirrors", "only one of mirror and mirrors can be set")
+	}
+	if r.MirrorPercent != nil { //nolint:staticcheck // refused, so that it is not ignored
+		c.unsupported(path+".mirrorPercent", "the deprecated field mirrorPercent", "write mirrorPercentage: {value: …}")
+	}
+	if r.Mirror != nil {
+		c.destination(path+".mirror", r.Mirror)
+	} else if r.MirrorPercentage != nil {
+		c.errorf(path+".mirrorPercentage", "there is no mirror: set it, or use percentage within mirrors")
+	}
+	if r.MirrorPercentage != nil {
+		c.percent(path+".mirrorPercentage.value", r.MirrorPercentage.Value)
+	}
+	for i, m := range r.Mirrors {
+		p := at(path+".mirrors", i)
+		c.destination(p+".destination", m.Destination)
+		if m.Percentage != nil {
+			c.percent(p+".percentage.value", m.Percentage.Value)
+		}
+	}
+}

@@ -1,0 +1,190 @@
+package config
+
+import (
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// clientTLS checks how clients connect to a destination.
+func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
+	if t == nil {
+		return
+	}
+	if t.CredentialName != "" {
+		c.unsupported(path+".credentialName", "a certificate by the name of a secret", "put it into files and name them by clientCertificate, privateKey and caCertificates")
+	}
+	switch t.Mode {
+	case networking.ClientTLSSettings_DISABLE:
+		c.unusedTLS(path, t, "the mode DISABLE")
+	case networking.ClientTLSSettings_ISTIO_MUTUAL:
+		c.unsupported(path+".mode", "ISTIO_MUTUAL", "workloads have no identity from Ashore yet; use MUTUAL with files, SIMPLE or DISABLE")
+	case networking.ClientTLSSettings_SIMPLE:
+		if t.ClientCertificate != "" || t.PrivateKey != "" {
+			c.errorf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
+		}
+	case networking.ClientTLSSettings_MUTUAL:
+		if t.CredentialName == "" {
+			c.keyPair(path, "clientCertificate", t.ClientCertificate, "privateKey", t.PrivateKey)
+		}
+	}
+	c.optionalFile(path+".caCertificates", t.CaCertificates)
+	c.optionalFile(path+".caCrl", t.CaCrl)
+	if t.Sni != "" {
+		c.why(path+".sni", checkHost(t.Sni))
+	}
+	c.names(path+".subjectAltNames", t.SubjectAltNames)
+	if t.InsecureSkipVerify.GetValue() {
+		for _, f := range set("caCertificates", t.CaCertificates != "", "subjectAltNames", len(t.SubjectAltNames) > 0, "caCrl", t.CaCrl != "") {
+			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
+		}
+		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
+	}
+}
+
+// unusedTLS refuses settings that would not take effect.
+func (c *checker) unusedTLS(path string, t *networking.ClientTLSSettings, why string) {
+	for _, f := range set("clientCertificate", t.ClientCertificate != "", "privateKey", t.PrivateKey != "",
+		"caCertificates", t.CaCertificates != "", "caCrl", t.CaCrl != "", "sni", t.Sni != "",
+		"subjectAltNames", len(t.SubjectAltNames) > 0, "insecureSkipVerify", t.InsecureSkipVerify.GetValue()) {
+		c.errorf(path+"."+f, "%s makes this without effect: remove it, or choose SIMPLE or MUTUAL", why)
+	}
+}
+
+// keyPair checks the files of a certificate and its key, which are both needed.
+func (c *checker) keyPair(path, certificateField, certificate, keyField, key string) {
+	for _, f := range []struct{ field, file string }{{certificateField, certificate}, {keyField, key}} {
+		switch {
+		case f.file == "":
+			c.errorf(path+"."+f.field, "the file is missing")
+		case strings.Contains(f.file, "~"):
+			c.errorf(path+"."+f.field, "the names of certificate files must not hold \"~\"")
+		default:
+			c.why(path+"."+f.field, checkFile(f.file))
+		}
+	}
+}
+
+// optionalFile checks the name of a file where there is one. "system" is what Istio writes for the
+// machine's own authorities.
+func (c *checker) optionalFile(path, file string) {
+	if file == "system" {
+		c.errorf(path, "the machine's own authorities are used when no file is named: remove it")
+		return
+	}
+	if file != "" {
+		c.why(path, checkFile(file))
+	}
+}
+
+// names checks the names that certificates must bear.
+func (c *checker) names(path string, names []string) {
+	for i, n := range names {
+		if n == "" || strings.ContainsFunc(n, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
+			c.errorf(at(path, i), "%s is not a name of a certificate: write a host, an IP address or a URI", quote(n))
+		}
+	}
+}
+
+// serverTLS checks how a gateway's server ends TLS, or passes it on.
+func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http bool) {
+	c.refuseServerTLS(path, t)
+	switch t.Mode {
+	case networking.ServerTLSSettings_SIMPLE:
+		if len(t.TlsCertificates) > 0 && (t.ServerCertificate != "" || t.PrivateKey != "") {
+			c.errorf(path+".tlsCertificates", "only one of tlsCertificates and serverCertificate can be set")
+		}
+		c.serverCertificates(path, t)
+		if t.CaCertificates != "" {
+			c.errorf(path+".caCertificates", "SIMPLE asks clients for no certificate: remove it")
+		}
+	case networking.ServerTLSSettings_PASSTHROUGH:
+		for _, f := range set("serverCertificate", t.ServerCertificate != "", "privateKey", t.PrivateKey != "", "caCertificates", t.CaCertificates != "",
+			"tlsCertificates", len(t.TlsCertificates) > 0, "cipherSuites", len(t.CipherSuites) > 0,
+			"minProtocolVersion", t.MinProtocolVersion != 0, "maxProtocolVersion", t.MaxProtocolVersion != 0) {
+			c.errorf(path+"."+f, "PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
+		}
+	default:
+		c.unsupported(path+".mode", t.Mode.String(), "use SIMPLE with files, or PASSTHROUGH")
+	}
+	if t.HttpsRedirect && !http {
+		c.errorf(path+".httpsRedirect", "only a server of protocol HTTP can redirect to HTTPS")
+	}
+	c.tlsVersions(path, t)
+}
+
+// refuseServerTLS refuses what would be accepted and ignored.
+func (c *checker) refuseServerTLS(path string, t *networking.ServerTLSSettings) {
+	const files = "put the certificate into files and name them by serverCertificate and privateKey"
+	const clients = "clients' certificates are not checked; remove it"
+	for _, f := range []struct {
+		field string
+		set   bool
+		todo  string
+	}{
+		{"credentialName", t.CredentialName != "", files},
+		{"credentialNames", len(t.CredentialNames) > 0, files},
+		{"caCertCredentialName", t.CaCertCredentialName != "", clients},
+		{"caCrl", t.CaCrl != "", clients},
+		{"subjectAltNames", len(t.SubjectAltNames) > 0, clients},
+		{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0, clients},
+		{"verifyCertificateHash", len(t.VerifyCertificateHash) > 0, clients},
+		{"insecureSkipVerify", t.InsecureSkipVerify.GetValue(), clients},
+	} {
+		if f.set {
+			c.unsupported(path+"."+f.field, f.field, f.todo)
+		}
+	}
+}
+
+// serverCertificates checks the files of a server's certificates: one, or one of each key type.
+func (c *checker) serverCertificates(path string, t *networking.ServerTLSSettings) {
+	if len(t.TlsCertificates) == 0 {
+		if t.CredentialName == "" && len(t.CredentialNames) == 0 {
+			c.keyPair(path, "serverCertificate", t.ServerCertificate, "privateKey", t.PrivateKey)
+		}
+		return
+	}
+	if len(t.TlsCertificates) > 2 {
+		c.errorf(path+".tlsCertificates", "there are at most two certificates, one RSA and one ECDSA, not %d", len(t.TlsCertificates))
+	}
+	for i, k := range t.TlsCertificates {
+		p := at(path+".tlsCertificates", i)
+		c.keyPair(p, "serverCertificate", k.ServerCertificate, "privateKey", k.PrivateKey)
+		if k.CaCertificates != "" {
+			c.errorf(p+".caCertificates", "SIMPLE asks clients for no certificate: remove it")
+		}
+	}
+}
+
+// tlsVersions checks the bounds of TLS's versions, and the ciphers.
+func (c *checker) tlsVersions(path string, t *networking.ServerTLSSettings) {
+	if t.MaxProtocolVersion != 0 && t.MinProtocolVersion > t.MaxProtocolVersion {
+		c.errorf(path+".minProtocolVersion", "the lowest version %s is above the highest, %s", t.MinProtocolVersion, t.MaxProtocolVersion)
+	}
+	for _, v := range []struct {
+		field   string
+		version networking.ServerTLSSettings_TLSProtocol
+	}{{".minProtocolVersion", t.MinProtocolVersion}, {".maxProtocolVersion", t.MaxProtocolVersion}} {
+		if v.version == networking.ServerTLSSettings_TLSV1_0 || v.version == networking.ServerTLSSettings_TLSV1_1 {
+			c.warnf(path+v.field, "%s is broken and switched off by default: use TLSV1_2 or TLSV1_3", v.version)
+		}
+	}
+	c.unique(path+".cipherSuites", t.CipherSuites)
+	for i, s := range t.CipherSuites {
+		if !slices.Contains(cipherSuites(), s) {
+			c.errorf(at(path+".cipherSuites", i), "unknown cipher suite %s%s; Envoy knows %s", quote(s), didYouMean(s, cipherSuites()), strings.Join(cipherSuites(), ", "))
+		}
+	}
+}
+
+// cipherSuites are those of TLS 1.2 that Envoy can be given. Those of TLS 1.3 cannot be chosen.
+// Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/api-v3/extensions/transport_sockets/tls/v3/common.proto
+func cipherSuites() []string {
+	return []string{
+		"ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256", "ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384",
+		"ECDHE-ECDSA-CHACHA20-POLY1305", "ECDHE-RSA-CHACHA20-POLY1305", "ECDHE-ECDSA-AES128-SHA", "ECDHE-RSA-AES128-SHA",
+		"ECDHE-ECDSA-AES256-SHA", "ECDHE-RSA-AES256-SHA", "AES128-GCM-SHA256", "AES256-GCM-SHA384", "AES128-SHA", "AES256-SHA", "DES-CBC3-SHA",
+	}
+}
