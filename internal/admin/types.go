@@ -18,10 +18,10 @@ type Status struct {
 	// Ready says that proxies are served: every source has delivered its first complete state.
 	Ready bool `json:"ready"`
 	// Waiting names the sources that Ready waits for.
-	Waiting []string      `json:"waiting,omitempty"`
-	Config  ConfigStatus  `json:"config"`
-	Sources []Source      `json:"sources"`
-	Proxies []ProxyStatus `json:"proxies"`
+	Waiting []string            `json:"waiting,omitempty"`
+	Config  ConfigStatus        `json:"config"`
+	Sources []feed.SourceStatus `json:"sources"`
+	Proxies []ProxyStatus       `json:"proxies"`
 }
 
 // ConfigStatus counts what is at work.
@@ -36,18 +36,6 @@ type ConfigStatus struct {
 	Built time.Time `json:"built,omitzero"`
 	// Contexts is how many were published since the start.
 	Contexts uint64 `json:"contexts"`
-}
-
-// Source is how one source of configuration or instances is.
-type Source struct {
-	Name string `json:"name"`
-	// Synced says that its first complete state has arrived.
-	Synced bool `json:"synced"`
-	// Groups and Items are what it supplies.
-	Groups int `json:"groups"`
-	Items  int `json:"items"`
-	// Changed is when it last delivered something.
-	Changed time.Time `json:"changed,omitzero"`
 }
 
 // ProxyStatus is one connected proxy.
