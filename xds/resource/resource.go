@@ -24,7 +24,9 @@ type Resource struct {
 
 	build func() []byte
 	once  sync.Once
-	// set by once
+	// set by once; state, any and value are the ends of entry
+	entry   []byte
+	state   []byte
 	any     []byte
 	value   []byte
 	version string
@@ -64,19 +66,64 @@ func (r *Resource) Any() []byte {
 	return r.any
 }
 
+// Entry is one encoded element of DeltaDiscoveryResponse.resources, tag included: name, version and
+// body. Not to be changed.
+func (r *Resource) Entry() []byte {
+	r.encode()
+	return r.entry
+}
+
+// StateEntry is one encoded element of DiscoveryResponse.resources, tag included: the body alone.
+// Not to be changed.
+func (r *Resource) StateEntry() []byte {
+	r.encode()
+	return r.state
+}
+
+// Numbers of the fields that an entry is made of. Both kinds of response carry their resources in
+// field 2, and so does the Resource of a delta response carry its body: one encoding serves all.
+const (
+	fieldResources = 2 // DeltaDiscoveryResponse.resources, DiscoveryResponse.resources
+	fieldVersion   = 1 // Resource.version
+	fieldBody      = 2 // Resource.resource
+	fieldName      = 3 // Resource.name
+	fieldTypeURL   = 1 // Any.type_url
+	fieldValue     = 2 // Any.value
+)
+
+// encode lays the resource out once: the value at the end of its Any, the Any at the end of the entry.
 func (r *Resource) encode() {
 	r.once.Do(func() {
 		body := r.build()
 		r.build = nil
-		b := make([]byte, 0, len(body)+len(r.TypeURL)+12)
-		b = protowire.AppendTag(b, 1, protowire.BytesType)
-		b = protowire.AppendString(b, r.TypeURL)
-		b = protowire.AppendTag(b, 2, protowire.BytesType)
-		b = protowire.AppendVarint(b, uint64(len(body)))
-		head := len(b)
-		r.any = append(b, body...)
-		r.value = r.any[head:]
-		sum := sha256.Sum256(r.value)
+		sum := sha256.Sum256(body)
 		r.version = hex.EncodeToString(sum[:8])
+
+		sizeAny := sizeField(fieldTypeURL, len(r.TypeURL)) + sizeField(fieldValue, len(body))
+		size := sizeField(fieldName, len(r.Name)) + sizeField(fieldVersion, len(r.version)) + sizeField(fieldBody, sizeAny)
+		total := sizeField(fieldResources, size)
+
+		b := make([]byte, 0, total)
+		b = appendHead(b, fieldResources, size)
+		b = append(appendHead(b, fieldName, len(r.Name)), r.Name...)
+		b = append(appendHead(b, fieldVersion, len(r.version)), r.version...)
+		b = appendHead(b, fieldBody, sizeAny)
+		b = append(appendHead(b, fieldTypeURL, len(r.TypeURL)), r.TypeURL...)
+		b = append(appendHead(b, fieldValue, len(body)), body...)
+
+		r.entry = b
+		r.state = b[total-sizeField(fieldBody, sizeAny):]
+		r.any = b[total-sizeAny:]
+		r.value = b[total-len(body):]
 	})
+}
+
+// appendHead appends the tag and length of a field of n bytes.
+func appendHead(b []byte, field protowire.Number, n int) []byte {
+	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.BytesType), uint64(n))
+}
+
+// sizeField is the size of a field of n bytes, tag and length included.
+func sizeField(field protowire.Number, n int) int {
+	return protowire.SizeTag(field) + protowire.SizeBytes(n)
 }

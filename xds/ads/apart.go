@@ -1,0 +1,210 @@
+package ads
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// After a rejection nothing in the response is known: Envoy may have applied some of it. Its resources
+// go into groups that are sent again one by one, smaller each time, until the culprit stands alone.
+
+// maxSuspects is how many resources a client's words may name before they count as no hint.
+const maxSuspects = 32
+
+// isolate queues what a rejected response held. The words of the client are a hint: what they name is
+// sent alone, the rest together. Without a hint the response is halved.
+func (s *Subscription) isolate(changed, removed []string, words string) {
+	for _, name := range changed {
+		s.except(name, queued)
+	}
+	for _, name := range removed {
+		s.except(name, queued)
+	}
+	var suspects, rest []string
+	for _, name := range changed {
+		if name != "" && strings.Contains(words, name) {
+			suspects = append(suspects, name)
+		} else {
+			rest = append(rest, name)
+		}
+	}
+	var groups [][]string
+	if len(suspects) == 0 || len(suspects) > maxSuspects || len(rest)+len(removed) == 0 {
+		half := (len(changed) + 1) / 2
+		groups = [][]string{changed[:half], changed[half:]}
+		groups[0] = append(slices.Clip(groups[0]), removed...)
+	} else {
+		groups = [][]string{append(rest, removed...)}
+		for _, name := range suspects {
+			groups = append(groups, []string{name})
+		}
+	}
+	groups = slices.DeleteFunc(groups, func(g []string) bool { return len(g) == 0 })
+	s.queue = append(groups, s.queue...)
+}
+
+// alone returns the response for the next group, or nil: there is none, or one is on its way.
+func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.Time) *Response {
+	for i := range s.flights {
+		if s.flights[i].apart {
+			return nil
+		}
+	}
+	for len(s.queue) > 0 {
+		group := s.queue[0]
+		s.queue = s.queue[1:]
+		if len(s.queue) == 0 {
+			s.queue = nil
+		}
+		if p := s.planGroup(group, to, hold); p != nil {
+			f := flight{changed: p.changed, removed: p.removed, apart: true, from: s.have, known: s.known, to: to, at: now}
+			r := s.respond(to, p, p)
+			s.launch(f)
+			return r
+		}
+	}
+	return nil
+}
+
+// planGroup is what to send of a group, nil when nothing of it is wanted any more.
+func (s *Subscription) planGroup(group []string, to resource.Set, hold func(string) bool) *plan {
+	p := &plan{}
+	for _, name := range group {
+		e, next := s.exceptions[name], to.Get(name)
+		switch {
+		case e == nil || e.standing != queued:
+		case next != nil:
+			p.changed = append(p.changed, next)
+		case e.old != nil && hold != nil && hold(name):
+			e.standing = kept
+		case s.kind.Empty != nil && s.names.Has(name):
+			p.changed = append(p.changed, s.kind.Empty(name))
+		default:
+			p.removed = append(p.removed, name)
+		}
+	}
+	if p.changes()+p.removals() == 0 {
+		return nil
+	}
+	if s.states && !s.kind.Whole && p.changes() == 0 {
+		for _, name := range p.removed {
+			s.clear(name)
+		}
+		return nil
+	}
+	return p
+}
+
+// accept takes in that the client accepted a response.
+func (s *Subscription) accept(f *flight) {
+	if !f.apart {
+		return
+	}
+	// The group was made of the latest set then, which have need not be: where they differ, the ordinary
+	// way decides again.
+	settle := func(name string, r *resource.Resource) {
+		e := s.exceptions[name]
+		if e == nil || e.standing != queued {
+			return
+		}
+		had := s.had(name)
+		switch {
+		case had == nil && r == nil, had != nil && r != nil && same(had, r):
+			s.clear(name)
+		default:
+			e.standing, e.old, e.oldKnown = unknown, r, true
+		}
+	}
+	for _, r := range f.changed {
+		settle(r.Name, r)
+	}
+	for _, name := range f.removed {
+		settle(name, nil)
+	}
+}
+
+// reject takes in that the client rejected a response; later are the responses sent after it.
+func (s *Subscription) reject(f *flight, later []flight, words string, now time.Time) {
+	var changed []*resource.Resource
+	for r := range eachOf(f) {
+		if s.mine(f, later, r.Name) {
+			changed = append(changed, r)
+		}
+	}
+	var removed []string
+	for _, name := range f.allRemoved() {
+		if s.mine(f, later, name) {
+			removed = append(removed, name)
+		}
+	}
+	if len(changed) == 0 { // nothing but removals: there is nothing to send again
+		for _, name := range removed {
+			s.clear(name)
+		}
+		return
+	}
+	for _, r := range changed {
+		s.remember(f, r.Name)
+	}
+	for _, name := range removed {
+		s.remember(f, name)
+	}
+	if len(changed) > 1 {
+		s.isolate(resourceNames(changed), removed, words)
+		return
+	}
+	e := s.except(changed[0].Name, refused)
+	e.version, e.words, e.at = changed[0].Version(), words, now
+	if len(removed) > 0 {
+		s.isolate(nil, removed, "")
+	}
+}
+
+// mine says whether a rejected response decides about name: nothing about it was sent later, and it is
+// still wanted. What was sent later inherits what the client had.
+func (s *Subscription) mine(f *flight, later []flight, name string) bool {
+	if !s.names.Covers(name) {
+		return false
+	}
+	for i := range later {
+		if later[i].holds(name) {
+			old, known := f.before(name, s.fresh)
+			later[i].keep(name, &exception{old: old, oldKnown: known})
+			return false
+		}
+	}
+	return true
+}
+
+// before is what the client had of name before the response, nil for nothing; known says whether that is certain.
+func (f *flight) before(name string, fresh bool) (old *resource.Resource, known bool) {
+	if e := f.olds[name]; e != nil {
+		return e.old, e.oldKnown
+	}
+	if f.known.Covers(name) {
+		return f.from.Get(name), true
+	}
+	return nil, fresh
+}
+
+// remember makes an exception of a name in a rejected response, with what the client had before it.
+func (s *Subscription) remember(f *flight, name string) {
+	if e := s.exceptions[name]; e != nil {
+		e.standing = queued
+		return
+	}
+	old, known := f.before(name, s.fresh)
+	e := s.except(name, queued)
+	e.old, e.oldKnown = old, known
+}
+
+func resourceNames(rs []*resource.Resource) []string {
+	out := make([]string, len(rs))
+	for i, r := range rs {
+		out[i] = r.Name
+	}
+	return out
+}

@@ -1,0 +1,204 @@
+package ads
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// standing is how the client's state of one name differs from the set that it otherwise has.
+type standing uint8
+
+const (
+	// unknown: nobody can tell what the client has; it is sent.
+	unknown standing = iota
+	// queued: unknown, and sent apart from others because a response that held it was rejected.
+	queued
+	// refused: the client rejected one version of it and has what it had before.
+	refused
+	// kept: it exists no more, but the client still has it because its removal waits.
+	kept
+)
+
+// exception is one name for which the client does not have what its set says.
+type exception struct {
+	standing standing
+	// version is the one that was refused.
+	version string
+	// old is what the client had before, nil for nothing; oldKnown says whether that is certain.
+	old      *resource.Resource
+	oldKnown bool
+	// words are the client's own about the refused version, and at is when it said them.
+	words string
+	at    time.Time
+}
+
+// Refusal is a resource that the client does not take.
+type Refusal struct {
+	Name string
+	// Version is the one refused; it is not sent again until it changes.
+	Version string
+	// Words are the client's own.
+	Words string
+	At    time.Time
+	// Had is what the client had before and still has, as far as HadKnown says that this is certain.
+	Had      *resource.Resource
+	HadKnown bool
+}
+
+// Refusals are the resources that the client does not take, by name.
+func (s *Subscription) Refusals() []Refusal {
+	var out []Refusal
+	for _, name := range s.exceptional() {
+		if e := s.exceptions[name]; e.standing == refused {
+			out = append(out, Refusal{Name: name, Version: e.version, Words: e.words, At: e.at, Had: e.old, HadKnown: e.oldKnown})
+		}
+	}
+	return out
+}
+
+// Kept says whether removals wait.
+func (s *Subscription) Kept() bool {
+	for _, e := range s.exceptions {
+		if e.standing == kept {
+			return true
+		}
+	}
+	return false
+}
+
+// KeptResources yields what the client has and is to lose, as far as that is known.
+func (s *Subscription) KeptResources() iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) {
+		for _, e := range s.exceptions {
+			if e.standing == kept && e.old != nil && !yield(e.old) {
+				return
+			}
+		}
+	}
+}
+
+// exceptional are the names of all exceptions, sorted.
+func (s *Subscription) exceptional() []string {
+	if len(s.exceptions) == 0 {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.exceptions))
+}
+
+// except makes an exception for name, or changes the one that there is.
+func (s *Subscription) except(name string, st standing) *exception {
+	e := s.exceptions[name]
+	if e == nil {
+		e = &exception{old: s.had(name), oldKnown: s.known.Covers(name) || s.fresh}
+		if s.exceptions == nil {
+			s.exceptions = map[string]*exception{}
+		}
+		s.exceptions[name] = e
+	}
+	e.standing = st
+	return e
+}
+
+// had is what the client has of name by its set, nil for nothing or for what is not known.
+func (s *Subscription) had(name string) *resource.Resource {
+	if !s.known.Covers(name) {
+		return nil
+	}
+	return s.have.Get(name)
+}
+
+// clear ends an exception.
+func (s *Subscription) clear(name string) {
+	delete(s.exceptions, name)
+	if len(s.exceptions) == 0 {
+		s.exceptions = nil
+	}
+}
+
+// Force makes the subscription send names again even if the client has them: Envoy waits for the
+// endpoints of a cluster that changed. Before the first request it makes claims of these names
+// disbelieved.
+func (s *Subscription) Force(names []string) {
+	if !s.started {
+		s.Distrust(Doubt{Names: names})
+		return
+	}
+	if many := len(names); many > 32 && many > len(s.known.List())/4 {
+		s.forget()
+		return
+	}
+	for _, name := range names {
+		if !s.known.Covers(name) {
+			continue // it is sent anyway
+		}
+		if e := s.exceptions[name]; e == nil {
+			s.except(name, unknown)
+		}
+	}
+}
+
+// forget makes the subscription send everything again, apart from what was refused or waits.
+func (s *Subscription) forget() {
+	for name, e := range s.exceptions {
+		if e.standing == unknown {
+			s.clear(name)
+		}
+	}
+	s.have, s.known = resource.Set{}, nil
+}
+
+// Doubt is what a client's claims cannot be believed for: responses were on their way, or had been
+// rejected, when its last stream ended, so that it may have more than the versions it names.
+type Doubt struct {
+	All   bool
+	Names []string
+}
+
+// Or is the doubt of both.
+func (d Doubt) Or(o Doubt) Doubt {
+	if d.All || o.All || len(d.Names)+len(o.Names) > maxDoubts {
+		return Doubt{All: true}
+	}
+	return Doubt{Names: slices.Concat(d.Names, o.Names)}
+}
+
+// None says whether there is no doubt.
+func (d Doubt) None() bool { return !d.All && len(d.Names) == 0 }
+
+// maxDoubts is how many names are doubted before everything is.
+const maxDoubts = 256
+
+// Distrust adds to what claims in the first request are not believed for.
+func (s *Subscription) Distrust(d Doubt) {
+	s.doubt = s.doubt.Or(d)
+}
+
+// Doubt returns what the client's claims on its next stream cannot be believed for.
+func (s *Subscription) Doubt() Doubt {
+	if !s.started {
+		return s.doubt
+	}
+	var names []string
+	for name, e := range s.exceptions {
+		if e.standing == unknown || e.standing == queued {
+			names = append(names, name)
+		}
+	}
+	for i := range s.flights {
+		if s.flights[i].count()+len(names) > maxDoubts {
+			return Doubt{All: true}
+		}
+		for name := range s.flights[i].all() {
+			names = append(names, name)
+		}
+	}
+	if len(names) > maxDoubts {
+		return Doubt{All: true}
+	}
+	slices.Sort(names)
+	return Doubt{Names: slices.Compact(names)}
+}

@@ -1,0 +1,270 @@
+package ads
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// plan is what the next response says: a shared difference, used whole, and what is this client's alone.
+type plan struct {
+	shared  *diff
+	changed []*resource.Resource
+	removed []string
+	kept    []string // removals that wait
+	settled []string // exceptions that end without a word
+}
+
+// changes is how many resources it sends.
+func (p *plan) changes() int {
+	n := len(p.changed)
+	if p.shared != nil {
+		n += len(p.shared.changed)
+	}
+	return n
+}
+
+// removals is how many names it removes.
+func (p *plan) removals() int {
+	n := len(p.removed)
+	if p.shared != nil {
+		n += len(p.shared.removed)
+	}
+	return n
+}
+
+// sent yields the resources that it sends.
+func (p *plan) sent() iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) { eachSent(p.shared, p.changed, yield) }
+}
+
+// all yields every name that it speaks of.
+func (p *plan) all() iter.Seq[string] {
+	return func(yield func(string) bool) { eachName(p.shared, p.changed, p.removed, yield) }
+}
+
+func eachSent(shared *diff, changed []*resource.Resource, yield func(*resource.Resource) bool) bool {
+	if shared != nil {
+		for _, r := range shared.changed {
+			if !yield(r) {
+				return false
+			}
+		}
+	}
+	for _, r := range changed {
+		if !yield(r) {
+			return false
+		}
+	}
+	return true
+}
+
+func eachName(shared *diff, changed []*resource.Resource, removed []string, yield func(string) bool) {
+	if !eachSent(shared, changed, func(r *resource.Resource) bool { return yield(r.Name) }) {
+		return
+	}
+	if shared != nil {
+		for _, name := range shared.removed {
+			if !yield(name) {
+				return
+			}
+		}
+	}
+	for _, name := range removed {
+		if !yield(name) {
+			return
+		}
+	}
+}
+
+// planner makes a plan: it starts from the shared difference and corrects it name by name.
+type planner struct {
+	shared *diff
+	drop   map[string]struct{} // names of which shared is not to be sent
+	plan
+}
+
+// plan computes what leads the client to to. hold, which may be nil, says which removals wait.
+func (s *Subscription) plan(to resource.Set, hold func(string) bool) *plan {
+	if hold == nil {
+		hold = func(string) bool { return false }
+	}
+	pl := planner{shared: s.cache.diff(diffKey{s.have.Shared, to.Shared, s.known, s.names, s.kind})}
+	s.planOwn(&pl, to, hold)
+	if pl.shared != nil {
+		for _, name := range pl.shared.gone {
+			if s.exceptions[name] == nil && !pl.dropped(name) && hold(name) {
+				pl.say(name, nil, false)
+				pl.kept = append(pl.kept, name)
+			}
+		}
+	}
+	s.planExceptions(&pl, to, hold)
+	return pl.finish()
+}
+
+// planOwn corrects the names that stand in the client's own layers.
+func (s *Subscription) planOwn(pl *planner, to resource.Set, hold func(string) bool) {
+	if s.have.Own == to.Own && s.known == s.names && pl.shared.empty() {
+		return
+	}
+	for name := range eitherName(s.have.Own, to.Own) {
+		if s.exceptions[name] != nil || !s.names.Covers(name) {
+			continue
+		}
+		had, next := s.had(name), to.Get(name)
+		if had != nil && next == nil && hold(name) {
+			pl.say(name, nil, false)
+			pl.kept = append(pl.kept, name)
+			continue
+		}
+		if had == nil && next == nil && !s.names.Has(name) {
+			pl.say(name, nil, false)
+			continue
+		}
+		var one diff
+		one.add(s.kind, name, s.known.Covers(name), had, next)
+		r, removed := one.find(name)
+		pl.say(name, r, removed)
+	}
+}
+
+// planExceptions corrects the names for which the client does not have what its set says.
+func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(string) bool) {
+	for _, name := range s.exceptional() {
+		e, next := s.exceptions[name], to.Get(name)
+		switch {
+		case e.standing == queued,
+			e.standing == refused && next != nil && next.Version() == e.version:
+			pl.say(name, nil, false)
+		case next != nil:
+			pl.say(name, next, false)
+		case e.standing == kept && hold(name),
+			e.standing != unknown && e.old != nil && hold(name):
+			pl.say(name, nil, false)
+			if e.standing != kept {
+				pl.kept = append(pl.kept, name)
+			}
+		case s.kind.Empty != nil && s.names.Has(name):
+			pl.say(name, s.kind.Empty(name), false)
+		case s.names.Has(name) || e.standing != refused || !e.oldKnown || e.old != nil:
+			pl.say(name, nil, true)
+		default: // refused, never had, and gone: the client knows nothing of it
+			pl.say(name, nil, false)
+			pl.settled = append(pl.settled, name)
+		}
+	}
+}
+
+// say sets what the plan says of name: to send r, to remove it, or nothing.
+func (pl *planner) say(name string, r *resource.Resource, removed bool) {
+	was, wasRemoved := pl.shared.find(name)
+	if wasRemoved == removed && (was == r || was != nil && r != nil && was.Version() == r.Version()) {
+		return
+	}
+	if was != nil || wasRemoved {
+		if pl.drop == nil {
+			pl.drop = map[string]struct{}{}
+		}
+		pl.drop[name] = struct{}{}
+	}
+	switch {
+	case r != nil:
+		pl.changed = append(pl.changed, r)
+	case removed:
+		pl.removed = append(pl.removed, name)
+	}
+}
+
+// dropped says whether say overruled the shared difference for name.
+func (pl *planner) dropped(name string) bool {
+	_, ok := pl.drop[name]
+	return ok
+}
+
+// finish returns the plan. Where the shared difference is used whole it stays shared, encoding included.
+func (pl *planner) finish() *plan {
+	p := &pl.plan
+	switch {
+	case pl.shared.empty():
+	case len(pl.drop) == 0:
+		p.shared = pl.shared
+	default:
+		for _, r := range pl.shared.changed {
+			if !pl.dropped(r.Name) {
+				p.changed = append(p.changed, r)
+			}
+		}
+		for _, name := range pl.shared.removed {
+			if !pl.dropped(name) {
+				p.removed = append(p.removed, name)
+			}
+		}
+	}
+	return p
+}
+
+// eitherName yields every name of a or b once.
+func eitherName(a, b *resource.Layer) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for _, r := range a.Items() {
+			if !yield(r.Name) {
+				return
+			}
+		}
+		if a == b {
+			return
+		}
+		for _, r := range b.Items() {
+			if a.Get(r.Name) == nil && !yield(r.Name) {
+				return
+			}
+		}
+	}
+}
+
+// flight is a response that is not acknowledged yet.
+type flight struct {
+	number  uint64
+	shared  *diff
+	changed []*resource.Resource
+	removed []string
+	apart   bool // it repeats a part of a rejected response
+
+	from, to resource.Set // what the client had before, and has after
+	known    *Names       // what from holds for
+	olds     map[string]*exception
+	at       time.Time
+}
+
+// all yields every name that it speaks of.
+func (f *flight) all() iter.Seq[string] {
+	return func(yield func(string) bool) { eachName(f.shared, f.changed, f.removed, yield) }
+}
+
+// count is how many names it speaks of.
+func (f *flight) count() int {
+	n := len(f.changed) + len(f.removed)
+	if f.shared != nil {
+		n += len(f.shared.changed) + len(f.shared.removed)
+	}
+	return n
+}
+
+// holds says whether it speaks of name.
+func (f *flight) holds(name string) bool {
+	if r, removed := f.shared.find(name); r != nil || removed {
+		return true
+	}
+	return slices.ContainsFunc(f.changed, func(r *resource.Resource) bool { return r.Name == name }) || slices.Contains(f.removed, name)
+}
+
+// keep remembers an exception that the response ends, in case that it is rejected.
+func (f *flight) keep(name string, e *exception) {
+	if f.olds == nil {
+		f.olds = map[string]*exception{}
+	}
+	f.olds[name] = e
+}

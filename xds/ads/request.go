@@ -1,0 +1,252 @@
+package ads
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// ErrMalformed is the reason why bytes are not a discovery request.
+var ErrMalformed = errors.New("not a discovery request")
+
+// Rejection is why a client refused a response, in its own words.
+type Rejection struct {
+	Code    int32
+	Message string
+}
+
+// Request is one discovery request, read in place: it is valid as long as the bytes that it was
+// parsed from. Node is the encoded envoy.config.core.v3.Node, nil when there is none.
+type Request struct {
+	TypeURL string
+	Node    []byte
+	// Version is the version_info of state of the world.
+	Version string
+	// Nonce is the response_nonce.
+	Nonce string
+	// Rejected is the error_detail, nil in an acknowledgement.
+	Rejected *Rejection
+
+	raw                               []byte
+	subscribe, unsubscribe, claims    protowire.Number // numbers of the fields, 0: the protocol has none
+	subscribes, unsubscribes, claimed int              // how many of each there are
+}
+
+// fields are the numbers of a request's fields in one of the two protocols.
+type fields struct{ node, typeURL, version, subscribe, unsubscribe, claims, nonce, rejected, locators, unlocators protowire.Number }
+
+// ParseDelta reads an encoded DeltaDiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
+func ParseDelta(raw []byte, limits Limits) (*Request, error) {
+	return parse(raw, limits.withDefaults(), fields{node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, claims: 5, nonce: 6, rejected: 7, locators: 8, unlocators: 9})
+}
+
+// ParseState reads an encoded DiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
+func ParseState(raw []byte, limits Limits) (*Request, error) {
+	return parse(raw, limits.withDefaults(), fields{version: 1, node: 2, subscribe: 3, typeURL: 4, nonce: 5, rejected: 6, locators: 7})
+}
+
+func parse(raw []byte, limits Limits, f fields) (*Request, error) {
+	r := &Request{raw: raw, subscribe: f.subscribe, unsubscribe: f.unsubscribe, claims: f.claims}
+	for rest := raw; len(rest) > 0; {
+		num, typ, n := protowire.ConsumeTag(rest)
+		if n < 0 {
+			return nil, fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
+		}
+		rest = rest[n:]
+		if typ != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(num, typ, rest); n < 0 {
+				return nil, fmt.Errorf("%w: field %d: %w", ErrMalformed, num, protowire.ParseError(n))
+			}
+			rest = rest[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(rest)
+		if n < 0 {
+			return nil, fmt.Errorf("%w: field %d: %w", ErrMalformed, num, protowire.ParseError(n))
+		}
+		rest = rest[n:]
+		if err := r.field(num, value, limits, f); err != nil {
+			return nil, err
+		}
+	}
+	if r.TypeURL == "" {
+		return nil, fmt.Errorf("%w: it has no type_url", ErrMalformed)
+	}
+	if n := max(r.subscribes, r.unsubscribes, r.claimed); n > limits.Names {
+		return nil, fmt.Errorf("a request for %s holds %d resource names, at most %d are allowed", r.TypeURL, n, limits.Names)
+	}
+	return r, nil
+}
+
+// field takes in one field that holds bytes.
+func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fields) error {
+	var err error
+	switch num {
+	case f.node:
+		r.Node = value
+	case f.typeURL:
+		r.TypeURL, err = text("type_url", value, limits)
+	case f.version:
+		r.Version, err = text("version_info", value, limits)
+	case f.nonce:
+		r.Nonce, err = text("response_nonce", value, limits)
+	case f.subscribe:
+		r.subscribes++
+		err = checkName(value, limits)
+	case f.unsubscribe:
+		r.unsubscribes++
+		err = checkName(value, limits)
+	case f.claims:
+		r.claimed++
+		name, _, cerr := claim(value)
+		if err = cerr; err == nil {
+			err = checkName(name, limits)
+		}
+	case f.rejected:
+		r.Rejected, err = rejection(value)
+	case f.locators, f.unlocators:
+		err = errors.New("resource locators are not supported: subscribe by resource names")
+	}
+	return err
+}
+
+// text reads a string field.
+func text(what string, value []byte, limits Limits) (string, error) {
+	if len(value) > limits.NameBytes {
+		return "", fmt.Errorf("%s has %d bytes, at most %d are allowed", what, len(value), limits.NameBytes)
+	}
+	if !utf8.Valid(value) {
+		return "", fmt.Errorf("%w: %s is not valid UTF-8", ErrMalformed, what)
+	}
+	return string(value), nil
+}
+
+// checkName says what is wrong with a resource name.
+func checkName(name []byte, limits Limits) error {
+	switch {
+	case len(name) > limits.NameBytes:
+		return fmt.Errorf("a resource name has %d bytes, at most %d are allowed", len(name), limits.NameBytes)
+	case !utf8.Valid(name):
+		return fmt.Errorf("%w: resource name %q is not valid UTF-8", ErrMalformed, name)
+	}
+	return nil
+}
+
+// claim reads one entry of initial_resource_versions.
+func claim(value []byte) (name, version []byte, err error) {
+	for len(value) > 0 {
+		num, typ, n := protowire.ConsumeTag(value)
+		if n < 0 {
+			return nil, nil, fmt.Errorf("%w: initial_resource_versions: %w", ErrMalformed, protowire.ParseError(n))
+		}
+		m := protowire.ConsumeFieldValue(num, typ, value[n:])
+		if m < 0 {
+			return nil, nil, fmt.Errorf("%w: initial_resource_versions: %w", ErrMalformed, protowire.ParseError(m))
+		}
+		if typ == protowire.BytesType {
+			b, _ := protowire.ConsumeBytes(value[n:])
+			switch num {
+			case 1:
+				name = b
+			case 2:
+				version = b
+			}
+		}
+		value = value[n+m:]
+	}
+	return name, version, nil
+}
+
+// maxWords bounds what is kept of a client's error text.
+const maxWords = 16 << 10
+
+// rejection reads a google.rpc.Status.
+func rejection(value []byte) (*Rejection, error) {
+	r := &Rejection{}
+	for len(value) > 0 {
+		num, typ, n := protowire.ConsumeTag(value)
+		if n < 0 {
+			return nil, fmt.Errorf("%w: error_detail: %w", ErrMalformed, protowire.ParseError(n))
+		}
+		m := protowire.ConsumeFieldValue(num, typ, value[n:])
+		if m < 0 {
+			return nil, fmt.Errorf("%w: error_detail: %w", ErrMalformed, protowire.ParseError(m))
+		}
+		switch {
+		case num == 1 && typ == protowire.VarintType:
+			v, _ := protowire.ConsumeVarint(value[n:])
+			r.Code = int32(v)
+		case num == 2 && typ == protowire.BytesType:
+			b, _ := protowire.ConsumeBytes(value[n:])
+			r.Message = toValid(b[:min(len(b), maxWords)])
+		}
+		value = value[n+m:]
+	}
+	return r, nil
+}
+
+// toValid is b as text, what is not text replaced.
+func toValid(b []byte) string {
+	if utf8.Valid(b) {
+		return string(b)
+	}
+	return string([]rune(string(b)))
+}
+
+// names yields the values of one repeated field of the request, which parse has checked.
+func (r *Request) names(field protowire.Number) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if field == 0 {
+			return
+		}
+		for rest := r.raw; len(rest) > 0; {
+			num, typ, n := protowire.ConsumeTag(rest)
+			m := protowire.ConsumeFieldValue(num, typ, rest[n:])
+			if num == field && typ == protowire.BytesType {
+				b, _ := protowire.ConsumeBytes(rest[n:])
+				if !yield(b) {
+					return
+				}
+			}
+			rest = rest[n+m:]
+		}
+	}
+}
+
+// star is the name that stands for everything.
+const star = "*"
+
+// named yields the values of a repeated field without "*", and everything says whether "*" is there.
+func (r *Request) named(field protowire.Number) (names iter.Seq[[]byte], everything bool) {
+	for b := range r.names(field) {
+		if string(b) == star {
+			everything = true
+			break
+		}
+	}
+	if !everything {
+		return r.names(field), false
+	}
+	return func(yield func([]byte) bool) {
+		for b := range r.names(field) {
+			if string(b) != star && !yield(b) {
+				return
+			}
+		}
+	}, true
+}
+
+// versions yields what the client says it has from an earlier stream.
+func (r *Request) versions() iter.Seq2[[]byte, []byte] {
+	return func(yield func(name, version []byte) bool) {
+		for b := range r.names(r.claims) {
+			name, version, err := claim(b)
+			if err == nil && !yield(name, version) {
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,172 @@
+package ads
+
+import (
+	"iter"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Response is one encoded discovery response.
+type Response struct {
+	TypeURL, Nonce string
+	// Parts are the message, to be sent one after another; a part may be shared with other streams
+	// and must not be changed.
+	Parts [][]byte
+	// Resources and Removed count what it holds.
+	Resources, Removed int
+
+	plan *plan
+}
+
+// Changed yields the resources that are new or different for the client.
+func (r *Response) Changed() iter.Seq[*resource.Resource] { return r.plan.sent() }
+
+// Size is the length of the message in bytes.
+func (r *Response) Size() int {
+	n := 0
+	for _, p := range r.Parts {
+		n += len(p)
+	}
+	return n
+}
+
+// Numbers of the fields that end a response; most are equal in both protocols.
+const (
+	fieldVersion = 1 // DiscoveryResponse.version_info
+	fieldTypeURL = 4
+	fieldNonce   = 5
+)
+
+// respond encodes a plan. group is p itself when it repeats a part of a rejected response.
+func (s *Subscription) respond(to resource.Set, p, group *plan) *Response {
+	s.count++
+	r := &Response{TypeURL: s.kind.TypeURL, Nonce: s.nonce(s.count), plan: p}
+	if s.states && s.kind.Whole {
+		s.whole(r, to, group)
+	} else {
+		r.Resources, r.Removed = p.changes(), p.removals()
+		if p.shared != nil {
+			r.Parts = append(r.Parts, p.shared.encoded(s.states))
+		}
+		removed := p.removed
+		if s.states {
+			removed, r.Removed = nil, 0
+		}
+		if b := encode(p.changed, removed, s.states); b != nil {
+			r.Parts = append(r.Parts, b)
+		}
+	}
+	r.Parts = append(r.Parts, s.tail(r.Nonce, to))
+	return r
+}
+
+// tail are the fields that differ from stream to stream.
+func (s *Subscription) tail(nonce string, to resource.Set) []byte {
+	b := make([]byte, 0, len(s.kind.TypeURL)+len(nonce)+48)
+	if s.states {
+		s.version = s.cache.version(to, s.names)
+		version := *s.version
+		if len(s.exceptions) > 0 {
+			// not what the name of the content says: nobody may recognise it on a later stream
+			version += "~" + nonce
+			s.version = &version
+		}
+		b = protowire.AppendString(protowire.AppendTag(b, fieldVersion, protowire.BytesType), version)
+	}
+	b = protowire.AppendString(protowire.AppendTag(b, fieldTypeURL, protowire.BytesType), s.kind.TypeURL)
+	return protowire.AppendString(protowire.AppendTag(b, fieldNonce, protowire.BytesType), nonce)
+}
+
+// whole makes r hold everything that the client is to have of to. What is refused, queued or kept stands
+// in it as the client has it, because what is missing is removed; group, which may be nil, is exempt.
+func (s *Subscription) whole(r *Response, to resource.Set, group *plan) {
+	full := s.cache.diff(diffKey{nil, to.Shared, nil, s.names, s.kind})
+	if len(s.exceptions) == 0 && !s.overlaps(full, to.Own) {
+		if !full.empty() {
+			r.Resources = len(full.changed)
+			r.Parts = append(r.Parts, full.encoded(true))
+		}
+		var own []*resource.Resource
+		for _, o := range to.Own.Items() {
+			if s.names.Covers(o.Name) {
+				own = append(own, o)
+			}
+		}
+		r.Resources += len(own)
+		if b := encode(own, nil, true); b != nil {
+			r.Parts = append(r.Parts, b)
+		}
+		return
+	}
+	content := s.content(to, group)
+	r.Resources = len(content)
+	if b := encode(content, nil, true); b != nil {
+		r.Parts = append(r.Parts, b)
+	}
+}
+
+// overlaps says whether a name of own stands in d too.
+func (s *Subscription) overlaps(d *diff, own *resource.Layer) bool {
+	for _, o := range own.Items() {
+		if r, _ := d.find(o.Name); r != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// content is a whole set with its exceptions.
+func (s *Subscription) content(to resource.Set, group *plan) []*resource.Resource {
+	var out []*resource.Resource
+	for r := range to.All() {
+		if !s.names.Covers(r.Name) {
+			continue
+		}
+		e := s.exceptions[r.Name]
+		switch {
+		case e == nil, e.standing == unknown, e.standing == kept,
+			e.standing == queued && group.speaks(r.Name),
+			e.standing == refused && r.Version() != e.version:
+			out = append(out, r)
+		case e.old != nil:
+			out = append(out, e.old)
+		case !e.oldKnown:
+			out = append(out, r) // to leave it out could remove what the client has
+		}
+	}
+	for _, name := range s.exceptional() {
+		e := s.exceptions[name]
+		if to.Get(name) == nil && e.old != nil && (e.standing == kept || e.standing == queued && !group.speaks(name)) {
+			out = append(out, e.old)
+		}
+	}
+	return out
+}
+
+// speaks says whether a plan, which may be nil, speaks of name.
+func (p *plan) speaks(name string) bool {
+	if p == nil {
+		return false
+	}
+	for n := range p.all() {
+		if n == name {
+			return true
+		}
+	}
+	return false
+}
+
+// eachOf yields the resources of a flight.
+func eachOf(f *flight) iter.Seq[*resource.Resource] {
+	return func(yield func(*resource.Resource) bool) { eachSent(f.shared, f.changed, yield) }
+}
+
+// allRemoved are the names that a flight removes.
+func (f *flight) allRemoved() []string {
+	if f.shared == nil {
+		return f.removed
+	}
+	return append(append([]string(nil), f.shared.removed...), f.removed...)
+}

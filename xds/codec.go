@@ -1,0 +1,69 @@
+package xds
+
+import (
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/mem"
+)
+
+// frame is one message as bytes: a response leaves as shared buffers, a request is read where it lies.
+type frame struct {
+	in  mem.Buffer      // freed by who reads it
+	out mem.BufferSlice // never freed: its buffers are plain slices
+}
+
+// codec passes frames through and leaves all other messages, those of other services on the same
+// server, to the protobuf codec.
+type codec struct{ messages encoding.CodecV2 }
+
+var _ encoding.CodecV2 = codec{}
+
+// Name is what travels as content type; Envoy sends none, which means proto.
+func (codec) Name() string { return "proto" }
+
+// Marshal implements encoding.CodecV2.
+func (c codec) Marshal(v any) (mem.BufferSlice, error) {
+	if f, ok := v.(*frame); ok {
+		return f.out, nil
+	}
+	return c.messages.Marshal(v)
+}
+
+// Unmarshal implements encoding.CodecV2.
+func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
+	if f, ok := v.(*frame); ok {
+		f.in = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		return nil
+	}
+	return c.messages.Unmarshal(data, v)
+}
+
+const (
+	// maxRequest bounds one request: 100,000 names and a node fit.
+	maxRequest = 16 << 20
+	// maxHeaders bounds the headers of one stream.
+	maxHeaders = 64 << 10
+)
+
+// ServerOptions are what a gRPC server that a Server registers with has to be made with. Other
+// services on it are not affected.
+func ServerOptions() []grpc.ServerOption {
+	return []grpc.ServerOption{
+		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.MaxRecvMsgSize(maxRequest),
+		grpc.MaxHeaderListSize(maxHeaders),
+		// Fixed windows: requests are small, and measuring the connection costs pings.
+		grpc.InitialWindowSize(256 << 10),
+		grpc.InitialConnWindowSize(512 << 10),
+		// A proxy at rest holds no write buffer and a small read buffer.
+		grpc.SharedWriteBuffer(true),
+		grpc.ReadBufferSize(4 << 10),
+		// A machine that vanished is noticed within 40 s.
+		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+	}
+}

@@ -1,0 +1,59 @@
+package xds
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics carry Istio's names where it has one.
+type metrics struct {
+	connected   *prometheus.GaugeVec
+	pushes      *prometheus.CounterVec
+	pushTime    *prometheus.HistogramVec
+	sendTime    prometheus.Histogram
+	size        *prometheus.HistogramVec
+	convergence prometheus.Histogram
+	rejects     *prometheus.CounterVec
+	refusing    map[string]prometheus.Gauge // by type
+	stale       *prometheus.CounterVec
+	refused     *prometheus.CounterVec
+}
+
+// newMetrics registers them with r, which may be nil. Errors: a name that is registered already.
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
+	seconds := []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30}
+	m := &metrics{
+		connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pilot_xds", Help: "Proxies connected, by version."}, []string{"version"}),
+		pushes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_pushes", Help: "Responses sent, by type."}, []string{"type"}),
+		pushTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_push_time", Buckets: seconds,
+			Help: "Seconds to make a response, by type."}, []string{"type"}),
+		sendTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_xds_send_time", Buckets: seconds, Help: "Seconds to hand a response to the connection."}),
+		size: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_config_size_bytes",
+			Buckets: []float64{1e3, 1e4, 1e5, 1e6, 4e6, 1e7, 4e7}, Help: "Size of responses, by type."}, []string{"type"}),
+		convergence: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_proxy_convergence_time", Buckets: seconds,
+			Help: "Seconds from a change to its acknowledgement by a proxy."}),
+		rejects: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_total_xds_rejects", Help: "Responses that proxies rejected, by type."}, []string{"type"}),
+		stale:   prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_expired_nonce", Help: "Answers to responses that were superseded, by type."}, []string{"type"}),
+		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_refused_streams", Help: "Streams that were not served, by reason."}, []string{"reason"}),
+	}
+	m.refusing = map[string]prometheus.Gauge{}
+	all := []prometheus.Collector{m.connected, m.pushes, m.pushTime, m.sendTime, m.size, m.convergence, m.rejects, m.stale, m.refused}
+	for _, t := range []string{"cds", "eds", "lds", "rds"} {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pilot_xds_" + t + "_reject", Help: "Proxies that refuse a resource of this type."})
+		m.refusing[t] = g
+		all = append(all, g)
+	}
+	if r == nil {
+		return m, nil
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
+
+// observeSince records the time from start to now.
+func observeSince(o prometheus.Observer, start, now time.Time) { o.Observe(now.Sub(start).Seconds()) }

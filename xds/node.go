@@ -1,0 +1,214 @@
+package xds
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"unique"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// errNodeType is the answer to a client of another kind.
+var errNodeType = errors.New("invalid node type (valid types: [sidecar router waypoint ztunnel])")
+
+// errUnserved is the answer to clients of a kind that is known and not served.
+var errUnserved = errors.New("node type is not supported yet")
+
+// nodes reads what clients say of themselves. An encoded Node is some 60 KB, nearly all of it the list
+// of extensions that the client was built with: it is read where it lies, and the list, equal for all
+// clients of one build, only once.
+type nodes struct {
+	capabilities func(extensions []string) push.Capabilities // set once
+	labels       intern.Lists[push.Label]
+	addresses    intern.Lists[netip.Addr]
+	seeds        [2]maphash.Seed // set once
+
+	mu    sync.Mutex
+	known map[[2]uint64]push.Capabilities // guarded by mu: by hash of the extensions
+}
+
+// maxBuilds bounds how many extension lists are remembered.
+const maxBuilds = 256
+
+func newNodes(capabilities func([]string) push.Capabilities) *nodes {
+	return &nodes{
+		capabilities: capabilities,
+		seeds:        [2]maphash.Seed{maphash.MakeSeed(), maphash.MakeSeed()},
+		known:        map[[2]uint64]push.Capabilities{},
+	}
+}
+
+// proxy is a client as it introduced itself.
+type proxy struct {
+	push.Node
+	// ID is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
+	ID string
+	// Version is the client's Istio version, or its user agent's name and version.
+	Version string
+}
+
+// rawNode are the parts of an encoded Node.
+type rawNode struct {
+	id, agent, build string
+	metadata         map[string]value
+	locality         registry.Locality
+	extensions       [][]byte
+}
+
+// read makes a proxy of an encoded envoy.config.core.v3.Node. Errors say what is wrong with it.
+func (ns *nodes) read(raw []byte) (*proxy, error) {
+	n, err := scanNode(raw)
+	if err != nil {
+		return nil, fmt.Errorf("read node: %w", err)
+	}
+	parts := strings.Split(n.id, "~")
+	if len(parts) != 4 {
+		return nil, fmt.Errorf("missing parts in the service node %q: want type~ip~id~domain", n.id)
+	}
+	p := &proxy{ID: n.id, Version: n.metadata["ISTIO_VERSION"].text}
+	if p.Version == "" {
+		p.Version = strings.TrimSpace(n.agent + " " + n.build)
+	}
+	if p.Type, err = nodeType(parts[0]); err != nil {
+		return nil, err
+	}
+	p.Node.ID, p.DNSDomain = shared(parts[2]), shared(parts[3])
+	ips, err := addresses(n.metadata["INSTANCE_IPS"].text, parts[1])
+	if err != nil {
+		return nil, err
+	}
+	p.IPs = ns.addresses.Of(ips)
+	p.Locality = n.locality
+	if err := ns.metadata(p, n.metadata); err != nil {
+		return nil, err
+	}
+	p.Capabilities = ns.capable(n.extensions)
+	return p, nil
+}
+
+// metadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
+func (ns *nodes) metadata(p *proxy, m map[string]value) error {
+	p.Namespace = shared(m["NAMESPACE"].text)
+	if p.Namespace == "" {
+		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")
+	}
+	p.ServiceAccount = shared(m["SERVICE_ACCOUNT"].text)
+	p.Network = shared(m["NETWORK"].text)
+	labels := make([]push.Label, 0, len(m["LABELS"].fields))
+	for k, v := range m["LABELS"].fields {
+		labels = append(labels, push.Label{Key: shared(k), Value: shared(v.text)})
+	}
+	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
+	p.Labels = ns.labels.Of(labels)
+	switch mode := m["INTERCEPTION_MODE"].text; mode {
+	case "", "REDIRECT":
+		p.Interception = push.Redirect
+	case "TPROXY":
+		p.Interception = push.TProxy
+	case "NONE":
+		p.Interception = push.None
+	default:
+		return fmt.Errorf("node metadata INTERCEPTION_MODE is %q, want REDIRECT, TPROXY or NONE", mode)
+	}
+	if port := m["HTTP_PROXY_PORT"].text; port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return fmt.Errorf("node metadata HTTP_PROXY_PORT is %q, want a port number", port)
+		}
+		p.HTTPProxyPort = uint32(n)
+	}
+	return nil
+}
+
+// nodeType reads the first part of a node ID.
+func nodeType(s string) (push.NodeType, error) {
+	switch s {
+	case "sidecar":
+		return push.Sidecar, nil
+	case "router":
+		return push.Router, nil
+	case "waypoint", "ztunnel", "agentgateway":
+		return 0, fmt.Errorf("%w: %s; sidecar and router are", errUnserved, s)
+	}
+	return 0, errNodeType
+}
+
+// addresses are the node's: its metadata's list counts before its ID. Link-local ones and what is
+// no address are left out.
+func addresses(list, id string) ([]netip.Addr, error) {
+	var out []netip.Addr
+	for s := range strings.SplitSeq(list, ",") {
+		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && !a.IsLinkLocalUnicast() && !slices.Contains(out, a.Unmap()) {
+			out = append(out, a.Unmap())
+		}
+	}
+	if a, err := netip.ParseAddr(id); err == nil && len(out) == 0 {
+		out = append(out, a.Unmap())
+	}
+	if len(out) == 0 {
+		return nil, errors.New("no valid IP address in the service node id or metadata")
+	}
+	return out, nil
+}
+
+// capable says what a client with these extensions can take. Lists of one content are read once.
+func (ns *nodes) capable(extensions [][]byte) push.Capabilities {
+	var key [2]uint64
+	for i, seed := range ns.seeds {
+		var h maphash.Hash
+		h.SetSeed(seed)
+		for _, e := range extensions {
+			maphash.WriteComparable(&h, len(e))
+			h.Write(e)
+		}
+		key[i] = h.Sum64()
+	}
+	ns.mu.Lock()
+	defer ns.mu.Unlock()
+	if c, ok := ns.known[key]; ok {
+		return c
+	}
+	names := make([]string, 0, len(extensions))
+	for _, e := range extensions {
+		if name := extension(e); name != "" {
+			names = append(names, name)
+		}
+	}
+	if len(ns.known) >= maxBuilds {
+		clear(ns.known)
+	}
+	c := ns.capabilities(names)
+	ns.known[key] = c
+	return c
+}
+
+// extension reads the name of an encoded envoy.config.core.v3.Extension, "" when it is disabled.
+func extension(raw []byte) string {
+	var name string
+	disabled := false
+	eachField(raw, func(num protowire.Number, b []byte, n uint64) {
+		switch num {
+		case 1:
+			name = string(b)
+		case 5:
+			disabled = n != 0
+		}
+	})
+	if disabled {
+		return ""
+	}
+	return name
+}
+
+// shared returns s, one copy for all who hold an equal text.
+func shared(s string) string { return unique.Make(s).Value() }

@@ -1,0 +1,175 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Context is the mesh at one moment, as *push.Context is. Equal facets give one scope, and a scope
+// keeps its pointer from context to context while it does not change.
+type Context interface {
+	Classify(n push.Node) push.Facets
+	Scope(f push.Facets) *push.Scope
+}
+
+// Generator makes the resources of a scope. Its results are remembered: equal scopes give equal sets.
+type Generator interface {
+	// Set returns what a proxy of that scope has of one type; nothing of a type that it does not know.
+	Set(typeURL string, sc *push.Scope) resource.Set
+	// Capabilities says what a client can take that was built with these extensions.
+	Capabilities(extensions []string) push.Capabilities
+}
+
+// Config is what a Server is made of. Generator and Log are needed; zero values of the rest are the
+// defaults.
+type Config struct {
+	Generator Generator
+	Log       hclog.Logger
+	// Registerer is where the metrics go; nil: nowhere.
+	Registerer prometheus.Registerer
+	// Authorize says whether a stream may speak for a node: nil when it may, else a gRPC status. A nil
+	// Authorize allows everybody.
+	Authorize func(ctx context.Context, n push.Node) error
+	// Limits bound what a request may hold.
+	Limits ads.Limits
+	// MaxTypes bounds the types that one stream may subscribe to. Zero means 32.
+	MaxTypes int
+	// Admissions is how many streams may have their first answers made at one time; the others wait
+	// their turn. Zero means two for each processor.
+	Admissions int
+	// RouteWait is how long a route or listener waits for the endpoints of a cluster that it newly
+	// names to be acknowledged. Zero means 2s.
+	RouteWait time.Duration
+	// RemovalWait is how long a removed cluster is kept for listeners and routes that have not moved on.
+	// Zero means 10s.
+	RemovalWait time.Duration
+}
+
+// Server serves aggregated discovery, incremental and state of the world. Safe for concurrent use.
+type Server struct {
+	cfg     Config        // set once
+	log     hclog.Logger  // set once
+	metrics *metrics      // set once
+	kinds   kinds         // set once
+	cache   *ads.Cache    // set once
+	nodes   *nodes        // set once
+	past    *history      // set once
+	admit   chan struct{} // set once; holds a token for each stream whose first answers are being made
+	stopped chan struct{} // set once; closed when Run ends
+	serial  atomic.Uint64 // of streams
+	current atomic.Pointer[snapshot]
+
+	mu      sync.Mutex
+	streams map[*stream]struct{} // guarded by mu
+}
+
+// snapshot is a published context.
+type snapshot struct {
+	context Context
+	since   time.Time
+}
+
+// New makes a server that refuses streams until the first Publish. Errors: what is missing in cfg, or
+// metrics that are registered already.
+func New(cfg Config) (*Server, error) {
+	if cfg.Generator == nil || cfg.Log == nil {
+		return nil, errors.New("xds: a server needs a Generator and a Log")
+	}
+	if cfg.MaxTypes == 0 {
+		cfg.MaxTypes = 32
+	}
+	if cfg.Admissions == 0 {
+		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)
+	}
+	if cfg.RouteWait == 0 {
+		cfg.RouteWait = 2 * time.Second
+	}
+	if cfg.RemovalWait == 0 {
+		cfg.RemovalWait = 10 * time.Second
+	}
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("xds: register metrics: %w", err)
+	}
+	return &Server{
+		cfg:     cfg,
+		log:     cfg.Log.Named("xds"),
+		metrics: m,
+		kinds:   newKinds(),
+		cache:   ads.NewCache(),
+		nodes:   newNodes(cfg.Generator.Capabilities),
+		past:    newHistory(),
+		admit:   make(chan struct{}, cfg.Admissions),
+		stopped: make(chan struct{}),
+		streams: map[*stream]struct{}{},
+	}, nil
+}
+
+// Run serves until ctx ends, then ends all streams, so that their clients try another replica.
+func (s *Server) Run(ctx context.Context) error {
+	<-ctx.Done()
+	close(s.stopped)
+	return nil
+}
+
+// Publish makes c what every proxy is told. since is when the oldest change in it was seen, for the
+// metrics. Publish does not wait for anybody.
+func (s *Server) Publish(c Context, since time.Time) {
+	s.current.Store(&snapshot{context: c, since: since})
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		select {
+		case st.wake <- struct{}{}:
+		default: // it is awake already and will see the latest
+		}
+	}
+}
+
+// Register adds the discovery service to a gRPC server, which has to be made with ServerOptions.
+func (s *Server) Register(g *grpc.Server) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
+		HandlerType: (*any)(nil),
+		Streams: []grpc.StreamDesc{
+			{StreamName: "DeltaAggregatedResources", Handler: s.delta, ServerStreams: true, ClientStreams: true},
+			{StreamName: "StreamAggregatedResources", Handler: s.states, ServerStreams: true, ClientStreams: true},
+		},
+		Metadata: "envoy/service/discovery/v3/ads.proto",
+	}, s)
+}
+
+func (s *Server) delta(_ any, st grpc.ServerStream) error  { return s.serve(st, false) }
+func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, true) }
+
+// add takes a stream in, and returns the others of the same client, which did not end yet.
+func (s *Server) add(st *stream) (others []*stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for o := range s.streams {
+		if o.proxy.ID == st.proxy.ID {
+			others = append(others, o)
+		}
+	}
+	s.streams[st] = struct{}{}
+	return others
+}
+
+func (s *Server) remove(st *stream) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.streams, st)
+}

@@ -1,0 +1,138 @@
+package xds
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// ProxyStatus is one connected proxy.
+type ProxyStatus struct {
+	// ID is the node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
+	ID   string
+	Node push.Node
+	// Version is the client's, "1.40.0" or Istio's.
+	Version string
+	// Peer is its address.
+	Peer      string
+	Connected time.Time
+	// Delta says that it speaks the incremental protocol, else state of the world.
+	Delta bool
+	// Types are what it asked for, in the order of delivery.
+	Types []TypeStatus
+}
+
+// TypeStatus is one type of one proxy.
+type TypeStatus struct {
+	TypeURL string
+	// Resources is how many resources there are for it.
+	Resources int
+	ads.Status
+}
+
+// Proxies are the connected proxies by node ID.
+func (s *Server) Proxies() []ProxyStatus {
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.streams))
+	for st := range s.streams {
+		streams = append(streams, st)
+	}
+	s.mu.Unlock()
+	out := make([]ProxyStatus, len(streams))
+	for i, st := range streams {
+		out[i] = st.status()
+	}
+	slices.SortFunc(out, func(a, b ProxyStatus) int {
+		if c := strings.Compare(a.ID, b.ID); c != 0 {
+			return c
+		}
+		return a.Connected.Compare(b.Connected)
+	})
+	return out
+}
+
+func (st *stream) status() ProxyStatus {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.proxy.Node, Version: st.proxy.Version, Peer: st.peer, Connected: st.since, Delta: !st.states}
+	for _, t := range st.order.types {
+		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.to.Len(), Status: t.Status(t.to)})
+	}
+	return p
+}
+
+// TypeDump is what a proxy is sent of one type.
+type TypeDump struct {
+	TypeURL   string
+	Resources []ResourceDump
+}
+
+// ResourceDump is one resource.
+type ResourceDump struct {
+	Name, Version string
+	// Any is the encoded google.protobuf.Any, not to be changed; nil for secrets, which never leave in a dump.
+	Any []byte
+}
+
+// Dump returns what the proxy with that node ID, or whose ID has that third part, is to have. Errors: no
+// such proxy is connected, or several are.
+func (s *Server) Dump(id string) ([]TypeDump, error) {
+	st, err := s.lookup(id)
+	if err != nil {
+		return nil, err
+	}
+	st.mu.Lock()
+	type wanted struct {
+		typeURL string
+		to      resource.Set
+		names   *ads.Names
+	}
+	var types []wanted
+	for _, t := range st.order.types {
+		types = append(types, wanted{t.Kind().TypeURL, t.to, t.Names()})
+	}
+	st.mu.Unlock()
+
+	out := make([]TypeDump, len(types))
+	for i, t := range types {
+		out[i].TypeURL = t.typeURL
+		for r := range t.to.All() {
+			if !t.names.Covers(r.Name) {
+				continue
+			}
+			d := ResourceDump{Name: r.Name, Version: r.Version()}
+			if t.typeURL != SecretType {
+				d.Any = r.Any()
+			}
+			out[i].Resources = append(out[i].Resources, d)
+		}
+	}
+	return out, nil
+}
+
+// lookup finds the newest stream of a proxy.
+func (s *Server) lookup(id string) (*stream, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var found *stream
+	for st := range s.streams {
+		if st.proxy.ID != id && st.proxy.Node.ID != id {
+			continue
+		}
+		if found != nil && found.proxy.ID != st.proxy.ID {
+			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id, found.proxy.ID, st.proxy.ID)
+		}
+		if found == nil || st.serial > found.serial {
+			found = st
+		}
+	}
+	if found == nil {
+		return nil, fmt.Errorf("no proxy %q is connected", id)
+	}
+	return found, nil
+}

@@ -1,0 +1,96 @@
+package xds
+
+import (
+	"slices"
+
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Types that proxies ask for.
+const (
+	ClusterType         = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
+	EndpointType        = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
+	ListenerType        = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	RouteType           = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	SecretType          = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+	ExtensionConfigType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
+	NameTableType       = "type.googleapis.com/istio.networking.nds.v1.NameTable"
+
+	// healthType is a report of a client about its workload; there is no response to it.
+	healthType = "type.googleapis.com/istio.v1.HealthInformation"
+	// proxyConfigType is asked for by Istio's agent, which expects no answer when there is none.
+	proxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+)
+
+// kinds are how the types are delivered.
+type kinds struct {
+	known map[string]*ads.Kind
+	order []string // of delivery
+}
+
+// newKinds lists the types in the order of delivery: what is named comes before what names it.
+func newKinds() kinds {
+	k := kinds{known: map[string]*ads.Kind{}}
+	for _, kind := range []*ads.Kind{
+		{TypeURL: ClusterType, Wildcard: true, Whole: true, Supersede: true},
+		{TypeURL: EndpointType, Empty: emptyAssignment},
+		{TypeURL: SecretType},
+		{TypeURL: ListenerType, Wildcard: true, Whole: true},
+		{TypeURL: RouteType},
+		{TypeURL: ExtensionConfigType},
+		{TypeURL: NameTableType, Wildcard: true, Whole: true},
+	} {
+		k.known[kind.TypeURL] = kind
+		k.order = append(k.order, kind.TypeURL)
+	}
+	return k
+}
+
+// of returns how a type is delivered. A type that nobody knows is answered with whatever the
+// generator has of it, so with nothing: a client that waits for a first answer can go on.
+func (k kinds) of(typeURL string) *ads.Kind {
+	if kind := k.known[typeURL]; kind != nil {
+		return kind
+	}
+	return &ads.Kind{TypeURL: typeURL, Wildcard: true, Whole: true}
+}
+
+// rank is the place of a type in the order of delivery; unknown types come last.
+func (k kinds) rank(typeURL string) int {
+	if i := slices.Index(k.order, typeURL); i >= 0 {
+		return i
+	}
+	return len(k.order)
+}
+
+// emptyAssignment is the answer for a cluster of which no endpoint is known: without one Envoy would
+// keep the cluster warming until its fetch timeout.
+func emptyAssignment(name string) *resource.Resource {
+	return resource.New(EndpointType, name, nil, func() []byte {
+		return resource.Encode(&endpointv3.ClusterLoadAssignment{ClusterName: name})
+	})
+}
+
+// short is the name of a type in logs and metrics: "cds".
+func short(typeURL string) string {
+	switch typeURL {
+	case ClusterType:
+		return "cds"
+	case EndpointType:
+		return "eds"
+	case ListenerType:
+		return "lds"
+	case RouteType:
+		return "rds"
+	case SecretType:
+		return "sds"
+	case ExtensionConfigType:
+		return "ecds"
+	case NameTableType:
+		return "nds"
+	}
+	return "other"
+}
