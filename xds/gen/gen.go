@@ -12,17 +12,19 @@ type Generator struct {
 	secrets   *secrets
 	endpoints *endpoints
 	listeners *listeners
+	routes    *routeTables
 	names     nameTables
 }
 
 // New makes a Generator.
 func New() *Generator {
-	orders := newOrderings()
+	orders, layouts := newOrderings(), newListeners()
 	return &Generator{
 		clusters:  newClusters(orders),
 		secrets:   newSecrets(),
 		endpoints: newEndpoints(orders),
-		listeners: newListeners(),
+		listeners: layouts,
+		routes:    newRouteTables(layouts),
 		names:     newNameTables(),
 	}
 }
@@ -40,6 +42,8 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.endpoints.set(sc)
 	case ListenerType:
 		return g.listeners.set(sc)
+	case RouteType:
+		return g.routes.set(sc)
 	case NameTableType:
 		return g.names.set(sc)
 	default:

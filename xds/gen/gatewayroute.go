@@ -1,0 +1,179 @@
+package gen
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// gatewayRoutesIn is everything that the route configurations of a router depend on.
+type gatewayRoutesIn struct {
+	tables       *routeTables
+	layout       *gatewayLayout
+	servers      *intern.List[push.GatewayServer]
+	destinations *push.Destinations
+	sources      *intern.List[any]
+	retry        *networking.HTTPRetry
+}
+
+func gatewayRoutesInOf(t *routeTables, sc *push.Scope) gatewayRoutesIn {
+	return gatewayRoutesIn{
+		tables:       t,
+		layout:       t.layouts.gateways.Get(gatewayInOf(t.layouts.servers, sc)),
+		servers:      sc.Gateways,
+		destinations: sc.Destinations,
+		sources:      sc.RouteSources,
+		retry:        retryDefault(sc.Mesh),
+	}
+}
+
+// planGatewayRoutes makes the route configurations of a router.
+func planGatewayRoutes(in gatewayRoutesIn) *routeLayer {
+	out := &routeLayer{}
+	rules := newRulePlanner(in.tables, in.destinations, in.sources, in.retry)
+	out.hold(in.layout)
+	out.hold(rules.hashing)
+	items := make([]*resource.Resource, 0, len(in.layout.routes))
+	for _, r := range in.layout.routes {
+		p := gatewayHostPlanner{in: in, rules: rules, hosts: map[string]*gatewayHost{}, layer: out}
+		for _, i := range r.servers {
+			p.server(in.servers.Items()[i])
+		}
+		hosts := in.tables.lists.Of(p.virtualHosts())
+		out.hold(hosts)
+		items = append(items, in.tables.configs.Get(routeConfigSpec{name: r.name, hosts: hosts}))
+	}
+	out.Layer = *resource.NewLayer(items)
+	return out
+}
+
+// gatewayHostPlanner collects the virtual hosts of one route configuration.
+type gatewayHostPlanner struct {
+	in    gatewayRoutesIn
+	rules *rulePlanner
+	// hosts is by name, in lower case.
+	hosts map[string]*gatewayHost
+	// port is the number that the servers of the route configuration are called by.
+	port  uint32
+	layer *routeLayer
+}
+
+// gatewayHost is one virtual host in the making.
+type gatewayHost struct {
+	routes     []*encodedRoutes
+	requireTLS bool
+}
+
+// server adds the hosts of one server: those that its Gateway and a VirtualService have in common,
+// with the routes of all such VirtualServices, in order of precedence.
+func (p *gatewayHostPlanner) server(g push.GatewayServer) {
+	port := g.Server.GetPort().GetNumber()
+	p.port = port
+	gateway := g.Gateway.Namespace + "/" + g.Gateway.Name
+	https := parseProtocol(g.Server.GetPort().GetProtocol()) == registry.HTTPS
+	redirect := g.Server.GetTls().GetHttpsRedirect()
+	for _, vs := range g.Routes.Items() {
+		hosts := commonHosts(g, vs)
+		if len(hosts) == 0 || !applies(vs.Spec, port, gateway, p.in.sources) {
+			continue
+		}
+		info := p.in.tables.infos.Get(vs)
+		p.layer.hold(info)
+		routes := p.rules.routes(info, port, gateway, https)
+		for _, h := range hosts {
+			host := p.host(h)
+			if !slices.Contains(host.routes, routes) {
+				host.routes = append(host.routes, routes)
+			}
+			host.requireTLS = host.requireTLS || redirect
+		}
+	}
+	if redirect {
+		for _, h := range sniHosts(g.Server.Hosts) {
+			p.host(h).requireTLS = true
+		}
+	}
+}
+
+func (p *gatewayHostPlanner) host(name string) *gatewayHost {
+	name = strings.ToLower(name)
+	h := p.hosts[name]
+	if h == nil {
+		h = &gatewayHost{}
+		p.hosts[name] = h
+	}
+	return h
+}
+
+// sharedHostsKey tells virtual hosts of different routes apart.
+type sharedHostsKey struct {
+	routes     *intern.List[*encodedRoutes]
+	requireTLS bool
+}
+
+// virtualHosts makes the hosts; those of equal routes are one, which is called by the first. Requests
+// for a host that is not among them are answered with 404.
+// Source: Istio.
+func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
+	t := p.in.tables
+	if len(p.hosts) == 0 {
+		return []*virtualHost{t.virtual.Get(virtualHostSpec{name: hostPort("blackhole", p.port), domains: t.names.Of([]string{anyDomain})})}
+	}
+	var order []sharedHostsKey
+	domains := map[sharedHostsKey][]string{}
+	for _, name := range slices.Sorted(maps.Keys(p.hosts)) {
+		h := p.hosts[name]
+		k := sharedHostsKey{t.parts.Of(h.routes), h.requireTLS}
+		if domains[k] == nil {
+			order = append(order, k)
+		}
+		domains[k] = append(domains[k], authority(name))
+	}
+	out := make([]*virtualHost, 0, len(order))
+	for _, k := range order {
+		names := domains[k]
+		out = append(out, t.virtual.Get(virtualHostSpec{
+			name: names[0] + portSuffix(p.port), domains: t.names.Of(names), routes: k.routes, requireTLS: k.requireTLS,
+		}))
+	}
+	return out
+}
+
+// commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
+// VirtualService names: of two that overlap, the narrower one.
+// Source: istio.io, Server.hosts: "namespace/host", "." for the Gateway's own, "*" for any.
+func commonHosts(g push.GatewayServer, vs *push.VirtualService) []string {
+	var out []string
+	for _, offered := range g.Server.Hosts {
+		namespace, host, scoped := strings.Cut(offered, "/")
+		if !scoped {
+			namespace, host = "*", offered
+		}
+		if namespace == "." {
+			namespace = g.Gateway.Namespace
+		}
+		if namespace != "*" && namespace != vs.Object.Namespace {
+			continue
+		}
+		for _, wanted := range vs.Spec.Hosts {
+			narrow := ""
+			switch {
+			case hostCovers(host, wanted):
+				narrow = wanted
+			case hostCovers(wanted, host):
+				narrow = host
+			}
+			if narrow != "" && !slices.Contains(out, narrow) {
+				out = append(out, narrow)
+			}
+		}
+	}
+	return out
+}

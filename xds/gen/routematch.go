@@ -1,0 +1,144 @@
+package gen
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// Pseudo headers of a request.
+const (
+	methodHeader    = ":method"
+	authorityHeader = ":authority"
+	schemeHeader    = ":scheme"
+)
+
+// routeMatch is what a request must be like; nil: everything.
+// Source: istio.io, HTTPMatchRequest: all conditions of one match must hold.
+func routeMatch(m *networking.HTTPMatchRequest) *routev3.RouteMatch {
+	out := everyPath()
+	if m == nil {
+		return out
+	}
+	setPath(out, m.Uri)
+	if m.IgnoreUriCase {
+		out.CaseSensitive = wrapperspb.Bool(false)
+	}
+	out.Headers = headerMatches(m)
+	for _, name := range slices.Sorted(maps.Keys(m.QueryParams)) {
+		out.QueryParameters = append(out.QueryParameters, queryMatch(name, m.QueryParams[name]))
+	}
+	return out
+}
+
+// setPath sets the condition on the path, without the query; nil: every path.
+func setPath(out *routev3.RouteMatch, uri *networking.StringMatch) {
+	switch p := uri.GetMatchType().(type) {
+	case *networking.StringMatch_Exact:
+		out.PathSpecifier = &routev3.RouteMatch_Path{Path: p.Exact}
+	case *networking.StringMatch_Prefix:
+		out.PathSpecifier = &routev3.RouteMatch_Prefix{Prefix: p.Prefix}
+	case *networking.StringMatch_Regex:
+		out.PathSpecifier = &routev3.RouteMatch_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: p.Regex}}
+	}
+}
+
+// headerMatches are the conditions on headers by name, then those on method, authority and scheme.
+func headerMatches(m *networking.HTTPMatchRequest) []*routev3.HeaderMatcher {
+	out := make([]*routev3.HeaderMatcher, 0, len(m.Headers)+len(m.WithoutHeaders))
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		out = append(out, headerMatch(name, m.Headers[name]))
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.WithoutHeaders)) {
+		out = append(out, withoutHeader(name, m.WithoutHeaders[name]))
+	}
+	slices.SortStableFunc(out, func(a, b *routev3.HeaderMatcher) int { return cmp.Compare(a.Name, b.Name) })
+	pseudo := []struct {
+		name string
+		want *networking.StringMatch
+	}{{methodHeader, m.Method}, {authorityHeader, m.Authority}, {schemeHeader, m.Scheme}}
+	for _, p := range pseudo {
+		if p.want != nil {
+			out = append(out, headerMatch(p.name, p.want))
+		}
+	}
+	return out
+}
+
+// headerMatch is a condition on the value of a header, or on its presence.
+func headerMatch(name string, want *networking.StringMatch) *routev3.HeaderMatcher {
+	out := &routev3.HeaderMatcher{Name: name}
+	if present(want) {
+		out.HeaderMatchSpecifier = &routev3.HeaderMatcher_PresentMatch{PresentMatch: true}
+		return out
+	}
+	out.HeaderMatchSpecifier = &routev3.HeaderMatcher_StringMatch{StringMatch: stringMatcher(want)}
+	return out
+}
+
+// withoutHeader is the opposite of headerMatch. A header that is missing has no value that could match.
+func withoutHeader(name string, want *networking.StringMatch) *routev3.HeaderMatcher {
+	out := headerMatch(name, want)
+	out.InvertMatch = true
+	out.TreatMissingHeaderAsEmpty = !present(want)
+	return out
+}
+
+func queryMatch(name string, want *networking.StringMatch) *routev3.QueryParameterMatcher {
+	out := &routev3.QueryParameterMatcher{Name: name}
+	if present(want) {
+		out.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_PresentMatch{PresentMatch: true}
+		return out
+	}
+	out.QueryParameterMatchSpecifier = &routev3.QueryParameterMatcher_StringMatch{StringMatch: stringMatcher(want)}
+	return out
+}
+
+// present says that any value matches: an empty condition, or the regex "*", which is no regex at all.
+// Source: istio.io, HTTPMatchRequest.headers; for "*" Istio's pull request 20629.
+func present(m *networking.StringMatch) bool {
+	r, isRegex := m.GetMatchType().(*networking.StringMatch_Regex)
+	return m.GetMatchType() == nil || isRegex && r.Regex == "*"
+}
+
+// stringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every value.
+func stringMatcher(m *networking.StringMatch) *matcherv3.StringMatcher {
+	regex := func(r string) *matcherv3.StringMatcher {
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: r}}}
+	}
+	switch p := m.GetMatchType().(type) {
+	case *networking.StringMatch_Prefix:
+		if p.Prefix == "" {
+			return regex(everything)
+		}
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: p.Prefix}}
+	case *networking.StringMatch_Regex:
+		return regex(p.Regex)
+	default:
+		return &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Exact{Exact: m.GetExact()}}
+	}
+}
+
+// everything is the regex for any text.
+const everything = ".*"
+
+// matchesAll says that a match takes every request, so that no later route can be reached.
+func matchesAll(m *routev3.RouteMatch) bool {
+	if len(m.Headers)+len(m.QueryParameters) > 0 {
+		return false
+	}
+	switch p := m.PathSpecifier.(type) {
+	case *routev3.RouteMatch_Prefix:
+		return p.Prefix == "/" || p.Prefix == ""
+	case *routev3.RouteMatch_SafeRegex:
+		return p.SafeRegex.Regex == everything
+	default:
+		return false
+	}
+}

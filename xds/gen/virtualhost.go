@@ -1,0 +1,213 @@
+package gen
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// virtualHost is one encoded virtual host of a route configuration. Immutable.
+type virtualHost struct {
+	name string
+	// body is the encoded envoy.config.route.v3.VirtualHost.
+	body []byte
+	// clusters are those that its routes name, in their order.
+	clusters []string
+	// all says that it takes requests for every host.
+	all bool
+	// parts are what its routes were encoded from, kept so that they are found again.
+	parts *intern.List[*encodedRoutes]
+}
+
+// virtualHostSpec is everything that a virtual host depends on.
+type virtualHostSpec struct {
+	name    string
+	domains *intern.List[string]
+	// routes are tried in order; of each part first those with conditions.
+	routes *intern.List[*encodedRoutes]
+	// requireTLS answers plaintext requests with a redirection to https.
+	requireTLS bool
+}
+
+// encodedRoutes are routes as a field of a virtual host, ready to be put together. Immutable.
+type encodedRoutes struct {
+	// specific are the routes that have conditions, in order; catchAll is the one without, may be empty.
+	specific, catchAll []byte
+	// clusters are those that specific names, catchAllClusters those of catchAll.
+	clusters, catchAllClusters []string
+}
+
+// The fields of envoy.config.route.v3.VirtualHost.
+const (
+	fieldHostName     protowire.Number = 1
+	fieldHostDomains  protowire.Number = 2
+	fieldHostRoutes   protowire.Number = 3
+	fieldHostTLS      protowire.Number = 4
+	fieldHostAttempts protowire.Number = 14
+)
+
+// buildVirtualHost puts encoded routes together: the same bytes as the deterministic encoding of the
+// whole message.
+func buildVirtualHost(s virtualHostSpec) *virtualHost {
+	size := len(s.name) + 32
+	for _, d := range s.domains.Items() {
+		size += len(d) + 4
+	}
+	for _, p := range s.routes.Items() {
+		size += len(p.specific) + len(p.catchAll)
+	}
+	b := make([]byte, 0, size)
+	b = appendString(b, fieldHostName, s.name)
+	for _, d := range s.domains.Items() {
+		b = appendString(b, fieldHostDomains, d)
+	}
+	var clusters []string
+	for _, p := range s.routes.Items() {
+		b = append(b, p.specific...)
+		clusters = append(clusters, p.clusters...)
+	}
+	for _, p := range s.routes.Items() {
+		if len(p.catchAll) > 0 {
+			b = append(b, p.catchAll...)
+			clusters = append(clusters, p.catchAllClusters...)
+			break // nothing reaches a second one
+		}
+	}
+	if s.requireTLS {
+		b = protowire.AppendTag(b, fieldHostTLS, protowire.VarintType)
+		b = protowire.AppendVarint(b, uint64(routev3.VirtualHost_ALL))
+	}
+	b = appendBool(b, fieldHostAttempts)
+	return &virtualHost{
+		name: s.name, body: b, clusters: clusters,
+		all: slices.Contains(s.domains.Items(), anyDomain), parts: s.routes,
+	}
+}
+
+// takesAll says whether it takes requests for every host.
+func (h *virtualHost) takesAll() bool { return h.all }
+
+// encodeRoutes encodes routes, the last of which may be a catch-all.
+func encodeRoutes(routes []*routev3.Route) *encodedRoutes {
+	out := &encodedRoutes{}
+	for _, r := range routes {
+		body := resource.Encode(r)
+		if matchesAll(r.Match) {
+			out.catchAll, out.catchAllClusters = appendBytes(nil, fieldHostRoutes, body), clustersOf(r)
+			break
+		}
+		out.specific = appendBytes(out.specific, fieldHostRoutes, body)
+		out.clusters = append(out.clusters, clustersOf(r)...)
+	}
+	return out
+}
+
+// clustersOf lists the clusters that a route names.
+func clustersOf(r *routev3.Route) []string {
+	action := r.GetRoute()
+	var out []string
+	if c := action.GetCluster(); c != "" {
+		out = append(out, c)
+	}
+	for _, w := range action.GetWeightedClusters().GetClusters() {
+		out = append(out, w.Name)
+	}
+	for _, m := range action.GetRequestMirrorPolicies() {
+		out = append(out, m.Cluster)
+	}
+	return out
+}
+
+// defaultRouteSpec is the route of a service for which no VirtualService speaks.
+type defaultRouteSpec struct {
+	host  string
+	port  uint32
+	hash  *networking.LoadBalancerSettings_ConsistentHashLB
+	retry *networking.HTTPRetry
+}
+
+// defaultRouteName is what routes are called that no VirtualService made. Source: Istio.
+const defaultRouteName = "default"
+
+func buildDefaultRoute(s defaultRouteSpec) *encodedRoutes {
+	action := &routev3.RouteAction{
+		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: outboundCluster(s.port, "", s.host)},
+		RetryPolicy:      retryPolicy(s.retry, s.hash != nil),
+	}
+	setTimeout(action, nil)
+	if p := hashPolicy(s.hash); p != nil {
+		action.HashPolicy = []*routev3.RouteAction_HashPolicy{p}
+	}
+	return encodeRoutes([]*routev3.Route{{
+		Name:      defaultRouteName,
+		Match:     everyPath(),
+		Action:    &routev3.Route_Route{Route: action},
+		Decorator: &routev3.Decorator{Operation: hostPort(s.host, s.port) + "/*"},
+	}})
+}
+
+// unknownHosts says what happens to requests for hosts that nobody declared.
+// Source: Istio's outboundTrafficPolicy.
+type unknownHosts struct {
+	// cluster is where they are sent; empty: they are answered with 502.
+	cluster string
+}
+
+// Names of the virtual hosts that take requests for unknown hosts. Source: wire.md.
+const (
+	allowAnyHost = "allow_any"
+	blockAllHost = "block_all"
+	anyDomain    = "*"
+)
+
+// unknownHostsOf reads the policy that holds for the proxy.
+func unknownHostsOf(sc *push.Scope) unknownHosts {
+	if c := catchAllCluster(sc); c != blackHole {
+		return unknownHosts{cluster: c}
+	}
+	return unknownHosts{}
+}
+
+// badGateway is the answer to a request for a host that is not to be reached.
+const badGateway = 502
+
+func buildUnknownHosts(u unknownHosts) *virtualHost {
+	h := &routev3.VirtualHost{Name: blockAllHost, Domains: []string{anyDomain}, IncludeRequestAttemptCount: true}
+	route := &routev3.Route{Match: everyPath()}
+	if u.cluster == "" {
+		route.Action = &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: badGateway}}
+	} else {
+		h.Name = allowAnyHost
+		action := &routev3.RouteAction{ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: u.cluster}}
+		setTimeout(action, nil)
+		route.Action = &routev3.Route_Route{Route: action}
+	}
+	route.Name = h.Name
+	h.Routes = []*routev3.Route{route}
+	return &virtualHost{name: h.Name, body: resource.Encode(h), clusters: clustersOf(route), all: true}
+}
+
+// everyPath matches all requests.
+func everyPath() *routev3.RouteMatch {
+	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
+}
+
+// setTimeout sets the whole time that a request may take, nil: no limit. It bounds what a gRPC client
+// asks for too.
+// Source: istio.io, HTTPRoute.timeout: disabled by default.
+func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
+	if timeout == nil {
+		timeout = &durationpb.Duration{}
+	}
+	action.Timeout = timeout
+	action.MaxGrpcTimeout = timeout //nolint:staticcheck // its successor, max_stream_duration, also ends streams that make progress
+}
