@@ -198,3 +198,97 @@ func TestEnvoyAcceptsGatewayListeners(t *testing.T) {
 	))
 	acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
 }
+
+// testInbound makes a list of inbound ports.
+func testInbound(items []push.Inbound) *intern.List[push.Inbound] {
+	var lists intern.Lists[push.Inbound]
+	return lists.Of(items)
+}
+
+// sharing holds the sets of a Generator while pointers are compared.
+func sharing(t *testing.T, name string, a, b resource.Set, shared, own bool) {
+	t.Helper()
+	if got := a.Shared == b.Shared; got != shared {
+		t.Errorf("%s: shared layer is the same: got %t, want %t", name, got, shared)
+	}
+	if got := a.Own == b.Own; got != own {
+		t.Errorf("%s: own layer is the same: got %t, want %t", name, got, own)
+	}
+}
+
+// What a listener does not depend on leaves its layer alone, by pointer.
+func TestListenerLayersAreShared(t *testing.T) {
+	t.Parallel()
+	l := newListeners()
+	sc := richSidecar()
+	base := l.set(sc)
+
+	same := *sc
+	sharing(t, "nothing changed", base, l.set(&same), true, true)
+
+	route := testVS("http", &networking.VirtualService{Hosts: []string{"web"}, Http: []*networking.HTTPRoute{{}}})
+	first := sc.Egress.Items()[0]
+	http := *first
+	http.Routes = withRoutes(&push.Egress{}, append(slices.Clone(first.Routes.Items()), route)...).Routes
+	var egress intern.Lists[*push.Egress]
+	changed := *sc
+	changed.Egress = egress.Of([]*push.Egress{&http})
+	sharing(t, "an HTTP route", base, l.set(&changed), true, true)
+
+	changed = *sc
+	changed.RouteSources = (&intern.Lists[any]{}).Of([]any{&networking.HTTPMatchRequest{}})
+	sharing(t, "a source of HTTP routes", base, l.set(&changed), true, true)
+
+	changed = *sc
+	changed.Own = testOwn("10.0.0.201", testService("self", 1, "", "http/80"))
+	sharing(t, "another workload", base, l.set(&changed), true, false)
+
+	changed = *sc
+	changed.Mesh = &push.Mesh{Config: proto.Clone(sc.Mesh.Config).(*mesh.MeshConfig)}
+	sharing(t, "equal settings", base, l.set(&changed), true, true)
+
+	changed.Mesh.Config.AccessLogFile = ""
+	sharing(t, "another log", base, l.set(&changed), false, false)
+}
+
+// One changed service leaves the other listeners alone, by pointer.
+func TestOtherListenersStay(t *testing.T) {
+	t.Parallel()
+	l := newListeners()
+	a, b := testService("a", 1, "10.0.0.1", "tcp/80"), testService("b", 1, "10.0.0.2", "tcp/80")
+	before := l.set(testScope(testEgress(nil, a, b)))
+	after := l.set(testScope(testEgress(nil, a, testService("b", 1, "10.0.0.3", "tcp/80"))))
+	if before.Get("10.0.0.1_80") != after.Get("10.0.0.1_80") {
+		t.Error("the listener of the unchanged service is not the same")
+	}
+	if after.Get("10.0.0.2_80") != nil || after.Get("10.0.0.3_80") == nil {
+		t.Error("the changed service's listener has not moved")
+	}
+}
+
+// A listener names what it needs, so that it is sent after that.
+func TestListenerRefs(t *testing.T) {
+	t.Parallel()
+	set := newListeners().set(richSidecar())
+	want := map[string][]string{
+		"0.0.0.0_80":      {"80", "outbound|80||raw"},
+		"10.0.0.4_80":     {"sniffed:80", "outbound|80||sniffed"},
+		"virtualOutbound": {"BlackHoleCluster", "PassthroughCluster"},
+	}
+	for name, refs := range want {
+		r := set.Get(name)
+		if r == nil {
+			t.Errorf("no listener %s", name)
+			continue
+		}
+		var got []string
+		for _, ref := range r.Refs {
+			got = append(got, ref.Name)
+		}
+		for _, w := range refs {
+			if !slices.Contains(got, w) {
+				t.Errorf("%s names %v, want %s among them", name, got, w)
+			}
+		}
+	}
+}

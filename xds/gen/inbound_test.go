@@ -1,0 +1,135 @@
+package gen
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+func TestInboundListeners(t *testing.T) {
+	t.Parallel()
+	self := testService("self", 1, "", "http/80", "tcp/81", "x/82", "udp/83")
+	ingress := func(protocol string, number uint32, bind string, mode networking.CaptureMode) *networking.IstioIngressListener {
+		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: number, Protocol: protocol}, Bind: bind, CaptureMode: mode}
+	}
+	sidecar := &push.SidecarConfig{Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
+		ingress("TCP", 9090, "127.0.0.8", networking.CaptureMode_DEFAULT),
+		ingress("HTTP", 9080, "", networking.CaptureMode_DEFAULT),
+		ingress("HTTP", 9070, "", networking.CaptureMode_NONE),
+	}}}
+	always := []string{
+		"  port 15006 -> BlackHoleCluster",
+		"  http -> route InboundPassthroughCluster",
+		"  all-> InboundPassthroughCluster",
+	}
+	tests := []struct {
+		name         string
+		interception push.Interception
+		address      string
+		service      *registry.Service
+		sidecar      *push.SidecarConfig
+		want         []string
+	}{
+		{name: "a chain for each port", address: "10.0.0.9", service: self, want: append(append([]string{"virtualInbound bound captures"}, always...),
+			"  port 8080 -> route inbound|8080||",
+			"  port 8081 -> inbound|8081||",
+			"  port 8082 http -> route inbound|8082||",
+			"  port 8082 -> inbound|8082||")},
+		{name: "no service", address: "10.0.0.9", service: testService("none", 1, ""), want: append([]string{"virtualInbound bound captures"}, always...)},
+		{name: "both families", address: "2001:db8::1", service: testService("none", 1, ""), want: append([]string{"virtualInbound and :: bound captures"}, always...)},
+		{name: "the listener's own port is no service", address: "10.0.0.9", service: testService("self", 1, "", "http/7006"),
+			want: append([]string{"virtualInbound bound captures"}, always...)},
+		{name: "nothing is redirected: the workload listens itself", interception: push.None, address: "127.0.0.9", service: self},
+		{name: "ingress listeners stand instead of services", address: "10.0.0.9", service: self, sidecar: sidecar,
+			want: append(append([]string{"10.0.0.9_9070 bound", "  all-> route inbound|9070||", "virtualInbound bound captures"}, always...),
+				"  port 9080 -> route inbound|9080||", "  port 9090 -> inbound|9090||")},
+		{name: "ingress listeners without redirection", interception: push.None, address: "127.0.0.9", service: self, sidecar: sidecar,
+			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound", "  all-> route inbound|9080||",
+				"127.0.0.8_9090 bound", "  all-> inbound|9090||"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			sc := testScope()
+			sc.Interception = tt.interception
+			sc.Own = testOwn(tt.address, tt.service)
+			l := newListeners()
+			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), own: sc.Own, sidecar: tt.sidecar}
+			var got []string
+			for _, s := range planInbound(&chainLists{}, in) {
+				got = append(got, s.lines()...)
+			}
+			if d := cmp.Diff(tt.want, got); d != "" {
+				t.Errorf("listeners (-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// Of several services with one target port the oldest decides what it speaks.
+func TestInboundOldestService(t *testing.T) {
+	t.Parallel()
+	a, b := testService("a", 1, "", "http/80"), testService("b", 9, "", "tcp/80")
+	own := testOwn("10.0.0.9", a)
+	l := newListeners()
+	var both []push.Inbound
+	for _, s := range []*registry.Service{a, b} {
+		both = append(both, push.Inbound{Service: s, Port: s.Ports[0], TargetPort: 8080})
+	}
+	own = &push.Own{Addresses: own.Addresses, Inbound: testInbound(both)}
+	in := inboundListenersIn{base: l.bases.Get(settingsOf(testScope())), own: own}
+	ports := in.ports()
+	if len(ports) != 1 || ports[0].protocol != registry.TCP {
+		t.Errorf("got %+v, want one port of TCP", ports)
+	}
+}
+
+// Ports whose protocol is known are not inspected: the inspector would keep a server that speaks
+// first waiting.
+func TestInboundInspection(t *testing.T) {
+	t.Parallel()
+	sc := testScope()
+	sc.Own = testOwn("10.0.0.9", testService("self", 1, "", "http/80", "mysql/81", "x/82"))
+	for _, l := range decodeListeners(t, newListeners().set(sc)) {
+		if l.Name != "virtualInbound" {
+			continue
+		}
+		for _, f := range l.ListenerFilters {
+			if f.Name != "envoy.filters.listener.http_inspector" {
+				continue
+			}
+			var got []int32
+			for _, r := range f.FilterDisabled.GetOrMatch().GetRules() {
+				got = append(got, r.GetDestinationPortRange().GetStart())
+			}
+			if d := cmp.Diff([]int32{15006, 8080, 8081}, got); d != "" {
+				t.Errorf("ports without inspection (-want +got):\n%s", d)
+			}
+			return
+		}
+	}
+	t.Error("virtualInbound has no HTTP inspector")
+}
+
+func TestFamilies(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]families{
+		"10.0.0.1": onlyV4, "127.0.0.2": onlyV4, "fe80::1": onlyV4, "::1": onlyV4, "::ffff:10.0.0.1": onlyV4, "2001:db8::1": dualStack,
+	} {
+		sc := testScope()
+		sc.Own = testOwn(address, testService("none", 1, ""))
+		if got := familiesOf(sc); got != want {
+			t.Errorf("%s: got %d, want %d", address, got, want)
+		}
+	}
+	sc := testScope()
+	sc.IPv6Only = true
+	if got := familiesOf(sc); got != onlyV6 || got.wildcard() != netip.IPv6Unspecified() || got.loopback() != netip.IPv6Loopback() {
+		t.Errorf("IPv6 only: got %d, %s, %s", got, got.wildcard(), got.loopback())
+	}
+}
