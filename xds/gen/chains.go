@@ -20,8 +20,10 @@ type chainLists struct {
 // Envoy refuses a listener in which two chains could take one connection.
 type chainSet struct {
 	lists *chainLists
-	seen  map[chainKey]bool
-	specs []chainSpec
+	// rest says that a chain takes all that others do not, of any protocol and of plaintext HTTP.
+	rest, restHTTP bool
+	seen           map[chainKey]bool
+	specs          []chainSpec
 }
 
 // chainKey is one connection that a chain takes.
@@ -37,6 +39,9 @@ func newChainSet(lists *chainLists) *chainSet { return &chainSet{lists: lists} }
 // an earlier chain takes. It says whether anything was left.
 func (s *chainSet) add(c chainSpec, subnets []netip.Prefix, sni []string) bool {
 	subnets, sni = cleanSubnets(subnets), cleanNames(sni)
+	if len(subnets) == 0 && len(sni) == 0 {
+		return s.addRest(c)
+	}
 	if len(subnets) == 0 {
 		subnets = []netip.Prefix{{}}
 	}
@@ -76,6 +81,20 @@ func (s *chainSet) add(c chainSpec, subnets []netip.Prefix, sni []string) bool {
 	return len(groups) > 0
 }
 
+// addRest adds a chain without conditions, unless there is one.
+func (s *chainSet) addRest(c chainSpec) bool {
+	taken := &s.rest
+	if c.match.plainHTTP {
+		taken = &s.restHTTP
+	}
+	if *taken {
+		return false
+	}
+	*taken = true
+	s.specs = append(s.specs, c)
+	return true
+}
+
 // take marks the names as taken for a subnet and returns those that were not.
 func (s *chainSet) take(subnet netip.Prefix, names []string, plainHTTP bool) []string {
 	left := make([]string, 0, len(names))
@@ -94,6 +113,9 @@ func (s *chainSet) list() *intern.List[chainSpec] { return s.lists.chains.Of(s.s
 
 // cleanSubnets masks, sorts and drops duplicates; nil when one of them is all addresses.
 func cleanSubnets(in []netip.Prefix) []netip.Prefix {
+	if len(in) == 0 {
+		return nil
+	}
 	out := make([]netip.Prefix, 0, len(in))
 	for _, p := range in {
 		if p.Bits() == 0 {
@@ -107,6 +129,9 @@ func cleanSubnets(in []netip.Prefix) []netip.Prefix {
 
 // cleanNames folds case, sorts and drops duplicates; nil when one of them is every name.
 func cleanNames(in []string) []string {
+	if len(in) == 0 {
+		return nil
+	}
 	out := make([]string, 0, len(in))
 	for _, n := range in {
 		if n == "*" {
