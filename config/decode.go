@@ -31,6 +31,9 @@ type step struct {
 	key   bool
 }
 
+// maxField is about how long the path in a problem may become.
+const maxField = 160
+
 // at goes to a field, key to an entry of a map, index to an item; pop goes back.
 func (d *decoder) at(name string) *decoder {
 	d.path = append(d.path, step{name: name, index: -1})
@@ -42,10 +45,14 @@ func (d *decoder) key(name string) {
 func (d *decoder) index(i int) { d.path = append(d.path, step{index: i}) }
 func (d *decoder) pop()        { d.path = d.path[:len(d.path)-1] }
 
-// field is the path in words, "spec.http[0].match[1].headers[x-user]".
+// field is the path in words, "spec.http[0].match[1].headers[x-user]", cut off when it is very long.
 func (d *decoder) field() string {
 	var b strings.Builder
 	for i, s := range d.path {
+		if b.Len() > maxField {
+			b.WriteString("…")
+			break
+		}
 		switch {
 		case s.index >= 0:
 			b.WriteString("[" + strconv.Itoa(s.index) + "]")

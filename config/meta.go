@@ -132,9 +132,9 @@ func (d *decoder) metadata(o *Object, n *yaml.Node) bool {
 		d.errorf(d.lines.root, "the metadata is missing: write at least metadata.name")
 		return false
 	}
-	named := false
-	ok := true
 	o.Namespace = DefaultNamespace
+	d.about = d.aboutOf(o.Kind, n)
+	named, ok := false, true
 	d.fields(n, func(key, value *yaml.Node) {
 		d.at(key.Value)
 		defer d.pop()
@@ -160,6 +160,7 @@ func (d *decoder) metadata(o *Object, n *yaml.Node) bool {
 			d.pop()
 			d.unknown(key, []string{"name", "namespace", "labels", "annotations", "creationTimestamp"})
 			d.at(key.Value)
+			ok = false // it may have been the name or the namespace
 		}
 	})
 	if !named {
@@ -167,6 +168,25 @@ func (d *decoder) metadata(o *Object, n *yaml.Node) bool {
 		d.pop()
 	}
 	return named && ok
+}
+
+// aboutOf is the key in words as far as it can be read, for problems that come before the key is known.
+func (d *decoder) aboutOf(kind Kind, metadata *yaml.Node) string {
+	k := Key{Kind: kind, Namespace: DefaultNamespace}
+	for i := 0; i+1 < len(metadata.Content); i += 2 {
+		value := deref(metadata.Content[i+1])
+		switch {
+		case isNull(value) || value.Kind != yaml.ScalarNode:
+		case metadata.Content[i].Value == "name":
+			k.Name = shorten(value.Value)
+		case metadata.Content[i].Value == "namespace":
+			k.Namespace = shorten(value.Value)
+		}
+	}
+	if k.Name == "" {
+		return ""
+	}
+	return k.String()
 }
 
 // objectName reads metadata.name.

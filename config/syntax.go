@@ -88,12 +88,12 @@ func hasContent(text []byte) bool {
 // syntaxError reports what the YAML reader said, in the file's own line numbers.
 func (p *parser) syntaxError(err error, offset int) {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
+	line, near := 1, ""
 	if m := regexp.MustCompile(`^line (\d+): (?s:(.*))$`).FindStringSubmatch(text); m != nil {
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			line, text = n, m[2]
+			line, text, near = n, m[2], " near this line"
 		}
 	}
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
-	p.refuse(line+offset, fmt.Sprintf("not valid YAML near this line: %s", text))
+	p.refuse(line+offset, fmt.Sprintf("not valid YAML%s: %s", near, text))
 }

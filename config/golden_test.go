@@ -1,0 +1,121 @@
+package config
+
+import (
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/txtar"
+)
+
+var update = flag.Bool("update", false, "rewrite the expectations in testdata and docs")
+
+// Every archive of testdata/problems is named after a kind, or "file" for whole files. It holds
+// specs, each followed by the problems that Parse finds in an object of that spec.
+func TestProblemTexts(t *testing.T) {
+	t.Parallel()
+	archives, err := filepath.Glob("testdata/problems/*.txtar")
+	if err != nil || len(archives) == 0 {
+		t.Fatalf("no archives: %v", err)
+	}
+	for _, path := range archives {
+		t.Run(strings.TrimSuffix(filepath.Base(path), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			checkArchive(t, path)
+		})
+	}
+}
+
+// checkArchive compares one archive, or rewrites it.
+func checkArchive(t *testing.T, path string) {
+	archive, err := txtar.ParseFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	var cases []txtar.File
+	for _, f := range archive.Files {
+		if name, isWant := strings.CutSuffix(f.Name, ".problems"); isWant {
+			want[name] = string(f.Data)
+			continue
+		}
+		cases = append(cases, f)
+	}
+	out := &txtar.Archive{Comment: archive.Comment}
+	kind := Kind(strings.TrimSuffix(filepath.Base(path), ".txtar"))
+	for _, c := range cases {
+		text := string(c.Data)
+		if info, ok := Info(kind); ok {
+			text = "apiVersion: " + info.APIVersion() + "\nkind: " + string(kind) + "\nmetadata: {name: web, namespace: shop}\nspec:\n" + text
+		}
+		r := Parse(filepath.Base(c.Name), []byte(text))
+		got := strings.Join(append(texts(r), ""), "\n")
+		for _, k := range r.Broken {
+			got += "broken " + k.String() + "\n"
+		}
+		if r.Unread {
+			got += "unread\n"
+		}
+		for _, o := range r.Objects {
+			got += "object " + o.Key.String() + "\n"
+		}
+		out.Files = append(out.Files, c, txtar.File{Name: c.Name + ".problems", Data: []byte(got)})
+		if diff := cmp.Diff(want[c.Name], got); diff != "" && !*update {
+			t.Errorf("%s (-want +got):\n%s", c.Name, diff)
+		}
+	}
+	if *update {
+		if err := os.WriteFile(path, txtar.Format(out), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// The examples of testdata/good have neither errors nor warnings.
+func TestGoodExamples(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/good/*")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, path := range files {
+		t.Run(filepath.Base(path), func(t *testing.T) {
+			t.Parallel()
+			data, err := os.ReadFile(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			r := Parse(path, data)
+			for _, text := range texts(r) {
+				t.Error(text)
+			}
+			if len(r.Objects) == 0 {
+				t.Error("no objects")
+			}
+		})
+	}
+}
+
+// docs/meshconfig.md is what the table says.
+func TestMeshDoc(t *testing.T) {
+	t.Parallel()
+	const path = "../docs/meshconfig.md"
+	if *update {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(MeshDoc()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(MeshDoc(), string(got)); diff != "" {
+		t.Errorf("%s is out of date, run go test ./config -update (-want +got):\n%s", path, diff)
+	}
+}
