@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// adminTimeout bounds one question to Envoy's admin interface.
+	adminTimeout = 2 * time.Second
+	// maxAdminAnswer bounds what is read of an answer.
+	maxAdminAnswer = 8 << 20
+)
+
+// admin asks Envoy's admin interface.
+type admin struct {
+	client *http.Client
+	base   string
+}
+
+// newAdmin reaches the interface of an Envoy with these settings.
+func newAdmin(s *Settings) *admin {
+	network, address := "unix", s.adminSocket()
+	if s.Ports.Admin != 0 {
+		network, address = "tcp", s.at(s.Ports.Admin)
+	}
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, address)
+	}
+	return &admin{
+		client: &http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}, Timeout: adminTimeout},
+		base:   "http://envoy",
+	}
+}
+
+// do sends one request and returns its answer. An answer other than 200 is an error.
+func (a *admin) do(ctx context.Context, method, path string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, a.base+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := a.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask Envoy: %w", err)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read Envoy's answer to %s: %w", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("Envoy answers %d to %s: %s", resp.StatusCode, path, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// stats are the counters and gauges whose names match the regular expression filter.
+func (a *admin) stats(ctx context.Context, filter string) (map[string]uint64, error) {
+	body, err := a.do(ctx, http.MethodGet, "/stats?format=json&type=All&filter="+url.QueryEscape(filter))
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Stats []struct {
+			Name  string          `json:"name"`
+			Value json.RawMessage `json:"value"` // texts and histograms are of other types
+		} `json:"stats"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("read Envoy's statistics: %w", err)
+	}
+	out := make(map[string]uint64, len(doc.Stats))
+	for _, s := range doc.Stats {
+		var n uint64
+		if json.Unmarshal(s.Value, &n) == nil {
+			out[s.Name] = n
+		}
+	}
+	return out, nil
+}
+
+// drain makes Envoy tell every connection to go and close its listeners at the end of its drain time.
+func (a *admin) drain(ctx context.Context) error {
+	_, err := a.do(ctx, http.MethodPost, "/drain_listeners?graceful&skip_exit")
+	return err
+}
+
+// connections is how many connections are open to Envoy's listeners, those for health and metrics not counted.
+func (a *admin) connections(ctx context.Context) (uint64, error) {
+	stats, err := a.stats(ctx, `^listener\..*\.downstream_cx_active$`)
+	if err != nil {
+		return 0, err
+	}
+	var sum uint64
+	for name, n := range stats {
+		listener := strings.TrimSuffix(strings.TrimPrefix(name, "listener."), ".downstream_cx_active")
+		switch {
+		case listener == listenerHealth, listener == listenerMetrics, strings.HasPrefix(listener, "admin"):
+		case strings.Contains(listener, ".worker_"), strings.HasSuffix(listener, ".main_thread"): // counted in the whole
+		default:
+			sum += n
+		}
+	}
+	return sum, nil
+}

@@ -1,0 +1,156 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// UsageError is a setting that is wrong: what it is, what it should be.
+type UsageError struct {
+	// Setting is its name in the settings file; the flag is found by it too.
+	Setting string
+	Text    string
+}
+
+func (e *UsageError) Error() string { return e.Setting + ": " + e.Text }
+
+// Complete fills in the defaults that depend on the machine and checks everything.
+// The error joins a UsageError for each setting that is wrong.
+func (s *Settings) Complete() error {
+	if err := s.complete(); err != nil {
+		return err
+	}
+	c := &checker{}
+	c.workload(&s.Workload)
+	c.controlPlane(s)
+	c.ports(&s.Ports)
+	c.envoy(&s.Envoy)
+	c.rest(s)
+	return errors.Join(c.errs...)
+}
+
+// checker collects what is wrong.
+type checker struct{ errs []error }
+
+func (c *checker) fail(setting, format string, args ...any) {
+	c.errs = append(c.errs, &UsageError{setting, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) oneOf(setting, value string, known ...string) {
+	if !slices.Contains(known, value) {
+		c.fail(setting, "%q is not known; want %s", value, strings.Join(known, " or "))
+	}
+}
+
+func (c *checker) between(setting string, value, low, high int) {
+	if value < low || value > high {
+		c.fail(setting, "%d is out of range; want %d to %d", value, low, high)
+	}
+}
+
+func (c *checker) workload(w *Workload) {
+	c.oneOf("workload.type", w.Type, "sidecar", "router")
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	name := regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]{0,251}[A-Za-z0-9])?$`)
+	if !name.MatchString(w.Name) {
+		c.fail("workload.name", "%q is not a name: letters, digits, '-', '.' and '_', up to 253", w.Name)
+	}
+	if !label.MatchString(w.Namespace) {
+		c.fail("workload.namespace", "%q is not a namespace: small letters, digits and '-', up to 63", w.Namespace)
+	}
+	if w.ServiceAccount != "" && !name.MatchString(w.ServiceAccount) {
+		c.fail("workload.serviceAccount", "%q is not a name: letters, digits, '-', '.' and '_'", w.ServiceAccount)
+	}
+	if len(w.Addresses) == 0 {
+		c.fail("workload.addresses", "not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
+	}
+	for _, a := range w.Addresses {
+		ip, err := netip.ParseAddr(a)
+		if err != nil || ip.IsUnspecified() || ip.Zone() != "" {
+			c.fail("workload.addresses", "%q is not an IP address of a workload, such as 10.0.0.7 or 127.0.0.2", a)
+		}
+	}
+	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
+		if k == "" || strings.ContainsAny(k+w.Labels[k], " \t\n,=") {
+			c.fail("workload.labels", "%q: %q is not a label; want name and value without spaces, ',' and '='", k, w.Labels[k])
+		}
+	}
+	if strings.Count(w.Locality, "/") > 2 || strings.HasPrefix(w.Locality, "/") {
+		c.fail("workload.locality", "%q is not a locality; want region, region/zone or region/zone/subzone", w.Locality)
+	}
+	if w.Interception == "tproxy" {
+		c.fail("workload.interception", "tproxy is not supported yet; want none or redirect")
+	} else {
+		c.oneOf("workload.interception", w.Interception, "none", "redirect")
+	}
+	c.between("workload.httpProxyPort", w.HTTPProxyPort, 0, 65535)
+}
+
+func (c *checker) controlPlane(s *Settings) {
+	if !s.Dev {
+		c.fail("dev", "not set: TLS to the control plane is not supported yet; on a trial machine use plaintext by --dev (dev: true)")
+	}
+	if len(s.XDS.Addresses) == 0 {
+		c.fail("xds.addresses", "not set; give host:port of the control plane, with ashored --dev 127.0.0.1:15010")
+	}
+	for _, a := range s.XDS.Addresses {
+		if _, _, err := hostPort(a); err != nil {
+			c.fail("xds.addresses", "%v", err)
+		}
+	}
+}
+
+// hostPort splits an address and checks its port.
+func hostPort(address string) (host string, port uint32, err error) {
+	host, p, err := net.SplitHostPort(address)
+	if err != nil || host == "" {
+		return "", 0, fmt.Errorf("%q is not host:port", address)
+	}
+	n, err := strconv.ParseUint(p, 10, 16)
+	if err != nil || n == 0 {
+		return "", 0, fmt.Errorf("%q has no port between 1 and 65535", address)
+	}
+	return host, uint32(n), nil
+}
+
+func (c *checker) ports(p *Ports) {
+	c.between("ports.status", p.Status, 1, 65535)
+	c.between("ports.health", p.Health, 0, 65535)
+	c.between("ports.metrics", p.Metrics, 0, 65535)
+	c.between("ports.admin", p.Admin, 0, 65535)
+	first := map[int]string{}
+	for _, o := range p.openPorts() {
+		if other, taken := first[o.port]; taken {
+			c.fail(o.setting, "%d is the port of %s too; each needs its own", o.port, other)
+			continue
+		}
+		first[o.port] = o.setting
+	}
+}
+
+func (c *checker) envoy(e *Envoy) {
+	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
+	c.oneOf("envoy.logLevel", e.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
+	c.between("envoy.maxConnections", e.MaxConnections, 1, 10_000_000)
+}
+
+func (c *checker) rest(s *Settings) {
+	if s.Drain.Maximum < s.Drain.Minimum {
+		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
+	}
+	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
+	c.oneOf("log.format", s.Log.Format, "text", "json")
+	if path := s.adminSocket(); s.Ports.Admin == 0 && len(path) > maxSocketPath {
+		c.fail("state", "the admin socket %s would have %d letters and a socket's name has at most %d; choose a shorter folder", path, len(path), maxSocketPath)
+	}
+}
+
+// maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte: unix(7).
+const maxSocketPath = 107

@@ -1,0 +1,53 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+)
+
+// FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else .tools/envoy in
+// this folder or one above it, where "make tools" puts it.
+// Errors say where was looked and what to do.
+func FindEnvoy(path string) (string, error) {
+	if path != "" {
+		return runnable(path)
+	}
+	if found, err := exec.LookPath("envoy"); err == nil {
+		return filepath.Abs(found)
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("find Envoy: %w", err)
+	}
+	for {
+		tool := filepath.Join(dir, ".tools", "envoy")
+		if _, err := os.Stat(tool); err == nil {
+			return runnable(tool)
+		}
+		up := filepath.Dir(dir)
+		if up == dir {
+			return "", errors.New("no Envoy found: there is no \"envoy\" in PATH and no .tools/envoy in this folder or above; " +
+				"install it, name it by --envoy PATH (envoy.path), or fetch it by \"make tools\" in Ashore's work tree")
+		}
+		dir = up
+	}
+}
+
+// runnable is path as an absolute one, when it is a file that may be run.
+func runnable(path string) (string, error) {
+	abs, err := filepath.Abs(path)
+	if err != nil {
+		return "", fmt.Errorf("envoy.path %s: %w", path, err)
+	}
+	info, err := os.Stat(abs)
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("envoy.path: %w", err)
+	case info.IsDir() || info.Mode().Perm()&0o111 == 0:
+		return "", fmt.Errorf("envoy.path: %s is not a program (mode %v)", abs, info.Mode())
+	}
+	return abs, nil
+}

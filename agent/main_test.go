@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// envoyPath is the real Envoy: $ENVOY or the one that "make tools" fetches.
+func envoyPath(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("ENVOY")
+	if path == "" {
+		path = filepath.Join("..", ".tools", "envoy")
+	}
+	abs, err := filepath.Abs(path)
+	if err == nil {
+		_, err = os.Stat(abs)
+	}
+	if err != nil {
+		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
+	}
+	return abs
+}
+
+// example is a workload's settings, complete, with the given address.
+func example(t *testing.T, address string, edit func(*Settings)) Settings {
+	t.Helper()
+	s := Default()
+	s.Dev = true
+	s.State = stateFolder(t)
+	s.Workload.Name = "web-1"
+	s.Workload.Namespace = "shop"
+	s.Workload.Addresses = []string{address}
+	s.Workload.Labels = map[string]string{"app": "web", "version": "v1"}
+	s.XDS.Addresses = []string{"127.0.0.1:15010"}
+	s.Drain.Minimum = 0
+	if edit != nil {
+		edit(&s)
+	}
+	if err := s.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// stateFolder is short: t.TempDir's may not fit into a socket's address.
+func stateFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "agent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	return dir
+}

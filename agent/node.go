@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"google.golang.org/protobuf/types/known/structpb"
+)
+
+// apiVersion is the release of Istio's API that the agent speaks; node metadata ISTIO_VERSION. Without it a
+// control plane has to guess what the proxy can do.
+const apiVersion = "1.31.1"
+
+// node is how Envoy introduces itself. The form of the ID and the names and types of the metadata are Istio's:
+// lists are text with commas, booleans are text, so that both control planes read them.
+func node(s *Settings) (*corev3.Node, error) {
+	w := &s.Workload
+	meta, err := structpb.NewStruct(metadata(s))
+	if err != nil {
+		return nil, fmt.Errorf("node metadata: %w", err)
+	}
+	region, rest, _ := strings.Cut(w.Locality, "/")
+	zone, subzone, _ := strings.Cut(rest, "/")
+	n := &corev3.Node{
+		Id:       fmt.Sprintf("%s~%s~%s.%s~%s.svc.%s", w.Type, w.Addresses[0], w.Name, w.Namespace, w.Namespace, w.Domain),
+		Cluster:  serviceName(w) + "." + w.Namespace,
+		Metadata: meta,
+	}
+	if w.Locality != "" {
+		n.Locality = &corev3.Locality{Region: region, Zone: zone, SubZone: subzone}
+	}
+	return n, nil
+}
+
+// serviceName is what the workload is called in other workloads' logs: its app label, else its name.
+func serviceName(w *Workload) string {
+	for _, label := range []string{"service.istio.io/canonical-name", "app.kubernetes.io/name", "app"} {
+		if v := w.Labels[label]; v != "" {
+			return v
+		}
+	}
+	return w.Name
+}
+
+func metadata(s *Settings) map[string]any {
+	w := &s.Workload
+	labels := map[string]any{}
+	for k, v := range w.Labels {
+		labels[k] = v
+	}
+	m := map[string]any{
+		"NAME":              w.Name,
+		"NAMESPACE":         w.Namespace,
+		"WORKLOAD_NAME":     serviceName(w),
+		"INSTANCE_IPS":      strings.Join(w.Addresses, ","),
+		"ISTIO_VERSION":     apiVersion,
+		"LABELS":            labels,
+		"INTERCEPTION_MODE": strings.ToUpper(w.Interception),
+		"PROXY_CONFIG":      proxyConfig(s),
+	}
+	for name, value := range map[string]string{
+		"SERVICE_ACCOUNT": w.ServiceAccount,
+		"NETWORK":         w.Network,
+		"CLUSTER_ID":      w.Cluster,
+	} {
+		if value != "" {
+			m[name] = value
+		}
+	}
+	if w.HTTPProxyPort != 0 {
+		m["HTTP_PROXY_PORT"] = strconv.Itoa(w.HTTPProxyPort)
+	}
+	if s.Ports.Health != 0 {
+		m["ENVOY_STATUS_PORT"] = s.Ports.Health
+	}
+	if s.Ports.Metrics != 0 {
+		m["ENVOY_PROMETHEUS_PORT"] = s.Ports.Metrics
+	}
+	return m
+}
+
+// proxyConfig is Istio's ProxyConfig with what this proxy runs by.
+func proxyConfig(s *Settings) map[string]any {
+	return map[string]any{
+		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),
+		"concurrency":      s.Envoy.Concurrency,
+		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
+		"statusPort":       s.Ports.Status,
+	}
+}

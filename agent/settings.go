@@ -1,0 +1,171 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// Settings are everything that an operator can choose. Default holds the defaults; the tags are the names in
+// the settings file.
+type Settings struct {
+	// Dev allows plaintext to the control plane, for trials on one machine.
+	Dev bool `yaml:"dev"`
+	// State is the folder for the bootstrap and the admin socket, made when missing, with mode 0700. Empty: below
+	// /var/lib/ashore-agent, with Dev below the user's cache folder.
+	State    string   `yaml:"state"`
+	Workload Workload `yaml:"workload"`
+	XDS      XDS      `yaml:"xds"`
+	Envoy    Envoy    `yaml:"envoy"`
+	Ports    Ports    `yaml:"ports"`
+	Drain    Drain    `yaml:"drain"`
+	Log      Log      `yaml:"log"`
+}
+
+// Workload is what stands beside Envoy, as the control plane is told.
+type Workload struct {
+	// Type is "sidecar" or "router" (a gateway).
+	Type string `yaml:"type"`
+	// Name is unique within the namespace. Empty: the machine's host name.
+	Name string `yaml:"name"`
+	// Namespace is where its configuration lives.
+	Namespace string `yaml:"namespace"`
+	// Addresses are its IP addresses; the first one is where Envoy and the agent open their ports.
+	Addresses []string `yaml:"addresses"`
+	// Labels are what selectors and subsets compare with.
+	Labels map[string]string `yaml:"labels"`
+	// ServiceAccount is the identity that it claims.
+	ServiceAccount string `yaml:"serviceAccount"`
+	// Locality is "region", "region/zone" or "region/zone/subzone".
+	Locality string `yaml:"locality"`
+	// Network names the part of the network whose addresses it reaches directly.
+	Network string `yaml:"network"`
+	// Cluster names the group of machines that it belongs to.
+	Cluster string `yaml:"cluster"`
+	// Domain is the suffix of short host names.
+	Domain string `yaml:"domain"`
+	// Interception says how the workload's traffic reaches Envoy: "none" or "redirect" (by rules of one's own).
+	Interception string `yaml:"interception"`
+	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
+	HTTPProxyPort int `yaml:"httpProxyPort"`
+}
+
+// XDS is where the control plane answers.
+type XDS struct {
+	// Addresses are host:port of its replicas.
+	Addresses []string `yaml:"addresses"`
+}
+
+// Envoy is the program that is run.
+type Envoy struct {
+	// Path is the program. Empty: "envoy" in PATH, else .tools/envoy in this folder or above.
+	Path string `yaml:"path"`
+	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
+	Concurrency int `yaml:"concurrency"`
+	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
+	LogLevel string `yaml:"logLevel"`
+	// MaxConnections bounds the connections that are open to Envoy at one time.
+	MaxConnections int `yaml:"maxConnections"`
+	// DrainTime is how long connections of a listener that was changed or removed may go on.
+	DrainTime time.Duration `yaml:"drainTime"`
+}
+
+// Ports are the ports on the workload's own address.
+type Ports struct {
+	// Status is the agent's: GET /healthz/ready.
+	Status int `yaml:"status"`
+	// Health is Envoy's: GET /healthz/ready through Envoy, which proves that Envoy serves. Zero: closed.
+	Health int `yaml:"health"`
+	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
+	Metrics int `yaml:"metrics"`
+	// Admin opens Envoy's whole admin interface to every user of this machine. Zero: it is a unix socket in the
+	// state folder, for the agent's user alone.
+	Admin int `yaml:"admin"`
+}
+
+// Drain is how Envoy ends.
+type Drain struct {
+	// Minimum is how long Envoy goes on at least, for others to learn that it ends.
+	Minimum time.Duration `yaml:"minimum"`
+	// Maximum is how long open connections are waited for.
+	Maximum time.Duration `yaml:"maximum"`
+}
+
+// Log is the agent's own log, which holds Envoy's too.
+type Log struct {
+	// Level is trace, debug, info, warn or error.
+	Level string `yaml:"level"`
+	// Format is "text" or "json".
+	Format string `yaml:"format"`
+}
+
+// Default returns the settings that hold where an operator says nothing.
+func Default() Settings {
+	return Settings{
+		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
+		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second},
+		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090},
+		Drain:    Drain{Minimum: time.Second, Maximum: 5 * time.Second},
+		Log:      Log{Level: "info", Format: "text"},
+	}
+}
+
+// complete fills in what depends on the machine or on other settings.
+func (s *Settings) complete() error {
+	if s.Workload.Name == "" {
+		name, err := os.Hostname()
+		if err != nil {
+			return fmt.Errorf("find the host name (or set workload.name): %w", err)
+		}
+		s.Workload.Name = name
+	}
+	if s.Envoy.Concurrency == 0 {
+		s.Envoy.Concurrency = min(2, runtime.NumCPU())
+	}
+	if s.State != "" {
+		return nil
+	}
+	base := "/var/lib"
+	if s.Dev {
+		cache, err := os.UserCacheDir()
+		if err != nil {
+			return fmt.Errorf("find a folder for the state (or set state): %w", err)
+		}
+		base = cache
+	}
+	s.State = filepath.Join(base, "ashore-agent", s.Workload.Name+"."+s.Workload.Namespace)
+	return nil
+}
+
+// own is the address that ports are opened on. Settings have been checked.
+func (s *Settings) own() netip.Addr {
+	return netip.MustParseAddr(s.Workload.Addresses[0])
+}
+
+// at is an address and port of the workload's own.
+func (s *Settings) at(port int) string {
+	return netip.AddrPortFrom(s.own(), uint16(port)).String()
+}
+
+// openPort is a port that the agent or Envoy opens, and the setting that says which.
+type openPort struct {
+	setting string
+	port    int
+}
+
+// openPorts are those that are set.
+func (p Ports) openPorts() []openPort {
+	var out []openPort
+	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}, {"ports.admin", p.Admin}} {
+		if o.port != 0 {
+			out = append(out, o)
+		}
+	}
+	return out
+}
+
+func (o openPort) String() string { return o.setting + " " + strconv.Itoa(o.port) }

@@ -1,0 +1,157 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// maxProbes bounds the questions that are answered at one time; more get 429.
+const maxProbes = 16
+
+// status answers whether the workload's proxy is ready.
+type status struct {
+	admin      *admin
+	supervisor *supervisor
+	replicas   []string     // of the control plane, for messages
+	log        hclog.Logger // set once
+	slots      chan struct{}
+
+	mu         sync.Mutex
+	draining   bool // guarded by mu
+	configured int  // guarded by mu: the run of Envoy that is known to have its configuration
+	ready      bool // guarded by mu: the latest answer, to log changes
+}
+
+func newStatus(a *admin, s *supervisor, replicas []string, log hclog.Logger) *status {
+	return &status{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes)}
+}
+
+// Run serves on l until ctx ends.
+func (s *status) Run(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz/ready", s.serve)
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      3 * adminTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	stop := context.AfterFunc(ctx, func() {
+		if err := server.Close(); err != nil {
+			s.log.Warn("close the status port", "error", err)
+		}
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// serve answers 200, or 503 with the reason.
+func (s *status) serve(w http.ResponseWriter, r *http.Request) {
+	select {
+	case s.slots <- struct{}{}:
+		defer func() { <-s.slots }()
+	default:
+		http.Error(w, "too many questions at one time", http.StatusTooManyRequests)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
+	defer cancel()
+	if err := s.check(ctx); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ready")
+}
+
+// drain makes every answer from now on "not ready".
+func (s *status) drain() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.draining = true
+}
+
+// check is nil when Envoy serves with a configuration from the control plane; otherwise it says what is missing.
+func (s *status) check(ctx context.Context) error {
+	err := s.examine(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		err = errors.New("draining: this proxy is about to end")
+	}
+	if ready := err == nil; ready != s.ready {
+		s.ready = ready
+		if ready {
+			s.log.Info("envoy is ready")
+		} else if !s.draining && ctx.Err() == nil {
+			s.log.Warn("envoy is not ready any more", "reason", err)
+		}
+	}
+	return err
+}
+
+func (s *status) examine(ctx context.Context) error {
+	run := s.supervisor.Runs()
+	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
+		if trouble := s.supervisor.Trouble(); trouble != "" {
+			return fmt.Errorf("Envoy does not run: %s", trouble)
+		}
+		return s.waiting(ctx)
+	}
+	s.mu.Lock()
+	known := s.configured == run
+	s.mu.Unlock()
+	if known {
+		return nil
+	}
+	// Live is not enough: Envoy is live too when its first configuration was refused.
+	if err := s.waiting(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.configured = run
+	return nil
+}
+
+// The counters of accepted and refused configurations.
+const (
+	statConnected = "control_plane.connected_state"
+	statClusters  = "cluster_manager.cds.update_success"
+	statListeners = "listener_manager.lds.update_success"
+	statWorkers   = "listener_manager.workers_started"
+)
+
+// waiting says what Envoy has not got yet; nil when it has everything.
+func (s *status) waiting(ctx context.Context) error {
+	stats, err := s.admin.stats(ctx, `^(control_plane\.connected_state|cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
+	if err != nil {
+		return fmt.Errorf("Envoy is starting: %w", err)
+	}
+	var missing []string
+	for _, m := range []struct{ stat, name string }{{statClusters, "clusters"}, {statListeners, "listeners"}} {
+		if stats[m.stat] == 0 {
+			missing = append(missing, m.name)
+		}
+	}
+	switch {
+	case len(missing) > 0 && stats[statConnected] == 0:
+		return fmt.Errorf("Envoy has no %s: the control plane at %s does not answer", strings.Join(missing, " and no "), strings.Join(s.replicas, ", "))
+	case len(missing) > 0:
+		return fmt.Errorf("Envoy has accepted no %s from the control plane yet", strings.Join(missing, " and no "))
+	case stats[statWorkers] == 0:
+		return errors.New("Envoy is starting its listeners")
+	}
+	return nil
+}

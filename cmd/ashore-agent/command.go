@@ -1,0 +1,129 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/internal/build"
+)
+
+const long = `ashore-agent runs the Envoy beside a workload.
+
+It writes Envoy's bootstrap, starts Envoy and starts it again when it ends. Envoy takes its configuration from
+the control plane. At SIGTERM or Ctrl-C connections are drained before Envoy ends; a second signal ends at once.
+
+Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
+one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`
+
+const runExample = `  # beside a workload that has 127.0.0.2 as its address, for a control plane started by "ashored --dev"
+  ashore-agent run --dev --xds 127.0.0.1:15010 --name web-1 --namespace shop --address 127.0.0.2 \
+    --labels app=web,version=v1 --service-account web
+
+  # is it ready?
+  curl http://127.0.0.2:15020/healthz/ready
+
+  # the same from a file
+  ashore-agent run --config /etc/ashore/agent.yaml`
+
+// command is the program's command line.
+func command(stdout, stderr io.Writer) *cobra.Command {
+	root := &cobra.Command{
+		Use:           "ashore-agent",
+		Short:         "Run the Envoy beside a workload",
+		Long:          long,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          unknownCommand,
+		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
+	})
+	root.AddCommand(runCommand(stdout, stderr), bootstrapCommand(stdout), versionCommand(stdout))
+	return root
+}
+
+func unknownCommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage(fmt.Errorf("unknown command %q; see %s --help", args[0], cmd.CommandPath()))
+}
+
+func noArguments(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	return usage(fmt.Errorf("unexpected argument %q; %s takes flags only, see --help", args[0], cmd.CommandPath()))
+}
+
+func runCommand(stdout, stderr io.Writer) *cobra.Command {
+	f := newFlags()
+	cmd := &cobra.Command{
+		Use:     "run",
+		Short:   "Run Envoy until a signal comes",
+		Example: runExample,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.settings(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
+			if err != nil {
+				return err
+			}
+			return a.Run(cmd.Context())
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func bootstrapCommand(stdout io.Writer) *cobra.Command {
+	f := newFlags()
+	cmd := &cobra.Command{
+		Use:     "bootstrap",
+		Short:   "Print the bootstrap that Envoy would be started with",
+		Example: "  ashore-agent bootstrap --dev --xds 127.0.0.1:15010 --name web-1 --address 127.0.0.2 > bootstrap.json\n  envoy --mode validate -c bootstrap.json",
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.settings(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			b, err := agent.BootstrapJSON(&s)
+			if err != nil {
+				return err
+			}
+			_, err = stdout.Write(b)
+			return err
+		},
+	}
+	f.add(cmd.Flags())
+	return cmd
+}
+
+func versionCommand(stdout io.Writer) *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print which build this is",
+		Args:  noArguments,
+		RunE: func(*cobra.Command, []string) error {
+			b := build.Read()
+			_, err := fmt.Fprintf(stdout, "ashore-agent %s %s %s\n", b.Version, b.Commit, b.Go)
+			return err
+		},
+	}
+}
+
+// logger writes to w. The settings have been checked.
+func logger(l agent.Log, w io.Writer) hclog.Logger {
+	return hclog.New(&hclog.LoggerOptions{Level: hclog.LevelFromString(l.Level), JSONFormat: l.Format == "json", Output: w})
+}

@@ -1,0 +1,56 @@
+// Command ashore-agent runs the Envoy beside a workload: it writes Envoy's bootstrap, starts Envoy, starts it
+// again when it ends, tells whether it is ready, and drains it at the end.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	// The first signal drains, a second one ends at once.
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// errUsage marks errors of the command line and the settings: exit code 2.
+var errUsage = errors.New("usage")
+
+// run is the program. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
+func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	cmd := command(stdout, stderr)
+	cmd.SetArgs(args)
+	err := cmd.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case errors.Is(err, errUsage):
+		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
+		return 2
+	default:
+		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
+		return 1
+	}
+}
+
+// usageError is an error of the command line; its text is that of err alone.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string   { return e.err.Error() }
+func (e *usageError) Unwrap() []error { return []error{errUsage, e.err} }
+
+// usage marks err; nil stays nil.
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
