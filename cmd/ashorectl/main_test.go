@@ -33,10 +33,10 @@ func (f *fake) Status() admin.Status {
 		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
 		Proxies: []admin.ProxyStatus{
 			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,
-				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, Wanted: 2, Acknowledged: now}, {Type: "cds", Resources: 4, Wanted: 5, InFlight: true}}},
+				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, AcknowledgedAt: now}, {Type: "cds", Resources: 5, InFlight: 1}, {Type: "rds", Resources: 3}}},
 			{ID: "web-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.1:4", Connected: now.Add(-72 * time.Hour),
-				Types: []admin.TypeStatus{{Type: "lds", Resources: 1, Wanted: 2, Subscribed: 3,
-					Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resources: []string{"0.0.0.0_80"}, Error: "unknown filter"}}}}},
+				Types: []admin.TypeStatus{{Type: "lds", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2,
+					Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80", Error: "unknown filter"}}}}},
 		},
 	}
 }
@@ -116,9 +116,9 @@ func TestCommands(t *testing.T) {
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
 
-PROXY       KIND     PEER        CONNECTED  CDS  LDS
-api-1.shop  sidecar  10.0.0.2:4  1h         4/5  2
-web-1.shop  sidecar  10.0.0.1:4  3d         -    1/2 (1 bad)
+PROXY       KIND     PEER        CONNECTED  CDS     LDS        RDS
+api-1.shop  sidecar  10.0.0.2:4  1h         5 sent  2          3 behind
+web-1.shop  sidecar  10.0.0.1:4  3d         -       2 (1 bad)  -
 
 web-1.shop rejected lds 0.0.0.0_80 5s ago:
   unknown filter
@@ -161,6 +161,17 @@ types:
 				t.Errorf("output (-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// One proxy is shown type by type.
+func TestStatusOfOne(t *testing.T) {
+	t.Parallel()
+	_, out, _ := result(t, "status", "web-1.shop", "--socket", serve(t, &fake{}))
+	for _, want := range []string{"state of the world", "TYPE  ASKED  RESOURCES  ACKNOWLEDGED  STATE\nlds   3      2          -             1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
 	}
 }
 

@@ -20,10 +20,11 @@ func (t *tool) statusCommand() *cobra.Command {
 		Long: `status shows how ashored is and every connected proxy on one line. For each type of Envoy
 resource a column says how the proxy stands:
 
-  24         it acknowledged all 24 that it is to have now
-  23/24      it has 23 of 24: the difference is on its way, or a change of one
-  24 (1 bad) it rejected one, which is not sent again until it changes
-  -          it did not ask for the type
+  24          it acknowledged the latest of all 24 that it is to have
+  24 sent     a change of them was sent and is not acknowledged yet
+  24 behind   a change of them is still to be sent
+  24 (1 bad)  it rejected one, which is not sent again until it changes
+  -           it did not ask for the type
 
 Rejections follow below the table in Envoy's own words. With the name of a proxy, that proxy is
 shown type by type.`,
@@ -49,7 +50,7 @@ shown type by type.`,
 
 // oneProxy shows the proxy of that name.
 func (t *tool) oneProxy(w io.Writer, s admin.Status, id string) error {
-	i := slices.IndexFunc(s.Proxies, func(p admin.ProxyStatus) bool { return p.ID == id })
+	i := slices.IndexFunc(s.Proxies, func(p admin.ProxyStatus) bool { return p.ID == id || p.Node == id })
 	if i < 0 {
 		return fmt.Errorf("no proxy %q is connected: \"ashorectl status\" lists them", id)
 	}
@@ -147,13 +148,16 @@ func cell(p admin.ProxyStatus, typ string) string {
 	}
 	t := p.Types[i]
 	text := fmt.Sprint(t.Resources)
-	if !t.Latest {
-		text = fmt.Sprintf("%d/%d", t.Resources, t.Wanted)
+	switch {
+	case len(t.Rejected) > 0:
+		return fmt.Sprintf("%s (%d bad)", text, len(t.Rejected))
+	case t.Latest:
+		return text
+	case t.InFlight > 0:
+		return text + " sent"
+	default:
+		return text + " behind"
 	}
-	if n := len(t.Rejected); n > 0 {
-		text += fmt.Sprintf(" (%d bad)", n)
-	}
-	return text
 }
 
 // proxyTable is one proxy for people.
@@ -172,12 +176,23 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 		if t.Subscribed > 0 {
 			asked = fmt.Sprint(t.Subscribed)
 		}
-		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), fmt.Sprint(t.Wanted), ago(now, t.Acknowledged), state(t)})
+		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now), state(t)})
 	}
-	if err := columns(w, []string{"TYPE", "ASKED", "HAS", "LATEST", "ACKNOWLEDGED", "STATE"}, rows); err != nil {
+	if err := columns(w, []string{"TYPE", "ASKED", "RESOURCES", "ACKNOWLEDGED", "STATE"}, rows); err != nil {
 		return err
 	}
 	return rejections(w, []admin.ProxyStatus{p}, now)
+}
+
+// acknowledged is what a proxy accepted last, and how long ago.
+func acknowledged(t admin.TypeStatus, now time.Time) string {
+	if t.Acknowledged == "" {
+		return "-"
+	}
+	if t.AcknowledgedAt.IsZero() {
+		return t.Acknowledged + " before it connected"
+	}
+	return fmt.Sprintf("%s %s ago", t.Acknowledged, ago(now, t.AcknowledgedAt))
 }
 
 // state says in words how a type stands.
@@ -187,7 +202,7 @@ func state(t admin.TypeStatus) string {
 		return count(len(t.Rejected), "resource") + " rejected"
 	case t.Latest:
 		return "latest"
-	case t.InFlight:
+	case t.InFlight > 0:
 		return "sent, not answered yet"
 	default:
 		return "behind"
@@ -199,11 +214,23 @@ func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			for _, r := range t.Rejected {
-				if _, err := fmt.Fprintf(w, "\n%s rejected %s %s %s ago:\n  %s\n", p.ID, t.Type, orDash(strings.Join(r.Resources, ", ")), ago(now, r.Time), r.Error); err != nil {
+				if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(t.Type, r, now), r.Error); err != nil {
 					return err
 				}
 			}
 		}
 	}
 	return nil
+}
+
+// culprit names what was rejected, and when: "lds 0.0.0.0_80 5s ago".
+func culprit(typ string, r admin.Rejection, now time.Time) string {
+	out := typ + " " + r.Resource
+	if r.Resource == "" {
+		out = "a response of " + typ
+	}
+	if !r.Time.IsZero() {
+		out += " " + ago(now, r.Time) + " ago"
+	}
+	return out
 }

@@ -33,7 +33,7 @@ func (*fake) Status() Status {
 	return Status{
 		Version: Version{Version: "v1.2.3"}, Ready: true, Started: time.Unix(1, 0).UTC(),
 		Config:  ConfigStatus{Objects: map[string]int{"Gateway": 2}},
-		Proxies: []ProxyStatus{{ID: "web-1.shop", Types: []TypeStatus{{Type: "cds", Rejected: []Rejection{{Resources: []string{"a"}, Error: "no"}}}}}},
+		Proxies: []ProxyStatus{{ID: "web-1.shop", Types: []TypeStatus{{Type: "cds", Rejected: []Rejection{{Resource: "a", Error: "no"}}}}}},
 	}
 }
 

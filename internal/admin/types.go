@@ -40,10 +40,14 @@ type ConfigStatus struct {
 
 // ProxyStatus is one connected proxy.
 type ProxyStatus struct {
-	// ID is "web-1.shop", unique among connected proxies.
-	ID        string `json:"id"`
+	// ID is "web-1.shop", or Node where several proxies have that.
+	ID string `json:"id"`
+	// Node is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
+	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "sidecar" or "router"
 	Namespace string `json:"namespace"`
+	// Version is the client's; may be empty.
+	Version string `json:"version,omitempty"`
 	// Peer is the address that it connected from.
 	Peer      string    `json:"peer"`
 	Connected time.Time `json:"connected"`
@@ -56,26 +60,32 @@ type ProxyStatus struct {
 type TypeStatus struct {
 	// Type is the short name: cds, eds, lds, rds, nds, …
 	Type string `json:"type"`
-	// Subscribed is the number of names asked for; zero for all.
+	// Subscribed is the number of names that it asked for; zero for all.
 	Subscribed int `json:"subscribed"`
-	// Latest says that it acknowledged everything that it is to have now.
-	Latest bool `json:"latest"`
-	// Resources is what it acknowledged, Wanted what it is to have.
+	// Resources is how many there are for it now.
 	Resources int `json:"resources"`
-	Wanted    int `json:"wanted"`
-	// Acknowledged is when it last acknowledged; zero: never.
-	Acknowledged time.Time `json:"acknowledged,omitzero"`
-	// InFlight says that a response is on its way and not answered.
-	InFlight bool `json:"inFlight,omitempty"`
-	// Rejected are the resources that it refused and that are not sent again until they change.
+	// Acknowledged names the content of what it accepted last, equal on every replica for equal content;
+	// empty before the first time.
+	Acknowledged   string    `json:"acknowledged,omitempty"`
+	AcknowledgedAt time.Time `json:"acknowledgedAt,omitzero"`
+	// Latest says that it has all that it should, what it rejected aside.
+	Latest bool `json:"latest"`
+	// InFlight is how many responses it has not answered yet.
+	InFlight int `json:"inFlight,omitempty"`
+	// Rejections counts the responses that it rejected since it connected.
+	Rejections uint64 `json:"rejections,omitempty"`
+	// Rejected is what it does not take: it is not sent again until it changes.
 	Rejected []Rejection `json:"rejected,omitempty"`
 }
 
 // Rejection is what a proxy refused.
 type Rejection struct {
-	Time time.Time `json:"time"`
-	// Resources are the names, when the proxy's answer leaves them known.
-	Resources []string `json:"resources"`
+	// Time is when; zero when that is not known.
+	Time time.Time `json:"time,omitzero"`
+	// Resource is its name; empty when the proxy rejected a response and the culprit is not found yet.
+	Resource string `json:"resource,omitempty"`
+	// Version is the one that it rejected.
+	Version string `json:"version,omitempty"`
 	// Error are Envoy's own words.
 	Error string `json:"error"`
 }
