@@ -69,7 +69,7 @@ func parseBind(bind string) (ip netip.Addr, path string) {
 		return netip.Addr{}, ""
 	}
 	if ip, err := netip.ParseAddr(bind); err == nil {
-		return ip, ""
+		return ip.Unmap(), ""
 	}
 	return netip.Addr{}, bind
 }
@@ -128,6 +128,9 @@ const (
 	healthPort  = 15021
 	metricsPort = 15090
 )
+
+// isBootstrapPort says that a listener of the bootstrap has the port on every address.
+func isBootstrapPort(port uint32) bool { return port == healthPort || port == metricsPort }
 
 // outboundListenPort is where outbound connections are redirected to.
 // Source: Istio's MeshConfig.proxyListenPort, 15001 by default.

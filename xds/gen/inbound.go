@@ -27,9 +27,9 @@ type inboundListenersIn struct {
 type inboundPort struct {
 	port     uint32
 	protocol registry.Protocol
-	// bind is the address of a listener of its own; also a second one.
-	bind  string
-	at    address
+	// at names the chains, and is where a listener of its own is.
+	at address
+	// bound says that the port has a listener of its own.
 	bound bool
 }
 
@@ -89,16 +89,23 @@ func (in inboundListenersIn) ports() []inboundPort {
 	})
 	var out []inboundPort
 	for _, s := range services {
-		if s.Port.Protocol == registry.UDP || len(out) > 0 && out[len(out)-1].port == s.TargetPort || s.TargetPort == in.base.inboundPort {
+		p := inboundPort{port: s.TargetPort, protocol: s.Port.Protocol, at: address{ip: in.base.families.wildcard(), port: s.TargetPort}}
+		if p.protocol == registry.UDP || in.reserved(p) || len(out) > 0 && out[len(out)-1].port == p.port {
 			continue
 		}
-		out = append(out, inboundPort{
-			port:     s.TargetPort,
-			protocol: s.Port.Protocol,
-			at:       address{ip: in.base.families.wildcard(), port: s.TargetPort},
-		})
+		out = append(out, p)
 	}
 	return out
+}
+
+// reserved says that a listener that every proxy has is at the port: a connection to it is not for the
+// workload, and Envoy refuses two listeners of one address.
+func (in inboundListenersIn) reserved(p inboundPort) bool {
+	if !p.bound {
+		return p.port == in.base.inboundPort
+	}
+	taken := in.base.interception != push.None && (p.port == in.base.inboundPort || p.port == in.base.outboundPort)
+	return p.at.wildcard() && (taken || isBootstrapPort(p.port))
 }
 
 // ingressPorts are those of the Sidecar.
@@ -107,10 +114,10 @@ func (in inboundListenersIn) ingressPorts() []inboundPort {
 	for _, l := range in.sidecar.Spec.Ingress {
 		n := l.GetPort().GetNumber()
 		p := inboundPort{port: n, protocol: parseProtocol(l.GetPort().GetProtocol()), bound: bindsPort(in.base.interception, l.CaptureMode)}
-		if p.protocol == registry.UDP || slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) || !p.bound && n == in.base.inboundPort {
+		p.at = in.ingressAddress(l, p.bound)
+		if p.protocol == registry.UDP || in.reserved(p) || slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) {
 			continue
 		}
-		p.at = in.ingressAddress(l, p.bound)
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b inboundPort) int { return cmp.Compare(a.port, b.port) })

@@ -207,7 +207,7 @@ func (b *layoutBuilder) add(i int, at address, bound bool, protocol registry.Pro
 		return
 	}
 	for _, ip := range ips {
-		at.ip, t.subnet = ip.Addr(), netip.Prefix{}
+		at.ip, t.subnet = ip.Addr().Unmap(), netip.Prefix{}
 		if !ip.IsSingleIP() {
 			at.ip, t.subnet = b.in.families.wildcard(), ip.Masked()
 		}
@@ -233,6 +233,9 @@ func (b *layoutBuilder) put(i int, at address, bound, own bool, protocol registr
 // port returns the port at an address, a new one when there is none; nil when an egress listener with
 // a port of its own has it, or when it is one of the proxy's own two.
 func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
+	if b.in.families == dualStack && at.wildcard() {
+		at.ip = b.in.families.wildcard() // the listener has both
+	}
 	if n, ok := b.at[at]; ok {
 		if n < b.locked {
 			return nil
@@ -253,8 +256,7 @@ func (b *layoutBuilder) reserved(at address) bool {
 	if !at.wildcard() || at.port == 0 {
 		return false
 	}
-	own := b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.port)
-	return own || at.port == healthPort || at.port == metricsPort
+	return b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.port) || isBootstrapPort(at.port)
 }
 
 // httpProxy adds the mesh's HTTP proxy port, which serves what the last group without a port does.
