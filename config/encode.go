@@ -16,6 +16,9 @@ import (
 // metadata and creation times. Origin, Revision and Hash are not written. The same objects give the
 // same text. Errors: an object whose kind is unknown or whose spec is not valid.
 func Encode(objects []*Object) ([]byte, error) {
+	if len(objects) == 0 {
+		return nil, nil
+	}
 	var out bytes.Buffer
 	enc := yaml.NewEncoder(&out)
 	enc.SetIndent(2)

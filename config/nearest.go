@@ -5,7 +5,7 @@ func nearest(name string, names []string) string {
 	if len(name) > 64 {
 		return ""
 	}
-	best, least := "", 1+max(1, len(name)/3)
+	best, least := "", min(len(name), 1+max(1, len(name)/3))
 	for _, n := range names {
 		if d := distance(name, n); d < least {
 			best, least = n, d

@@ -1,0 +1,69 @@
+package config
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// Every limit is answered with a problem, and what is below it is read.
+func TestLimits(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: web}\nspec:\n"
+	nest := func(n int) string {
+		return head + "  configPatches: [{patch: {value: " + strings.Repeat("{a: ", n) + "1" + strings.Repeat("}", n) + "}}]\n"
+	}
+	bomb := "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n"
+	for i := 'b'; i <= 'i'; i++ {
+		bomb += fmt.Sprintf("%c: &%c [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*%c, ", i-1), 10), ", "))
+	}
+	for _, c := range []struct {
+		name, file, text, want string
+		unread                 bool
+	}{
+		{"size", "a.yaml", strings.Repeat("#", MaxFileSize+1), "more than 4194304", true},
+		{"nesting", "a.yaml", nest(MaxDepth), "nest deeper than 64", false},
+		{"nesting as far as it goes", "a.yaml", nest(MaxDepth - 8), "EnvoyFilter is not supported yet", false},
+		{"nesting in JSON", "a.json", strings.Repeat("[", MaxDepth+2), "nest deeper than 64", true},
+		{"deep YAML", "a.yaml", strings.Repeat("[", 100_000), "not valid YAML", true},
+		{"aliases", "a.yaml", head + "  configPatches:\n  - patch:\n      value:\n        " + strings.ReplaceAll(bomb, "\n", "\n        "), "aliases (*name) repeat more than", true},
+		{"problems", "a.yaml", strings.Repeat("---\n{}\n", MaxProblems+10), "more than 200 problems", true},
+		{"not UTF-8", "a.yaml", "a: b\nc: \xff\n", "the text is not UTF-8", true},
+		{"UTF-16", "a.yaml", "\xfe\xff\x00a", "the text is not UTF-8", true},
+		{"half a character in JSON", "a.json", `{"kind": "\ud800"}`, "unknown kind", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := Parse(c.file, []byte(c.text))
+			all := strings.Join(texts(r), "\n")
+			if !strings.Contains(all, c.want) {
+				t.Fatalf("problems:\n%.2000s\nwant %q", all, c.want)
+			}
+			if r.Unread != c.unread {
+				t.Errorf("unread: got %v, want %v", r.Unread, c.unread)
+			}
+			if len(r.Objects) != 0 {
+				t.Errorf("objects: got %d, want none", len(r.Objects))
+			}
+			if len(r.Problems) > MaxProblems+1 {
+				t.Errorf("problems: got %d, want at most %d and one", len(r.Problems), MaxProblems)
+			}
+		})
+	}
+}
+
+// A byte order mark, Windows' line ends and a document of JSON within YAML are read.
+func TestParseTolerates(t *testing.T) {
+	t.Parallel()
+	want := mustParse(t, "a.yaml", web)[0].Hash
+	for name, text := range map[string]string{
+		"byte order mark": "\ufeff" + web,
+		"carriage return": strings.ReplaceAll(web, "\n", "\r\n"),
+		"markers":         "%YAML 1.1\n---\n" + web + "...\n---\n# the end\n",
+		"no last newline": strings.TrimSpace(web),
+	} {
+		if got := mustParse(t, "a.yaml", text); len(got) != 1 || got[0].Hash != want {
+			t.Errorf("%s: not the same object", name)
+		}
+	}
+}

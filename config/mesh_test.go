@@ -1,0 +1,189 @@
+package config
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/testing/protocmp"
+	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// section reads a settings file and returns the node of one of its sections.
+func section(t *testing.T, text, name string) *yaml.Node {
+	t.Helper()
+	var doc yaml.Node
+	if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
+		t.Fatal(err)
+	}
+	if len(doc.Content) == 0 {
+		return nil
+	}
+	_, value := child(doc.Content[0], name)
+	return value
+}
+
+// Every field of MeshConfig and of its defaultConfig is in the table, once.
+func TestMeshFieldsComplete(t *testing.T) {
+	t.Parallel()
+	listed := map[string]MeshField{}
+	for _, f := range MeshFields() {
+		if _, twice := listed[f.Path]; twice {
+			t.Errorf("%s stands twice", f.Path)
+		}
+		if f.Text == "" || strings.HasSuffix(f.Text, ".") || f.Honoured && f.Protects {
+			t.Errorf("%s: not in order: %+v", f.Path, f)
+		}
+		listed[f.Path] = f
+	}
+	expect := map[string]bool{}
+	walk := func(prefix string, m protoreflect.MessageDescriptor) {
+		for _, name := range fieldNames(m) {
+			expect[prefix+name] = true
+			if _, ok := listed[prefix+name]; !ok {
+				t.Errorf("%s%s is not in the table", prefix, name)
+			}
+		}
+	}
+	descriptor := (&mesh.MeshConfig{}).ProtoReflect().Descriptor()
+	walk("", descriptor)
+	for path, f := range listed {
+		if f.parts {
+			walk(path+".", descriptor.Fields().ByJSONName(path).Message())
+		}
+	}
+	for path := range listed {
+		if !expect[path] {
+			t.Errorf("%s is in the table and not a field", path)
+		}
+	}
+}
+
+func TestMeshDefaults(t *testing.T) {
+	t.Parallel()
+	want := &mesh.MeshConfig{
+		ProxyListenPort: 15001, ProxyInboundListenPort: 15006, RootNamespace: "istio-system", TrustDomain: "cluster.local",
+		ConnectTimeout: durationpb.New(10 * time.Second), ProtocolDetectionTimeout: durationpb.New(0), DnsRefreshRate: durationpb.New(time.Minute),
+		DefaultServiceExportTo: []string{"*"}, DefaultVirtualServiceExportTo: []string{"*"}, DefaultDestinationRuleExportTo: []string{"*"},
+		OutboundTrafficPolicy: &mesh.MeshConfig_OutboundTrafficPolicy{Mode: mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
+		LocalityLbSetting:     &networking.LocalityLoadBalancerSetting{Enabled: wrapperspb.Bool(true)},
+		PathNormalization:     &mesh.MeshConfig_ProxyPathNormalization{Normalization: mesh.MeshConfig_ProxyPathNormalization_BASE},
+	}
+	got, problems := ParseMesh("ashored.yaml", nil)
+	if len(problems) != 0 {
+		t.Errorf("no section: %v", problems)
+	}
+	if diff := cmp.Diff(want, got, protocmp.Transform()); diff != "" {
+		t.Errorf("defaults (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(want, DefaultMesh(), protocmp.Transform()); diff != "" {
+		t.Errorf("DefaultMesh (-want +got):\n%s", diff)
+	}
+}
+
+// What operators set stands, beside the defaults.
+func TestMeshSet(t *testing.T) {
+	t.Parallel()
+	const text = `log: {level: info}
+mesh:
+  accessLogFile: /dev/stdout
+  accessLogFormat: |
+    [%START_TIME%] %REQ(:METHOD)% %RESPONSE_CODE%
+  connectTimeout: 100ms
+  outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+  proxyHttpPort: 15080
+  rootNamespace: mesh
+  defaultServiceExportTo: ["."]
+  localityLbSetting: {failover: [{from: eu, to: us}]}
+  pathNormalization: {normalization: NONE}
+  defaultHttpRetryPolicy: {attempts: 5, retryOn: 5xx}
+  h2UpgradePolicy: UPGRADE
+  enableAutoMtls: false
+  verifyCertificateAtClient: true
+  enablePrometheusMerge: false
+  inboundTrafficPolicy: {mode: PASSTHROUGH}
+`
+	got, problems := ParseMesh("ashored.yaml", section(t, text, "mesh"))
+	for _, p := range problems {
+		t.Error(p)
+	}
+	switch {
+	case got.ConnectTimeout.AsDuration() != 100*time.Millisecond,
+		got.OutboundTrafficPolicy.Mode != mesh.MeshConfig_OutboundTrafficPolicy_REGISTRY_ONLY,
+		got.ProxyHttpPort != 15080, got.RootNamespace != "mesh", got.DefaultServiceExportTo[0] != ".",
+		got.DefaultVirtualServiceExportTo[0] != "*", !got.LocalityLbSetting.Enabled.GetValue(), len(got.LocalityLbSetting.Failover) != 1,
+		got.PathNormalization.Normalization != mesh.MeshConfig_ProxyPathNormalization_NONE, got.DefaultHttpRetryPolicy.Attempts != 5:
+		t.Errorf("got %v", got)
+	}
+}
+
+func TestMeshProblems(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, text, want string }{
+		{"unknown field", "mesh:\n  acessLogFile: /dev/stdout", "error ashored.yaml:2: mesh.acessLogFile: unknown field \"acessLogFile\", did you mean \"accessLogFile\"?"},
+		{"form", "mesh: text", "error ashored.yaml:1: mesh: want an object with fields (proxyListenPort, proxyInboundListenPort, proxyHttpPort, connectTimeout, hboneIdleTimeout, protocolDetectionTimeout, …), not \"text\""},
+		{"warning", "mesh:\n  enableTracing: true\n", "warning ashored.yaml:2: mesh.enableTracing: not supported yet, no traces are made: remove it"},
+		{"would protect", "mesh:\n  enableAutoMtls: true\n", "error ashored.yaml:2: mesh.enableAutoMtls: not supported yet, workloads have no identity from Ashore yet: remove it, so that nobody relies on it"},
+		{"part", "mesh:\n  outboundTrafficPolicy:\n    tls: {mode: SIMPLE}\n", "error ashored.yaml:3: mesh.outboundTrafficPolicy.tls: not supported yet, connections to unknown destinations are passed on as they are: remove it, so that nobody relies on it"},
+		{"proxy's process", "mesh:\n  defaultConfig:\n    concurrency: 2\n", "warning ashored.yaml:3: mesh.defaultConfig.concurrency: not supported yet, this is a setting of the agent: remove it"},
+		{"verify", "mesh:\n  verifyCertificateAtClient: false\n", "warning ashored.yaml:2: mesh.verifyCertificateAtClient: not supported yet, the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify: remove it"},
+		{"mode", "mesh:\n  outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}\n", "error ashored.yaml:2: mesh.outboundTrafficPolicy.mode: ALLOW_ANY_DYNAMIC_DNS is not supported yet: use ALLOW_ANY or REGISTRY_ONLY"},
+		{"ports", "mesh:\n  proxyHttpPort: 15001\n  proxyListenPort: 15001\n", "error ashored.yaml:2: mesh.proxyHttpPort: port 15001 is that of proxyListenPort too: choose another"},
+		{"port", "mesh:\n  proxyListenPort: 70000\n", "error ashored.yaml:2: mesh.proxyListenPort: a port is a number from 1 to 65535, not 70000"},
+		{"time", "mesh:\n  connectTimeout: 0s\n", "error ashored.yaml:2: mesh.connectTimeout: the time must be at least 1ms"},
+		{"format without file", "mesh:\n  accessLogFormat: a\n", "warning ashored.yaml:2: mesh.accessLogFormat: no access log is written: set accessLogFile too, /dev/stdout for instance"},
+		{"format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogFormat: '%NO%'\n", "error ashored.yaml:3: mesh.accessLogFormat: Envoy has no command %NO%"},
+		{"JSON format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogEncoding: JSON\n  accessLogFormat: '[%PROTOCOL%]'\n", "error ashored.yaml:4: mesh.accessLogFormat: with accessLogEncoding JSON the format must be a JSON object of names and formats"},
+		{"JSON command", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogEncoding: JSON\n  accessLogFormat: '{\"a\": {\"b\": [\"%NO%\"]}}'\n", "error ashored.yaml:4: mesh.accessLogFormat: Envoy has no command %NO%"},
+		{"file", "mesh:\n  accessLogFile: stdout\n", "error ashored.yaml:2: mesh.accessLogFile: \"stdout\" is not an absolute path: proxies have no folder of their own to begin from"},
+		{"locality", "mesh:\n  localityLbSetting: {failover: [{from: eu}]}\n", "error ashored.yaml:2: mesh.localityLbSetting.failover[0].to: want the name of a region, without zone and wildcard, not \"\""},
+		{"root namespace", "mesh:\n  rootNamespace: Root\n", "error ashored.yaml:2: mesh.rootNamespace: \"Root\" is not a name: use at most 63 lower-case letters, digits and \"-\", and begin and end with a letter or digit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, problems := ParseMesh("ashored.yaml", section(t, c.text, "mesh"))
+			if len(problems) != 1 {
+				t.Fatalf("got %v, want one problem", problems)
+			}
+			if got := string(problems[0].Severity) + " " + problems[0].String(); got != c.want {
+				t.Errorf("got  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestMeshNetworks(t *testing.T) {
+	t.Parallel()
+	if got, problems := ParseMeshNetworks("ashored.yaml", nil); got != nil || problems != nil {
+		t.Errorf("no section: got %v, %v; want nothing", got, problems)
+	}
+	const text = `meshNetworks:
+  networks:
+    site-a:
+      endpoints: [{fromCidr: 10.1.0.0/16}, {fromCidr: 10.1.0.0/99}, {}]
+      gateways:
+      - {address: 192.0.2.1, port: 15443}
+`
+	got, problems := ParseMeshNetworks("ashored.yaml", section(t, text, "meshNetworks"))
+	if len(got.GetNetworks()["site-a"].GetEndpoints()) != 3 {
+		t.Errorf("got %v", got)
+	}
+	var lines []string
+	for _, p := range problems {
+		lines = append(lines, p.String())
+	}
+	want := []string{
+		`ashored.yaml:4: meshNetworks.networks[site-a].endpoints[1].fromCidr: "10.1.0.0/99" is not a block of addresses: write it as 10.1.0.0/16`,
+		`ashored.yaml:4: meshNetworks.networks[site-a].endpoints[2]: set fromCidr or fromRegistry`,
+		`ashored.yaml:5: meshNetworks.networks[site-a].gateways: traffic through the gateways of a network is not supported yet: remove them; endpoints of this network are then reached by their own addresses`,
+	}
+	if diff := cmp.Diff(want, lines); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+}
