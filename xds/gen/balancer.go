@@ -14,10 +14,6 @@ import (
 // else is set.
 // Source: istio.io, LoadBalancerSettings.
 func applyBalancer(c *clusterv3.Cluster, b *networking.LoadBalancerSettings) {
-	if c.GetType() == clusterv3.Cluster_ORIGINAL_DST {
-		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
-		return
-	}
 	if h := b.GetConsistentHash(); h != nil {
 		applyHash(c, h)
 		return
@@ -35,6 +31,24 @@ func applyBalancer(c *clusterv3.Cluster, b *networking.LoadBalancerSettings) {
 		c.LbPolicy = clusterv3.Cluster_LEAST_REQUEST
 		if slow != nil {
 			c.LbConfig = &clusterv3.Cluster_LeastRequestLbConfig_{LeastRequestLbConfig: &clusterv3.Cluster_LeastRequestLbConfig{SlowStartConfig: slow}}
+		}
+	}
+}
+
+// commonBalancer are the settings of all balancers.
+func commonBalancer(c *clusterv3.Cluster) *clusterv3.Cluster_CommonLbConfig {
+	if c.CommonLbConfig == nil {
+		c.CommonLbConfig = &clusterv3.Cluster_CommonLbConfig{}
+	}
+	return c.CommonLbConfig
+}
+
+// applyWeights makes Envoy choose a locality by weight first, where the order of endpoints needs it:
+// otherwise it would disturb the balancer.
+func applyWeights(c *clusterv3.Cluster, r orderRule) {
+	if r.weighted() {
+		commonBalancer(c).LocalityConfigSpecifier = &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig_{
+			LocalityWeightedLbConfig: &clusterv3.Cluster_CommonLbConfig_LocalityWeightedLbConfig{},
 		}
 	}
 }

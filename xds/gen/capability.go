@@ -15,10 +15,13 @@ const (
 	capPeerMetadata
 	// capMetadataExchange is Istio's network filter that exchanges workload metadata.
 	capMetadataExchange
+	// capDNSCluster is the kind of cluster that resolves names; without it the older kinds do, of which
+	// Envoy warns.
+	capDNSCluster
 )
 
 // capStock is what stock Envoy has.
-const capStock = capGRPCStats
+const capStock = capGRPCStats | capDNSCluster
 
 // capability is the bit of an extension by its name; zero when generation does not ask about it.
 func capability(extension string) push.Capabilities {
@@ -33,6 +36,8 @@ func capability(extension string) push.Capabilities {
 		return capPeerMetadata
 	case "envoy.filters.network.metadata_exchange":
 		return capMetadataExchange
+	case dnsClusterExtension:
+		return capDNSCluster
 	default:
 		return 0
 	}

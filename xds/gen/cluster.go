@@ -49,6 +49,8 @@ type clusterIn struct {
 	router       bool
 	interception push.Interception
 	families     families
+	// caps are those of capDNSCluster, and set only when there are resolved.keys.
+	caps push.Capabilities
 	// endpoints are those of resolved.keys, in that order.
 	endpoints *intern.List[*registry.EndpointList]
 	// client is set only when resolved.ordered is.
@@ -63,6 +65,9 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 		interception: sc.Interception,
 		families:     familiesOf(sc),
 		endpoints:    endpointsOf(c.endpoints, r.keys, sc),
+	}
+	if len(r.keys) > 0 {
+		in.caps = sc.Capabilities & capDNSCluster
 	}
 	if r.ordered {
 		in.client = clientOf(sc)
@@ -126,11 +131,12 @@ type clusterSpec struct {
 	subset  *networking.Subset
 	policy  policy
 	// rule is the object that decides the policy, for people; nil: none.
-	rule     *config.Object
-	mesh     *push.Mesh
-	router   bool
-	families families
-	// endpoints and order are set only where the cluster carries its endpoints.
+	rule   *config.Object
+	mesh   *push.Mesh
+	router bool
+	// the following are set only where the cluster carries its endpoints
+	caps      push.Capabilities
+	families  families
 	endpoints *registry.EndpointList
 	order     *ordering
 }
@@ -143,7 +149,7 @@ func (c *clusters) buildShared(in clusterIn) *resource.Layer {
 		spec := clusterSpec{service: d.Service, mesh: in.resolved.mesh, router: in.router}
 		dns := isDNS(d.Service.Resolution)
 		if dns {
-			spec.endpoints, spec.families = in.endpoints.Items()[next], in.families
+			spec.endpoints, spec.families, spec.caps = in.endpoints.Items()[next], in.families, in.caps
 			next++
 		}
 		if d.Rule != nil && len(d.Rule.From) > 0 {

@@ -57,7 +57,7 @@ func (e *endpoints) plan(in assignmentIn) *assignmentPlan {
 		first := len(p.specs)
 		eachCluster(d, func(port uint32, s *networking.Subset) {
 			policy := policyFor(d.Rule, s, port)
-			if (clusterSpec{service: d.Service, policy: policy, router: in.router}).usesEDS() {
+			if (clusterSpec{service: d.Service, policy: policy, router: in.router}).discovery() == byEDS {
 				p.specs = append(p.specs, assignmentSpec{
 					service: d.Service, port: port, subset: s, order: e.orders.get(policy.order(in.mesh), in.client),
 				})

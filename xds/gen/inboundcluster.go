@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"math"
 	"net/netip"
 	"slices"
 	"time"
@@ -40,6 +39,8 @@ type workloadSpec struct {
 	protocol registry.Protocol
 	// to is where the workload listens; the zero value: where the client had connected to.
 	to address
+	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round for ever.
+	loop bool
 	// bound says that the connection must not come from an address that the host redirects.
 	bound    bool
 	families families
@@ -86,6 +87,7 @@ func (c *clusters) buildOwn(in workloadIn) *resource.Layer {
 			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
 			bound: in.interception != push.None,
 		}
+		spec.loop = p.bound && spec.to == p.at
 		services, first := in.served(p.port)
 		spec.services = c.services.Of(services)
 		if first >= 0 {
@@ -186,6 +188,9 @@ func (in workloadIn) local(ip netip.Addr) netip.Addr {
 	return in.families.loopback()
 }
 
+// forever is longer than any proxy runs, and not longer than Envoy can count.
+const forever = 100 * 365 * 24 * time.Hour
+
 func buildWorkload(s workloadSpec) *resource.Resource {
 	name := inboundCluster(s.port)
 	return resource.New(ClusterType, name, nil, func() []byte { return resource.Encode(s.cluster(name)) })
@@ -201,12 +206,14 @@ func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	if s.services.Len() > 0 {
 		c.Metadata = istioFields(serviceFields(s.servicePort, s.services.Items()...))
 	}
-	if s.to == (address{}) {
+	switch {
+	case s.loop:
+	case s.to == address{}:
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
 		// The workload's address does not go away, and forgetting it would cut its connections.
-		c.CleanupInterval = durationpb.New(math.MaxInt64 / time.Second * time.Second)
-	} else {
+		c.CleanupInterval = durationpb.New(forever)
+	default:
 		c.LoadAssignment = s.assignment(name)
 	}
 	if s.bound && s.to.path == "" && !s.to.ip.IsLoopback() {

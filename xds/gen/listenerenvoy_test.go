@@ -34,6 +34,12 @@ func realEnvoy(t *testing.T) string {
 // acceptedByEnvoy fails the test when Envoy refuses the listeners.
 func acceptedByEnvoy(t *testing.T, listeners []*listenerv3.Listener) {
 	t.Helper()
+	envoyAccepts(t, listeners, nil)
+}
+
+// envoyAccepts fails the test when Envoy refuses one of the resources or warns of one.
+func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*clusterv3.Cluster) {
+	t.Helper()
 	h2, err := anypb.New(&httpv3.HttpProtocolOptions{UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
 		ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
 			ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{Http2ProtocolOptions: &corev3.Http2ProtocolOptions{}},
@@ -62,7 +68,7 @@ func acceptedByEnvoy(t *testing.T, listeners []*listenerv3.Listener) {
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"},
 			}}},
 		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: []*clusterv3.Cluster{control}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: append(clusters, control)},
 	}
 	text, err := protojson.Marshal(bootstrap)
 	if err != nil {

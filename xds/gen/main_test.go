@@ -1,9 +1,14 @@
 package gen
 
 import (
+	"flag"
 	"testing"
 
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain takes the flag -update, which rewrites what golden files expect.
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "rewrite what golden files expect")
+	goleak.VerifyTestMain(m)
+}

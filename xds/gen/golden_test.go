@@ -1,0 +1,356 @@
+package gen
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"github.com/google/go-cmp/cmp"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/tools/txtar"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// goldenUpdate rewrites what the golden files expect.
+func goldenUpdate() bool {
+	f := flag.Lookup("update")
+	return f != nil && f.Value.String() == "true"
+}
+
+// Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml, node.yaml,
+// mesh.yaml (may be missing), and a part for each type that the case is about. The real Envoy
+// accepts all clusters.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			golden(t, file)
+		})
+	}
+}
+
+func golden(t *testing.T, file string) {
+	archive, err := txtar.ParseFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sc := scopeOf(t, archive)
+	g := New()
+	var clusters []*clusterv3.Cluster
+	for _, r := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
+		clusters = append(clusters, r)
+	}
+	for i, f := range archive.Files {
+		typeURL := goldenParts()[f.Name]
+		if typeURL == "" {
+			continue
+		}
+		got := asYAML(t, g.Set(typeURL, sc))
+		if goldenUpdate() {
+			archive.Files[i].Data = []byte(got)
+		} else if diff := cmp.Diff(string(f.Data), got); diff != "" {
+			t.Errorf("%s differs (-want +got; `go test ./xds/gen -run TestGolden -update` rewrites it):\n%s", f.Name, diff)
+		}
+	}
+	if goldenUpdate() {
+		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	envoyAccepts(t, nil, clusters)
+}
+
+// goldenParts are the parts of a golden file that are expectations.
+func goldenParts() map[string]string {
+	return map[string]string{
+		"clusters.yaml":  ClusterType,
+		"endpoints.yaml": EndpointType,
+		"listeners.yaml": ListenerType,
+		"routes.yaml":    RouteType,
+		"secrets.yaml":   SecretType,
+		"names.yaml":     NameTableType,
+	}
+}
+
+// goldenNode is a proxy as golden files describe it.
+type goldenNode struct {
+	Type          string            `yaml:"type"`
+	Addresses     []string          `yaml:"addresses"`
+	Namespace     string            `yaml:"namespace"`
+	Labels        map[string]string `yaml:"labels"`
+	Locality      string            `yaml:"locality"`
+	Interception  string            `yaml:"interception"`
+	HTTPProxyPort uint32            `yaml:"httpProxyPort"`
+	Extensions    []string          `yaml:"extensions"`
+}
+
+// scopeOf takes a golden file's configuration the whole way to the scope of its proxy.
+func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
+	t.Helper()
+	var (
+		node goldenNode
+		mesh yaml.Node
+	)
+	in := push.Inputs{}
+	for _, f := range archive.Files {
+		switch f.Name {
+		case "config.yaml":
+			for _, o := range parsed(t, f.Data) {
+				in.Objects = in.Objects.With(o.Key, o)
+			}
+		case "node.yaml":
+			if err := yaml.Unmarshal(f.Data, &node); err != nil {
+				t.Fatalf("node.yaml: %v", err)
+			}
+		case "mesh.yaml":
+			if err := yaml.Unmarshal(f.Data, &mesh); err != nil {
+				t.Fatalf("mesh.yaml: %v", err)
+			}
+		}
+	}
+	in.Mesh = &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}
+	if len(mesh.Content) > 0 {
+		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])
+		if len(problems) > 0 {
+			t.Fatalf("mesh.yaml: %v", problems)
+		}
+		in.Mesh.Config = m
+	}
+	addServices(t, &in)
+	c := push.Build(nil, in)
+	return c.Scope(c.Classify(nodeOf(t, node)))
+}
+
+// parsed reads configuration in which nothing may be wrong.
+func parsed(t *testing.T, data []byte) []*config.Object {
+	t.Helper()
+	result := config.Parse("config.yaml", data)
+	for _, p := range result.Problems {
+		if p.Severity == feed.Error {
+			t.Fatalf("configuration: %v", p)
+		}
+	}
+	for i, o := range result.Objects {
+		if o.Created.IsZero() { // what stands first is older
+			o.Created = time.Unix(int64(i), 0)
+		}
+	}
+	return result.Objects
+}
+
+// addServices derives the services of in's objects.
+func addServices(t *testing.T, in *push.Inputs) {
+	t.Helper()
+	for _, u := range entry.New(countingAddresses{}).Derive(context.Background(), in.Objects).Updates {
+		for _, p := range u.Problems {
+			t.Fatalf("service: %v", p)
+		}
+		for _, i := range u.Items {
+			in.Services = in.Services.With(i.Service.Key, i.Service)
+			in.Endpoints = in.Endpoints.With(i.Service.Key, i.Endpoints)
+		}
+	}
+}
+
+// countingAddresses gives out 240.240.0.1, 240.240.0.2, … in the order of keys.
+type countingAddresses struct{}
+
+func (countingAddresses) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	keys = slices.Clone(keys)
+	slices.SortFunc(keys, registry.Key.Compare)
+	out := map[registry.Key][]netip.Addr{}
+	for i, k := range keys {
+		out[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, byte((i + 1) >> 8), byte(i + 1)})}
+	}
+	return out, nil
+}
+
+func nodeOf(t *testing.T, n goldenNode) push.Node {
+	t.Helper()
+	var (
+		addresses intern.Lists[netip.Addr]
+		lists     intern.Lists[push.Label]
+		ips       []netip.Addr
+		labels    []push.Label
+	)
+	for _, a := range n.Addresses {
+		ips = append(ips, netip.MustParseAddr(a))
+	}
+	for k, v := range n.Labels {
+		labels = append(labels, push.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
+	out := push.Node{
+		Namespace: n.Namespace, IPs: addresses.Of(ips), Labels: lists.Of(labels), HTTPProxyPort: n.HTTPProxyPort,
+		Locality: registry.ParseLocality(n.Locality), Capabilities: New().Capabilities(n.Extensions),
+	}
+	switch n.Type {
+	case "", "sidecar":
+	case "router":
+		out.Type = push.Router
+	default:
+		t.Fatalf("node.yaml: type %q is neither sidecar nor router", n.Type)
+	}
+	switch n.Interception {
+	case "", "REDIRECT":
+	case "TPROXY":
+		out.Interception = push.TProxy
+	case "NONE":
+		out.Interception = push.None
+	default:
+		t.Fatalf("node.yaml: interception %q is none of REDIRECT, TPROXY, NONE", n.Interception)
+	}
+	return out
+}
+
+// messageOf is an empty message of a resource type.
+func messageOf(t testing.TB, typeURL string) proto.Message {
+	t.Helper()
+	switch typeURL {
+	case ClusterType:
+		return &clusterv3.Cluster{}
+	case EndpointType:
+		return &endpointv3.ClusterLoadAssignment{}
+	case ListenerType:
+		return &listenerv3.Listener{}
+	case RouteType:
+		return &routev3.RouteConfiguration{}
+	case SecretType:
+		return &tlsv3.Secret{}
+	default:
+		t.Fatalf("no message for %s", typeURL)
+		return nil
+	}
+}
+
+// decoded are the messages of a set by name. Each keeps the rules of its fields.
+func decoded[M proto.Message](t testing.TB, set resource.Set) map[string]M {
+	t.Helper()
+	out := map[string]M{}
+	for r := range set.All() {
+		m := messageOf(t, r.TypeURL)
+		if err := proto.Unmarshal(r.Body(), m); err != nil {
+			t.Fatalf("%s: %v", r.Name, err)
+		}
+		if err := validateAll(m); err != nil {
+			t.Errorf("%s: %v", r.Name, err)
+		}
+		out[r.Name] = m.(M)
+	}
+	return out
+}
+
+// asYAML writes out a set, its own layer after a line that says so.
+func asYAML(t *testing.T, set resource.Set) string {
+	t.Helper()
+	var b strings.Builder
+	for i, layer := range []*resource.Layer{set.Shared, set.Own} {
+		if i == 1 && len(layer.Items()) > 0 {
+			b.WriteString("# the proxy's own\n")
+		}
+		for _, r := range layer.Items() {
+			b.WriteString(yamlOf(t, r))
+		}
+	}
+	return b.String()
+}
+
+// yamlOf writes out one resource as an element of a list.
+func yamlOf(t *testing.T, r *resource.Resource) string {
+	t.Helper()
+	if r.TypeURL == NameTableType {
+		var b strings.Builder
+		for _, e := range decodeNames(t, r.Body()) {
+			fmt.Fprintf(&b, "- %s\n", e)
+		}
+		return b.String()
+	}
+	m := messageOf(t, r.TypeURL)
+	if err := proto.Unmarshal(r.Body(), m); err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
+	}
+	if err := validateAll(m); err != nil {
+		t.Errorf("%s: %v", r.Name, err)
+	}
+	text, err := protojson.Marshal(m)
+	if err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
+	}
+	var value any
+	if err := yaml.Unmarshal(text, &value); err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
+	}
+	var b strings.Builder
+	enc := yaml.NewEncoder(&b)
+	enc.SetIndent(2)
+	if err := enc.Encode([]any{value}); err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
+	}
+	return b.String()
+}
+
+// decodeNames writes out the entries of a name table.
+func decodeNames(t *testing.T, body []byte) []string {
+	t.Helper()
+	var out []string
+	for _, e := range fields(t, body) {
+		entry := fields(t, e.value)
+		line := string(entry[0].value) + ":"
+		for _, f := range fields(t, entry[1].value) {
+			line += fmt.Sprintf(" %d=%s", f.number, f.value)
+		}
+		out = append(out, line)
+	}
+	return out
+}
+
+type wireField struct {
+	number protowire.Number
+	value  []byte
+}
+
+// fields are the length-delimited fields of a message.
+func fields(t *testing.T, b []byte) []wireField {
+	t.Helper()
+	var out []wireField
+	for len(b) > 0 {
+		number, typ, n := protowire.ConsumeTag(b)
+		if n < 0 || typ != protowire.BytesType {
+			t.Fatalf("field %d of type %d: want bytes", number, typ)
+		}
+		v, m := protowire.ConsumeBytes(b[n:])
+		if m < 0 {
+			t.Fatalf("field %d: cut off", number)
+		}
+		out = append(out, wireField{number, v})
+		b = b[n+m:]
+	}
+	return out
+}
