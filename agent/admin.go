@@ -29,7 +29,7 @@ type admin struct {
 // newAdmin reaches the interface of an Envoy with these settings.
 func newAdmin(s *Settings) *admin {
 	network, address := "unix", s.adminSocket()
-	if s.Ports.Admin != 0 {
+	if s.Ports.Admin != Socket {
 		network, address = "tcp", s.at(s.Ports.Admin)
 	}
 	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {

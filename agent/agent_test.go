@@ -270,7 +270,10 @@ func TestRestart(t *testing.T) {
 	const address = "127.0.41.4"
 	clusters, listeners := tcpForward(t, address+":9000", echoService(t))
 	plane := startControlPlane(t, clusters, listeners)
-	r := start(t, example(t, address, func(s *Settings) { s.XDS.Addresses = []string{plane.address} }))
+	r := start(t, example(t, address, func(s *Settings) {
+		s.XDS.Addresses = []string{plane.address}
+		s.Ports.Admin = Socket // the dead one leaves its socket behind, in the way of the next
+	}))
 	r.ready(r.s.Ports.Status)
 	first := r.pid()
 	if err := syscall.Kill(first, syscall.SIGKILL); err != nil {
@@ -368,11 +371,11 @@ func (r *running) fails() error {
 	return err
 }
 
-// The admin interface is a unix socket for its user alone, unless a port is set.
+// The admin interface is a port on trial machines; as a socket it is for its user alone.
 func TestAdminInterface(t *testing.T) {
 	t.Parallel()
 	plane := startControlPlane(t, nil, nil)
-	r := start(t, example(t, "127.0.41.8", func(s *Settings) { s.XDS.Addresses = []string{plane.address}; s.Ports.Admin = 15000 }))
+	r := start(t, example(t, "127.0.41.8", func(s *Settings) { s.XDS.Addresses = []string{plane.address} }))
 	r.ready(r.s.Ports.Status)
 	code, body, err := r.get(http.MethodGet, 15000, "/server_info")
 	var info struct {
@@ -384,7 +387,7 @@ func TestAdminInterface(t *testing.T) {
 	if err := errors.Join(err, json.Unmarshal([]byte(body), &info)); err != nil || code != http.StatusOK || info.State != "LIVE" || info.Options.Concurrency != r.s.Envoy.Concurrency {
 		t.Errorf("admin port: %d, %v, %+v", code, err, info)
 	}
-	u := start(t, example(t, "127.0.41.9", func(s *Settings) { s.XDS.Addresses = []string{plane.address} }))
+	u := start(t, example(t, "127.0.41.9", func(s *Settings) { s.XDS.Addresses = []string{plane.address}; s.Ports.Admin = Socket }))
 	u.ready(u.s.Ports.Status)
 	if s, err := os.Stat(u.s.adminSocket()); err != nil || s.Mode().Perm() != 0o600 {
 		t.Errorf("admin socket: %v, %v; want mode 0600", s, err)

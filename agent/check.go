@@ -124,7 +124,7 @@ func (c *checker) ports(p *Ports) {
 	c.between("ports.status", p.Status, 1, 65535)
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
-	c.between("ports.admin", p.Admin, 0, 65535)
+	c.between("ports.admin", p.Admin, Socket, 65535)
 	first := map[int]string{}
 	for _, o := range p.openPorts() {
 		if other, taken := first[o.port]; taken {
@@ -147,7 +147,7 @@ func (c *checker) rest(s *Settings) {
 	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	c.oneOf("log.format", s.Log.Format, "text", "json")
-	if path := s.adminSocket(); s.Ports.Admin == 0 && len(path) > maxSocketPath {
+	if path := s.adminSocket(); s.Ports.Admin == Socket && len(path) > maxSocketPath {
 		c.fail("state", "the admin socket %s would have %d letters and a socket's name has at most %d; choose a shorter folder", path, len(path), maxSocketPath)
 	}
 }

@@ -82,10 +82,16 @@ type Ports struct {
 	Health int `yaml:"health"`
 	// Metrics is Envoy's: GET /stats/prometheus. Zero: closed.
 	Metrics int `yaml:"metrics"`
-	// Admin opens Envoy's whole admin interface to every user of this machine. Zero: it is a unix socket in the
-	// state folder, for the agent's user alone.
+	// Admin opens Envoy's whole admin interface to every user of this machine. Socket: it is a unix socket in the
+	// state folder, for the agent's user alone. Zero: Socket, with Dev 15000.
 	Admin int `yaml:"admin"`
 }
+
+// Socket as a port means a unix socket instead.
+const Socket = -1
+
+// devAdmin is the port of Envoy's admin interface on trial machines.
+const devAdmin = 15000
 
 // Drain is how Envoy ends.
 type Drain struct {
@@ -126,6 +132,12 @@ func (s *Settings) complete() error {
 	if s.Envoy.Concurrency == 0 {
 		s.Envoy.Concurrency = min(2, runtime.NumCPU())
 	}
+	if s.Ports.Admin == 0 {
+		s.Ports.Admin = Socket
+		if s.Dev {
+			s.Ports.Admin = devAdmin
+		}
+	}
 	if s.State != "" {
 		return nil
 	}
@@ -161,7 +173,7 @@ type openPort struct {
 func (p Ports) openPorts() []openPort {
 	var out []openPort
 	for _, o := range []openPort{{"ports.status", p.Status}, {"ports.health", p.Health}, {"ports.metrics", p.Metrics}, {"ports.admin", p.Admin}} {
-		if o.port != 0 {
+		if o.port > 0 {
 			out = append(out, o)
 		}
 	}

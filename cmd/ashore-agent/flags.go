@@ -58,7 +58,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.IntVar, "status-port", "`port` of the agent's readiness", func(s *s) *int { return &s.Ports.Status })
 	setting(f, fs.IntVar, "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
 	setting(f, fs.IntVar, "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
-	setting(f, fs.IntVar, "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (0: a unix socket in the state folder)", func(s *s) *int { return &s.Ports.Admin })
+	setting(f, fs.IntVar, "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
 	setting(f, fs.DurationVar, "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
 	setting(f, fs.DurationVar, "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
 	setting(f, fs.StringVar, "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
