@@ -100,12 +100,9 @@ func queryMatch(name string, want *networking.StringMatch) *routev3.QueryParamet
 	return out
 }
 
-// present says that any value matches: an empty condition, or the regex "*", which is no regex at all.
-// Source: istio.io, HTTPMatchRequest.headers; for "*" Istio's pull request 20629.
-func present(m *networking.StringMatch) bool {
-	r, isRegex := m.GetMatchType().(*networking.StringMatch_Regex)
-	return m.GetMatchType() == nil || isRegex && r.Regex == "*"
-}
+// present says that any value matches: the condition is empty.
+// Source: istio.io, HTTPMatchRequest.headers.
+func present(m *networking.StringMatch) bool { return m.GetMatchType() == nil }
 
 // stringMatcher is a condition as Envoy's. An empty prefix, which Envoy refuses, matches every value.
 func stringMatcher(m *networking.StringMatch) *matcherv3.StringMatcher {

@@ -202,12 +202,13 @@ func everyPath() *routev3.RouteMatch {
 }
 
 // setTimeout sets the whole time that a request may take, nil: no limit. It bounds what a gRPC client
-// asks for too.
-// Source: istio.io, HTTPRoute.timeout: disabled by default.
+// asks for too; without a limit, what the client asks for holds.
+// Source: istio.io, HTTPRoute.timeout: disabled by default. Istio sets max_grpc_timeout, about which
+// Envoy warns for every single route.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout == nil {
 		timeout = &durationpb.Duration{}
 	}
 	action.Timeout = timeout
-	action.MaxGrpcTimeout = timeout //nolint:staticcheck // its successor, max_stream_duration, also ends streams that make progress
+	action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: timeout}
 }
