@@ -37,7 +37,7 @@ func ruleOf(t *testing.T, rule string) []*routev3.Route {
 					a.RetryPolicy = nil
 				}
 				if a.Timeout.AsDuration() == 0 {
-					a.Timeout, a.MaxStreamDuration = nil, nil
+					a.Timeout = nil
 				}
 			}
 		}
@@ -116,7 +116,7 @@ func TestRouteAction(t *testing.T) {
 				{"name": "outbound|7000|v1|one.x", "weight": 1, "responseHeadersToRemove": ["b"],
 					"requestHeadersToAdd": [{"header": {"key": "a", "value": "1"}, "appendAction": "OVERWRITE_IF_EXISTS_OR_ADD"}]},
 				{"name": "outbound|5||one.x", "weight": 99}]}}}`},
-		{"timeout", "timeout: 3s\n" + one, `{` + every + `, "route": {` + toOne + `, "timeout": "3s", "maxStreamDuration": {"grpcTimeoutHeaderMax": "3s"}}}`},
+		{"timeout", "timeout: 3s\n" + one, `{` + every + `, "route": {` + toOne + `, "timeout": "3s"}}`},
 		{"rewrite", "rewrite: {uri: /b, authority: b.x}\n" + one, `{` + every + `, "route": {` + toOne + `, "prefixRewrite": "/b", "hostRewriteLiteral": "b.x"}}`},
 		{"rewrite by regex", "rewrite: {uriRegexRewrite: {match: '^/(.*)', rewrite: '/v1/\\1'}}\n" + one,
 			`{` + every + `, "route": {` + toOne + `, "regexRewrite": {"pattern": {"regex": "^/(.*)"}, "substitution": "/v1/\\1"}}}`},
@@ -338,12 +338,12 @@ func TestEveryRoute(t *testing.T) {
 			"@type": "type.googleapis.com/envoy.extensions.retry.host.previous_hosts.v3.PreviousHostsPredicate"}}]}`
 	checkRoute(t, rc.VirtualHosts[0].Routes[0], `{
 		"match": {"path": "/a"},
-		"route": {"cluster": "outbound|7000||one.x", "timeout": "0s", "maxStreamDuration": {"grpcTimeoutHeaderMax": "0s"}, `+retry+`},
+		"route": {"cluster": "outbound|7000||one.x", "timeout": "0s", `+retry+`},
 		"metadata": {"filterMetadata": {"istio": {"config": "/apis/networking.istio.io/v1/namespaces/shop/virtual-service/v"}}},
 		"decorator": {"operation": "one.x:7000/a"}}`)
 	checkRoute(t, rc.VirtualHosts[1].Routes[0], `{
 		"name": "default", "match": {"prefix": "/"},
-		"route": {"cluster": "outbound|80||web.shop.svc.cluster.local", "timeout": "0s", "maxStreamDuration": {"grpcTimeoutHeaderMax": "0s"}, `+retry+`},
+		"route": {"cluster": "outbound|80||web.shop.svc.cluster.local", "timeout": "0s", `+retry+`},
 		"decorator": {"operation": "web.shop.svc.cluster.local:80/*"}}`)
 	if rc.ValidateClusters == nil || rc.ValidateClusters.Value || !rc.IgnorePortInHostMatching || rc.MaxDirectResponseBodySizeBytes.Value != 1<<20 {
 		t.Errorf("got %v", rc)

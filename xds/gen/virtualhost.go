@@ -201,14 +201,13 @@ func everyPath() *routev3.RouteMatch {
 	return &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}}
 }
 
-// setTimeout sets the whole time that a request may take, nil: no limit. It bounds what a gRPC client
-// asks for too; without a limit, what the client asks for holds.
-// Source: istio.io, HTTPRoute.timeout: disabled by default. Istio sets max_grpc_timeout, about which
-// Envoy warns for every single route.
+// setTimeout sets the whole time that a request may take, gRPC or not; nil: no limit. What a gRPC client
+// asks for by its own header is left to client and server.
+// Source: istio.io, HTTPRoute.timeout: disabled by default. Istio sets max_grpc_timeout too, about which
+// Envoy warns for every single route; max_stream_duration would switch this timeout off.
 func setTimeout(action *routev3.RouteAction, timeout *durationpb.Duration) {
 	if timeout == nil {
 		timeout = &durationpb.Duration{}
 	}
 	action.Timeout = timeout
-	action.MaxStreamDuration = &routev3.RouteAction_MaxStreamDuration{GrpcTimeoutHeaderMax: timeout}
 }
