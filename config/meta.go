@@ -44,7 +44,7 @@ func (d *decoder) head() (h head, ok bool) {
 			h.items = deref(value)
 		case "status": // written by others about the object, never read
 		default:
-			d.unknown(key, []string{"apiVersion", "kind", "metadata", "spec", "status"})
+			d.unknown(key, []string{"apiVersion", "kind", "metadata", "spec", "status", "items"})
 		}
 	})
 	if isNull(kind) || kind.Kind != yaml.ScalarNode {

@@ -86,6 +86,7 @@ func (p *parser) document(doc lines, nested bool) {
 		d.errorf(doc.root, "a List within a List is not read: make one list of them")
 		p.unread = true
 	case head.kind == listKind:
+		p.unread = p.unread || p.errors != before
 		p.list(d, head)
 	default:
 		p.object(d, head, before)
