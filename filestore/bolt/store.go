@@ -1,0 +1,140 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.etcd.io/bbolt"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// FileName is the name of the file in the state folder.
+const FileName = "ashore.db"
+
+var (
+	// ErrInUse says that another process holds the state folder.
+	ErrInUse = errors.New("in use by another process")
+	// ErrDamaged says that the file cannot be trusted; nothing was written to it.
+	ErrDamaged = errors.New("damaged")
+	// ErrNewer says that a newer release of Ashore wrote the file; nothing was written to it.
+	ErrNewer = errors.New("written by a newer release")
+	// ErrUnchecked says that the file was not closed cleanly and there is no CheckCommand to check it.
+	ErrUnchecked = errors.New("not closed cleanly, and not checked")
+	// ErrClosed says that the store was closed.
+	ErrClosed = errors.New("the store is closed")
+)
+
+// Config says where a Store is kept.
+type Config struct {
+	// Dir is the state folder; required. It is made (0700) when it is missing.
+	Dir string
+	// CheckCommand is the command line, without the path, that runs Check on the path that is
+	// appended to it and exits with 0 when that returns nil; its standard error says why not. New runs
+	// it before every opening. Empty: a file that was closed cleanly is opened unchecked, and one
+	// that was not is refused with ErrUnchecked.
+	CheckCommand []string
+	// CheckTimeout is how long a check may take. Default 1m.
+	CheckTimeout time.Duration
+	// LockTimeout is how long to wait for another process to let go of the folder. Default 1s.
+	LockTimeout time.Duration
+	// HistoryPerObject and HistoryTotal bound how many writes are remembered of one object and of all.
+	// Defaults 20 and 10000.
+	HistoryPerObject, HistoryTotal int
+	// Log receives life cycle events; nil discards them.
+	Log hclog.Logger
+}
+
+func (c *Config) defaults() {
+	if c.CheckTimeout == 0 {
+		c.CheckTimeout = time.Minute
+	}
+	if c.LockTimeout == 0 {
+		c.LockTimeout = time.Second
+	}
+	if c.HistoryPerObject == 0 {
+		c.HistoryPerObject = 20
+	}
+	if c.HistoryTotal == 0 {
+		c.HistoryTotal = 10_000
+	}
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+}
+
+// Store is an open file. Safe for concurrent use.
+type Store struct {
+	cfg  Config    // set once
+	path string    // set once
+	lock *lock     // set once
+	db   *bbolt.DB // set once
+
+	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
+	writes  int        // how many writes the history has; guarded by writing
+
+	mu        sync.RWMutex // guards what follows; a writer holds writing too
+	closed    bool
+	revision  uint64
+	objects   map[config.Key]*config.Object
+	broken    map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
+	addresses map[registry.Key][]netip.Addr
+	feeds     map[*subscriber]bool
+}
+
+var _ config.Store = (*Store)(nil)
+
+// New opens the store of a state folder, and makes it when there is none. Close it when done.
+// Errors: ErrInUse, ErrDamaged, ErrNewer, ErrUnchecked, and those of the file system; each says what
+// to do.
+func New(cfg Config) (*Store, error) {
+	cfg.defaults()
+	if cfg.Dir == "" {
+		return nil, errors.New("the state folder is not set: name one")
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("state folder %s: %w", cfg.Dir, err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the state folder: %w", err)
+	}
+	l, err := acquire(dir, cfg.LockTimeout)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, path: filepath.Join(dir, FileName), lock: l, feeds: map[*subscriber]bool{}}
+	if err := s.open(); err != nil {
+		return nil, errors.Join(err, l.release())
+	}
+	cfg.Log.Info("store opened", "path", s.path, "objects", len(s.objects), "revision", s.revision)
+	return s, nil
+}
+
+// Close closes the file and lets go of the folder. Run ends; every later call returns ErrClosed.
+func (s *Store) Close() error {
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	s.mu.Lock()
+	if s.closed {
+		s.mu.Unlock()
+		return nil
+	}
+	s.closed = true
+	for f := range s.feeds {
+		f.notify()
+	}
+	s.mu.Unlock()
+	if err := s.db.Close(); err != nil {
+		// the mark stays: the file is checked before it is opened again
+		return errors.Join(fmt.Errorf("close %s: %w", s.path, err), s.lock.release())
+	}
+	return errors.Join(unmark(s.path), s.lock.release())
+}

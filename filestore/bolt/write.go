@@ -1,0 +1,165 @@
+package bolt
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// update runs f in a transaction that is on the disk when it returns nil. Callers hold s.writing.
+func (s *Store) update(f func(*tx) error) error {
+	if s.isClosed() {
+		return ErrClosed
+	}
+	return s.db.Update(func(btx *bbolt.Tx) error {
+		t, err := begin(btx)
+		if err != nil {
+			return err
+		}
+		if err := f(t); err != nil {
+			return err
+		}
+		return t.end()
+	})
+}
+
+func (s *Store) isClosed() bool {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.closed
+}
+
+// Put implements config.Store. An object that is new and has no creation time gets the present.
+func (s *Store) Put(ctx context.Context, o *config.Object, who string) (*config.Object, error) {
+	written, _, err := s.apply(ctx, []config.Change{{Key: o.Key, Object: o, Revision: o.Revision}}, who)
+	if err != nil {
+		return nil, err
+	}
+	return written[0], nil
+}
+
+// Delete implements config.Store.
+func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string) error {
+	_, _, err := s.apply(ctx, []config.Change{{Key: key, Revision: revision}}, who)
+	return err
+}
+
+// Apply implements config.Store. All of changes get one revision.
+func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
+	_, revision, err := s.apply(ctx, changes, who)
+	if err != nil {
+		return "", err
+	}
+	return formatRevision(revision), nil
+}
+
+// apply writes all of changes, or none, and returns the written objects, nil for deleted ones.
+func (s *Store) apply(ctx context.Context, changes []config.Change, who string) ([]*config.Object, uint64, error) {
+	for _, c := range changes {
+		if err := checkObject(c.Key, c.Object); err != nil {
+			return nil, 0, err
+		}
+	}
+	s.writing.Lock()
+	defer s.writing.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, 0, err
+	}
+	if err := s.checkChanges(changes); err != nil {
+		return nil, 0, err
+	}
+	if len(changes) == 0 {
+		return nil, s.revision, nil
+	}
+	now := time.Now().UTC()
+	written := make([]*config.Object, len(changes))
+	revision := s.revision + 1
+	var left int
+	err := s.update(func(t *tx) error {
+		for i, c := range changes {
+			var err error
+			if written[i], err = s.write(t, c, revision, now); err != nil {
+				return err
+			}
+			w := writeRecord{Key: c.Key, Who: who, When: now, Deleted: c.Object == nil}
+			if err := s.remember(t, w, revision, i); err != nil {
+				return err
+			}
+		}
+		var err error
+		if left, err = s.forget(t, changes); err != nil {
+			return err
+		}
+		return t.put(bucketMeta, []byte(metaRevision), binary.BigEndian.AppendUint64(nil, revision))
+	})
+	if err != nil {
+		return nil, 0, fmt.Errorf("write to %s: %w", s.path, err)
+	}
+	s.writes = left
+	s.publish(changes, written, revision)
+	return written, revision, nil
+}
+
+// checkChanges compares revisions. Callers hold s.writing, which keeps s.objects as it is.
+func (s *Store) checkChanges(changes []config.Change) error {
+	seen := make(map[config.Key]bool, len(changes))
+	for _, c := range changes {
+		if seen[c.Key] {
+			return fmt.Errorf("%s: %w", c.Key, errTwice)
+		}
+		seen[c.Key] = true
+		have := s.objects[c.Key]
+		if c.Object == nil && have == nil && s.broken[c.Key.String()].Text == "" {
+			return errNoObject(c.Key)
+		}
+		if err := checkRevision(c.Key, c.Revision, have); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write does one change and returns the object as it is stored.
+func (s *Store) write(t *tx, c config.Change, revision uint64, now time.Time) (*config.Object, error) {
+	if c.Object == nil {
+		return nil, t.delete(bucketObjects, objectKey(c.Key))
+	}
+	o := *c.Object
+	if have := s.objects[c.Key]; have != nil {
+		o.Created = have.Created
+	} else if o.Created.IsZero() {
+		o.Created = now
+	}
+	value, err := encodeObject(&o, revision)
+	if err != nil {
+		return nil, err
+	}
+	if err := t.put(bucketObjects, objectKey(c.Key), value); err != nil {
+		return nil, err
+	}
+	// read back: what is handed out shares nothing with what the caller holds
+	return decodeObject(s.Name(), c.Key, value)
+}
+
+// publish shows what was written to readers and feeds.
+func (s *Store) publish(changes []config.Change, written []*config.Object, revision uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.revision = revision
+	for i, c := range changes {
+		delete(s.broken, c.Key.String())
+		if written[i] == nil {
+			delete(s.objects, c.Key)
+		} else {
+			s.objects[c.Key] = written[i]
+		}
+		for f := range s.feeds {
+			f.add(c.Key)
+		}
+	}
+}
