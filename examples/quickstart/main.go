@@ -1,0 +1,92 @@
+// Command quickstart runs a small mesh on this machine, without root, to look at and to play with: a control
+// plane, a frontend and two versions of a backend, each beside an Envoy of its own. "make run" starts it.
+//
+// It works on a copy of its configuration in the folder .run, prints what runs where and what to try, starts
+// ashored again when somebody kills it, and ends everything at Ctrl-C. With --smoke it makes the experiments
+// itself, prints what it saw, and ends with 0 when all was as it should be.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	code := execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	stop()
+	os.Exit(code)
+}
+
+// execute is the program: exit code 0 done, 1 something went wrong, 2 wrong usage.
+func execute(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	o, err := parse(args, stderr)
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		return 0
+	case err != nil:
+		fmt.Fprintln(stderr, "quickstart:", err)
+		return 2
+	}
+	if err := newMesh(o, stdout).Run(ctx); err != nil {
+		fmt.Fprintln(stderr, "quickstart:", err)
+		return 1
+	}
+	return 0
+}
+
+// options are the command line.
+type options struct {
+	// programs is the folder of ashored, ashore-agent and ashorectl.
+	programs string
+	// echo and envoy are programs.
+	echo, envoy string
+	// example is the folder of the configuration that is copied.
+	example string
+	// dir is the folder that everything is written to.
+	dir string
+	// network is the front of the workloads' addresses.
+	network string
+	// xds and metrics are ashored's addresses.
+	xds, metrics string
+	smoke        bool
+}
+
+func parse(args []string, help io.Writer) (options, error) {
+	var o options
+	fs := flag.NewFlagSet("quickstart", flag.ContinueOnError)
+	fs.SetOutput(help)
+	fs.StringVar(&o.programs, "programs", "bin", "`folder` of ashored, ashore-agent and ashorectl")
+	fs.StringVar(&o.echo, "echo", filepath.Join(".tools", "echo"), "the echo `program`")
+	fs.StringVar(&o.envoy, "envoy", "", "the Envoy `program` (default: $ENVOY, else .tools/envoy)")
+	fs.StringVar(&o.example, "example", filepath.Join("examples", "quickstart", "config"), "`folder` of the configuration")
+	fs.StringVar(&o.dir, "dir", ".run", "`folder` for the copy of the configuration, state and logs")
+	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`")
+	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15010", "`address` of ashored's xDS")
+	fs.StringVar(&o.metrics, "metrics-address", "127.0.0.1:15014", "`address` of ashored's metrics and readiness")
+	fs.BoolVar(&o.smoke, "smoke", false, "make the experiments and end")
+	if err := fs.Parse(args); err != nil {
+		return o, err
+	}
+	if fs.NArg() > 0 {
+		return o, fmt.Errorf("unexpected argument %q; see --help", fs.Arg(0))
+	}
+	if strings.Count(o.network, ".") != 2 || !strings.HasPrefix(o.network, "127.") {
+		return o, fmt.Errorf("--network %q is not three numbers of loopback addresses, such as 127.0.7", o.network)
+	}
+	if o.envoy == "" {
+		o.envoy = os.Getenv("ENVOY")
+	}
+	if o.envoy == "" {
+		o.envoy = filepath.Join(".tools", "envoy")
+	}
+	return o, nil
+}

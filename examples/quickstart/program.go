@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// killAfter is how long a program may take to end.
+const killAfter = 15 * time.Second
+
+// program is one that the mesh is made of.
+type program struct {
+	name string
+	path string
+	args []string
+	log  string // the file that it writes to
+	// revive is how long after its death it is started again; zero: its death ends everything.
+	revive time.Duration
+	// died is told about a death that is revived.
+	died func(error)
+
+	pid string // file with its process ID
+}
+
+// run runs the program until ctx ends. It returns an error when the program ends by itself and is not revived.
+func (p *program) run(ctx context.Context) error {
+	for {
+		err := p.once(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if p.revive == 0 || !killed(err) {
+			return fmt.Errorf("%s ended (%w). The end of its log, %s:\n%s", p.name, cmpErr(err), p.log, tail(p.log))
+		}
+		p.died(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(p.revive):
+		}
+	}
+}
+
+// once runs the program one time, in a process group of its own: Ctrl-C reaches us alone, and we end it.
+// Nothing outlives us: the kernel kills it when the thread that started it ends.
+func (p *program) once(ctx context.Context) error {
+	runtime.LockOSThread() // https://github.com/golang/go/issues/27505
+	defer runtime.UnlockOSThread()
+	log, err := os.OpenFile(p.log, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	cmd := exec.CommandContext(ctx, p.path, p.args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.WaitDelay = killAfter
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	err = os.WriteFile(p.pid, fmt.Appendln(nil, cmd.Process.Pid), 0o644)
+	return errors.Join(cmd.Wait(), err, os.Remove(p.pid))
+}
+
+// killed says that a program was ended by a signal.
+func killed(err error) bool {
+	var e *exec.ExitError
+	if !errors.As(err, &e) {
+		return false
+	}
+	s, ok := e.Sys().(syscall.WaitStatus)
+	return ok && s.Signaled()
+}
+
+// cmpErr is err, or that there was none.
+func cmpErr(err error) error {
+	if err == nil {
+		return errors.New("exit status 0")
+	}
+	return err
+}
+
+// tail is the last lines of a file.
+func tail(path string) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
+	return "  " + string(bytes.Join(lines[max(0, len(lines)-5):], []byte("\n  ")))
+}
+
+// workload is one application with its Envoy.
+type workload struct {
+	name, app, version string
+	host               string // last number of the address
+	proxy              bool   // its application calls others through Envoy
+}
+
+// Ports of each workload's address.
+const (
+	portIngress = "8080"  // Envoy, for others
+	portApp     = "9080"  // the application
+	portProxy   = "15007" // Envoy as HTTP proxy, for the application
+	portStatus  = "15020" // the agent
+)
+
+func workloads() []workload {
+	return []workload{
+		{"frontend", "frontend", "v1", "2", true},
+		{"backend-v1", "backend", "v1", "3", false},
+		{"backend-v2", "backend", "v2", "4", false},
+	}
+}
+
+// programs are everything that runs, the control plane first.
+func (m *mesh) programs() []*program {
+	bin := func(name string) string { return filepath.Join(m.o.programs, name) }
+	control := m.program("ashored", bin("ashored"), "--dev", "--files", m.config(), "--state", m.state(),
+		"--xds-address", m.o.xds, "--metrics-address", m.o.metrics)
+	control.revive = reviveAfter
+	control.died = func(err error) {
+		m.say("  ashored is gone (%v); traffic goes on. It is started again in %v.", err, reviveAfter)
+	}
+	out := []*program{control}
+	for _, w := range workloads() {
+		echo := m.program(w.name, m.o.echo, "--name", w.app, "--version", w.version, "--http", m.at(w, portApp))
+		agent := m.program(w.name+"-agent", bin("ashore-agent"), "run", "--dev", "--xds", m.o.xds, "--envoy", m.o.envoy,
+			"--name", w.name, "--namespace", "quickstart", "--address", m.address(w), "--labels", "app="+w.app+",version="+w.version,
+			"--service-account", w.app, "--interception", "none", "--state", filepath.Join(m.o.dir, w.name),
+			"--drain-minimum", "0s", "--drain-maximum", "2s", "--concurrency", "1")
+		if w.proxy {
+			echo.args = append(echo.args, "--proxy", "http://"+m.at(w, portProxy))
+			agent.args = append(agent.args, "--http-proxy-port", portProxy)
+		}
+		out = append(out, echo, agent)
+	}
+	return out
+}
+
+func (m *mesh) program(name, path string, args ...string) *program {
+	return &program{name: name, path: path, args: args, log: filepath.Join(m.o.dir, "logs", name+".log"), pid: filepath.Join(m.o.dir, name+".pid")}
+}
+
+func (m *mesh) address(w workload) string         { return m.o.network + "." + w.host }
+func (m *mesh) at(w workload, port string) string { return m.address(w) + ":" + port }
+func (m *mesh) config() string                    { return filepath.Join(m.o.dir, "config") }
+func (m *mesh) state() string                     { return filepath.Join(m.o.dir, "state") }
+
+// commandLine is how a program was started, for the logs.
+func (p *program) commandLine() string { return p.path + " " + strings.Join(p.args, " ") }
