@@ -25,7 +25,7 @@ func (s *Subscription) isolate(changed, removed []string, words string) {
 	}
 	var suspects, rest []string
 	for _, name := range changed {
-		if name != "" && strings.Contains(words, name) {
+		if mentions(words, name) {
 			suspects = append(suspects, name)
 		} else {
 			rest = append(rest, name)
@@ -46,10 +46,33 @@ func (s *Subscription) isolate(changed, removed []string, words string) {
 	s.queue = append(groups, s.queue...)
 }
 
+// mentions says whether a client's words name a resource: as a word of its own.
+func mentions(words, name string) bool {
+	if name == "" {
+		return false
+	}
+	for at := 0; ; {
+		i := strings.Index(words[at:], name)
+		if i < 0 {
+			return false
+		}
+		i += at
+		if end := i + len(name); (i == 0 || !inName(words[i-1])) && (end == len(words) || !inName(words[end])) {
+			return true
+		}
+		at = i + 1
+	}
+}
+
+// inName says whether a byte may stand inside the name of a resource.
+func inName(b byte) bool {
+	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '-' || b == '|' || b >= 0x80
+}
+
 // alone returns the response for the next group, or nil: there is none, or one is on its way.
 func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.Time) *Response {
 	for i := range s.flights {
-		if s.flights[i].apart {
+		if s.flights[i].apart || s.states && s.kind.Whole {
 			return nil
 		}
 	}
@@ -62,6 +85,7 @@ func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.T
 		if p := s.planGroup(group, to, hold); p != nil {
 			f := flight{changed: p.changed, removed: p.removed, apart: true, from: s.have, known: s.known, to: to, at: now}
 			r := s.respond(to, p, p)
+			f.spoilt = r.spoilt
 			s.launch(f)
 			return r
 		}
@@ -115,7 +139,7 @@ func (s *Subscription) accept(f *flight) {
 		case had == nil && r == nil, had != nil && r != nil && same(had, r):
 			s.clear(name)
 		default:
-			e.standing, e.old, e.oldKnown = unknown, r, true
+			e.standing, e.old, e.oldKnown, e.unsure = unknown, r, true, false
 		}
 	}
 	for _, r := range f.changed {
@@ -129,7 +153,9 @@ func (s *Subscription) accept(f *flight) {
 // reject takes in that the client rejected a response; later are the responses sent after it.
 func (s *Subscription) reject(f *flight, later []flight, words string, now time.Time) {
 	var changed []*resource.Resource
+	sent := 0
 	for r := range eachOf(f) {
+		sent++
 		if s.mine(f, later, r.Name) {
 			changed = append(changed, r)
 		}
@@ -140,26 +166,58 @@ func (s *Subscription) reject(f *flight, later []flight, words string, now time.
 			removed = append(removed, name)
 		}
 	}
-	if len(changed) == 0 { // nothing but removals: there is nothing to send again
+	if sent == 0 && !f.mixed { // nothing but removals: there is nothing to send again
 		for _, name := range removed {
 			s.clear(name)
 		}
 		return
 	}
+	if s.states && s.kind.Whole && (f.spoilt || s.uncertain(f, changed)) {
+		s.taint(f, changed, words, now)
+		for _, name := range removed {
+			s.clear(name) // it is missing in every whole set from now on
+		}
+		return
+	}
 	for _, r := range changed {
-		s.remember(f, r.Name)
+		s.remember(f, r.Name, sent > 1)
 	}
 	for _, name := range removed {
-		s.remember(f, name)
+		s.remember(f, name, true)
 	}
-	if len(changed) > 1 {
+	if sent > 1 || f.mixed {
 		s.isolate(resourceNames(changed), removed, words)
+		return
+	}
+	if len(changed) == 0 { // superseded: what was sent later decides
+		s.isolate(nil, removed, words)
 		return
 	}
 	e := s.except(changed[0].Name, refused)
 	e.version, e.words, e.at = changed[0].Version(), words, now
 	if len(removed) > 0 {
 		s.isolate(nil, removed, "")
+	}
+}
+
+// uncertain says whether nobody knows what the client had of some of these before the response.
+func (s *Subscription) uncertain(f *flight, changed []*resource.Resource) bool {
+	return slices.ContainsFunc(changed, func(r *resource.Resource) bool {
+		_, known := f.before(r.Name, s.fresh)
+		return !known
+	})
+}
+
+// taint takes in that the client rejected a whole set that cannot be taken apart: what it had before
+// would have to stand in the place of what is not being tried, and that is not known. Envoy applies what
+// is right in such a set; what its words name counts as refused, but all is tried again at the next change.
+func (s *Subscription) taint(f *flight, changed []*resource.Resource, words string, now time.Time) {
+	for _, r := range changed {
+		s.remember(f, r.Name, true)
+		e := s.except(r.Name, tainted)
+		if mentions(words, r.Name) {
+			e.version, e.words, e.at = r.Version(), words, now
+		}
 	}
 }
 
@@ -172,7 +230,7 @@ func (s *Subscription) mine(f *flight, later []flight, name string) bool {
 	for i := range later {
 		if later[i].holds(name) {
 			old, known := f.before(name, s.fresh)
-			later[i].keep(name, &exception{old: old, oldKnown: known})
+			later[i].keep(name, &exception{old: old, oldKnown: known, unsure: true})
 			return false
 		}
 	}
@@ -191,14 +249,18 @@ func (f *flight) before(name string, fresh bool) (old *resource.Resource, known 
 }
 
 // remember makes an exception of a name in a rejected response, with what the client had before it.
-func (s *Subscription) remember(f *flight, name string) {
-	if e := s.exceptions[name]; e != nil {
-		e.standing = queued
-		return
+func (s *Subscription) remember(f *flight, name string, among bool) {
+	e := s.exceptions[name]
+	if e == nil {
+		old, known := f.before(name, s.fresh)
+		e = s.except(name, queued)
+		e.old, e.oldKnown = old, known
+		if was := f.olds[name]; was != nil {
+			e.unsure = was.unsure
+		}
 	}
-	old, known := f.before(name, s.fresh)
-	e := s.except(name, queued)
-	e.old, e.oldKnown = old, known
+	e.standing = queued
+	e.unsure = e.unsure || among
 }
 
 func resourceNames(rs []*resource.Resource) []string {

@@ -1,6 +1,10 @@
 package ads
 
-import "github.com/ashore-mesh/ashore/xds/resource"
+import (
+	"slices"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
 
 // claims compares what a client says it has with what it should have.
 type claims struct {
@@ -38,8 +42,17 @@ func (c *claims) take(name, version string) {
 	}
 }
 
-// doubt takes back what was said about name.
-func (c *claims) doubt(name string) { c.mark(name, false) }
+// doubt takes back what was said about name. The client may have it even if it does not say so.
+func (c *claims) doubt(name string) {
+	if c.to.Get(name) != nil {
+		c.mark(name, false)
+		return
+	}
+	if c.names.Covers(name) && !slices.Contains(c.stale, name) {
+		c.stale = append(c.stale, name)
+		c.other(name)
+	}
+}
 
 // mark notes whether the client has name as it should.
 func (c *claims) mark(name string, has bool) {

@@ -21,6 +21,9 @@ const (
 	refused
 	// kept: it exists no more, but the client still has it because its removal waits.
 	kept
+	// tainted: state of the world only. A response that held it was rejected, for reasons that may lie
+	// elsewhere in it. It stands in every response and is not sent for its own sake.
+	tainted
 )
 
 // exception is one name for which the client does not have what its set says.
@@ -31,6 +34,9 @@ type exception struct {
 	// old is what the client had before, nil for nothing; oldKnown says whether that is certain.
 	old      *resource.Resource
 	oldKnown bool
+	// unsure: a rejected response held it beside others, and nothing about it was accepted since. The
+	// client may have applied that and still name the version it had before.
+	unsure bool
 	// words are the client's own about the refused version, and at is when it said them.
 	words string
 	at    time.Time
@@ -53,7 +59,7 @@ type Refusal struct {
 func (s *Subscription) Refusals() []Refusal {
 	var out []Refusal
 	for _, name := range s.exceptional() {
-		if e := s.exceptions[name]; e.standing == refused {
+		if e := s.exceptions[name]; e.standing == refused || e.standing == tainted && e.words != "" {
 			out = append(out, Refusal{Name: name, Version: e.version, Words: e.words, At: e.at, Had: e.old, HadKnown: e.oldKnown})
 		}
 	}
@@ -184,7 +190,7 @@ func (s *Subscription) Doubt() Doubt {
 	}
 	var names []string
 	for name, e := range s.exceptions {
-		if e.standing == unknown || e.standing == queued {
+		if e.standing == unknown || e.standing == queued || e.unsure {
 			names = append(names, name)
 		}
 	}

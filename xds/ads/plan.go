@@ -84,6 +84,7 @@ type planner struct {
 	shared *diff
 	drop   map[string]struct{} // names of which shared is not to be sent
 	plan
+	tainted []*resource.Resource // to be sent if anything is
 }
 
 // plan computes what leads the client to to. hold, which may be nil, says which removals wait.
@@ -102,7 +103,11 @@ func (s *Subscription) plan(to resource.Set, hold func(string) bool) *plan {
 		}
 	}
 	s.planExceptions(&pl, to, hold)
-	return pl.finish()
+	p := pl.finish()
+	if len(pl.tainted) > 0 && !s.silent(p) {
+		p.changed = append(p.changed, pl.tainted...)
+	}
+	return p
 }
 
 // planOwn corrects the names that stand in the client's own layers.
@@ -139,6 +144,9 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(st
 		case e.standing == queued,
 			e.standing == refused && next != nil && next.Version() == e.version:
 			pl.say(name, nil, false)
+		case e.standing == tainted && next != nil && (s.had(name) == nil || same(s.had(name), next)):
+			pl.say(name, nil, false)
+			pl.tainted = append(pl.tainted, next)
 		case next != nil:
 			pl.say(name, next, false)
 		case e.standing == kept && hold(name),
@@ -149,7 +157,7 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(st
 			}
 		case s.kind.Empty != nil && s.names.Has(name):
 			pl.say(name, s.kind.Empty(name), false)
-		case s.names.Has(name) || e.standing != refused || !e.oldKnown || e.old != nil:
+		case s.names.Has(name) || e.standing != refused || !e.oldKnown || e.old != nil || e.unsure:
 			pl.say(name, nil, true)
 		default: // refused, never had, and gone: the client knows nothing of it
 			pl.say(name, nil, false)
@@ -232,6 +240,8 @@ type flight struct {
 	changed []*resource.Resource
 	removed []string
 	apart   bool // it repeats a part of a rejected response
+	mixed   bool // it held what earlier responses on their way brought too
+	spoilt  bool // it held, for want of anything better, what the client may reject
 
 	from, to resource.Set // what the client had before, and has after
 	known    *Names       // what from holds for

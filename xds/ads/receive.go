@@ -122,7 +122,7 @@ func (s *Subscription) uncover() {
 func (s *Subscription) believe(r *Request, to resource.Set) {
 	doubt := s.doubt
 	s.doubt = Doubt{}
-	if r.claimed == 0 {
+	if r.claimed == 0 && doubt.None() {
 		return
 	}
 	s.fresh, s.answer = false, false
@@ -161,16 +161,15 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 	}
 	s.legacy = r.subscribes == 0 && names.All()
 	if !s.started || !ours {
-		if s.started && names == s.names && s.version != nil && r.Version == *s.version {
+		if s.started && r.Nonce != "" && names == s.names && s.version != nil && r.Version == *s.version {
 			return s.hear(s.count, r.Rejected, now) // it has what was sent last, whatever it calls that
 		}
 		s.restart(r, names, to)
 		return Outcome{Started: true}
 	}
+	// The names count even when the nonce is stale: what a client dropped and asked for again meanwhile
+	// it has forgotten.
 	out := s.hear(number, r.Rejected, now)
-	if number != s.count {
-		return out // stale: a newer response is on its way, and a newer request will follow it
-	}
 	if names != s.names {
 		same := s.known == s.names
 		s.known = s.cache.names.common(s.known, names)
@@ -190,8 +189,8 @@ func (s *Subscription) restart(r *Request, names *Names, to resource.Set) {
 	s.doubt = Doubt{}
 	s.start(names)
 	s.fresh = r.Version == ""
-	if s.fresh || !doubt.None() || names == nil {
-		return
+	if s.fresh || !doubt.None() || !s.kind.Whole || !names.All() {
+		return // what it dropped and asks for again does not show in the version
 	}
 	if v := s.cache.version(to, names); *v == r.Version {
 		s.version, s.have, s.known, s.answer = v, to, names, false

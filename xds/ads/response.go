@@ -17,7 +17,8 @@ type Response struct {
 	// Resources and Removed count what it holds.
 	Resources, Removed int
 
-	plan *plan
+	plan   *plan
+	spoilt bool // see flight
 }
 
 // Changed yields the resources that are new or different for the client.
@@ -100,7 +101,8 @@ func (s *Subscription) whole(r *Response, to resource.Set, group *plan) {
 		}
 		return
 	}
-	content := s.content(to, group)
+	content, spoilt := s.content(to, group)
+	r.spoilt = spoilt
 	r.Resources = len(content)
 	if b := encode(content, nil, true); b != nil {
 		r.Parts = append(r.Parts, b)
@@ -117,32 +119,48 @@ func (s *Subscription) overlaps(d *diff, own *resource.Layer) bool {
 	return false
 }
 
-// content is a whole set with its exceptions.
-func (s *Subscription) content(to resource.Set, group *plan) []*resource.Resource {
-	var out []*resource.Resource
-	for r := range to.All() {
-		if !s.names.Covers(r.Name) {
-			continue
-		}
-		e := s.exceptions[r.Name]
-		switch {
-		case e == nil, e.standing == unknown, e.standing == kept,
-			e.standing == queued && group.speaks(r.Name),
-			e.standing == refused && r.Version() != e.version:
+// content is a whole set with its exceptions. A group is sent beside what the client has; all else that
+// is new waits, so that a rejection is about the group.
+func (s *Subscription) content(to resource.Set, group *plan) (out []*resource.Resource, spoilt bool) {
+	base, covered := to, s.names
+	if group != nil {
+		base, covered = s.have, s.known
+	}
+	for r := range base.All() {
+		if covered.Covers(r.Name) && s.names.Covers(r.Name) && s.exceptions[r.Name] == nil {
 			out = append(out, r)
-		case e.old != nil:
-			out = append(out, e.old)
-		case !e.oldKnown:
-			out = append(out, r) // to leave it out could remove what the client has
 		}
 	}
 	for _, name := range s.exceptional() {
-		e := s.exceptions[name]
-		if to.Get(name) == nil && e.old != nil && (e.standing == kept || e.standing == queued && !group.speaks(name)) {
-			out = append(out, e.old)
+		next := to.Get(name)
+		stands := s.stands(name, next, group)
+		if stands != nil {
+			out = append(out, stands)
 		}
+		e := s.exceptions[name]
+		spoilt = spoilt || stands != nil && stands != e.old && !group.speaks(name) &&
+			(e.standing == queued || e.standing == tainted || e.standing == refused && next.Version() == e.version)
 	}
-	return out
+	return out, spoilt
+}
+
+// stands is how an exceptional name stands in a whole set, nil when it is left out; next is how it
+// is configured.
+func (s *Subscription) stands(name string, next *resource.Resource, group *plan) *resource.Resource {
+	e := s.exceptions[name]
+	switch {
+	case group.speaks(name):
+		return next
+	case e.standing == tainted, e.standing == unknown && group == nil:
+		return next
+	case e.standing == refused && group == nil && next != nil && next.Version() != e.version:
+		return next
+	case e.old == nil && !e.oldKnown:
+		return next // to leave it out could remove what the client has
+	case next == nil && e.standing != kept && e.standing != queued:
+		return nil
+	}
+	return e.old
 }
 
 // speaks says whether a plan, which may be nil, speaks of name.

@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -136,7 +137,7 @@ func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now ti
 	if r := s.alone(to, hold, now); r != nil {
 		return r
 	}
-	if s.have == to && s.known == s.names && len(s.exceptions) == 0 && !s.answer {
+	if s.have == to && s.known == s.names && len(s.exceptions) == 0 && !s.answer || s.busy() {
 		return nil
 	}
 	p := s.plan(to, hold)
@@ -148,6 +149,11 @@ func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now ti
 		return nil
 	}
 	return s.send(to, p, now)
+}
+
+// busy says whether a whole set is being taken apart: another one would overrule what is being tried.
+func (s *Subscription) busy() bool {
+	return s.states && s.kind.Whole && (len(s.queue) > 0 || slices.ContainsFunc(s.flights, func(f flight) bool { return f.apart }))
 }
 
 // silent says whether a plan needs no response. State of the world cannot name what is removed, except
@@ -190,6 +196,7 @@ func (s *Subscription) send(to resource.Set, p *plan, now time.Time) *Response {
 	s.adopt(to, p)
 	s.answer = false
 	r := s.respond(to, p, nil)
+	f.spoilt = r.spoilt
 	s.launch(f)
 	return r
 }
@@ -197,6 +204,7 @@ func (s *Subscription) send(to resource.Set, p *plan, now time.Time) *Response {
 // launch counts a response and remembers it until it is acknowledged.
 func (s *Subscription) launch(f flight) {
 	f.number = s.count
+	f.mixed = s.states && s.kind.Whole && len(s.flights) > 0
 	if len(s.flights) == maxFlights {
 		s.lost = s.flights[0].number
 		s.flights = append(s.flights[:0], s.flights[1:]...)
