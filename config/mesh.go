@@ -1,6 +1,8 @@
 package config
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -217,10 +219,10 @@ func (c *checker) jsonFormat(path, format string) {
 	check(n)
 }
 
-// checkNetworks checks MeshNetworks: which networks there are, and how to get into them.
+// checkNetworks checks MeshNetworks. None of it is honoured yet.
 func checkNetworks(c *checker, m *mesh.MeshNetworks) {
-	for name, n := range m.Networks {
-		path := entry(networksSection+".networks", name)
+	for _, name := range slices.Sorted(maps.Keys(m.Networks)) {
+		path, n := entry(networksSection+".networks", name), m.Networks[name]
 		for i, e := range n.Endpoints {
 			if cidr := e.GetFromCidr(); cidr != "" {
 				c.why(at(path+".endpoints", i)+".fromCidr", checkSubnet(cidr))
@@ -228,10 +230,12 @@ func checkNetworks(c *checker, m *mesh.MeshNetworks) {
 				c.errorf(at(path+".endpoints", i), "set fromCidr or fromRegistry")
 			}
 		}
-		if len(n.Gateways) > 0 {
-			c.unsupported(path+".gateways", "traffic through the gateways of a network",
-				"remove them; endpoints of this network are then reached by their own addresses")
+		for i, g := range n.Gateways {
+			c.port(at(path+".gateways", i)+".port", g.Port)
 		}
+	}
+	if len(m.Networks) > 0 {
+		c.warnf(networksSection, "not supported yet, endpoints are reached by their own addresses, whatever their network: remove it")
 	}
 }
 

@@ -168,7 +168,7 @@ func TestMeshNetworks(t *testing.T) {
     site-a:
       endpoints: [{fromCidr: 10.1.0.0/16}, {fromCidr: 10.1.0.0/99}, {}]
       gateways:
-      - {address: 192.0.2.1, port: 15443}
+      - {address: 192.0.2.1, port: 0}
 `
 	got, problems := ParseMeshNetworks("ashored.yaml", section(t, text, "meshNetworks"))
 	if len(got.GetNetworks()["site-a"].GetEndpoints()) != 3 {
@@ -181,7 +181,8 @@ func TestMeshNetworks(t *testing.T) {
 	want := []string{
 		`ashored.yaml:4: meshNetworks.networks[site-a].endpoints[1].fromCidr: "10.1.0.0/99" is not a block of addresses: write it as 10.1.0.0/16`,
 		`ashored.yaml:4: meshNetworks.networks[site-a].endpoints[2]: set fromCidr or fromRegistry`,
-		`ashored.yaml:5: meshNetworks.networks[site-a].gateways: traffic through the gateways of a network is not supported yet: remove them; endpoints of this network are then reached by their own addresses`,
+		`ashored.yaml:6: meshNetworks.networks[site-a].gateways[0].port: a port is a number from 1 to 65535, not 0`,
+		`ashored.yaml:2: meshNetworks: not supported yet, endpoints are reached by their own addresses, whatever their network: remove it`,
 	}
 	if diff := cmp.Diff(want, lines); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)

@@ -74,6 +74,15 @@ func (c *checker) unsupported(path, what, todo string) {
 	c.errorf(path, "%s is not supported yet: %s", what, todo)
 }
 
+// deprecated warns of a field that Istio replaced by another, and refuses it beside its successor.
+func (c *checker) deprecated(path, instead string, both bool) {
+	if both {
+		c.errorf(path, "this deprecated field has no effect beside its successor: remove it")
+		return
+	}
+	c.warnf(path, "this field is deprecated: write %s", instead)
+}
+
 // why reports a reason; an empty one means that there is nothing wrong.
 func (c *checker) why(path, reason string) {
 	if reason != "" {

@@ -102,8 +102,11 @@ func (c *checker) consistentHash(path string, h *networking.LoadBalancerSettings
 	if h.GetRingHash().GetMinimumRingSize() > maxRing {
 		c.errorf(path+".ringHash.minimumRingSize", "the ring has at most %d entries", maxRing)
 	}
-	if h.MinimumRingSize > maxRing { //nolint:staticcheck // still read
-		c.errorf(path+".minimumRingSize", "the ring has at most %d entries", maxRing)
+	if size := h.MinimumRingSize; size != 0 { //nolint:staticcheck // still read
+		c.deprecated(path+".minimumRingSize", "ringHash: {minimumRingSize: …}", h.HashAlgorithm != nil)
+		if size > maxRing {
+			c.errorf(path+".minimumRingSize", "the ring has at most %d entries", maxRing)
+		}
 	}
 	if size := h.GetMaglev().GetTableSize(); size > maxTable || size != 0 && !isPrime(size) {
 		c.errorf(path+".maglev.tableSize", "the size of the table must be a prime number up to %d, such as 65537, not %d", maxTable, size)
@@ -141,8 +144,8 @@ func (c *checker) warmup(path string, l *networking.LoadBalancerSettings) {
 	if l.Warmup == nil && l.WarmupDurationSecs == nil {
 		return
 	}
-	if l.Warmup != nil && l.WarmupDurationSecs != nil {
-		c.errorf(path+".warmupDurationSecs", "only one of warmup and warmupDurationSecs can be set: keep warmup")
+	if l.WarmupDurationSecs != nil {
+		c.deprecated(path+".warmupDurationSecs", "warmup: {duration: …}", l.Warmup != nil)
 	}
 	switch l.GetSimple() {
 	case networking.LoadBalancerSettings_RANDOM, networking.LoadBalancerSettings_PASSTHROUGH:
@@ -218,7 +221,11 @@ func (c *checker) outliers(path string, o *networking.OutlierDetection) {
 	if o == nil {
 		return
 	}
-	c.notNegative(path+".consecutiveErrors", o.ConsecutiveErrors) //nolint:staticcheck // still read
+	if n := o.ConsecutiveErrors; n != 0 { //nolint:staticcheck // still read
+		c.notNegative(path+".consecutiveErrors", n)
+		c.deprecated(path+".consecutiveErrors", "consecutive5xxErrors or consecutiveGatewayErrors",
+			o.Consecutive_5XxErrors != nil || o.ConsecutiveGatewayErrors != nil)
+	}
 	c.duration(path+".interval", o.Interval)
 	c.duration(path+".baseEjectionTime", o.BaseEjectionTime)
 	c.percent(path+".maxEjectionPercent", float64(o.MaxEjectionPercent))

@@ -26,8 +26,9 @@ func (c *checker) fault(path string, f *networking.HTTPFaultInjection) {
 
 // delay checks how long requests are kept back.
 func (c *checker) delay(path string, d *networking.HTTPFaultInjection_Delay) {
-	if d.Percent != 0 { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported(path+".percent", "the deprecated field percent", "write percentage: {value: …}")
+	if p := d.Percent; p != 0 { //nolint:staticcheck // still read
+		c.percent(path+".percent", float64(p))
+		c.deprecated(path+".percent", "percentage: {value: …}", d.Percentage != nil)
 	}
 	c.share(path, d.Percentage)
 	switch t := d.HttpDelayType.(type) {
@@ -82,8 +83,8 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 	if p == nil {
 		return
 	}
-	if len(p.AllowOrigin) > 0 { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported(path+".allowOrigin", "the deprecated field allowOrigin", "write allowOrigins: [{exact: …}]")
+	if len(p.AllowOrigin) > 0 { //nolint:staticcheck // still read
+		c.deprecated(path+".allowOrigin", "allowOrigins: [{exact: …}]", len(p.AllowOrigins) > 0)
 	}
 	for i, o := range p.AllowOrigins {
 		c.stringMatch(at(path+".allowOrigins", i), o)
@@ -114,27 +115,46 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 	}
 }
 
-// headers checks how headers are changed.
-func (c *checker) headers(path string, h *networking.Headers) {
-	if h != nil {
-		c.headerOperations(path+".request", h.Request)
-		c.headerOperations(path+".response", h.Response)
-	}
-}
-
-func (c *checker) headerOperations(path string, h *networking.Headers_HeaderOperations) {
+// headers checks how headers are changed; authority is what the route rewrites the host to, or empty.
+func (c *checker) headers(path string, h *networking.Headers, authority string) {
 	if h == nil {
 		return
 	}
-	for _, values := range []struct {
+	c.changedHeaders(path+".request", h.Request, checkRequestHeader)
+	c.changedHeaders(path+".response", h.Response, checkChangedHeader)
+	for _, m := range []struct {
+		path   string
+		values map[string]string
+	}{{path + ".request.set", h.Request.GetSet()}, {path + ".request.add", h.Request.GetAdd()}} {
+		for _, name := range slices.Sorted(maps.Keys(m.values)) {
+			if !isAuthority(name) {
+				continue
+			}
+			if authority != "" {
+				c.errorf(entry(m.path, name), "the host is rewritten to %s already: keep one of the two", quote(authority))
+			}
+			authority = m.values[name]
+			c.authority(entry(m.path, name), authority)
+		}
+	}
+}
+
+// changedHeaders checks the changes of one direction; check is the rule for names.
+func (c *checker) changedHeaders(path string, h *networking.Headers_HeaderOperations, check func(name string) string) {
+	if h == nil {
+		return
+	}
+	for _, m := range []struct {
 		path   string
 		values map[string]string
 	}{{path + ".set", h.Set}, {path + ".add", h.Add}} {
-		for _, name := range slices.Sorted(maps.Keys(values.values)) {
-			p, value := entry(values.path, name), values.values[name]
-			c.why(p, checkChangedHeader(name))
+		for _, name := range slices.Sorted(maps.Keys(m.values)) {
+			p, value := entry(m.path, name), m.values[name]
+			c.why(p, check(name))
 			c.why(p, checkHeaderText(value))
-			c.why(p, checkFormat(value))
+			if !isAuthority(name) {
+				c.why(p, checkFormat(value))
+			}
 		}
 	}
 	for i, name := range h.Remove {
@@ -142,14 +162,22 @@ func (c *checker) headerOperations(path string, h *networking.Headers_HeaderOper
 	}
 }
 
+// isAuthority says that a header is the host of a request. Setting it rewrites the host.
+func isAuthority(name string) bool { return strings.EqualFold(name, "host") || name == ":authority" }
+
+// checkRequestHeader is the rule for headers of requests that routes may set.
+func checkRequestHeader(name string) string {
+	if isAuthority(name) {
+		return ""
+	}
+	return checkChangedHeader(name)
+}
+
 // checkChangedHeader is the rule for headers that routes may change: Envoy refuses to touch those
 // that are parts of the request.
 func checkChangedHeader(name string) string {
-	switch {
-	case strings.EqualFold(name, "host") || name == ":authority":
-		return quote(name) + " cannot be changed here: use rewrite.authority"
-	case strings.HasPrefix(name, ":"):
-		return quote(name) + " cannot be changed: it is part of the request, not a header"
+	if isAuthority(name) || strings.HasPrefix(name, ":") {
+		return quote(name) + " cannot be changed here: it is part of the request"
 	}
 	return checkHeaderName(name)
 }

@@ -18,11 +18,11 @@ func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
 	for i, d := range r.Route {
 		p := at(path+".route", i)
 		c.destination(p+".destination", d.Destination)
-		c.headers(p+".headers", d.Headers)
+		c.headers(p+".headers", d.Headers, "")
 		weights = append(weights, d.Weight)
 	}
 	c.weights(path+".route", weights)
-	c.headers(path+".headers", r.Headers)
+	c.headers(path+".headers", r.Headers, r.Rewrite.GetAuthority())
 	c.redirect(path+".redirect", r.Redirect)
 	c.directResponse(path+".directResponse", r.DirectResponse)
 	c.rewrite(path+".rewrite", r)
@@ -253,13 +253,14 @@ func (c *checker) mirrors(path string, r *networking.HTTPRoute) {
 	if r.Mirror != nil && len(r.Mirrors) > 0 {
 		c.errorf(path+".mirrors", "only one of mirror and mirrors can be set")
 	}
-	if r.MirrorPercent != nil { //nolint:staticcheck // refused, so that it is not ignored
-		c.unsupported(path+".mirrorPercent", "the deprecated field mirrorPercent", "write mirrorPercentage: {value: …}")
-	}
 	if r.Mirror != nil {
 		c.destination(path+".mirror", r.Mirror)
 	} else if r.MirrorPercentage != nil {
 		c.errorf(path+".mirrorPercentage", "there is no mirror: set it, or use percentage within mirrors")
+	}
+	if p := r.MirrorPercent; p != nil { //nolint:staticcheck // still read
+		c.percent(path+".mirrorPercent", float64(p.Value))
+		c.deprecated(path+".mirrorPercent", "mirrorPercentage: {value: …}", r.MirrorPercentage != nil)
 	}
 	if r.MirrorPercentage != nil {
 		c.percent(path+".mirrorPercentage.value", r.MirrorPercentage.Value)

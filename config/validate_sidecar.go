@@ -19,9 +19,7 @@ func validateSidecar(c *checker) {
 	if len(s.Ingress) == 0 && len(s.Egress) == 0 && s.OutboundTrafficPolicy == nil && s.InboundConnectionPool == nil {
 		c.errorf("spec", "nothing is set: write egress, ingress or outboundTrafficPolicy")
 	}
-	if s.InboundConnectionPool != nil {
-		c.unsupported("spec.inboundConnectionPool", "a limit of inbound connections", "remove it")
-	}
+	c.connectionPool("spec.inboundConnectionPool", s.InboundConnectionPool)
 	ports := map[uint32]int{}
 	for i, l := range s.Ingress {
 		path := at("spec.ingress", i)
@@ -50,9 +48,7 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	if l.Tls != nil {
 		c.unsupported(path+".tls", "TLS of an inbound listener", "remove it, and protect the port otherwise")
 	}
-	if l.ConnectionPool != nil {
-		c.unsupported(path+".connectionPool", "a limit of inbound connections", "remove it")
-	}
+	c.connectionPool(path+".connectionPool", l.ConnectionPool)
 	if l.DefaultEndpoint != "" {
 		c.why(path+".defaultEndpoint", checkDefaultEndpoint(l.DefaultEndpoint))
 	}
