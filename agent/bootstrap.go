@@ -156,4 +156,3 @@ func pack(m proto.Message) (*anypb.Any, error) {
 	}
 	return a, nil
 }
-

@@ -85,7 +85,6 @@ func xdsCluster(replicas []string) (*clusterv3.Cluster, error) {
 		ConnectTimeout:       durationpb.New(time.Second),
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: discovery},
 		DnsLookupFamily:      clusterv3.Cluster_ALL,
-		RespectDnsTtl:        discovery == clusterv3.Cluster_STRICT_DNS,
 		LoadAssignment:       assignment(clusterXDS, addresses),
 		// The circuit breaker may never stand between a proxy and its configuration.
 		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{

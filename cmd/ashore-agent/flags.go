@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -19,18 +20,19 @@ type flags struct {
 
 // override puts one flag's value into the settings.
 type override struct {
-	flag  string
-	apply func(*agent.Settings)
+	setting string // its name in the file
+	flag    string
+	apply   func(*agent.Settings)
 }
 
 func newFlags() *flags { return &flags{} }
 
 // setting defines one flag for one setting: define is a method of the flag set, place finds the setting.
-func setting[T any](f *flags, define func(*T, string, T, string), name, help string, place func(*agent.Settings) *T) {
+func setting[T any](f *flags, define func(*T, string, T, string), name, flag, help string, place func(*agent.Settings) *T) {
 	defaults := agent.Default()
 	value := new(T)
-	define(value, name, *place(&defaults), help)
-	f.over = append(f.over, override{name, func(s *agent.Settings) { *place(s) = *value }})
+	define(value, flag, *place(&defaults), help)
+	f.over = append(f.over, override{name, flag, func(s *agent.Settings) { *place(s) = *value }})
 }
 
 // add defines the flags.
@@ -38,31 +40,31 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
 	type s = agent.Settings
-	setting(f, fs.BoolVar, "dev", "plaintext to the control plane, for trials on one machine", func(s *s) *bool { return &s.Dev })
-	setting(f, fs.StringSliceVar, "xds", "`host:port` of the control plane; several replicas with commas", func(s *s) *[]string { return &s.XDS.Addresses })
-	setting(f, fs.StringVar, "name", "`name` of the workload, unique in its namespace (default: the host name)", func(s *s) *string { return &s.Workload.Name })
-	setting(f, fs.StringVar, "namespace", "`namespace` of the workload", func(s *s) *string { return &s.Workload.Namespace })
-	setting(f, fs.StringSliceVar, "address", "the workload's own IP `address`; the first is where Envoy opens its ports", func(s *s) *[]string { return &s.Workload.Addresses })
-	setting(f, fs.StringToStringVar, "labels", "the workload's `labels`, app=web,version=v1", func(s *s) *map[string]string { return &s.Workload.Labels })
-	setting(f, fs.StringVar, "service-account", "the workload's identity", func(s *s) *string { return &s.Workload.ServiceAccount })
-	setting(f, fs.StringVar, "type", "sidecar or router (a gateway)", func(s *s) *string { return &s.Workload.Type })
-	setting(f, fs.StringVar, "locality", "`region/zone/subzone` of the machine", func(s *s) *string { return &s.Workload.Locality })
-	setting(f, fs.StringVar, "network", "part of the network that the machine is in", func(s *s) *string { return &s.Workload.Network })
-	setting(f, fs.StringVar, "cluster", "group of machines that this one belongs to", func(s *s) *string { return &s.Workload.Cluster })
-	setting(f, fs.StringVar, "interception", "how traffic reaches Envoy: none (applications connect to it) or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
-	setting(f, fs.IntVar, "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
-	setting(f, fs.StringVar, "state", "`folder` for the bootstrap and the admin socket (default below /var/lib/ashore-agent, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
-	setting(f, fs.StringVar, "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })
-	setting(f, fs.IntVar, "concurrency", "Envoy's worker threads (0: one for each processor, at most 2)", func(s *s) *int { return &s.Envoy.Concurrency })
-	setting(f, fs.StringVar, "envoy-log-level", "trace, debug, info, warning, error, critical or off", func(s *s) *string { return &s.Envoy.LogLevel })
-	setting(f, fs.IntVar, "status-port", "`port` of the agent's readiness", func(s *s) *int { return &s.Ports.Status })
-	setting(f, fs.IntVar, "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
-	setting(f, fs.IntVar, "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
-	setting(f, fs.IntVar, "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
-	setting(f, fs.DurationVar, "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
-	setting(f, fs.DurationVar, "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
-	setting(f, fs.StringVar, "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
-	setting(f, fs.StringVar, "log-format", "text or json", func(s *s) *string { return &s.Log.Format })
+	setting(f, fs.BoolVar, "dev", "dev", "plaintext to the control plane, for trials on one machine", func(s *s) *bool { return &s.Dev })
+	setting(f, fs.StringSliceVar, "xds.addresses", "xds", "`host:port` of the control plane; several replicas with commas", func(s *s) *[]string { return &s.XDS.Addresses })
+	setting(f, fs.StringVar, "workload.name", "name", "`name` of the workload, unique in its namespace (default: the host name)", func(s *s) *string { return &s.Workload.Name })
+	setting(f, fs.StringVar, "workload.namespace", "namespace", "`namespace` of the workload", func(s *s) *string { return &s.Workload.Namespace })
+	setting(f, fs.StringSliceVar, "workload.addresses", "address", "the workload's own IP `address`; the first is where Envoy opens its ports", func(s *s) *[]string { return &s.Workload.Addresses })
+	setting(f, fs.StringToStringVar, "workload.labels", "labels", "the workload's `labels`, app=web,version=v1", func(s *s) *map[string]string { return &s.Workload.Labels })
+	setting(f, fs.StringVar, "workload.serviceAccount", "service-account", "the workload's identity", func(s *s) *string { return &s.Workload.ServiceAccount })
+	setting(f, fs.StringVar, "workload.type", "type", "sidecar or router (a gateway)", func(s *s) *string { return &s.Workload.Type })
+	setting(f, fs.StringVar, "workload.locality", "locality", "`region/zone/subzone` of the machine", func(s *s) *string { return &s.Workload.Locality })
+	setting(f, fs.StringVar, "workload.network", "network", "part of the network that the machine is in", func(s *s) *string { return &s.Workload.Network })
+	setting(f, fs.StringVar, "workload.cluster", "cluster", "group of machines that this one belongs to", func(s *s) *string { return &s.Workload.Cluster })
+	setting(f, fs.StringVar, "workload.interception", "interception", "how traffic reaches Envoy: none (applications connect to it) or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
+	setting(f, fs.IntVar, "workload.httpProxyPort", "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
+	setting(f, fs.StringVar, "state", "state", "`folder` for the bootstrap and the admin socket (default below /var/lib/ashore-agent, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
+	setting(f, fs.StringVar, "envoy.path", "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })
+	setting(f, fs.IntVar, "envoy.concurrency", "concurrency", "Envoy's worker threads (0: one for each processor, at most 2)", func(s *s) *int { return &s.Envoy.Concurrency })
+	setting(f, fs.StringVar, "envoy.logLevel", "envoy-log-level", "trace, debug, info, warning, error, critical or off", func(s *s) *string { return &s.Envoy.LogLevel })
+	setting(f, fs.IntVar, "ports.status", "status-port", "`port` of the agent's readiness", func(s *s) *int { return &s.Ports.Status })
+	setting(f, fs.IntVar, "ports.health", "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
+	setting(f, fs.IntVar, "ports.metrics", "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
+	setting(f, fs.IntVar, "ports.admin", "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
+	setting(f, fs.DurationVar, "drain.minimum", "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
+	setting(f, fs.DurationVar, "drain.maximum", "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
+	setting(f, fs.StringVar, "log.level", "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
+	setting(f, fs.StringVar, "log.format", "log-format", "text or json", func(s *s) *string { return &s.Log.Format })
 }
 
 // settings are the defaults, the file's settings over them, and the given flags over those; checked.
@@ -82,5 +84,30 @@ func (f *flags) settings(fs *pflag.FlagSet) (agent.Settings, error) {
 			o.apply(&s)
 		}
 	}
-	return s, usage(s.Complete())
+	return s, usage(f.explain(s.Complete()))
+}
+
+// explain adds the flags to errors about settings.
+func (f *flags) explain(err error) error {
+	all, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return err
+	}
+	var out []error
+	for _, e := range all.Unwrap() {
+		if u, ok := errors.AsType[*agent.UsageError](e); ok {
+			e = f.withFlag(u)
+		}
+		out = append(out, e)
+	}
+	return errors.Join(out...)
+}
+
+func (f *flags) withFlag(u *agent.UsageError) error {
+	for _, o := range f.over {
+		if o.setting == u.Setting {
+			return &agent.UsageError{Setting: u.Setting + " (--" + o.flag + ")", Text: u.Text}
+		}
+	}
+	return u
 }

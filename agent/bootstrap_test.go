@@ -1,0 +1,103 @@
+package agent
+
+import (
+	"bytes"
+	"encoding/json"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protojson"
+)
+
+// The node is what Istio's control plane reads too: names, types and forms.
+func TestNode(t *testing.T) {
+	t.Parallel()
+	s := good()
+	w := &s.Workload
+	w.Namespace, w.Addresses, w.Labels = "shop", []string{"10.0.0.7", "fd00::7"}, map[string]string{"app": "web", "version": "v1"}
+	w.ServiceAccount, w.Network, w.Cluster, w.Locality, w.HTTPProxyPort = "web", "net-1", "c1", "eu/a/rack-1", 15007
+	s.Envoy.DrainTime, s.Envoy.Concurrency = 90*time.Second, 2
+	if err := s.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	n, err := node(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw, err := protojson.Marshal(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, want any
+	if err := json.Unmarshal(raw, &got); err != nil {
+		t.Fatal(err)
+	}
+	const text = `{
+		"id": "sidecar~10.0.0.7~web-1.shop~shop.svc.cluster.local",
+		"cluster": "web.shop",
+		"locality": {"region": "eu", "zone": "a", "subZone": "rack-1"},
+		"metadata": {
+			"NAME": "web-1", "NAMESPACE": "shop", "WORKLOAD_NAME": "web", "INSTANCE_IPS": "10.0.0.7,fd00::7",
+			"ISTIO_VERSION": "1.31.1", "LABELS": {"app": "web", "version": "v1"}, "INTERCEPTION_MODE": "NONE",
+			"SERVICE_ACCOUNT": "web", "NETWORK": "net-1", "CLUSTER_ID": "c1", "HTTP_PROXY_PORT": "15007",
+			"ENVOY_STATUS_PORT": 15021, "ENVOY_PROMETHEUS_PORT": 15090,
+			"PROXY_CONFIG": {"discoveryAddress": "127.0.0.1:15010", "concurrency": 2, "drainDuration": "90s", "statusPort": 15020}
+		}
+	}`
+	if err := json.Unmarshal([]byte(text), &want); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("node (-want +got):\n%s", d)
+	}
+}
+
+// The same settings give the same bytes: what a machine's bootstrap is can be compared.
+func TestBootstrapStable(t *testing.T) {
+	t.Parallel()
+	s := good()
+	s.Workload.Labels = map[string]string{"a": "1", "b": "2", "c": "3", "d": "4"}
+	first, err := BootstrapJSON(&s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 20 {
+		if again, err := BootstrapJSON(&s); err != nil || !bytes.Equal(first, again) {
+			t.Fatalf("another bootstrap, %v:\n%s", err, cmp.Diff(string(first), string(again)))
+		}
+	}
+}
+
+// A real Envoy takes every form of bootstrap.
+func TestEnvoyTakesBootstrap(t *testing.T) {
+	t.Parallel()
+	for name, edit := range map[string]func(*Settings){
+		"plain":          nil,
+		"admin socket":   func(s *Settings) { s.Ports.Admin = Socket },
+		"no other ports": func(s *Settings) { s.Ports.Health, s.Ports.Metrics = 0, 0 },
+		"replicas":       func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1:15010", "127.0.0.9:15010"} },
+		"names":          func(s *Settings) { s.XDS.Addresses = []string{"localhost:15010", "[::1]:15010"} },
+		"router":         func(s *Settings) { s.Workload.Type = "router"; s.Workload.Interception = "redirect" },
+		"IPv6":           func(s *Settings) { s.Workload.Addresses = []string{"::1", "127.0.0.2"} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := example(t, "127.0.41.10", edit)
+			b, err := BootstrapJSON(&s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(s.State, "bootstrap.json")
+			if err := writeFile(path, b); err != nil {
+				t.Fatal(err)
+			}
+			out, err := exec.CommandContext(t.Context(), envoyPath(t), "--mode", "validate", "--log-level", "warning", "-c", path).CombinedOutput()
+			if err != nil || bytes.Contains(out, []byte("[warning]")) {
+				t.Errorf("Envoy: %v\n%s", err, out)
+			}
+		})
+	}
+}

@@ -1,0 +1,60 @@
+package agent
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Envoy's lines come out with their level and part, however they are cut, and the worst one is kept.
+func TestLogWriter(t *testing.T) {
+	t.Parallel()
+	const text = "info\tmain\tstarting\nwarning\tconfig\tgRPC closed: 14,\tx\ncritical\tmain\terror: bad\nsecond line\n\ninfo\tupstream\tok"
+	const want = `[INFO]  starting: part=main
+[WARN]  gRPC closed: 14,	x: part=config
+[ERROR] error: bad: part=main
+[ERROR] second line: part=main
+[INFO]  ok: part=upstream
+`
+	for _, size := range []int{1, 7, len(text)} {
+		t.Run(fmt.Sprint(size), func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			w := &logWriter{log: hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true, Level: hclog.Trace})}
+			for rest := text; rest != ""; {
+				n := min(size, len(rest))
+				if got, err := w.Write([]byte(rest[:n])); got != n || err != nil {
+					t.Fatalf("write: %d, %v", got, err)
+				}
+				rest = rest[n:]
+			}
+			w.Close()
+			if out.String() != want {
+				t.Errorf("got:\n%s\nwant:\n%s", &out, want)
+			}
+			if w.Worst() != "second line" {
+				t.Errorf("worst %q, want %q", w.Worst(), "second line")
+			}
+		})
+	}
+}
+
+// What Envoy writes before its log is set up is an error; a line without end does not fill the memory.
+func TestLogWriterOdd(t *testing.T) {
+	t.Parallel()
+	var out bytes.Buffer
+	w := &logWriter{log: hclog.New(&hclog.LoggerOptions{Output: &out, DisableTime: true})}
+	fmt.Fprintln(w, "error while loading shared libraries")
+	for range 100 {
+		fmt.Fprint(w, strings.Repeat("x", 10_000))
+	}
+	w.mu.Lock()
+	rest := len(w.rest)
+	w.mu.Unlock()
+	if !strings.HasPrefix(out.String(), "[ERROR] error while loading") || rest > maxLogLine {
+		t.Errorf("%d bytes kept, output begins %.60q", rest, out.String())
+	}
+}

@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"errors"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// good are settings that are complete but for defaults.
+func good() Settings {
+	s := Default()
+	s.Dev = true
+	s.State = "/run/agent"
+	s.Workload.Name = "web-1"
+	s.Workload.Addresses = []string{"127.0.0.2"}
+	s.XDS.Addresses = []string{"127.0.0.1:15010"}
+	return s
+}
+
+// Every wrong setting is named, and says what is right.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name string
+		edit func(*Settings)
+		want []string // "setting: part of the text", in order
+	}{
+		{"good", func(*Settings) {}, nil},
+		{"everything good", func(s *Settings) {
+			s.Workload.Locality, s.Workload.Addresses = "eu/a/1", []string{"127.0.0.2", "::1"}
+			s.XDS.Addresses = []string{"cp.example.org:15010", "[::1]:15010"}
+			s.Ports.Health, s.Ports.Metrics, s.Ports.Admin = 0, 0, Socket
+		}, nil},
+		{"not dev", func(s *Settings) { s.Dev = false }, []string{"dev: not set: TLS to the control plane is not supported yet"}},
+		{"nothing", func(s *Settings) { s.Workload.Addresses, s.XDS.Addresses = nil, nil },
+			[]string{"workload.addresses: not set; give", "xds.addresses: not set; give"}},
+		{"type", func(s *Settings) { s.Workload.Type = "waypoint" }, []string{`workload.type: "waypoint" is not known; want sidecar or router`}},
+		{"names", func(s *Settings) {
+			s.Workload.Name, s.Workload.Namespace, s.Workload.ServiceAccount = "a~b", "Shop", "a/b"
+		}, []string{`workload.name: "a~b" is not a name`, `workload.namespace: "Shop" is not`, `workload.serviceAccount: "a/b" is not`}},
+		{"addresses", func(s *Settings) { s.Workload.Addresses = []string{"localhost", "0.0.0.0", "fe80::1%eth0"} },
+			[]string{`workload.addresses: "localhost" is not`, `workload.addresses: "0.0.0.0"`, `workload.addresses: "fe80::1%eth0"`}},
+		{"labels", func(s *Settings) { s.Workload.Labels = map[string]string{"app": "a b", "ok": "x"} }, []string{`workload.labels: "app": "a b" is not a label`}},
+		{"locality", func(s *Settings) { s.Workload.Locality = "a/b/c/d" }, []string{`workload.locality: "a/b/c/d"`}},
+		{"tproxy", func(s *Settings) { s.Workload.Interception = "tproxy" }, []string{"workload.interception: tproxy is not supported yet"}},
+		{"interception", func(s *Settings) { s.Workload.Interception = "all" }, []string{`workload.interception: "all" is not known; want none or redirect`}},
+		{"control plane", func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1", ":15010", "a:0", "a:99999"} },
+			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`, `xds.addresses: "a:0" has no port`, `xds.addresses: "a:99999" has no port`}},
+		{"ports", func(s *Settings) { s.Ports.Status, s.Ports.Health, s.Ports.Metrics = 0, -1, 70000 },
+			[]string{"ports.status: 0 is out of range; want 1 to 65535", "ports.health: -1 is", "ports.metrics: 70000 is"}},
+		{"one port twice", func(s *Settings) { s.Ports.Metrics = 15020 }, []string{"ports.metrics: 15020 is the port of ports.status too"}},
+		{"envoy", func(s *Settings) { s.Envoy.Concurrency, s.Envoy.LogLevel, s.Envoy.MaxConnections = -1, "warn", 0 },
+			[]string{"envoy.concurrency: -1", `envoy.logLevel: "warn" is not known; want trace or debug`, "envoy.maxConnections: 0"}},
+		{"drain", func(s *Settings) { s.Drain.Minimum = s.Drain.Maximum + 1 }, []string{"drain.maximum: 5s is less than drain.minimum"}},
+		{"log", func(s *Settings) { s.Log.Level, s.Log.Format = "warning", "xml" }, []string{`log.level: "warning"`, `log.format: "xml"`}},
+		{"long state", func(s *Settings) { s.State, s.Ports.Admin = "/"+strings.Repeat("x", 100), Socket }, []string{"state: the admin socket"}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := good()
+			tc.edit(&s)
+			got := lines(s.Complete())
+			if len(got) != len(tc.want) {
+				t.Fatalf("errors %q, want %q", got, tc.want)
+			}
+			for i, want := range tc.want {
+				if !strings.HasPrefix(got[i], want) {
+					t.Errorf("error %q, want it to begin with %q", got[i], want)
+				}
+			}
+		})
+	}
+}
+
+func lines(err error) []string {
+	if err == nil {
+		return nil
+	}
+	return strings.Split(err.Error(), "\n")
+}
+
+// A program can tell which setting is wrong.
+func TestUsageError(t *testing.T) {
+	t.Parallel()
+	s := good()
+	s.Workload.Type = "x"
+	var u *UsageError
+	if err := s.Complete(); !errors.As(err, &u) || u.Setting != "workload.type" {
+		t.Errorf("error %v is not one about workload.type", err)
+	}
+}
+
+// What depends on the machine is filled in, and what is set stays.
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	s := good()
+	s.State, s.Workload.Name = "", ""
+	if err := s.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if s.Workload.Name == "" || !strings.HasSuffix(s.State, "/ashore-agent/"+s.Workload.Name+".default") || strings.HasPrefix(s.State, "/var/lib") {
+		t.Errorf("name %q, state %q; want the host's name and a folder of the user", s.Workload.Name, s.State)
+	}
+	if s.Envoy.Concurrency != min(2, runtime.NumCPU()) || s.Ports.Admin != devAdmin {
+		t.Errorf("concurrency %d, admin %d", s.Envoy.Concurrency, s.Ports.Admin)
+	}
+	again := s
+	if err := again.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(s, again); d != "" {
+		t.Errorf("completing again changes (-first +second):\n%s", d)
+	}
+	p := good()
+	p.Dev, p.State = false, ""
+	if err := p.Complete(); err == nil || p.State != "/var/lib/ashore-agent/web-1.default" || p.Ports.Admin != Socket {
+		t.Errorf("not for trials: %v, state %q, admin %d; want no port that other users reach", err, p.State, p.Ports.Admin)
+	}
+}

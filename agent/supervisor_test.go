@@ -1,0 +1,115 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Envoy that ends is started again, ever later, and at once again after a run that was steady; a loop is
+// called one.
+func TestSupervisor(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		lives := []time.Duration{0, 0, 0, 0, time.Second, 2 * time.Minute, 0}
+		var starts []time.Duration // since the start of the test
+		begin := time.Now()
+		var out bytes.Buffer
+		last := make(chan struct{})
+		s := &supervisor{log: hclog.New(&hclog.LoggerOptions{Output: &out})}
+		s.run = func(context.Context) exit {
+			starts = append(starts, time.Since(begin))
+			n := len(starts) - 1
+			if n == len(lives) {
+				close(last)
+				return exit{}
+			}
+			time.Sleep(lives[n])
+			return exit{err: errors.New("exit status 1"), reason: "bad thing", lived: lives[n]}
+		}
+		if err := s.Run(t.Context(), last); err != nil {
+			t.Fatal(err)
+		}
+		ms := time.Millisecond
+		want := []time.Duration{0, 100 * ms, 300 * ms, 700 * ms, 1500 * ms, 4100 * ms, 124200 * ms, 124400 * ms}
+		if d := cmp.Diff(want, starts); d != "" {
+			t.Errorf("starts (-want +got):\n%s", d)
+		}
+		if got := strings.Count(out.String(), "again and again"); got != 1 {
+			t.Errorf("the loop was told %d times, want once (the fifth short run):\n%s", got, &out)
+		}
+		if got := s.Trouble(); got != "exit status 1: bad thing" {
+			t.Errorf("trouble %q", got)
+		}
+		if s.Runs() != len(lives)+1 {
+			t.Errorf("%d runs, want %d", s.Runs(), len(lives)+1)
+		}
+	})
+}
+
+// The pause never grows beyond its bound, and the end does not wait for it.
+func TestSupervisorPause(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &supervisor{log: hclog.NewNullLogger(), run: func(context.Context) exit { return exit{} }}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := s.Run(ctx, nil); err != nil {
+			t.Fatal(err)
+		}
+		if took := time.Since(begin); took != time.Hour+time.Second {
+			t.Errorf("ended after %v", took)
+		}
+		if min := int(time.Hour / longestPause); s.Runs() < min {
+			t.Errorf("%d runs in an hour, want at least %d", s.Runs(), min)
+		}
+	})
+}
+
+// The drain waits for its minimum, then for open connections, and never beyond its maximum.
+func TestSettle(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		name     string
+		min, max time.Duration
+		idleAt   time.Duration // when the last connection goes; -1: never
+		endsAt   time.Duration // when Envoy ends; 0: never
+		want     time.Duration
+		left     uint64
+	}{
+		{"idle, no minimum", 0, 5 * time.Second, 0, 0, 0, 0},
+		{"idle, minimum", time.Second, 5 * time.Second, 0, 0, time.Second, 0},
+		{"busy for a while", time.Second, 5 * time.Second, 2500 * time.Millisecond, 0, 2600 * time.Millisecond, 0},
+		{"busy for ever", time.Second, 5 * time.Second, -1, 0, 5 * time.Second, 3},
+		{"no time at all", 0, 0, -1, 0, 0, 3},
+		{"Envoy ends", time.Second, 5 * time.Second, -1, 1500 * time.Millisecond, 1600 * time.Millisecond, 0},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				begin := time.Now()
+				left := Drain{Minimum: tc.min, Maximum: tc.max}.settle(t.Context(), func(context.Context) (uint64, error) {
+					now := time.Since(begin)
+					switch {
+					case tc.endsAt > 0 && now >= tc.endsAt:
+						return 0, errors.New("gone")
+					case tc.idleAt < 0 || now < tc.idleAt:
+						return 3, nil
+					}
+					return 0, nil
+				})
+				if took := time.Since(begin); took != tc.want || left != tc.left {
+					t.Errorf("took %v with %d left, want %v and %d", took, left, tc.want, tc.left)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// start runs the program with a command line.
+func start(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+// Wrong use ends with 2 and says what and where; what cannot work ends with 1.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "agent.yaml")
+	if err := os.WriteFile(file, []byte("dev: true\nworkload:\n  adresses: [127.0.0.2]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"strat", 2, `unknown command "strat"`},
+		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
+		{"run now", 2, `unexpected argument "now"`},
+		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses (--address): not set"},
+		{"run --address 127.0.0.2", 2, "xds.addresses (--xds): not set"},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --drain-minimum 1h", 2, "drain.maximum (--drain-maximum): 5s is less"},
+		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
+		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 1, "envoy.path: stat"},
+	} {
+		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code || !strings.Contains(stderr, tc.want) {
+			t.Errorf("%s: exit code %d, %q; want %d, %q", tc.args, code, stderr, tc.code, tc.want)
+		}
+	}
+}
+
+// A flag wins over the file, the file over the default.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "agent.yaml")
+	if err := os.WriteFile(file, []byte(`
+dev: true
+xds: {addresses: ["127.0.0.1:15010"]}
+workload:
+  name: file
+  namespace: file
+  addresses: [127.0.0.9]
+  labels: {app: file}
+envoy: {drainTime: 7s}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := start(t, "bootstrap", "--config", file, "--name", "flag", "--labels", "app=flag,version=v2")
+	if code != 0 {
+		t.Fatalf("exit code %d: %s", code, stderr)
+	}
+	var got struct {
+		Node struct {
+			ID       string `json:"id"`
+			Metadata struct {
+				Labels map[string]string `json:"LABELS"`
+				Config struct {
+					Drain string `json:"drainDuration"`
+				} `json:"PROXY_CONFIG"`
+			} `json:"metadata"`
+		} `json:"node"`
+	}
+	if err := json.Unmarshal([]byte(stdout), &got); err != nil {
+		t.Fatal(err)
+	}
+	if want := "sidecar~127.0.0.9~flag.file~file.svc.cluster.local"; got.Node.ID != want {
+		t.Errorf("node ID %q, want %q", got.Node.ID, want)
+	}
+	if l := got.Node.Metadata.Labels; len(l) != 2 || l["app"] != "flag" || got.Node.Metadata.Config.Drain != "7s" {
+		t.Errorf("labels %v, drain time %s; want the flag's labels alone and the file's 7s", l, got.Node.Metadata.Config.Drain)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	if code, stdout, _ := start(t, "version"); code != 0 || !strings.HasPrefix(stdout, "ashore-agent ") {
+		t.Errorf("exit code %d, %q", code, stdout)
+	}
+	if code, stdout, _ := start(t, "run", "--help"); code != 0 || !strings.Contains(stdout, "127.0.0.2:15020/healthz/ready") {
+		t.Errorf("help: exit code %d, %q", code, stdout)
+	}
+}
