@@ -144,8 +144,8 @@ type layoutPort struct {
 
 // group adds one egress group.
 func (b *layoutBuilder) group(i int, g egressGroup) {
-	bound := bindsPort(b.in.interception, g.listener.GetCaptureMode())
 	ip, path := parseBind(g.listener.GetBind())
+	bound := path != "" || bindsPort(b.in.interception, g.listener.GetCaptureMode())
 	if bound && !ip.IsValid() && path == "" {
 		ip = b.loopback()
 	}
