@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -78,7 +76,7 @@ type serviceHostsIn struct {
 	withPorts bool
 	// namespace is the client's, where it is known; domain is the mesh's suffix of short names.
 	namespace, domain string
-	retry             *networking.HTTPRetry
+	retry             *retryDefaults
 }
 
 // serviceHosts are the virtual hosts of the services of one port. Immutable.
@@ -93,8 +91,13 @@ type serviceHost struct {
 	servicePort
 	name    string
 	domains *intern.List[string]
-	// plain is the virtual host where no VirtualService and no consistent hash speaks for the service.
-	plain *virtualHost
+	in      serviceHostsIn
+}
+
+// buildPlainHost is the virtual host of a service for which no VirtualService and no consistent hash speaks.
+func buildPlainHost(h *serviceHost) *virtualHost {
+	routes := h.in.tables.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port.Number, retry: h.in.retry})
+	return buildVirtualHost(virtualHostSpec{name: h.name, domains: h.domains, first: routes})
 }
 
 // newServiceHosts gives every service of a port its domains, each domain to one service: its own host
@@ -131,18 +134,9 @@ func newServiceHosts(in serviceHostsIn) *serviceHosts {
 		}
 	}
 	for i, p := range ports {
-		out.items[i] = in.finish(p, domains[i])
+		out.items[i] = serviceHost{servicePort: p, name: hostPort(p.service.Host, p.port.Number), domains: in.tables.names.Of(domains[i]), in: in}
 	}
 	return out
-}
-
-// finish makes one host of its domains.
-func (in serviceHostsIn) finish(p servicePort, domains []string) serviceHost {
-	t := in.tables
-	h := serviceHost{servicePort: p, name: hostPort(p.service.Host, p.port.Number), domains: t.names.Of(domains)}
-	routes := t.defaults.Get(defaultRouteSpec{host: p.service.Host, port: p.port.Number, retry: in.retry})
-	h.plain = t.virtual.Get(virtualHostSpec{name: h.name, domains: h.domains, routes: t.parts.Of([]*encodedRoutes{routes})})
-	return h
 }
 
 // byAge lists the indexes of ports, that of the oldest service first.

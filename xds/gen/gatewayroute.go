@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -20,7 +18,7 @@ type gatewayRoutesIn struct {
 	servers      *intern.List[push.GatewayServer]
 	destinations *push.Destinations
 	sources      *intern.List[any]
-	retry        *networking.HTTPRetry
+	retry        *retryDefaults
 }
 
 func gatewayRoutesInOf(t *routeTables, sc *push.Scope) gatewayRoutesIn {
@@ -30,7 +28,7 @@ func gatewayRoutesInOf(t *routeTables, sc *push.Scope) gatewayRoutesIn {
 		servers:      sc.Gateways,
 		destinations: sc.Destinations,
 		sources:      sc.RouteSources,
-		retry:        retryDefault(sc.Mesh),
+		retry:        t.retries.Get(sc.Mesh.Config.GetDefaultHttpRetryPolicy()),
 	}
 }
 
@@ -40,6 +38,7 @@ func planGatewayRoutes(in gatewayRoutesIn) *routeLayer {
 	rules := newRulePlanner(in.tables, in.destinations, in.sources, in.retry)
 	out.hold(in.layout)
 	out.hold(rules.hashing)
+	out.hold(in.retry)
 	items := make([]*resource.Resource, 0, len(in.layout.routes))
 	for _, r := range in.layout.routes {
 		p := gatewayHostPlanner{in: in, rules: rules, hosts: map[string]*gatewayHost{}, layer: out}
@@ -140,7 +139,7 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 	for _, k := range order {
 		names := domains[k]
 		out = append(out, t.virtual.Get(virtualHostSpec{
-			name: names[0] + portSuffix(p.port), domains: t.names.Of(names), routes: k.routes, requireTLS: k.requireTLS,
+			name: names[0] + portSuffix(p.port), domains: t.names.Of(names), more: k.routes, requireTLS: k.requireTLS,
 		}))
 	}
 	return out

@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	networking "istio.io/api/networking/v1alpha3"
-
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -22,7 +20,7 @@ type outboundRoutesIn struct {
 	egress       *intern.List[*push.Egress]
 	destinations *push.Destinations
 	sources      *intern.List[any]
-	retry        *networking.HTTPRetry
+	retry        *retryDefaults
 	unknown      unknownHosts
 	// namespace is the client's where it is known, domain the suffix of the mesh's short names.
 	namespace, domain string
@@ -35,7 +33,7 @@ func outboundRoutesInOf(t *routeTables, sc *push.Scope) outboundRoutesIn {
 		egress:       sc.Egress,
 		destinations: sc.Destinations,
 		sources:      sc.RouteSources,
-		retry:        retryDefault(sc.Mesh),
+		retry:        t.retries.Get(sc.Mesh.Config.GetDefaultHttpRetryPolicy()),
 		unknown:      unknownHostsOf(sc),
 		namespace:    sc.Namespace,
 		domain:       sc.Mesh.Domain,
@@ -48,6 +46,7 @@ func planOutboundRoutes(in outboundRoutesIn) *routeLayer {
 	p.unknown = in.tables.unknown.Get(in.unknown)
 	p.out.hold(in.layout)
 	p.out.hold(p.rules.hashing)
+	p.out.hold(in.retry)
 	p.out.hold(p.unknown)
 	items := make([]*resource.Resource, 0, len(in.layout.routes))
 	for _, r := range in.layout.routes {
@@ -151,32 +150,58 @@ func (p *portPlanner) plan() []*virtualHost {
 // service plans the virtual host of one service: the routes of the VirtualService that speaks for it,
 // or else all to the service.
 func (p *portPlanner) service(i int) *virtualHost {
-	h := &p.hosts.items[i]
-	t, port := p.outboundRoutePlanner.in.tables, h.port.Number
+	h, t := &p.hosts.items[i], p.in.tables
 	domains := p.domainsOf(i)
 	if domains == nil {
 		return nil
 	}
-	var routes *encodedRoutes
+	info := p.governing(h)
+	hash := p.rules.hashing.service(h.service.Host, h.port.Number)
+	switch {
+	case info != nil && domains == h.domains:
+		g := t.governed.Get(governedIn{h, info, p.rules.destinations, p.rules.sources})
+		p.out.hold(g)
+		return g.host
+	case info != nil:
+		return p.host(h.name, domains, p.rules.routes(info, h.port.Number, sidecarGateway, false))
+	case hash == nil && domains == h.domains:
+		return t.plain.Get(h)
+	default:
+		return p.host(h.name, domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port.Number, hash: hash, retry: p.in.retry}))
+	}
+}
+
+// governing is the VirtualService that speaks for a service; nil: none.
+func (p *portPlanner) governing(h *serviceHost) *routeInfo {
 	for info := range p.routes.candidates(h.service.Host) {
-		if applies(info.vs.Spec, port, sidecarGateway, p.rules.sources) {
-			routes = p.rules.routes(info, port, sidecarGateway, false)
-			break
+		if applies(info.vs.Spec, h.port.Number, sidecarGateway, p.rules.sources) {
+			return info
 		}
 	}
-	if routes == nil {
-		hash := p.rules.hashing.service(h.service.Host, port)
-		if hash == nil && domains == h.domains {
-			return h.plain
-		}
-		routes = t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: port, hash: hash, retry: p.in.retry})
-	}
-	return p.host(h.name, domains, routes)
+	return nil
+}
+
+// governedIn is what the virtual host of a service depends on that a VirtualService governs. It saves
+// looking up the parts of every host when one route changed.
+type governedIn struct {
+	host         *serviceHost
+	info         *routeInfo
+	destinations *push.Destinations
+	sources      *intern.List[any]
+}
+
+// governedHost is the virtual host that was found.
+type governedHost struct{ host *virtualHost }
+
+func planGoverned(in governedIn) *governedHost {
+	t, port := in.host.in.tables, in.host.port.Number
+	rules := newRulePlanner(t, in.destinations, in.sources, in.host.in.retry)
+	routes := rules.routes(in.info, port, sidecarGateway, false)
+	return &governedHost{t.virtual.Get(virtualHostSpec{name: in.host.name, domains: in.host.domains, first: routes})}
 }
 
 func (p *portPlanner) host(name string, domains *intern.List[string], routes *encodedRoutes) *virtualHost {
-	t := p.outboundRoutePlanner.in.tables
-	return t.virtual.Get(virtualHostSpec{name: name, domains: domains, routes: t.parts.Of([]*encodedRoutes{routes})})
+	return p.in.tables.virtual.Get(virtualHostSpec{name: name, domains: domains, first: routes})
 }
 
 // domainsOf are the domains that are left to service i; nil: none.
@@ -193,7 +218,7 @@ func (p *portPlanner) domainsOf(i int) *intern.List[string] {
 		left = append(left, d)
 	}
 	p.take(left)
-	return p.outboundRoutePlanner.in.tables.names.Of(left)
+	return p.in.tables.names.Of(left)
 }
 
 func (p *portPlanner) take(domains []string) {
@@ -316,5 +341,5 @@ func (p *portPlanner) claim(host string) *intern.List[string] {
 		domains = append(domains, d)
 	}
 	p.take(domains)
-	return p.outboundRoutePlanner.in.tables.names.Of(domains)
+	return p.in.tables.names.Of(domains)
 }

@@ -26,6 +26,7 @@ type routeTables struct {
 	parts        intern.Lists[*encodedRoutes]
 	lists        intern.Lists[*virtualHost]
 
+	retries  *memo.Func[*networking.HTTPRetry, retryDefaults]
 	infos    *memo.Func[*push.VirtualService, routeInfo]
 	indexes  *memo.Func[routeIndexIn, routeIndex]
 	hashing  *memo.Func[*push.Destinations, hashing]
@@ -33,6 +34,8 @@ type routeTables struct {
 	hosts    *memo.Func[serviceHostsIn, serviceHosts]
 	rules    *memo.Func[ruleSpec, encodedRoutes]
 	defaults *memo.Func[defaultRouteSpec, encodedRoutes]
+	plain    *memo.Func[*serviceHost, virtualHost]
+	governed *memo.Func[governedIn, governedHost]
 	virtual  *memo.Func[virtualHostSpec, virtualHost]
 	unknown  *memo.Func[unknownHosts, virtualHost]
 	configs  *memo.Func[routeConfigSpec, resource.Resource]
@@ -43,6 +46,7 @@ type routeTables struct {
 func newRouteTables(layouts *listeners) *routeTables {
 	return &routeTables{
 		layouts:  layouts,
+		retries:  memo.New(newRetryDefaults),
 		infos:    memo.New(newRouteInfo),
 		indexes:  memo.New(newRouteIndex),
 		hashing:  memo.New(newHashing),
@@ -50,6 +54,8 @@ func newRouteTables(layouts *listeners) *routeTables {
 		hosts:    memo.New(newServiceHosts),
 		rules:    memo.New(buildRule),
 		defaults: memo.New(buildDefaultRoute),
+		plain:    memo.New(buildPlainHost),
+		governed: memo.New(planGoverned),
 		virtual:  memo.New(buildVirtualHost),
 		unknown:  memo.New(buildUnknownHosts),
 		configs:  memo.New(buildRouteConfig),
@@ -149,6 +155,3 @@ func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 func appendBool(b []byte, field protowire.Number) []byte {
 	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), 1)
 }
-
-// retryDefault is the mesh's retry policy for routes that name none; nil: Istio's.
-func retryDefault(m *push.Mesh) *networking.HTTPRetry { return m.Config.GetDefaultHttpRetryPolicy() }

@@ -94,7 +94,7 @@ func (b *routeBuilder) forward(out *routev3.Route, r *networking.HTTPRoute, auth
 			hashed = len(r.Route) == 1
 		}
 	}
-	action.RetryPolicy = retryPolicy(orDefault(r.Retries, b.spec.retry), hashed)
+	action.RetryPolicy = b.spec.retry.policy(r.Retries, hashed)
 	action.RequestMirrorPolicies = b.mirrors(r)
 	return action
 }

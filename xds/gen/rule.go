@@ -22,7 +22,7 @@ type ruleSpec struct {
 	sources *intern.List[any]
 	// destinations are those of httpDestinations, in that order.
 	destinations *intern.List[routeDestination]
-	retry        *networking.HTTPRetry
+	retry        *retryDefaults
 }
 
 // routeDestination is what a route needs to know of a destination. Comparable.
@@ -39,10 +39,10 @@ type rulePlanner struct {
 	destinations *push.Destinations
 	hashing      *hashing
 	sources      *intern.List[any]
-	retry        *networking.HTTPRetry
+	retry        *retryDefaults
 }
 
-func newRulePlanner(t *routeTables, d *push.Destinations, sources *intern.List[any], retry *networking.HTTPRetry) *rulePlanner {
+func newRulePlanner(t *routeTables, d *push.Destinations, sources *intern.List[any], retry *retryDefaults) *rulePlanner {
 	return &rulePlanner{tables: t, destinations: d, hashing: t.hashing.Get(d), sources: sources, retry: retry}
 }
 

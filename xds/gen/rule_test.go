@@ -221,7 +221,7 @@ func TestAuthorityByHeader(t *testing.T) {
 			route.Headers = nil
 		}
 		vs := testVS("v", &networking.VirtualService{Http: []*networking.HTTPRoute{route}})
-		got := newRouteBuilder(ruleSpec{vs: vs}).route(route, nil)
+		got := newRouteBuilder(ruleSpec{vs: vs, retry: newRetryDefaults(nil)}).route(route, nil)
 		if a := got.GetRoute().GetHostRewriteLiteral(); a != want {
 			t.Errorf("authority: got %q, want %q", a, want)
 		}

@@ -24,16 +24,18 @@ type virtualHost struct {
 	clusters []string
 	// all says that it takes requests for every host.
 	all bool
-	// parts are what its routes were encoded from, kept so that they are found again.
-	parts *intern.List[*encodedRoutes]
+	// spec is what it was made of, kept so that its parts are found again.
+	spec virtualHostSpec
 }
 
 // virtualHostSpec is everything that a virtual host depends on.
 type virtualHostSpec struct {
 	name    string
 	domains *intern.List[string]
-	// routes are tried in order; of each part first those with conditions.
-	routes *intern.List[*encodedRoutes]
+	// first and more are tried in order: of all of them the routes with conditions, then the first of those
+	// without. Both may be nil.
+	first *encodedRoutes
+	more  *intern.List[*encodedRoutes]
 	// requireTLS answers plaintext requests with a redirection to https.
 	requireTLS bool
 }
@@ -62,7 +64,11 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	for _, d := range s.domains.Items() {
 		size += len(d) + 4
 	}
-	for _, p := range s.routes.Items() {
+	parts := s.more.Items()
+	if s.first != nil {
+		parts = append([]*encodedRoutes{s.first}, parts...)
+	}
+	for _, p := range parts {
 		size += len(p.specific) + len(p.catchAll)
 	}
 	b := make([]byte, 0, size)
@@ -71,11 +77,11 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 		b = appendString(b, fieldHostDomains, d)
 	}
 	var clusters []string
-	for _, p := range s.routes.Items() {
+	for _, p := range parts {
 		b = append(b, p.specific...)
 		clusters = append(clusters, p.clusters...)
 	}
-	for _, p := range s.routes.Items() {
+	for _, p := range parts {
 		if len(p.catchAll) > 0 {
 			b = append(b, p.catchAll...)
 			clusters = append(clusters, p.catchAllClusters...)
@@ -89,7 +95,7 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	b = appendBool(b, fieldHostAttempts)
 	return &virtualHost{
 		name: s.name, body: b, clusters: clusters,
-		all: slices.Contains(s.domains.Items(), anyDomain), parts: s.routes,
+		all: slices.Contains(s.domains.Items(), anyDomain), spec: s,
 	}
 }
 
@@ -132,7 +138,7 @@ type defaultRouteSpec struct {
 	host  string
 	port  uint32
 	hash  *networking.LoadBalancerSettings_ConsistentHashLB
-	retry *networking.HTTPRetry
+	retry *retryDefaults
 }
 
 // defaultRouteName is what routes are called that no VirtualService made. Source: Istio.
@@ -141,7 +147,7 @@ const defaultRouteName = "default"
 func buildDefaultRoute(s defaultRouteSpec) *encodedRoutes {
 	action := &routev3.RouteAction{
 		ClusterSpecifier: &routev3.RouteAction_Cluster{Cluster: outboundCluster(s.port, "", s.host)},
-		RetryPolicy:      retryPolicy(s.retry, s.hash != nil),
+		RetryPolicy:      s.retry.policy(nil, s.hash != nil),
 	}
 	setTimeout(action, nil)
 	if p := hashPolicy(s.hash); p != nil {
