@@ -1,0 +1,392 @@
+package xds_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
+	"github.com/ashore-mesh/ashore/xds/xdstest"
+)
+
+// envoyPath is the real Envoy: $ENVOY or the one that "make tools" fetches.
+func envoyPath(t *testing.T) string {
+	t.Helper()
+	path := os.Getenv("ENVOY")
+	if path == "" {
+		path = filepath.Join("..", ".tools", "envoy")
+	}
+	if _, err := os.Stat(path); err != nil {
+		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
+	}
+	return path
+}
+
+// envoy is a real Envoy that a plane configures.
+type envoy struct {
+	t     *testing.T
+	admin *http.Client
+}
+
+const bootstrap = `
+node: {id: %q, cluster: test, metadata: {NAMESPACE: shop, INSTANCE_IPS: 127.0.0.1}}
+admin: {address: {pipe: {path: %q}}}
+dynamic_resources:
+  ads_config: {api_type: %s, transport_api_version: V3, grpc_services: [{envoy_grpc: {cluster_name: xds}}]}
+  cds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 5s}
+  lds_config: {ads: {}, resource_api_version: V3, initial_fetch_timeout: 5s}
+static_resources:
+  clusters:
+  - name: xds
+    type: STATIC
+    connect_timeout: 1s
+    typed_extension_protocol_options:
+      envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
+        "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
+        explicit_http_config: {http2_protocol_options: {}}
+    load_assignment:
+      cluster_name: xds
+      endpoints: [{lb_endpoints: [{endpoint: {address: {socket_address: {address: 127.0.0.1, port_value: %s}}}}]}]
+`
+
+// startEnvoy runs an Envoy until the test ends.
+func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
+	t.Helper()
+	path := envoyPath(t)
+	dir, err := os.MkdirTemp("", "envoy") // t.TempDir is too long for a socket's name
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	_, port, err := net.SplitHostPort(plane)
+	if err != nil {
+		t.Fatal(err)
+	}
+	api := "GRPC"
+	if delta {
+		api = "DELTA_GRPC"
+	}
+	socket, file := filepath.Join(dir, "admin"), filepath.Join(dir, "envoy.yaml")
+	text := fmt.Sprintf(bootstrap, xdstest.NodeID("web", "127.0.0.1"), socket, api, port)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "info", "--drain-time-s", "1")
+	cmd.Stdout, cmd.Stderr = out, out
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	e := &envoy{t: t, admin: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+	}}}}
+	t.Cleanup(func() {
+		cmd.Process.Kill()
+		var exit *exec.ExitError
+		if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+			t.Errorf("envoy: %v", err)
+		}
+		e.admin.CloseIdleConnections()
+		out.Close()
+		if t.Failed() {
+			b, _ := os.ReadFile(out.Name())
+			t.Logf("envoy's log:\n%s", b[max(0, len(b)-6000):])
+		}
+	})
+	return e
+}
+
+// get reads a page of the admin interface, "" when it does not answer.
+func (e *envoy) get(page string) string {
+	r, err := e.admin.Get("http://admin" + page)
+	if err != nil {
+		return ""
+	}
+	defer r.Body.Close()
+	b, _ := io.ReadAll(r.Body)
+	return string(b)
+}
+
+// stat reads one counter or gauge, -1 when there is none.
+func (e *envoy) stat(name string) int {
+	for line := range strings.Lines(e.get("/stats?filter=^" + name + "$")) {
+		if k, v, ok := strings.Cut(strings.TrimSpace(line), ": "); ok && k == name {
+			n, err := strconv.Atoi(v)
+			if err == nil {
+				return n
+			}
+		}
+	}
+	return -1
+}
+
+// freePort is a local port that nobody uses.
+func freePort(t *testing.T) uint32 {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return uint32(l.Addr().(*net.TCPAddr).Port)
+}
+
+// backend answers with its name.
+func backend(t *testing.T, name string) uint32 {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, name) }))
+	t.Cleanup(s.Close)
+	return uint32(s.Listener.Addr().(*net.TCPAddr).Port)
+}
+
+// ask sends a request through the listener on a port.
+func ask(client *http.Client, port uint32) (string, error) {
+	r, err := client.Get(fmt.Sprintf("http://127.0.0.1:%d/", port))
+	if err != nil {
+		return "", err
+	}
+	defer r.Body.Close()
+	b, err := io.ReadAll(r.Body)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", r.Status, b)
+	}
+	return string(b), err
+}
+
+// answers waits until the listener on a port leads to the backend of that name.
+func answers(t *testing.T, port uint32, name string) {
+	t.Helper()
+	client := &http.Client{Timeout: time.Second}
+	defer client.CloseIdleConnections()
+	eventually(t, func() string {
+		if got, err := ask(client, port); err != nil || got != name {
+			return fmt.Sprintf("port %d answers %q, %v; want %q", port, got, err, name)
+		}
+		return ""
+	})
+}
+
+// both runs a test with the incremental protocol and with state of the world.
+func both(t *testing.T, f func(t *testing.T, delta bool)) {
+	for name, delta := range map[string]bool{"delta": true, "states": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f(t, delta)
+		})
+	}
+}
+
+// pushes is how many responses a registry counted.
+func pushes(t *testing.T, r *prometheus.Registry) map[string]int {
+	t.Helper()
+	families, err := r.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, f := range families {
+		if f.GetName() != "pilot_xds_pushes" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			out[m.GetLabel()[0].GetValue()] = int(m.GetCounter().GetValue())
+		}
+	}
+	return out
+}
+
+// An Envoy that reconnects, to a control plane without a memory, is sent nothing that it has.
+func TestEnvoyReconnect(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, delta bool) {
+		port, up := freePort(t), backend(t, "a")
+		all := []*resource.Resource{
+			xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up),
+			xdstest.Cluster("b", time.Second), xdstest.Endpoints("b", up),
+			xdstest.Listener("l", port, "r"), xdstest.Route("r", "a"),
+		}
+		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p.publish(all...)
+		e := startEnvoy(t, p.addr, delta)
+		answers(t, port, "a")
+		eventually(t, func() string { return latest(p.server) })
+		stats := func() string {
+			return e.get("/stats?filter=update_success|update_attempt|lds.update_success|rds.r.update_success|warming_state|config_reload$")
+		}
+		before := e.stat("cluster.a.update_success")
+		p.stop()
+
+		registry := prometheus.NewRegistry()
+		again := newPlane(t, nil, p.addr, func(c *xds.Config) { c.Registerer = registry })
+		again.publish(all...)
+		eventually(t, func() string {
+			if proxies := again.server.Proxies(); len(proxies) != 1 || len(proxies[0].Types) != 4 {
+				return fmt.Sprintf("proxies %+v, want one with 4 types", proxies)
+			}
+			return latest(again.server)
+		})
+		got := pushes(t, registry)
+		if !delta {
+			// what a client dropped meanwhile does not show in state of the world: these come again
+			delete(got, "eds")
+			delete(got, "rds")
+		} else if after := e.stat("cluster.a.update_success"); after != before {
+			t.Errorf("cluster a was updated %d times, %d before the reconnect", after, before)
+		}
+		if len(got) != 0 {
+			t.Errorf("the reconnect cost %v, want nothing\n%s", got, stats())
+		}
+		// and what changes then arrives
+		other := backend(t, "b")
+		all[1] = xdstest.Endpoints("a", other)
+		again.publish(all...)
+		answers(t, port, "b")
+	})
+}
+
+// latest says who does not have the latest.
+func latest(s *xds.Server) string {
+	for _, p := range s.Proxies() {
+		for _, ty := range p.Types {
+			if !ty.Latest {
+				return fmt.Sprintf("%s lacks %s: %+v", p.ID, ty.TypeURL, ty.Status)
+			}
+		}
+	}
+	return ""
+}
+
+// One bad listener among good ones is refused alone, and its repair while the stream is down arrives.
+func TestEnvoyRefusal(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, delta bool) {
+		one, two, three := freePort(t), freePort(t), freePort(t)
+		up := backend(t, "a")
+		base := []*resource.Resource{xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up), xdstest.Route("r", "a")}
+		with := func(more ...*resource.Resource) []*resource.Resource { return append(more, base...) }
+		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p.publish(with(xdstest.Listener("one", one, "r"))...)
+		startEnvoy(t, p.addr, delta)
+		answers(t, one, "a")
+
+		p.publish(with(xdstest.Listener("one", one, "r"), xdstest.BadListener("two", two), xdstest.Listener("three", three, "r"))...)
+		answers(t, three, "a")
+		eventually(t, func() string {
+			for _, ty := range p.server.Proxies()[0].Types {
+				if ty.TypeURL == xds.ListenerType && len(ty.Refusals) == 1 && ty.Refusals[0].Name == "two" && strings.Contains(ty.Refusals[0].Words, "no.such") {
+					return latest(p.server)
+				}
+			}
+			return fmt.Sprintf("no refusal of listener two: %+v", p.server.Proxies())
+		})
+		answers(t, one, "a")
+		p.stop()
+
+		again := newPlane(t, nil, p.addr, nil)
+		again.publish(with(xdstest.Listener("one", one, "r"), xdstest.Listener("two", two, "r"))...)
+		answers(t, two, "a")
+		eventually(t, func() string {
+			if c, err := net.Dial("tcp", fmt.Sprintf("127.0.0.1:%d", three)); err == nil {
+				c.Close()
+				return "listener three is still there"
+			}
+			return ""
+		})
+		answers(t, one, "a")
+	})
+}
+
+// A cluster that changes keeps working at once: its endpoints are sent again, or Envoy would wait for
+// them until its timeout.
+func TestEnvoyChangedCluster(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, delta bool) {
+		port, up := freePort(t), backend(t, "a")
+		rest := []*resource.Resource{xdstest.Endpoints("a", up), xdstest.Listener("l", port, "r"), xdstest.Route("r", "a")}
+		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p.publish(append(rest, xdstest.Cluster("a", time.Second))...)
+		e := startEnvoy(t, p.addr, delta)
+		answers(t, port, "a")
+		p.publish(append(rest, xdstest.Cluster("a", 2*time.Second))...)
+		eventually(t, func() string {
+			if s := e.get("/config_dump?resource=dynamic_active_clusters"); !strings.Contains(s, `"connect_timeout": "2s"`) {
+				return "the changed cluster is not active"
+			}
+			return latest(p.server)
+		})
+		if n := e.stat("cluster.a.init_fetch_timeout"); n > 0 {
+			t.Errorf("the cluster became active by its timeout (%d)", n)
+		}
+	})
+}
+
+// A new cluster and a route to it in one change, and the removal of the old ones in the same, fail no request.
+func TestEnvoyMakeBeforeBreak(t *testing.T) {
+	t.Parallel()
+	both(t, func(t *testing.T, delta bool) {
+		port, up := freePort(t), backend(t, "a")
+		world := func(i int) []*resource.Resource {
+			c := fmt.Sprint("c", i)
+			return []*resource.Resource{xdstest.Cluster(c, time.Second), xdstest.Endpoints(c, up), xdstest.Listener("l", port, "r"), xdstest.Route("r", c)}
+		}
+		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p.publish(world(0)...)
+		e := startEnvoy(t, p.addr, delta)
+		answers(t, port, "a")
+
+		var wg sync.WaitGroup
+		var failed, sent atomic.Int64
+		var example atomic.Pointer[error]
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 4 {
+			wg.Go(func() {
+				client := &http.Client{Transport: &http.Transport{}}
+				defer client.CloseIdleConnections()
+				for ctx.Err() == nil {
+					sent.Add(1)
+					if _, err := ask(client, port); err != nil {
+						failed.Add(1)
+						example.Store(&err)
+					}
+				}
+			})
+		}
+		for i := 1; i <= 10; i++ {
+			p.publish(world(i)...)
+			c := fmt.Sprint("c", i)
+			eventually(t, func() string {
+				if e.stat("cluster."+c+".upstream_rq_total") < 1 {
+					return c + " has no traffic"
+				}
+				if n := e.stat("cluster_manager.active_clusters"); n != 2 { // it and xds
+					return fmt.Sprintf("%d clusters are left, want 2", n)
+				}
+				return latest(p.server)
+			})
+		}
+		cancel()
+		wg.Wait()
+		if n := failed.Load(); n > 0 {
+			t.Errorf("%d of %d requests failed, for example: %v", n, sent.Load(), *example.Load())
+		}
+	})
+}

@@ -1,0 +1,81 @@
+package xdstest
+
+import (
+	"maps"
+	"sync"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Mesh is a generator whose resources are given by hand. Every proxy has the same. Safe for concurrent use.
+type Mesh struct {
+	mu   sync.Mutex
+	sets map[*push.Scope]map[string]resource.Set // guarded by mu
+}
+
+// NewMesh makes an empty one.
+func NewMesh() *Mesh { return &Mesh{sets: map[*push.Scope]map[string]resource.Set{}} }
+
+// Context is a context in which every proxy has the resources that it was made of.
+type Context struct{ scope *push.Scope }
+
+// Classify implements xds.Context.
+func (c *Context) Classify(push.Node) push.Facets { return push.Facets{} }
+
+// Scope implements xds.Context.
+func (c *Context) Scope(push.Facets) *push.Scope { return c.scope }
+
+// Context makes a context of sets by type.
+func (m *Mesh) Context(sets map[string]resource.Set) *Context {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	c := &Context{scope: &push.Scope{}}
+	m.sets[c.scope] = maps.Clone(sets)
+	return c
+}
+
+// Set implements xds.Generator.
+func (m *Mesh) Set(typeURL string, sc *push.Scope) resource.Set {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.sets[sc][typeURL]
+}
+
+// Capabilities implements xds.Generator: one bit for each hundred extensions.
+func (m *Mesh) Capabilities(extensions []string) push.Capabilities {
+	return push.Capabilities(1)<<(len(extensions)/100) - 1
+}
+
+// Layers makes sets of resources, one shared layer for each type. Resources that are in prev unchanged keep
+// their pointer, and so do layers; prev may be nil.
+func Layers(prev map[string]resource.Set, resources ...*resource.Resource) map[string]resource.Set {
+	byType := map[string][]*resource.Resource{}
+	for _, r := range resources {
+		if old := prev[r.TypeURL].Get(r.Name); old != nil && old.Version() == r.Version() {
+			r = old
+		}
+		byType[r.TypeURL] = append(byType[r.TypeURL], r)
+	}
+	out := map[string]resource.Set{}
+	for typeURL, items := range byType {
+		set := resource.Set{Shared: resource.NewLayer(items)}
+		if old, ok := prev[typeURL]; ok && equal(old, set) {
+			set = old
+		}
+		out[typeURL] = set
+	}
+	return out
+}
+
+func equal(a, b resource.Set) bool {
+	if a.Len() != b.Len() {
+		return false
+	}
+	for r := range a.All() {
+		if b.Get(r.Name) != r {
+			return false
+		}
+	}
+	return true
+}
