@@ -41,7 +41,7 @@ func goldenUpdate() bool {
 
 // Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml, node.yaml,
 // mesh.yaml (may be missing), and a part for each type that the case is about. The real Envoy
-// accepts all clusters.
+// accepts all clusters and listeners.
 func TestGolden(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob(filepath.Join("testdata", "*.txtar"))
@@ -67,6 +67,7 @@ func golden(t *testing.T, file string) {
 	for _, r := range decoded[*clusterv3.Cluster](t, g.Set(ClusterType, sc)) {
 		clusters = append(clusters, r)
 	}
+	listeners := decodeListeners(t, g.Set(ListenerType, sc))
 	for i, f := range archive.Files {
 		typeURL := goldenParts()[f.Name]
 		if typeURL == "" {
@@ -84,7 +85,7 @@ func golden(t *testing.T, file string) {
 			t.Fatal(err)
 		}
 	}
-	envoyAccepts(t, nil, clusters)
+	envoyAccepts(t, listeners, clusters)
 }
 
 // goldenParts are the parts of a golden file that are expectations.

@@ -54,7 +54,6 @@ func (s listenerSpec) build() *listenerv3.Listener {
 		Name:                             s.name,
 		Address:                          s.at.envoy(),
 		TrafficDirection:                 s.direction(),
-		AccessLog:                        s.base.unmatchedLog,
 		ContinueOnListenerFiltersTimeout: s.side != sideGateway,
 		ListenerFilters:                  s.listenerFilters(),
 		ListenerFiltersTimeout:           durationpb.New(0),
@@ -64,6 +63,9 @@ func (s listenerSpec) build() *listenerv3.Listener {
 	}
 	if s.detectsHTTP() {
 		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
+	}
+	if !s.fallback {
+		l.AccessLog = s.base.unmatchedLog
 	}
 	s.setSocket(l)
 	s.setChains(l)
