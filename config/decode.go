@@ -250,6 +250,10 @@ func (d *decoder) listField(m protoreflect.Message, fd protoreflect.FieldDescrip
 		d.errorf(n, "want a list, not %s: begin each item with a dash", describe(n))
 		return
 	}
+	if len(n.Content) > MaxItems {
+		d.errorf(n, "the list has %d items, more than %d", len(n.Content), MaxItems)
+		return
+	}
 	out := m.Mutable(fd).List()
 	for i, item := range n.Content {
 		d.index(i)

@@ -10,6 +10,10 @@ import (
 // listener or route configuration.
 // Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/advanced/substitution_formatter
 func checkFormat(format string) string {
+	if !strings.Contains(format, "%") {
+		return ""
+	}
+	commands := newCommands()
 	for {
 		begin := strings.IndexByte(format, '%')
 		if begin < 0 {
@@ -20,7 +24,7 @@ func checkFormat(format string) string {
 			format = rest
 			continue
 		}
-		rest, why := cutCommand(format)
+		rest, why := commands.cut(format)
 		if why != "" {
 			return why
 		}
@@ -28,8 +32,12 @@ func checkFormat(format string) string {
 	}
 }
 
-// cutCommand checks the command after an opening "%", and returns what follows its closing one.
-func cutCommand(s string) (rest, why string) {
+// commands are those of stock Envoy 1.40: without arguments, with arguments where one likes, and with
+// needed ones. Expressions (CEL) and code are left out: they could not be checked here.
+type commands struct{ plain, optional, required []string }
+
+// cut checks the command after an opening "%", and returns what follows its closing one.
+func (c commands) cut(s string) (rest, why string) {
 	end := 0
 	for end < len(s) && (s[end] == '_' || 'A' <= s[end] && s[end] <= 'Z' || '0' <= s[end] && s[end] <= '9') {
 		end++
@@ -54,23 +62,22 @@ func cutCommand(s string) (rest, why string) {
 	if !strings.HasPrefix(s, "%") {
 		return "", "the command %" + name + " has no end: write % after it, or %% for the sign itself"
 	}
-	return s[1:], checkCommand(name, arguments, parentheses || length)
+	return s[1:], c.check(name, arguments, parentheses || length)
 }
 
-// checkCommand is the rule for one command; more says that something follows its name.
-func checkCommand(name, arguments string, more bool) string {
-	plain, optional, required := formatCommands()
+// check is the rule for one command; more says that something follows its name.
+func (c commands) check(name, arguments string, more bool) string {
 	first, _, _ := strings.Cut(arguments, ":")
 	choices := formatChoices(name)
 	switch {
-	case slices.Contains(plain, name):
+	case slices.Contains(c.plain, name):
 		if more {
 			return "the command %" + name + "% takes no arguments and no length"
 		}
-	case slices.Contains(required, name) && arguments == "":
+	case slices.Contains(c.required, name) && arguments == "":
 		return "the command %" + name + "% needs arguments, as in %" + name + "(…)%"
-	case !slices.Contains(optional, name) && !slices.Contains(required, name):
-		return "Envoy has no command %" + shorten(name) + "%" + didYouMean(name, slices.Concat(plain, optional, required))
+	case !slices.Contains(c.optional, name) && !slices.Contains(c.required, name):
+		return "Envoy has no command %" + shorten(name) + "%" + didYouMean(name, slices.Concat(c.plain, c.optional, c.required))
 	case len(choices) > 0 && arguments != "" && !slices.Contains(choices, first):
 		return "the arguments of the command %" + name + "% begin with one of " + strings.Join(choices, ", ") + ", not " + quote(first)
 	}
@@ -103,10 +110,9 @@ func formatChoices(name string) []string {
 	}
 }
 
-// formatCommands are those of stock Envoy 1.40: without arguments, with arguments where one likes,
-// and with needed ones. Expressions (CEL) and code are left out: they could not be checked here.
-func formatCommands() (plain, optional, required []string) {
-	plain = strings.Fields(`
+// newCommands is the table.
+func newCommands() commands {
+	plain := strings.Fields(`
 		ACCESS_LOG_TYPE BYTES_RECEIVED BYTES_RETRANSMITTED BYTES_SENT CONNECTION_ID CONNECTION_TERMINATION_DETAILS CUSTOM_FLAGS
 		DOWNSTREAM_DETECTED_CLOSE_TYPE DOWNSTREAM_DIRECT_LOCAL_ADDRESS DOWNSTREAM_DIRECT_LOCAL_ADDRESS_ENDPOINT_ID
 		DOWNSTREAM_DIRECT_LOCAL_ADDRESS_WITHOUT_PORT DOWNSTREAM_DIRECT_LOCAL_PORT DOWNSTREAM_DIRECT_REMOTE_ADDRESS
@@ -136,11 +142,11 @@ func formatCommands() (plain, optional, required []string) {
 		UPSTREAM_REQUEST_ATTEMPT_COUNT UPSTREAM_SERVER_NAME UPSTREAM_TLS_CIPHER UPSTREAM_TLS_GROUP UPSTREAM_TLS_SESSION_ID
 		UPSTREAM_TLS_VERSION UPSTREAM_TRANSPORT_FAILURE_REASON UPSTREAM_WIRE_BYTES_RECEIVED UPSTREAM_WIRE_BYTES_SENT
 		VIRTUAL_CLUSTER_NAME`)
-	optional = strings.Fields(`
+	optional := strings.Fields(`
 		DOWNSTREAM_PEER_CERT_V_END DOWNSTREAM_PEER_CERT_V_START EMIT_TIME EMIT_TIME_LOCAL GRPC_STATUS PATH QUERY_PARAMS START_TIME
 		START_TIME_LOCAL UPSTREAM_PEER_CERT_V_END UPSTREAM_PEER_CERT_V_START`)
-	required = strings.Fields(`
+	required := strings.Fields(`
 		CLUSTER_METADATA COMMON_DURATION DYNAMIC_METADATA ENVIRONMENT FILTER_STATE METADATA QUERY_PARAM REQ REQUEST_HEADER RESP
 		RESPONSE_HEADER RESPONSE_TRAILER TRAILER UPSTREAM_FILTER_STATE UPSTREAM_METADATA`)
-	return plain, optional, required
+	return commands{plain, optional, required}
 }

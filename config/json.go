@@ -24,6 +24,10 @@ func (p *parser) readJSON(data []byte) []lines {
 			p.refuse(r.line(), fmt.Sprintf("not valid JSON near this line: %s", err))
 			return docs
 		}
+		if len(docs) == MaxDocuments {
+			p.refuse(r.line(), fmt.Sprintf("the file has more than %d documents: split it into several files", MaxDocuments))
+			return nil
+		}
 		docs = append(docs, lines{root: n})
 	}
 }

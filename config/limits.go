@@ -9,6 +9,10 @@ const (
 	MaxDepth = 64
 	// MaxAliasNodes is how many values a file's YAML aliases may stand for, in sum.
 	MaxAliasNodes = 100_000
+	// MaxDocuments is how many documents one file may hold.
+	MaxDocuments = 50_000
+	// MaxItems is how many items one list may have.
+	MaxItems = 20_000
 	// MaxProblems is how many problems of one file are reported; one more says that there are more.
 	MaxProblems = 200
 )

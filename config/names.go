@@ -25,10 +25,22 @@ func checkObjectName(name string) string {
 	return ""
 }
 
-// checkDNSLabel is the rule for namespaces and subsets.
+// checkDNSLabel is the rule for namespaces.
 func checkDNSLabel(name string) string {
 	if !isLabel(name, false, 63) {
 		return quote(name) + " is not a name: use at most 63 lower-case letters, digits and \"-\", and begin and end with a letter or digit"
+	}
+	return ""
+}
+
+// checkSubset is the rule for the names of subsets, which become part of a cluster's name and of an
+// SNI.
+func checkSubset(name string) string {
+	if name == "" {
+		return "the name of the subset is missing"
+	}
+	if !isLabel(name, true, 63) {
+		return quote(name) + " is not the name of a subset: use at most 63 letters, digits and \"-\", and begin and end with a letter or digit"
 	}
 	return ""
 }
@@ -166,14 +178,30 @@ func badHost(host string) string {
 	return quote(host) + " is not a host name: use letters, digits and \"-\", with \".\" between the parts"
 }
 
-// matchesHost says whether the host name or wildcard pattern covers the host name or wildcard host.
-func matchesHost(pattern, host string) bool {
-	pattern, host = strings.ToLower(pattern), strings.ToLower(host)
-	suffix, wild := strings.CutPrefix(pattern, "*")
-	if !wild {
-		return pattern == host
+// hostSet is a set of host names and wildcard patterns, in lower case.
+type hostSet map[string]bool
+
+func hostSetOf(hosts []string) hostSet {
+	s := make(hostSet, len(hosts))
+	for _, h := range hosts {
+		s[strings.ToLower(h)] = true
 	}
-	return strings.HasSuffix(strings.TrimPrefix(host, "*"), suffix)
+	return s
+}
+
+// covers says whether every name that host stands for is covered by one host of the set.
+func (s hostSet) covers(host string) bool {
+	host = strings.ToLower(host)
+	if s[host] || s["*"] {
+		return true
+	}
+	name := strings.TrimPrefix(host, "*")
+	for i := range name {
+		if s["*"+name[i:]] {
+			return true
+		}
+	}
+	return false
 }
 
 // checkAddress is the rule for one IP address.

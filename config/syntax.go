@@ -16,7 +16,12 @@ import (
 // those behind it.
 func (p *parser) readYAML(data []byte) []lines {
 	var docs []lines
-	for _, part := range splitYAML(data) {
+	parts := splitYAML(data)
+	if len(parts) > MaxDocuments {
+		p.refuse(parts[MaxDocuments].offset+1, fmt.Sprintf("the file has %d documents, more than %d: split it into several files", len(parts), MaxDocuments))
+		return nil
+	}
+	for _, part := range parts {
 		dec := yaml.NewDecoder(bytes.NewReader(part.text))
 		for {
 			var doc yaml.Node

@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -52,11 +53,9 @@ func spec[T proto.Message](c *checker) T { return c.object.Spec.(T) }
 func (c *checker) metadata() {
 	c.why("metadata.name", checkObjectName(c.object.Name))
 	c.why("metadata.namespace", checkDNSLabel(c.object.Namespace))
-	for k, v := range c.object.Labels {
-		c.why(entry("metadata.labels", k), checkLabel(k, v))
-	}
-	for k, v := range c.object.Annotations {
-		c.why(entry("metadata.annotations", k), checkAnnotation(k, v))
+	c.labels("metadata.labels", c.object.Labels)
+	for _, k := range slices.Sorted(maps.Keys(c.object.Annotations)) {
+		c.why(entry("metadata.annotations", k), checkAnnotation(k, c.object.Annotations[k]))
 	}
 }
 
@@ -109,9 +108,14 @@ func entry(path, key string) string { return path + "[" + key + "]" }
 
 // unique reports items that stand twice in a list of names.
 func (c *checker) unique(path string, names []string) {
+	if len(names) < 2 {
+		return
+	}
+	seen := make(map[string]bool, len(names))
 	for i, n := range names {
-		if j := slices.Index(names[:i], n); j >= 0 {
+		if seen[n] {
 			c.errorf(at(path, i), "%s stands twice: remove one of them", quote(n))
 		}
+		seen[n] = true
 	}
 }

@@ -1,10 +1,6 @@
 package config
 
-import (
-	"slices"
-
-	networking "istio.io/api/networking/v1alpha3"
-)
+import networking "istio.io/api/networking/v1alpha3"
 
 // validateDestinationRule checks how clients treat one destination.
 func validateDestinationRule(c *checker) {
@@ -15,12 +11,14 @@ func validateDestinationRule(c *checker) {
 		c.unsupported("spec.workloadSelector", "a rule for some clients only", "remove workloadSelector, the rule then holds for all of its namespace")
 	}
 	c.trafficPolicy("spec.trafficPolicy", dr.TrafficPolicy)
+	names := make(map[string]bool, len(dr.Subsets))
 	for i, s := range dr.Subsets {
 		path := at("spec.subsets", i)
-		c.why(path+".name", checkDNSLabel(s.Name))
-		if slices.ContainsFunc(dr.Subsets[:i], func(o *networking.Subset) bool { return o.Name == s.Name }) {
+		c.why(path+".name", checkSubset(s.Name))
+		if names[s.Name] {
 			c.errorf(path+".name", "the subset %s is defined twice: remove one of them", quote(s.Name))
 		}
+		names[s.Name] = true
 		c.labels(path+".labels", s.Labels)
 		if len(s.Labels) == 0 && s.TrafficPolicy == nil {
 			c.warnf(path, "without labels the subset %s is the same as its service: add labels", quote(s.Name))
@@ -45,19 +43,20 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	if p.ProxyProtocol != nil {
 		c.unsupported(path+".proxyProtocol", "the PROXY protocol", "remove it")
 	}
+	ports := make(map[uint32]bool, len(p.PortLevelSettings))
 	for i, s := range p.PortLevelSettings {
-		c.portPolicy(at(path+".portLevelSettings", i), p.PortLevelSettings[:i], s)
+		path, port := at(path+".portLevelSettings", i), s.Port.GetNumber()
+		if ports[port] {
+			c.errorf(path+".port.number", "port %d has settings already: put them together", port)
+		}
+		ports[port] = true
+		c.portPolicy(path, s)
 	}
 }
 
-// portPolicy checks the policy of one port; before are those in front of it.
-func (c *checker) portPolicy(path string, before []*networking.TrafficPolicy_PortTrafficPolicy, p *networking.TrafficPolicy_PortTrafficPolicy) {
+// portPolicy checks the policy of one port.
+func (c *checker) portPolicy(path string, p *networking.TrafficPolicy_PortTrafficPolicy) {
 	c.port(path+".port.number", p.Port.GetNumber())
-	if slices.ContainsFunc(before, func(b *networking.TrafficPolicy_PortTrafficPolicy) bool {
-		return b.Port.GetNumber() == p.Port.GetNumber()
-	}) {
-		c.errorf(path+".port.number", "port %d has settings already: put them together", p.Port.GetNumber())
-	}
 	c.loadBalancer(path+".loadBalancer", p.LoadBalancer)
 	c.connectionPool(path+".connectionPool", p.ConnectionPool)
 	c.outliers(path+".outlierDetection", p.OutlierDetection)

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"slices"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -18,11 +17,11 @@ func validateGateway(c *checker) {
 	if len(g.Servers) == 0 {
 		c.errorf("spec.servers", "the servers are missing: write at least one with port and hosts")
 	}
-	names := map[string]int{}
+	names, taken := map[string]int{}, map[address]*shared{}
 	for i, s := range g.Servers {
 		path := at("spec.servers", i)
 		c.server(path, s)
-		c.samePort(path, g.Servers[:i], s)
+		c.samePort(path, taken, i, s)
 		if name := s.Port.GetName(); name != "" {
 			if j, twice := names[name]; twice {
 				c.errorf(path+".port.name", "the name %s is that of spec.servers[%d] too: names are unique within a Gateway", quote(name), j)
@@ -85,26 +84,43 @@ func (c *checker) serverProtocol(path string, s *networking.Server) {
 	}
 }
 
-// samePort checks s against the servers before it that listen to the same port.
-func (c *checker) samePort(path string, before []*networking.Server, s *networking.Server) {
-	for i, b := range before {
-		if s.Port == nil || b.Port == nil || b.Port.Number != s.Port.Number || b.Bind != s.Bind {
+// address is where servers listen.
+type address struct {
+	bind string
+	port uint32
+}
+
+// shared is what the servers at one address have taken so far.
+type shared struct {
+	first    int
+	protocol string
+	hosts    map[string]int // to the server that has it
+}
+
+// samePort checks server i against the servers before it that listen to the same address.
+func (c *checker) samePort(path string, taken map[address]*shared, i int, s *networking.Server) {
+	if s.Port == nil {
+		return
+	}
+	a := address{s.Bind, s.Port.Number}
+	t := taken[a]
+	if t == nil {
+		t = &shared{i, s.Port.Protocol, make(map[string]int, len(s.Hosts))}
+		taken[a] = t
+	} else if family(t.protocol) != family(s.Port.Protocol) {
+		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
+			s.Port.Protocol, t.protocol, t.first, s.Port.Number)
+		return
+	} else if family(t.protocol) == "TCP" {
+		c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, t.first)
+		return
+	}
+	for j, h := range s.Hosts {
+		if other, twice := t.hosts[h]; twice && other != i {
+			c.errorf(at(path+".hosts", j), "%s on port %d is that of spec.servers[%d] too: remove one of them", quote(h), s.Port.Number, other)
 			continue
 		}
-		if family(b.Port.Protocol) != family(s.Port.Protocol) {
-			c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
-				s.Port.Protocol, b.Port.Protocol, i, s.Port.Number)
-			return
-		}
-		if family(s.Port.Protocol) == "TCP" {
-			c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, i)
-			return
-		}
-		for j, h := range s.Hosts {
-			if slices.Contains(b.Hosts, h) {
-				c.errorf(at(path+".hosts", j), "%s on port %d is that of spec.servers[%d] too: remove one of them", quote(h), s.Port.Number, i)
-			}
-		}
+		t.hosts[h] = i
 	}
 }
 

@@ -26,8 +26,12 @@ func validateServiceEntry(c *checker) {
 		}
 		c.labels("spec.workloadSelector.labels", se.WorkloadSelector.Labels)
 	}
+	names := make(map[string]bool, len(se.Ports))
+	for _, p := range se.Ports {
+		names[p.Name] = true
+	}
 	for i, e := range se.Endpoints {
-		c.endpoint(at("spec.endpoints", i), se, e)
+		c.endpoint(at("spec.endpoints", i), se, e, names)
 	}
 }
 
@@ -126,8 +130,8 @@ func (c *checker) resolvedHosts(se *networking.ServiceEntry) {
 	}
 }
 
-// endpoint checks one endpoint within a ServiceEntry.
-func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry) {
+// endpoint checks one endpoint within a ServiceEntry whose ports have these names.
+func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry, ports map[string]bool) {
 	c.workload(path, e)
 	_, unix := strings.CutPrefix(e.Address, unixPrefix)
 	switch {
@@ -142,12 +146,9 @@ func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networki
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(e.Ports)) {
-		if !slices.ContainsFunc(se.Ports, func(p *networking.ServicePort) bool { return p.Name == name }) {
-			names := make([]string, 0, len(se.Ports))
-			for _, p := range se.Ports {
-				names = append(names, p.Name)
-			}
-			c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, names))
+		if !ports[name] {
+			c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, slices.Sorted(maps.Keys(ports))))
+			return
 		}
 	}
 }

@@ -83,10 +83,6 @@ func checkDefaultEndpoint(endpoint string) string {
 
 // egressListeners checks the outbound listeners.
 func (c *checker) egressListeners(listeners []*networking.IstioEgressListener) {
-	type address struct {
-		bind string
-		port uint32
-	}
 	catchAll := -1
 	seen := map[address]int{}
 	for i, l := range listeners {

@@ -19,7 +19,7 @@ func (c *checker) destination(path string, d *networking.Destination) {
 	}
 	c.why(path+".host", checkHost(d.Host))
 	if d.Subset != "" {
-		c.why(path+".subset", checkDNSLabel(d.Subset))
+		c.why(path+".subset", checkSubset(d.Subset))
 	}
 	if d.Port != nil {
 		c.port(path+".port.number", d.Port.Number)
@@ -99,6 +99,7 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 		if !slices.Contains(retryConditions(), condition) {
 			c.errorf(path+".retryOn", "unknown condition %s%s; write conditions of Envoy's and HTTP statuses, with commas between them",
 				quote(condition), didYouMean(condition, retryConditions()))
+			return
 		}
 	}
 }
@@ -129,6 +130,10 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 	if len(l.Distribute) > 0 && (len(l.Failover) > 0 || len(l.FailoverPriority) > 0) {
 		c.errorf(path, "distribute excludes failover and failoverPriority: remove one of them")
 	}
+	if n := len(l.Distribute); n > maxShares {
+		c.errorf(path+".distribute", "there are at most %d rules, not %d", maxShares, n)
+		return
+	}
 	for i, d := range l.Distribute {
 		c.distribute(at(path+".distribute", i), l.Distribute[:i], d)
 	}
@@ -142,6 +147,10 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 	}
 }
 
+// maxShares is how many rules there may be for localities, and how many localities a rule may share
+// traffic between (each gets at least one percent).
+const maxShares = 100
+
 // distribute checks one rule of shares; before are the rules in front of it.
 func (c *checker) distribute(path string, before []*networking.LocalityLoadBalancerSetting_Distribute, d *networking.LocalityLoadBalancerSetting_Distribute) {
 	c.why(path+".from", checkLocalityPattern(d.From))
@@ -150,6 +159,10 @@ func (c *checker) distribute(path string, before []*networking.LocalityLoadBalan
 			c.errorf(path+".from", "%s is covered by the rule from %s too: one locality has one rule", quote(d.From), quote(b.From))
 			break
 		}
+	}
+	if n := len(d.To); n > maxShares {
+		c.errorf(path+".to", "traffic is shared between at most %d localities, not %d", maxShares, n)
+		return
 	}
 	var sum uint64
 	targets := slices.Sorted(maps.Keys(d.To))

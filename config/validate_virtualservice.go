@@ -2,6 +2,7 @@ package config
 
 import (
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 )
@@ -22,8 +23,9 @@ func validateVirtualService(c *checker) {
 		c.httpRoute(at("spec.http", i), r)
 	}
 	c.unreachable(vs)
+	hosts := hostSetOf(vs.Hosts)
 	for i, r := range vs.Tls {
-		c.tlsRoute(at("spec.tls", i), vs, r)
+		c.tlsRoute(at("spec.tls", i), hosts, r)
 	}
 	for i, r := range vs.Tcp {
 		c.tcpRoute(at("spec.tcp", i), r)
@@ -76,10 +78,14 @@ func (c *checker) matchedGateways(vs *networking.VirtualService) {
 	if len(bound) == 0 {
 		bound = []string{meshGateway}
 	}
+	known := make(map[string]bool, len(bound))
+	for _, g := range bound {
+		known[c.fullGateway(g)] = true
+	}
 	check := func(path string, names []string) {
 		c.gateways(path, names)
 		for i, g := range names {
-			if !slices.ContainsFunc(bound, func(b string) bool { return c.sameGateway(b, g) }) {
+			if !known[c.fullGateway(g)] {
 				c.errorf(at(path, i), "%s is not in spec.gateways, so this never matches: add it there", quote(g))
 			}
 		}
@@ -101,36 +107,20 @@ func (c *checker) matchedGateways(vs *networking.VirtualService) {
 	}
 }
 
-// sameGateway says whether two references mean one Gateway: "shop/edge" and, in shop, "edge".
-func (c *checker) sameGateway(a, b string) bool {
-	return c.fullGateway(a) == c.fullGateway(b)
-}
-
+// fullGateway is one spelling of a reference: in namespace shop "edge" and "./edge" are "shop/edge".
 func (c *checker) fullGateway(name string) string {
 	if name == meshGateway {
 		return name
 	}
-	if rest, ok := cutNamespace(name); ok {
-		return c.object.Namespace + "/" + rest
+	name = strings.TrimPrefix(name, "./")
+	if strings.Contains(name, "/") {
+		return name
 	}
-	return name
-}
-
-// cutNamespace returns the name of a reference to the object's own namespace, and false for others.
-func cutNamespace(name string) (string, bool) {
-	if len(name) > 2 && name[:2] == "./" {
-		return name[2:], true
-	}
-	for i := range len(name) {
-		if name[i] == '/' {
-			return "", false
-		}
-	}
-	return name, true
+	return c.object.Namespace + "/" + name
 }
 
 // tlsRoute checks one route by SNI.
-func (c *checker) tlsRoute(path string, vs *networking.VirtualService, r *networking.TLSRoute) {
+func (c *checker) tlsRoute(path string, hosts hostSet, r *networking.TLSRoute) {
 	if len(r.Match) == 0 {
 		c.errorf(path+".match", "a TLS route needs a match with sniHosts")
 	}
@@ -140,7 +130,7 @@ func (c *checker) tlsRoute(path string, vs *networking.VirtualService, r *networ
 			c.errorf(p+".sniHosts", "the server names (SNI) are missing")
 		}
 		for j, sni := range m.SniHosts {
-			c.sni(at(p+".sniHosts", j), vs.Hosts, sni)
+			c.sni(at(p+".sniHosts", j), hosts, sni)
 		}
 		c.subnets(p+".destinationSubnets", m.DestinationSubnets)
 		c.source(p, m.SourceLabels, m.SourceNamespace)
@@ -150,12 +140,12 @@ func (c *checker) tlsRoute(path string, vs *networking.VirtualService, r *networ
 }
 
 // sni checks one server name, which must be among the hosts.
-func (c *checker) sni(path string, hosts []string, sni string) {
+func (c *checker) sni(path string, hosts hostSet, sni string) {
 	if why := checkWildcardHost(sni); why != "" {
 		c.errorf(path, "%s", why)
 		return
 	}
-	if !slices.ContainsFunc(hosts, func(h string) bool { return matchesHost(h, sni) }) {
+	if !hosts.covers(sni) {
 		c.errorf(path, "%s is not covered by spec.hosts: add it there", quote(sni))
 	}
 }
