@@ -5,6 +5,8 @@ export GOFLAGS ?= -buildvcs=false
 SUITE ?=
 # make run SMOKE=1 performs the experiments itself and ends.
 SMOKE ?=
+# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"
+ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
 
@@ -35,8 +37,8 @@ check: tools ## formatting, vet and all tests with the race detector
 	$(GO) vet ./...
 	$(GO) test -race ./...
 
-bench: build ## the yardstick: many simulated Envoys against ashored and against the floor
-	$(GO) run ./bench
+bench: build ## the yardstick: many simulated Envoys against ashored and against the floor; ARGS="-all" for more
+	$(GO) run ./bench $(ARGS)
 
 fuzz: ## every fuzz target for FUZZTIME
 	@for pkg in $$($(GO) list ./...); do \

@@ -94,6 +94,7 @@ func (k check) row(ours, base fleet.Figures) (string, bool) {
 // remarks are what must not be overlooked in a result.
 func remarks(c comparison) string {
 	var b strings.Builder
+	fmt.Fprintf(&b, "\nReceived while connecting: %.0f MB from ashored, %.0f MB from the other side.\n", median(c.Ours, "connect").RecvMB, median(c.Base, "connect").RecvMB)
 	for _, side := range []struct {
 		name string
 		r    fleet.Result
@@ -134,6 +135,7 @@ func median(r fleet.Result, phase string) fleet.Figures {
 	out.ServerCPU, out.MaxMs, out.PeakMB = middle(cpu), middle(last), middle(peak)
 	out.P50ms = middle(func(f fleet.Figures) float64 { return f.P50ms })
 	out.RSSMB = middle(func(f fleet.Figures) float64 { return f.RSSMB })
+	out.RecvMB = middle(func(f fleet.Figures) float64 { return f.RecvMB })
 	return out
 }
 

@@ -1,0 +1,178 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// proxies is what the backend needs of the xDS server.
+type proxies interface {
+	// status is every connected proxy, by ID.
+	status() []admin.ProxyStatus
+	// dump is what a proxy is sent, the bodies in JSON. Errors: admin.ErrNotFound.
+	dump(id string) (admin.Dump, error)
+}
+
+// published is a context that proxies are served from.
+type published struct {
+	context *push.Context
+	at      time.Time
+	number  uint64
+}
+
+// backend answers operators from the parts of the program. Safe for concurrent use.
+type backend struct {
+	started   time.Time
+	assembler func() push.Status
+	proxies   proxies
+
+	latest atomic.Pointer[published]
+}
+
+// publish remembers the latest context and says whether it is the first.
+func (b *backend) publish(c *push.Context) (first bool) {
+	next := &published{context: c, at: time.Now(), number: 1}
+	if last := b.latest.Load(); last != nil {
+		next.number = last.number + 1
+	}
+	b.latest.Store(next)
+	return next.number == 1
+}
+
+// Version implements admin.Backend.
+func (b *backend) Version() admin.Version { return build.Read() }
+
+// Problems implements admin.Backend.
+func (b *backend) Problems() []feed.Problem {
+	list := b.assembler().Problems
+	if list == nil {
+		list = []feed.Problem{}
+	}
+	return list
+}
+
+// waiting names what proxies still wait for; empty when they are served.
+func (b *backend) waiting() []string {
+	if b.latest.Load() != nil {
+		return nil
+	}
+	out := []string{"the first build"}
+	for _, s := range b.assembler().Sources {
+		if !s.Synced {
+			out = append(out, s.Name)
+		}
+	}
+	return out
+}
+
+// Status implements admin.Backend.
+func (b *backend) Status() admin.Status {
+	a := b.assembler()
+	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: a.Sources, Proxies: b.proxies.status()}
+	s.Ready = len(s.Waiting) == 0
+	s.Config = b.configStatus()
+	for _, p := range a.Problems {
+		if p.Severity == feed.Error {
+			s.Config.Errors++
+		} else {
+			s.Config.Warnings++
+		}
+	}
+	return s
+}
+
+// configStatus counts what the latest context holds.
+func (b *backend) configStatus() admin.ConfigStatus {
+	s := admin.ConfigStatus{Objects: map[string]int{}}
+	p := b.latest.Load()
+	if p == nil {
+		return s
+	}
+	s.Built, s.Contexts = p.at, p.number
+	in := p.context.Inputs()
+	s.Services = in.Services.Len()
+	for k := range in.Objects.All() {
+		s.Objects[string(k.Kind)]++
+	}
+	for _, l := range in.Endpoints.All() {
+		s.Endpoints += l.Len()
+	}
+	return s
+}
+
+// Objects implements admin.Backend.
+func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) {
+	info, err := kindNamed(kind)
+	if err != nil {
+		return nil, err
+	}
+	if !info.AtWork {
+		return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is not supported yet: there are none", info.Kind))
+	}
+	out := []admin.Object{}
+	if p := b.latest.Load(); p != nil {
+		for key, o := range p.context.Inputs().Objects.From(config.Key{Kind: info.Kind}) {
+			if key.Kind != info.Kind {
+				break
+			}
+			if namespace != "" && namespace != key.Namespace || name != "" && name != key.Name {
+				continue
+			}
+			shown, err := objectOf(o, info)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, shown)
+		}
+	}
+	if name != "" && len(out) == 0 {
+		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("no %s %q is at work; \"ashorectl problems\" says why when a file defines it", info.Kind, strings.TrimPrefix(namespace+"/"+name, "/")))
+	}
+	return out, nil
+}
+
+// objectOf is an object as operators write it.
+func objectOf(o *config.Object, info config.KindInfo) (admin.Object, error) {
+	spec, err := protojson.Marshal(o.Spec)
+	if err != nil {
+		return admin.Object{}, fmt.Errorf("show %s: %w", o.Key, err)
+	}
+	return admin.Object{
+		APIVersion: info.APIVersion(),
+		Kind:       string(o.Kind),
+		Metadata:   admin.Metadata{Name: o.Name, Namespace: o.Namespace, Labels: o.Labels, Annotations: o.Annotations, Created: o.Created},
+		Spec:       json.RawMessage(spec),
+		Origin:     admin.Origin{Source: o.Origin.Source, File: o.Origin.File, Line: o.Origin.Line, Revision: o.Revision},
+	}, nil
+}
+
+// Dump implements admin.Backend.
+func (b *backend) Dump(proxy, typ string) (admin.Dump, error) {
+	d, err := b.proxies.dump(proxy)
+	if err != nil || typ == "" {
+		return d, err
+	}
+	var known []string
+	for _, t := range d.Types {
+		if t.Type == strings.ToLower(typ) {
+			d.Types = []admin.DumpType{t}
+			return d, nil
+		}
+		known = append(known, t.Type)
+	}
+	slices.SortFunc(known, cmp.Compare)
+	return admin.Dump{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is sent no %q: it asked for %s", proxy, typ, strings.Join(known, ", ")))
+}

@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// fleet shows the proxies of an xDS server to operators.
+type fleet struct{ server *xds.Server }
+
+var _ proxies = fleet{}
+
+func (f fleet) status() []admin.ProxyStatus {
+	connected := f.server.Proxies()
+	names := map[string]int{} // how many proxies go by a short name
+	for _, p := range connected {
+		names[p.Node.ID]++
+	}
+	out := make([]admin.ProxyStatus, len(connected))
+	for i, p := range connected {
+		out[i] = proxyStatus(p)
+		if names[p.Node.ID] == 1 {
+			out[i].ID = p.Node.ID
+		}
+	}
+	return out
+}
+
+func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
+	out := admin.ProxyStatus{ID: p.ID, Node: p.ID, Kind: "sidecar", Namespace: p.Node.Namespace, Version: p.Version, Peer: p.Peer,
+		Connected: p.Connected, Delta: p.Delta, Types: []admin.TypeStatus{}}
+	if p.Node.Type == push.Router {
+		out.Kind = "router"
+	}
+	for _, t := range p.Types {
+		out.Types = append(out.Types, typeStatus(t))
+	}
+	return out
+}
+
+func typeStatus(t xds.TypeStatus) admin.TypeStatus {
+	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged, AcknowledgedAt: t.AcknowledgedAt,
+		Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections}
+	if !t.Everything {
+		out.Subscribed = t.Subscribed
+	}
+	for _, r := range t.Refusals {
+		out.Rejected = append(out.Rejected, admin.Rejection{Time: r.At, Resource: r.Name, Version: r.Version, Error: r.Words})
+	}
+	if t.Rejected != nil && len(out.Rejected) == 0 { // the culprit is still looked for
+		out.Rejected = []admin.Rejection{{Error: t.Rejected.Message}}
+	}
+	return out
+}
+
+// dump implements proxies.
+func (f fleet) dump(id string) (admin.Dump, error) {
+	types, err := f.server.Dump(id)
+	if err != nil {
+		return admin.Dump{}, admin.NewError(admin.ErrNotFound, err.Error()+": \"ashorectl status\" lists them")
+	}
+	out := admin.Dump{Proxy: id}
+	for _, t := range types {
+		shown := admin.DumpType{Type: shortType(t.TypeURL), TypeURL: t.TypeURL, Resources: []admin.DumpResource{}}
+		for _, r := range t.Resources {
+			body, size, err := anyJSON(t.TypeURL, r.Name, r.Any)
+			if err != nil {
+				return admin.Dump{}, fmt.Errorf("show %s: %w", r.Name, err)
+			}
+			shown.Resources = append(shown.Resources, admin.DumpResource{Name: r.Name, Version: r.Version, Bytes: size, Body: body})
+		}
+		out.Types = append(out.Types, shown)
+	}
+	return out, nil
+}
+
+// anyJSON is an encoded Any in protobuf's JSON, and the size of what is in it.
+func anyJSON(typeURL, name string, encoded []byte) ([]byte, int, error) {
+	var value []byte
+	err := eachField(encoded, func(num protowire.Number, v []byte) error {
+		if num == 2 { // google.protobuf.Any.value
+			value = v
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, 0, err
+	}
+	body, err := bodyJSON(typeURL, name, value)
+	return body, len(value), err
+}

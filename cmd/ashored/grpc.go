@@ -1,0 +1,30 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+)
+
+// drainTime is how long streams may take to end by themselves when the program does.
+const drainTime = 2 * time.Second
+
+// serveGRPC serves srv on l until ctx ends. What srv serves has to end its streams by itself then;
+// after drainTime they are cut off.
+func serveGRPC(ctx context.Context, srv *grpc.Server, l net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- srv.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	cut := time.AfterFunc(drainTime, srv.Stop)
+	defer cut.Stop()
+	srv.GracefulStop()
+	<-failed
+	return nil
+}

@@ -1,0 +1,64 @@
+// Command ashored is the control plane: it reads configuration, builds what every proxy is to have, and
+// serves it over xDS.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+// The exit codes, as the help text says them.
+const (
+	exitFailed = 1 // it could not start, or a part failed
+	exitUsage  = 2 // the command line or the settings file makes no sense
+)
+
+// usageError is a command line or a settings file that makes no sense.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+func usage(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &usageError{err}
+}
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	// After the first signal the next one ends the process at once.
+	context.AfterFunc(ctx, stop)
+	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+}
+
+// run is main with its surroundings passed in; it returns the exit code.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	cmd := newRoot()
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	err := cmd.ExecuteContext(ctx)
+	var wrong *usageError
+	switch {
+	case err == nil:
+		return 0
+	case errors.As(err, &wrong):
+		complain(errOut, "%v\nSee \"ashored --help\".", err)
+		return exitUsage
+	default:
+		complain(errOut, "%v", err)
+		return exitFailed
+	}
+}
+
+// complain writes one message to standard error. There is nowhere to tell that this failed.
+func complain(w io.Writer, format string, args ...any) {
+	_, _ = fmt.Fprintf(w, "ashored: "+format+"\n", args...)
+}

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/build"
+)
+
+// flags are the command line: it finds the settings file and switches development.
+type flags struct {
+	config string
+	dev    bool
+	// the following are for development alone
+	files, state, xds, metrics, socket string
+}
+
+// devFlags are the names of the flags that need --dev, with the setting that does the same.
+func devFlags() map[string]string {
+	return map[string]string{"files": "files", "state": "state", "xds-address": "xds.plaintextAddress",
+		"metrics-address": "metrics.address", "admin-socket": "admin.socket"}
+}
+
+func newRoot() *cobra.Command {
+	var f flags
+	cmd := &cobra.Command{
+		Use:   "ashored",
+		Short: "The control plane of an Ashore mesh",
+		Long: `ashored reads Istio's configuration API from a folder of YAML, builds what every proxy is to have, and
+serves it to Envoy over xDS.
+
+Settings come from one file, --config; see docs/settings.md. With --dev no file is needed: ashored
+serves the folder --files as plaintext xDS on loopback, and keeps its state in the folder --state.
+
+Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong usage or settings.`,
+		Example: `  ashored --config /etc/ashore/ashored.yaml
+  ashored --dev --files examples/quickstart/config
+  ashored --dev --files config --state /tmp/ashore --xds-address 127.0.0.1:16010`,
+		Args:          func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
+		SilenceErrors: true,
+		SilenceUsage:  true,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := f.settings(cmd)
+			if err != nil {
+				return err
+			}
+			return serve(cmd.Context(), s, newLogger(s.Log, cmd.ErrOrStderr()))
+		},
+	}
+	fs := cmd.Flags()
+	fs.StringVar(&f.config, "config", defaultConfig, "settings file")
+	fs.BoolVar(&f.dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
+	fs.StringVar(&f.files, "files", "", "with --dev: folder of configuration to serve (required)")
+	fs.StringVar(&f.state, "state", devState, "with --dev: folder to keep state in")
+	fs.StringVar(&f.xds, "xds-address", devXDS, "with --dev: address of plaintext xDS")
+	fs.StringVar(&f.metrics, "metrics-address", defaultMetrics, "with --dev: address of metrics, health and readiness")
+	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
+	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
+	cmd.AddCommand(versionCommand(), checkStoreCommand())
+	return cmd
+}
+
+func noArgs(args []string) error {
+	if len(args) > 0 {
+		return fmt.Errorf("%q is not a command of ashored; its settings come from --config FILE, or --dev", args[0])
+	}
+	return nil
+}
+
+// settings are those of the file, with what development changes. Errors are of usage.
+func (f *flags) settings(cmd *cobra.Command) (settings, error) {
+	given := func(name string) bool { return cmd.Flags().Changed(name) }
+	if !f.dev {
+		for name, setting := range devFlags() {
+			if given(name) {
+				return settings{}, usage(fmt.Errorf("--%s is for --dev: otherwise write %q in the settings file %s", name, setting, f.config))
+			}
+		}
+		s, err := readSettings(f.config, defaults())
+		if err == nil {
+			err = s.check(f.config)
+		}
+		return s, usage(err)
+	}
+	s, from := devDefaults(), "--dev"
+	if given("config") {
+		var err error
+		if s, err = readSettings(f.config, s); err != nil {
+			return s, usage(err)
+		}
+		from = f.config
+	}
+	f.develop(&s, given)
+	if s.Files == "" {
+		return s, usage(fmt.Errorf("--dev needs --files DIR, the folder of configuration to serve"))
+	}
+	return s, usage(s.check(from))
+}
+
+// develop lays the flags of development over s.
+func (f *flags) develop(s *settings, given func(string) bool) {
+	for name, set := range map[string]struct{ to, value *string }{
+		"files": {&s.Files, &f.files}, "state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds},
+		"metrics-address": {&s.Metrics.Address, &f.metrics}, "admin-socket": {&s.Admin.Socket, &f.socket},
+	} {
+		if given(name) {
+			*set.to = *set.value
+		}
+	}
+	if s.Admin.Socket == "" {
+		s.Admin.Socket = filepath.Join(s.State, "admin.sock")
+	}
+}
+
+func versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Show the version",
+		Args:  func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(build.Read())
+		},
+	}
+}

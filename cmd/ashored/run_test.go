@@ -1,0 +1,308 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// TestMain lets this binary stand for ashored: as the child that checks a store, and as the program
+// that a test kills.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && (os.Args[1] == checkStoreName || os.Args[1] == "--dev") {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+const entryFile = `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: %[1]s, namespace: shop}
+spec:
+  hosts: [%[1]s.shop.svc.cluster.local]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  endpoints: [{address: 10.0.0.1}]
+`
+
+// site is an ashored at work in a folder of its own.
+type site struct {
+	dir, xds, metrics, socket string
+	log                       *lines
+}
+
+// lines is what a program says. Safe for concurrent use.
+type lines struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (l *lines) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+func (l *lines) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
+
+// newSite has a folder of configuration with one service, and addresses that are free.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "ashored") // short: a socket's path is
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Error(err)
+		}
+	})
+	s := &site{dir: dir, xds: freeAddress(t), metrics: freeAddress(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &lines{}}
+	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s.put(t, "web.yaml", fmt.Sprintf(entryFile, "web"))
+	return s
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// put renames a file of configuration into place.
+func (s *site) put(t *testing.T, name, text string) {
+	t.Helper()
+	tmp, path := filepath.Join(s.dir, name), filepath.Join(s.dir, "files", name)
+	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(tmp, path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *site) args() []string {
+	return []string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
+		"--xds-address", s.xds, "--metrics-address", s.metrics}
+}
+
+// start runs ashored in this process and returns what ends it and gives its exit code.
+func (s *site) start(t *testing.T) (stop func() int) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan int, 1)
+	go func() { done <- run(ctx, s.args(), s.log, s.log) }()
+	stop = sync.OnceValue(func() int {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() {
+		stop()
+		if t.Failed() {
+			t.Logf("ashored said:\n%s", s.log)
+		}
+	})
+	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
+	return stop
+}
+
+func (s *site) status(path string) int {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 5 * time.Second}
+	resp, err := client.Get("http://" + s.metrics + path)
+	if err != nil {
+		return 0
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode
+}
+
+// until waits for something that is certain to come; the bound only ends a test that fails.
+func (s *site) until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); {
+		if time.Now().After(end) {
+			t.Fatalf("not %s after 20s; ashored said:\n%s", what, s.log)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+// The whole program: files become resources of a connected proxy and answers to operators, a broken
+// file changes nothing and shows, and the end leaves nothing behind.
+func TestProgram(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	stop := s.start(t)
+	client := admin.NewClient(s.socket)
+	ctx := t.Context()
+
+	if st, err := client.Status(ctx); err != nil || !st.Ready || st.Config.Services != 1 || st.Config.Errors != 0 {
+		t.Fatalf("status %+v, %v; want ready with one service", st, err)
+	}
+	disconnect := s.connect(t)
+	s.until(t, "connected", func() bool {
+		st, err := client.Status(ctx)
+		return err == nil && len(st.Proxies) == 1 && len(st.Proxies[0].Types) == 1
+	})
+	if d, err := client.Dump(ctx, "vm1.shop", "cds"); err != nil || !hasResource(d, "outbound|80||web.shop.svc.cluster.local") {
+		t.Errorf("dump %+v, %v; want the cluster of web", d, err)
+	}
+	if _, err := client.Dump(ctx, "nobody", ""); !errors.Is(err, admin.ErrNotFound) {
+		t.Errorf("dump of nobody: %v, want ErrNotFound", err)
+	}
+
+	s.put(t, "db.yaml", fmt.Sprintf(entryFile, "db"))
+	s.until(t, "following a new file", func() bool {
+		o, err := client.Objects(ctx, "se", "shop", "db")
+		return err == nil && len(o) == 1 && strings.HasSuffix(o[0].Origin.File, "db.yaml") && json.Valid(o[0].Spec)
+	})
+	s.put(t, "web.yaml", "kind: [")
+	s.until(t, "showing the broken file", func() bool {
+		p, err := client.Problems(ctx)
+		return err == nil && len(p) == 1 && strings.HasSuffix(p[0].File, "web.yaml")
+	})
+	if o, err := client.Objects(ctx, "serviceentry", "", ""); err != nil || len(o) != 2 {
+		t.Errorf("%d objects, %v; want both: invalid is not deleted", len(o), err)
+	}
+	disconnect()
+	if code := stop(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+	if _, err := os.Stat(s.socket); err == nil {
+		t.Error("the admin socket is left behind")
+	}
+}
+
+func hasResource(d admin.Dump, name string) bool {
+	for _, t := range d.Types {
+		for _, r := range t.Resources {
+			if r.Name == name && json.Valid(r.Body) && r.Bytes > 0 {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// connect is a proxy that asks for clusters; what it returns ends it.
+func (s *site) connect(t *testing.T) (disconnect func()) {
+	t.Helper()
+	conn, err := grpc.NewClient(s.xds, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	st, err := conn.NewStream(ctx, &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	if err != nil {
+		cancel()
+		t.Fatal(err)
+	}
+	// A DeltaDiscoveryRequest is its fields: node (1) with its id (1), type_url (2).
+	node := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), "sidecar~10.0.0.9~vm1.shop~shop.svc.cluster.local")
+	req := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), node)
+	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType), "type.googleapis.com/envoy.config.cluster.v3.Cluster")
+	var msg, answer emptypb.Empty
+	msg.ProtoReflect().SetUnknown(req)
+	if err := errors.Join(st.SendMsg(&msg), st.RecvMsg(&answer)); err != nil {
+		t.Errorf("first answer: %v", err)
+	}
+	return func() {
+		cancel()
+		if err := conn.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A program that was killed starts again on the same folder, with the store checked.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, s.args()...)
+	cmd.Stderr = s.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // "signal: killed"
+	if _, err := os.Stat(s.socket); err != nil {
+		t.Fatalf("a killed program leaves its socket: %v", err)
+	}
+	if code := s.start(t)(); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
+// Every mistake has one message that says what to do, and its exit code.
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(t)
+	other := newSite(t)
+	taken := func(flag, value string) []string { return append(other.args(), flag, value) }
+	for _, tc := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"unknown flag", []string{"--frob"}, exitUsage, "unknown flag: --frob"},
+		{"argument", []string{"frob"}, exitUsage, "frob"},
+		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
+		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "files"`},
+		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
+		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `xds.plaintextAddress: "nonsense" is not an address`},
+		{"xds port in use", taken("--xds-address", s.xds), exitFailed, "is in use by another process"},
+		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, "setting metrics.address, or --metrics-address"},
+		{"socket in use", taken("--admin-socket", s.socket), exitFailed, "another ashored serves there"},
+		{"state in use", append(other.args(), "--state", filepath.Join(s.dir, "state"), "--admin-socket", filepath.Join(other.dir, "a.sock")), exitFailed, "setting state, or --state"},
+		{"no folder", append(other.args(), "--files", "/does/not/exist"), exitFailed, "/does/not/exist"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			var out, errOut bytes.Buffer
+			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			defer cancel()
+			if code := run(ctx, tc.args, &out, &errOut); code != tc.code || !strings.Contains(errOut.String(), tc.want) {
+				t.Errorf("exit code %d, want %d; standard error %q, want %q in it", code, tc.code, errOut.String(), tc.want)
+			}
+		})
+	}
+}

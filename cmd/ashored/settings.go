@@ -1,0 +1,223 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+const (
+	defaultConfig  = "/etc/ashore/ashored.yaml"
+	defaultMetrics = "127.0.0.1:15014"
+	devXDS         = "127.0.0.1:15010"
+	devState       = ".ashore"
+	// maxSettings bounds the settings file.
+	maxSettings = 1 << 20
+)
+
+// settings are the settings file. docs/settings.md tells operators about each.
+type settings struct {
+	// State is the folder of the store. Default /var/lib/ashore.
+	State string `yaml:"state"`
+	// Files is the folder of configuration. Default /etc/ashore/config.
+	Files string `yaml:"files"`
+	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default cluster.local.
+	Domain  string          `yaml:"domain"`
+	XDS     xdsSettings     `yaml:"xds"`
+	Metrics metricsSettings `yaml:"metrics"`
+	Admin   adminSettings   `yaml:"admin"`
+	Log     logSettings     `yaml:"log"`
+	Memory  memorySettings  `yaml:"memory"`
+	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
+	Mesh     yaml.Node `yaml:"mesh"`
+	Networks yaml.Node `yaml:"meshNetworks"`
+
+	mesh     *push.Mesh     // made of Mesh and Networks
+	warnings []feed.Problem // about them
+}
+
+type xdsSettings struct {
+	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. Default: off; 127.0.0.1:15010 in development.
+	PlaintextAddress string `yaml:"plaintextAddress"`
+	// Gap is the least time between two builds in a storm of changes. Default 50ms.
+	Gap time.Duration `yaml:"gap"`
+}
+
+type metricsSettings struct {
+	// Address serves metrics, health and readiness over HTTP. Default 127.0.0.1:15014.
+	Address string `yaml:"address"`
+}
+
+type adminSettings struct {
+	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the state folder in development.
+	Socket string `yaml:"socket"`
+}
+
+type logSettings struct {
+	// Level is trace, debug, info, warn or error. Default info.
+	Level string `yaml:"level"`
+	// Format is text or json. Default text.
+	Format string `yaml:"format"`
+}
+
+type memorySettings struct {
+	// GCPercent is how much the heap may grow, in percent of what is in use, before garbage is collected: Go's GOGC. Default 50:
+	// with 1000 proxies that connect at once it halves the peak of 100, for a tenth more CPU.
+	GCPercent int `yaml:"gcPercent"`
+	// Limit is a soft limit, "2GiB", near which garbage is collected more eagerly: Go's GOMEMLIMIT. Default: none.
+	Limit string `yaml:"limit"`
+}
+
+// defaults are the settings of an empty file.
+func defaults() settings {
+	return settings{
+		State:   "/var/lib/ashore",
+		Files:   "/etc/ashore/config",
+		Domain:  "cluster.local",
+		XDS:     xdsSettings{Gap: 50 * time.Millisecond},
+		Metrics: metricsSettings{Address: defaultMetrics},
+		Admin:   adminSettings{Socket: "/run/ashore/admin.sock"},
+		Log:     logSettings{Level: "info", Format: "text"},
+		Memory:  memorySettings{GCPercent: 50},
+	}
+}
+
+// devDefaults are the settings of development without flags or file.
+func devDefaults() settings {
+	s := defaults()
+	s.State, s.Files, s.Admin.Socket, s.XDS.PlaintextAddress = devState, "", "", devXDS
+	return s
+}
+
+// readSettings lays the file path over s. What they mean is for check to say.
+func readSettings(path string, s settings) (settings, error) {
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev", path)
+	case err != nil:
+		return s, fmt.Errorf("settings file: %w", err)
+	case info.Size() > maxSettings:
+		return s, fmt.Errorf("settings file %s has %d bytes, %d at most", path, info.Size(), maxSettings)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return s, fmt.Errorf("settings file: %w", err)
+	}
+	return s, strictyaml.Decode(path, data, &s)
+}
+
+// check makes the mesh's settings and tells everything that is wrong; file is where the settings are from.
+func (s *settings) check(file string) error {
+	return errors.Join(s.checkMesh(file), s.checkOwn(file))
+}
+
+// checkOwn checks Ashore's own settings.
+func (s *settings) checkOwn(file string) error {
+	var errs []error
+	wrong := func(setting, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s: %s", file, setting, fmt.Sprintf(format, args...)))
+	}
+	if s.XDS.PlaintextAddress == "" {
+		wrong("xds.plaintextAddress", "not set: there is no address to serve proxies at; %s serves those of this machine", devXDS)
+	}
+	for setting, address := range map[string]string{"xds.plaintextAddress": s.XDS.PlaintextAddress, "metrics.address": s.Metrics.Address} {
+		if err := checkAddress(address); address != "" && err != nil {
+			wrong(setting, "%v", err)
+		}
+	}
+	for setting, path := range map[string]string{"state": s.State, "admin.socket": s.Admin.Socket} {
+		if path == "" {
+			wrong(setting, "empty: name a path")
+		}
+	}
+	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
+		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
+	}
+	if s.Log.Format != "text" && s.Log.Format != "json" {
+		wrong("log.format", "%q is not a format: want text or json", s.Log.Format)
+	}
+	if s.Memory.GCPercent < 10 {
+		wrong("memory.gcPercent", "%d: want 10 or more", s.Memory.GCPercent)
+	}
+	if _, err := parseBytes(s.Memory.Limit); err != nil {
+		wrong("memory.limit", "%v", err)
+	}
+	return errors.Join(errs...)
+}
+
+// checkMesh reads Istio's part.
+func (s *settings) checkMesh(file string) error {
+	section := func(n *yaml.Node) *yaml.Node {
+		if n.IsZero() {
+			return nil
+		}
+		return n
+	}
+	mesh, problems := config.ParseMesh(file, section(&s.Mesh))
+	networks, more := config.ParseMeshNetworks(file, section(&s.Networks))
+	s.mesh = &push.Mesh{Config: mesh, Networks: networks, Domain: s.Domain}
+	s.warnings = nil
+	var errs []error
+	for _, p := range append(problems, more...) {
+		if p.Severity == feed.Error {
+			errs = append(errs, errors.New(p.String()))
+			continue
+		}
+		s.warnings = append(s.warnings, p)
+	}
+	return errors.Join(errs...)
+}
+
+// checkAddress wants host:port with a literal IP address or nothing before the colon.
+func checkAddress(s string) error {
+	host, port, err := net.SplitHostPort(s)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: want HOST:PORT such as %s", s, devXDS)
+	}
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 && host == "" {
+		return fmt.Errorf("%q is not a port of %q: want a number up to 65535", port, s)
+	}
+	if host != "" && net.ParseIP(host) == nil {
+		return fmt.Errorf("%q of %q is not an IP address", host, s)
+	}
+	return nil
+}
+
+// parseBytes reads "512MiB" or "2GiB"; empty is 0.
+func parseBytes(s string) (int64, error) {
+	if s == "" {
+		return 0, nil
+	}
+	for unit, shift := range map[string]uint{"MiB": 20, "GiB": 30} {
+		if digits, ok := strings.CutSuffix(s, unit); ok {
+			n, err := strconv.ParseUint(digits, 10, 20)
+			if err == nil && n > 0 {
+				return int64(n) << shift, nil
+			}
+		}
+	}
+	return 0, fmt.Errorf("%q is not a size: want a number with MiB or GiB, such as 512MiB", s)
+}
+
+// apply sets the runtime's memory settings. They hold for the whole process.
+func (m memorySettings) apply() {
+	debug.SetGCPercent(m.GCPercent)
+	if limit, err := parseBytes(m.Limit); err == nil && limit > 0 { // checked with the settings
+		debug.SetMemoryLimit(limit)
+	}
+}

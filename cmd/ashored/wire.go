@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/task"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/gen"
+)
+
+// program is every part, connected.
+type program struct {
+	parts []task.Part
+	close []func() error // in order of opening
+}
+
+// serve builds every part and runs them until ctx ends or one fails.
+func serve(ctx context.Context, s settings, log hclog.Logger) error {
+	s.Memory.apply()
+	for _, w := range s.warnings {
+		log.Warn("setting", "problem", w.String())
+	}
+	p, err := wire(s, log)
+	if err != nil {
+		return errors.Join(err, p.end())
+	}
+	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "files", s.Files, "state", s.State)
+	if err := errors.Join(task.Run(ctx, p.parts...), p.end()); err != nil {
+		return err
+	}
+	log.Info("ended")
+	return nil
+}
+
+// end closes what was opened, the last first.
+func (p *program) end() error {
+	var errs []error
+	for i := len(p.close) - 1; i >= 0; i-- {
+		errs = append(errs, p.close[i]())
+	}
+	return errors.Join(errs...)
+}
+
+func (p *program) run(name string, f func(context.Context) error) {
+	p.parts = append(p.parts, task.Part{Name: name, Run: f})
+}
+
+// doors are what a program opens before it starts: what can be in use or broken shows at once.
+type doors struct {
+	xds, metrics net.Listener
+	admin        net.Listener
+	store        *bolt.Store
+}
+
+// open opens the addresses and the store. What is open is closed with the program.
+func (p *program) open(s settings, log hclog.Logger) (doors, error) {
+	var d doors
+	var err error
+	if d.xds, err = listen(s.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"); err != nil {
+		return d, err
+	}
+	p.closing(d.xds)
+	if d.metrics, err = listen(s.Metrics.Address, "metrics.address", "metrics-address"); err != nil {
+		return d, err
+	}
+	p.closing(d.metrics)
+	if d.admin, err = admin.Listen(s.Admin.Socket); err != nil {
+		return d, fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
+	}
+	p.closing(d.admin)
+	check, err := checkCommand()
+	if err != nil {
+		return d, err
+	}
+	if d.store, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
+		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
+	}
+	p.close = append(p.close, d.store.Close)
+	return d, nil
+}
+
+// closing closes l with the program, unless who serves it has done so.
+func (p *program) closing(l net.Listener) {
+	p.close = append(p.close, func() error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) {
+			return err
+		}
+		return nil
+	})
+}
+
+// wire opens what the settings name and connects the parts. With an error, what it returns is to be
+// ended all the same.
+func wire(s settings, log hclog.Logger) (*program, error) {
+	p := &program{}
+	d, err := p.open(s, log)
+	if err != nil {
+		return p, err
+	}
+	files, err := filestore.New(filestore.Config{Dir: s.Files, LastGood: d.store, Log: log.Named("files")})
+	if err != nil {
+		return p, err
+	}
+	back := &backend{started: time.Now()}
+	registry := newRegistry(back.Status)
+	server, err := xds.New(xds.Config{Generator: gen.New(), Log: log, Registerer: registry})
+	if err != nil {
+		return p, err
+	}
+	assembler := push.NewAssembler(push.AssemblerConfig{
+		Objects: []config.Source{files, d.store},
+		Derive:  entry.New(d.store),
+		Mesh:    s.mesh,
+		Gap:     s.XDS.Gap,
+		Publish: publisher(server, back, log.Named("push")),
+	})
+	back.assembler, back.proxies = assembler.Status, fleet{server}
+
+	srv := grpc.NewServer(xds.ServerOptions()...)
+	server.Register(srv)
+	site := &web{listener: d.metrics, gatherer: registry, waiting: back.waiting, log: log.Named("metrics")}
+	operators := admin.New(admin.Config{Listener: d.admin, Backend: back, Log: log.Named("admin")})
+	p.run("xds", server.Run)
+	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, srv, d.xds) })
+	p.run("metrics", site.run)
+	p.run("admin", operators.Run)
+	p.run("configuration", assembler.Run)
+	return p, nil
+}
+
+// publisher hands every context to the proxies, then to operators.
+func publisher(server *xds.Server, back *backend, log hclog.Logger) func(*push.Context, push.Request) {
+	return func(c *push.Context, r push.Request) {
+		server.Publish(c, r.Since)
+		if back.publish(c) {
+			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())
+			return
+		}
+		log.Debug("published", "mesh", r.Mesh, "objects", len(r.Objects), "services", len(r.Services), "endpoints", len(r.Endpoints))
+	}
+}
