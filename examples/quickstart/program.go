@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -23,25 +23,26 @@ type program struct {
 	path string
 	args []string
 	log  string // the file that it writes to
-	// revive is how long after its death it is started again; zero: its death ends everything.
+	// revive is how long after somebody ended it it is started again.
 	revive time.Duration
-	// died is told about a death that is revived.
-	died func(error)
+	// ended is told when somebody has ended it.
+	ended func(error)
 
 	pid string // file with its process ID
 }
 
-// run runs the program until ctx ends. It returns an error when the program ends by itself and is not revived.
+// run runs the program until ctx ends. What somebody ends, by a signal, is started again; a program that gives up
+// is an error.
 func (p *program) run(ctx context.Context) error {
 	for {
 		err := p.once(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
-		if p.revive == 0 || !killed(err) {
-			return fmt.Errorf("%s ended (%w). The end of its log, %s:\n%s", p.name, cmpErr(err), p.log, tail(p.log))
+		if err != nil && !killed(err) {
+			return fmt.Errorf("%s ended (%w). The end of its log, %s:\n%s", p.name, err, p.log, tail(p.log))
 		}
-		p.died(err)
+		p.ended(err)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -82,22 +83,18 @@ func killed(err error) bool {
 	return ok && s.Signaled()
 }
 
-// cmpErr is err, or that there was none.
-func cmpErr(err error) error {
-	if err == nil {
-		return errors.New("exit status 0")
-	}
-	return err
-}
-
-// tail is the last lines of a file.
+// tail is the last lines of a file, or what it says from a panic on.
 func tail(path string) string {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return err.Error()
 	}
-	lines := bytes.Split(bytes.TrimSpace(data), []byte("\n"))
-	return "  " + string(bytes.Join(lines[max(0, len(lines)-5):], []byte("\n  ")))
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	from := max(0, len(lines)-5)
+	if i := slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "panic: ") }); i >= 0 {
+		from = i
+	}
+	return "  " + strings.Join(lines[from:min(from+10, len(lines))], "\n  ")
 }
 
 // workload is one application with its Envoy.
@@ -129,9 +126,6 @@ func (m *mesh) programs() []*program {
 	control := m.program("ashored", bin("ashored"), "--dev", "--files", m.config(), "--state", m.state(),
 		"--xds-address", m.o.xds, "--metrics-address", m.o.metrics)
 	control.revive = reviveAfter
-	control.died = func(err error) {
-		m.say("  ashored is gone (%v); traffic goes on. It is started again in %v.", err, reviveAfter)
-	}
 	out := []*program{control}
 	for _, w := range workloads() {
 		echo := m.program(w.name, m.o.echo, "--name", w.app, "--version", w.version, "--http", m.at(w, portApp))
@@ -149,13 +143,18 @@ func (m *mesh) programs() []*program {
 }
 
 func (m *mesh) program(name, path string, args ...string) *program {
-	return &program{name: name, path: path, args: args, log: filepath.Join(m.o.dir, "logs", name+".log"), pid: filepath.Join(m.o.dir, name+".pid")}
+	p := &program{name: name, path: path, args: args, revive: time.Second, log: filepath.Join(m.o.dir, "logs", name+".log"), pid: filepath.Join(m.o.dir, name+".pid")}
+	p.ended = func(err error) {
+		how := "ended"
+		if err != nil {
+			how = err.Error()
+		}
+		m.say("  %s is gone (%s) and is started again in %v", name, how, p.revive)
+	}
+	return p
 }
 
 func (m *mesh) address(w workload) string         { return m.o.network + "." + w.host }
 func (m *mesh) at(w workload, port string) string { return m.address(w) + ":" + port }
 func (m *mesh) config() string                    { return filepath.Join(m.o.dir, "config") }
 func (m *mesh) state() string                     { return filepath.Join(m.o.dir, "state") }
-
-// commandLine is how a program was started, for the logs.
-func (p *program) commandLine() string { return p.path + " " + strings.Join(p.args, " ") }
