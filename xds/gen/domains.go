@@ -32,7 +32,7 @@ func authority(host string) string {
 
 // portIndex are the services that take requests, by port. Made from a list of services when it changed.
 type portIndex struct {
-	byHost map[string]*registry.Service
+	byHost map[string]*registry.Service // keys are in lower case
 	byPort map[uint32][]servicePort
 	// numbers are the keys of byPort, sorted.
 	numbers []uint32
@@ -50,7 +50,7 @@ func routable(p registry.Protocol) bool { return p.IsHTTP() || p == registry.Unk
 func newPortIndex(services *intern.List[*registry.Service]) *portIndex {
 	x := &portIndex{byHost: make(map[string]*registry.Service, services.Len()), byPort: map[uint32][]servicePort{}}
 	for _, s := range services.Items() {
-		x.byHost[s.Host] = s
+		x.byHost[strings.ToLower(s.Host)] = s
 		for _, p := range s.Ports {
 			if !routable(p.Protocol) {
 				continue

@@ -79,12 +79,12 @@ func (p *gatewayHostPlanner) server(g push.GatewayServer) {
 	https := parseProtocol(g.Server.GetPort().GetProtocol()) == registry.HTTPS
 	redirect := g.Server.GetTls().GetHttpsRedirect()
 	for _, vs := range g.Routes.Items() {
-		hosts := commonHosts(g, vs)
+		info := p.in.tables.infos.Get(vs)
+		p.layer.hold(info)
+		hosts := commonHosts(g, info)
 		if len(hosts) == 0 || !applies(vs.Spec, port, gateway, p.in.sources) {
 			continue
 		}
-		info := p.in.tables.infos.Get(vs)
-		p.layer.hold(info)
 		routes := p.rules.routes(info, port, gateway, https)
 		for _, h := range hosts {
 			host := p.host(h)
@@ -146,9 +146,9 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 }
 
 // commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
-// VirtualService names: of two that overlap, the narrower one.
+// VirtualService names, in lower case: of two that overlap, the narrower one.
 // Source: istio.io, Server.hosts: "namespace/host", "." for the Gateway's own, "*" for any.
-func commonHosts(g push.GatewayServer, vs *push.VirtualService) []string {
+func commonHosts(g push.GatewayServer, info *routeInfo) []string {
 	var out []string
 	for _, offered := range g.Server.Hosts {
 		namespace, host, scoped := strings.Cut(offered, "/")
@@ -158,10 +158,11 @@ func commonHosts(g push.GatewayServer, vs *push.VirtualService) []string {
 		if namespace == "." {
 			namespace = g.Gateway.Namespace
 		}
-		if namespace != "*" && namespace != vs.Object.Namespace {
+		if namespace != "*" && namespace != info.vs.Object.Namespace {
 			continue
 		}
-		for _, wanted := range vs.Spec.Hosts {
+		host = strings.ToLower(host)
+		for _, wanted := range info.hosts {
 			narrow := ""
 			switch {
 			case hostCovers(host, wanted):

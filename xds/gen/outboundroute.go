@@ -241,7 +241,7 @@ func (p *portPlanner) foreign() []*virtualHost {
 	var out []*virtualHost
 	seen := map[string]bool{}
 	for _, info := range p.foreigners() {
-		for _, host := range info.vs.Spec.Hosts {
+		for _, host := range info.hosts {
 			if seen[host] || !p.servesForeign(info, host) || !applies(info.vs.Spec, p.in.port, sidecarGateway, p.rules.sources) {
 				continue
 			}
@@ -262,15 +262,15 @@ func (p *portPlanner) foreigners() []*routeInfo {
 	}
 	found := map[*routeInfo]bool{}
 	for i := range p.hosts.items {
-		host := p.hosts.items[i].service.Host
+		host := strings.ToLower(p.hosts.items[i].service.Host)
 		for info := range p.routes.candidates(host) {
-			if len(info.vs.Spec.Hosts) > 1 {
+			if len(info.hosts) > 1 {
 				found[info] = true
 			}
 		}
 		if strings.HasPrefix(host, "*") {
 			for _, info := range p.routes.all {
-				if slices.ContainsFunc(info.vs.Spec.Hosts, func(h string) bool { return hostCovers(host, h) }) {
+				if slices.ContainsFunc(info.hosts, func(h string) bool { return hostCovers(host, h) }) {
 					found[info] = true
 				}
 			}
@@ -294,27 +294,27 @@ func (p *portPlanner) servesForeign(info *routeInfo, host string) bool {
 		return true
 	}
 	return p.in.port == foreignPort || slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool {
-		return strings.HasPrefix(h.service.Host, "*") && hostCovers(h.service.Host, host)
+		return strings.HasPrefix(h.service.Host, "*") && hostCovers(strings.ToLower(h.service.Host), host)
 	})
 }
 
-// has says whether a service of the port has exactly that host.
+// has says whether a service of the port has exactly that host, which is in lower case.
 func (p *portPlanner) has(host string) bool {
-	_, ok := p.hostAt(host)
-	return ok
-}
-
-func (p *portPlanner) hostAt(host string) (int, bool) {
-	return slices.BinarySearchFunc(p.hosts.items, host, func(h serviceHost, name string) int { return strings.Compare(h.service.Host, name) })
+	s := p.in.index.byHost[host]
+	if s == nil {
+		return false
+	}
+	port, ok := s.Port(p.in.port)
+	return ok && routable(port.Protocol)
 }
 
 func (p *portPlanner) coversService(pattern string) bool {
-	return slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool { return hostCovers(pattern, h.service.Host) })
+	return slices.ContainsFunc(p.hosts.items, func(h serviceHost) bool { return hostCovers(pattern, strings.ToLower(h.service.Host)) })
 }
 
 // governsService says whether a VirtualService names or covers a service of the port.
 func (p *portPlanner) governsService(info *routeInfo) bool {
-	return slices.ContainsFunc(info.vs.Spec.Hosts, func(h string) bool {
+	return slices.ContainsFunc(info.hosts, func(h string) bool {
 		return p.has(h) || strings.HasPrefix(h, "*") && p.coversService(h)
 	})
 }
@@ -330,7 +330,7 @@ func (p *portPlanner) claim(host string) *intern.List[string] {
 			continue
 		}
 		if i, ok := p.hosts.owner[low]; ok {
-			if slices.Contains(p.in.written(p.hosts.items[i].servicePort, p.hosts.items[i].service.Host), d) {
+			if own := p.hosts.items[i]; slices.ContainsFunc(p.in.written(own.servicePort, own.service.Host), func(o string) bool { return strings.EqualFold(o, d) }) {
 				continue
 			}
 			if p.lost == nil {

@@ -14,6 +14,8 @@ import (
 // routeInfo is what planning needs to know of a VirtualService, read once.
 type routeInfo struct {
 	vs *push.VirtualService
+	// hosts are its hosts in lower case: to Envoy the case of a host makes no difference.
+	hosts []string
 	// destinations are those of its HTTP routes in order, mirrors included.
 	destinations []*networking.Destination
 	// conditional are its HTTP matches that hold for some sources only.
@@ -22,6 +24,9 @@ type routeInfo struct {
 
 func newRouteInfo(vs *push.VirtualService) *routeInfo {
 	info := &routeInfo{vs: vs, destinations: httpDestinations(vs.Spec)}
+	for _, h := range vs.Spec.Hosts {
+		info.hosts = append(info.hosts, strings.ToLower(h))
+	}
 	for _, r := range vs.Spec.Http {
 		for _, m := range r.Match {
 			if len(m.SourceLabels) > 0 || m.SourceNamespace != "" {
@@ -56,7 +61,7 @@ func httpDestinations(spec *networking.VirtualService) []*networking.Destination
 type routeIndex struct {
 	// all is in order of precedence.
 	all []*routeInfo
-	// byHost are those that name exactly that host, wildcard or not, in order of precedence.
+	// byHost are those that name exactly that host, in lower case, wildcard or not, in order of precedence.
 	byHost map[string][]*routeInfo
 	// wild are those that name wildcards, the longest first, in order of precedence among equals.
 	wild []wildRoute
@@ -79,7 +84,7 @@ func newRouteIndex(in routeIndexIn) *routeIndex {
 	for _, vs := range in.routes.Items() {
 		info := in.tables.infos.Get(vs)
 		x.all = append(x.all, info)
-		for _, h := range vs.Spec.Hosts {
+		for _, h := range info.hosts {
 			x.byHost[h] = append(x.byHost[h], info)
 			if suffix, ok := strings.CutPrefix(h, "*"); ok {
 				x.wild = append(x.wild, wildRoute{suffix, info})
@@ -94,6 +99,7 @@ func newRouteIndex(in routeIndexIn) *routeIndex {
 // wildcard covers it, the most specific first; of equal ones in order of precedence.
 // Source: istio.io, VirtualService.hosts.
 func (x *routeIndex) candidates(host string) func(yield func(*routeInfo) bool) {
+	host = strings.ToLower(host)
 	return func(yield func(*routeInfo) bool) {
 		for _, info := range x.byHost[host] {
 			if !yield(info) {
