@@ -8,10 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
-	"google.golang.org/protobuf/types/known/structpb"
-	"google.golang.org/protobuf/types/known/wrapperspb"
+	"google.golang.org/protobuf/encoding/protowire"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/registry"
@@ -32,7 +29,7 @@ type assignmentSpec struct {
 func buildAssignment(s assignmentSpec) *resource.Resource {
 	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	return resource.New(EndpointType, name, nil, func() []byte {
-		return resource.Encode(s.assignment(name, s.hosts(reachable)))
+		return slices.Clip(s.append(nil, name, s.hosts(reachable)))
 	})
 }
 
@@ -119,61 +116,116 @@ func compareLocality(a, b registry.Locality) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone))
 }
 
-// assignment is the message: hosts, which are in order, by priority and locality.
-func (s assignmentSpec) assignment(name string, hosts []host) *endpointv3.ClusterLoadAssignment {
-	out := &endpointv3.ClusterLoadAssignment{ClusterName: name}
-	weights := localityWeights(hosts)
+// The fields of endpoint.v3 and core.v3 that assignments are made of.
+const (
+	fieldAssignmentName     protowire.Number = 1 // ClusterLoadAssignment
+	fieldAssignmentGroups   protowire.Number = 2
+	fieldGroupLocality      protowire.Number = 1 // LocalityLbEndpoints
+	fieldGroupEndpoints     protowire.Number = 2
+	fieldGroupWeight        protowire.Number = 3
+	fieldGroupPriority      protowire.Number = 5
+	fieldRegion             protowire.Number = 1 // Locality
+	fieldZone               protowire.Number = 2
+	fieldSubZone            protowire.Number = 3
+	fieldLbEndpointEndpoint protowire.Number = 1 // LbEndpoint
+	fieldLbEndpointMetadata protowire.Number = 3
+	fieldLbEndpointWeight   protowire.Number = 4
+	fieldEndpointAddress    protowire.Number = 1 // Endpoint
+	fieldSocketAddress      protowire.Number = 1 // Address
+	fieldPipe               protowire.Number = 2
+	fieldSocketHost         protowire.Number = 2 // SocketAddress
+	fieldSocketPort         protowire.Number = 3
+	fieldPipePath           protowire.Number = 1 // Pipe
+)
+
+// append appends the message: hosts, which are in order, by priority and locality.
+func (s assignmentSpec) append(b []byte, name string, hosts []host) []byte {
+	b = appendText(b, fieldAssignmentName, name)
+	for _, g := range s.groups(hosts) {
+		b = appendMessage(b, fieldAssignmentGroups, g.append)
+	}
+	return b
+}
+
+// hostGroup is the hosts of one priority and locality.
+type hostGroup struct {
+	hosts []host
+	scale weightScale
+	// weight is that of the locality: the sum of the hosts', or its share.
+	weight uint32
+}
+
+func (g hostGroup) locality() registry.Locality { return g.hosts[0].Locality }
+
+// groups divides hosts and weighs the groups.
+func (s assignmentSpec) groups(hosts []host) []hostGroup {
+	var out []hostGroup
+	scale := scaleOf(hosts)
 	for start := 0; start < len(hosts); {
 		end := start + 1
 		for end < len(hosts) && hosts[end].priority == hosts[start].priority && hosts[end].Locality == hosts[start].Locality {
 			end++
 		}
-		out.Endpoints = append(out.Endpoints, s.group(hosts[start:end], weights))
+		g := hostGroup{hosts: hosts[start:end], scale: scale}
+		for _, h := range g.hosts {
+			g.weight += scale.of(h)
+		}
+		out = append(out, g)
 		start = end
 	}
 	if s.order != nil && !s.order.failover {
-		s.order.distribute(out)
+		return s.order.distribute(out)
 	}
 	return out
 }
 
-// group is the endpoints of one locality. Its weight is the sum of theirs.
-func (s assignmentSpec) group(hosts []host, scale weightScale) *endpointv3.LocalityLbEndpoints {
-	g := &endpointv3.LocalityLbEndpoints{Priority: uint32(hosts[0].priority), LbEndpoints: make([]*endpointv3.LbEndpoint, len(hosts))}
-	if l := hosts[0].Locality; l != (registry.Locality{}) {
-		g.Locality = &corev3.Locality{Region: l.Region, Zone: l.Zone, SubZone: l.SubZone}
+func (g hostGroup) append(b []byte) []byte {
+	if l := g.locality(); l != (registry.Locality{}) {
+		b = appendMessage(b, fieldGroupLocality, func(b []byte) []byte {
+			b = appendText(b, fieldRegion, l.Region)
+			b = appendText(b, fieldZone, l.Zone)
+			return appendText(b, fieldSubZone, l.SubZone)
+		})
 	}
-	var sum uint32
-	for i, h := range hosts {
-		w := scale.of(h)
-		sum += w
-		g.LbEndpoints[i] = h.envoy(w)
+	for i := range g.hosts {
+		b = appendMessage(b, fieldGroupEndpoints, func(b []byte) []byte { return g.hosts[i].append(b, g.scale.of(g.hosts[i])) })
 	}
-	g.LoadBalancingWeight = wrapperspb.UInt32(sum)
-	return g
+	b = appendUint32Value(b, fieldGroupWeight, g.weight)
+	if p := g.hosts[0].priority; p > 0 {
+		b = appendUint(b, fieldGroupPriority, uint64(p))
+	}
+	return b
 }
 
-// envoy is the endpoint's message. Envoy's default weight, 1, is left out.
-func (h host) envoy(weight uint32) *endpointv3.LbEndpoint {
-	to := socketAddress(h.Address, h.port)
-	if strings.HasPrefix(h.Address, unixScheme) {
-		to = pipeAddress(h.Address)
-	}
-	ep := &endpointv3.LbEndpoint{
-		HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: to}},
-		Metadata:       workloadMetadata(h.Endpoint),
+// append appends the endpoint's message. Envoy's default weight, 1, is left out.
+func (h host) append(b []byte, weight uint32) []byte {
+	b = appendMessage(b, fieldLbEndpointEndpoint, func(b []byte) []byte {
+		return appendMessage(b, fieldEndpointAddress, h.appendAddress)
+	})
+	if name := workloadName(h.Endpoint); name != "" {
+		b = appendIstioMetadata(b, fieldLbEndpointMetadata, func(b []byte) []byte { return appendTextMember(b, "workload", name) })
 	}
 	if weight != 1 {
-		ep.LoadBalancingWeight = wrapperspb.UInt32(weight)
+		b = appendUint32Value(b, fieldLbEndpointWeight, weight)
 	}
-	return ep
+	return b
+}
+
+func (h host) appendAddress(b []byte) []byte {
+	if path, ok := strings.CutPrefix(h.Address, unixScheme); ok {
+		return appendMessage(b, fieldPipe, func(b []byte) []byte { return appendText(b, fieldPipePath, path) })
+	}
+	return appendMessage(b, fieldSocketAddress, func(b []byte) []byte {
+		b = appendText(b, fieldSocketHost, h.Address)
+		return appendUint(b, fieldSocketPort, uint64(h.port))
+	})
 }
 
 // weightScale divides weights, so that their sums are not more than Envoy can hold.
 type weightScale struct{ by uint64 }
 
-// localityWeights finds the scale: 1 unless the sum of all weights overflows 32 bits.
-func localityWeights(hosts []host) weightScale {
+// scaleOf finds the scale: 1 unless the sum of all weights overflows 32 bits.
+func scaleOf(hosts []host) weightScale {
 	var sum uint64
 	for _, h := range hosts {
 		sum += uint64(max(h.Weight, 1))
@@ -192,53 +244,30 @@ func (s weightScale) of(h host) uint32 {
 // distribute gives localities the shares that the rule sets for the client: those that it does not
 // name get nothing. Localities that one pattern names together divide its share by their weights.
 // Source: istio.io, LocalityLoadBalancerSetting.distribute.
-func (o *ordering) distribute(a *endpointv3.ClusterLoadAssignment) {
+func (o *ordering) distribute(groups []hostGroup) []hostGroup {
 	shares := o.distribution()
 	if shares == nil {
-		return
+		return groups
 	}
-	left := a.Endpoints
-	a.Endpoints = nil
+	var out []hostGroup
 	// the more specific of two patterns sorts later ("a/*" before "a/b") and takes its localities first
 	for _, pattern := range slices.Backward(slices.Sorted(maps.Keys(shares))) {
-		var named []*endpointv3.LocalityLbEndpoints
+		first := len(out)
 		var sum uint64
-		left = slices.DeleteFunc(left, func(g *endpointv3.LocalityLbEndpoints) bool {
-			l := g.GetLocality()
-			if !matchesLocality(pattern, registry.Locality{Region: l.GetRegion(), Zone: l.GetZone(), SubZone: l.GetSubZone()}) {
+		groups = slices.DeleteFunc(groups, func(g hostGroup) bool {
+			if !matchesLocality(pattern, g.locality()) {
 				return false
 			}
-			named = append(named, g)
-			sum += uint64(g.LoadBalancingWeight.Value)
+			out = append(out, g)
+			sum += uint64(g.weight)
 			return true
 		})
-		for _, g := range named {
-			w := (uint64(g.LoadBalancingWeight.Value)*uint64(shares[pattern]) + sum - 1) / sum
-			if w > 0 {
-				g.LoadBalancingWeight = wrapperspb.UInt32(uint32(w))
-				a.Endpoints = append(a.Endpoints, g)
-			}
+		for i := range out[first:] {
+			g := &out[first+i]
+			g.weight = uint32((uint64(g.weight)*uint64(shares[pattern]) + sum - 1) / sum)
 		}
 	}
-	slices.SortFunc(a.Endpoints, func(a, b *endpointv3.LocalityLbEndpoints) int {
-		place := func(l *corev3.Locality) registry.Locality {
-			return registry.Locality{Region: l.GetRegion(), Zone: l.GetZone(), SubZone: l.GetSubZone()}
-		}
-		return compareLocality(place(a.Locality), place(b.Locality))
-	})
-}
-
-// workloadMetadata tells telemetry which workload an endpoint is: "name;namespace;canonical
-// name;canonical revision;cluster". Source: wire.md 2.3; Istio leaves the default revision out.
-func workloadMetadata(ep *registry.Endpoint) *corev3.Metadata {
-	if ep.Workload == "" {
-		return nil
-	}
-	name := cmp.Or(ep.Labels["service.istio.io/canonical-name"], ep.Labels["app.kubernetes.io/name"], ep.Labels["app"], ep.Workload)
-	revision := cmp.Or(ep.Labels["service.istio.io/canonical-revision"], ep.Labels["app.kubernetes.io/version"], ep.Labels["version"])
-	if revision == "latest" {
-		revision = ""
-	}
-	value := ep.Workload + ";" + ep.Namespace + ";" + name + ";" + revision + ";"
-	return istioFields(map[string]*structpb.Value{"workload": structpb.NewStringValue(value)})
+	out = slices.DeleteFunc(out, func(g hostGroup) bool { return g.weight == 0 })
+	slices.SortFunc(out, func(a, b hostGroup) int { return compareLocality(a.locality(), b.locality()) })
+	return out
 }

@@ -16,6 +16,7 @@ type clusters struct {
 	resolved *memo.Func[resolvedIn, resolved]
 	shared   *memo.Func[clusterIn, resource.Layer]
 	outbound *memo.Func[clusterSpec, resource.Resource]
+	shapes   *memo.Func[clusterShape, encodedShape]
 	fixed    *memo.Func[fixedSpec, resource.Resource]
 	own      *memo.Func[workloadIn, resource.Layer]
 	workload *memo.Func[workloadSpec, resource.Resource]
@@ -29,7 +30,7 @@ type clusters struct {
 func newClusters(orders orderings) *clusters {
 	c := &clusters{
 		resolved:  memo.New(findResolved),
-		outbound:  memo.New(buildCluster),
+		shapes:    memo.New(encodeShape),
 		fixed:     memo.New(buildFixed),
 		workload:  memo.New(buildWorkload),
 		endpoints: &intern.Lists[*registry.EndpointList]{},
@@ -37,6 +38,7 @@ func newClusters(orders orderings) *clusters {
 		services:  &intern.Lists[*registry.Service]{},
 		orders:    orders,
 	}
+	c.outbound = memo.New(c.buildCluster)
 	c.shared = memo.New(c.buildShared)
 	c.own = memo.New(c.buildOwn)
 	return c

@@ -1,8 +1,12 @@
 package gen
 
 import (
-	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"slices"
 
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -13,10 +17,14 @@ type discovery uint8
 const (
 	// byEDS takes them from a load assignment of its own.
 	byEDS discovery = iota
-	// byName resolves the names that the cluster carries.
+	// byNames resolves the names that the cluster carries, and balances over all answers.
+	byNames
+	// byName resolves the one name that the cluster carries, and uses one answer at a time.
 	byName
 	// byOriginal goes where the client had connected to.
 	byOriginal
+	// nowhere is a cluster without endpoints.
+	nowhere
 )
 
 // discovery chooses.
@@ -27,7 +35,9 @@ func (s clusterSpec) discovery() discovery {
 	switch {
 	case s.policy.passthrough() && !s.router:
 		return byOriginal
-	case isDNS(s.service.Resolution):
+	case s.service.Resolution == registry.DNS:
+		return byNames
+	case s.service.Resolution == registry.DNSRoundRobin:
 		return byName
 	case s.service.Resolution == registry.Passthrough && !s.router:
 		return byOriginal
@@ -36,28 +46,95 @@ func (s clusterSpec) discovery() discovery {
 	}
 }
 
-// buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints stays
-// (15s): without one a cluster could stand still for ever.
-func buildCluster(s clusterSpec) *resource.Resource {
-	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
-	var refs []resource.Ref
-	if s.discovery() == byEDS {
-		refs = []resource.Ref{{TypeURL: EndpointType, Name: name}}
-	}
-	return resource.New(ClusterType, name, refs, func() []byte { return resource.Encode(s.cluster(name)) })
+// clusterShape is what a cluster is besides its name, its metadata and the endpoints that it carries.
+// Most clusters of a mesh have one of a few shapes, which is then encoded once.
+type clusterShape struct {
+	discovery discovery
+	protocol  registry.Protocol
+	policy    policy
+	mesh      *push.Mesh
+	router    bool
+	caps      push.Capabilities
+	families  families
+	// names is the service whose subjectAltNames matter; nil: they do not.
+	names *registry.Service
 }
 
-// cluster is the message.
-func (s clusterSpec) cluster(name string) *clusterv3.Cluster {
-	c := &clusterv3.Cluster{
-		Name:           name,
-		ConnectTimeout: s.mesh.Config.GetConnectTimeout(),
-		Metadata:       s.metadata(),
+// encodedShape is a shape as part of an encoded cluster.
+type encodedShape struct{ bytes []byte }
+
+// buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints stays
+// (15s): without one a cluster could stand still for ever.
+func (c *clusters) buildCluster(s clusterSpec) *resource.Resource {
+	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
+	shape := s.shape()
+	var refs []resource.Ref
+	if shape.discovery == byEDS {
+		refs = []resource.Ref{{TypeURL: EndpointType, Name: name}}
 	}
-	kind := s.discovery()
-	switch kind {
-	case byName:
+	var hosts []host
+	if shape.discovery == byNames || shape.discovery == byName {
+		hosts = s.assignment().hosts(resolvable)
+		if len(hosts) == 0 { // requests get a clear answer
+			shape.discovery = nowhere
+		}
+		if shape.discovery == byName && len(hosts) > 1 { // Envoy takes exactly one
+			hosts = hosts[:1]
+		}
+	}
+	encoded := c.shapes.Get(shape)
+	return resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) })
+}
+
+// shape picks what the shape depends on.
+func (s clusterSpec) shape() clusterShape {
+	port, _ := s.service.Port(s.port)
+	shape := clusterShape{
+		discovery: s.discovery(), protocol: port.Protocol, policy: s.policy,
+		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
+	}
+	if usesTLS(s.policy.tls) && len(s.service.SubjectAltNames) > 0 {
+		shape.names = s.service
+	}
+	return shape
+}
+
+// assignment are the endpoints that the cluster carries.
+func (s clusterSpec) assignment() assignmentSpec {
+	return assignmentSpec{service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order}
+}
+
+// The fields of cluster.v3.Cluster that differ between clusters of one shape.
+const (
+	fieldClusterName       protowire.Number = 1
+	fieldClusterMetadata   protowire.Number = 25
+	fieldClusterAssignment protowire.Number = 33
+)
+
+// encode is the message.
+func (s clusterSpec) encode(name string, shape *encodedShape, hosts []host) []byte {
+	b := make([]byte, 0, len(shape.bytes)+2*len(name)+192)
+	b = appendText(b, fieldClusterName, name)
+	b = append(b, shape.bytes...)
+	b = clusterMetadata{
+		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service}, subset: s.subset.GetName(),
+	}.append(b)
+	if len(hosts) > 0 {
+		b = appendMessage(b, fieldClusterAssignment, func(b []byte) []byte { return s.assignment().append(b, name, hosts) })
+	}
+	return slices.Clip(b)
+}
+
+func encodeShape(s clusterShape) *encodedShape { return &encodedShape{resource.Encode(s.cluster())} }
+
+// cluster is the message without what differs.
+func (s clusterShape) cluster() *clusterv3.Cluster {
+	c := &clusterv3.Cluster{ConnectTimeout: s.mesh.Config.GetConnectTimeout()}
+	switch s.discovery {
+	case byNames, byName:
 		s.resolve(c)
+	case nowhere:
+		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
 	case byOriginal:
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
@@ -69,11 +146,15 @@ func (s clusterSpec) cluster(name string) *clusterv3.Cluster {
 	applyPool(c, h, s.policy.pool, s.mesh)
 	applyBudget(c, s.policy.budget)
 	applyOutliers(c, h, s.policy.outlier)
-	if kind != byOriginal {
+	if s.discovery != byOriginal {
 		applyBalancer(c, s.policy.balance)
 		applyWeights(c, s.policy.order(s.mesh))
 	}
-	applyTLS(c, h, s.policy.tls, s.service)
+	var names []string
+	if s.names != nil {
+		names = s.names.SubjectAltNames
+	}
+	applyTLS(c, h, s.policy.tls, names)
 	h.apply(c)
 	return c
 }

@@ -7,8 +7,6 @@ import (
 	commondnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/common/dns/v3"
 	dnsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/clusters/dns/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
-
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 const (
@@ -22,38 +20,26 @@ const (
 	dnsFailureRate = 5 * time.Second
 )
 
-// resolve makes a cluster whose endpoints are names. One without any is static and empty, so that
-// requests get a clear answer. One that uses a single answer at a time takes exactly one name, the first.
-func (s clusterSpec) resolve(c *clusterv3.Cluster) {
-	a := assignmentSpec{service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order}
-	hosts := a.hosts(resolvable)
-	single := s.service.Resolution == registry.DNSRoundRobin
-	if len(hosts) == 0 {
-		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}
+// resolve makes Envoy resolve the names that the cluster carries.
+func (s clusterShape) resolve(c *clusterv3.Cluster) {
+	if !s.caps.Has(capDNSCluster) {
+		s.resolveOld(c)
 		return
 	}
-	if single {
-		hosts = hosts[:1]
-	}
-	c.LoadAssignment = a.assignment(c.Name, hosts)
-	if s.caps.Has(capDNSCluster) {
-		c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
-			Name: dnsClusterExtension, TypedConfig: packed(s.dns(single)),
-		}}
-		return
-	}
-	s.resolveOld(c)
+	c.ClusterDiscoveryType = &clusterv3.Cluster_ClusterType{ClusterType: &clusterv3.Cluster_CustomClusterType{
+		Name: dnsClusterExtension, TypedConfig: packed(s.dns()),
+	}}
 }
 
 // dns says how names are resolved.
-func (s clusterSpec) dns(single bool) *dnsv3.DnsCluster {
+func (s clusterShape) dns() *dnsv3.DnsCluster {
 	refresh := s.mesh.Config.GetDnsRefreshRate()
 	d := &dnsv3.DnsCluster{
 		DnsRefreshRate:               refresh,
 		RespectDnsTtl:                true,
 		DnsJitter:                    durationpb.New(dnsJitter),
 		DnsLookupFamily:              s.families.lookup(),
-		AllAddressesInSingleEndpoint: single,
+		AllAddressesInSingleEndpoint: s.discovery == byName,
 	}
 	if refresh.AsDuration() >= dnsFailureRate {
 		d.DnsFailureRefreshRate = &dnsv3.DnsCluster_RefreshRate{BaseInterval: durationpb.New(dnsFailureRate), MaxInterval: refresh}
@@ -62,8 +48,8 @@ func (s clusterSpec) dns(single bool) *dnsv3.DnsCluster {
 }
 
 // resolveOld says the same to an Envoy that has no such kind of cluster.
-func (s clusterSpec) resolveOld(c *clusterv3.Cluster) {
-	d := s.dns(s.service.Resolution == registry.DNSRoundRobin)
+func (s clusterShape) resolveOld(c *clusterv3.Cluster) {
+	d := s.dns()
 	kind := clusterv3.Cluster_STRICT_DNS
 	if d.AllAddressesInSingleEndpoint {
 		kind = clusterv3.Cluster_LOGICAL_DNS

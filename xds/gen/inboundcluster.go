@@ -193,18 +193,21 @@ const forever = 100 * 365 * 24 * time.Hour
 
 func buildWorkload(s workloadSpec) *resource.Resource {
 	name := inboundCluster(s.port)
-	return resource.New(ClusterType, name, nil, func() []byte { return resource.Encode(s.cluster(name)) })
+	return resource.New(ClusterType, name, nil, func() []byte {
+		b := resource.Encode(s.cluster(name))
+		if s.services.Len() == 0 {
+			return b
+		}
+		return clusterMetadata{port: s.servicePort, services: s.services.Items()}.append(b)
+	})
 }
 
-// cluster is the message.
+// cluster is the message without metadata.
 func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	c := &clusterv3.Cluster{
 		Name:                 name,
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC},
 		ConnectTimeout:       s.mesh.Config.GetConnectTimeout(),
-	}
-	if s.services.Len() > 0 {
-		c.Metadata = istioFields(serviceFields(s.servicePort, s.services.Items()...))
 	}
 	switch {
 	case s.loop:

@@ -84,17 +84,17 @@ func buildNames(in nameIn) *resource.Layer {
 // The fields of istio.networking.nds.v1.
 // Source: Istio, pkg/dns/proto/nds.proto.
 const (
-	fieldTable     protowire.Number = 1 // NameTable.table
-	fieldMapKey    protowire.Number = 1
-	fieldMapValue  protowire.Number = 2
-	fieldIPs       protowire.Number = 1 // NameInfo.ips
-	fieldRegistry  protowire.Number = 2 // NameInfo.registry
-	externalSource                  = "External"
+	fieldTable    protowire.Number = 1 // NameTable.table
+	fieldIPs      protowire.Number = 1 // NameInfo.ips
+	fieldRegistry protowire.Number = 2 // NameInfo.registry
 )
+
+// externalRegistry is what Istio calls ServiceEntries' registry.
+const externalRegistry = "External"
 
 // encodeNames writes the table: every host that has an address, in the order of hosts.
 func encodeNames(in nameIn) []byte {
-	var table, info, entry []byte
+	var table []byte
 	next := 0
 	for _, d := range in.plan.destinations.Items() {
 		var endpoints *registry.EndpointList
@@ -102,23 +102,19 @@ func encodeNames(in nameIn) []byte {
 			endpoints = in.endpoints.Items()[next]
 			next++
 		}
-		info = info[:0]
-		for _, ip := range addressesOf(d.Service, endpoints) {
-			info = protowire.AppendTag(info, fieldIPs, protowire.BytesType)
-			info = protowire.AppendString(info, ip)
-		}
-		if len(info) == 0 {
+		ips := addressesOf(d.Service, endpoints)
+		if len(ips) == 0 {
 			continue
 		}
-		info = protowire.AppendTag(info, fieldRegistry, protowire.BytesType)
-		info = protowire.AppendString(info, externalSource)
-
-		entry = protowire.AppendTag(entry[:0], fieldMapKey, protowire.BytesType)
-		entry = protowire.AppendString(entry, d.Service.Host)
-		entry = protowire.AppendTag(entry, fieldMapValue, protowire.BytesType)
-		entry = protowire.AppendBytes(entry, info)
-		table = protowire.AppendTag(table, fieldTable, protowire.BytesType)
-		table = protowire.AppendBytes(table, entry)
+		table = appendMessage(table, fieldTable, func(b []byte) []byte {
+			b = appendText(b, fieldMapKey, d.Service.Host)
+			return appendMessage(b, fieldMapValue, func(b []byte) []byte {
+				for _, ip := range ips {
+					b = appendText(b, fieldIPs, ip)
+				}
+				return appendText(b, fieldRegistry, externalRegistry)
+			})
+		})
 	}
 	return table
 }

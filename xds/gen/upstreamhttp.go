@@ -45,19 +45,18 @@ type upstreamHTTP struct {
 // Source: Istio. HTTP/2 ports speak it, sniffed ports of sidecars speak what the client does.
 // useClientProtocol goes before h2UpgradePolicy, which goes before the mesh's; the mesh's is for
 // HTTP ports only.
-func (s clusterSpec) upstreamHTTP() *upstreamHTTP {
+func (s clusterShape) upstreamHTTP() *upstreamHTTP {
 	h := &upstreamHTTP{}
 	http := s.policy.pool.GetHttp()
 	upgrade := http.GetH2UpgradePolicy()
-	port, _ := s.service.Port(s.port)
 	switch {
 	case http.GetUseClientProtocol():
 		h.protocol = upstreamAsClient
-	case port.Protocol.IsHTTP2(), upgrade == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE:
+	case s.protocol.IsHTTP2(), upgrade == networking.ConnectionPoolSettings_HTTPSettings_UPGRADE:
 		h.protocol = upstreamHTTP2
-	case port.Protocol == registry.Unknown && !s.router:
+	case s.protocol == registry.Unknown && !s.router:
 		h.protocol = upstreamAsClient
-	case upgrade == networking.ConnectionPoolSettings_HTTPSettings_DEFAULT && port.Protocol.IsHTTP() &&
+	case upgrade == networking.ConnectionPoolSettings_HTTPSettings_DEFAULT && s.protocol.IsHTTP() &&
 		s.mesh.Config.GetH2UpgradePolicy() == mesh.MeshConfig_UPGRADE:
 		h.protocol = upstreamHTTP2
 	}

@@ -9,8 +9,6 @@ import (
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	networking "istio.io/api/networking/v1alpha3"
-
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // usesTLS says that connections to endpoints are TLS by what a rule says.
@@ -22,15 +20,15 @@ func usesTLS(t *networking.ClientTLSSettings) bool {
 //
 // Source: istio.io, ClientTLSSettings: without caCertificates the machine's own authorities are
 // trusted; without sni and subjectAltNames both follow the request's host; the identities that a
-// ServiceEntry names stand in for missing subjectAltNames. Where an sni is set and no name is, the
+// ServiceEntry names (identities) stand in for missing subjectAltNames. Where an sni is set and no name is, the
 // certificate has to be the sni's: a certificate of anybody else must not do.
-func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, s *registry.Service) {
+func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string) {
 	if !usesTLS(t) {
 		return
 	}
 	names := t.SubjectAltNames
 	if len(names) == 0 {
-		names = s.SubjectAltNames
+		names = identities
 	}
 	verify := !t.InsecureSkipVerify.GetValue()
 	tls := &tlsv3.UpstreamTlsContext{

@@ -1,0 +1,220 @@
+package gen
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// ownTypes are the types that this file's laws are about.
+func ownTypes() []string { return []string{ClusterType, EndpointType, SecretType, NameTableType} }
+
+// versions are the names and versions of a set, in order.
+func versions(set resource.Set) []string {
+	var out []string
+	for r := range set.All() {
+		out = append(out, r.Name+" "+r.Version())
+	}
+	return out
+}
+
+// edit makes one edit of a mesh, chosen by three numbers.
+func edit(in push.Inputs, what, which, how byte) push.Inputs {
+	k := registry.Key{Host: fmt.Sprintf("svc-%d.example.com", which%6), Namespace: "shop"}
+	switch what % 4 {
+	case 0:
+		if how%5 == 4 {
+			in.Services, in.Endpoints = in.Services.Without(k), in.Endpoints.Without(k)
+			return in
+		}
+		in.Services = in.Services.With(k, &registry.Service{
+			Key: k, Resolution: registry.Resolution(how % 4),
+			Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.Protocol(how % 12), TargetPort: uint32(how)}, {Number: 81, Name: "x"}},
+		})
+	case 1, 2:
+		l := &registry.EndpointList{}
+		for i := range how % 6 {
+			l.Items = append(l.Items, registry.Endpoint{
+				Address: []string{"10.0.0.1", "10.0.0.2", "name.example.com", "unix:///a", "fd00::1", "10.0.0.1"}[(which+i)%6],
+				Labels:  map[string]string{"version": []string{"v1", "v2"}[i%2]}, Weight: uint32(i) << (which % 32), Namespace: "shop",
+				Workload: []string{"", "w"}[which%2], Locality: registry.Locality{Region: []string{"", "east", "west"}[(i+how)%3]},
+				Health: registry.Health(which / 6 % 3),
+			})
+		}
+		in.Endpoints = in.Endpoints.With(k, l)
+	case 3:
+		key := config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: k.Host}
+		if how%7 == 6 {
+			in.Objects = in.Objects.Without(key)
+			return in
+		}
+		p := &networking.TrafficPolicy{}
+		if how%2 == 0 {
+			p.OutlierDetection = &networking.OutlierDetection{Consecutive_5XxErrors: wrapperspb.UInt32(uint32(how))}
+		}
+		if how%3 == 0 {
+			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_MUTUAL, ClientCertificate: "/c", PrivateKey: "/k", InsecureSkipVerify: wrapperspb.Bool(how%4 == 0)}
+		}
+		if how%5 == 0 {
+			p.LoadBalancer = &networking.LoadBalancerSettings{LbPolicy: &networking.LoadBalancerSettings_Simple{Simple: networking.LoadBalancerSettings_PASSTHROUGH}}
+		}
+		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: &networking.DestinationRule{
+			Host: k.Host, TrafficPolicy: p, Subsets: []*networking.Subset{{Name: "v1", Labels: map[string]string{"version": "v1"}}},
+		}})
+	}
+	return in
+}
+
+// Whatever a Generator remembers, it makes what a new one makes; every message keeps the rules of its
+// fields; sets that were handed out do not change.
+func FuzzGenerator(f *testing.F) {
+	f.Add([]byte{0, 0, 0, 1, 0, 3, 3, 0, 0, 1, 0, 4, 0, 1, 1, 1, 1, 5, 0, 0, 4})
+	f.Add([]byte{0, 2, 2, 1, 2, 5, 3, 2, 6, 1, 2, 2, 0, 3, 3, 2, 3, 3})
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 10 {
+		seed := make([]byte, 60)
+		for i := range seed {
+			seed[i] = byte(r.Uint32())
+		}
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, edits []byte) {
+		in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+		g := New()
+		nodes := []*scopes{
+			{node: nodeOf(t, goldenNode{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"})},
+			{node: nodeOf(t, goldenNode{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"})},
+		}
+		type handed struct {
+			set  resource.Set
+			want []string
+		}
+		var before []handed
+		for len(edits) >= 3 && len(before) < 200 {
+			in = edit(in, edits[0], edits[1], edits[2])
+			edits = edits[3:]
+			for _, s := range nodes {
+				sc := s.next(in)
+				for _, typeURL := range ownTypes() {
+					got := g.Set(typeURL, sc)
+					want := New().Set(typeURL, sc)
+					if !slices.Equal(versions(got), versions(want)) {
+						t.Fatalf("%s: got %v\nwant, as a new generator makes it, %v", shortType(typeURL), versions(got), versions(want))
+					}
+					if again := g.Set(typeURL, sc); again != got {
+						t.Fatalf("%s: asked twice, another set", shortType(typeURL))
+					}
+					before = append(before, handed{got, versions(got)})
+				}
+				checkMessages(t, g, sc)
+			}
+		}
+		for _, h := range before {
+			if !slices.Equal(versions(h.set), h.want) {
+				t.Fatalf("a set that was handed out changed: %v\nwas %v", versions(h.set), h.want)
+			}
+		}
+	})
+}
+
+// checkMessages checks every message, and that what clusters refer to is there.
+func checkMessages(t *testing.T, g *Generator, sc *push.Scope) {
+	t.Helper()
+	assignments := g.Set(EndpointType, sc)
+	for _, typeURL := range []string{ClusterType, EndpointType, SecretType} {
+		for r := range g.Set(typeURL, sc).All() {
+			m := messageOf(t, typeURL)
+			sameAsLibrary(t, r, m)
+			if err := validateAll(m); err != nil {
+				t.Fatalf("%s: %v", r.Name, err)
+			}
+			for _, ref := range r.Refs {
+				if ref.TypeURL == EndpointType && assignments.Get(ref.Name) == nil {
+					t.Fatalf("cluster %s has no load assignment", ref.Name)
+				}
+			}
+		}
+	}
+}
+
+// The order in which endpoints are declared does not matter.
+func TestEndpointOrderIsFree(t *testing.T) {
+	t.Parallel()
+	in := bigMesh(1)
+	k := registry.Key{Host: "svc-00000.shop.svc.cluster.local", Namespace: "shop"}
+	want := versions(New().Set(EndpointType, (&scopes{}).next(in)))
+	items := slices.Clone(in.Endpoints.At(k).Items)
+	slices.Reverse(items)
+	in.Endpoints = in.Endpoints.With(k, &registry.EndpointList{Items: items})
+	if got := versions(New().Set(EndpointType, (&scopes{}).next(in))); !slices.Equal(got, want) {
+		t.Errorf("the reverse order gives %v, want %v", got, want)
+	}
+}
+
+// Each type keeps its layer when something changes that it does not depend on.
+func TestLayersStay(t *testing.T) {
+	t.Parallel()
+	in := bigMesh(20)
+	s := &scopes{node: nodeOf(t, goldenNode{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	g := New()
+	before := s.next(in)
+	vs := &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "r"}, Hash: 1, Spec: &networking.VirtualService{
+		Hosts: []string{"svc-00001.shop.svc.cluster.local"}, Http: []*networking.HTTPRoute{{DirectResponse: &networking.HTTPDirectResponse{Status: 200}}},
+	}}
+	withRoute := in
+	withRoute.Objects = in.Objects.With(vs.Key, vs)
+	elsewhere := &scopes{context: s.context, node: s.node}
+	elsewhere.node.Locality = registry.Locality{Region: "west"}
+	for name, c := range map[string]struct {
+		sc   *push.Scope
+		same []string
+	}{
+		"endpoint": {(&scopes{context: s.context, node: s.node}).next(withEndpoint(in, 3, 9)), []string{ClusterType, ListenerType, RouteType, SecretType, NameTableType}},
+		"route":    {(&scopes{context: s.context, node: s.node}).next(withRoute), []string{ClusterType, EndpointType, SecretType, NameTableType}},
+		"locality": {elsewhere.next(in), []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, NameTableType}},
+	} {
+		for _, typeURL := range c.same {
+			if g.Set(typeURL, before) != g.Set(typeURL, c.sc) {
+				t.Errorf("%s: the set of %s is another one", name, shortType(typeURL))
+			}
+		}
+	}
+	if g.Set(EndpointType, before) == g.Set(EndpointType, s.next(withEndpoint(in, 3, 9))) {
+		t.Error("a new endpoint leaves the load assignments as they were")
+	}
+}
+
+// One new endpoint makes new assignments for the clusters of its service alone.
+func TestOneEndpointOneService(t *testing.T) {
+	t.Parallel()
+	in := bigMesh(20)
+	s, g := &scopes{}, New()
+	before := g.Set(EndpointType, s.next(in))
+	after := g.Set(EndpointType, s.next(withEndpoint(in, 5, 9)))
+	changed := map[string]bool{}
+	for r := range after.All() {
+		if before.Get(r.Name) != r {
+			changed[r.Name] = before.Get(r.Name).Version() != r.Version()
+		}
+	}
+	// endpoint 9 is of version v2, so that the bytes of subset v1 stay
+	want := map[string]bool{}
+	for _, port := range []string{"80", "9000"} {
+		for subset, differs := range map[string]bool{"": true, "v1": false, "v2": true} {
+			want["outbound|"+port+"|"+subset+"|svc-00005.shop.svc.cluster.local"] = differs
+		}
+	}
+	if fmt.Sprint(changed) != fmt.Sprint(want) {
+		t.Errorf("changed %v, want %v", changed, want)
+	}
+}
