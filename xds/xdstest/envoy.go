@@ -1,0 +1,418 @@
+package xdstest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// Config is what an Envoy is made of.
+type Config struct {
+	// Addr is the control plane, plaintext.
+	Addr string
+	// ID is the node ID; see NodeID.
+	ID string
+	// Delta says that it speaks the incremental protocol, else state of the world.
+	Delta bool
+	// Reject says why it rejects a resource, "" when it does not. Nil accepts everything.
+	Reject func(typeURL, name string, body []byte) string
+	// Answer, when set, is asked before each acknowledgement or rejection is sent, and may wait.
+	Answer func(typeURL string)
+}
+
+// Envoy is a fake Envoy. Its state outlives its streams. What it does as the real one:
+//
+//   - A new or changed cluster warms until its endpoints arrive after it; until then the old one serves.
+//     Once the first clusters were ready, clusters are acknowledged only when none is warming.
+//   - Listeners are asked for when the first clusters are ready, and acknowledged while their routes are
+//     missing.
+//   - Of a rejected response it applies what is right (of endpoints and routes, what stands before the
+//     culprit) and keeps the version names that it had.
+//   - On the next stream it claims those versions.
+type Envoy struct {
+	cfg Config
+
+	mu        sync.Mutex
+	clusters  map[string]*ClusterState     // guarded by mu
+	listeners map[string]string            // guarded by mu: name -> route configuration, "" for none
+	routes    map[string][]string          // guarded by mu: name -> clusters that it names
+	versions  map[string]map[string]string // guarded by mu: type -> name -> version that it says it has
+	version   map[string]string            // guarded by mu: type -> version of state of the world
+	ready     bool                         // guarded by mu: the first clusters were ready
+	received  map[string]int               // guarded by mu: type -> resources received
+	broken    []string                     // guarded by mu
+	withheld  []answer                     // guarded by mu: for clusters
+	asked     map[string]bool              // guarded by mu: types asked for on this stream
+	nonces    map[string]string            // guarded by mu: type -> last nonce on this stream
+}
+
+// ClusterState is a cluster as a fake Envoy has it.
+type ClusterState struct {
+	// Active says that a version of it serves, Warming that one waits for endpoints.
+	Active, Warming bool
+	// Endpoints is how many it has; -1 until they arrived.
+	Endpoints int
+
+	discovered bool
+	body       []byte
+}
+
+// answer is an acknowledgement, or a rejection when words are given.
+type answer struct{ typeURL, nonce, version, words string }
+
+// message is a response of either protocol.
+type message struct {
+	answer
+	items   []item
+	removed []string
+}
+
+type item struct {
+	name, version string
+	body          []byte
+}
+
+// NewEnvoy makes one that is not connected.
+func NewEnvoy(cfg Config) *Envoy {
+	return &Envoy{cfg: cfg, clusters: map[string]*ClusterState{}, listeners: map[string]string{}, routes: map[string][]string{},
+		versions: map[string]map[string]string{}, version: map[string]string{}, received: map[string]int{}}
+}
+
+// Run connects and serves one stream until it or ctx ends. Errors are gRPC's.
+func (e *Envoy) Run(ctx context.Context) error {
+	conn, err := grpc.NewClient(e.cfg.Addr, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(1<<30)))
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t, err := dial(ctx, conn, e.cfg)
+	if err != nil {
+		return err
+	}
+	e.mu.Lock()
+	e.withheld, e.asked, e.nonces = nil, map[string]bool{}, map[string]string{}
+	again := e.ready
+	e.mu.Unlock()
+	if err := e.ask(t, xds.ClusterType); err != nil {
+		return err
+	}
+	if again {
+		for _, typeURL := range []string{xds.EndpointType, xds.ListenerType, xds.RouteType} {
+			if err := e.ask(t, typeURL); err != nil {
+				return err
+			}
+		}
+	}
+	for {
+		m, err := t.receive()
+		if err != nil {
+			return err
+		}
+		if err := e.handle(t, m); err != nil {
+			return err
+		}
+	}
+}
+
+// Clusters, by name.
+func (e *Envoy) Clusters() map[string]ClusterState {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := map[string]ClusterState{}
+	for name, c := range e.clusters {
+		out[name] = *c
+	}
+	return out
+}
+
+// Listeners and the route configuration that each names.
+func (e *Envoy) Listeners() map[string]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.listeners)
+}
+
+// Routes are the route configurations and the clusters that each names.
+func (e *Envoy) Routes() map[string][]string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.routes)
+}
+
+// Received is how many resources of each type came so far.
+func (e *Envoy) Received() map[string]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return maps.Clone(e.received)
+}
+
+// Broken lists the moments at which a listener led to a cluster that could not serve: requests failed.
+func (e *Envoy) Broken() []string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.broken)
+}
+
+// handle takes in one response.
+func (e *Envoy) handle(t transport, m *message) error {
+	e.mu.Lock()
+	e.nonces[m.typeURL] = m.nonce
+	e.received[m.typeURL] += len(m.items)
+	before := e.wanted()
+	e.apply(m)
+	e.check(m)
+	after := e.wanted()
+	started := !e.ready && e.asked[xds.ClusterType] && m.words == "" && !e.warming()
+	e.ready = e.ready || started
+	var answers []answer
+	if m.typeURL == xds.ClusterType && e.ready && !started && e.warming() && m.words == "" {
+		e.withheld = append(e.withheld, m.answer)
+	} else if m.typeURL == xds.ClusterType && len(e.withheld) > 0 {
+		e.withheld = append(e.withheld, m.answer)
+	} else {
+		answers = append(answers, m.answer)
+	}
+	if !e.warming() {
+		answers, e.withheld = append(answers, e.withheld...), nil
+	}
+	e.mu.Unlock()
+
+	for _, a := range answers {
+		if e.cfg.Answer != nil {
+			e.cfg.Answer(a.typeURL)
+		}
+		if err := t.answer(e, a); err != nil {
+			return err
+		}
+	}
+	for _, typeURL := range []string{xds.EndpointType, xds.RouteType} {
+		if err := e.resubscribe(t, typeURL, before[typeURL], after[typeURL]); err != nil {
+			return err
+		}
+	}
+	if started {
+		return e.ask(t, xds.ListenerType)
+	}
+	return nil
+}
+
+// apply takes in what a response says, and sets its words when it is rejected.
+func (e *Envoy) apply(m *message) {
+	whole := m.typeURL == xds.ClusterType || m.typeURL == xds.ListenerType
+	present := map[string]bool{}
+	for _, it := range m.items {
+		present[it.name] = true
+		if e.cfg.Reject != nil {
+			if why := e.cfg.Reject(m.typeURL, it.name, it.body); why != "" {
+				m.words += fmt.Sprintf("Error adding/updating %s: %s\n", it.name, why)
+				if !whole {
+					break
+				}
+				continue
+			}
+		}
+		e.update(m.typeURL, it)
+	}
+	if whole && !e.cfg.Delta {
+		m.removed = nil
+		for _, name := range e.names(m.typeURL) {
+			if !present[name] {
+				m.removed = append(m.removed, name)
+			}
+		}
+	}
+	for _, name := range m.removed {
+		e.remove(m.typeURL, name)
+	}
+	if m.words != "" {
+		return
+	}
+	if e.versions[m.typeURL] == nil {
+		e.versions[m.typeURL] = map[string]string{}
+	}
+	for _, it := range m.items {
+		e.versions[m.typeURL][it.name] = it.version
+	}
+	for _, name := range m.removed {
+		delete(e.versions[m.typeURL], name)
+	}
+	e.version[m.typeURL] = m.version
+}
+
+func (e *Envoy) names(typeURL string) []string {
+	if typeURL == xds.ClusterType {
+		return slices.Sorted(maps.Keys(e.clusters))
+	}
+	return slices.Sorted(maps.Keys(e.listeners))
+}
+
+func (e *Envoy) update(typeURL string, it item) {
+	switch typeURL {
+	case xds.ClusterType:
+		var c clusterv3.Cluster
+		decode(it.body, &c)
+		old := e.clusters[it.name]
+		if old == nil {
+			old = &ClusterState{Endpoints: -1}
+			e.clusters[it.name] = old
+		}
+		if bytes.Equal(old.body, it.body) {
+			return // as it was: it does not warm again
+		}
+		old.body = it.body
+		old.discovered = c.GetType() == clusterv3.Cluster_EDS
+		old.Warming = old.discovered
+		old.Active = old.Active || !old.Warming
+	case xds.EndpointType:
+		var a endpointv3.ClusterLoadAssignment
+		decode(it.body, &a)
+		c := e.clusters[it.name]
+		if c == nil {
+			return
+		}
+		c.Active, c.Warming, c.Endpoints = true, false, 0
+		for _, l := range a.Endpoints {
+			c.Endpoints += len(l.LbEndpoints)
+		}
+	case xds.ListenerType:
+		e.listeners[it.name] = routeOf(it.body)
+	case xds.RouteType:
+		var r routev3.RouteConfiguration
+		decode(it.body, &r)
+		var clusters []string
+		for _, h := range r.VirtualHosts {
+			for _, rt := range h.Routes {
+				clusters = append(clusters, rt.GetRoute().GetCluster())
+			}
+		}
+		e.routes[it.name] = clusters
+	}
+}
+
+// routeOf is the route configuration that a listener names.
+func routeOf(body []byte) string {
+	var l listenerv3.Listener
+	decode(body, &l)
+	for _, c := range l.FilterChains {
+		for _, f := range c.Filters {
+			var m hcmv3.HttpConnectionManager
+			if f.GetTypedConfig().MessageIs(&m) {
+				decode(f.GetTypedConfig().Value, &m)
+				return m.GetRds().GetRouteConfigName()
+			}
+		}
+	}
+	return ""
+}
+
+// decode reads a resource; what a test makes can be read.
+func decode(b []byte, m proto.Message) {
+	if err := proto.Unmarshal(b, m); err != nil {
+		panic(fmt.Sprintf("xdstest: %T: %v", m, err))
+	}
+}
+
+func (e *Envoy) remove(typeURL, name string) {
+	switch typeURL {
+	case xds.ClusterType:
+		delete(e.clusters, name)
+		delete(e.versions[xds.EndpointType], name)
+	case xds.ListenerType:
+		delete(e.listeners, name)
+	}
+	for name := range e.routes { // a route configuration goes with the last listener that names it
+		if !slices.Contains(slices.Collect(maps.Values(e.listeners)), name) {
+			delete(e.routes, name)
+			delete(e.versions[xds.RouteType], name)
+		}
+	}
+}
+
+// warming says whether a cluster waits for endpoints.
+func (e *Envoy) warming() bool {
+	for _, c := range e.clusters {
+		if c.Warming {
+			return true
+		}
+	}
+	return false
+}
+
+// wanted are the names that it subscribes to.
+func (e *Envoy) wanted() map[string][]string {
+	out := map[string][]string{}
+	for name, c := range e.clusters {
+		if c.discovered {
+			out[xds.EndpointType] = append(out[xds.EndpointType], name)
+		}
+	}
+	for _, route := range e.listeners {
+		if route != "" && !slices.Contains(out[xds.RouteType], route) {
+			out[xds.RouteType] = append(out[xds.RouteType], route)
+		}
+	}
+	for _, names := range out {
+		slices.Sort(names)
+	}
+	return out
+}
+
+// check notes which listener leads to a cluster that cannot serve.
+func (e *Envoy) check(m *message) {
+	for _, l := range slices.Sorted(maps.Keys(e.listeners)) {
+		for _, c := range e.routes[e.listeners[l]] {
+			if cl := e.clusters[c]; cl == nil || !cl.Active || cl.discovered && cl.Endpoints == 0 {
+				e.broken = append(e.broken, fmt.Sprintf("listener %s leads to cluster %s, which cannot serve (after %s %s)", l, c, m.typeURL, m.nonce))
+			}
+		}
+	}
+}
+
+// ask sends the first request of a type on a stream.
+func (e *Envoy) ask(t transport, typeURL string) error {
+	e.mu.Lock()
+	names := e.wanted()[typeURL]
+	if e.asked[typeURL] || len(names) == 0 && typeURL != xds.ClusterType && typeURL != xds.ListenerType {
+		e.mu.Unlock()
+		return nil
+	}
+	e.asked[typeURL] = true
+	claims, version := maps.Clone(e.versions[typeURL]), e.version[typeURL]
+	e.mu.Unlock()
+	return t.first(typeURL, names, claims, version)
+}
+
+// resubscribe tells how the names of a type changed.
+func (e *Envoy) resubscribe(t transport, typeURL string, before, after []string) error {
+	if slices.Equal(before, after) {
+		return nil
+	}
+	e.mu.Lock()
+	asked, nonce, version := e.asked[typeURL], e.nonces[typeURL], e.version[typeURL]
+	e.mu.Unlock()
+	if !asked {
+		return e.ask(t, typeURL)
+	}
+	lacks := func(in []string) func(string) bool {
+		return func(name string) bool { return slices.Contains(in, name) }
+	}
+	added := slices.DeleteFunc(slices.Clone(after), lacks(before))
+	dropped := slices.DeleteFunc(slices.Clone(before), lacks(after))
+	return t.change(typeURL, after, added, dropped, nonce, version)
+}
