@@ -1,0 +1,12 @@
+// Package filestore reads a folder of YAML and JSON as a source of configuration.
+//
+// Every file is one group, named by its path within the folder. A file that was renamed into place is
+// read at once; one that is written in place after a short quiet time, because editors write in steps.
+// The kernel's notifications are backed by a scan from time to time. Only files that changed are read.
+//
+// Nothing wrong ever removes something that was right: objects that a file cannot give in their present
+// version stay in their last good one, and so does a file or folder that cannot be read. With a LastGood
+// that holds over a restart, too. Only a file that is deleted from a readable folder is gone.
+//
+// The package knows no kinds of configuration: config.Parse does.
+package filestore

@@ -1,0 +1,133 @@
+package filestore
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// stamp tells whether a file may have changed without reading it.
+type stamp struct {
+	size               int64
+	modified           time.Time
+	device, inode      uint64
+	changedS, changedN int64
+}
+
+func stampOf(info fs.FileInfo) stamp {
+	s := stamp{size: info.Size(), modified: info.ModTime()}
+	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
+		s.device, s.inode = uint64(sys.Dev), sys.Ino
+		s.changedS, s.changedN = int64(sys.Ctim.Sec), int64(sys.Ctim.Nsec)
+	}
+	return s
+}
+
+// isConfig says whether a file of this name is read.
+func isConfig(name string) bool {
+	switch filepath.Ext(name) {
+	case ".yaml", ".yml", ".json":
+		return !hidden(name)
+	}
+	return false
+}
+
+// hidden says whether a part of a path within the folder begins with a dot; "." itself does not count.
+func hidden(rel string) bool {
+	return rel != "." && (strings.HasPrefix(rel, ".") || strings.Contains(rel, string(filepath.Separator)+"."))
+}
+
+// file is what is known of one file. It belongs to the folder's loop.
+type file struct {
+	name   string
+	stamp  stamp // zero: read it again at the next opportunity
+	digest [sha256.Size]byte
+	known  time.Time // since when there is a file of this name
+
+	objects []*config.Object // what it holds, last good versions included
+	held    map[config.Key]bool
+	goodAt  time.Time        // when the last good content that held is from was read
+	asOf    time.Time        // when the present content was read
+	issues  []config.Problem // found by reading it
+	claims  []config.Key     // the keys that owners has of it
+}
+
+// reading is the outcome of reading one file.
+type reading struct {
+	name   string
+	at     time.Time
+	stamp  stamp
+	digest [sha256.Size]byte
+	data   []byte
+	result config.Result
+	same   bool   // the content is what it was before; result is empty
+	link   string // where a symlink ends; empty for a plain file
+	err    error
+}
+
+// errBusy says that a file was written while it was read.
+var errBusy = errors.New("it is being written")
+
+// read reads and parses one file. known is what is known of it, nil for a new one. It touches nothing
+// that is shared.
+func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
+	start := time.Now()
+	r = reading{name: name, at: start}
+	path := filepath.Join(s.cfg.Dir, name)
+	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		r.link, _ = filepath.EvalSymlinks(path) // an error shows in the reading below
+	}
+	r.data, r.stamp, r.err = readFile(path)
+	if r.err != nil {
+		return r
+	}
+	r.digest = sha256.Sum256(r.data)
+	if known != nil && *known == r.digest {
+		r.same = true
+		return r
+	}
+	r.result = config.Parse(name, r.data)
+	for _, o := range r.result.Objects {
+		o.Origin.Source = s.name
+	}
+	s.cfg.OnRead(Read{File: name, Took: time.Since(start), Objects: len(r.result.Objects), Problems: len(r.result.Problems)})
+	return r
+}
+
+// readFile reads a regular file that nobody writes to meanwhile.
+func readFile(path string) (data []byte, s stamp, err error) {
+	// a pipe would wait for a writer without O_NONBLOCK
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, s, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	before, err := f.Stat()
+	if err != nil {
+		return nil, s, err
+	}
+	if !before.Mode().IsRegular() {
+		return nil, s, fmt.Errorf("%s is not a regular file: remove it, or give it another extension", path)
+	}
+	// one more than allowed shows Parse that there is too much
+	if data, err = io.ReadAll(io.LimitReader(f, config.MaxFileSize+1)); err != nil {
+		return nil, s, err
+	}
+	after, err := f.Stat()
+	if err != nil {
+		return nil, s, err
+	}
+	if after.Size() != before.Size() || !after.ModTime().Equal(before.ModTime()) {
+		return nil, s, errBusy
+	}
+	return data, stampOf(before), nil
+}

@@ -1,0 +1,79 @@
+package filestore
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// owners are the files that define each key, the first one known first: its definition counts.
+type owners map[config.Key][]claim
+
+// claim is one file's definition.
+type claim struct {
+	file   string
+	object *config.Object
+}
+
+// set replaces what a file defines and returns the other files for which something has changed by that.
+func (o owners) set(x *file) (touched []string) {
+	defined := make(map[config.Key]*config.Object, len(x.objects))
+	for _, obj := range x.objects {
+		defined[obj.Key] = obj
+	}
+	for _, k := range x.claims {
+		if defined[k] != nil {
+			continue
+		}
+		left := slices.DeleteFunc(o[k], func(c claim) bool { return c.file == x.name })
+		for _, c := range left {
+			touched = append(touched, c.file)
+		}
+		if len(left) == 0 {
+			delete(o, k)
+		} else {
+			o[k] = left
+		}
+	}
+	x.claims = x.claims[:0]
+	for _, obj := range x.objects {
+		x.claims = append(x.claims, obj.Key)
+		list := o[obj.Key]
+		i := slices.IndexFunc(list, func(c claim) bool { return c.file == x.name })
+		if i < 0 {
+			o[obj.Key] = append(list, claim{x.name, obj})
+			continue
+		}
+		list[i].object = obj
+		if i == 0 { // the others name its line
+			for _, c := range list[1:] {
+				touched = append(touched, c.file)
+			}
+		}
+	}
+	return touched
+}
+
+// split returns what counts of a file, and a problem for each object that another file defined first.
+func (o owners) split(x *file) (items []*config.Object, clashes []config.Problem) {
+	for _, obj := range x.objects {
+		first := o[obj.Key][0]
+		if first.file == x.name {
+			items = append(items, obj)
+			continue
+		}
+		clashes = append(clashes, config.Problem{Severity: feed.Error, Object: obj.Key.String(), File: x.name, Line: obj.Origin.Line,
+			Text: fmt.Sprintf("it is defined in %s too, which was first and counts: remove it from %s or from %s",
+				place(first.file, first.object.Origin.Line), first.file, x.name)})
+	}
+	return items, clashes
+}
+
+func place(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
+}

@@ -1,0 +1,160 @@
+package filestore
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// LastGood keeps the last good content of files across restarts; filestore/bolt does.
+type LastGood interface {
+	// LoadLastGood returns what was kept for a source, by name.
+	LoadLastGood(ctx context.Context, source string) (map[string][]byte, error)
+	// SaveLastGood keeps contents by name, all at once; nil removes one.
+	SaveLastGood(ctx context.Context, source string, contents map[string][]byte) error
+}
+
+// Config says what to read and how.
+type Config struct {
+	// Dir is the folder; required. Folders within it are read too. What is hidden (its name begins with
+	// a dot) is not, and only .yaml, .yml and .json files are. Symlinks are followed.
+	Dir string
+	// LastGood keeps last good contents; nil: they are forgotten when the process ends.
+	LastGood LastGood
+	// Rescan is how often the folder is compared with what is known of it, in case a notification was
+	// lost. Default 30s; every second while a folder cannot be read.
+	Rescan time.Duration
+	// Settle is how long a file that is written in place, or was deleted, must be left alone before it is read, or
+	// gone. Default 50ms.
+	Settle time.Duration
+	// Log receives each new problem and its end, once; nil discards them.
+	Log hclog.Logger
+	// OnRead is told of every file that was read, for metrics; may be nil. It must not block, and is
+	// called from several goroutines.
+	OnRead func(Read)
+}
+
+// Read is the reading of one file.
+type Read struct {
+	File string
+	// Took is the time for reading and parsing.
+	Took time.Duration
+	// Objects and Problems count what was found.
+	Objects, Problems int
+}
+
+// Source is a folder of files as a config.Source.
+type Source struct {
+	cfg  Config
+	name string
+}
+
+var _ config.Source = (*Source)(nil)
+
+// New makes a source; Run reads.
+func New(cfg Config) (*Source, error) {
+	if cfg.Dir == "" {
+		return nil, errors.New("the folder of configuration is not set: name one")
+	}
+	dir, err := filepath.Abs(cfg.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("folder of configuration %s: %w", cfg.Dir, err)
+	}
+	cfg.Dir = dir
+	if cfg.Rescan == 0 {
+		cfg.Rescan = 30 * time.Second
+	}
+	if cfg.Settle == 0 {
+		cfg.Settle = 50 * time.Millisecond
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	if cfg.OnRead == nil {
+		cfg.OnRead = func(Read) {}
+	}
+	return &Source{cfg: cfg, name: "file:" + dir}, nil
+}
+
+// Name implements config.Source: "file:" and the folder.
+func (s *Source) Name() string { return s.name }
+
+// Run implements config.Source. An error says that the folder cannot be read and that nothing is known of
+// an earlier content either.
+func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	w := newWatcher()
+	defer w.close()
+	k := newKeeper(s.cfg.LastGood, s.name, s.cfg.Log)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		k.run(ctx)
+	}()
+	defer func() { <-ended }()
+	defer k.end()
+	f := newFolder(s, w, k)
+	if err := f.start(ctx); err != nil {
+		return err
+	}
+	return f.loop(ctx, out)
+}
+
+// rescanSoon is how often a folder that cannot be read is tried again.
+const rescanSoon = time.Second
+
+// loop sends what start found, and then waits for changes. Only one of these things can happen at a
+// time: a notification, a file has settled, a scan is due, the keeper says how it fares.
+func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	full := true
+	scan := time.NewTimer(f.nextScan())
+	defer scan.Stop()
+	settled := time.NewTimer(time.Hour)
+	defer settled.Stop()
+	for {
+		if batch, ok := f.batch(full); ok {
+			select {
+			case <-ctx.Done():
+				return nil
+			case out <- batch:
+				full = false
+			}
+		}
+		settled.Reset(f.pending.wait(time.Now()))
+		select {
+		case <-ctx.Done():
+			return nil
+		case e := <-f.watch.events():
+			f.event(e)
+		case err := <-f.watch.errors():
+			// notifications were lost
+			f.src.cfg.Log.Debug("scanning after a lost notification", "folder", f.src.cfg.Dir, "error", err)
+			f.rescan()
+		case <-settled.C:
+			f.settled()
+		case <-scan.C:
+			f.rescan()
+			scan.Reset(f.nextScan())
+		case err := <-f.keep.status:
+			f.keeping(err)
+		}
+		if f.scanNow {
+			f.scanNow = false
+			f.rescan()
+			scan.Reset(f.nextScan())
+		}
+	}
+}
+
+func (f *folder) nextScan() time.Duration {
+	if len(f.failed) > 0 {
+		return min(rescanSoon, f.src.cfg.Rescan)
+	}
+	return f.src.cfg.Rescan
+}
