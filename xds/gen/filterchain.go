@@ -8,9 +8,9 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// build makes the filter chain.
-func (c chainSpec) build(b *listenerBase, side listenerSide) *listenerv3.FilterChain {
-	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build()}
+// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext.
+func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) *listenerv3.FilterChain {
+	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
 	if c.tls != nil {
 		out.TransportSocket = serverTLS(c.tls, c.isHTTP())
 	}
@@ -29,8 +29,9 @@ func (c chainSpec) build(b *listenerBase, side listenerSide) *listenerv3.FilterC
 // refuse it, and as raw TCP it gets through. Source: Istio.
 func plainHTTP() []string { return []string{"http/1.1", "h2c"} }
 
-// build makes the match; nil when it takes all.
-func (m chainMatch) build() *listenerv3.FilterChainMatch {
+// build makes the match; nil when it takes all. The transport is part of it only where TLS is told
+// apart: Envoy does not try the chains without one after it found some with one.
+func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.all() {
 		return nil
 	}
@@ -43,7 +44,9 @@ func (m chainMatch) build() *listenerv3.FilterChainMatch {
 	}
 	if m.plainHTTP {
 		out.ApplicationProtocols = plainHTTP()
-		out.TransportProtocol = "raw_buffer"
+		if readsTLS {
+			out.TransportProtocol = "raw_buffer"
+		}
 	}
 	return out
 }

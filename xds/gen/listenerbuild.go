@@ -103,7 +103,7 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 // Source: Istio, https://github.com/istio/istio/issues/26079.
 func (s listenerSpec) setChains(l *listenerv3.Listener) {
 	for _, c := range s.chains.Items() {
-		chain := c.build(s.base, s.side)
+		chain := c.build(s.base, s.side, s.readsSNI())
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
 			continue
