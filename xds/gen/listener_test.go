@@ -153,6 +153,18 @@ func TestEnvoyAcceptsSidecarListeners(t *testing.T) {
 			acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
 		})
 	}
+	t.Run("tproxy", func(t *testing.T) {
+		t.Parallel()
+		sc := richSidecar()
+		sc.Interception = push.TProxy
+		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+	})
+	t.Run("both families", func(t *testing.T) {
+		t.Parallel()
+		sc := richSidecar()
+		sc.Own = testOwn("2001:db8::1", testService("self", 1, "", "http/80"))
+		acceptedByEnvoy(t, decodeListeners(t, newListeners().set(sc)))
+	})
 	t.Run("interception none", func(t *testing.T) {
 		t.Parallel()
 		sc := richSidecar()
