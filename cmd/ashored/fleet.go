@@ -15,8 +15,10 @@ type fleet struct{ server *xds.Server }
 
 var _ proxies = fleet{}
 
-func (f fleet) status() []admin.ProxyStatus {
-	connected := f.server.Proxies()
+func (f fleet) status() []admin.ProxyStatus { return proxyList(f.server.Proxies()) }
+
+// proxyList names each proxy by its short name where that is its own.
+func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {
 	names := map[string]int{} // how many proxies go by a short name
 	for _, p := range connected {
 		names[p.Node.ID]++
