@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"testing"
 	"time"
@@ -38,7 +39,8 @@ func TestRedirected(t *testing.T) {
 	here, there := harness.Linked(t)
 	web := there.Backend(t, "web", there.IP+":8080")
 	there.TCPEcho(t, "db", there.IP+":7000")
-	there.TCPEcho(t, "stranger", there.IP+":7001")
+	there.TCPEcho(t, "sniffed", there.IP+":7001")
+	there.TCPEcho(t, "stranger", there.IP+":7002")
 	m := harness.New(t, nil, harness.In(here))
 	there.Forward(m.XDS(), here)
 	m.Write("services.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
@@ -71,7 +73,7 @@ spec:
   addresses: [240.1.0.3]
   location: MESH_INTERNAL
   resolution: STATIC
-  ports: [{number: 90, name: any, targetPort: 8080}]
+  ports: [{number: 90, name: any, targetPort: 8080}, {number: 91, name: any-tcp, targetPort: 7001}]
   endpoints: [{address: %[1]s}]
 `, there.IP))
 	for _, ns := range []*harness.Namespace{here, there} {
@@ -82,8 +84,10 @@ spec:
 
 	here.Client(t, "240.1.0.1:80").Want(t, "HTTP by virtual IP", harness.Request{Host: "web.test"}, harness.From("web"))
 	here.Client(t, "240.1.0.3:90").Want(t, "HTTP on a sniffed port", harness.Request{Host: "sniffed.test:90"}, harness.From("web"))
-	harness.Eventually(t, "TCP by virtual IP", func() error { return greetsFrom(here, "240.1.0.2:5432", "db") })
-	harness.Eventually(t, "an address that no service has", func() error { return greetsFrom(here, there.IP+":7001", "stranger") })
+	harness.Eventually(t, "TCP by virtual IP", func() error { return greetsFrom(here, "240.1.0.2:5432", "db", "") })
+	harness.Eventually(t, "TCP on a sniffed port", func() error { return greetsFrom(here, "240.1.0.3:91", "sniffed", "hello\n") })
+	// the server's proxy finds out what an undeclared port speaks from what the client says first
+	harness.Eventually(t, "an address that no service has", func() error { return greetsFrom(here, there.IP+":7002", "stranger", "hello\n") })
 
 	if web.Requests() == 0 {
 		t.Error("the backend saw nothing")
@@ -100,14 +104,18 @@ spec:
 	}
 }
 
-// greetsFrom is greets from within a network namespace.
-func greetsFrom(ns *harness.Namespace, address, name string) error {
+// greetsFrom connects from within a network namespace, says something first if it is not empty, and
+// reads the greeting of a TCPEcho.
+func greetsFrom(ns *harness.Namespace, address, name, first string) error {
 	c, err := ns.Dial(context.Background(), "tcp", address)
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	c.SetDeadline(time.Now().Add(5 * time.Second))
+	if _, err := io.WriteString(c, first); err != nil {
+		return err
+	}
 	got, err := bufio.NewReader(c).ReadString('\n')
 	if err != nil || got != name+"\n" {
 		return fmt.Errorf("greeting %q, %v, want %q", got, err, name)
