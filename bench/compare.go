@@ -44,6 +44,7 @@ type options struct {
 	ashored string
 	write   string
 	strict  bool
+	build   bool
 	setups  []setup
 	command string
 }
@@ -57,6 +58,7 @@ func compareOptions(args []string) (options, error) {
 	fs.StringVar(&o.write, "write", "", "Markdown file whose table of results is replaced; empty: none")
 	fs.BoolVar(&o.strict, "strict", false, "end with an error when a target is missed")
 	proxies := fs.String("proxies", "200,1000", "sizes of the fleet")
+	fs.BoolVar(&o.build, "build", true, "also the Go benchmarks of building a context")
 	sotw := fs.Bool("sotw", false, "measure state of the world beside delta too")
 	all := fs.Bool("all", false, "also state of the world, 50 endpoints a service, and a scoped mesh")
 	if err := parse(fs, args); err != nil {
@@ -120,6 +122,14 @@ func (b *bench) all(ctx context.Context) error {
 		b.done = append(b.done, done)
 	}
 	text, missed := report(b.done)
+	if b.build {
+		say("\nbuilding a context")
+		table, more, err := goBench(ctx)
+		if err != nil {
+			return err
+		}
+		text, missed = text+table, missed+more
+	}
 	if _, err := fmt.Print("\n", text); err != nil {
 		return err
 	}

@@ -92,6 +92,26 @@ func TestWriteTable(t *testing.T) {
 	}
 }
 
+func TestBuildTable(t *testing.T) {
+	t.Parallel()
+	text, missed := buildTable(parseBench(`goos: linux
+BenchmarkBuildEndpoint/1000-2         	   10000	     2000 ns/op	    4482 B/op	      47 allocs/op
+BenchmarkBuildEndpoint/1000-2         	   10000	     1000 ns/op	    4482 B/op	      47 allocs/op
+BenchmarkBuildEndpoint/10000-2         	    1470	     1900 ns/op	    5188 B/op	      55 allocs/op
+BenchmarkBuildRoute/1000-2            	    9004	     1000 ns/op	    3445 B/op	      45 allocs/op
+BenchmarkBuildRoute/10000-2           	   10000	     2100 ns/op	    4204 B/op	      53 allocs/op
+PASS
+`))
+	for _, want := range []string{"| one changed endpoint | 1.0 µs | 1.9 µs | 1.90 | 2 × | 55, 5.2 KB | reached |", "| one changed route | 1.0 µs | 2.1 µs | 2.10 | 2 × | 53, 4.2 KB | **missed** |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no line %s in\n%s", want, text)
+		}
+	}
+	if missed != 1 {
+		t.Errorf("%d targets missed, want 1", missed)
+	}
+}
+
 func TestUsage(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"}, {"gen", "x"}} {
