@@ -16,8 +16,11 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// gatewayYAML is a Gateway for routers labelled app=gateway with the servers given as YAML.
-func gatewayYAML(servers string) string {
+// gatewayYAML is a Gateway for routers labelled app=gateway with the servers given as YAML; they are
+// bound to the address ip, where without it they would take all addresses of the machine.
+func gatewayYAML(ip, servers string) string {
+	servers = strings.ReplaceAll(servers, "hosts:", "bind: "+ip+", hosts:")
+	servers = strings.ReplaceAll(servers, "\n    bind: "+ip+", hosts:", "\n    bind: "+ip+"\n    hosts:")
 	return `---
 apiVersion: networking.istio.io/v1
 kind: Gateway
@@ -33,9 +36,9 @@ func gatewayRoute(host, http string) string {
 	return strings.Replace(routes(host, http), "spec:\n", "spec:\n  gateways: [gw]\n", 1)
 }
 
-// gateway starts a router.
-func gateway(m *harness.Mesh) *harness.Proxy {
-	return m.Proxy(harness.Workload{Name: "gateway", Labels: "app=gateway", Router: true})
+// gateway starts a router at ip.
+func gateway(m *harness.Mesh, ip string) *harness.Proxy {
+	return m.Proxy(harness.Workload{Name: "gateway", IP: ip, Labels: "app=gateway", Router: true})
 }
 
 // HTTP at a gateway: hosts of several servers on one port, an unknown host, a redirect to HTTPS.
@@ -43,15 +46,16 @@ func TestGatewayHTTP(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
 	v1, v2 := backends(t, m)
+	ip := m.IP()
 	m.Write("gw.yaml", service("web.test", at(v1), at(v2))+subsets("web.test", "")+
-		gatewayYAML(`
+		gatewayYAML(ip, `
   - {port: {number: 9080, name: http, protocol: HTTP}, hosts: [one.test, "*.two.test"]}
   - {port: {number: 9081, name: http-redirect, protocol: HTTP}, hosts: ["*"], tls: {httpsRedirect: true}}
 `)+
 		gatewayRoute("one.test", "  - match: [{uri: {prefix: /v2}}]\n    route: [{destination: {host: web.test, subset: v2}}]\n  - route: [{destination: {host: web.test, subset: v1}}]\n")+
 		gatewayRoute("a.two.test", "  - route: [{destination: {host: web.test, subset: v2}}]\n")+
 		gatewayRoute("three.test", "  - route: [{destination: {host: web.test, subset: v2}}]\n"))
-	p := gateway(m)
+	p := gateway(m, ip)
 	client := p.Client(9080)
 	client.Want(t, "the first host", harness.Request{Host: "one.test"}, harness.From("v1"))
 	client.Want(t, "its second route", harness.Request{Host: "one.test", Path: "/v2"}, harness.From("v2"))
@@ -67,7 +71,7 @@ func TestGatewayHTTP(t *testing.T) {
 func TestGatewayTLS(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
-	v1 := backend(t, m, "v1")
+	v1, ip := backend(t, m, "v1"), m.IP()
 	ca := harness.NewCA(t)
 	dir := t.TempDir()
 	cert, key := ca.Issue(t, "one.test")
@@ -94,7 +98,7 @@ spec:
   tls:
   - match: [{sniHosts: [pass.test]}]
     route: [{destination: {host: pass.test, port: {number: 8443}}}]
-`, inner)+gatewayYAML(fmt.Sprintf(`
+`, inner)+gatewayYAML(ip, fmt.Sprintf(`
   - port: {number: 9443, name: https, protocol: HTTPS}
     hosts: [one.test]
     tls: {mode: SIMPLE, serverCertificate: %s, privateKey: %s}
@@ -102,7 +106,7 @@ spec:
     hosts: [pass.test]
     tls: {mode: PASSTHROUGH}
 `, certFile, keyFile))+gatewayRoute("one.test", "  - route: [{destination: {host: web.test}}]\n"))
-	p := gateway(m)
+	p := gateway(m, ip)
 	get := func(host string) (string, *x509.Certificate, error) {
 		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{RootCAs: ca.Pool, ServerName: host}}
 		req, _ := http.NewRequest(http.MethodGet, "https://"+p.IP+":9443/", nil)
@@ -150,6 +154,7 @@ func TestGatewayTCP(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
 	addr := harness.TCPEcho(t, "tcp-one", m.IP()+":7000").(*net.TCPAddr)
+	ip := m.IP()
 	m.Write("gw.yaml", fmt.Sprintf(`apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: tcp}
@@ -169,8 +174,8 @@ spec:
   tcp:
   - match: [{port: 9700}]
     route: [{destination: {host: tcp.test, port: {number: 7000}}}]
-`, addr.IP)+gatewayYAML("  - {port: {number: 9700, name: tcp, protocol: TCP}, hosts: ['*']}\n"))
-	p := gateway(m)
+`, addr.IP)+gatewayYAML(ip, "  - {port: {number: 9700, name: tcp, protocol: TCP}, hosts: ['*']}\n"))
+	p := gateway(m, ip)
 	harness.Eventually(t, "TCP through the gateway", func() error { return greets(p.IP+":9700", "tcp-one") })
 }
 

@@ -79,7 +79,7 @@ func TestBrokenFile(t *testing.T) {
 	b := backend(t, m, "v2")
 	m.Write("web.yaml", service("web.test", at(v1), at(b)))
 	p.Client(port).Want(t, "the repaired file takes effect", harness.Request{Host: "web.test"}, harness.From("v2"))
-	load.Clean(t, 200)
+	load.Clean(t, 100)
 }
 
 // The folder goes away under load: what it held stays, the problem says so, and its return is
@@ -100,7 +100,7 @@ func TestFolderGone(t *testing.T) {
 	b := backend(t, m, "v2")
 	m.Write("web.yaml", service("web.test", at(v1), at(b)))
 	p.Client(port).Want(t, "a change after the return takes effect", harness.Request{Host: "web.test"}, harness.From("v2"))
-	load.Clean(t, 200)
+	load.Clean(t, 100)
 }
 
 // The state folder's disk fills up under load: configuration goes on taking effect, the problem is
@@ -200,5 +200,5 @@ spec:
 	if dump := p.ConfigDump(); strings.Contains(dump, "203.0.113.7") {
 		t.Error("Envoy still has the bad listener")
 	}
-	load.Clean(t, 200)
+	load.Clean(t, 100)
 }
