@@ -1,12 +1,54 @@
 package bolt
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"go.etcd.io/bbolt"
 	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain runs the tests or, in a child process that a test has started, what its arguments name.
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "child-check" {
+		childEnd(Check(os.Args[2]))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "child-write" {
+		childEnd(childWrite(os.Args[2]))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+func childEnd(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// checked is a Config whose files are checked in a child process.
+func checked(t *testing.T, dir string) Config {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Config{Dir: dir, CheckCommand: []string{self, "child-check"}, Log: testlog.New(t)}
+}
 
 // open opens the store of dir and closes it with the test.
 func open(t *testing.T, cfg Config) *Store {
@@ -34,6 +76,266 @@ func TestReopen(t *testing.T) {
 		}
 		if err := Check(s.path); err != nil {
 			t.Fatalf("check: %v", err)
+		}
+	}
+}
+
+// Who wrote what is remembered, within both bounds, and of deleted objects too.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir(), HistoryPerObject: 3, HistoryTotal: 5})
+	ctx := t.Context()
+	for i := range 5 {
+		if _, err := s.Put(ctx, configtest.Object("a", fmt.Sprintf("%d.test", i)), fmt.Sprintf("user %d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Delete(ctx, configtest.Key("a"), "", "remover"); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"6 remover", "5 user 4", "4 user 3"}, historyOf(t, s, "a", 0)); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"6 remover"}, historyOf(t, s, "a", 1)); diff != "" {
+		t.Error(diff)
+	}
+	for _, name := range []string{"b", "c", "d", "e"} { // four more: two of a's are the oldest of all
+		if _, err := s.Put(ctx, configtest.Object(name, "x.test"), "other"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"6 remover"}, historyOf(t, s, "a", 0)); diff != "" {
+		t.Error(diff)
+	}
+	if got := historyOf(t, s, "none", 0); got != nil {
+		t.Errorf("an object that never was has a history: %v", got)
+	}
+}
+
+func historyOf(t *testing.T, s *Store, name string, limit int) []string {
+	t.Helper()
+	list, err := s.History(t.Context(), configtest.Key(name), limit)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, w := range list {
+		if w.When.IsZero() || (w.Object == nil) != (w.Who == "remover") {
+			t.Errorf("write %+v", w)
+		}
+		out = append(out, w.Revision+" "+w.Who)
+	}
+	return out
+}
+
+// An address is allocated once and never moves, no other key gets it, and a full range is said.
+func TestAllocate(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	keys := make([]registry.Key, hosts4)
+	for i := range keys {
+		keys[i] = registry.Key{Host: fmt.Sprintf("h%d.test", i), Namespace: "shop"}
+	}
+	first, err := s.Allocate(t.Context(), keys[:100])
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, err := s.Allocate(t.Context(), append(keys[50:], keys[:60]...))
+	if err != nil || len(all) != len(keys) {
+		t.Fatalf("got %d, %v", len(all), err)
+	}
+	checkAddresses(t, all)
+	extra := registry.Key{Host: "one-too-many.test"}
+	got, err := s.Allocate(t.Context(), []registry.Key{keys[0], extra})
+	if !errors.Is(err, ErrExhausted) || len(got) != 1 || got[keys[0]] == nil {
+		t.Errorf("got %v, %v, want the known one and ErrExhausted", got, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again, err := open(t, checked(t, dir)).Allocate(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []map[registry.Key][]netip.Addr{first, all} {
+		for k, a := range want {
+			if !cmp.Equal(again[k], a, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
+				t.Fatalf("%v moved from %v to %v", k, a, again[k])
+			}
+		}
+	}
+}
+
+func checkAddresses(t *testing.T, all map[registry.Key][]netip.Addr) {
+	t.Helper()
+	seen := map[netip.Addr]registry.Key{}
+	for k, list := range all {
+		if len(list) != 2 || !netip.MustParsePrefix(range4).Contains(list[0]) || !netip.MustParsePrefix(range6).Contains(list[1]) {
+			t.Fatalf("%v has %v", k, list)
+		}
+		for _, a := range list {
+			if other, twice := seen[a]; twice {
+				t.Fatalf("%v and %v both have %v", k, other, a)
+			}
+			seen[a] = k
+		}
+	}
+	if _, bad := seen[netip.MustParseAddr("240.240.0.0")]; bad {
+		t.Error("the first address of the range is allocated")
+	}
+}
+
+// Last good contents are kept by source and name, and a nil removes one.
+func TestLastGood(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	ctx := t.Context()
+	for source, contents := range map[string]map[string][]byte{
+		"file:/a": {"x": []byte("1"), "y": []byte("2"), "z": {}}, "file:/ab": {"x": []byte("3")},
+	} {
+		if err := s.SaveLastGood(ctx, source, contents); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.SaveLastGood(ctx, "file:/a", map[string][]byte{"x": nil, "y": []byte("4")}); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := open(t, checked(t, dir)).LoadLastGood(ctx, "file:/a")
+	if diff := cmp.Diff(map[string][]byte{"y": []byte("4"), "z": {}}, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+}
+
+// A second process is refused, and told who has the store.
+func TestSecondProcess(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	open(t, Config{Dir: dir})
+	_, err := New(Config{Dir: dir, LockTimeout: 1})
+	if !errors.Is(err, ErrInUse) || !strings.Contains(err.Error(), fmt.Sprintf("process %d (", os.Getpid())) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("got %v, want ErrInUse that names process %d", err, os.Getpid())
+	}
+}
+
+// A file of a newer release is refused and left as it is.
+func TestNewerSchema(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(s.path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("7")) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	before := read(t, s.path)
+	for _, cfg := range []Config{{Dir: dir}, checked(t, dir), {Dir: dir}} {
+		if _, err := New(cfg); !errors.Is(err, ErrNewer) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "version 7") {
+			t.Errorf("got %v, want ErrNewer", err)
+		}
+	}
+	if string(read(t, s.path)) != string(before) {
+		t.Error("the file was written to")
+	}
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// A file that was not closed cleanly is not opened unchecked, and is opened when it is checked.
+func TestUnclean(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := mark(s.path); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(Config{Dir: dir}); !errors.Is(err, ErrUnchecked) {
+		t.Errorf("got %v, want ErrUnchecked", err)
+	}
+	_, err := New(Config{Dir: dir, CheckCommand: []string{filepath.Join(dir, "none")}})
+	if err == nil || errors.Is(err, ErrDamaged) {
+		t.Errorf("a check that cannot run: got %v", err)
+	}
+	if err := open(t, checked(t, dir)).Close(); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Dir: dir})
+}
+
+// The file belongs to its user alone.
+func TestMode(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	if err := errors.Join(s.Close(), os.Chmod(s.path, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	open(t, Config{Dir: dir})
+	if info, err := os.Stat(s.path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("got %v, %v, want mode 0600", info.Mode(), err)
+	}
+}
+
+// After Close every call says so, and the feed ends.
+func TestClosed(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir()})
+	done := make(chan error, 1)
+	out := make(chan feed.Batch[*config.Object])
+	go func() { done <- s.Run(context.Background(), out) }()
+	<-out
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("run: %v", err)
+	}
+	_, put := s.Put(t.Context(), configtest.Object("a", "a.test"), "x")
+	_, get := s.Get(t.Context(), configtest.Key("a"))
+	_, history := s.History(t.Context(), configtest.Key("a"), 0)
+	_, allocate := s.Allocate(t.Context(), []registry.Key{{Host: "a"}})
+	for what, err := range map[string]error{"put": put, "get": get, "history": history, "allocate": allocate} {
+		if !errors.Is(err, ErrClosed) {
+			t.Errorf("%s: got %v, want ErrClosed", what, err)
+		}
+	}
+}
+
+// What could not be read back is refused.
+func TestRefusesWhatItCannotKeep(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir()})
+	for what, change := range map[string]func(*config.Object){
+		"no spec":      func(o *config.Object) { o.Spec = nil },
+		"unknown kind": func(o *config.Object) { o.Kind = "Servce" },
+		"other spec":   func(o *config.Object) { o.Kind = config.VirtualService },
+		"zero byte":    func(o *config.Object) { o.Name = "a\x00b" },
+		"no name":      func(o *config.Object) { o.Name = "" },
+	} {
+		o := configtest.Object("a", "a.test")
+		change(o)
+		if _, err := s.Put(t.Context(), o, "x"); err == nil {
+			t.Errorf("%s: got no error", what)
 		}
 	}
 }

@@ -1,0 +1,279 @@
+package bolt
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// childWrite writes to the store of dir for ever and says what was acknowledged, one number a line. Write n
+// sets objects n%5 and "last" to n, in one Apply, and then allocates an address for n.
+func childWrite(dir string) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	s, err := New(Config{Dir: dir, CheckCommand: []string{self, "child-check"}})
+	if err != nil {
+		return err
+	}
+	for n := lastOf(s) + 1; ; n++ {
+		host := fmt.Sprintf("n%d.test", n)
+		changes := []config.Change{{Key: configtest.Key("last"), Object: configtest.Object("last", host)}}
+		name := fmt.Sprintf("o%d", n%5)
+		changes = append(changes, config.Change{Key: configtest.Key(name), Object: configtest.Object(name, host)})
+		if _, err := s.Apply(context.Background(), changes, "child"); err != nil {
+			return err
+		}
+		if _, err := s.Allocate(context.Background(), []registry.Key{{Host: host}}); err != nil {
+			return err
+		}
+		fmt.Println(n)
+	}
+}
+
+// lastOf is the number of the last write that a store holds.
+func lastOf(s *Store) int {
+	o, err := s.Get(context.Background(), configtest.Key("last"))
+	if err != nil {
+		return 0
+	}
+	return numberOf(o)
+}
+
+func numberOf(o *config.Object) int {
+	var n int
+	host := o.Spec.(interface{ GetHosts() []string }).GetHosts()[0]
+	if _, err := fmt.Sscanf(host, "n%d.test", &n); err != nil {
+		return -1
+	}
+	return n
+}
+
+// checkWrites checks that a store holds what was acknowledged, and nothing in halves.
+func checkWrites(t *testing.T, s *Store, acknowledged int) {
+	t.Helper()
+	last := lastOf(s)
+	if last != acknowledged && last != acknowledged+1 {
+		t.Fatalf("the store is at write %d, and %d was acknowledged", last, acknowledged)
+	}
+	for n := max(1, last-4); n <= last; n++ {
+		o, err := s.Get(t.Context(), configtest.Key(fmt.Sprintf("o%d", n%5)))
+		if err != nil || numberOf(o) != n {
+			t.Fatalf("object of write %d of %d: %v, %v", n, last, o, err)
+		}
+	}
+	if _, ok := s.addresses[registry.Key{Host: fmt.Sprintf("n%d.test", acknowledged)}]; !ok && acknowledged > 0 {
+		t.Fatalf("the address of write %d is lost", acknowledged)
+	}
+}
+
+// No acknowledged write is lost when the process is killed at any moment.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	kills := 200
+	if testing.Short() {
+		kills = 30
+	}
+	dir := t.TempDir()
+	acknowledged := 0
+	for kill := range kills {
+		acknowledged = writeAndKill(t, dir, acknowledged)
+		if kill%10 != 0 && kill < kills-10 {
+			continue // the child itself opens and checks the store
+		}
+		s := open(t, checked(t, dir))
+		checkWrites(t, s, acknowledged)
+		acknowledged = lastOf(s)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d writes were acknowledged", acknowledged)
+	if acknowledged < kills {
+		t.Errorf("only %d writes over %d kills: the test proves little", acknowledged, kills)
+	}
+}
+
+// writeAndKill runs a writer, kills it at some moment, and returns the last number that it said.
+func writeAndKill(t *testing.T, dir string, before int) int {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(self, "child-write", dir)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	last, lines := before, bufio.NewScanner(out)
+	kill := func() {
+		if err := cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Error(err)
+		}
+	}
+	var timer *time.Timer
+	for lines.Scan() {
+		var n int
+		if _, err := fmt.Sscan(lines.Text(), &n); err != nil || n != last+1 && n != last+2 {
+			t.Fatalf("after %d the writer said %q", last, lines.Text())
+		}
+		last = n
+		if timer == nil { // from the first write on, at any moment
+			timer = time.AfterFunc(time.Duration(rand.IntN(15_000))*time.Microsecond, kill)
+		}
+	}
+	if timer == nil {
+		kill()
+	}
+	if err := cmd.Wait(); err == nil || stderr.Len() > 0 {
+		t.Fatalf("the writer ended by itself: %v %s", err, &stderr)
+	}
+	return last
+}
+
+// A damaged file is recognised, or read right; it never takes this process down, and is never written to.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	damages := 200
+	if testing.Short() {
+		damages = 40
+	}
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir})
+	for n := range 40 {
+		if _, err := s.Put(t.Context(), configtest.Object(fmt.Sprintf("o%d", n), fmt.Sprintf("n%d.test", n)), "x"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	good := read(t, s.path)
+	random := rand.New(rand.NewPCG(1, 2))
+	recognised := 0
+	for n := range damages {
+		bad, how := damage(good, random, n)
+		place := filepath.Join(t.TempDir(), FileName)
+		if err := os.WriteFile(place, bad, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cfg := checked(t, filepath.Dir(place))
+		cfg.CheckTimeout = 10 * time.Second
+		d, err := New(cfg)
+		if err != nil {
+			recognised++
+			if !errors.Is(err, ErrDamaged) || string(read(t, place)) != string(bad) {
+				t.Errorf("%s: got %v; want ErrDamaged and a file that is not touched", how, err)
+			}
+			continue
+		}
+		for n := range 40 {
+			o, err := d.Get(t.Context(), configtest.Key(fmt.Sprintf("o%d", n)))
+			if err != nil || numberOf(o) != n {
+				t.Fatalf("%s: the damage was not recognised: %v, %v", how, o, err)
+			}
+		}
+		if err := d.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Logf("%d of %d damages were recognised, the others were where nothing is", recognised, damages)
+	if recognised < damages/10 {
+		t.Errorf("only %d of %d damages were recognised: the test proves little", recognised, damages)
+	}
+}
+
+// damage returns a damaged copy of good, and says how.
+func damage(good []byte, random *rand.Rand, n int) ([]byte, string) {
+	bad := append([]byte(nil), good...)
+	at := random.IntN(len(bad))
+	switch n % 4 {
+	case 0:
+		bit := random.IntN(8)
+		bad[at] ^= 1 << bit
+		return bad, fmt.Sprintf("bit %d of byte %d", bit, at)
+	case 1: // the head of a page, where it hurts most
+		at = at/4096*4096 + random.IntN(128)
+		bad[at] ^= byte(1 + random.IntN(255))
+		return bad, fmt.Sprintf("byte %d", at)
+	case 2:
+		return bad[:at], fmt.Sprintf("cut off at %d", at)
+	default:
+		from, to := at/4096*4096, random.IntN(len(bad))/4096*4096
+		copy(bad[to:to+4096], good[from:from+4096])
+		return bad, fmt.Sprintf("the page at %d also at %d", from, to)
+	}
+}
+
+// A full disk refuses writes, spoils nothing, and with room on the disk writes go on.
+func TestDiskFull(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a small file system")
+	}
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	s := open(t, checked(t, dir))
+	if _, err := s.Put(t.Context(), configtest.Object("a", "one.test"), "x"); err != nil {
+		t.Fatal(err)
+	}
+	fill := filepath.Join(dir, "fill")
+	if err := os.WriteFile(fill, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	big := map[string][]byte{"big": make([]byte, 300<<10)}
+	for range 3 {
+		if err := s.SaveLastGood(t.Context(), "x", big); !errors.Is(err, unix.ENOSPC) {
+			t.Errorf("got %v, want ENOSPC", err)
+		}
+	}
+	if o, err := s.Get(t.Context(), configtest.Key("a")); err != nil || o.Name != "a" {
+		t.Errorf("got %v, %v", o, err)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.SaveLastGood(t.Context(), "x", big); err != nil {
+		t.Errorf("with room on the disk: %v", err)
+	}
+	if _, err := s.Put(t.Context(), configtest.Object("b", "two.test"), "x"); err != nil {
+		t.Errorf("with room on the disk: %v", err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, checked(t, dir))
+	for _, name := range []string{"a", "b"} {
+		if _, err := again.Get(t.Context(), configtest.Key(name)); err != nil {
+			t.Error(err)
+		}
+	}
+}
