@@ -370,3 +370,71 @@ func TestRoutesAreRemembered(t *testing.T) {
 		t.Error("a changed endpoint changed routes")
 	}
 }
+
+// Requests that reach a port for all, or a service alone, find their virtual hosts.
+func TestRouteNames(t *testing.T) {
+	t.Parallel()
+	const sniffed = `
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: sniffed, namespace: shop}
+spec:
+  hosts: [sniffed.x]
+  addresses: [10.0.0.9]
+  ports: [{number: 80, name: any}, {number: 81, name: tcp, protocol: TCP}]
+  resolution: STATIC
+`
+	const sidecar = `
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: default, namespace: shop}
+spec:
+  egress:
+  - {port: {number: 9090, name: http, protocol: HTTP}, hosts: ["./web.shop.svc.cluster.local"]}
+  - {port: {number: 0, name: unix, protocol: HTTP}, bind: "unix:///run/a.sock", captureMode: NONE, hosts: ["./one.x", "./api.example.com"]}
+`
+	text := shopServices + onePort + sniffed + vsYAML("v", "[sniffed.x, foreign.org]", "  http:\n"+toCluster("a.x", 1))
+	m := meshOf(t, text)
+	m.inputs.Mesh.Config.ProxyHttpPort = 15002
+	m.context = push.Build(nil, m.inputs)
+	all := routesOf(t, newRouteTables(newListeners()), m.sidecar("elsewhere"))
+	own := routesOf(t, newRouteTables(newListeners()), meshOf(t, text+sidecar).sidecar("shop"))
+	const web = "web.shop.svc.cluster.local"
+	tests := []struct {
+		name      string
+		got       *routev3.RouteConfiguration
+		withPorts bool // told apart by the port behind a host
+		want      []string
+	}{
+		{"a sniffed service on its own address", all["sniffed.x:80"], false, []string{"sniffed.x:80 [*] outbound|1||a.x"}},
+		{"the mesh's HTTP proxy", all["http_proxy"], true, []string{
+			"*.wild.com:8080 [*.wild.com:8080 *.wild.com] outbound|8080||*.wild.com",
+			"api.example.com:80 [api.example.com:80 api.example.com 10.0.0.2:80 10.0.0.2 [2001:db8::2]:80 [2001:db8::2]] outbound|80||api.example.com",
+			"foreign.org:80 [foreign.org:80 foreign.org] outbound|1||a.x",
+			"one.x:7000 [one.x:7000 one.x] outbound|7000||one.x",
+			"sniffed.x:80 [sniffed.x:80 sniffed.x 10.0.0.9:80 10.0.0.9] outbound|1||a.x",
+			web + ":80 [" + web + ":80 " + web + " web.shop:80 web.shop web.shop.svc:80 web.shop.svc 10.0.0.1:80 10.0.0.1] outbound|80||" + web,
+			web + ":9090 [" + web + ":9090 web.shop:9090 web.shop.svc:9090 10.0.0.1:9090] outbound|9090||" + web,
+			"allow_any [*] PassthroughCluster",
+		}},
+		{"an egress listener with a port", own["9090"], false, []string{
+			web + ":9090 [" + web + " " + web + ". web.shop web.shop. web.shop.svc web.shop.svc. web web. 10.0.0.1] outbound|9090||" + web,
+			"allow_any [*] PassthroughCluster",
+		}},
+		{"a unix socket", own["unix:///run/a.sock"], true, []string{
+			"api.example.com:80 [api.example.com:80 api.example.com 10.0.0.2:80 10.0.0.2 [2001:db8::2]:80 [2001:db8::2]] outbound|80||api.example.com",
+			"one.x:7000 [one.x:7000 one.x] outbound|7000||one.x",
+			"allow_any [*] PassthroughCluster",
+		}},
+	}
+	for _, tt := range tests {
+		if d := cmp.Diff(tt.want, hostLines(tt.got)); d != "" {
+			t.Errorf("%s (-want +got):\n%s", tt.name, d)
+		}
+		if tt.got.GetIgnorePortInHostMatching() == tt.withPorts {
+			t.Errorf("%s: ignores the port of a host: %v", tt.name, !tt.withPorts)
+		}
+	}
+}
