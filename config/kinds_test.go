@@ -81,6 +81,16 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
+// A hint is not looked for among thousands of names.
+func TestNearestBound(t *testing.T) {
+	t.Parallel()
+	names := make([]string, 1000)
+	names[0] = "hosts"
+	if got := nearest("host", names); got != "" {
+		t.Errorf("nearest among 1000 names = %q, want none", got)
+	}
+}
+
 func TestResolveHost(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ short, want string }{

@@ -1,8 +1,9 @@
 package config
 
-// nearest is the name among names that name was most likely meant to be; empty when none is near.
+// nearest is the name among names that name was most likely meant to be; empty when none is near, or
+// when there is too much to compare: a hint must not cost more than the file that it is about.
 func nearest(name string, names []string) string {
-	if len(name) > 64 {
+	if len(name) > 64 || len(names) > 200 {
 		return ""
 	}
 	best, least := "", min(len(name), 1+max(1, len(name)/3))

@@ -26,12 +26,18 @@ func validateServiceEntry(c *checker) {
 		}
 		c.labels("spec.workloadSelector.labels", se.WorkloadSelector.Labels)
 	}
-	names := make(map[string]bool, len(se.Ports))
-	for _, p := range se.Ports {
-		names[p.Name] = true
+	known, names := make(map[string]bool, len(se.Ports)), make([]string, len(se.Ports))
+	for i, p := range se.Ports {
+		known[p.Name], names[i] = true, p.Name
 	}
 	for i, e := range se.Endpoints {
-		c.endpoint(at("spec.endpoints", i), se, e, names)
+		path := at("spec.endpoints", i)
+		c.endpoint(path, se, e)
+		for _, name := range slices.Sorted(maps.Keys(e.Ports)) {
+			if !known[name] {
+				c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, names))
+			}
+		}
 	}
 }
 
@@ -130,8 +136,8 @@ func (c *checker) resolvedHosts(se *networking.ServiceEntry) {
 	}
 }
 
-// endpoint checks one endpoint within a ServiceEntry whose ports have these names.
-func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry, ports map[string]bool) {
+// endpoint checks one endpoint within a ServiceEntry.
+func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networking.WorkloadEntry) {
 	c.workload(path, e)
 	_, unix := strings.CutPrefix(e.Address, unixPrefix)
 	switch {
@@ -143,12 +149,6 @@ func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networki
 	case !unix && se.Resolution == networking.ServiceEntry_STATIC:
 		if !isAddress(e.Address) {
 			c.errorf(path+".address", "%s is not an IP address: write one, or use the resolution DNS", quote(e.Address))
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(e.Ports)) {
-		if !ports[name] {
-			c.errorf(entry(path+".ports", name), "the service has no port of that name%s", didYouMean(name, slices.Sorted(maps.Keys(ports))))
-			return
 		}
 	}
 }
