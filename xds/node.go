@@ -62,7 +62,7 @@ type rawNode struct {
 	id, agent, build string
 	metadata         map[string]value
 	locality         registry.Locality
-	extensions       [][]byte
+	extensions       []byte // the part of the node that holds them
 }
 
 // read makes a proxy of an encoded envoy.config.core.v3.Node. Errors say what is wrong with it.
@@ -162,28 +162,22 @@ func addresses(list, id string) ([]netip.Addr, error) {
 }
 
 // capable says what a client with these extensions can take. Lists of one content are read once.
-func (ns *nodes) capable(extensions [][]byte) push.Capabilities {
-	var key [2]uint64
-	for i, seed := range ns.seeds {
-		var h maphash.Hash
-		h.SetSeed(seed)
-		for _, e := range extensions {
-			maphash.WriteComparable(&h, len(e))
-			h.Write(e)
-		}
-		key[i] = h.Sum64()
-	}
+func (ns *nodes) capable(extensions []byte) push.Capabilities {
+	key := [2]uint64{maphash.Bytes(ns.seeds[0], extensions), maphash.Bytes(ns.seeds[1], extensions)}
 	ns.mu.Lock()
 	defer ns.mu.Unlock()
 	if c, ok := ns.known[key]; ok {
 		return c
 	}
-	names := make([]string, 0, len(extensions))
-	for _, e := range extensions {
-		if name := extension(e); name != "" {
+	var names []string
+	_ = eachField(extensions, func(num protowire.Number, b []byte, _ uint64) { // read before
+		if num != fieldExtensions {
+			return
+		}
+		if name := extension(b); name != "" {
 			names = append(names, name)
 		}
-	}
+	})
 	if len(ns.known) >= maxBuilds {
 		clear(ns.known)
 	}

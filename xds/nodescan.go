@@ -26,6 +26,7 @@ const maxMetadata = 4
 func scanNode(raw []byte) (rawNode, error) {
 	var n rawNode
 	var version string
+	built := false // it names extensions
 	err := eachField(raw, func(num protowire.Number, b []byte, _ uint64) {
 		switch num {
 		case 1:
@@ -42,12 +43,36 @@ func scanNode(raw []byte) (rawNode, error) {
 			if version == "" {
 				version = scanBuild(b)
 			}
-		case 9:
-			n.extensions = append(n.extensions, b)
+		case fieldExtensions:
+			built = true
 		}
 	})
 	n.build = version
+	if built {
+		n.extensions = extensionsOf(raw)
+	}
 	return n, err
+}
+
+// fieldExtensions is Node.extensions.
+const fieldExtensions = 9
+
+// extensionsOf returns the part of an encoded node, which can be read, from its first extension to its last.
+func extensionsOf(raw []byte) []byte {
+	first, end := -1, 0
+	for at := 0; at < len(raw); {
+		num, _, n := protowire.ConsumeField(raw[at:])
+		if n <= 0 {
+			break
+		}
+		if num == fieldExtensions {
+			if end = at + n; first < 0 {
+				first = at
+			}
+		}
+		at += n
+	}
+	return raw[first:end]
 }
 
 func scanLocality(raw []byte) (l registry.Locality) {

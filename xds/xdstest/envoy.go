@@ -3,7 +3,9 @@ package xdstest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"sync"
@@ -105,6 +107,17 @@ func (e *Envoy) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = e.serve(t)
+	if errors.Is(err, io.EOF) { // sending found the stream ended; receiving says why
+		for err = nil; err == nil; {
+			_, err = t.receive()
+		}
+	}
+	return err
+}
+
+// serve talks on one stream until it ends.
+func (e *Envoy) serve(t transport) error {
 	e.mu.Lock()
 	e.withheld, e.asked, e.nonces = nil, map[string]bool{}, map[string]string{}
 	again := e.ready
