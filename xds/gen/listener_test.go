@@ -304,3 +304,41 @@ func TestListenerRefs(t *testing.T) {
 		}
 	}
 }
+
+// How each listener gets its connections, by interception.
+func TestListenerSockets(t *testing.T) {
+	t.Parallel()
+	type socket struct{ unbound, handsOn, transparent, alone bool }
+	tests := map[push.Interception]map[string]socket{
+		push.Redirect: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true}, "virtualInbound": {}, "127.0.0.1_15002": {}},
+		push.TProxy: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true, transparent: true},
+			"virtualInbound": {transparent: true}, "127.0.0.1_15002": {}},
+		push.None: {"127.0.0.9_3306": {alone: true}, "127.0.0.9_15002": {alone: true}},
+	}
+	for interception, want := range tests {
+		sc := richSidecar()
+		if sc.Interception = interception; interception == push.None {
+			sc.Bind = netip.MustParseAddr("127.0.0.9")
+		}
+		found := 0
+		for _, l := range decodeListeners(t, newListeners().set(sc)) {
+			w, ok := want[l.Name]
+			if !ok {
+				continue
+			}
+			found++
+			got := socket{
+				unbound:     l.BindToPort != nil && !l.BindToPort.Value,
+				handsOn:     l.GetUseOriginalDst().GetValue(),
+				transparent: l.GetTransparent().GetValue(),
+				alone:       l.EnableReusePort != nil && !l.EnableReusePort.Value,
+			}
+			if got != w {
+				t.Errorf("interception %d, %s: got %+v, want %+v", interception, l.Name, got, w)
+			}
+		}
+		if found != len(want) {
+			t.Errorf("interception %d: found %d listeners of %d", interception, found, len(want))
+		}
+	}
+}
