@@ -88,7 +88,7 @@ func (s *Subscription) start(names *Names) {
 // subscribe adds names; those that the client has already are sent again.
 func (s *Subscription) subscribe(names *Names) {
 	for _, name := range names.List() {
-		if s.names.Has(name) && s.known.Covers(name) {
+		if s.known.Covers(name) {
 			if e := s.exceptions[name]; e == nil || e.standing == refused {
 				s.except(name, unknown)
 			}
