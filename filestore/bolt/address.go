@@ -48,10 +48,11 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 		return out, nil
 	}
 	fresh := make(map[registry.Key][]netip.Addr, len(missing))
+	taken := s.takenAddresses()
 	var full error
 	err := s.update(func(t *tx) error {
 		for _, k := range missing {
-			a, err := allocate(t, k)
+			a, err := allocate(t, taken, k)
 			if errors.Is(err, ErrExhausted) {
 				full = fmt.Errorf("%w: remove ServiceEntries that are not needed, or give %s and the like their own addresses", err, k.Host)
 				break
@@ -60,6 +61,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 				return err
 			}
 			fresh[k] = a
+			taken[a[0]], taken[a[1]] = true, true
 		}
 		return nil
 	})
@@ -72,6 +74,17 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 		s.addresses[k], out[k] = a, a
 	}
 	return out, full
+}
+
+// takenAddresses lists the addresses that are allocated. Callers hold s.writing.
+func (s *Store) takenAddresses() map[netip.Addr]bool {
+	out := make(map[netip.Addr]bool, 2*len(s.addresses))
+	for _, list := range s.addresses {
+		for _, a := range list {
+			out[a] = true
+		}
+	}
+	return out
 }
 
 // known fills out with the addresses that keys have, and returns the keys without.
@@ -89,37 +102,25 @@ func (s *Store) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []
 	return missing
 }
 
-// allocate finds and takes free addresses for k.
-func allocate(t *tx, k registry.Key) ([]netip.Addr, error) {
+// allocate finds free addresses for k and writes them.
+func allocate(t *tx, taken map[netip.Addr]bool, k registry.Key) ([]netip.Addr, error) {
 	key := serviceKey(k)
 	hash := sha256.Sum256(key)
-	v4, err := free(t, hosts4, binary.BigEndian.Uint64(hash[:]), address4)
-	if err != nil {
-		return nil, err
+	if len(taken)/2 >= hosts4 { // two for each service
+		return nil, ErrExhausted
 	}
-	v6, err := free(t, 1<<63, binary.BigEndian.Uint64(hash[8:]), address6)
-	if err != nil {
-		return nil, err
-	}
-	out := []netip.Addr{v4, v6}
-	for _, a := range out {
-		if err := t.put(bucketTaken, a.AsSlice(), key); err != nil {
-			return nil, err
-		}
-	}
-	return out, t.put(bucketAddresses, key, slices.Concat(v4.AsSlice(), v6.AsSlice()))
+	v4 := free(taken, hosts4, binary.BigEndian.Uint64(hash[:]), address4)
+	v6 := free(taken, 1<<63, binary.BigEndian.Uint64(hash[8:]), address6)
+	return []netip.Addr{v4, v6}, t.put(bucketAddresses, key, slices.Concat(v4.AsSlice(), v6.AsSlice()))
 }
 
-// free returns the first address that is not taken, of n, from place start on.
-func free(t *tx, n, start uint64, address func(uint64) netip.Addr) (netip.Addr, error) {
-	for i := range n {
-		a := address((start%n + i) % n)
-		taken, err := t.get(bucketTaken, a.AsSlice())
-		if err != nil || taken == nil {
-			return a, err
-		}
+// free returns the first address that is not taken, of n, from place start on. There is one.
+func free(taken map[netip.Addr]bool, n, start uint64, address func(uint64) netip.Addr) netip.Addr {
+	a := address(start % n)
+	for i := start % n; taken[a]; a = address(i) {
+		i = (i + 1) % n
 	}
-	return netip.Addr{}, ErrExhausted
+	return a
 }
 
 // address4 is the i-th address of range4, from 0.

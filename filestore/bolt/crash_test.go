@@ -20,9 +20,9 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// childWrite writes to the store of dir for ever and says what was acknowledged, one number a line. Write n
+// childWrite writes to the store of dir, so many times, and says what was acknowledged, one number a line. Write n
 // sets objects n%5 and "last" to n, in one Apply, and then allocates an address for n.
-func childWrite(dir string) error {
+func childWrite(dir string, writes int) error {
 	self, err := os.Executable()
 	if err != nil {
 		return err
@@ -31,7 +31,8 @@ func childWrite(dir string) error {
 	if err != nil {
 		return err
 	}
-	for n := lastOf(s) + 1; ; n++ {
+	first := lastOf(s) + 1
+	for n := first; n < first+writes; n++ {
 		host := fmt.Sprintf("n%d.test", n)
 		changes := []config.Change{{Key: configtest.Key("last"), Object: configtest.Object("last", host)}}
 		name := fmt.Sprintf("o%d", n%5)
@@ -44,6 +45,7 @@ func childWrite(dir string) error {
 		}
 		fmt.Println(n)
 	}
+	return s.Close()
 }
 
 // lastOf is the number of the last write that a store holds.

@@ -33,7 +33,13 @@ func (s *Store) load(btx *bbolt.Tx) error {
 		return err
 	}
 	s.addresses = map[registry.Key][]netip.Addr{}
-	return t.scan(bucketAddresses, nil, s.loadAddress)
+	if err := t.scan(bucketAddresses, nil, s.loadAddress); err != nil {
+		return err
+	}
+	if n := len(s.takenAddresses()); n != 2*len(s.addresses) {
+		return fmt.Errorf("%d services share %d virtual addresses", len(s.addresses), n)
+	}
+	return nil
 }
 
 // loadObject takes in one record. One that this release cannot read, such as of a kind that is gone, is a

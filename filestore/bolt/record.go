@@ -22,7 +22,6 @@ const (
 	bucketWrites    = "writes"    // write -> writeRecord, the oldest first
 	bucketLastGood  = "lastgood"  // source, NUL, file -> content
 	bucketAddresses = "addresses" // host, NUL, namespace -> IPv4 and IPv6
-	bucketTaken     = "taken"     // address -> host, NUL, namespace
 
 	metaSchema   = "schema"   // decimal, plain
 	metaRevision = "revision" // of the last write of objects, 8 bytes
@@ -31,7 +30,7 @@ const (
 
 // buckets lists those whose records the total covers.
 func buckets() []string {
-	return []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses, bucketTaken}
+	return []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses}
 }
 
 // sumSize is the length of the checksum in front of every record.

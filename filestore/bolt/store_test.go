@@ -27,7 +27,13 @@ func TestMain(m *testing.M) {
 		childEnd(Check(os.Args[2]))
 	}
 	if len(os.Args) == 3 && os.Args[1] == "child-write" {
-		childEnd(childWrite(os.Args[2]))
+		childEnd(childWrite(os.Args[2], 1<<30))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "child-write-few" {
+		childEnd(childWrite(os.Args[2], 20))
+	}
+	if len(os.Args) == 3 && os.Args[1] == "child-trace" {
+		childEnd(childTrace(os.Args[2]))
 	}
 	goleak.VerifyTestMain(m)
 }
