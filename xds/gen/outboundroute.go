@@ -319,8 +319,8 @@ func (p *portPlanner) governsService(info *routeInfo) bool {
 	})
 }
 
-// claim takes the domains of a foreign host: from a service that has one only as its short name or
-// address, but not the name of another service. Nil: all are taken.
+// claim takes the domains of a foreign host, also from a service that has one as its short name or
+// address. Nil: all are taken.
 func (p *portPlanner) claim(host string) *intern.List[string] {
 	var domains []string
 	foreign := servicePort{service: &registry.Service{}, port: registry.Port{Number: p.in.port}}
@@ -330,9 +330,6 @@ func (p *portPlanner) claim(host string) *intern.List[string] {
 			continue
 		}
 		if i, ok := p.hosts.owner[low]; ok {
-			if own := p.hosts.items[i]; slices.ContainsFunc(p.in.written(own.servicePort, own.service.Host), func(o string) bool { return strings.EqualFold(o, d) }) {
-				continue
-			}
 			if p.lost == nil {
 				p.lost = map[int][]string{}
 			}

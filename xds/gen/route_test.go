@@ -287,12 +287,12 @@ apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: twin, namespace: shop, creationTimestamp: "2025-01-01T00:00:00Z"}
 spec:
-  hosts: [twin.example.com]
+  hosts: [zoo.example.com]
   addresses: [10.0.0.1]
   ports: [{number: 80, name: http, protocol: HTTP}]
   resolution: STATIC
-`, "80", []string{api + toAPI, "twin.example.com:80 [twin.example.com twin.example.com. 10.0.0.1] outbound|80||twin.example.com",
-			"web.shop.svc.cluster.local:80 [web.shop.svc.cluster.local web.shop.svc.cluster.local. web.shop web.shop. web.shop.svc web.shop.svc.] " + toWeb, other}},
+`, "80", []string{api + toAPI, "web.shop.svc.cluster.local:80 [web.shop.svc.cluster.local web.shop.svc.cluster.local. web.shop web.shop. web.shop.svc web.shop.svc.] " + toWeb,
+			"zoo.example.com:80 [zoo.example.com zoo.example.com. 10.0.0.1] outbound|80||zoo.example.com", other}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
