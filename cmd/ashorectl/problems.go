@@ -90,7 +90,7 @@ func paragraph(p feed.Problem) string {
 		fmt.Fprintf(&b, "  %s\n", about)
 	}
 	fmt.Fprintf(&b, "  %s\n", p.Text)
-	if p.Stale {
+	if p.Stale && !strings.Contains(p.Text, "last good") { // some say so with its age
 		b.WriteString("  The last good version stays in use.\n")
 	}
 	b.WriteString("\n")

@@ -36,6 +36,7 @@ type published struct {
 // backend answers operators from the parts of the program. Safe for concurrent use.
 type backend struct {
 	started   time.Time
+	settings  []feed.Problem // warnings about the settings file
 	assembler func() push.Status
 	proxies   proxies
 
@@ -57,11 +58,13 @@ func (b *backend) Version() admin.Version { return build.Read() }
 
 // Problems implements admin.Backend.
 func (b *backend) Problems() []feed.Problem {
-	list := b.assembler().Problems
-	if list == nil {
-		list = []feed.Problem{}
-	}
-	return list
+	return b.problems(b.assembler())
+}
+
+// problems is what is wrong with the settings, then with the configuration; never nil.
+func (b *backend) problems(s push.Status) []feed.Problem {
+	out := append([]feed.Problem{}, b.settings...)
+	return append(out, s.Problems...)
 }
 
 // waiting names what proxies still wait for; empty when they are served.
@@ -84,7 +87,7 @@ func (b *backend) Status() admin.Status {
 	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: a.Sources, Proxies: b.proxies.status()}
 	s.Ready = len(s.Waiting) == 0
 	s.Config = b.configStatus()
-	for _, p := range a.Problems {
+	for _, p := range b.problems(a) {
 		if p.Severity == feed.Error {
 			s.Config.Errors++
 		} else {

@@ -39,8 +39,8 @@ func newBackend(t *testing.T, texts ...string) *backend {
 	key := registry.Key{Host: "web", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key})
 	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: make([]registry.Endpoint, 3)})
-	b := &backend{proxies: nobody{}, assembler: func() push.Status {
-		return push.Status{Problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}, {Severity: feed.Warning}}}
+	b := &backend{proxies: nobody{}, settings: []feed.Problem{{Severity: feed.Warning, Text: "of the settings"}}, assembler: func() push.Status {
+		return push.Status{Problems: []feed.Problem{{Severity: feed.Error}, {Severity: feed.Warning}}}
 	}}
 	if !b.publish(push.Build(nil, in)) {
 		t.Error("the first context is not the first")
@@ -68,7 +68,11 @@ spec:
 
 func TestBackendStatus(t *testing.T) {
 	t.Parallel()
-	s := newBackend(t, gatewayFile).Status()
+	b := newBackend(t, gatewayFile)
+	if p := b.Problems(); len(p) != 3 || p[0].Text != "of the settings" {
+		t.Errorf("problems %v, want that of the settings first", p)
+	}
+	s := b.Status()
 	want := admin.ConfigStatus{Objects: map[string]int{"Gateway": 2}, Services: 1, Endpoints: 3, Errors: 1, Warnings: 2, Contexts: 2, Built: s.Config.Built}
 	if d := cmp.Diff(want, s.Config); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
@@ -87,6 +91,9 @@ func TestBackendWaiting(t *testing.T) {
 	s := b.Status()
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {
 		t.Errorf("ready %v, waiting for %q", s.Ready, s.Waiting)
+	}
+	if p := b.Problems(); p == nil || len(p) != 0 {
+		t.Errorf("problems %#v, want an empty list: programs read [], not null", p)
 	}
 	if o, err := b.Objects("gateway", "", ""); err != nil || len(o) != 0 {
 		t.Errorf("objects %v, %v; want none", o, err)

@@ -115,7 +115,7 @@ func wire(s settings, log hclog.Logger) (*program, error) {
 	if err != nil {
 		return p, err
 	}
-	back := &backend{started: time.Now()}
+	back := &backend{started: time.Now(), settings: s.warnings}
 	registry := newRegistry(back.Status)
 	server, err := xds.New(xds.Config{Generator: gen.New(), Log: log, Registerer: registry})
 	if err != nil {

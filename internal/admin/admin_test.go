@@ -215,6 +215,32 @@ func TestNotRunning(t *testing.T) {
 	check("nobody listens")
 }
 
+// A process that ends while it is asked is told apart from one that never ran.
+func TestEndedWhileAsked(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	l, err := Listen(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	done := make(chan error, 1)
+	go func() {
+		conn, err := l.Accept()
+		if err == nil {
+			err = conn.Close()
+		}
+		done <- err
+	}()
+	_, err = NewClient(path).Status(t.Context())
+	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "ended while it was asked") {
+		t.Errorf("error %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
 // stale leaves a socket at path that nobody listens at, as a killed process does.
 func stale(t *testing.T, path string) {
 	t.Helper()
