@@ -102,7 +102,6 @@ const (
 	fieldValidateClusters protowire.Number = 7
 	fieldMaxDirect        protowire.Number = 11
 	fieldIgnorePort       protowire.Number = 14
-	fieldWrapped          protowire.Number = 1 // BoolValue, UInt32Value
 )
 
 func buildRouteConfig(s routeConfigSpec) *resource.Resource {
@@ -132,26 +131,19 @@ func encodeRouteConfig(s routeConfigSpec) []byte {
 		size += len(h.body) + 8
 	}
 	b := make([]byte, 0, size)
-	b = appendString(b, fieldConfigName, s.name)
+	b = appendText(b, fieldConfigName, s.name)
 	for _, h := range s.hosts.Items() {
 		b = appendBytes(b, fieldConfigHosts, h.body)
 	}
 	b = appendBytes(b, fieldValidateClusters, nil) // BoolValue{false}
-	b = appendBytes(b, fieldMaxDirect, protowire.AppendVarint(protowire.AppendTag(nil, fieldWrapped, protowire.VarintType), maxDirectResponse))
+	b = appendUint32Value(b, fieldMaxDirect, maxDirectResponse)
 	if !s.withPorts {
-		b = appendBool(b, fieldIgnorePort)
+		b = appendUint(b, fieldIgnorePort, 1)
 	}
 	return b
 }
 
-func appendString(b []byte, field protowire.Number, s string) []byte {
-	return protowire.AppendString(protowire.AppendTag(b, field, protowire.BytesType), s)
-}
-
+// appendBytes appends a field that holds an encoded message.
 func appendBytes(b []byte, field protowire.Number, v []byte) []byte {
 	return protowire.AppendBytes(protowire.AppendTag(b, field, protowire.BytesType), v)
-}
-
-func appendBool(b []byte, field protowire.Number) []byte {
-	return protowire.AppendVarint(protowire.AppendTag(b, field, protowire.VarintType), 1)
 }

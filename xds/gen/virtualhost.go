@@ -72,9 +72,9 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 		size += len(p.specific) + len(p.catchAll)
 	}
 	b := make([]byte, 0, size)
-	b = appendString(b, fieldHostName, s.name)
+	b = appendText(b, fieldHostName, s.name)
 	for _, d := range s.domains.Items() {
-		b = appendString(b, fieldHostDomains, d)
+		b = appendText(b, fieldHostDomains, d)
 	}
 	var clusters []string
 	for _, p := range parts {
@@ -89,10 +89,9 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 		}
 	}
 	if s.requireTLS {
-		b = protowire.AppendTag(b, fieldHostTLS, protowire.VarintType)
-		b = protowire.AppendVarint(b, uint64(routev3.VirtualHost_ALL))
+		b = appendUint(b, fieldHostTLS, uint64(routev3.VirtualHost_ALL))
 	}
-	b = appendBool(b, fieldHostAttempts)
+	b = appendUint(b, fieldHostAttempts, 1)
 	return &virtualHost{
 		name: s.name, body: b, clusters: clusters,
 		all: slices.Contains(s.domains.Items(), anyDomain), spec: s,
