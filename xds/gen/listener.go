@@ -22,13 +22,11 @@ type listeners struct {
 	resources *memo.Func[listenerSpec, resource.Resource]
 	layers    *memo.Func[*intern.List[*resource.Resource], resource.Layer]
 
-	outbound *memo.Func[outboundListenersIn, layerOf]
-	inbound  *memo.Func[inboundListenersIn, layerOf]
-	gateway  *memo.Func[gatewayListenersIn, layerOf]
+	// These return what layers returned, so that an input is remembered for as long as its layer is used.
+	outbound *memo.Func[outboundListenersIn, resource.Layer]
+	inbound  *memo.Func[inboundListenersIn, resource.Layer]
+	gateway  *memo.Func[gatewayListenersIn, resource.Layer]
 }
-
-// layerOf holds a layer that several inputs may share.
-type layerOf struct{ layer *resource.Layer }
 
 func newListeners() *listeners {
 	chains := &chainLists{}
@@ -48,9 +46,9 @@ func newListeners() *listeners {
 			return resource.NewLayer(append([]*resource.Resource(nil), items.Items()...))
 		}),
 	}
-	l.outbound = memo.New(func(in outboundListenersIn) *layerOf { return l.build(planOutbound(chains, in)) })
-	l.inbound = memo.New(func(in inboundListenersIn) *layerOf { return l.build(planInbound(chains, in)) })
-	l.gateway = memo.New(func(in gatewayListenersIn) *layerOf { return l.build(planGateways(chains, in)) })
+	l.outbound = memo.New(func(in outboundListenersIn) *resource.Layer { return l.build(planOutbound(chains, in)) })
+	l.inbound = memo.New(func(in inboundListenersIn) *resource.Layer { return l.build(planInbound(chains, in)) })
+	l.gateway = memo.New(func(in gatewayListenersIn) *resource.Layer { return l.build(planGateways(chains, in)) })
 	return l
 }
 
@@ -65,7 +63,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 			servers:      in.servers,
 			routes:       l.gatewayRoutes(sc),
 			destinations: sc.Destinations,
-		}).layer}
+		})}
 	}
 	out := resource.Set{Shared: l.outbound.Get(outboundListenersIn{
 		layout:       l.outbounds.Get(outboundInOf(l.groups, sc)),
@@ -73,20 +71,20 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		routes:       l.egressRoutes(sc),
 		sources:      l.connectionSources(sc),
 		destinations: sc.Destinations,
-	}).layer}
+	})}
 	if sc.Own != nil {
-		out.Own = l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar}).layer
+		out.Own = l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar})
 	}
 	return out
 }
 
 // build turns specs into a layer; equal resources make one layer.
-func (l *listeners) build(specs []listenerSpec) *layerOf {
+func (l *listeners) build(specs []listenerSpec) *resource.Layer {
 	items := make([]*resource.Resource, 0, len(specs))
 	for _, s := range specs {
 		items = append(items, l.resources.Get(s))
 	}
-	return &layerOf{l.layers.Get(l.items.Of(items))}
+	return l.layers.Get(l.items.Of(items))
 }
 
 // egressRoutes lists, for each egress group, the VirtualServices that route connections.

@@ -3,10 +3,12 @@ package gen
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+	"weak"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	"google.golang.org/protobuf/proto"
@@ -341,4 +343,21 @@ func TestListenerSockets(t *testing.T) {
 			t.Errorf("interception %d: found %d listeners of %d", interception, found, len(want))
 		}
 	}
+}
+
+// As long as a layer is used nothing that led to it is computed again, whatever the garbage collector does.
+func TestListenersAreRemembered(t *testing.T) {
+	t.Parallel()
+	l := newListeners()
+	sc := richSidecar()
+	held := l.set(sc)
+	layout := weak.Make(l.outbounds.Get(outboundInOf(l.groups, sc)))
+	base := weak.Make(l.bases.Get(settingsOf(sc)))
+	for range 3 {
+		runtime.GC()
+	}
+	if layout.Value() == nil || base.Value() == nil {
+		t.Errorf("forgotten while in use: the layout %t, the base %t", layout.Value() == nil, base.Value() == nil)
+	}
+	runtime.KeepAlive(held)
 }
