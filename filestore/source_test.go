@@ -363,28 +363,57 @@ func TestKeepingFails(t *testing.T) {
 	}
 }
 
-// A file that is written in steps is read when it is whole: no state between is ever seen.
+// A file that is written in steps is read when it is whole: no state between is ever seen. That holds for
+// one that is written over, and for one that editors delete and make anew.
 func TestHalfWritten(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1") + entry("b", "10.0.0.1")})
-	w := run(t, Config{Dir: dir})
-	f, err := os.Create(filepath.Join(dir, "a.yaml"))
-	if err != nil {
-		t.Fatal(err)
+	for name, begin := range map[string]func(path string) (*os.File, error){
+		"over": os.Create,
+		"anew": func(path string) (*os.File, error) {
+			if err := os.Remove(path); err != nil {
+				return nil, err
+			}
+			return os.Create(path)
+		},
+		"renamed while open": func(path string) (*os.File, error) {
+			f, err := os.Create(filepath.Join(filepath.Dir(path), ".a.tmp"))
+			if err != nil {
+				return nil, err
+			}
+			if _, err := f.WriteString("# a comment\n"); err != nil {
+				return nil, err
+			}
+			return f, os.Rename(f.Name(), path)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1") + entry("b", "10.0.0.1")})
+			w := run(t, Config{Dir: dir})
+			f, err := begin(filepath.Join(dir, "a.yaml"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			writeInSteps(t, f, entry("a", "10.0.0.2"), entry("b", "10.0.0.2"))
+			w.next()
+			if got := w.state(); got != "a=10.0.0.2 b=10.0.0.2" {
+				t.Errorf("the first state after the edit is %q", got)
+			}
+		})
 	}
-	for _, part := range []string{entry("a", "10.0.0.2"), entry("b", "10.0.0.2")} {
+}
+
+func writeInSteps(t *testing.T, f *os.File, parts ...string) {
+	t.Helper()
+	for _, part := range parts {
+		// longer than the settling: what counts is that the file is open
+		time.Sleep(120 * time.Millisecond)
 		if _, err := f.WriteString(part); err != nil {
 			t.Fatal(err)
 		}
-		// longer than the settling: what counts is that the file is open
-		time.Sleep(120 * time.Millisecond)
 	}
 	if err := f.Close(); err != nil {
 		t.Fatal(err)
-	}
-	w.next()
-	if got := w.state(); got != "a=10.0.0.2 b=10.0.0.2" {
-		t.Errorf("the first state after the edit is %q", got)
 	}
 }
 

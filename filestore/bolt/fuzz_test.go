@@ -1,0 +1,45 @@
+package bolt
+
+import (
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// No content of any record makes reading it panic, and what was written reads back.
+func FuzzContent(f *testing.F) {
+	value, err := encodeObject(configtest.Object("a", "a.test"), 1)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(objectKey(configtest.Key("a")), value)
+	f.Add([]byte("host\x00ns"), make([]byte, 20))
+	f.Add([]byte("\x00\x00"), []byte(`{"spec":"////"}`))
+	f.Fuzz(func(t *testing.T, key, value []byte) {
+		s := &Store{objects: map[config.Key]*config.Object{}, broken: map[string]config.Problem{}, addresses: nil}
+		if err := s.loadObject(key, value); err == nil && len(s.objects)+len(s.broken) != 1 {
+			t.Error("a record was read as neither an object nor a problem")
+		}
+		for k, o := range s.objects {
+			again, err := encodeObject(o, 2)
+			if err != nil {
+				continue // not UTF-8, say
+			}
+			back, err := decodeObject("x", k, again)
+			if err != nil || back.Hash != o.Hash {
+				t.Errorf("read back: %v, %v", back, err)
+			}
+		}
+		if a, err := parseAddresses(value); err == nil && len(a) != 2 {
+			t.Errorf("addresses are %v", a)
+		}
+		if k, err := parseServiceKey(key); err == nil && string(serviceKey(registry.Key{Host: k.Host, Namespace: k.Namespace})) != string(key) {
+			t.Errorf("key %q reads as %v", key, k)
+		}
+		if _, err := unseal(bucketObjects, key, value); err == nil {
+			t.Error("any content has the right checksum")
+		}
+	})
+}
