@@ -1,7 +1,7 @@
 GO ?= go
 export GOFLAGS ?= -buildvcs=false
 
-# What a test runs; several words may be given: make e2e SUITE=traffic
+# One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
 # make run SMOKE=1 performs the experiments itself and ends.
 SMOKE ?=
@@ -29,8 +29,8 @@ run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries 
 test: build tools ## all tests, real Envoy included
 	$(GO) test ./...
 
-e2e: build tools ## tests with real Envoys alone: SUITE=traffic picks those whose name holds it
-	$(GO) test -count=1 -run '(?i)$(if $(SUITE),$(SUITE),.)' ./internal/e2e/...
+e2e: build tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
+	$(GO) test -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
 check: tools ## formatting, vet and all tests with the race detector
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
@@ -49,7 +49,8 @@ fuzz: ## every fuzz target for FUZZTIME
 	done
 
 golden: ## rewrite the expectations of golden tests
-	$(GO) test ./xds/gen/... ./config/... ./examples/... -run 'Golden|MeshConfig|Examples' -update
+	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
+	$(GO) test ./xds/gen ./examples/quickstart -run TestGolden -update
 
 package: ## an archive of the programs for this kind of machine, in dist/
 	@mkdir -p dist/ashore

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -18,7 +19,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain takes the flag -update, which rewrites what golden files expect.
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "rewrite what golden files expect")
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
 
 // buffer may be written and read at one time.
 type buffer struct {
