@@ -253,6 +253,9 @@ func (st *stream) refresh() {
 	st.order.outdate()
 	if st.converging.IsZero() {
 		st.converging = snap.since
+		if st.since.After(snap.since) {
+			st.converging = st.since // it could not have heard earlier
+		}
 	}
 }
 
