@@ -273,6 +273,28 @@ func TestCapabilities(t *testing.T) {
 	}
 }
 
+// Every file that a cluster uses is a secret, and no other.
+func TestSecretsOfClusters(t *testing.T) {
+	t.Parallel()
+	for policy, want := range map[string][]string{
+		`{}`:                           nil,
+		`{"tls": {"mode": "DISABLE"}}`: nil,
+		`{"tls": {"mode": "SIMPLE"}}`:  {"file-root:system"},
+		`{"tls": {"mode": "SIMPLE", "insecureSkipVerify": true}}`:                                                                                                 {},
+		`{"tls": {"mode": "MUTUAL", "clientCertificate": "/c", "privateKey": "/k", "caCertificates": "/r"}}`:                                                      {"file-cert:/c~/k", "file-root:/r"},
+		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/b"}}]}`: {"file-root:/a", "file-root:/b"},
+	} {
+		set := New().Set(SecretType, ruleScope(t, testService("web.example.com", 1, "", "http/80", "http/81"), policy))
+		var got []string
+		for r := range set.All() {
+			got = append(got, r.Name)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", policy, got, want)
+		}
+	}
+}
+
 // Services without an address resolve to their endpoints, as far as those take traffic.
 func TestNameTable(t *testing.T) {
 	t.Parallel()

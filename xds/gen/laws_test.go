@@ -194,6 +194,31 @@ func TestLayersStay(t *testing.T) {
 	}
 }
 
+// Where a client is matters to the order of endpoints, not to clusters that do not carry any.
+func TestLocalityIsForEndpoints(t *testing.T) {
+	t.Parallel()
+	in := bigMesh(3)
+	k := config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "svc-00000"}
+	in.Objects = in.Objects.With(k, &config.Object{Key: k, Hash: 99, Spec: &networking.DestinationRule{
+		Host: "svc-00000.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{}},
+	}})
+	east := &scopes{node: nodeOf(t, goldenNode{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	one := east.next(in)
+	west := &scopes{context: east.context, node: east.node}
+	west.node.Locality = registry.Locality{Region: "west"}
+	two := west.next(in)
+	if one.Locality == two.Locality {
+		t.Fatal("the scopes do not differ")
+	}
+	g := New()
+	if g.Set(ClusterType, one) != g.Set(ClusterType, two) {
+		t.Error("clients in two places have different clusters")
+	}
+	if g.Set(EndpointType, one) == g.Set(EndpointType, two) {
+		t.Error("clients in two places have the same order of endpoints")
+	}
+}
+
 // One new endpoint makes new assignments for the clusters of its service alone.
 func TestOneEndpointOneService(t *testing.T) {
 	t.Parallel()
