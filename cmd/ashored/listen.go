@@ -25,3 +25,10 @@ func listen(address, setting, flag string) (net.Listener, error) {
 		return nil, fmt.Errorf("listen on %s (%s): %w", address, where, err)
 	}
 }
+
+// loopback says that only this machine reaches an address.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && ip != nil && ip.IsLoopback()
+}

@@ -34,6 +34,9 @@ func serve(ctx context.Context, s settings, log hclog.Logger) error {
 	for _, w := range s.warnings {
 		log.Warn("setting", "problem", w.String())
 	}
+	if !loopback(s.XDS.PlaintextAddress) {
+		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration", "address", s.XDS.PlaintextAddress)
+	}
 	p, err := wire(s, log)
 	if err != nil {
 		return errors.Join(err, p.end())
