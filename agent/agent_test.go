@@ -43,7 +43,9 @@ type running struct {
 // start runs an agent; it is stopped when the test ends.
 func start(t *testing.T, s Settings) *running {
 	t.Helper()
-	s.Envoy.Path = envoyPath(t)
+	if s.Envoy.Path == "" {
+		s.Envoy.Path = envoyPath(t)
+	}
 	a, err := New(Config{Settings: s, Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
@@ -321,6 +323,24 @@ func TestNoControlPlane(t *testing.T) {
 		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
 		if err == nil && (code != http.StatusServiceUnavailable || !strings.Contains(body, "the control plane at 127.0.41.5:1 does not answer")) {
 			err = fmt.Errorf("%d %s", code, body)
+		}
+		return err
+	})
+}
+
+// An Envoy that cannot work is tried again and again, and readiness says why in Envoy's words.
+func TestCrashLoop(t *testing.T) {
+	t.Parallel()
+	broken := filepath.Join(t.TempDir(), "envoy")
+	if err := os.WriteFile(broken, []byte("#!/bin/sh\nprintf 'critical\\tmain\\terror initializing: bad tea\\n' >&2\nexit 1\n"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	r := start(t, example(t, "127.0.41.11", func(s *Settings) { s.Envoy.Path = broken }))
+	want := "Envoy does not run: " + broken + ": exit status 1: error initializing: bad tea"
+	eventually(t, "the reason", func() error {
+		code, body, err := r.get(http.MethodGet, r.s.Ports.Status, "/healthz/ready")
+		if err == nil && (code != http.StatusServiceUnavailable || strings.TrimSpace(body) != want) {
+			err = fmt.Errorf("%d %s, want %s", code, body, want)
 		}
 		return err
 	})
