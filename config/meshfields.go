@@ -49,7 +49,7 @@ func meshFields() []MeshField {
 		{Path: "accessLogFormat", Honoured: true, Text: "the format of a line of text, or a JSON object of names and formats; Istio's default when unset"},
 		{Path: "accessLogEncoding", Honoured: true, Text: "TEXT or JSON; TEXT when unset"},
 		{Path: "enableEnvoyAccessLogService", Text: "logs are not sent by gRPC; use accessLogFile"},
-		{Path: "disableEnvoyListenerLog", Text: "connections that match no listener are always logged when accessLogFile is set"},
+		{Path: "disableEnvoyListenerLog", Honoured: true, Text: "true: connections that no filter chain takes are not logged; false: they are when accessLogFile is set"},
 		{Path: "defaultConfig", parts: true, Text: "see the second table"},
 		{Path: "outboundTrafficPolicy", parts: true, Text: "where connections to unknown destinations go"},
 		{Path: "outboundTrafficPolicy.mode", Honoured: true, Text: "ALLOW_ANY or REGISTRY_ONLY (ALLOW_ANY_DYNAMIC_DNS is refused); ALLOW_ANY when outboundTrafficPolicy is unset"},

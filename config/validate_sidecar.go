@@ -2,6 +2,7 @@ package config
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -54,11 +55,17 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	}
 }
 
-// sidecarPort checks the port of a listener that has one.
-func (c *checker) sidecarPort(path string, p *networking.SidecarPort) {
+// httpProxy is the protocol of an egress port to which clients send requests for absolute URLs.
+const httpProxy = "HTTP_PROXY"
+
+// sidecarPort checks the port of a listener that has one. also are protocols that it may have beyond
+// those of any port.
+func (c *checker) sidecarPort(path string, p *networking.SidecarPort, also ...string) {
 	c.port(path+".number", p.Number)
 	c.why(path+".name", checkPortName(p.Name))
-	c.protocol(path+".protocol", p.Protocol, "UDP")
+	if !slices.Contains(also, strings.ToUpper(p.Protocol)) {
+		c.protocol(path+".protocol", p.Protocol, "UDP")
+	}
 	if p.TargetPort != 0 { //nolint:staticcheck // refused, so that it is not ignored
 		c.unsupported(path+".targetPort", "the deprecated field targetPort", "name the application's port in defaultEndpoint")
 	}
@@ -125,7 +132,7 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 		c.why(path+".port.name", checkPortName(l.Port.Name))
 		c.protocol(path+".port.protocol", l.Port.Protocol, "UDP")
 	case l.Port != nil:
-		c.sidecarPort(path+".port", l.Port)
+		c.sidecarPort(path+".port", l.Port, httpProxy)
 	}
 	if len(l.Hosts) == 0 {
 		c.errorf(path+".hosts", "the hosts are missing: write namespace/host, such as ./* or */*")

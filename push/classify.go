@@ -13,6 +13,7 @@ import (
 func (c *Context) Classify(n Node) Facets {
 	f := Facets{
 		Type:         n.Type,
+		Interception: n.Interception,
 		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		RouteSources: c.routeSources(n),
@@ -26,7 +27,6 @@ func (c *Context) Classify(n Node) Facets {
 		f.Sidecar = c.sidecars.governing(n, root)
 		f.Namespace = c.facetNamespace(n, f.Sidecar)
 		f.Own = c.ownOf(n)
-		f.Interception = n.Interception
 		f.HTTPProxyPort = cmp.Or(n.HTTPProxyPort, uint32(max(0, c.in.Mesh.Config.GetProxyHttpPort())))
 		if n.Interception == None {
 			f.Bind = bindAddress(n.IPs.Items())

@@ -74,9 +74,9 @@ type serviceHostsIn struct {
 	host string
 	// withPorts writes the port behind every domain.
 	withPorts bool
-	// namespace is the client's, where it is known; domain is the mesh's suffix of short names.
-	namespace, domain string
-	retry             *retryDefaults
+	// domain is the mesh's suffix of short names.
+	domain string
+	retry  *retryDefaults
 }
 
 // serviceHosts are the virtual hosts of the services of one port. Immutable.
@@ -193,17 +193,15 @@ func (in serviceHostsIn) bare(p servicePort) bool {
 	return only || p.port.Number == defaultPort
 }
 
-// otherNames are what else clients call a service: the shorter forms of "name.namespace.svc.<domain>",
-// without the namespace for clients of it, and its virtual addresses.
-// Source: Istio and wire.md 2.3.
+// otherNames are what else clients call a service: the shorter forms of "name.namespace.svc.<domain>" that
+// mean the same to everybody, and its virtual addresses. The bare name is not among them: it would
+// make the routes of every namespace different.
+// Source: Istio, but for the bare name.
 func (in serviceHostsIn) otherNames(s *registry.Service) []string {
 	var out []string
 	if rest, ok := strings.CutSuffix(s.Host, ".svc."+in.domain); ok && in.domain != "" {
-		if name, namespace, ok := strings.Cut(rest, "."); ok && !strings.HasPrefix(rest, "*") {
+		if strings.Contains(rest, ".") && !strings.HasPrefix(rest, "*") {
 			out = append(out, rest, rest+".svc")
-			if namespace == in.namespace {
-				out = append(out, name)
-			}
 		}
 	}
 	for _, p := range s.VirtualIPs() {

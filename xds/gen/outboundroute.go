@@ -21,8 +21,8 @@ type outboundRoutesIn struct {
 	sources      *intern.List[any]
 	retry        *retryDefaults
 	unknown      unknownHosts
-	// namespace is the client's where it is known, domain the suffix of the mesh's short names.
-	namespace, domain string
+	// domain is the suffix of the mesh's short names.
+	domain string
 }
 
 func outboundRoutesInOf(t *routeTables, sc *push.Scope) outboundRoutesIn {
@@ -34,7 +34,6 @@ func outboundRoutesInOf(t *routeTables, sc *push.Scope) outboundRoutesIn {
 		sources:      sc.RouteSources,
 		retry:        t.retries.Get(sc.Mesh.Config.GetDefaultHttpRetryPolicy()),
 		unknown:      unknownHostsOf(sc),
-		namespace:    sc.Namespace,
 		domain:       sc.Mesh.Domain,
 	}
 }
@@ -87,7 +86,7 @@ func (p *outboundRoutePlanner) groupHosts(r outboundRoute) []*virtualHost {
 	p.out.hold(routes)
 	in := serviceHostsIn{
 		tables: t, index: index, port: r.port, host: r.host,
-		namespace: p.in.namespace, domain: p.in.domain, retry: p.in.retry,
+		domain: p.in.domain, retry: p.in.retry,
 	}
 	if r.port != 0 {
 		port := portPlanner{outboundRoutePlanner: p, in: in, routes: routes, hosts: p.serviceHosts(in)}

@@ -420,7 +420,7 @@ spec:
 			"allow_any [*] PassthroughCluster",
 		}},
 		{"an egress listener with a port", own["9090"], false, []string{
-			web + ":9090 [" + web + " " + web + ". web.shop web.shop. web.shop.svc web.shop.svc. web web. 10.0.0.1] outbound|9090||" + web,
+			web + ":9090 [" + web + " " + web + ". web.shop web.shop. web.shop.svc web.shop.svc. 10.0.0.1] outbound|9090||" + web,
 			"allow_any [*] PassthroughCluster",
 		}},
 		{"a unix socket", own["unix:///run/a.sock"], true, []string{
