@@ -37,8 +37,15 @@ func (c *Context) Classify(n Node) Facets {
 		f.Locality = c.localityOf(n)
 	}
 	f.FailoverLabels = c.failoverLabels(n, v)
+	if slices.Contains(v.failoverKeys.Items(), networkLabel) {
+		f.Network = n.Network
+	}
 	return f
 }
+
+// networkLabel stands for the network of a workload where endpoints are ordered by labels.
+// Source: istio.io, LocalityLoadBalancerSetting.failoverPriority.
+const networkLabel = "topology.istio.io/network"
 
 // facetNamespace is the proxy's namespace if what it sees depends on it.
 func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {

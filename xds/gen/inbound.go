@@ -185,8 +185,9 @@ func passthroughChains(own uint32) []chainSpec {
 	}
 }
 
-// build makes the route configuration. Source: wire.md 2.3 for the names; Istio for the timeouts: the
-// client's proxy has them, this one adds none.
+// build makes the route configuration. Source: Istio for the names and for the timeouts: the client's
+// proxy has them, this one adds none. A connection that the workload closed before it saw the request
+// is tried again, which no client can tell from here.
 func (r inboundRoute) build() *routev3.RouteConfiguration {
 	return &routev3.RouteConfiguration{
 		Name:             r.cluster,
@@ -200,6 +201,7 @@ func (r inboundRoute) build() *routev3.RouteConfiguration {
 				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 					ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: r.cluster},
 					Timeout:           durationpb.New(0),
+					RetryPolicy:       &routev3.RetryPolicy{RetryOn: "reset-before-request", NumRetries: wrapperspb.UInt32(2)},
 					MaxStreamDuration: &routev3.RouteAction_MaxStreamDuration{MaxStreamDuration: durationpb.New(0), GrpcTimeoutHeaderMax: durationpb.New(0)},
 				}},
 			}},

@@ -69,10 +69,7 @@ func buildCertificate(c certificate) *resource.Resource {
 
 // secrets makes the secrets that clusters and listeners refer to.
 type secrets struct {
-	plans        *memo.Func[secretIn, secretPlan]
-	layers       *memo.Func[secretPlan, resource.Layer]
-	rootLists    *intern.Lists[roots]
-	certLists    *intern.Lists[certificate]
+	layers       *memo.Func[secretIn, resource.Layer]
 	roots        *memo.Func[roots, resource.Resource]
 	certificates *memo.Func[certificate, resource.Resource]
 }
@@ -83,30 +80,21 @@ type secretIn struct {
 	gateways     *intern.List[push.GatewayServer]
 }
 
-// secretPlan are the files that clusters and listeners use.
-type secretPlan struct {
-	roots        *intern.List[roots]
-	certificates *intern.List[certificate]
-}
-
 func newSecrets() *secrets {
 	s := &secrets{
-		rootLists:    &intern.Lists[roots]{},
-		certLists:    &intern.Lists[certificate]{},
 		roots:        memo.New(buildRoots),
 		certificates: memo.New(buildCertificate),
 	}
-	s.plans = memo.New(s.plan)
-	s.layers = memo.New(s.build)
+	s.layers = memo.New(s.plan)
 	return s
 }
 
 func (s *secrets) set(sc *push.Scope) resource.Set {
-	return resource.Set{Shared: s.layers.Get(*s.plans.Get(secretIn{sc.Destinations, sc.Gateways}))}
+	return resource.Set{Shared: s.layers.Get(secretIn{sc.Destinations, sc.Gateways})}
 }
 
-// plan finds the files, in the order of destinations and servers, each once.
-func (s *secrets) plan(in secretIn) *secretPlan {
+// plan finds the files, in the order of destinations and servers, each once, and makes a secret of each.
+func (s *secrets) plan(in secretIn) *resource.Layer {
 	var f secretFinder
 	for _, dest := range in.destinations.Items() {
 		eachCluster(dest, func(port uint32, subset *networking.Subset) { f.client(policyFor(dest.Rule, subset, port).tls) })
@@ -116,7 +104,14 @@ func (s *secrets) plan(in secretIn) *secretPlan {
 			f.certificate(c)
 		}
 	}
-	return &secretPlan{s.rootLists.Of(f.roots), s.certLists.Of(f.certificates)}
+	items := make([]*resource.Resource, 0, len(f.roots)+len(f.certificates))
+	for _, r := range f.roots {
+		items = append(items, s.roots.Get(r))
+	}
+	for _, c := range f.certificates {
+		items = append(items, s.certificates.Get(c))
+	}
+	return resource.NewLayer(items)
 }
 
 // secretFinder collects files, each once.
@@ -142,15 +137,4 @@ func (f *secretFinder) certificate(c certificate) {
 	if c.chain != "" && !slices.Contains(f.certificates, c) {
 		f.certificates = append(f.certificates, c)
 	}
-}
-
-func (s *secrets) build(p secretPlan) *resource.Layer {
-	items := make([]*resource.Resource, 0, p.roots.Len()+p.certificates.Len())
-	for _, r := range p.roots.Items() {
-		items = append(items, s.roots.Get(r))
-	}
-	for _, c := range p.certificates.Items() {
-		items = append(items, s.certificates.Get(c))
-	}
-	return resource.NewLayer(items)
 }
