@@ -32,9 +32,10 @@ test: build tools ## all tests, real Envoy included
 e2e: build tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
 	$(GO) test -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
-check: tools ## formatting, vet and all tests with the race detector
+check: build tools ## formatting, vet, lint and all tests with the race detector
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
+	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
 	$(GO) test -race ./...
 
 bench: build ## the yardstick: many simulated Envoys against ashored and against the floor; ARGS="-all" for more

@@ -31,7 +31,6 @@ type folder struct {
 
 	failed map[string]config.Problem // folders that cannot be read
 	loops  map[string]config.Problem // symlinks that are not followed
-	other  []config.Problem          // of watching and keeping
 	keepup error                     // why contents cannot be kept
 
 	pending   pending

@@ -1,8 +1,6 @@
 package push
 
 import (
-	"net/netip"
-
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
@@ -12,7 +10,6 @@ import (
 // tables remember results and equal values. One set serves a context and all that are built from it.
 // They never change an answer: everything in them is found again from its whole input.
 type tables struct {
-	addresses    intern.Lists[netip.Addr]
 	labels       intern.Lists[Label]
 	objects      intern.Lists[*config.Object]
 	ports        intern.Lists[namedPort]

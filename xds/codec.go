@@ -59,8 +59,7 @@ func ServerOptions() []grpc.ServerOption {
 		// Fixed windows: requests are small, and measuring the connection costs pings.
 		grpc.InitialWindowSize(256 << 10),
 		grpc.InitialConnWindowSize(512 << 10),
-		// A proxy at rest holds no write buffer and a small read buffer.
-		grpc.SharedWriteBuffer(true),
+		// A proxy at rest holds a small read buffer, and no write buffer.
 		grpc.ReadBufferSize(4 << 10),
 		// A machine that vanished is noticed within 40 s.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),

@@ -178,7 +178,7 @@ func TestRejectionsAndReconnects(t *testing.T) {
 					time.Sleep(time.Duration(rng.IntN(8)) * time.Millisecond)
 				}
 				leave()
-				leave = connect(t, e)
+				connect(t, e)
 				eventually(t, func() string {
 					if m := latest(p.server); m != "" {
 						return m
