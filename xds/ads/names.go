@@ -15,7 +15,6 @@ import (
 type Names struct {
 	all  bool
 	list []string // sorted, unique
-	sum  uint64   // of the hashes of the names, whatever their order
 
 	once  sync.Once
 	table []uint32 // open addressing: index into list plus one; made on first use
@@ -43,8 +42,23 @@ func (n *Names) Has(name string) bool {
 // seed is one for the process: hashes never leave it.
 var seed = maphash.MakeSeed()
 
-// wild is added to the sum of a subscription to everything.
-const wild = 0x9e3779b97f4a7c15
+// checksum tells sets of names apart whatever their order: two sums over a hash of each name, with a
+// seed that nobody knows, and how many there are. Equal checksums mean equal sets: that they do not is
+// as likely as two names with one 64-bit hash, and a client cannot look for them. So a request that repeats
+// thousands of names is recognised without looking at each of them again.
+type checksum struct {
+	plain, mixed uint64
+	count        int
+	all          bool
+}
+
+// add takes in the hash of one name.
+func (c *checksum) add(hash uint64) {
+	c.plain += hash
+	m := (hash ^ hash>>32) * 0x9e3779b97f4a7c15
+	c.mixed += m ^ m>>29
+	c.count++
+}
 
 // find returns the place of a name with that hash in list, or -1.
 func (n *Names) find(name string, hash uint64) int {
@@ -74,24 +88,23 @@ func (n *Names) index() {
 // interner hands out one Names for equal subscriptions. Safe for concurrent use.
 type interner struct {
 	mu      sync.Mutex
-	buckets map[uint64][]weak.Pointer[Names] // guarded by mu
+	entries map[checksum]weak.Pointer[Names] // guarded by mu
 }
 
 // of returns the subscription to all (or not) and names, in whatever order and however often they come.
 // The bytes are copied when they are new.
 func (in *interner) of(all bool, names iter.Seq[[]byte]) *Names {
-	sum, count := base(all), 0
+	sum := checksum{all: all}
 	for b := range names {
-		sum += maphash.Bytes(seed, b)
-		count++
+		sum.add(maphash.Bytes(seed, b))
 	}
-	if !all && count == 0 {
+	if sum == (checksum{}) {
 		return nil
 	}
-	if n := in.lookup(sum, func(n *Names) bool { return n.all == all && n.same(names, count) }); n != nil {
+	if n := in.lookup(sum); n != nil {
 		return n
 	}
-	list := make([]string, 0, count)
+	list := make([]string, 0, sum.count)
 	for b := range names {
 		list = append(list, string(b))
 	}
@@ -102,76 +115,41 @@ func (in *interner) of(all bool, names iter.Seq[[]byte]) *Names {
 func (in *interner) ofList(all bool, list []string) *Names {
 	slices.Sort(list)
 	list = slices.Clip(slices.Compact(list))
-	if !all && len(list) == 0 {
-		return nil
-	}
-	sum := base(all)
+	sum := checksum{all: all}
 	for _, s := range list {
-		sum += maphash.String(seed, s)
+		sum.add(maphash.String(seed, s))
+	}
+	if sum == (checksum{}) {
+		return nil
 	}
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	for _, w := range in.buckets[sum] {
-		if n := w.Value(); n != nil && n.all == all && slices.Equal(n.list, list) {
-			return n
-		}
+	if n := in.entries[sum].Value(); n != nil {
+		return n
 	}
-	n := &Names{all: all, list: list, sum: sum}
-	if in.buckets == nil {
-		in.buckets = map[uint64][]weak.Pointer[Names]{}
+	n := &Names{all: all, list: list}
+	if in.entries == nil {
+		in.entries = map[checksum]weak.Pointer[Names]{}
 	}
-	in.buckets[sum] = append(in.buckets[sum], weak.Make(n))
+	in.entries[sum] = weak.Make(n)
 	runtime.AddCleanup(n, in.forget, sum)
 	return n
 }
 
-// lookup returns the subscription of that sum for which same holds, or nil.
-func (in *interner) lookup(sum uint64, same func(*Names) bool) *Names {
-	in.mu.Lock()
-	bucket := slices.Clone(in.buckets[sum])
-	in.mu.Unlock()
-	for _, w := range bucket {
-		if n := w.Value(); n != nil && same(n) {
-			return n
-		}
-	}
-	return nil
-}
-
-// forget drops what was collected from one bucket.
-func (in *interner) forget(sum uint64) {
+// lookup returns the subscription of that checksum, or nil.
+func (in *interner) lookup(sum checksum) *Names {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	kept := slices.DeleteFunc(in.buckets[sum], func(w weak.Pointer[Names]) bool { return w.Value() == nil })
-	if len(kept) == 0 {
-		delete(in.buckets, sum)
-		return
-	}
-	in.buckets[sum] = kept
+	return in.entries[sum].Value()
 }
 
-// same says whether names, of which there are count, are the list in any order, none twice.
-func (n *Names) same(names iter.Seq[[]byte], count int) bool {
-	if count != len(n.list) {
-		return false
+// forget drops a subscription that was collected, unless it is there again.
+func (in *interner) forget(sum checksum) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.entries[sum].Value() == nil {
+		delete(in.entries, sum)
 	}
-	seen := make([]uint64, count/64+1)
-	for b := range names {
-		i := n.find(string(b), maphash.Bytes(seed, b))
-		if i < 0 || seen[i/64]&(1<<(i%64)) != 0 {
-			return false
-		}
-		seen[i/64] |= 1 << (i % 64)
-	}
-	return true
-}
-
-// base is the sum of no names.
-func base(all bool) uint64 {
-	if all {
-		return wild
-	}
-	return 0
 }
 
 // union returns what a or b covers.
