@@ -35,8 +35,7 @@ func (s *Subscription) Receive(r *Request, to resource.Set, limits Limits, now t
 
 func (s *Subscription) receiveDelta(r *Request, to resource.Set, now time.Time) Outcome {
 	number, ours := s.number(r.Nonce)
-	names, all := r.named(r.subscribe)
-	subscribed := s.cache.names.of(all, names)
+	subscribed := r.subscribed(&s.cache.names)
 	if !s.started || s.anew(r, ours) {
 		if subscribed == nil && s.kind.Wildcard {
 			subscribed = s.cache.names.of(true, nobody)
@@ -154,8 +153,7 @@ func (s *Subscription) believe(r *Request, to resource.Set) {
 // receiveState adapts state of the world, where each request names all that is subscribed.
 func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) Outcome {
 	number, ours := s.number(r.Nonce)
-	list, all := r.named(r.subscribe)
-	names := s.cache.names.of(all, list)
+	names := r.subscribed(&s.cache.names)
 	if names == nil && s.kind.Wildcard && (!s.started || !ours || s.legacy) {
 		names = s.cache.names.of(true, nobody)
 	}

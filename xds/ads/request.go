@@ -3,6 +3,7 @@ package ads
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"iter"
 	"unicode/utf8"
 
@@ -33,6 +34,7 @@ type Request struct {
 	raw                               []byte
 	subscribe, unsubscribe, claims    protowire.Number // numbers of the fields, 0: the protocol has none
 	subscribes, unsubscribes, claimed int              // how many of each there are
+	sum                               checksum         // of the names that it subscribes to
 }
 
 // fields are the numbers of a request's fields in one of the two protocols.
@@ -51,6 +53,13 @@ func ParseState(raw []byte, limits Limits) (*Request, error) {
 func parse(raw []byte, limits Limits, f fields) (*Request, error) {
 	r := &Request{raw: raw, subscribe: f.subscribe, unsubscribe: f.unsubscribe, claims: f.claims}
 	for rest := raw; len(rest) > 0; {
+		if name, after, ok := shortField(rest, f.subscribe); ok {
+			if err := r.subscribing(name, limits); err != nil {
+				return nil, err
+			}
+			rest = after
+			continue
+		}
 		num, typ, n := protowire.ConsumeTag(rest)
 		if n < 0 {
 			return nil, fmt.Errorf("%w: %w", ErrMalformed, protowire.ParseError(n))
@@ -94,8 +103,7 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fie
 	case f.nonce:
 		r.Nonce, err = text("response_nonce", value, limits)
 	case f.subscribe:
-		r.subscribes++
-		err = checkName(value, limits)
+		err = r.subscribing(value, limits)
 	case f.unsubscribe:
 		r.unsubscribes++
 		err = checkName(value, limits)
@@ -111,6 +119,36 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fie
 		err = errors.New("resource locators are not supported: subscribe by resource names")
 	}
 	return err
+}
+
+// shortField splits off the first field of b if it is that one, with a number below 16 and fewer than
+// 128 bytes. Thousands of names stand in one request of state of the world, and all of them are such.
+func shortField(b []byte, field protowire.Number) (value, rest []byte, ok bool) {
+	if len(b) < 2 || b[0] != byte(field)<<3|byte(protowire.BytesType) || b[1] >= 0x80 || len(b)-2 < int(b[1]) {
+		return nil, nil, false
+	}
+	end := 2 + int(b[1])
+	return b[2:end], b[end:], true
+}
+
+// subscribing takes in one name that the client subscribes to.
+func (r *Request) subscribing(name []byte, limits Limits) error {
+	r.subscribes++
+	if string(name) == star {
+		r.sum.all = true
+		return nil
+	}
+	r.sum.add(maphash.Bytes(seed, name))
+	return checkName(name, limits)
+}
+
+// subscribed returns what the request subscribes to, nil for nothing.
+func (r *Request) subscribed(in *interner) *Names {
+	if n := in.lookup(r.sum); n != nil {
+		return n
+	}
+	names, all := r.named(r.subscribe)
+	return in.of(all, names)
 }
 
 // text reads a string field.
