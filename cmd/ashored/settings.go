@@ -134,16 +134,23 @@ func (s *settings) checkOwn(file string) error {
 	}
 	if s.XDS.PlaintextAddress == "" {
 		wrong("xds.plaintextAddress", "not set: there is no address to serve proxies at; %s serves those of this machine", devXDS)
+	} else if err := checkAddress(s.XDS.PlaintextAddress); err != nil {
+		wrong("xds.plaintextAddress", "%v", err)
 	}
-	for setting, address := range map[string]string{"xds.plaintextAddress": s.XDS.PlaintextAddress, "metrics.address": s.Metrics.Address} {
-		if err := checkAddress(address); address != "" && err != nil {
-			wrong(setting, "%v", err)
+	if s.XDS.Gap <= 0 {
+		wrong("xds.gap", "%v: want more than 0, such as 1ms", s.XDS.Gap)
+	}
+	// An empty address would be any port of every interface.
+	if err := checkAddress(s.Metrics.Address); err != nil {
+		wrong("metrics.address", "%v", err)
+	}
+	for _, path := range []struct{ setting, value string }{{"files", s.Files}, {"state", s.State}, {"admin.socket", s.Admin.Socket}} {
+		if path.value == "" {
+			wrong(path.setting, "empty: name a path")
 		}
 	}
-	for setting, path := range map[string]string{"state": s.State, "admin.socket": s.Admin.Socket} {
-		if path == "" {
-			wrong(setting, "empty: name a path")
-		}
+	if s.Domain == "" {
+		wrong("domain", "empty: name the suffix of short host names, such as cluster.local")
 	}
 	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
 		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
