@@ -142,6 +142,9 @@ func (c *checker) envoy(e *Envoy) {
 }
 
 func (c *checker) rest(s *Settings) {
+	if s.Drain.Minimum < 0 {
+		c.fail("drain.minimum", "%v is less than no time; want 0 or more", s.Drain.Minimum)
+	}
 	if s.Drain.Maximum < s.Drain.Minimum {
 		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
 	}
