@@ -26,13 +26,17 @@ run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries 
 	@$(GO) build -o .tools/echo ./examples/echo
 	@exec .tools/quickstart $(if $(SMOKE),--smoke)
 
-test: build tools ## all tests, real Envoy included
+net-tools: # what tests with redirected traffic need; only root can run those, and only root can install it
+	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2; } || \
+		{ echo "install nftables and iproute2 (the programs nft and ip), then try again" >&2; exit 1; }
+
+test: build tools net-tools ## all tests, real Envoy included
 	$(GO) test ./...
 
-e2e: build tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
+e2e: build tools net-tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
 	$(GO) test -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
-check: build tools ## formatting, vet, lint and all tests with the race detector
+check: build tools net-tools ## formatting, vet, lint and all tests with the race detector
 	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
@@ -62,4 +66,4 @@ package: ## an archive of the programs for this kind of machine, in dist/
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools run test e2e check bench fuzz golden package clean
+.PHONY: help build tools net-tools run test e2e check bench fuzz golden package clean

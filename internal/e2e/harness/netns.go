@@ -30,6 +30,7 @@ var namespaces atomic.Int32
 // else is routed to the peer.
 func Linked(t testing.TB) (a, b *Namespace) {
 	t.Helper()
+	needs(t, "ip", "iproute2")
 	n := namespaces.Add(1)
 	make := func(side string) *Namespace {
 		ns := &Namespace{t: t, name: fmt.Sprintf("ashore-%d-%d%s", os.Getpid(), n, side)}
@@ -59,6 +60,7 @@ func (ns *Namespace) Command(argv ...string) {
 // NFT loads nftables rules in the namespace.
 func (ns *Namespace) NFT(rules string) {
 	ns.t.Helper()
+	needs(ns.t, "nft", "nftables")
 	cmd := exec.Command("ip", append(ns.prefix()[1:], "nft", "-f", "-")...)
 	cmd.Stdin = strings.NewReader(rules)
 	if out, err := cmd.CombinedOutput(); err != nil {
@@ -146,6 +148,14 @@ func (ns *Namespace) Forward(address string, to *Namespace) {
 		})
 		open.Wait()
 	})
+}
+
+// needs fails the test when a program is missing.
+func needs(t testing.TB, program, pkg string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err != nil {
+		t.Fatalf("%v: run `make net-tools` as root, or install the package %s", err, pkg)
+	}
 }
 
 func command(t testing.TB, argv ...string) {
