@@ -268,6 +268,18 @@ func TestListen(t *testing.T) {
 			t.Fatal(err)
 		}
 	})
+	t.Run("makes a folder that others cannot look into", func(t *testing.T) {
+		t.Parallel()
+		path := filepath.Join(filepath.Dir(socketPath(t)), "made", "s")
+		l, err := Listen(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		if info, err := os.Stat(filepath.Dir(path)); err != nil || info.Mode().Perm() != 0o700 {
+			t.Errorf("folder: %v, %v; want mode 0700", info.Mode(), err)
+		}
+	})
 	t.Run("leaves a live one alone", func(t *testing.T) {
 		t.Parallel()
 		c, _, path := serve(t, nil)

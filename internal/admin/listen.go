@@ -14,13 +14,13 @@ import (
 // maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte: unix(7).
 const maxSocketPath = 107
 
-// Listen opens the unix socket path, mode 0600, in a folder that it makes when missing. A socket that
+// Listen opens the unix socket path, mode 0600, in a folder that it makes, mode 0700, when missing. A socket that
 // nobody listens at any more is replaced. Errors name the path and what to do.
 func Listen(path string) (*net.UnixListener, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("admin socket %s: the path has %d bytes, a unix socket's has %d at most: choose a shorter one", path, len(path), maxSocketPath)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return nil, fmt.Errorf("admin socket: make its folder: %w", err)
 	}
 	if err := removeStale(path); err != nil {
