@@ -291,3 +291,22 @@ func TestPortProtocols(t *testing.T) {
 		}
 	}
 }
+
+// A selector that asks for an empty value selects only workloads that have the label, whatever other
+// labels it asks for.
+func TestSelectorOfEmptyValue(t *testing.T) {
+	t.Parallel()
+	web := serviceEntry(networking.ServiceEntry_STATIC, "web.example.com")
+	web.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "web", "canary": ""}}
+	objs := with(objects{}, config.ServiceEntry, "web", web)
+	objs = with(objs, config.WorkloadEntry, "without", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=web")
+	objs = with(objs, config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.2"}, "canary=")
+	objs = with(objs, config.WorkloadEntry, "another", &networking.WorkloadEntry{Address: "10.0.0.3"}, "canary=")
+	batch := entry.New(nil).Derive(t.Context(), objs)
+	if len(batch.Updates) != 1 || len(batch.Updates[0].Items) != 1 {
+		t.Fatalf("got %+v, want one service", batch.Updates)
+	}
+	if got := batch.Updates[0].Items[0].Endpoints.All(); len(got) != 0 {
+		t.Errorf("selected %+v, want none", got)
+	}
+}

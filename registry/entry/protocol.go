@@ -6,26 +6,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// protocols are the names that a port may declare or begin its name with, in lower case.
-// Source: istio.io, "Protocol selection".
-var protocols = map[string]registry.Protocol{
-	"tcp":      registry.TCP,
-	"http":     registry.HTTP,
-	"http2":    registry.HTTP2,
-	"grpc":     registry.GRPC,
-	"grpc-web": registry.GRPCWeb,
-	"https":    registry.HTTPS,
-	"tls":      registry.TLS,
-	"mongo":    registry.Mongo,
-	"mysql":    registry.MySQL,
-	"redis":    registry.Redis,
-	"udp":      registry.UDP,
-}
-
 // protocolOf is the protocol that a port declares; where it declares none, the one that its name
 // begins with ("http-web"); else Unknown, which the proxy sniffs.
 func protocolOf(declared, name string) registry.Protocol {
-	if p, ok := protocols[strings.ToLower(declared)]; ok {
+	if p, ok := registry.ParseProtocol(declared); ok {
 		return p
 	}
 	if declared != "" {
@@ -36,5 +20,6 @@ func protocolOf(declared, name string) registry.Protocol {
 		return registry.GRPCWeb
 	}
 	prefix, _, _ := strings.Cut(name, "-")
-	return protocols[prefix]
+	p, _ := registry.ParseProtocol(prefix)
+	return p
 }

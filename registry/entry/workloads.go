@@ -66,7 +66,7 @@ func (x workloads) selected(namespace string, want map[string]string) []*config.
 // selects says whether labels has every pair of want.
 func selects(want, labels map[string]string) bool {
 	for k, v := range want {
-		if labels[k] != v {
+		if have, ok := labels[k]; !ok || have != v {
 			return false
 		}
 	}

@@ -194,10 +194,10 @@ func (r inboundRoute) build() *routev3.RouteConfiguration {
 		ValidateClusters: wrapperspb.Bool(false),
 		VirtualHosts: []*routev3.VirtualHost{{
 			Name:    "inbound|http|" + strconv.FormatUint(uint64(r.port), 10),
-			Domains: []string{"*"},
+			Domains: []string{anyDomain},
 			Routes: []*routev3.Route{{
-				Name:  "default",
-				Match: &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+				Name:  defaultRouteName,
+				Match: everyPath(),
 				Action: &routev3.Route_Route{Route: &routev3.RouteAction{
 					ClusterSpecifier:  &routev3.RouteAction_Cluster{Cluster: r.cluster},
 					Timeout:           durationpb.New(0),

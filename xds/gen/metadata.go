@@ -13,6 +13,14 @@ import (
 // istioMetadata is the key under which Istio's metadata stands.
 const istioMetadata = "istio"
 
+// configMember is the member of Istio's metadata that names the object something was made of.
+const configMember = "config"
+
+// configPath names an object of a kind ("destination-rule") to people. Source: Istio's filter metadata.
+func configPath(o *config.Object, kind string) string {
+	return "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/" + kind + "/" + o.Name
+}
+
 // fieldFilterMetadata is core.v3.Metadata.filter_metadata.
 const fieldFilterMetadata protowire.Number = 1
 
@@ -42,7 +50,7 @@ type clusterMetadata struct {
 func (m clusterMetadata) append(b []byte) []byte {
 	return appendIstioMetadata(b, fieldClusterMetadata, func(b []byte) []byte {
 		if m.rule != nil {
-			b = appendTextMember(b, "config", "/apis/networking.istio.io/v1/namespaces/"+m.rule.Namespace+"/destination-rule/"+m.rule.Name)
+			b = appendTextMember(b, configMember, configPath(m.rule, "destination-rule"))
 		}
 		b = appendNumberMember(b, "default_original_port", float64(m.port))
 		if m.external {

@@ -224,7 +224,7 @@ func (p *outboundPlanner) holds(m connectionMatch, port uint32) bool {
 	if n := m.GetPort(); n != 0 && n != port {
 		return false
 	}
-	if g := m.GetGateways(); len(g) > 0 && !slices.Contains(g, "mesh") {
+	if g := m.GetGateways(); len(g) > 0 && !slices.Contains(g, sidecarGateway) {
 		return false
 	}
 	if len(m.GetSourceLabels()) == 0 && m.GetSourceNamespace() == "" {

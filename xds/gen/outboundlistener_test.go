@@ -295,7 +295,8 @@ func TestRuleOfConnections(t *testing.T) {
 	}{
 		{name: "no rule"},
 		{name: "the whole host", rule: rule, port: 1, want: tcpSpec{idle: optionalDuration{true, time.Minute}, hashSource: true}},
-		{name: "a port", rule: rule, port: 3306, want: tcpSpec{idle: optionalDuration{true, 0}, hashSource: true}},
+		// settings of a port replace those above them as a whole, as they do in the port's cluster
+		{name: "a port", rule: rule, port: 3306, want: tcpSpec{idle: optionalDuration{true, 0}}},
 		{name: "a subset", rule: rule, port: 1, subset: "v1", want: tcpSpec{idle: optionalDuration{true, time.Minute}}},
 	}
 	for _, tt := range tests {

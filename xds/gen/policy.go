@@ -36,6 +36,19 @@ func policyFor(rule *push.DestinationRule, subset *networking.Subset, port uint3
 	return p.with(own)
 }
 
+// subsetOf is the subset of a rule by its name; nil: there is none.
+func subsetOf(rule *push.DestinationRule, name string) *networking.Subset {
+	if rule == nil || name == "" {
+		return nil
+	}
+	for _, s := range rule.Spec.GetSubsets() {
+		if s.Name == name {
+			return s
+		}
+	}
+	return nil
+}
+
 // portPolicy is what a traffic policy says for a port; whole says that the port has settings of its own.
 func portPolicy(t *networking.TrafficPolicy, port uint32) (p policy, whole bool) {
 	if t == nil {

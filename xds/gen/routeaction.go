@@ -37,9 +37,8 @@ func newRouteBuilder(s ruleSpec) *routeBuilder {
 // origin names the object that a route comes from, for people who read a proxy's configuration.
 // Source: Istio's filter metadata.
 func origin(o *config.Object) *corev3.Metadata {
-	path := "/apis/networking.istio.io/v1/namespaces/" + o.Namespace + "/virtual-service/" + o.Name
 	return &corev3.Metadata{FilterMetadata: map[string]*structpb.Struct{
-		"istio": {Fields: map[string]*structpb.Value{"config": structpb.NewStringValue(path)}},
+		istioMetadata: {Fields: map[string]*structpb.Value{configMember: structpb.NewStringValue(configPath(o, "virtual-service"))}},
 	}}
 }
 

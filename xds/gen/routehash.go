@@ -58,12 +58,7 @@ func (h *hashing) destination(d *networking.Destination, port uint32) *networkin
 	if rule == nil {
 		return nil
 	}
-	for _, s := range rule.Spec.Subsets {
-		if d.Subset != "" && s.Name == d.Subset {
-			return policyFor(rule, s, port).balance.GetConsistentHash()
-		}
-	}
-	return policyFor(rule, nil, port).balance.GetConsistentHash()
+	return policyFor(rule, subsetOf(rule, d.Subset), port).balance.GetConsistentHash()
 }
 
 // hashPolicy says which property of a request is hashed; nil: none.

@@ -1,8 +1,6 @@
 package gen
 
 import (
-	"cmp"
-
 	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tcpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
@@ -98,33 +96,12 @@ func (p tcpPlanner) routed(vs *push.VirtualService, routes []*networking.RouteDe
 	return s, true
 }
 
-// apply takes over what a rule says about connections: those of the subset, else of the port, else
-// of the whole host.
+// apply takes over what a rule says about connections: the same policy that the cluster has.
 func (s *tcpSpec) apply(rule *push.DestinationRule, port uint32, subset string) {
-	if rule == nil {
-		return
-	}
-	var pool *networking.ConnectionPoolSettings_TCPSettings
-	var balancer *networking.LoadBalancerSettings
-	take := func(p *networking.TrafficPolicy) {
-		pool = cmp.Or(p.GetConnectionPool().GetTcp(), pool)
-		balancer = cmp.Or(p.GetLoadBalancer(), balancer)
-		for _, l := range p.GetPortLevelSettings() {
-			if l.GetPort().GetNumber() == port {
-				pool = cmp.Or(l.GetConnectionPool().GetTcp(), pool)
-				balancer = cmp.Or(l.GetLoadBalancer(), balancer)
-			}
-		}
-	}
-	take(rule.Spec.GetTrafficPolicy())
-	for _, sub := range rule.Spec.GetSubsets() {
-		if subset != "" && sub.Name == subset {
-			take(sub.GetTrafficPolicy())
-		}
-	}
-	s.idle = optional(pool.GetIdleTimeout())
-	s.lifetime = optional(pool.GetMaxConnectionDuration())
-	s.hashSource = balancer.GetConsistentHash().GetUseSourceIp()
+	p := policyFor(rule, subsetOf(rule, subset), port)
+	s.idle = optional(p.pool.GetTcp().GetIdleTimeout())
+	s.lifetime = optional(p.pool.GetTcp().GetMaxConnectionDuration())
+	s.hashSource = p.balance.GetConsistentHash().GetUseSourceIp()
 }
 
 // destinationCluster is the cluster of a route's destination: the port that it names, else the only

@@ -1,0 +1,29 @@
+package registry_test
+
+import (
+	"testing"
+
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Names are read in any case; what is no protocol is told apart from what is to be detected.
+func TestParseProtocol(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		want  registry.Protocol
+		known bool
+	}{
+		{"http", registry.HTTP, true},
+		{"Grpc-Web", registry.GRPCWeb, true},
+		{"TLS", registry.TLS, true},
+		{"udp", registry.UDP, true},
+		{"", registry.Unknown, false},
+		{"HTTP_PROXY", registry.Unknown, false},
+	}
+	for _, tt := range tests {
+		if got, known := registry.ParseProtocol(tt.name); got != tt.want || known != tt.known {
+			t.Errorf("ParseProtocol(%q): got %d, %t, want %d, %t", tt.name, got, known, tt.want, tt.known)
+		}
+	}
+}
