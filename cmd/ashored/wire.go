@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"runtime/debug"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -150,6 +151,7 @@ func publisher(server *xds.Server, back *backend, log hclog.Logger) func(*push.C
 	return func(c *push.Context, r push.Request) {
 		server.Publish(c, r.Since)
 		if back.publish(c) {
+			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())
 			return
 		}
