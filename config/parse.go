@@ -125,6 +125,7 @@ func (p *parser) object(d *decoder, head head, before int) {
 		p.broken = append(p.broken, o.Key)
 		return
 	}
+	shareLabels(o)
 	o.Hash = HashOf(o)
 	p.objects = append(p.objects, o)
 }
