@@ -30,7 +30,9 @@ func (c *checker) delay(path string, d *networking.HTTPFaultInjection_Delay) {
 		c.percent(path+".percent", float64(p))
 		c.deprecated(path+".percent", "percentage: {value: …}", d.Percentage != nil)
 	}
-	c.share(path, d.Percentage)
+	if d.Percent == 0 { //nolint:staticcheck // still read
+		c.share(path, d.Percentage)
+	}
 	switch t := d.HttpDelayType.(type) {
 	case *networking.HTTPFaultInjection_Delay_FixedDelay:
 		c.duration(path+".fixedDelay", t.FixedDelay)
@@ -61,11 +63,14 @@ func (c *checker) abort(path string, a *networking.HTTPFaultInjection_Abort) {
 	}
 }
 
-// share checks the part of the requests that a fault is for; unset means all.
+// share checks the part of the requests that a fault is for; unset means none.
+// Source: istio.io, HTTPFaultInjection.
 func (c *checker) share(path string, p *networking.Percent) {
-	if p != nil {
-		c.percent(path+".percentage.value", p.Value)
+	if p == nil {
+		c.warnf(path, "without percentage no request is concerned: write percentage: {value: 100} for all")
+		return
 	}
+	c.percent(path+".percentage.value", p.Value)
 }
 
 // grpcStatuses are the names of gRPC's status codes, in the order of their numbers.
