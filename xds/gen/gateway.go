@@ -143,7 +143,7 @@ func serverTakes(s gatewayServer, vs *push.VirtualService) bool {
 	return overlapAny(serverHosts(s, vs.Object.Namespace), vs.Spec.Hosts)
 }
 
-// serverHosts are the hosts that a server takes from VirtualServices of a namespace.
+// serverHosts are the hosts that a server takes from VirtualServices of a namespace, in lower case.
 // Source: istio.io, Server.hosts: "ns/host", "." for the Gateway's own namespace, "*" for any.
 func serverHosts(s gatewayServer, namespace string) []string {
 	var out []string
@@ -151,24 +151,28 @@ func serverHosts(s gatewayServer, namespace string) []string {
 		ns, host, ok := strings.Cut(h, "/")
 		switch {
 		case !ok:
-			out = append(out, h)
+			out = append(out, strings.ToLower(h))
 		case ns == "*" || ns == namespace || ns == "." && s.gateway.Namespace == namespace:
-			out = append(out, host)
+			out = append(out, strings.ToLower(host))
 		}
 	}
 	return out
 }
 
-func overlapAny(a, b []string) bool {
-	return slices.ContainsFunc(a, func(x string) bool {
-		return slices.ContainsFunc(b, func(y string) bool { return hostsOverlap(x, y) })
+// overlapAny says whether a name exists that both lists stand for; hosts are in lower case.
+func overlapAny(hosts, names []string) bool {
+	return slices.ContainsFunc(names, func(n string) bool {
+		n = strings.ToLower(n)
+		return slices.ContainsFunc(hosts, func(h string) bool { return hostsOverlap(h, n) })
 	})
 }
 
-// narrow keeps of names what hosts allow: a name that a host covers, and a host that a name covers.
+// narrow keeps of names what hosts, which are in lower case, allow: a name that a host covers, and a
+// host that a name covers.
 func narrow(names, hosts []string) []string {
 	var out []string
 	for _, n := range names {
+		n = strings.ToLower(n)
 		for _, h := range hosts {
 			switch {
 			case hostCovers(h, n):

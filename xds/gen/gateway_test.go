@@ -74,6 +74,11 @@ func TestGatewayListeners(t *testing.T) {
 				tls("port", &networking.TLSMatchAttributes{SniHosts: []string{"*.pass.example"}, Port: 1}, "*.pass.example"),
 			}, testServer(443, "TLS", pass, "*.pass.example"))),
 			[]string{"0.0.0.0_443 bound", "  sni [a.pass.example] -> outbound|1||narrow", "  sni [*.pass.example] -> outbound|1||wide"}},
+		{"the case of a name makes no difference",
+			testRouter(testGateway("a", []*push.VirtualService{
+				tls("mixed", &networking.TLSMatchAttributes{SniHosts: []string{"A.pass.example"}}, "a.Pass.example"),
+			}, testServer(443, "TLS", pass, "*.PASS.example"))),
+			[]string{"0.0.0.0_443 bound", "  sni [a.pass.example] -> outbound|1||mixed"}},
 		{"a server's hosts are for namespaces",
 			testRouter(testGateway("a", []*push.VirtualService{tcp("raw", nil, "a.example")}, testServer(9000, "TCP", nil, "other/a.example", "./a.example"), testServer(9001, "TCP", nil, "shop/a.example"), testServer(9002, "TCP", nil, "*/a.example"))),
 			[]string{"0.0.0.0_9001 bound", "  all-> outbound|1||raw", "0.0.0.0_9002 bound", "  all-> outbound|1||raw"}},

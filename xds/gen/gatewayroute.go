@@ -147,33 +147,6 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 
 // commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
 // VirtualService names, in lower case: of two that overlap, the narrower one.
-// Source: istio.io, Server.hosts: "namespace/host", "." for the Gateway's own, "*" for any.
 func commonHosts(g push.GatewayServer, info *routeInfo) []string {
-	var out []string
-	for _, offered := range g.Server.Hosts {
-		namespace, host, scoped := strings.Cut(offered, "/")
-		if !scoped {
-			namespace, host = "*", offered
-		}
-		if namespace == "." {
-			namespace = g.Gateway.Namespace
-		}
-		if namespace != "*" && namespace != info.vs.Object.Namespace {
-			continue
-		}
-		host = strings.ToLower(host)
-		for _, wanted := range info.hosts {
-			narrow := ""
-			switch {
-			case hostCovers(host, wanted):
-				narrow = wanted
-			case hostCovers(wanted, host):
-				narrow = host
-			}
-			if narrow != "" && !slices.Contains(out, narrow) {
-				out = append(out, narrow)
-			}
-		}
-	}
-	return out
+	return narrow(info.hosts, serverHosts(gatewayServer{g.Gateway, g.Server}, info.vs.Object.Namespace))
 }

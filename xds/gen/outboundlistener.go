@@ -247,8 +247,9 @@ func (p *outboundPlanner) routesOf(group int, host string) []*push.VirtualServic
 		return found
 	}
 	var out []*push.VirtualService
+	name := strings.ToLower(host)
 	for _, vs := range all {
-		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return hostsOverlap(h, host) }) {
+		if slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return hostsOverlap(strings.ToLower(h), name) }) {
 			out = append(out, vs)
 		}
 	}
