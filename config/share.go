@@ -19,13 +19,13 @@ func shareLabels(o *Object) {
 	var seen []map[string]string
 	for _, ep := range s.Endpoints {
 		if len(ep.GetLabels()) > 0 {
-			ep.Labels, seen = shared(ep.Labels, seen)
+			ep.Labels, seen = oneOf(ep.Labels, seen)
 		}
 	}
 }
 
-// shared returns the map of seen that equals m, or m itself, which it adds while there is room.
-func shared(m map[string]string, seen []map[string]string) (map[string]string, []map[string]string) {
+// oneOf returns the map of seen that equals m, or m itself, which it adds while there is room.
+func oneOf(m map[string]string, seen []map[string]string) (map[string]string, []map[string]string) {
 	for _, s := range seen {
 		if maps.Equal(s, m) {
 			return s, seen
