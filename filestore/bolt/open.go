@@ -110,8 +110,8 @@ func (s *Store) bbolt(path string) (*bbolt.DB, error) {
 
 // damaged is the error for a file that cannot be trusted.
 func damaged(path string, why error) error {
-	return fmt.Errorf("%s is %w (%w). It was left as it is. Stop ashored, move the file away and put a backup in its place; "+
-		"without a backup ashored starts with a new file, and objects written to the store, their history and allocated virtual addresses are lost (files of configuration are read again)",
+	return fmt.Errorf("%s is %w (%w). It was left as it is. Move the file away, put a backup in its place and start ashored again; without a backup it starts with a new file: "+
+		"objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again",
 		path, ErrDamaged, why)
 }
 
