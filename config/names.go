@@ -149,6 +149,9 @@ func checkWildcardHost(host string) string {
 		return quote(host) + " has more than 255 characters"
 	case host == "*":
 		return ""
+	case host != strings.ToLower(host):
+		// names are found by their text: a rule that protects Web.example would pass over web.example
+		return quote(host) + " has capitals: write it in lower case, so that all that names it finds it"
 	}
 	first, rest, dotted := strings.Cut(strings.TrimSuffix(host, "."), ".")
 	if first != "*" && !isLabel(strings.TrimPrefix(first, "*-"), true, 63) {

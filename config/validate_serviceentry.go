@@ -17,6 +17,9 @@ func validateServiceEntry(c *checker) {
 	c.resolution(se)
 	c.exportTo("spec.exportTo", se.ExportTo, true)
 	c.names("spec.subjectAltNames", se.SubjectAltNames)
+	if len(se.SubjectAltNames) > 0 {
+		c.warnf("spec.subjectAltNames", "these names are verified only where a DestinationRule for the host sets tls mode SIMPLE or MUTUAL")
+	}
 	if se.WorkloadSelector != nil {
 		if len(se.Endpoints) > 0 {
 			c.errorf("spec.workloadSelector", "only one of endpoints and workloadSelector can be set")
