@@ -23,6 +23,7 @@ type Addresses interface {
 type Deriver struct {
 	addresses Addresses
 
+	started   bool                                 // the first batch was made
 	objects   pmap.Map[config.Key, *config.Object] // as of the last Derive
 	allocated map[registry.Key][]netip.Addr        // what Addresses said
 	wanting   map[registry.Key]bool                // services that got no address yet
@@ -125,7 +126,8 @@ func (d *Deriver) replaceWorkload(key config.Key, old, now *config.Object, dirty
 
 // batch derives the services of keys anew.
 func (d *Deriver) batch(ctx context.Context, keys []registry.Key) feed.Batch[registry.Instances] {
-	out := feed.Batch[registry.Instances]{Source: source, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
+	out := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
+	d.started = true
 	for _, k := range keys {
 		u := feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Host}
 		u.Items, u.Problems = d.derive(k)

@@ -182,6 +182,18 @@ func TestAddressesComeLater(t *testing.T) {
 	}
 }
 
+// The first batch is full, also when it is empty, and no other one.
+func TestFirstBatchIsFull(t *testing.T) {
+	t.Parallel()
+	d := entry.New(nil)
+	if b := d.Derive(t.Context(), objects{}); !b.Full {
+		t.Error("the first batch is not full")
+	}
+	if b := d.Derive(t.Context(), with(objects{}, config.ServiceEntry, "x", serviceEntry(networking.ServiceEntry_STATIC, "x"))); b.Full {
+		t.Error("the second batch is full")
+	}
+}
+
 // A WorkloadEntry touches the services that select it, or selected it, and no others.
 func TestDeriveTouchesOnlySelecting(t *testing.T) {
 	t.Parallel()
