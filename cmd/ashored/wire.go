@@ -70,10 +70,18 @@ type doors struct {
 	store        *bolt.Store
 }
 
-// open opens the addresses and the store. What is open is closed with the program.
+// open opens the store and the addresses. What is open is closed with the program. The store comes
+// first: of two programs with one state folder the second is told which process holds it.
 func (p *program) open(s settings, log hclog.Logger) (doors, error) {
 	var d doors
-	var err error
+	check, err := checkCommand()
+	if err != nil {
+		return d, err
+	}
+	if d.store, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
+		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
+	}
+	p.close = append(p.close, d.store.Close)
 	if d.xds, err = listen(s.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"); err != nil {
 		return d, err
 	}
@@ -86,14 +94,6 @@ func (p *program) open(s settings, log hclog.Logger) (doors, error) {
 		return d, fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
 	}
 	p.closing(d.admin)
-	check, err := checkCommand()
-	if err != nil {
-		return d, err
-	}
-	if d.store, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
-		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
-	}
-	p.close = append(p.close, d.store.Close)
 	return d, nil
 }
 
