@@ -79,7 +79,7 @@ func (f *folder) start(ctx context.Context) error {
 	}
 	l := f.scan()
 	if err := l.failed["."]; err != nil && len(kept) == 0 {
-		return fmt.Errorf("read the folder of configuration %s: %w; make it readable, or set another folder", f.src.cfg.Dir, err)
+		return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting files, or --files in development)", f.src.cfg.Dir, err)
 	}
 	now := time.Now()
 	for name, record := range kept {

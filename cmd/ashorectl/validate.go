@@ -34,10 +34,7 @@ It exits with 1 when there is an error, and with 0 when there is nothing or only
 			if err != nil {
 				return err
 			}
-			problems, objects, err := check(files)
-			if err != nil {
-				return err
-			}
+			problems, objects := check(files)
 			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"), count(len(files), "file")))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -63,7 +60,7 @@ func configFiles(paths []string) ([]string, error) {
 			return nil
 		})
 		if err != nil {
-			return nil, fmt.Errorf("look for configuration files: %w", err)
+			return nil, fmt.Errorf("look for configuration files: %w; name a file or folder that can be read", err)
 		}
 	}
 	slices.Sort(out)
@@ -76,13 +73,14 @@ func isConfig(p string) bool {
 
 // check reads files and returns what is wrong with them and how many objects are fine. An object in
 // two files is an error in the second one.
-func check(files []string) ([]feed.Problem, int, error) {
+func check(files []string) ([]feed.Problem, int) {
 	var problems []feed.Problem
 	seen := map[config.Key]config.Origin{}
 	for _, name := range files {
-		data, err := os.ReadFile(name)
+		data, err := read(name)
 		if err != nil {
-			return nil, 0, err // names what it did and with what
+			problems = append(problems, feed.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)})
+			continue
 		}
 		r := config.Parse(name, data)
 		problems = append(problems, r.Problems...)
@@ -95,5 +93,20 @@ func check(files []string) ([]feed.Problem, int, error) {
 			seen[o.Key] = o.Origin
 		}
 	}
-	return problems, len(seen), nil
+	return problems, len(seen)
+}
+
+// read reads a regular file of a size that Parse takes. Opening anything else, a pipe say, could wait
+// for ever.
+func read(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case !info.Mode().IsRegular():
+		return nil, errors.New("it is not a regular file")
+	case info.Size() > config.MaxFileSize:
+		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", info.Size(), config.MaxFileSize)
+	}
+	return os.ReadFile(name)
 }

@@ -3,8 +3,12 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 const good = `apiVersion: networking.istio.io/v1
@@ -53,5 +57,30 @@ func TestValidate(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// What cannot be read is a problem of its own and hides no other, and a pipe is not waited for.
+func TestValidateUnreadable(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	if err := syscall.Mkfifo(filepath.Join(dir, "a.yaml"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("/nowhere", filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("kind: Foo\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	files, err := configFiles([]string{dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, _ := check(files)
+	for _, name := range []string{"a.yaml", "b.yaml", "c.yaml"} {
+		if !slices.ContainsFunc(problems, func(p feed.Problem) bool { return filepath.Base(p.File) == name }) {
+			t.Errorf("no problem of %s: %v", name, problems)
+		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"net"
 	"os"
+	"path/filepath"
 	"runtime/debug"
 	"strconv"
 	"strings"
@@ -149,6 +150,12 @@ func (s *settings) checkOwn(file string) error {
 			wrong(path.setting, "empty: name a path")
 		}
 	}
+	if s.Metrics.Address != "" && s.Metrics.Address == s.XDS.PlaintextAddress {
+		wrong("metrics.address", "%s is xds.plaintextAddress too: give each an address of its own", s.Metrics.Address)
+	}
+	if inside(s.State, s.Files) || inside(s.Files, s.State) {
+		wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, s.Files)
+	}
 	if s.Domain == "" {
 		wrong("domain", "empty: name the suffix of short host names, such as cluster.local")
 	}
@@ -165,6 +172,24 @@ func (s *settings) checkOwn(file string) error {
 		wrong("memory.limit", "%v", err)
 	}
 	return errors.Join(errs...)
+}
+
+// inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden folder
+// does not count: configuration is not looked for in it.
+func inside(path, dir string) bool {
+	if path == "" || dir == "" {
+		return false
+	}
+	rel, err := filepath.Rel(absolute(dir), absolute(path))
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../") && (rel == "." || !strings.HasPrefix(rel, "."))
+}
+
+// absolute is path from the root on, or as it is when the working folder is gone.
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
 }
 
 // checkMesh reads Istio's part.

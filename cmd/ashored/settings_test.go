@@ -109,3 +109,25 @@ func FuzzParseBytes(f *testing.F) {
 		}
 	})
 }
+
+// Two settings that get in one another's way are refused, and the default places are not.
+func TestSettingsTogether(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct{ text, want string }{
+		"one address":          {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nmetrics: {address: \"127.0.0.1:7000\"}\n", "metrics.address"},
+		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
+		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/\n", "state"},
+		"files in state":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh/files\nstate: /srv/mesh\n", "state"},
+		"hidden state":         {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/.ashore\n", ""},
+		"folders side by side": {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh-state\n", ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := readAndCheck(write(t, "ashored.yaml", tc.text))
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("got %v, want an error with %q", err, tc.want)
+			}
+		})
+	}
+}
