@@ -18,7 +18,20 @@ type frame struct {
 
 // codec passes frames through and leaves all other messages, those of other services on the same
 // server, to the protobuf codec.
-type codec struct{ messages encoding.CodecV2 }
+type codec struct {
+	messages encoding.CodecV2
+	requests mem.BufferPool
+}
+
+// newCodec makes a codec whose buffers for requests come in steps that fit them: a node has 60 KB and
+// a subscription some 100 KB, for which gRPC's own pool takes a megabyte.
+func newCodec() codec {
+	var sizes []int
+	for n := 1 << 10; n <= maxRequest; n *= 2 {
+		sizes = append(sizes, n, n+n/2)
+	}
+	return codec{messages: encoding.GetCodecV2("proto"), requests: mem.NewTieredBufferPool(sizes...)}
+}
 
 var _ encoding.CodecV2 = codec{}
 
@@ -36,7 +49,7 @@ func (c codec) Marshal(v any) (mem.BufferSlice, error) {
 // Unmarshal implements encoding.CodecV2.
 func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if f, ok := v.(*frame); ok {
-		f.in = data.MaterializeToBuffer(mem.DefaultBufferPool())
+		f.in = data.MaterializeToBuffer(c.requests)
 		return nil
 	}
 	return c.messages.Unmarshal(data, v)
@@ -53,12 +66,12 @@ const (
 // services on it are not affected.
 func ServerOptions() []grpc.ServerOption {
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(codec{encoding.GetCodecV2("proto")}),
+		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
 		// Fixed windows: requests are small, and measuring the connection costs pings.
-		grpc.InitialWindowSize(256 << 10),
-		grpc.InitialConnWindowSize(512 << 10),
+		grpc.InitialWindowSize(64 << 10),
+		grpc.InitialConnWindowSize(128 << 10),
 		// A proxy at rest holds a small read buffer, and no write buffer.
 		grpc.ReadBufferSize(4 << 10),
 		// A machine that vanished is noticed within 40 s.

@@ -59,7 +59,7 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		since:    time.Now(),
 		serial:   s.serial.Add(1),
 		wake:     make(chan struct{}, 1),
-		requests: make(chan *frame, 1),
+		requests: make(chan *frame),
 	}
 	if p, ok := peer.FromContext(g.Context()); ok {
 		st.peer = p.Addr.String()
