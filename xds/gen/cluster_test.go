@@ -13,6 +13,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -33,7 +34,7 @@ func ruleScope(t *testing.T, s *registry.Service, policy string, endpoints ...re
 		k := config.Key{Kind: config.DestinationRule, Namespace: s.Namespace, Name: "web"}
 		in.Objects = in.Objects.With(k, &config.Object{Key: k, Spec: spec})
 	}
-	return (&scopes{node: nodeOf(t, goldenNode{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
+	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop"})}).next(in)
 }
 
 // Envoy takes every field of a traffic policy, without a warning.

@@ -1,13 +1,9 @@
 package gen
 
 import (
-	"context"
-	"flag"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,24 +16,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"go.yaml.in/yaml/v3"
 	"golang.org/x/tools/txtar"
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
-
-// goldenUpdate rewrites what the golden files expect.
-func goldenUpdate() bool {
-	f := flag.Lookup("update")
-	return f != nil && f.Value.String() == "true"
-}
 
 // Each file of testdata is a configuration, a proxy and what the proxy is sent: config.yaml, node.yaml,
 // mesh.yaml (may be missing), and a part for each type that the case is about. The real Envoy
@@ -74,13 +61,13 @@ func golden(t *testing.T, file string) {
 			continue
 		}
 		got := asYAML(t, g.Set(typeURL, sc))
-		if goldenUpdate() {
+		if goldentest.Update() {
 			archive.Files[i].Data = []byte(got)
 		} else if diff := cmp.Diff(string(f.Data), got); diff != "" {
 			t.Errorf("%s differs (-want +got; `go test ./xds/gen -run TestGolden -update` rewrites it):\n%s", f.Name, diff)
 		}
 	}
-	if goldenUpdate() {
+	if goldentest.Update() {
 		if err := os.WriteFile(file, txtar.Format(archive), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -100,32 +87,18 @@ func goldenParts() map[string]string {
 	}
 }
 
-// goldenNode is a proxy as golden files describe it.
-type goldenNode struct {
-	Type          string            `yaml:"type"`
-	Addresses     []string          `yaml:"addresses"`
-	Namespace     string            `yaml:"namespace"`
-	Labels        map[string]string `yaml:"labels"`
-	Locality      string            `yaml:"locality"`
-	Interception  string            `yaml:"interception"`
-	HTTPProxyPort uint32            `yaml:"httpProxyPort"`
-	Extensions    []string          `yaml:"extensions"`
-}
-
 // scopeOf takes a golden file's configuration the whole way to the scope of its proxy.
 func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 	t.Helper()
 	var (
-		node goldenNode
-		mesh yaml.Node
+		node    goldentest.Proxy
+		mesh    yaml.Node
+		objects []*config.Object
 	)
-	in := push.Inputs{}
 	for _, f := range archive.Files {
 		switch f.Name {
 		case "config.yaml":
-			for _, o := range parsed(t, f.Data) {
-				in.Objects = in.Objects.With(o.Key, o)
-			}
+			objects = parsed(t, f.Data)
 		case "node.yaml":
 			if err := yaml.Unmarshal(f.Data, &node); err != nil {
 				t.Fatalf("node.yaml: %v", err)
@@ -136,7 +109,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 			}
 		}
 	}
-	in.Mesh = &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}
+	in := goldentest.Inputs(t, objects, goldentest.Counting{})
 	if len(mesh.Content) > 0 {
 		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])
 		if len(problems) > 0 {
@@ -144,7 +117,6 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 		}
 		in.Mesh.Config = m
 	}
-	addServices(t, &in)
 	c := push.Build(nil, in)
 	return c.Scope(c.Classify(nodeOf(t, node)))
 }
@@ -166,69 +138,12 @@ func parsed(t *testing.T, data []byte) []*config.Object {
 	return result.Objects
 }
 
-// addServices derives the services of in's objects.
-func addServices(t *testing.T, in *push.Inputs) {
+// nodeOf is the proxy with the capabilities that its extensions give it.
+func nodeOf(t *testing.T, p goldentest.Proxy) push.Node {
 	t.Helper()
-	for _, u := range entry.New(countingAddresses{}).Derive(context.Background(), in.Objects).Updates {
-		for _, p := range u.Problems {
-			t.Fatalf("service: %v", p)
-		}
-		for _, i := range u.Items {
-			in.Services = in.Services.With(i.Service.Key, i.Service)
-			in.Endpoints = in.Endpoints.With(i.Service.Key, i.Endpoints)
-		}
-	}
-}
-
-// countingAddresses gives out 240.240.0.1, 240.240.0.2, … in the order of keys.
-type countingAddresses struct{}
-
-func (countingAddresses) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	keys = slices.Clone(keys)
-	slices.SortFunc(keys, registry.Key.Compare)
-	out := map[registry.Key][]netip.Addr{}
-	for i, k := range keys {
-		out[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, byte((i + 1) >> 8), byte(i + 1)})}
-	}
-	return out, nil
-}
-
-func nodeOf(t *testing.T, n goldenNode) push.Node {
-	t.Helper()
-	var (
-		addresses intern.Lists[netip.Addr]
-		lists     intern.Lists[push.Label]
-		ips       []netip.Addr
-		labels    []push.Label
-	)
-	for _, a := range n.Addresses {
-		ips = append(ips, netip.MustParseAddr(a))
-	}
-	for k, v := range n.Labels {
-		labels = append(labels, push.Label{Key: k, Value: v})
-	}
-	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
-	out := push.Node{
-		Namespace: n.Namespace, IPs: addresses.Of(ips), Labels: lists.Of(labels), HTTPProxyPort: n.HTTPProxyPort,
-		Locality: registry.ParseLocality(n.Locality), Capabilities: New().Capabilities(n.Extensions),
-	}
-	switch n.Type {
-	case "", "sidecar":
-	case "router":
-		out.Type = push.Router
-	default:
-		t.Fatalf("node.yaml: type %q is neither sidecar nor router", n.Type)
-	}
-	switch n.Interception {
-	case "", "REDIRECT":
-	case "TPROXY":
-		out.Interception = push.TProxy
-	case "NONE":
-		out.Interception = push.None
-	default:
-		t.Fatalf("node.yaml: interception %q is none of REDIRECT, TPROXY, NONE", n.Interception)
-	}
-	return out
+	n := p.Node(t)
+	n.Capabilities = New().Capabilities(p.Extensions)
+	return n
 }
 
 // messageOf is an empty message of a resource type.
@@ -300,21 +215,7 @@ func yamlOf(t *testing.T, r *resource.Resource) string {
 	if err := validateAll(m); err != nil {
 		t.Errorf("%s: %v", r.Name, err)
 	}
-	text, err := protojson.Marshal(m)
-	if err != nil {
-		t.Fatalf("%s: %v", r.Name, err)
-	}
-	var value any
-	if err := yaml.Unmarshal(text, &value); err != nil {
-		t.Fatalf("%s: %v", r.Name, err)
-	}
-	var b strings.Builder
-	enc := yaml.NewEncoder(&b)
-	enc.SetIndent(2)
-	if err := enc.Encode([]any{value}); err != nil {
-		t.Fatalf("%s: %v", r.Name, err)
-	}
-	return b.String()
+	return goldentest.Element(t, m)
 }
 
 // decodeNames writes out the entries of a name table.

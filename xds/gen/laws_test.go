@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -92,8 +93,8 @@ func FuzzGenerator(f *testing.F) {
 		in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 		g := New()
 		nodes := []*scopes{
-			{node: nodeOf(t, goldenNode{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"})},
-			{node: nodeOf(t, goldenNode{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"})},
+			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"})},
+			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"})},
 		}
 		type handed struct {
 			set  resource.Set
@@ -165,7 +166,7 @@ func TestEndpointOrderIsFree(t *testing.T) {
 func TestLayersStay(t *testing.T) {
 	t.Parallel()
 	in := bigMesh(20)
-	s := &scopes{node: nodeOf(t, goldenNode{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	s := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
 	g := New()
 	before := s.next(in)
 	vs := &config.Object{Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "r"}, Hash: 1, Spec: &networking.VirtualService{
@@ -202,7 +203,7 @@ func TestLocalityIsForEndpoints(t *testing.T) {
 	in.Objects = in.Objects.With(k, &config.Object{Key: k, Hash: 99, Spec: &networking.DestinationRule{
 		Host: "svc-00000.shop.svc.cluster.local", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{}},
 	}})
-	east := &scopes{node: nodeOf(t, goldenNode{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
+	east := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
 	one := east.next(in)
 	west := &scopes{context: east.context, node: east.node}
 	west.node.Locality = registry.Locality{Region: "west"}

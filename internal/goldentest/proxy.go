@@ -1,0 +1,77 @@
+package goldentest
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Proxy is a proxy as YAML describes it.
+type Proxy struct {
+	// Name is the workload's; it makes the proxy's ID together with Namespace.
+	Name      string `yaml:"name"`
+	Namespace string `yaml:"namespace"`
+	// Type is sidecar (also when empty) or router.
+	Type string `yaml:"type"`
+	// Addresses are the workload's; the first is where listeners are bound.
+	Addresses []string          `yaml:"addresses"`
+	Labels    map[string]string `yaml:"labels"`
+	// Locality is region/zone/subzone.
+	Locality string `yaml:"locality"`
+	// Interception is REDIRECT (also when empty), TPROXY or NONE.
+	Interception  string `yaml:"interception"`
+	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
+	// Extensions are the ones that its Envoy says it has.
+	Extensions []string `yaml:"extensions"`
+}
+
+// Node is the proxy as a connection would describe it, without Capabilities.
+func (p Proxy) Node(t testing.TB) push.Node {
+	t.Helper()
+	var (
+		addresses intern.Lists[netip.Addr]
+		lists     intern.Lists[push.Label]
+		ips       []netip.Addr
+		labels    []push.Label
+	)
+	for _, a := range p.Addresses {
+		ip, err := netip.ParseAddr(a)
+		if err != nil {
+			t.Fatalf("proxy %q: address %q: %v", p.Name, a, err)
+		}
+		ips = append(ips, ip)
+	}
+	for k, v := range p.Labels {
+		labels = append(labels, push.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
+	out := push.Node{
+		Namespace: p.Namespace, IPs: addresses.Of(ips), Labels: lists.Of(labels),
+		Locality: registry.ParseLocality(p.Locality), HTTPProxyPort: p.HTTPProxyPort,
+	}
+	if p.Name != "" {
+		out.ID, out.DNSDomain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"
+	}
+	switch p.Type {
+	case "", "sidecar":
+	case "router":
+		out.Type = push.Router
+	default:
+		t.Fatalf("proxy %q: type %q is neither sidecar nor router", p.Name, p.Type)
+	}
+	switch p.Interception {
+	case "", "REDIRECT":
+	case "TPROXY":
+		out.Interception = push.TProxy
+	case "NONE":
+		out.Interception = push.None
+	default:
+		t.Fatalf("proxy %q: interception %q is none of REDIRECT, TPROXY, NONE", p.Name, p.Interception)
+	}
+	return out
+}
