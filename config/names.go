@@ -152,9 +152,11 @@ func checkWildcardHost(host string) string {
 	case host != strings.ToLower(host):
 		// names are found by their text: a rule that protects Web.example would pass over web.example
 		return quote(host) + " has capitals: write it in lower case, so that all that names it finds it"
+	case strings.HasSuffix(host, "."):
+		return quote(host) + " ends with a dot: leave it out, so that all that names the host finds it"
 	}
-	first, rest, dotted := strings.Cut(strings.TrimSuffix(host, "."), ".")
-	if first != "*" && !isLabel(strings.TrimPrefix(first, "*-"), true, 63) {
+	first, rest, dotted := strings.Cut(host, ".")
+	if first != "*" && !isLabel(first, true, 63) {
 		return badHost(host)
 	}
 	if !dotted {

@@ -163,6 +163,9 @@ func (c *checker) tlsVersions(path string, t *networking.ServerTLSSettings) {
 	if t.MaxProtocolVersion != 0 && t.MinProtocolVersion > t.MaxProtocolVersion {
 		c.errorf(path+".minProtocolVersion", "the lowest version %s is above the highest, %s", t.MinProtocolVersion, t.MaxProtocolVersion)
 	}
+	if old := t.MaxProtocolVersion; t.MinProtocolVersion == 0 && (old == networking.ServerTLSSettings_TLSV1_0 || old == networking.ServerTLSSettings_TLSV1_1) {
+		c.errorf(path+".maxProtocolVersion", "%s is below the lowest version, which is TLSV1_2 where minProtocolVersion is not set: no client could connect; set minProtocolVersion, or a higher maxProtocolVersion", old)
+	}
 	for _, v := range []struct {
 		field   string
 		version networking.ServerTLSSettings_TLSProtocol
