@@ -1,10 +1,14 @@
 package goldentest
 
 import (
+	"bytes"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
@@ -28,6 +32,22 @@ type Proxy struct {
 	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
 	// Extensions are the ones that its Envoy says it has.
 	Extensions []string `yaml:"extensions"`
+}
+
+// Proxies reads a file that lists proxies. An unknown field, or no proxy at all, fails the test.
+func Proxies(t testing.TB, path string) []Proxy {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []Proxy
+	dec := yaml.NewDecoder(bytes.NewReader(data))
+	dec.KnownFields(true)
+	if err := dec.Decode(&out); err != nil || len(out) == 0 {
+		t.Fatalf("%s lists %d proxies: %v", path, len(out), err)
+	}
+	return out
 }
 
 // Node is the proxy as a connection would describe it, without Capabilities.

@@ -1,0 +1,138 @@
+package examples
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"go.uber.org/goleak"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoregistry"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/goldentest"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/gen"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// TestMain takes the flag -update, which rewrites what golden files expect.
+func TestMain(m *testing.M) {
+	flag.Bool("update", false, "rewrite what golden files expect")
+	goleak.VerifyTestMain(m)
+}
+
+// Every example with a folder config has a file proxies.yaml, and golden/NAME.yaml holds what each of its proxies is
+// sent.
+func TestGolden(t *testing.T) {
+	t.Parallel()
+	folders, err := filepath.Glob(filepath.Join("*", "config"))
+	if err != nil || len(folders) == 0 {
+		t.Fatalf("no examples: %v", err)
+	}
+	for _, folder := range folders {
+		example := filepath.Dir(folder)
+		t.Run(example, func(t *testing.T) {
+			t.Parallel()
+			c := push.Build(nil, goldentest.Inputs(t, objects(t, folder), byLetter{}))
+			names := map[string]bool{}
+			for _, p := range goldentest.Proxies(t, filepath.Join(example, "proxies.yaml")) {
+				names[p.Name+".yaml"] = true
+				goldentest.Compare(t, filepath.Join(example, "golden", p.Name+".yaml"), resources(t, c, p))
+			}
+			onlyExpected(t, filepath.Join(example, "golden"), names)
+		})
+	}
+}
+
+// objects reads an example's configuration. Nothing may be wrong with it, not even a little.
+func objects(t *testing.T, folder string) []*config.Object {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no configuration: %v", err)
+	}
+	var out []*config.Object
+	for _, f := range files {
+		data, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		result := config.Parse(f, data)
+		for _, p := range result.Problems {
+			t.Errorf("%v", p)
+		}
+		out = append(out, result.Objects...)
+	}
+	return out
+}
+
+// onlyExpected fails when a proxy that is no more has left its file behind.
+func onlyExpected(t *testing.T, folder string, names map[string]bool) {
+	t.Helper()
+	files, err := os.ReadDir(folder)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		if !names[f.Name()] {
+			t.Errorf("%s is of no proxy: remove it, or name its proxy in proxies.yaml", filepath.Join(folder, f.Name()))
+		}
+	}
+}
+
+// byLetter gives a service a virtual address by its host's first letter: one more service moves no other's.
+type byLetter struct{}
+
+func (byLetter) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	out, taken := map[registry.Key][]netip.Addr{}, map[byte]string{}
+	for _, k := range keys {
+		letter := k.Host[0]
+		if other, ok := taken[letter]; ok {
+			return nil, fmt.Errorf("%s and %s begin with one letter, which gives them one address: rename one", other, k.Host)
+		}
+		taken[letter] = k.Host
+		out[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, letter})}
+	}
+	return out, nil
+}
+
+// resources are all that a proxy is sent, as YAML, type by type.
+func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
+	t.Helper()
+	g := gen.New()
+	n := p.Node(t)
+	n.Capabilities = g.Capabilities(p.Extensions)
+	scope := c.Scope(c.Classify(n))
+	var out strings.Builder
+	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType} {
+		set := g.Set(typ, scope)
+		if typ == gen.SecretType && set.Len() == 0 {
+			continue
+		}
+		out.WriteString("# " + typ[strings.LastIndexByte(typ, '.')+1:] + "\n")
+		for r := range set.All() {
+			out.WriteString(goldentest.Element(t, message(t, r)))
+		}
+	}
+	return out.String()
+}
+
+func message(t *testing.T, r *resource.Resource) proto.Message {
+	t.Helper()
+	typ, err := protoregistry.GlobalTypes.FindMessageByURL(r.TypeURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := typ.New().Interface()
+	if err := proto.Unmarshal(r.Body(), m); err != nil {
+		t.Fatalf("%s: %v", r.Name, err)
+	}
+	return m
+}
