@@ -58,6 +58,9 @@ type clusterShape struct {
 	families  families
 	// names is the service whose subjectAltNames matter; nil: they do not.
 	names *registry.Service
+	// peer is the host that the endpoints have to prove where no request names one; empty: requests do,
+	// or nothing is to be proved.
+	peer string
 }
 
 // encodedShape is a shape as part of an encoded cluster.
@@ -95,6 +98,9 @@ func (s clusterSpec) shape() clusterShape {
 	}
 	if usesTLS(s.policy.tls) && len(s.service.SubjectAltNames) > 0 {
 		shape.names = s.service
+	}
+	if usesTLS(s.policy.tls) && !port.Protocol.IsHTTP() {
+		shape.peer = s.service.Host
 	}
 	return shape
 }
@@ -154,7 +160,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	if s.names != nil {
 		names = s.names.SubjectAltNames
 	}
-	applyTLS(c, h, s.policy.tls, names)
+	applyTLS(c, h, s.policy.tls, names, s.peer)
 	h.apply(c)
 	return c
 }

@@ -22,7 +22,11 @@ func usesTLS(t *networking.ClientTLSSettings) bool {
 // trusted; without sni and subjectAltNames both follow the request's host; the identities that a
 // ServiceEntry names (identities) stand in for missing subjectAltNames. Where an sni is set and no name is, the
 // certificate has to be the sni's: a certificate of anybody else must not do.
-func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string) {
+//
+// Only HTTP has a request's host. On other ports (peer is their service's host; empty: the port is
+// HTTP) the service's host stands in for it, also for HTTP on sniffed ports. Of a wildcard only a
+// certificate for that very wildcard is accepted.
+func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string) {
 	if !usesTLS(t) {
 		return
 	}
@@ -36,7 +40,14 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 		AutoSniSanValidation: verify && t.Sni != "" && len(names) == 0,
 		CommonTlsContext:     clientTLS(),
 	}
-	if t.Sni == "" {
+	switch {
+	case t.Sni != "":
+	case peer != "":
+		tls.Sni = sniOf(peer)
+		if len(names) == 0 {
+			names = []string{peer}
+		}
+	default:
 		h.upstream().AutoSni = true
 		h.upstream().AutoSanValidation = verify && len(names) == 0
 	}
@@ -78,6 +89,15 @@ func trust(t *tlsv3.CommonTlsContext, r roots, crl string, names []string) {
 		DefaultValidationContext:         own,
 		ValidationContextSdsSecretConfig: secretRef(r.secretName()),
 	}}
+}
+
+// sniOf is what clients call a host in TLS: wildcards and addresses have no such name.
+// Source: RFC 6066, section 3.
+func sniOf(host string) string {
+	if _, err := netip.ParseAddr(host); err == nil || strings.HasPrefix(host, "*") {
+		return ""
+	}
+	return host
 }
 
 // exactName matches one name of a certificate: a URI, an IP address, an e-mail address or a host.

@@ -115,7 +115,16 @@ func TCPEcho(t testing.TB, name, address string) net.Addr {
 // TCPEcho starts one in the namespace.
 func (ns *Namespace) TCPEcho(t testing.TB, name, address string) net.Addr {
 	t.Helper()
-	l := ns.Listen(t, address)
+	return ServeEcho(t, name, func() (net.Listener, error) { return ns.Listen(t, address), nil })
+}
+
+// ServeEcho greets with name and sends back what it gets on every connection of a listener.
+func ServeEcho(t testing.TB, name string, listen func() (net.Listener, error)) net.Addr {
+	t.Helper()
+	l, err := listen()
+	if err != nil {
+		t.Fatalf("echo %s: %v", name, err)
+	}
 	var open sync.WaitGroup
 	var conns sync.Map
 	open.Go(func() {

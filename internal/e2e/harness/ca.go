@@ -45,6 +45,11 @@ func NewCA(t testing.TB) *CA {
 	return &CA{Pool: pool, cert: cert, key: key}
 }
 
+// PEM is its certificate.
+func (ca *CA) PEM() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
+}
+
 // Issue makes a server certificate for host and its key, both PEM.
 func (ca *CA) Issue(t testing.TB, host string) (cert, key []byte) {
 	t.Helper()
