@@ -139,7 +139,7 @@ func checkHost(host string) string {
 	return checkWildcardHost(host)
 }
 
-// checkWildcardHost is the rule for host names whose first label may be "*" or begin with "*-".
+// checkWildcardHost is the rule for host names whose first label may be "*".
 func checkWildcardHost(host string) string {
 	const limit = 255
 	switch {

@@ -139,10 +139,15 @@ func byAge(a, b *config.Object) int {
 
 // clash warns of a host that several ServiceEntries of one namespace declare.
 func clash(host string, winner, other *config.Object) feed.Problem {
+	used := "endpoints of both are used"
+	first, second := winner.Spec.(*networking.ServiceEntry).Resolution, other.Spec.(*networking.ServiceEntry).Resolution
+	if resolution(first) != resolution(second) {
+		used = "its endpoints are left out, because their resolution is " + second.String() + " and not " + first.String()
+	}
 	return feed.Problem{
 		Severity: feed.Warning, Source: source, Object: other.Key.String(), Field: "spec.hosts",
 		File: other.Origin.File, Line: other.Origin.Line,
-		Text: "host " + host + " is declared by " + winner.Key.String() + " too, whose ports and settings count (it is older); endpoints of both are used: declare the host once",
+		Text: "host " + host + " is declared by " + winner.Key.String() + " too, whose ports and settings count (it is older); " + used + ": declare the host once",
 	}
 }
 

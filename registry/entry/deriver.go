@@ -2,6 +2,7 @@ package entry
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -146,6 +147,7 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 	if len(entries) == 0 {
 		delete(d.byHost, key)
 		delete(d.wanting, key)
+		delete(d.allocated, key) // the store keeps it, should the host come back
 		return nil, nil
 	}
 	slices.SortFunc(entries, byAge)
@@ -214,8 +216,11 @@ func (d *Deriver) giveAddress(u *feed.Update[registry.Instances], s *registry.Se
 		return
 	}
 	s.AutoAddresses = d.allocated[s.Key]
-	if s.AutoAddresses != nil || refused == nil {
+	if s.AutoAddresses != nil {
 		return
+	}
+	if refused == nil {
+		refused = errors.New("the store gave none")
 	}
 	d.wanting[s.Key] = true
 	u.Problems = append(u.Problems, feed.Problem{

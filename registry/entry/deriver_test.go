@@ -182,6 +182,34 @@ func TestAddressesComeLater(t *testing.T) {
 	}
 }
 
+// silent answers without an error, and without the addresses.
+type silent struct{}
+
+func (silent) Allocate(context.Context, []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	return nil, nil
+}
+
+// An answer that leaves a host out is a problem, and asked for again.
+func TestAddressLeftOut(t *testing.T) {
+	t.Parallel()
+	d := entry.New(silent{})
+	got := text(d.Derive(t.Context(), with(objects{}, config.ServiceEntry, "api", serviceEntry(networking.ServiceEntry_STATIC, "api.shop"))))
+	if !strings.Contains(got, "the store gave none") || !d.Wanting() {
+		t.Errorf("got %q, wanting %v", got, d.Wanting())
+	}
+}
+
+// A clash says whose endpoints are left out.
+func TestClashOfResolutions(t *testing.T) {
+	t.Parallel()
+	objs := with(with(objects{}, config.ServiceEntry, "a", serviceEntry(networking.ServiceEntry_STATIC, "x.y")),
+		config.ServiceEntry, "b", serviceEntry(networking.ServiceEntry_DNS, "x.y"))
+	got := text(entry.New(nil).Derive(t.Context(), objs))
+	if !strings.Contains(got, "its endpoints are left out, because their resolution is DNS and not STATIC") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // The first batch is full, also when it is empty, and no other one.
 func TestFirstBatchIsFull(t *testing.T) {
 	t.Parallel()
