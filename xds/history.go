@@ -28,16 +28,20 @@ func newHistory() *history {
 	return &history{byID: map[string]*list.Element{}, oldest: list.New()}
 }
 
-// put remembers the doubts about a client, forgetting the oldest client when there are too many.
+// put adds to the doubts about a client, forgetting the oldest client when there are too many. Streams of one
+// client may end in another order than they began: what a newer one left stays.
 func (h *history) put(id string, doubts map[string]ads.Doubt) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if e := h.byID[id]; e != nil {
-		h.oldest.Remove(e)
-		delete(h.byID, id)
-	}
 	if len(doubts) == 0 {
 		return
+	}
+	if e := h.byID[id]; e != nil {
+		all := h.oldest.Remove(e).(*past).doubts
+		for typeURL, d := range doubts {
+			all[typeURL] = all[typeURL].Or(d)
+		}
+		doubts = all
 	}
 	h.byID[id] = h.oldest.PushBack(&past{id, doubts})
 	if h.oldest.Len() > maxHistory {
