@@ -143,11 +143,17 @@ func nodeType(s string) (push.NodeType, error) {
 	return 0, errNodeType
 }
 
+// maxAddresses bounds how many addresses of a node are read; the rest is left out.
+const maxAddresses = 256
+
 // addresses are the node's: its metadata's list counts before its ID. Link-local ones and what is
 // no address are left out.
 func addresses(list, id string) ([]netip.Addr, error) {
 	var out []netip.Addr
 	for s := range strings.SplitSeq(list, ",") {
+		if len(out) == maxAddresses {
+			break
+		}
 		if a, err := netip.ParseAddr(strings.TrimSpace(s)); err == nil && !a.IsLinkLocalUnicast() && !slices.Contains(out, a.Unmap()) {
 			out = append(out, a.Unmap())
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
+	"strings"
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -109,6 +110,19 @@ func TestNodeDefaultsAndErrors(t *testing.T) {
 				t.Errorf("got %q, want %q", got, tc.want)
 			}
 		})
+	}
+}
+
+// Of addresses, which are compared with one another, only so many are read.
+func TestNodeManyAddresses(t *testing.T) {
+	t.Parallel()
+	var list strings.Builder
+	for i := range 2 * maxAddresses {
+		fmt.Fprintf(&list, "10.0.%d.%d,", i>>8, i&255)
+	}
+	p, err := countNodes().read(encodeNode(t, &corev3.Node{Id: "sidecar~10.0.0.1~a~b"}, map[string]any{"INSTANCE_IPS": list.String()}))
+	if err != nil || p.IPs.Len() != maxAddresses {
+		t.Errorf("got %d addresses, error %v; want %d", p.IPs.Len(), err, maxAddresses)
 	}
 }
 
