@@ -70,8 +70,10 @@ func newRuleView(in ruleViewIn) *ruleView {
 		v.byHost[h] = append(v.byHost[h], o)
 		v.perNamespace[k.Namespace]++
 		addSpecial(v.special, v.exportTo(o), nil, k.Namespace)
-		// A public rule beside its service is found by everyone through the service's namespace.
-		if _, beside := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace}); !beside || k.Namespace == v.root() {
+		// A public rule beside its service is found by everyone through the service's namespace. One for a wildcard
+		// holds in its own namespace for services of others too.
+		_, beside := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace})
+		if !beside || strings.HasPrefix(k.Host, "*") || k.Namespace == v.root() {
 			v.special[k.Namespace] = true
 		}
 	}
