@@ -52,6 +52,7 @@ type Assembler struct {
 	inputs  Inputs
 	context *Context
 	dirty   bool      // inputs differ from context
+	ready   bool      // every source has delivered its first complete state
 	since   time.Time // when the first change that is not built yet was noticed
 	built   time.Time // end of the last build
 
@@ -145,7 +146,12 @@ func (a *Assembler) loop(ctx context.Context, objects <-chan feed.Batch[*config.
 	}
 }
 
+// synced says whether every source has delivered its first complete state. Once they have it stays so, and the
+// sources, whose status costs a look at every group, are not asked again.
 func (a *Assembler) synced() bool {
+	if a.ready {
+		return true
+	}
 	if !a.objects.Synced() {
 		return false
 	}
@@ -154,6 +160,7 @@ func (a *Assembler) synced() bool {
 			return false
 		}
 	}
+	a.ready = true
 	return true
 }
 
