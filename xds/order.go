@@ -13,9 +13,9 @@ type typeState struct {
 	*ads.Subscription
 	rank    int
 	to      resource.Set
-	current bool      // to is what the latest context says
-	waiting time.Time // since when it waits for clusters; zero: it does not
-	keeping time.Time // since when a removal of it waits; zero: none does
+	current bool                 // to is what the latest context says
+	waiting time.Time            // since when it waits for clusters; zero: it does not
+	keeping map[string]time.Time // since when the removal of a name waits
 }
 
 // order decides what a stream sends next. It holds what the types owe one another:
@@ -91,17 +91,38 @@ func (o *order) next(now time.Time) (r *ads.Response, wait time.Duration) {
 		}
 	}
 	for _, t := range o.types {
-		switch {
-		case !t.Kept():
-			t.keeping = time.Time{}
-		case t.keeping.IsZero():
-			t.keeping = now
-			wait = sooner(wait, o.removalWait)
-		case now.Sub(t.keeping) < o.removalWait:
-			wait = sooner(wait, t.keeping.Add(o.removalWait).Sub(now))
-		}
+		wait = o.keep(t, now, wait)
 	}
 	return nil, wait
+}
+
+// keep notes since when each removal of t waits. It returns the sooner of wait and the next end of one.
+func (o *order) keep(t *typeState, now time.Time, wait time.Duration) time.Duration {
+	var keeping map[string]time.Time
+	for name := range t.Kept() {
+		since, ok := t.keeping[name]
+		if !ok {
+			since = now
+		}
+		if keeping == nil {
+			keeping = map[string]time.Time{}
+		}
+		keeping[name] = since
+		if left := since.Add(o.removalWait).Sub(now); left > 0 {
+			wait = sooner(wait, left)
+		}
+	}
+	t.keeping = keeping
+	return wait
+}
+
+// late says which removals of t have waited for as long as they may. Each waits for itself: one that a refused
+// route holds for long must not cost later ones their wait.
+func (o *order) late(t *typeState, now time.Time) func(name string) bool {
+	return func(name string) bool {
+		since, ok := t.keeping[name]
+		return ok && now.Sub(since) >= o.removalWait
+	}
 }
 
 // sooner is the smaller of two waits, where zero means never.
@@ -195,35 +216,34 @@ func (o *order) hasEndpoints(cluster *resource.Resource) bool {
 
 // hold returns which removals of a type have to wait; nil: none.
 func (o *order) hold(t *typeState, now time.Time) func(name string) bool {
-	late := !t.keeping.IsZero() && now.Sub(t.keeping) >= o.removalWait
 	switch t.Kind().TypeURL {
 	case ClusterType:
-		return o.holdClusters(t, late)
+		return o.holdClusters(t, o.late(t, now))
 	case EndpointType:
 		return o.holdEndpoints()
 	case RouteType:
-		return o.holdRoutes(late)
+		return o.holdRoutes(o.late(t, now))
 	}
 	return nil
 }
 
 // holdClusters keeps clusters until listeners and routes have moved on, and those that a refused listener or
 // route uses for as long as it is refused.
-func (o *order) holdClusters(cds *typeState, late bool) func(string) bool {
+func (o *order) holdClusters(cds *typeState, late func(string) bool) func(string) bool {
 	var asked, waits bool
 	return func(name string) bool {
 		if !asked {
-			asked, waits = true, !late && !o.moved(cds)
+			asked, waits = true, !o.moved(cds)
 		}
-		return waits || o.usedByRefused(ListenerType, ClusterType, name) || o.usedByRefused(RouteType, ClusterType, name) || o.usedByKept(name)
+		return waits && !late(name) || o.usedByRefused(ListenerType, ClusterType, name) || o.usedByRefused(RouteType, ClusterType, name) || o.usedByKept(name)
 	}
 }
 
 // holdRoutes keeps routes until listeners have moved on.
-func (o *order) holdRoutes(late bool) func(string) bool {
+func (o *order) holdRoutes(late func(string) bool) func(string) bool {
 	return func(name string) bool {
 		lds := o.find(ListenerType)
-		return lds != nil && !late && !lds.Settled(lds.to) || o.usedByRefused(ListenerType, RouteType, name)
+		return lds != nil && !late(name) && !lds.Settled(lds.to) || o.usedByRefused(ListenerType, RouteType, name)
 	}
 }
 

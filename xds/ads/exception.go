@@ -66,14 +66,15 @@ func (s *Subscription) Refusals() []Refusal {
 	return out
 }
 
-// Kept says whether removals wait.
-func (s *Subscription) Kept() bool {
-	for _, e := range s.exceptions {
-		if e.standing == kept {
-			return true
+// Kept yields the names whose removal waits.
+func (s *Subscription) Kept() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for name, e := range s.exceptions {
+			if e.standing == kept && !yield(name) {
+				return
+			}
 		}
 	}
-	return false
 }
 
 // KeptResources yields what the client has and is to lose, as far as that is known.
