@@ -11,11 +11,12 @@ import (
 // typeState is one type of a stream: its subscription, and what the client is to have.
 type typeState struct {
 	*ads.Subscription
-	rank    int
-	to      resource.Set
-	current bool                 // to is what the latest context says
-	waiting time.Time            // since when it waits for clusters; zero: it does not
-	keeping map[string]time.Time // since when the removal of a name waits
+	rank     int
+	to       resource.Set
+	current  bool                 // to is what the latest context says
+	waiting  time.Time            // since when it waits for clusters; zero: it does not
+	keeping  map[string]time.Time // since when the removal of a name waits
+	refusing bool                 // the client refuses some of it, and the metrics count that
 }
 
 // order decides what a stream sends next. It holds what the types owe one another:

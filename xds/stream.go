@@ -198,12 +198,11 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 		t.Distrust(st.doubts[r.TypeURL])
 		delete(st.doubts, r.TypeURL)
 	}
-	refusing := len(t.Refusals()) > 0
 	out, err := t.Receive(r, st.target(t), st.server.cfg.Limits, time.Now())
 	if err != nil {
 		return false, status.Error(codes.ResourceExhausted, err.Error())
 	}
-	st.note(t, r, out, refusing)
+	st.note(t, r, out)
 	return out.Started, nil
 }
 
@@ -213,16 +212,10 @@ func (st *stream) prefix() string {
 }
 
 // note counts and logs what a request said of a response.
-func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome, was bool) {
+func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
 	refusals := t.Refusals()
-	if gauge := m.refusing[name]; gauge != nil && was != (len(refusals) > 0) {
-		if was {
-			gauge.Dec()
-		} else {
-			gauge.Inc()
-		}
-	}
+	st.countRefusing(t, len(refusals) > 0)
 	switch {
 	case out.Rejected:
 		m.rejects.WithLabelValues(name).Inc()
@@ -234,6 +227,20 @@ func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome, was bool) 
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}
+}
+
+// countRefusing keeps the number of proxies that refuse something of a type. It compares with what was counted:
+// a refusal also ends without a request, when a newer version is sent.
+func (st *stream) countRefusing(t *typeState, refusing bool) {
+	gauge := st.server.metrics.refusing[short(t.Kind().TypeURL)]
+	switch {
+	case gauge == nil || refusing == t.refusing:
+	case refusing:
+		gauge.Inc()
+	default:
+		gauge.Dec()
+	}
+	t.refusing = refusing
 }
 
 // refresh looks up what the latest context says about the proxy.
@@ -366,9 +373,7 @@ func (st *stream) end(err error) {
 	s.metrics.connected.WithLabelValues(st.proxy.Version).Dec()
 	st.mu.Lock()
 	for _, t := range st.order.types {
-		if gauge := s.metrics.refusing[short(t.Kind().TypeURL)]; gauge != nil && len(t.Refusals()) > 0 {
-			gauge.Dec()
-		}
+		st.countRefusing(t, false)
 	}
 	st.mu.Unlock()
 	s.log.Info("proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer, "after", time.Since(st.since).Round(time.Millisecond), "reason", err)

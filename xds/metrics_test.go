@@ -1,0 +1,57 @@
+package xds_test
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/resource"
+	"github.com/ashore-mesh/ashore/xds/xdstest"
+)
+
+// A proxy that takes the next version, or leaves, does not count as refusing any more.
+func TestRefusingIsCountedDown(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.Registerer = reg })
+	bad := xdstest.Route("r1", "b").Body()
+	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true,
+		Reject: func(_, _ string, body []byte) string {
+			if bytes.Equal(body, bad) {
+				return "it is bad"
+			}
+			return ""
+		}})
+	counts := func(want float64) {
+		t.Helper()
+		eventually(t, func() string {
+			families, err := reg.Gather()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, f := range families {
+				if f.GetName() == "pilot_xds_rds_reject" && f.Metric[0].Gauge.GetValue() != want {
+					return "the gauge does not say what it should: " + f.String()
+				}
+			}
+			return latest(p.server)
+		})
+	}
+	clusters := slices.Concat(serving("a", 1), serving("b", 1), serving("c", 1))
+	routes := func(cluster string) []*resource.Resource { return slices.Concat(clusters, chain(1, cluster)) }
+	p.publish(routes("a")...)
+	leave := connect(t, e)
+	eventually(t, func() string { return has(e, 3, "r1", "a") })
+	p.publish(routes("b")...)
+	counts(1)
+	p.publish(routes("c")...)
+	eventually(t, func() string { return has(e, 3, "r1", "c") })
+	counts(0)
+	p.publish(routes("b")...)
+	counts(1)
+	leave()
+	counts(0)
+}
