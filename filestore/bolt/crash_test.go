@@ -85,13 +85,19 @@ func checkWrites(t *testing.T, s *Store, acknowledged int) {
 	}
 }
 
+// times is how often a test tries something that takes a child process: often, or where that is slow or not
+// wanted, few times.
+func times(often, few int) int {
+	if testing.Short() || raceEnabled {
+		return few
+	}
+	return often
+}
+
 // No acknowledged write is lost when the process is killed at any moment.
 func TestKilled(t *testing.T) {
 	t.Parallel()
-	kills := 200
-	if testing.Short() {
-		kills = 30
-	}
+	kills := times(200, 30)
 	dir := t.TempDir()
 	acknowledged := 0
 	for kill := range kills {
@@ -158,10 +164,7 @@ func writeAndKill(t *testing.T, dir string, before int) int {
 // A damaged file is recognised, or read right; it never takes this process down, and is never written to.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
-	damages := 200
-	if testing.Short() {
-		damages = 40
-	}
+	damages := times(200, 40)
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	for n := range 40 {

@@ -35,6 +35,11 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child-trace" {
 		childEnd(childTrace(os.Args[2]))
 	}
+	// With the race detector every child would otherwise sleep for a second at its end.
+	// https://go.dev/doc/articles/race_detector#Options
+	if err := os.Setenv("GORACE", strings.TrimSpace(os.Getenv("GORACE")+" atexit_sleep_ms=0")); err != nil {
+		childEnd(err)
+	}
 	goleak.VerifyTestMain(m)
 }
 

@@ -1,0 +1,6 @@
+//go:build !race
+
+package bolt
+
+// raceEnabled says that these tests run with the race detector.
+const raceEnabled = false
