@@ -20,6 +20,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -93,7 +94,8 @@ func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
 	}
 	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "info", "--drain-time-s", "1")
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
+	wait, err := testchild.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	e := &envoy{t: t, admin: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -102,7 +104,7 @@ func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
 	t.Cleanup(func() {
 		cmd.Process.Kill()
 		var exit *exec.ExitError
-		if err := cmd.Wait(); err != nil && !errors.As(err, &exit) {
+		if err := wait(); err != nil && !errors.As(err, &exit) {
 			t.Errorf("envoy: %v", err)
 		}
 		e.admin.CloseIdleConnections()

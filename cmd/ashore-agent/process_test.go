@@ -12,13 +12,23 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
 // patience bounds every wait of these tests.
 const patience = 30 * time.Second
 
+// running is an agent that a test started.
+type running struct {
+	cmd       *exec.Cmd
+	wait      func() error
+	log       bytes.Buffer // may be read when wait has returned
+	bootstrap string       // the file that its Envoy has among its arguments
+}
+
 // program builds the agent and starts it with a real Envoy, at a control plane that is not there.
-func program(t *testing.T, address string) (agent *exec.Cmd, log *bytes.Buffer, bootstrap string) {
+func program(t *testing.T, address string, flags ...string) *running {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "ashore-agent")
@@ -32,19 +42,19 @@ func program(t *testing.T, address string) (agent *exec.Cmd, log *bytes.Buffer, 
 	if _, err := os.Stat(envoy); err != nil {
 		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
 	}
-	log = &bytes.Buffer{}
-	agent = exec.Command(path, "run", "--dev", "--xds", address+":1", "--address", address, "--name", "web", "--state", dir, "--envoy", envoy)
-	agent.Stderr = log
-	if err := agent.Start(); err != nil {
+	p := &running{bootstrap: filepath.Join(dir, "bootstrap.json")}
+	args := []string{"run", "--dev", "--xds", address + ":1", "--address", address, "--name", "web", "--state", dir, "--envoy", envoy}
+	p.cmd = exec.Command(path, append(args, flags...)...)
+	p.cmd.Stderr = &p.log
+	wait, err := testchild.Start(p.cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
+	p.wait = wait
 	t.Cleanup(func() {
-		if agent.ProcessState == nil {
-			agent.Process.Kill()
-			agent.Wait()
-		}
+		_ = p.cmd.Process.Kill() // an error says that it has ended
+		_ = p.wait()             // how it ended is for the test to say
 	})
-	bootstrap = filepath.Join(dir, "bootstrap.json")
 	eventually(t, "Envoy runs", func() error {
 		resp, err := http.Get("http://" + address + ":15000/server_info")
 		if err != nil {
@@ -53,7 +63,33 @@ func program(t *testing.T, address string) (agent *exec.Cmd, log *bytes.Buffer, 
 		return resp.Body.Close()
 	})
 	http.DefaultClient.CloseIdleConnections()
-	return agent, log, bootstrap
+	return p
+}
+
+// signal sends one.
+func (p *running) signal(t *testing.T, s syscall.Signal) {
+	t.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// wantEnd waits for the agent's end with that code, -1 for that by a signal, and for Envoy's.
+func (p *running) wantEnd(t *testing.T, code int) {
+	t.Helper()
+	var exit *exec.ExitError
+	if err := p.wait(); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d; log:\n%s", got, code, p.log.String())
+	}
+	eventually(t, "Envoy ends with its agent", func() error {
+		if p.envoyRuns() == nil {
+			return errors.New("Envoy still runs")
+		}
+		return nil
+	})
 }
 
 func eventually(t *testing.T, what string, ok func() error) {
@@ -71,25 +107,18 @@ func eventually(t *testing.T, what string, ok func() error) {
 	}
 }
 
-// running is an error when no process has the bootstrap among its arguments, gone when one has.
-func running(bootstrap string) error {
+// envoyRuns is an error when no process has the bootstrap among its arguments.
+func (p *running) envoyRuns() error {
 	found, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	if err != nil {
 		return err
 	}
 	for _, f := range found {
-		if line, err := os.ReadFile(f); err == nil && bytes.Contains(line, []byte(bootstrap)) {
+		if line, err := os.ReadFile(f); err == nil && bytes.Contains(line, []byte(p.bootstrap)) {
 			return nil
 		}
 	}
 	return errors.New("no Envoy runs")
-}
-
-func gone(bootstrap string) error {
-	if running(bootstrap) == nil {
-		return errors.New("Envoy still runs")
-	}
-	return nil
 }
 
 // A signal ends both in order, with exit code 0; a kill of the agent leaves no Envoy behind either.
@@ -101,21 +130,12 @@ func TestSignals(t *testing.T) {
 	}{{syscall.SIGTERM, 0}, {syscall.SIGINT, 0}, {syscall.SIGKILL, -1}} {
 		t.Run(strconv.Itoa(int(tc.signal)), func(t *testing.T) {
 			t.Parallel()
-			agent, log, bootstrap := program(t, fmt.Sprintf("127.0.42.%d", 2+i))
-			if err := running(bootstrap); err != nil {
+			p := program(t, fmt.Sprintf("127.0.42.%d", 2+i))
+			if err := p.envoyRuns(); err != nil {
 				t.Fatal(err)
 			}
-			if err := agent.Process.Signal(tc.signal); err != nil {
-				t.Fatal(err)
-			}
-			var exit *exec.ExitError
-			if err := agent.Wait(); err != nil && !errors.As(err, &exit) {
-				t.Fatal(err)
-			}
-			if got := agent.ProcessState.ExitCode(); got != tc.code {
-				t.Errorf("exit code %d, want %d; log:\n%s", got, tc.code, log)
-			}
-			eventually(t, "Envoy ends with its agent", func() error { return gone(bootstrap) })
+			p.signal(t, tc.signal)
+			p.wantEnd(t, tc.code)
 		})
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
 // TestMain lets this binary stand for ashored: as the child that checks a store, and as the program
@@ -255,14 +256,15 @@ func TestKilled(t *testing.T) {
 	}
 	cmd := exec.Command(self, s.args()...)
 	cmd.Stderr = s.log
-	if err := cmd.Start(); err != nil {
+	wait, err := testchild.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = cmd.Wait() // "signal: killed"
+	_ = wait() // "signal: killed"
 	if _, err := os.Stat(s.socket); err != nil {
 		t.Fatalf("a killed program leaves its socket: %v", err)
 	}

@@ -24,6 +24,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -117,14 +118,15 @@ func managedEnvoy(t *testing.T, address string) string {
 	var out bytes.Buffer
 	cmd := exec.Command(realEnvoy(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
+	wait, err := testchild.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Errorf("envoy had ended by itself: %v", err)
 		}
-		_ = cmd.Wait() // it was killed
+		_ = wait() // it was killed
 		if t.Failed() {
 			t.Logf("envoy said:\n%s", out.String())
 		}

@@ -28,6 +28,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/ashore-mesh/ashore/internal/testchild"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -90,14 +91,15 @@ func runEnvoy(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	var out bytes.Buffer
 	cmd := exec.Command(realEnvoy(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "--file-flush-interval-msec", "50")
 	cmd.Stdout, cmd.Stderr = &out, &out
-	if err := cmd.Start(); err != nil {
+	wait, err := testchild.Start(cmd)
+	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		if err := cmd.Process.Kill(); err != nil {
 			t.Logf("kill envoy: %v", err)
 		}
-		_ = cmd.Wait() // it was killed
+		_ = wait() // it was killed
 		if t.Failed() {
 			t.Logf("envoy said:\n%s", out.String())
 		}
