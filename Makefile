@@ -55,7 +55,7 @@ fuzz: ## every fuzz target for FUZZTIME
 
 golden: ## rewrite the expectations of golden tests
 	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
-	$(GO) test ./xds/gen ./examples ./examples/quickstart -run TestGolden -update
+	$(GO) test ./xds/gen ./examples -run TestGolden -update
 
 package: ## an archive of the programs for this kind of machine, in dist/
 	@mkdir -p dist/ashore

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"flag"
 	"fmt"
 	"net"
 	"net/http"
@@ -19,12 +18,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// TestMain takes the flag -update, which rewrites what golden files expect.
-func TestMain(m *testing.M) {
-	flag.Bool("update", false, "rewrite what golden files expect")
-	flag.Parse()
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // buffer may be written and read at one time.
 type buffer struct {
