@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -71,9 +70,9 @@ func (f *flags) add(fs *pflag.FlagSet) {
 func (f *flags) settings(fs *pflag.FlagSet) (agent.Settings, error) {
 	s := agent.Default()
 	if f.config != "" {
-		data, err := os.ReadFile(f.config)
+		data, err := strictyaml.ReadFile(f.config)
 		if err != nil {
-			return s, usage(fmt.Errorf("settings file: %w", err))
+			return s, usage(fmt.Errorf("%w (--config)", err))
 		}
 		if err := strictyaml.Decode(f.config, data, &s); err != nil {
 			return s, usage(err)

@@ -30,6 +30,10 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(file, []byte("dev: true\nworkload:\n  adresses: [127.0.0.2]\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	large := filepath.Join(dir, "large.yaml")
+	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), 1<<20+1), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args string
 		code int
@@ -42,6 +46,7 @@ func TestErrors(t *testing.T) {
 		{"run --address 127.0.0.2", 2, "xds.addresses (--xds): not set"},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --drain-minimum 1h", 2, "drain.maximum (--drain-maximum): 5s is less"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
+		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 1, "envoy.path: stat"},
 	} {

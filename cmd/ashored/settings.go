@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"path/filepath"
 	"runtime/debug"
 	"strconv"
@@ -26,8 +25,6 @@ const (
 	defaultMetrics = "127.0.0.1:15014"
 	devXDS         = "127.0.0.1:15010"
 	devState       = ".ashore"
-	// maxSettings bounds the settings file.
-	maxSettings = 1 << 20
 )
 
 // settings are the settings file. docs/settings.md tells operators about each.
@@ -106,18 +103,12 @@ func devDefaults() settings {
 
 // readSettings lays the file path over s. What they mean is for check to say.
 func readSettings(path string, s settings) (settings, error) {
-	info, err := os.Stat(path)
+	data, err := strictyaml.ReadFile(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return s, fmt.Errorf("there is no settings file %s: write one, name another with --config, or start with --dev", path)
 	case err != nil:
-		return s, fmt.Errorf("settings file: %w", err)
-	case info.Size() > maxSettings:
-		return s, fmt.Errorf("settings file %s has %d bytes, %d at most", path, info.Size(), maxSettings)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return s, fmt.Errorf("settings file: %w", err)
+		return s, err
 	}
 	return s, strictyaml.Decode(path, data, &s)
 }
