@@ -1,0 +1,79 @@
+package filestore
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// scanName stands for a scan among pending files.
+const scanName = ""
+
+// scan lists the folder and takes note of the folders that cannot be read.
+func (f *folder) scan() *listing {
+	f.watch.err = nil
+	// the folder's own coming and going shows in the one around it
+	parent := filepath.Dir(f.src.cfg.Dir)
+	if info, err := os.Stat(parent); err == nil {
+		f.watch.add(parent, stampOf(info))
+	}
+	l := scan(f.src.cfg.Dir, f.watch.add)
+	for dir := range f.watch.dirs {
+		if rel, ok := within(f.src.cfg.Dir, dir); ok && !l.dirs[rel] && l.failed[rel] == nil && !f.linked(dir) {
+			f.watch.remove(dir)
+		}
+	}
+	f.failed = f.failures(l)
+	f.loops = l.loops
+	f.changedGroups[rootGroup] = true
+	return l
+}
+
+// failures makes problems of the folders that cannot be read.
+func (f *folder) failures(l *listing) map[string]config.Problem {
+	out := make(map[string]config.Problem, len(l.failed))
+	for dir, err := range l.failed {
+		p := config.Problem{Severity: feed.Error, File: filepath.Join(f.src.cfg.Dir, dir)}
+		p.Text = fmt.Sprintf("the folder cannot be read (%v): restore it, or make it readable", err)
+		if len(f.files) > 0 {
+			p.Stale = true
+			p.Text += "; until then the last content of its files stays in use"
+		}
+		out[dir] = p
+	}
+	return out
+}
+
+// rescan compares the folder with what is known of it, and reads what differs.
+func (f *folder) rescan() {
+	f.pending.drop(scanName)
+	l := f.scan()
+	now := time.Now()
+	var changed []string
+	for name, s := range l.files {
+		x := f.files[name]
+		if x != nil && x.stamp == s && s != (stamp{}) {
+			continue
+		}
+		if _, waiting := f.pending.due[name]; waiting {
+			continue
+		}
+		if done, ok := written(filepath.Join(f.src.cfg.Dir, name)); ok && !done || !ok && now.Sub(s.modified) < f.src.cfg.Settle {
+			f.pending.touch(name, false, now)
+			continue
+		}
+		changed = append(changed, name)
+	}
+	for name := range f.files {
+		if _, there := l.files[name]; !there && !l.unknown(name) && !f.pending.removal[name] {
+			f.pending.touch(name, true, now)
+		}
+	}
+	slices.Sort(changed)
+	f.readAll(changed)
+}

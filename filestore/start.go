@@ -1,0 +1,68 @@
+package filestore
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// start reads everything for the first time, with what was kept of earlier contents at hand.
+func (f *folder) start(ctx context.Context) error {
+	kept, err := f.keep.load(ctx)
+	if err != nil {
+		f.keepup = err
+	}
+	l := f.scan()
+	if err := l.failed["."]; err != nil && len(kept) == 0 {
+		return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting files, or --files in development)", f.src.cfg.Dir, err)
+	}
+	now := time.Now()
+	for name, record := range kept {
+		f.files[name] = &file{name: name, known: record.known}
+	}
+	for name := range l.files {
+		if f.files[name] == nil {
+			f.files[name] = &file{name: name, known: now}
+		}
+	}
+	f.fill(l, kept)
+	return nil
+}
+
+// fill reads the files of a first scan, those first that were known first: of two that define one object
+// it is the same as before that counts.
+func (f *folder) fill(l *listing, kept map[string]record) {
+	names := slices.SortedFunc(maps.Keys(f.files), func(a, b string) int {
+		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
+	})
+	readings := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	for _, name := range names {
+		r, there := readings[name]
+		old, known := kept[name]
+		switch {
+		case there:
+			if known && (r.err != nil || !clean(r.result)) {
+				f.restore(f.files[name], old)
+			}
+			f.take(r, known && old.same(r))
+		case l.unknown(name):
+			f.restore(f.files[name], old)
+			f.supply(f.files[name])
+		default: // deleted while nobody looked
+			delete(f.files, name)
+			f.keep.put(name, nil)
+		}
+	}
+}
+
+// restore gives a file the content that was kept of it.
+func (f *folder) restore(x *file, r record) {
+	result := r.parse(x.name, f.src.name)
+	x.objects, x.goodAt, x.asOf = result.Objects, r.asOf, r.asOf
+	if len(result.Objects) == 0 && !clean(result) {
+		f.src.cfg.Log.Warn("last good content of a file is not valid for this release", "file", x.name, "of", when(r.asOf))
+	}
+}
