@@ -67,13 +67,15 @@ func (c *checker) keyPair(path, certificateField, certificate, keyField, key str
 }
 
 // optionalFile checks the name of a file where there is one. "system" is what Istio writes for the
-// machine's own authorities.
+// machine's own authorities. "~" stands between the names of files that belong together.
 func (c *checker) optionalFile(path, file string) {
-	if file == "system" {
+	switch {
+	case file == "":
+	case file == "system":
 		c.errorf(path, "the machine's own authorities are used when no file is named: remove it")
-		return
-	}
-	if file != "" {
+	case strings.Contains(file, "~"):
+		c.errorf(path, "the names of certificate files must not hold \"~\"")
+	default:
 		c.why(path, checkFile(file))
 	}
 }

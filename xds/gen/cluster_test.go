@@ -56,7 +56,7 @@ func TestEnvoyAcceptsPolicies(t *testing.T) {
 		"least connections":        `{"loadBalancer": {"simple": "LEAST_CONN", "warmup": {"duration": "10s"}}}`,
 		"random":                   `{"loadBalancer": {"simple": "RANDOM"}}`,
 		"passthrough":              `{"loadBalancer": {"simple": "PASSTHROUGH", "localityLbSetting": {"distribute": [{"from": "*", "to": {"a": 100}}]}}, "outlierDetection": {"consecutive5xxErrors": 3}, "tls": {"mode": "SIMPLE"}}`,
-		"tls with revocations":     `{"tls": {"mode": "SIMPLE", "sni": "a", "caCertificates": "/ca", "subjectAltNames": ["a", "a@b", "spiffe://a/b", "10.0.0.1"]}}`,
+		"tls with revocations":     `{"tls": {"mode": "SIMPLE", "sni": "a", "caCertificates": "/ca", "caCrl": "/crl", "subjectAltNames": ["a", "a@b", "spiffe://a/b", "10.0.0.1"]}}`,
 	} {
 		for _, resolution := range []registry.Resolution{registry.Static, registry.DNS, registry.DNSRoundRobin, registry.Passthrough} {
 			web := testService("web.example.com", 1, "", "http/80")
@@ -281,6 +281,8 @@ func TestSecretsOfClusters(t *testing.T) {
 		`{}`:                           nil,
 		`{"tls": {"mode": "DISABLE"}}`: nil,
 		`{"tls": {"mode": "SIMPLE"}}`:  {"file-root:system"},
+		`{"tls": {"mode": "SIMPLE", "caCrl": "/l"}}`: {"file-root:system~/l"},
+		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a", "caCrl": "/l"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/a"}}]}`: {"file-root:/a", "file-root:/a~/l"},
 		`{"tls": {"mode": "SIMPLE", "insecureSkipVerify": true}}`:                                                                                                 {},
 		`{"tls": {"mode": "MUTUAL", "clientCertificate": "/c", "privateKey": "/k", "caCertificates": "/r"}}`:                                                      {"file-cert:/c~/k", "file-root:/r"},
 		`{"tls": {"mode": "SIMPLE", "caCertificates": "/a"}, "portLevelSettings": [{"port": {"number": 81}, "tls": {"mode": "SIMPLE", "caCertificates": "/b"}}]}`: {"file-root:/a", "file-root:/b"},

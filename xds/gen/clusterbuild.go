@@ -58,8 +58,8 @@ type clusterShape struct {
 	families  families
 	// names is the service whose subjectAltNames matter; nil: they do not.
 	names *registry.Service
-	// peer is the host that the endpoints have to prove where no request names one; empty: requests do,
-	// or nothing is to be proved.
+	// peer is the host that the endpoints have to prove where no request names one; empty: they are not
+	// spoken to by TLS.
 	peer string
 }
 
@@ -96,11 +96,11 @@ func (s clusterSpec) shape() clusterShape {
 		discovery: s.discovery(), protocol: port.Protocol, policy: s.policy,
 		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
 	}
-	if usesTLS(s.policy.tls) && len(s.service.SubjectAltNames) > 0 {
-		shape.names = s.service
-	}
-	if usesTLS(s.policy.tls) && !port.Protocol.IsHTTP() {
+	if usesTLS(s.policy.tls) {
 		shape.peer = s.service.Host
+		if len(s.service.SubjectAltNames) > 0 {
+			shape.names = s.service
+		}
 	}
 	return shape
 }
@@ -160,7 +160,7 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	if s.names != nil {
 		names = s.names.SubjectAltNames
 	}
-	applyTLS(c, h, s.policy.tls, names, s.peer)
+	applyTLS(c, h, s.policy.tls, names, s.peer, s.protocol.IsHTTP())
 	h.apply(c)
 	return c
 }

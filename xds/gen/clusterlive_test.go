@@ -19,6 +19,7 @@ import (
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/encoding/protojson"
@@ -90,9 +91,9 @@ func startControlPlane(t *testing.T, c *controlPlane) string {
 	return l.Addr().String()
 }
 
-// managedEnvoy runs an Envoy that asks the control plane at address, and returns the socket of its
-// admin interface.
-func managedEnvoy(t *testing.T, address string) string {
+// managedEnvoy runs an Envoy that asks the control plane at address for clusters and has listeners of
+// its own. It returns the socket of its admin interface.
+func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listener) string {
 	t.Helper()
 	dir := t.TempDir()
 	admin := filepath.Join(dir, "admin.sock")
@@ -106,7 +107,7 @@ func managedEnvoy(t *testing.T, address string) string {
 			ApiType: corev3.ApiConfigSource_GRPC, TransportApiVersion: corev3.ApiVersion_V3,
 			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"}}}},
 		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: []*clusterv3.Cluster{control}},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: []*clusterv3.Cluster{control}},
 	})
 	if err != nil {
 		t.Fatal(err)

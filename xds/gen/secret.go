@@ -21,28 +21,37 @@ const systemRoots = "system"
 // keeps them elsewhere, caCertificates has to name the file).
 const systemRootsFile = "/etc/ssl/certs/ca-certificates.crt"
 
-// roots is a file of trusted authorities on the proxy's machine, or systemRoots.
-type roots struct{ file string }
+// roots is a file of trusted authorities on the proxy's machine, or systemRoots, and the file of what
+// they have revoked (empty: nothing is looked up). Neither name holds "~".
+type roots struct{ file, crl string }
 
 // rootsOf are those that client settings name, else the machine's own.
 func rootsOf(t *networking.ClientTLSSettings) roots {
-	return roots{cmp.Or(t.GetCaCertificates(), systemRoots)}
+	return roots{cmp.Or(t.GetCaCertificates(), systemRoots), t.GetCaCrl()}
 }
 
-// secretName is "file-root:<file>". Source: wire.md 2.3.
-func (r roots) secretName() string { return "file-root:" + r.file }
+// secretName is "file-root:<file>", with revocations "file-root:<file>~<crl>". Source: wire.md 2.3; the
+// second form is ours.
+func (r roots) secretName() string {
+	if r.crl == "" {
+		return "file-root:" + r.file
+	}
+	return "file-root:" + r.file + "~" + r.crl
+}
 
-// buildRoots is the secret that names the file. As with certificates, Envoy takes the file anew when
-// it is replaced, because it comes as a secret.
+// buildRoots is the secret that names the files. As with certificates, Envoy takes both anew when one
+// is replaced by rename, because they come as a secret; a list of revocations within a cluster would be
+// read once.
 func buildRoots(r roots) *resource.Resource {
-	file := r.file
-	if file == systemRoots {
-		file = systemRootsFile
+	v := &tlsv3.CertificateValidationContext{TrustedCa: fileSource(r.file)}
+	if r.file == systemRoots {
+		v.TrustedCa = fileSource(systemRootsFile)
+	}
+	if r.crl != "" {
+		v.Crl = fileSource(r.crl)
 	}
 	return resource.New(SecretType, r.secretName(), nil, func() []byte {
-		return resource.Encode(&tlsv3.Secret{Name: r.secretName(), Type: &tlsv3.Secret_ValidationContext{
-			ValidationContext: &tlsv3.CertificateValidationContext{TrustedCa: fileSource(file)},
-		}})
+		return resource.Encode(&tlsv3.Secret{Name: r.secretName(), Type: &tlsv3.Secret_ValidationContext{ValidationContext: v}})
 	})
 }
 

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"cmp"
 	"net/netip"
 	"strings"
 
@@ -23,10 +24,12 @@ func usesTLS(t *networking.ClientTLSSettings) bool {
 // ServiceEntry names (identities) stand in for missing subjectAltNames. Where an sni is set and no name is, the
 // certificate has to be the sni's: a certificate of anybody else must not do.
 //
-// Only HTTP has a request's host. On other ports (peer is their service's host; empty: the port is
-// HTTP) the service's host stands in for it, also for HTTP on sniffed ports. Of a wildcard only a
-// certificate for that very wildcard is accepted.
-func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string) {
+// Only HTTP has a request's host. For connections, to whatever port, peer stands in for it: their
+// service's host. A wildcard peer names nobody. Connections to a port that is
+// not HTTP may then have a certificate for that very wildcard: authorities give it to who holds the
+// whole domain, who could have one for each of its hosts. On an HTTP port (http), where Envoy verifies
+// what it had asked for, they are refused.
+func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSettings, identities []string, peer string, http bool) {
 	if !usesTLS(t) {
 		return
 	}
@@ -35,21 +38,21 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 		names = identities
 	}
 	verify := !t.InsecureSkipVerify.GetValue()
-	tls := &tlsv3.UpstreamTlsContext{
-		Sni:                  t.Sni,
-		AutoSniSanValidation: verify && t.Sni != "" && len(names) == 0,
-		CommonTlsContext:     clientTLS(),
-	}
+	anyName := verify && len(names) == 0
+	tls := &tlsv3.UpstreamTlsContext{Sni: cmp.Or(t.Sni, sniOf(peer)), CommonTlsContext: clientTLS()}
 	switch {
 	case t.Sni != "":
-	case peer != "":
-		tls.Sni = sniOf(peer)
-		if len(names) == 0 {
-			names = []string{peer}
-		}
-	default:
+		tls.AutoSniSanValidation = anyName
+	case http:
+		// a client that does not know the later field still verifies requests by the older one
 		h.upstream().AutoSni = true
-		h.upstream().AutoSanValidation = verify && len(names) == 0
+		h.upstream().AutoSanValidation = anyName
+		tls.AutoSniSanValidation = anyName
+		if anyName && tls.Sni == "" {
+			tls.Sni = nobody
+		}
+	case anyName:
+		names = []string{peer}
 	}
 	if h.protocol == upstreamHTTP2 {
 		tls.CommonTlsContext.AlpnProtocols = []string{"h2"}
@@ -59,7 +62,7 @@ func applyTLS(c *clusterv3.Cluster, h *upstreamHTTP, t *networking.ClientTLSSett
 		tls.CommonTlsContext.TlsCertificateSdsSecretConfigs = []*tlsv3.SdsSecretConfig{secretRef(own.secretName())}
 	}
 	if verify {
-		trust(tls.CommonTlsContext, rootsOf(t), t.CaCrl, names)
+		trust(tls.CommonTlsContext, rootsOf(t), names)
 	}
 	c.TransportSocket = &corev3.TransportSocket{
 		Name:       "envoy.transport_sockets.tls",
@@ -75,21 +78,22 @@ func clientTLS() *tlsv3.CommonTlsContext {
 	}}
 }
 
-// trust makes t verify the peer: its chain ends in one of the roots, is not revoked by crl (empty:
-// not checked), and it bears one of names (none: any).
-func trust(t *tlsv3.CommonTlsContext, r roots, crl string, names []string) {
+// trust makes t verify the peer: its chain ends in one of the roots, which have not revoked it, and it
+// bears one of names (none: any).
+func trust(t *tlsv3.CommonTlsContext, r roots, names []string) {
 	own := &tlsv3.CertificateValidationContext{}
 	for _, n := range names {
 		own.MatchTypedSubjectAltNames = append(own.MatchTypedSubjectAltNames, exactName(n))
-	}
-	if crl != "" {
-		own.Crl = fileSource(crl)
 	}
 	t.ValidationContextType = &tlsv3.CommonTlsContext_CombinedValidationContext{CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
 		DefaultValidationContext:         own,
 		ValidationContextSdsSecretConfig: secretRef(r.secretName()),
 	}}
 }
+
+// nobody is a name that no server has. Where Envoy has no name to ask for it would verify none.
+// Source: RFC 2606, section 2.
+const nobody = "nobody.invalid"
 
 // sniOf is what clients call a host in TLS: wildcards and addresses have no such name.
 // Source: RFC 6066, section 3.
