@@ -283,6 +283,9 @@ func TestFolderVanishes(t *testing.T) {
 	}
 	w.want("a=10.0.0.1 b=10.0.0.1", dir+": the folder cannot be read")
 	w.stop()
+	if s, err := New(Config{Dir: dir, LastGood: kept}); err != nil || s.Check(t.Context()) != nil {
+		t.Errorf("%v, %v; want no error: what was kept stands in", err, s.Check(t.Context()))
+	}
 	again := run(t, Config{Dir: dir, LastGood: kept})
 	again.want("a=10.0.0.1 b=10.0.0.1", "stale=true")
 	away := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.2")})
@@ -301,8 +304,10 @@ func TestNoFolder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Run(t.Context(), nil); !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none") {
-		t.Errorf("got %v, want an error that names the folder", err)
+	for what, err := range map[string]error{"check": s.Check(t.Context()), "run": s.Run(t.Context(), nil)} {
+		if !errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "none") {
+			t.Errorf("%s: got %v, want an error that names the folder", what, err)
+		}
 	}
 }
 

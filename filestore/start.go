@@ -3,11 +3,31 @@ package filestore
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"time"
 )
+
+// Check returns the error that Run would end with at once: the folder cannot be read, and nothing was kept of
+// an earlier content. It changes nothing.
+func (s *Source) Check(ctx context.Context) error {
+	_, err := os.ReadDir(s.cfg.Dir)
+	if err == nil {
+		return nil
+	}
+	kept, loadErr := newKeeper(s.cfg.LastGood, s.name, s.cfg.Log).load(ctx)
+	if len(kept) > 0 {
+		return nil
+	}
+	return errors.Join(s.unreadable(err), loadErr)
+}
+
+func (s *Source) unreadable(err error) error {
+	return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting files, or --files in development)", s.cfg.Dir, err)
+}
 
 // start reads everything for the first time, with what was kept of earlier contents at hand.
 func (f *folder) start(ctx context.Context) error {
@@ -17,7 +37,7 @@ func (f *folder) start(ctx context.Context) error {
 	}
 	l := f.scan()
 	if err := l.failed["."]; err != nil && len(kept) == 0 {
-		return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting files, or --files in development)", f.src.cfg.Dir, err)
+		return f.src.unreadable(err)
 	}
 	now := time.Now()
 	for name, record := range kept {

@@ -273,6 +273,25 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// A folder of configuration that is not there shows before anything is made or said to be served; with a store
+// too, when that holds nothing of it.
+func TestNoFolder(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(t)() // leaves a store that knows another folder
+	for _, state := range []string{"fresh", "state"} {
+		dir := filepath.Join(s.dir, state)
+		var said lines
+		code := run(t.Context(), append(s.args(), "--files", "/does/not/exist", "--state", dir), &said, &said)
+		if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") || strings.Contains(said.String(), "serving") {
+			t.Errorf("%s: exit code %d, want %d; it said %q", state, code, exitFailed, &said)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(s.dir, "fresh")); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the state folder: %v; want none", err)
+	}
+}
+
 // Every mistake has one message that says what to do, and its exit code.
 func TestMistakes(t *testing.T) {
 	t.Parallel()

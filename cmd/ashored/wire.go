@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"os"
+	"path/filepath"
 	"runtime/debug"
 	"time"
 
@@ -38,7 +41,7 @@ func serve(ctx context.Context, s settings, log hclog.Logger) error {
 	if !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration", "address", s.XDS.PlaintextAddress)
 	}
-	p, err := wire(s, log)
+	p, err := wire(ctx, s, log)
 	if err != nil {
 		return errors.Join(err, p.end())
 	}
@@ -107,16 +110,35 @@ func (p *program) closing(l net.Listener) {
 	})
 }
 
+// firstStart says, before anything is made, that there is no configuration: without a store nothing stands in for a
+// folder that cannot be read.
+func firstStart(ctx context.Context, s settings) error {
+	if _, err := os.Stat(filepath.Join(s.State, bolt.FileName)); !errors.Is(err, fs.ErrNotExist) {
+		return nil // opening it tells what is wrong
+	}
+	files, err := filestore.New(filestore.Config{Dir: s.Files})
+	if err != nil {
+		return err
+	}
+	return files.Check(ctx)
+}
+
 // wire opens what the settings name and connects the parts. With an error, what it returns is to be
 // ended all the same.
-func wire(s settings, log hclog.Logger) (*program, error) {
+func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	p := &program{}
+	if err := firstStart(ctx, s); err != nil {
+		return p, err
+	}
 	d, err := p.open(s, log)
 	if err != nil {
 		return p, err
 	}
 	files, err := filestore.New(filestore.Config{Dir: s.Files, LastGood: d.store, Log: log.Named("files")})
 	if err != nil {
+		return p, err
+	}
+	if err := files.Check(ctx); err != nil {
 		return p, err
 	}
 	back := &backend{started: time.Now(), settings: s.warnings}
