@@ -123,7 +123,7 @@ func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 		return nil
 	}
 	in := serverViewIn{tables: c.tables, routes: c.held.routes(), gateways: objects, namespace: n.Namespace}
-	return c.tables.serverView.Get(in).list
+	return keep(&c.held.servers, c.tables.serverView, in).list
 }
 
 // bindAddress is where listeners of a proxy bind that no traffic is redirected to.

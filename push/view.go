@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -26,6 +27,8 @@ type view struct {
 	byLocality bool
 	// failoverKeys are the labels that some destination orders its endpoints by.
 	failoverKeys *intern.List[string]
+	// all is what the view was made of, held for other views of its namespace.
+	all *visible
 }
 
 // viewIn is everything that a view depends on.
@@ -48,6 +51,7 @@ type held struct {
 	routes   func() *routeView
 	rules    func() *ruleView
 	views    sync.Map // viewIn -> *view
+	servers  sync.Map // serverViewIn -> *serverView
 }
 
 func hold(c *Context) *held {
@@ -65,11 +69,16 @@ func (c *Context) viewOf(f Facets) *view {
 		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
 	}
-	if v, ok := c.held.views.Load(in); ok {
-		return v.(*view)
+	return keep(&c.held.views, c.tables.view, in)
+}
+
+// keep asks f for its result and holds it in the map of a context.
+func keep[In comparable, Out any](held *sync.Map, f *memo.Func[In, Out], in In) *Out {
+	if v, ok := held.Load(in); ok {
+		return v.(*Out)
 	}
-	v := c.tables.view.Get(in)
-	c.held.views.Store(in, v)
+	v := f.Get(in)
+	held.Store(in, v)
 	return v
 }
 
@@ -88,7 +97,7 @@ func newView(in viewIn) *view {
 	default:
 		egress, called = in.imported(all)
 	}
-	v := &view{egress: in.tables.egress.Of(egress)}
+	v := &view{egress: in.tables.egress.Of(egress), all: all}
 	v.destinations = in.destinations(called)
 	v.byLocality, v.failoverKeys = in.localityFacts(v.destinations)
 	return v
