@@ -30,7 +30,7 @@ func (c *conversation) hear(typeURL, nonce, words string, names ...string) {
 	if err != nil {
 		c.Fatal(err)
 	}
-	r, err := ads.ParseDelta(raw, ads.Limits{})
+	r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
 	if err != nil {
 		c.Fatal(err)
 	}

@@ -34,6 +34,7 @@ type stream struct {
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
+	reader     *ads.Reader
 	snap       *snapshot
 	scope      *push.Scope
 	timer      *time.Timer // for the nearest end of a wait, nil when there never was one
@@ -60,6 +61,7 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		serial:   s.serial.Add(1),
 		wake:     make(chan struct{}, 1),
 		requests: make(chan *frame),
+		reader:   ads.NewReader(states, s.cfg.Limits),
 	}
 	if p, ok := peer.FromContext(g.Context()); ok {
 		st.peer = p.Addr.String()
@@ -129,11 +131,7 @@ func (st *stream) run(ctx context.Context) error {
 // take takes in one request. started says that the client asked for a type for the first time.
 func (st *stream) take(f *frame) (started bool, err error) {
 	defer f.in.Free()
-	parse := ads.ParseDelta
-	if st.states {
-		parse = ads.ParseState
-	}
-	r, err := parse(f.in.ReadOnlyData(), st.server.cfg.Limits)
+	r, err := st.reader.Read(f.in.ReadOnlyData())
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}

@@ -135,7 +135,7 @@ func (p *peer) delta(to resource.Set, m *discoveryv3.DeltaDiscoveryRequest) ads.
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	r, err := ads.ParseDelta(raw, ads.Limits{})
+	r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func (p *peer) state(to resource.Set, m *discoveryv3.DiscoveryRequest) ads.Outco
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	r, err := ads.ParseState(raw, ads.Limits{})
+	r, err := ads.NewReader(true, ads.Limits{}).Read(raw)
 	if err != nil {
 		p.t.Fatal(err)
 	}

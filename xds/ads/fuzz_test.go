@@ -28,13 +28,10 @@ func FuzzReceive(f *testing.F) {
 	to := set(clusterType, "a=1", "b=2", "c=3")
 	limits := ads.Limits{Names: 10, NameBytes: 20}
 	f.Fuzz(func(t *testing.T, first, second []byte, states bool) {
-		parse := ads.ParseDelta
-		if states {
-			parse = ads.ParseState
-		}
+		rd := ads.NewReader(states, limits)
 		s := ads.NewSubscription(clusters(), states, ads.NewCache(), "s-")
 		for _, raw := range [][]byte{first, second, first} {
-			r, err := parse(raw, limits)
+			r, err := rd.Read(raw)
 			if err != nil {
 				continue
 			}

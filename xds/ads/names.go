@@ -60,6 +60,14 @@ func (c *checksum) add(hash uint64) {
 	c.count++
 }
 
+// join takes in all that another one has.
+func (c *checksum) join(o checksum) {
+	c.plain += o.plain
+	c.mixed += o.mixed
+	c.count += o.count
+	c.all = c.all || o.all
+}
+
 // find returns the place of a name with that hash in list, or -1.
 func (n *Names) find(name string, hash uint64) int {
 	n.once.Do(n.index)

@@ -40,24 +40,49 @@ type Request struct {
 // fields are the numbers of a request's fields in one of the two protocols.
 type fields struct{ node, typeURL, version, subscribe, unsubscribe, claims, nonce, rejected, locators, unlocators protowire.Number }
 
-// ParseDelta reads an encoded DeltaDiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
-func ParseDelta(raw []byte, limits Limits) (*Request, error) {
-	return parse(raw, limits.withDefaults(), fields{node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, claims: 5, nonce: 6, rejected: 7, locators: 8, unlocators: 9})
+// Reader reads the requests of one stream. Not safe for concurrent use.
+//
+// A client of state of the world repeats thousands of names with every acknowledgement, mostly in the same bytes.
+// The reader recognises them, and looks at each name only once.
+type Reader struct {
+	fields fields // set once
+	limits Limits // set once
+
+	lists [8]nameList // the last long ones
+	next  int         // where the next one goes
 }
 
-// ParseState reads an encoded DiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
-func ParseState(raw []byte, limits Limits) (*Request, error) {
-	return parse(raw, limits.withDefaults(), fields{version: 1, node: 2, subscribe: 3, typeURL: 4, nonce: 5, rejected: 6, locators: 7})
+// nameList is what a run of bytes that hold names said.
+type nameList struct {
+	bytes, count int
+	hash         uint64
+	sum          checksum
 }
 
-func parse(raw []byte, limits Limits, f fields) (*Request, error) {
+// minList is how many bytes of names are worth remembering.
+const minList = 1 << 10
+
+// NewReader makes one for a stream. states says whether it speaks state of the world.
+func NewReader(states bool, limits Limits) *Reader {
+	rd := &Reader{limits: limits.withDefaults()}
+	if states {
+		rd.fields = fields{version: 1, node: 2, subscribe: 3, typeURL: 4, nonce: 5, rejected: 6, locators: 7}
+	} else {
+		rd.fields = fields{node: 1, typeURL: 2, subscribe: 3, unsubscribe: 4, claims: 5, nonce: 6, rejected: 7, locators: 8, unlocators: 9}
+	}
+	return rd
+}
+
+// Read reads an encoded DeltaDiscoveryRequest or DiscoveryRequest. Errors: ErrMalformed, or what exceeds a limit.
+func (rd *Reader) Read(raw []byte) (*Request, error) {
+	f := &rd.fields
 	r := &Request{raw: raw, subscribe: f.subscribe, unsubscribe: f.unsubscribe, claims: f.claims}
 	for rest := raw; len(rest) > 0; {
-		if name, after, ok := shortField(rest, f.subscribe); ok {
-			if err := r.subscribing(name, limits); err != nil {
+		if n := runOf(rest, f.subscribe); n > 0 {
+			if err := rd.subscribes(r, rest[:n]); err != nil {
 				return nil, err
 			}
-			rest = after
+			rest = rest[n:]
 			continue
 		}
 		num, typ, n := protowire.ConsumeTag(rest)
@@ -77,21 +102,45 @@ func parse(raw []byte, limits Limits, f fields) (*Request, error) {
 			return nil, fmt.Errorf("%w: field %d: %w", ErrMalformed, num, protowire.ParseError(n))
 		}
 		rest = rest[n:]
-		if err := r.field(num, value, limits, f); err != nil {
+		if err := r.field(num, value, rd.limits, f); err != nil {
 			return nil, err
 		}
 	}
 	if r.TypeURL == "" {
 		return nil, fmt.Errorf("%w: it has no type_url", ErrMalformed)
 	}
-	if n := max(r.subscribes, r.unsubscribes, r.claimed); n > limits.Names {
-		return nil, fmt.Errorf("a request for %s holds %d resource names, at most %d are allowed", r.TypeURL, n, limits.Names)
+	if n := max(r.subscribes, r.unsubscribes, r.claimed); n > rd.limits.Names {
+		return nil, fmt.Errorf("a request for %s holds %d resource names, at most %d are allowed", r.TypeURL, n, rd.limits.Names)
 	}
 	return r, nil
 }
 
+// subscribes takes in a run of names that the client subscribes to.
+func (rd *Reader) subscribes(r *Request, run []byte) error {
+	if len(run) < minList {
+		return r.subscribing(run, rd.limits)
+	}
+	hash := maphash.Bytes(seed, run)
+	for i := range rd.lists {
+		if l := &rd.lists[i]; l.bytes == len(run) && l.hash == hash {
+			r.subscribes += l.count
+			r.sum.join(l.sum)
+			return nil
+		}
+	}
+	var alone Request
+	if err := alone.subscribing(run, rd.limits); err != nil {
+		return err
+	}
+	rd.lists[rd.next] = nameList{bytes: len(run), count: alone.subscribes, hash: hash, sum: alone.sum}
+	rd.next = (rd.next + 1) % len(rd.lists)
+	r.subscribes += alone.subscribes
+	r.sum.join(alone.sum)
+	return nil
+}
+
 // field takes in one field that holds bytes.
-func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fields) error {
+func (r *Request) field(num protowire.Number, value []byte, limits Limits, f *fields) error {
 	var err error
 	switch num {
 	case f.node:
@@ -103,7 +152,7 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fie
 	case f.nonce:
 		r.Nonce, err = text("response_nonce", value, limits)
 	case f.subscribe:
-		err = r.subscribing(value, limits)
+		err = r.subscribeTo(value, limits)
 	case f.unsubscribe:
 		r.unsubscribes++
 		err = checkName(value, limits)
@@ -121,18 +170,40 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f fie
 	return err
 }
 
-// shortField splits off the first field of b if it is that one, with a number below 16 and fewer than
-// 128 bytes. Thousands of names stand in one request of state of the world, and all of them are such.
-func shortField(b []byte, field protowire.Number) (value, rest []byte, ok bool) {
-	if len(b) < 2 || b[0] != byte(field)<<3|byte(protowire.BytesType) || b[1] >= 0x80 || len(b)-2 < int(b[1]) {
-		return nil, nil, false
+// runOf is how many bytes at the beginning of b are values of that one field, with a number below 16 and values
+// below 16 KiB, as names are; zero when the first field is another one.
+func runOf(b []byte, field protowire.Number) int {
+	tag, at := byte(field)<<3|byte(protowire.BytesType), 0
+	for at+1 < len(b) && b[at] == tag {
+		size, head := int(b[at+1]), 2
+		if size >= 0x80 {
+			if at+2 >= len(b) || b[at+2] >= 0x80 {
+				break
+			}
+			size, head = size&0x7f|int(b[at+2])<<7, 3
+		}
+		if len(b)-at-head < size {
+			break
+		}
+		at += head + size
 	}
-	end := 2 + int(b[1])
-	return b[2:end], b[end:], true
+	return at
 }
 
-// subscribing takes in one name that the client subscribes to.
-func (r *Request) subscribing(name []byte, limits Limits) error {
+// subscribing takes in names that the client subscribes to; run is what runOf found.
+func (r *Request) subscribing(run []byte, limits Limits) error {
+	for len(run) > 0 {
+		name, n := protowire.ConsumeBytes(run[1:])
+		run = run[1+n:]
+		if err := r.subscribeTo(name, limits); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscribeTo takes in one name that the client subscribes to.
+func (r *Request) subscribeTo(name []byte, limits Limits) error {
 	r.subscribes++
 	if string(name) == star {
 		r.sum.all = true

@@ -217,7 +217,7 @@ func TestNamesShared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		r, err := ads.ParseDelta(raw, ads.Limits{})
+		r, err := ads.NewReader(false, ads.Limits{}).Read(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,7 +260,7 @@ func TestRequestErrors(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := ads.ParseDelta(raw, ads.Limits{Names: 3, NameBytes: 8}); err == nil || !strings.Contains(err.Error(), tc.want) {
+			if _, err := ads.NewReader(false, ads.Limits{Names: 3, NameBytes: 8}).Read(raw); err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
