@@ -178,12 +178,12 @@ func (a *Agent) portError(o openPort, err error) error {
 	at := a.settings.at(o.port)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s (setting %s) is in use: another program, or another workload with this address, has it; "+
-			"end it, set another port, or give each workload its own address", at, o.setting)
+		return fmt.Errorf("%s is in use (%s): another program, or another workload with this address, has it; "+
+			"end it (\"ss -ltnp\" shows it), set another port, or give each workload its own address", at, o.names())
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
-		return fmt.Errorf("%s is not an address of this machine (setting workload.addresses): %w", a.settings.Workload.Addresses[0], err)
+		return fmt.Errorf("%s is not an address of this machine (setting workload.addresses, or --address): %w", a.settings.Workload.Addresses[0], err)
 	case errors.Is(err, os.ErrPermission):
-		return fmt.Errorf("%s (setting %s) may not be opened by this user: set a port above 1023: %w", at, o.setting, err)
+		return fmt.Errorf("%s may not be opened by this user (%s): set a port above 1023: %w", at, o.names(), err)
 	}
-	return fmt.Errorf("open %s (setting %s): %w", at, o.setting, err)
+	return fmt.Errorf("open %s (%s): %w", at, o.names(), err)
 }

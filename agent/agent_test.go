@@ -349,16 +349,29 @@ func TestCrashLoop(t *testing.T) {
 // What is in the way of the start is named with its setting.
 func TestStartErrors(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.41.6:15090")
-	if err != nil {
-		t.Fatal(err)
+	take := func(at string) {
+		taken, err := net.Listen("tcp", at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := taken.Close(); err != nil {
+				t.Error(err)
+			}
+		})
 	}
-	defer taken.Close()
+	take("127.0.41.6:15020")
+	take("127.0.41.14:15021")
+	take("127.0.41.15:15090")
+	take("127.0.41.16:15000")
 	for _, tc := range []struct {
 		name, address, want string
 	}{
-		{"port in use", "127.0.41.6", "127.0.41.6:15090 (setting ports.metrics) is in use"},
-		{"not of this machine", "192.0.2.1", "192.0.2.1 is not an address of this machine (setting workload.addresses)"},
+		{"status port in use", "127.0.41.6", "127.0.41.6:15020 is in use (setting ports.status, or --status-port)"},
+		{"health port in use", "127.0.41.14", "127.0.41.14:15021 is in use (setting ports.health, or --health-port)"},
+		{"metrics port in use", "127.0.41.15", "127.0.41.15:15090 is in use (setting ports.metrics, or --metrics-port)"},
+		{"admin port in use", "127.0.41.16", "127.0.41.16:15000 is in use (setting ports.admin, or --admin-port)"},
+		{"not of this machine", "192.0.2.1", "192.0.2.1 is not an address of this machine (setting workload.addresses, or --address)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			if err := start(t, example(t, tc.address, nil)).fails(); err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -98,7 +98,7 @@ func (c *checker) controlPlane(s *Settings) {
 		c.fail("dev", "not set: TLS to the control plane is not supported yet; on a trial machine use plaintext by --dev (dev: true)")
 	}
 	if len(s.XDS.Addresses) == 0 {
-		c.fail("xds.addresses", "not set; give host:port of the control plane, with ashored --dev 127.0.0.1:15010")
+		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine")
 	}
 	for _, a := range s.XDS.Addresses {
 		if _, _, err := hostPort(a); err != nil {
@@ -111,11 +111,11 @@ func (c *checker) controlPlane(s *Settings) {
 func hostPort(address string) (host string, port uint32, err error) {
 	host, p, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
-		return "", 0, fmt.Errorf("%q is not host:port", address)
+		return "", 0, fmt.Errorf("%q is not host:port; want one such as 127.0.0.1:15010 or ashore-1.example.com:15010", address)
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("%q has no port between 1 and 65535", address)
+		return "", 0, fmt.Errorf("%q has no port between 1 and 65535; want one such as 127.0.0.1:15010", address)
 	}
 	return host, uint32(n), nil
 }

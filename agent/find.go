@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,7 +11,7 @@ import (
 
 // FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else .tools/envoy in
 // this folder or one above it, where "make tools" puts it.
-// Errors say where was looked and what to do.
+// The error is a UsageError that says where was looked and what to do.
 func FindEnvoy(path string) (string, error) {
 	if path != "" {
 		return runnable(path)
@@ -29,8 +30,7 @@ func FindEnvoy(path string) (string, error) {
 		}
 		up := filepath.Dir(dir)
 		if up == dir {
-			return "", errors.New("no Envoy found: there is no \"envoy\" in PATH and no .tools/envoy in this folder or above; " +
-				"install it, name it by --envoy PATH (envoy.path), or fetch it by \"make tools\" in Ashore's work tree")
+			return "", envoyError("not set, and there is no \"envoy\" in PATH and no .tools/envoy in this folder or above")
 		}
 		dir = up
 	}
@@ -45,9 +45,17 @@ func runnable(path string) (string, error) {
 	info, err := os.Stat(abs)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("envoy.path: %w", err)
+		if p, ok := errors.AsType[*fs.PathError](err); ok {
+			err = p.Err // the path is said
+		}
+		return "", envoyError("there is no program %s (%v)", abs, err)
 	case info.IsDir() || info.Mode().Perm()&0o111 == 0:
-		return "", fmt.Errorf("envoy.path: %s is not a program (mode %v)", abs, info.Mode())
+		return "", envoyError("%s is not a program (mode %v)", abs, info.Mode())
 	}
 	return abs, nil
+}
+
+func envoyError(format string, args ...any) error {
+	return &UsageError{"envoy.path", fmt.Sprintf(format, args...) +
+		": name Envoy's program, such as /usr/local/bin/envoy, or install it in PATH; \"make tools\" in Ashore's work tree fetches one"}
 }

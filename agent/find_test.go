@@ -35,9 +35,9 @@ func TestFindEnvoy(t *testing.T) {
 	find("own/e", named, "")
 	find("", inPath, "")
 	find(text, "", "is not a program")
-	find("own/none", "", "no such file")
+	find("own/none", "", "envoy.path: there is no program "+filepath.Join(dir, "own/none"))
 	t.Setenv("PATH", "")
-	find("", "", "fetch it by \"make tools\"")
+	find("", "", "\"make tools\" in Ashore's work tree fetches one")
 	tool := place(".tools/envoy", 0o755)
 	if err := os.MkdirAll("a/b", 0o755); err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -178,6 +179,11 @@ func (p Ports) openPorts() []openPort {
 		}
 	}
 	return out
+}
+
+// names are how an operator sets it.
+func (o openPort) names() string {
+	return "setting " + o.setting + ", or --" + strings.TrimPrefix(o.setting, "ports.") + "-port"
 }
 
 func (o openPort) String() string { return o.setting + " " + strconv.Itoa(o.port) }

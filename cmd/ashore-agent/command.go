@@ -77,7 +77,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			}
 			a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
 			if err != nil {
-				return err
+				return f.explain(err)
 			}
 			return a.Run(cmd.Context())
 		},

@@ -83,23 +83,26 @@ func (f *flags) settings(fs *pflag.FlagSet) (agent.Settings, error) {
 			o.apply(&s)
 		}
 	}
-	return s, usage(f.explain(s.Complete()))
+	return s, f.explain(s.Complete())
 }
 
-// explain adds the flags to errors about settings.
+// explain adds the flags to errors about settings, and makes them errors of usage.
 func (f *flags) explain(err error) error {
-	all, ok := err.(interface{ Unwrap() []error })
-	if !ok {
+	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
 		return err
 	}
+	all := []error{err}
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		all = joined.Unwrap()
+	}
 	var out []error
-	for _, e := range all.Unwrap() {
+	for _, e := range all {
 		if u, ok := errors.AsType[*agent.UsageError](e); ok {
 			e = f.withFlag(u)
 		}
 		out = append(out, e)
 	}
-	return errors.Join(out...)
+	return usage(errors.Join(out...))
 }
 
 func (f *flags) withFlag(u *agent.UsageError) error {
