@@ -86,18 +86,22 @@ type serviceHosts struct {
 	owner map[string]int
 }
 
-// serviceHost is one of them.
+// serviceHost is everything that the virtual host of a service depends on, routes of VirtualServices and
+// consistent hashes aside. Comparable: it stays the same when others come and go.
 type serviceHost struct {
-	servicePort
-	name    string
+	tables  *routeTables
+	service *registry.Service
+	port    uint32
 	domains *intern.List[string]
-	in      serviceHostsIn
+	retry   *retryDefaults
 }
 
+func (h serviceHost) name() string { return hostPort(h.service.Host, h.port) }
+
 // buildPlainHost is the virtual host of a service for which no VirtualService and no consistent hash speaks.
-func buildPlainHost(h *serviceHost) *virtualHost {
-	routes := h.in.tables.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port.Number, retry: h.in.retry})
-	return buildVirtualHost(virtualHostSpec{name: h.name, domains: h.domains, first: routes})
+func buildPlainHost(h serviceHost) *virtualHost {
+	routes := h.tables.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, retry: h.retry})
+	return buildVirtualHost(virtualHostSpec{name: h.name(), domains: h.domains, first: routes})
 }
 
 // newServiceHosts gives every service of a port its domains, each domain to one service: its own host
@@ -134,7 +138,7 @@ func newServiceHosts(in serviceHostsIn) *serviceHosts {
 		}
 	}
 	for i, p := range ports {
-		out.items[i] = serviceHost{servicePort: p, name: hostPort(p.service.Host, p.port.Number), domains: in.tables.names.Of(domains[i]), in: in}
+		out.items[i] = serviceHost{tables: in.tables, service: p.service, port: p.port.Number, domains: in.tables.names.Of(domains[i]), retry: in.retry}
 	}
 	return out
 }

@@ -38,31 +38,31 @@ func (p *portPlanner) plan() []*virtualHost {
 // service plans the virtual host of one service: the routes of the VirtualService that speaks for it,
 // or else all to the service.
 func (p *portPlanner) service(i int) *virtualHost {
-	h, t := &p.hosts.items[i], p.in.tables
+	h, t := p.hosts.items[i], p.in.tables
 	domains := p.domainsOf(i)
 	if domains == nil {
 		return nil
 	}
 	info := p.governing(h)
-	hash := p.rules.hashing.service(h.service.Host, h.port.Number)
+	hash := p.rules.hashing.service(h.service.Host, h.port)
 	switch {
 	case info != nil && domains == h.domains:
 		g := t.governed.Get(governedIn{h, info, p.rules.destinations, p.rules.sources})
 		p.out.hold(g)
 		return g.host
 	case info != nil:
-		return p.host(h.name, domains, p.rules.routes(info, h.port.Number, sidecarGateway, false))
+		return p.host(h.name(), domains, p.rules.routes(info, h.port, sidecarGateway, false))
 	case hash == nil && domains == h.domains:
 		return t.plain.Get(h)
 	default:
-		return p.host(h.name, domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port.Number, hash: hash, retry: p.in.retry}))
+		return p.host(h.name(), domains, t.defaults.Get(defaultRouteSpec{host: h.service.Host, port: h.port, hash: hash, retry: p.in.retry}))
 	}
 }
 
 // governing is the VirtualService that speaks for a service; nil: none.
-func (p *portPlanner) governing(h *serviceHost) *routeInfo {
+func (p *portPlanner) governing(h serviceHost) *routeInfo {
 	for info := range p.routes.candidates(h.service.Host) {
-		if applies(info.vs.Spec, h.port.Number, sidecarGateway, p.rules.sources) {
+		if applies(info.vs.Spec, h.port, sidecarGateway, p.rules.sources) {
 			return info
 		}
 	}
@@ -72,7 +72,7 @@ func (p *portPlanner) governing(h *serviceHost) *routeInfo {
 // governedIn is what the virtual host of a service depends on that a VirtualService governs. It saves
 // looking up the parts of every host when one route changed.
 type governedIn struct {
-	host         *serviceHost
+	host         serviceHost
 	info         *routeInfo
 	destinations *push.Destinations
 	sources      *intern.List[any]
@@ -82,10 +82,10 @@ type governedIn struct {
 type governedHost struct{ host *virtualHost }
 
 func planGoverned(in governedIn) *governedHost {
-	t, port := in.host.in.tables, in.host.port.Number
-	rules := newRulePlanner(t, in.destinations, in.sources, in.host.in.retry)
-	routes := rules.routes(in.info, port, sidecarGateway, false)
-	return &governedHost{t.virtual.Get(virtualHostSpec{name: in.host.name, domains: in.host.domains, first: routes})}
+	t := in.host.tables
+	rules := newRulePlanner(t, in.destinations, in.sources, in.host.retry)
+	routes := rules.routes(in.info, in.host.port, sidecarGateway, false)
+	return &governedHost{t.virtual.Get(virtualHostSpec{name: in.host.name(), domains: in.host.domains, first: routes})}
 }
 
 func (p *portPlanner) host(name string, domains *intern.List[string], routes *encodedRoutes) *virtualHost {
@@ -94,7 +94,7 @@ func (p *portPlanner) host(name string, domains *intern.List[string], routes *en
 
 // domainsOf are the domains that are left to service i; nil: none.
 func (p *portPlanner) domainsOf(i int) *intern.List[string] {
-	h := &p.hosts.items[i]
+	h := p.hosts.items[i]
 	if p.taken == nil && p.lost[i] == nil {
 		return h.domains
 	}

@@ -34,7 +34,7 @@ type routeTables struct {
 	hosts    *memo.Func[serviceHostsIn, serviceHosts]
 	rules    *memo.Func[ruleSpec, encodedRoutes]
 	defaults *memo.Func[defaultRouteSpec, encodedRoutes]
-	plain    *memo.Func[*serviceHost, virtualHost]
+	plain    *memo.Func[serviceHost, virtualHost]
 	governed *memo.Func[governedIn, governedHost]
 	virtual  *memo.Func[virtualHostSpec, virtualHost]
 	unknown  *memo.Func[unknownHosts, virtualHost]

@@ -3,6 +3,7 @@ package gen
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -369,6 +370,45 @@ func TestRoutesAreRemembered(t *testing.T) {
 	if third := g.set(m.sidecar("shop")); third != second {
 		t.Error("a changed endpoint changed routes")
 	}
+}
+
+// One service more is one virtual host more: those of the others are not built again, with and without
+// a VirtualService that governs them.
+func TestOneServiceOneHost(t *testing.T) {
+	t.Parallel()
+	f, g := newFleet(20, false), New()
+	for i := range 10 { // half of them are plain
+		f.inputs.Objects = f.inputs.Objects.Without(config.Key{Kind: config.VirtualService, Namespace: "shop", Name: fmt.Sprintf("v%d", i)})
+	}
+	hosts := func() (*routeLayer, map[*virtualHost]bool) {
+		layer := g.routes.sidecars.Get(outboundRoutesInOf(g.routes, f.scope()))
+		found := map[*virtualHost]bool{}
+		for _, held := range layer.held {
+			if l, ok := held.(*intern.List[*virtualHost]); ok {
+				for _, h := range l.Items() {
+					found[h] = true
+				}
+			}
+		}
+		return layer, found
+	}
+	layer, before := hosts()
+	runtime.GC() // what nobody holds is built again
+	f.join(5000)
+	next, after := hosts()
+	var built []string
+	for h := range after {
+		if !before[h] {
+			built = append(built, h.name)
+		}
+	}
+	slices.Sort(built)
+	want := []string{fleetHost(5000) + ":80", fleetHost(5000) + ":8080"}
+	if !slices.Equal(built, want) {
+		t.Errorf("built %v, want %v", built, want)
+	}
+	runtime.KeepAlive(layer)
+	runtime.KeepAlive(next)
 }
 
 // Requests that reach a port for all, or a service alone, find their virtual hosts.

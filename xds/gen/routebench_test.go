@@ -23,20 +23,27 @@ type fleet struct {
 func newFleet(n int, spread bool) *fleet {
 	f := &fleet{inputs: push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}}
 	for i := range n {
-		ports := []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 8080, Name: "grpc", Protocol: registry.GRPC}}
-		if spread {
-			ports[0].Number, ports[1].Number = uint32(10000+i), uint32(30000+i)
-		}
-		s := &registry.Service{
-			Key:           registry.Key{Host: fleetHost(i), Namespace: "shop"},
-			Ports:         ports,
-			AutoAddresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, byte(i >> 8), byte(i)})},
-		}
-		f.inputs.Services = f.inputs.Services.With(s.Key, s)
+		f.joinAt(i, spread)
 		f.weigh(i, 50)
 	}
 	f.context = push.Build(nil, f.inputs)
 	return f
+}
+
+// join adds service i, on the ports that others have.
+func (f *fleet) join(i int) { f.joinAt(i, false) }
+
+func (f *fleet) joinAt(i int, spread bool) {
+	ports := []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 8080, Name: "grpc", Protocol: registry.GRPC}}
+	if spread {
+		ports[0].Number, ports[1].Number = uint32(10000+i), uint32(30000+i)
+	}
+	s := &registry.Service{
+		Key:           registry.Key{Host: fleetHost(i), Namespace: "shop"},
+		Ports:         ports,
+		AutoAddresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, byte(i >> 8), byte(i)})},
+	}
+	f.inputs.Services = f.inputs.Services.With(s.Key, s)
 }
 
 func fleetHost(i int) string { return fmt.Sprintf("svc-%05d.shop.svc.cluster.local", i) }
@@ -98,6 +105,24 @@ func BenchmarkRoutes(b *testing.B) {
 				encodeAll(g, sc)
 				runtime.KeepAlive(held.Shared) // as a stream keeps what its client has
 				held = set
+			}
+			runtime.KeepAlive(held.Shared)
+		})
+		b.Run(fmt.Sprintf("oneservice/spread=%v", spread), func(b *testing.B) {
+			g, f := New(), newFleet(1000, spread)
+			held := g.Set(RouteType, f.scope())
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				b.StopTimer()
+				f.join(1000 + i)
+				sc := f.scope()
+				b.StartTimer()
+				set := g.Set(RouteType, sc)
+				runtime.KeepAlive(held.Shared)
+				held = set
+				b.StopTimer()
+				f.inputs.Services = f.inputs.Services.Without(registry.Key{Host: fleetHost(1000 + i), Namespace: "shop"})
+				b.StartTimer()
 			}
 			runtime.KeepAlive(held.Shared)
 		})
