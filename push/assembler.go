@@ -176,7 +176,7 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 			a.inputs.Objects = a.inputs.Objects.Without(k)
 			continue
 		}
-		if old, ok := a.inputs.Objects.Get(k); !ok || old.Hash != items[0].Hash || old.Revision != items[0].Revision {
+		if old, ok := a.inputs.Objects.Get(k); !ok || !same(old, items[0]) {
 			a.inputs.Objects = a.inputs.Objects.With(k, items[0])
 		}
 	}
@@ -184,6 +184,11 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 		a.changed(b.Since)
 	}
 	a.derive(ctx)
+}
+
+// same says that o tells neither proxies nor people anything that old does not.
+func same(old, o *config.Object) bool {
+	return old.Hash == o.Hash && old.Revision == o.Revision && old.Origin == o.Origin
 }
 
 // derive asks the deriver, which knows what changed since it was last asked.

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
@@ -210,4 +212,23 @@ func TestAssemblerSourceError(t *testing.T) {
 	if !errors.Is(err, bad.err) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Run: %v, want one that names the source", err)
 	}
+}
+
+// An object that moved to another line of its file is shown there.
+func TestAssemblerMovedObject(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := assemble(t)
+		a.services.say <- services(true)
+		key := config.Key{Kind: config.VirtualService, Namespace: "a", Name: "x"}
+		for _, line := range []int{1, 7} {
+			o := &config.Object{Key: key, Origin: config.Origin{Source: "files", File: "x.yaml", Line: line}, Hash: 1, Spec: &networking.VirtualService{}}
+			a.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "x.yaml", Items: []*config.Object{o}}}}
+			time.Sleep(time.Second)
+			synctest.Wait()
+			if got := a.published[len(a.published)-1].To.Inputs().Objects.At(key).Origin.Line; got != line {
+				t.Errorf("shown on line %d, want %d", got, line)
+			}
+		}
+	})
 }

@@ -63,8 +63,12 @@ func Build(prev *Context, in Inputs) *Context {
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
 
-// index brings one changed object into the index of its kind.
+// index brings one changed object into the index of its kind. One that has only moved, say to another line of
+// its file, has no other effect than before: the index keeps the old pointer, and with it all that was made of it.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
+	if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
+		return
+	}
 	switch ch.Key.Kind {
 	case config.VirtualService:
 		c.virtual = c.virtual.with(ch.Key, ch.New, c.in.Mesh.Domain)

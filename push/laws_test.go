@@ -161,6 +161,27 @@ func TestPointersSurvive(t *testing.T) {
 	}
 }
 
+// An object that moved to another line of its file has another pointer in the inputs, and nothing that was made of
+// it is made again.
+func TestMovedObjectLeavesScopesAlone(t *testing.T) {
+	t.Parallel()
+	e := newEditor()
+	e.service("a", hosts[0])
+	e.edit(2, 0, 1)
+	e.edit(3, 0, 1)
+	first := push.Build(nil, e.in)
+	for k, o := range e.in.Objects.All() {
+		moved := *o
+		moved.Origin.Line++
+		e.in.Objects = e.in.Objects.With(k, &moved)
+	}
+	second := push.Build(first, e.in)
+	n := node("c", "10.9.9.9")
+	if a, b := first.Scope(first.Classify(n)), second.Scope(second.Classify(n)); a != b {
+		t.Error("an object moved, and the scope is another pointer")
+	}
+}
+
 // BenchmarkBuildEndpoint is the cost of one changed endpoint in meshes of different sizes.
 func BenchmarkBuildEndpoint(b *testing.B) {
 	for _, size := range []int{1_000, 10_000} {
