@@ -9,7 +9,8 @@ import (
 type Update[T any] struct {
 	// Group is what the source re-reads as one: a file, a Consul service. Unique within the source.
 	Group string
-	// Items is the whole content of the group. Empty means that the group is gone.
+	// Items is the whole content of the group. Empty means that the group is gone. Of several items of
+	// one key the first counts, and the merger tells of the others.
 	Items []T
 	// Problems are all that is wrong with the group, and replace what was said before.
 	Problems []Problem

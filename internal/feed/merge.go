@@ -8,8 +8,9 @@ import (
 )
 
 // Merger keeps the latest content of every group of every source and finds what counts for each
-// key. Where several supply one key, the source that is named first counts, and within a source the
-// group that was there first. Not safe for concurrent use.
+// key. Where several supply one key, the source that is named first counts, within a source the group
+// that was there first, and within a group the item that stands first; Problems tells of the others.
+// Not safe for concurrent use.
 type Merger[K comparable, T any] struct {
 	key     func(T) K
 	sources map[string]*sourceState
@@ -116,11 +117,12 @@ func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touche
 	}
 }
 
-// insert keeps supplies in the order in which they count.
+// insert keeps supplies in the order in which they count: s comes after those of its own group.
 func insert[T any](list []supply[T], s supply[T]) []supply[T] {
-	i, _ := slices.BinarySearchFunc(list, s, func(a, b supply[T]) int {
-		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.order, b.order))
-	})
+	i := len(list)
+	for i > 0 && cmp.Or(cmp.Compare(s.source, list[i-1].source), cmp.Compare(s.order, list[i-1].order)) < 0 {
+		i--
+	}
 	return slices.Insert(list, i, s)
 }
 

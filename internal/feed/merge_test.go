@@ -60,6 +60,13 @@ func TestMerger(t *testing.T) {
 			},
 			want: map[string][]item{"a": {{"a", "files"}, {"a", "store"}}},
 		},
+		"within a group the item that stands first counts": {
+			steps: []step{
+				{feed.Batch[item]{Source: "files", Full: true, Updates: []feed.Update[item]{update("f", item{"a", "1"}, item{"a", "2"}, item{"a", "3"})}}, []string{"a"}},
+				{feed.Batch[item]{Source: "store", Full: true, Updates: []feed.Update[item]{update("s", item{"a", "store"})}}, []string{"a"}},
+			},
+			want: map[string][]item{"a": {{"a", "1"}, {"a", "2"}, {"a", "3"}, {"a", "store"}}},
+		},
 		"within a source the group that was there first counts, and the other takes over": {
 			steps: []step{
 				{feed.Batch[item]{Source: "files", Full: true, Updates: []feed.Update[item]{update("z", item{"a", "z"})}}, []string{"a"}},
@@ -126,6 +133,24 @@ func TestMergerProblems(t *testing.T) {
 	status := []feed.SourceStatus{{Name: "files", Synced: true}, {Name: "store", Synced: true, Items: 1}}
 	if d := cmp.Diff(status, m.Sources()); d != "" {
 		t.Errorf("sources (-want +got):\n%s", d)
+	}
+}
+
+// Every item of a key but the one that counts is told of, also within one group.
+func TestMergerProblemsWithinGroup(t *testing.T) {
+	t.Parallel()
+	m := merger()
+	m.Apply(feed.Batch[item]{Source: "files", Full: true, Updates: []feed.Update[item]{update("f", item{"a", "1"}, item{"a", "2"})}}, time.Time{})
+	want := []feed.Problem{{Source: "clash", Text: "1 over 2"}}
+	got := m.Problems(func(counts, other item) feed.Problem {
+		return feed.Problem{Source: "clash", Text: counts.text + " over " + other.text}
+	})
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("problems (-want +got):\n%s", d)
+	}
+	m.Apply(feed.Batch[item]{Source: "files", Updates: []feed.Update[item]{update("f", item{"a", "2"})}}, time.Time{})
+	if got := m.Items("a"); len(got) != 1 || got[0].text != "2" {
+		t.Errorf("after the first is gone: got %v, want the second alone", got)
 	}
 }
 
