@@ -35,11 +35,13 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		Use:           "ashore-agent",
 		Short:         "Run the Envoy beside a workload",
 		Long:          long,
+		Version:       build.Read().String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          unknownCommand,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
@@ -116,8 +118,7 @@ func versionCommand(stdout io.Writer) *cobra.Command {
 		Short: "Print which build this is",
 		Args:  noArguments,
 		RunE: func(*cobra.Command, []string) error {
-			b := build.Read()
-			_, err := fmt.Fprintf(stdout, "ashore-agent %s %s %s\n", b.Version, b.Commit, b.Go)
+			_, err := fmt.Fprintf(stdout, "ashore-agent %s\n", build.Read())
 			return err
 		},
 	}

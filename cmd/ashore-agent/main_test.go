@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/internal/build"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -101,8 +103,11 @@ envoy: {drainTime: 7s}
 
 func TestVersion(t *testing.T) {
 	t.Parallel()
-	if code, stdout, _ := start(t, "version"); code != 0 || !strings.HasPrefix(stdout, "ashore-agent ") {
-		t.Errorf("exit code %d, %q", code, stdout)
+	want := "ashore-agent " + build.Read().String() + "\n"
+	for _, how := range []string{"version", "--version"} {
+		if code, stdout, _ := start(t, how); code != 0 || stdout != want {
+			t.Errorf("%s: exit code %d, %q; want %q", how, code, stdout, want)
+		}
 	}
 	if code, stdout, _ := start(t, "run", "--help"); code != 0 || !strings.Contains(stdout, "127.0.0.2:15020/healthz/ready") {
 		t.Errorf("help: exit code %d, %q", code, stdout)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -19,7 +20,7 @@ func (t *tool) dumpCommand() *cobra.Command {
 or whole with -o yaml or -o json. PROXY is a name from "ashorectl status". Keys and tokens are never in
 it. ashored logs who read a dump.`,
 		Example: "  ashorectl dump web-1.shop\n  ashorectl dump web-1.shop --type cds --name 'outbound|80||db.shop.svc.cluster.local' -o yaml",
-		Args:    usageArgs(cobra.ExactArgs(1)),
+		Args:    between(1, 1, t.missingProxy),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := t.client()
 			if err != nil {
@@ -69,6 +70,21 @@ func dumpTable(w io.Writer, d admin.Dump) error {
 	}
 	_, err := fmt.Fprintln(w, "\nUse -o yaml to see them whole.")
 	return err
+}
+
+// missingProxy says that no proxy was named, and which are connected when ashored answers.
+func (t *tool) missingProxy(cmd *cobra.Command) string {
+	text, example, list := "PROXY is missing: name one", "web-1.shop", "\"ashorectl status\" lists them"
+	if names, directive := t.completeProxies(cmd, nil, ""); directive != cobra.ShellCompDirectiveError {
+		list = "none is connected"
+		if len(names) > 0 {
+			example, list = names[0], "connected are "+strings.Join(names[:min(len(names), 20)], ", ")
+		}
+		if more := len(names) - 20; more > 0 {
+			list += fmt.Sprintf(" and %d more (\"ashorectl status\" lists them)", more)
+		}
+	}
+	return fmt.Sprintf("%s, such as \"ashorectl dump %s\"; %s", text, example, list)
 }
 
 // completeProxies offers the proxies that are connected; none when nobody answers.

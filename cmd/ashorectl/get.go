@@ -40,7 +40,7 @@ or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
 
 With -o yaml or -o json the objects come out as they can be read back.`,
 		Example: "  ashorectl get virtualservice\n  ashorectl get vs web -n shop -o yaml\n  ashorectl get serviceentries -o json",
-		Args:    usageArgs(cobra.RangeArgs(1, 2)),
+		Args:    between(1, 2, missingKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			name := ""
 			if len(args) == 2 {
@@ -106,11 +106,20 @@ func completeKinds(_ *cobra.Command, args []string, _ string) ([]string, cobra.S
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
+	return kinds(), cobra.ShellCompDirectiveNoFileComp
+}
+
+// kinds are those that are at work, by the names that people type.
+func kinds() []string {
 	var out []string
 	for _, k := range config.Kinds() {
 		if k.AtWork {
 			out = append(out, strings.ToLower(string(k.Kind)))
 		}
 	}
-	return slices.Clip(out), cobra.ShellCompDirectiveNoFileComp
+	return slices.Clip(out)
+}
+
+func missingKind(*cobra.Command) string {
+	return "KIND is missing: name one, such as \"ashorectl get virtualservice\"; there are " + strings.Join(kinds(), ", ")
 }

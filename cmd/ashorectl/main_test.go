@@ -186,16 +186,20 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"frobnicate", 2, `unknown command "frobnicate"`},
 		{"status --frob", 2, "unknown flag: --frob"},
-		{"status a b", 2, "accepts at most 1 arg"},
+		{"status a b", 2, `"b" is one argument too many: want ashorectl status [PROXY]`},
 		{"status -o xml", 2, "want table, json or yaml"},
-		{"get", 2, "accepts between 1 and 2 arg"},
+		{"get", 2, `KIND is missing: name one, such as "ashorectl get virtualservice"; there are destinationrule, gateway, `},
+		{"get a b c", 2, `"c" is one argument too many: want ashorectl get KIND [NAME]`},
+		{"dump", 2, `PROXY is missing: name one, such as "ashorectl dump api-1.shop"; connected are api-1.shop, web-1.shop`},
+		{"dump --socket /does/not/exist.sock", 2, `PROXY is missing: name one, such as "ashorectl dump web-1.shop"; "ashorectl status" lists them`},
+		{"problems x", 2, `"x" is one argument too many: want ashorectl problems`},
 		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" by -n`},
 		{"validate", 2, "name at least one file or folder with -f"},
 		{"get nonsense", 1, `unknown kind "nonsense"`},
 		{"status nobody", 1, `no proxy "nobody" is connected`},
 		{"dump nobody", 1, "no proxy nobody"},
 		{"dump web-1.shop --name zz", 1, `is sent no resource "zz"`},
-		{"validate -f /does/not/exist", 1, "/does/not/exist: no such file"},
+		{"validate -f /does/not/exist", 2, "-f /does/not/exist: no such file or directory; name a file"},
 		{"status --socket /does/not/exist.sock", 1, "ashored is not running: there is no admin socket /does/not/exist.sock"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
@@ -244,6 +248,15 @@ func TestVersion(t *testing.T) {
 	code, out, errOut := result(t, "version", "--socket", serve(t, &fake{}))
 	if code != 0 || errOut != "" || !strings.Contains(out, "ashored    v1.2.3 (abc) go1\n") {
 		t.Errorf("exit code %d, output %q, standard error %q", code, out, errOut)
+	}
+}
+
+// --version asks nobody.
+func TestVersionFlag(t *testing.T) {
+	t.Parallel()
+	code, out, errOut := result(t, "--version", "--socket", "/does/not/exist.sock")
+	if want := "ashorectl " + build.Read().String() + "\n"; code != 0 || errOut != "" || out != want {
+		t.Errorf("exit code %d, output %q, standard error %q; want %q", code, out, errOut, want)
 	}
 }
 

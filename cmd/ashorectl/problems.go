@@ -22,7 +22,7 @@ version stays at work and the problem says so.
 
 It exits with 1 when there is an error, and with 0 when there is nothing or only warnings.`,
 		Example: "  ashorectl problems\n  ashorectl problems -o json | jq -r '.[] | \"\\(.file):\\(.line)\"'",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := t.client()
 			if err != nil {

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
 )
 
 // usageError is a command line that makes no sense.
@@ -22,11 +23,6 @@ func usage(cmd *cobra.Command, err error) error {
 		return nil
 	}
 	return &usageError{cmd.CommandPath(), err}
-}
-
-// usageArgs makes what check says an error of usage.
-func usageArgs(check cobra.PositionalArgs) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error { return usage(cmd, check(cmd, args)) }
 }
 
 // tool is what all commands share: the persistent flags.
@@ -55,7 +51,8 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live
   source <(ashorectl completion bash)       completion of commands, kinds and proxies`,
-		Args:          usageArgs(cobra.NoArgs),
+		Args:          func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) },
+		Version:       build.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -63,6 +60,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
 	root.SetFlagErrorFunc(usage)
+	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand())
 	return root

@@ -29,7 +29,7 @@ resource a column says how the proxy stands:
 Rejections follow below the table in Envoy's own words. With the name of a proxy, that proxy is
 shown type by type.`,
 		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
-		Args:    usageArgs(cobra.MaximumNArgs(1)),
+		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := t.client()
 			if err != nil {

@@ -23,12 +23,18 @@ func (t *tool) validateCommand() *cobra.Command {
 		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
 a running one. Folders are read with all folders below them; hidden ones are left out.
 
-It exits with 1 when there is an error, and with 0 when there is nothing or only warnings.`,
+It exits with 1 when there is an error, with 0 when there is nothing or only warnings, and with 2 when a
+file or folder is not there.`,
 		Example: "  ashorectl validate -f config/\n  ashorectl validate -f web.yaml -f db.yaml",
-		Args:    usageArgs(cobra.NoArgs),
+		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if len(paths) == 0 {
 				return usage(cmd, errors.New("name at least one file or folder with -f"))
+			}
+			for _, p := range paths {
+				if _, err := os.Stat(p); err != nil {
+					return usage(cmd, fmt.Errorf("-f %s: %w; name a file or folder that is there", p, reason(err)))
+				}
 			}
 			files, err := configFiles(paths)
 			if err != nil {
@@ -41,6 +47,14 @@ It exits with 1 when there is an error, and with 0 when there is nothing or only
 	}
 	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to check; may be given several times")
 	return cmd
+}
+
+// reason is an error of the file system without the path.
+func reason(err error) error {
+	if p, ok := errors.AsType[*fs.PathError](err); ok {
+		return p.Err
+	}
+	return err
 }
 
 // configFiles are paths, with every folder replaced by the configuration files in it, sorted.

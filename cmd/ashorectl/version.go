@@ -21,7 +21,7 @@ func (t *tool) versionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Show the version of ashorectl, and of ashored when it runs",
-		Args:  usageArgs(cobra.NoArgs),
+		Args:  atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			v := versions{Client: build.Read()}
 			c, err := t.client()
@@ -43,16 +43,8 @@ func (t *tool) versionCommand() *cobra.Command {
 func versionText(w io.Writer, v versions) error {
 	server := "not running"
 	if v.Server != nil {
-		server = line(*v.Server)
+		server = v.Server.String()
 	}
-	_, err := fmt.Fprintf(w, "ashorectl  %s\nashored    %s\n", line(v.Client), server)
+	_, err := fmt.Fprintf(w, "ashorectl  %s\nashored    %s\n", v.Client, server)
 	return err
-}
-
-func line(v admin.Version) string {
-	commit := ""
-	if v.Commit != "" {
-		commit = " (" + v.Commit + ")"
-	}
-	return v.Version + commit + " " + v.Go
 }

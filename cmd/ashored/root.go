@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"path/filepath"
 
@@ -40,6 +39,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
   ashored --dev --files examples/quickstart/config
   ashored --dev --files config --state /tmp/ashore --xds-address 127.0.0.1:16010`,
 		Args:          func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
+		Version:       build.Read().String(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,6 +50,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			return serve(cmd.Context(), s, newLogger(s.Log, cmd.ErrOrStderr()))
 		},
 	}
+	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	fs := cmd.Flags()
 	fs.StringVar(&f.config, "config", defaultConfig, "settings file")
 	fs.BoolVar(&f.dev, "dev", false, "development: plaintext xDS on loopback, no settings file needed")
@@ -121,7 +122,8 @@ func versionCommand() *cobra.Command {
 		Short: "Show the version",
 		Args:  func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return json.NewEncoder(cmd.OutOrStdout()).Encode(build.Read())
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "ashored %s\n", build.Read())
+			return err
 		},
 	}
 }

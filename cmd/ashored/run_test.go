@@ -23,6 +23,7 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
@@ -289,6 +290,17 @@ func TestNoFolder(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(s.dir, "fresh")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state folder: %v; want none", err)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Parallel()
+	want := "ashored " + build.Read().String() + "\n"
+	for _, how := range []string{"version", "--version"} {
+		var out, errOut bytes.Buffer
+		if code := run(t.Context(), []string{how}, &out, &errOut); code != 0 || out.String() != want {
+			t.Errorf("%s: exit code %d, %q, standard error %q; want %q", how, code, &out, &errOut, want)
+		}
 	}
 }
 

@@ -16,6 +16,14 @@ type Info struct {
 	Go string `json:"go"`
 }
 
+// String is one line for people: "v0.3.0 (0123456789ab) go1.26".
+func (i Info) String() string {
+	if i.Commit == "" {
+		return i.Version + " " + i.Go
+	}
+	return i.Version + " (" + i.Commit + ") " + i.Go
+}
+
 // Read returns what the compiler recorded in this program.
 func Read() Info {
 	info, ok := debug.ReadBuildInfo()
