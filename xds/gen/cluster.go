@@ -14,8 +14,8 @@ import (
 // clusters makes the clusters: for every destination one for each port, and for each port and subset.
 type clusters struct {
 	resolved *memo.Func[resolvedIn, resolved]
-	shared   *memo.Func[clusterIn, resource.Layer]
-	outbound *memo.Func[clusterSpec, resource.Resource]
+	shared   *memo.Func[clusterIn, clusterLayer]
+	outbound *memo.Func[clusterSpec, madeCluster]
 	shapes   *memo.Func[clusterShape, encodedShape]
 	fixed    *memo.Func[fixedSpec, resource.Resource]
 	own      *memo.Func[workloadIn, resource.Layer]
@@ -74,7 +74,7 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 	if r.ordered {
 		in.client = clientOf(sc)
 	}
-	return resource.Set{Shared: c.shared.Get(in), Own: c.ownLayer(sc)}
+	return resource.Set{Shared: &c.shared.Get(in).Layer, Own: c.ownLayer(sc)}
 }
 
 // resolved are the destinations, and which of them are names that the proxy resolves by itself: the
@@ -143,8 +143,23 @@ type clusterSpec struct {
 	order     *ordering
 }
 
+// madeCluster is an outbound cluster and the shape that it is encoded with.
+type madeCluster struct {
+	resource *resource.Resource
+	shape    *encodedShape
+}
+
+// clusterLayer is a layer of clusters together with what they were made of. Whoever holds the layer
+// holds all of it (a pointer into a struct keeps the struct), so that the next clusters of these
+// shapes are made of what is encoded already.
+type clusterLayer struct {
+	resource.Layer
+	clusters []*madeCluster
+}
+
 // buildShared makes the layer that equal proxies share.
-func (c *clusters) buildShared(in clusterIn) *resource.Layer {
+func (c *clusters) buildShared(in clusterIn) *clusterLayer {
+	out := &clusterLayer{clusters: make([]*madeCluster, 0, 3*len(in.resolved.destinations.Items()))}
 	items := make([]*resource.Resource, 0, 3*len(in.resolved.destinations.Items())+3)
 	next := 0
 	for _, d := range in.resolved.destinations.Items() {
@@ -162,8 +177,11 @@ func (c *clusters) buildShared(in clusterIn) *resource.Layer {
 			if dns {
 				spec.order = c.orders.get(spec.policy.order(in.resolved.mesh), in.client)
 			}
-			items = append(items, c.outbound.Get(spec))
+			made := c.outbound.Get(spec)
+			out.clusters = append(out.clusters, made)
+			items = append(items, made.resource)
 		})
 	}
-	return resource.NewLayer(append(items, c.fixedOf(in)...))
+	out.Layer = *resource.NewLayer(append(items, c.fixedOf(in)...))
+	return out
 }

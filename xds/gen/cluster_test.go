@@ -3,7 +3,9 @@ package gen
 import (
 	"fmt"
 	"net/netip"
+	"runtime"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
@@ -15,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -323,4 +326,35 @@ func TestNameTable(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What clusters have in common is encoded once for as long as somebody uses one of their layers,
+// also after the clusters themselves were encoded.
+func TestShapesStay(t *testing.T) {
+	t.Parallel()
+	g := New()
+	var encoded atomic.Int32
+	g.clusters.shapes = memo.New(func(s clusterShape) *encodedShape {
+		encoded.Add(1)
+		return encodeShape(s)
+	})
+	encodeClusters := func(f *fleet) resource.Set {
+		set := g.Set(ClusterType, f.scope())
+		for r := range set.All() {
+			r.Body()
+		}
+		return set
+	}
+	f := newFleet(3, false)
+	held := encodeClusters(f)
+	shapes := encoded.Load()
+	runtime.GC()
+	f.join(7)
+	if next := encodeClusters(f); next == held {
+		t.Fatal("a service more changed nothing")
+	}
+	if got := encoded.Load(); got != shapes || shapes == 0 {
+		t.Errorf("%d shapes were encoded, and %d with a service more, which is like the others", shapes, got)
+	}
+	runtime.KeepAlive(held.Shared)
 }

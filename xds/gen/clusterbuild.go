@@ -68,7 +68,7 @@ type encodedShape struct{ bytes []byte }
 
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints stays
 // (15s): without one a cluster could stand still for ever.
-func (c *clusters) buildCluster(s clusterSpec) *resource.Resource {
+func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	name := outboundCluster(s.port, s.subset.GetName(), s.service.Host)
 	shape := s.shape()
 	var refs []resource.Ref
@@ -86,7 +86,7 @@ func (c *clusters) buildCluster(s clusterSpec) *resource.Resource {
 		}
 	}
 	encoded := c.shapes.Get(shape)
-	return resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) })
+	return &madeCluster{resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) }), encoded}
 }
 
 // shape picks what the shape depends on.
