@@ -49,6 +49,10 @@ type SourceStatus struct {
 	// Items and Problems count what it supplies and what is wrong with it.
 	Items    int `json:"items"`
 	Problems int `json:"problems"`
+	// Stale counts the groups of which older content is in use than there is, or may be, at their origin.
+	Stale int `json:"stale"`
+	// AsOf is when the oldest content of those was current; zero when there is none, or nobody knows.
+	AsOf time.Time `json:"asOf,omitzero"`
 	// Last is when it last said something.
 	Last time.Time `json:"last,omitzero"`
 }
@@ -152,9 +156,34 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 		out[s.rank] = SourceStatus{Name: name, Synced: s.synced, Items: s.items, Last: s.last}
 	}
 	for id, g := range m.groups {
-		out[m.sources[id.source].rank].Problems += len(g.problems)
+		s := &out[m.sources[id.source].rank]
+		s.Problems += len(g.problems)
+		if of, stale := g.stale(); stale {
+			s.Stale++
+			s.AsOf = earlier(s.AsOf, of)
+		}
 	}
 	return out
+}
+
+// stale says whether older content of the group is in use, and of when: of what its source says, or of when what
+// keeps the source from reading anew was first seen, if that was before.
+func (g *group[K]) stale() (of time.Time, stale bool) {
+	of = g.asOf
+	for _, p := range g.problems {
+		if p.Stale {
+			stale, of = true, earlier(of, p.Since)
+		}
+	}
+	return of, stale
+}
+
+// earlier is the earlier of two times, of which zero is not known.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
 }
 
 // Problems lists all that is wrong, by source, group and place, and for each key that several

@@ -154,6 +154,49 @@ func TestMergerProblemsWithinGroup(t *testing.T) {
 	}
 }
 
+// A source says how much of what it supplies is old, and how old the oldest is.
+func TestMergerStale(t *testing.T) {
+	t.Parallel()
+	at := func(hour int) time.Time { return time.Date(2026, 1, 1, hour, 0, 0, 0, time.UTC) }
+	stale := func(group string, asOf time.Time, problems ...feed.Problem) feed.Update[item] {
+		u := update(group, item{group, "1"})
+		u.AsOf, u.Problems = asOf, problems
+		return u
+	}
+	old := feed.Problem{Text: "broken", Stale: true, Since: at(9)}
+	tests := map[string]struct {
+		updates []feed.Update[item]
+		stale   int
+		asOf    time.Time
+	}{
+		"content that is as it should be is not old, whatever its age": {[]feed.Update[item]{stale("f", at(1))}, 0, time.Time{}},
+		"a problem that leaves the content at work does not make it old": {
+			[]feed.Update[item]{stale("f", at(1), feed.Problem{Severity: feed.Warning, Since: at(2)})}, 0, time.Time{},
+		},
+		"the oldest of several": {[]feed.Update[item]{stale("f", at(5), old), stale("g", at(3), old), stale("h", at(1))}, 2, at(3)},
+		"what was read before the outage, by the time of the outage": {[]feed.Update[item]{stale("folder", at(12), old)}, 1, at(9)},
+		"nobody knows":         {[]feed.Update[item]{stale("f", time.Time{}, feed.Problem{Stale: true})}, 1, time.Time{}},
+		"known of one of them": {[]feed.Update[item]{stale("f", time.Time{}, feed.Problem{Stale: true}), stale("g", at(4), old)}, 2, at(4)},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := merger()
+			m.Apply(feed.Batch[item]{Source: "files", Full: true, Updates: tc.updates}, time.Time{})
+			got := m.Sources()[0]
+			if got.Stale != tc.stale || !got.AsOf.Equal(tc.asOf) {
+				t.Errorf("got %d of %v, want %d of %v", got.Stale, got.AsOf, tc.stale, tc.asOf)
+			}
+		})
+	}
+	m := merger()
+	m.Apply(feed.Batch[item]{Source: "files", Full: true, Updates: []feed.Update[item]{stale("f", at(5), old)}}, time.Time{})
+	m.Apply(feed.Batch[item]{Source: "files", Updates: []feed.Update[item]{stale("f", at(10))}}, time.Time{})
+	if got := m.Sources()[0]; got.Stale != 0 || !got.AsOf.IsZero() {
+		t.Errorf("after repair: got %d of %v, want none", got.Stale, got.AsOf)
+	}
+}
+
 func TestProblemString(t *testing.T) {
 	t.Parallel()
 	p := feed.Problem{Object: "VirtualService shop/web", Field: "spec.hosts", File: "web.yaml", Line: 12, Text: "is empty: name a host"}
