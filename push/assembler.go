@@ -41,7 +41,7 @@ type AssemblerConfig struct {
 	// Retry is how long a Deriver that wants something waits for its next try. Default 5s.
 	Retry time.Duration
 	// Publish receives every context; required. It is called from one goroutine and should not block.
-	Publish func(*Context, Request)
+	Publish func(*Context, Changes)
 }
 
 // Assembler merges what all sources say into contexts. One goroutine owns it all.
@@ -237,10 +237,10 @@ func (a *Assembler) changed(since time.Time) {
 // build makes the next context and publishes it.
 func (a *Assembler) build() {
 	next := Build(a.context, a.inputs)
-	r := Compare(a.context, next)
-	r.Since = a.since
+	changes := Compare(a.context, next)
+	changes.Since = a.since
 	a.context, a.dirty, a.since = next, false, time.Time{}
-	a.cfg.Publish(next, r)
+	a.cfg.Publish(next, changes)
 	a.mu.Lock()
 	a.builds++
 	a.mu.Unlock()

@@ -48,12 +48,18 @@ func (s *scripted[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
 	}
 }
 
+// published is one context, and what was said of it.
+type published struct {
+	context *push.Context
+	changes push.Changes
+}
+
 // assembly is a running assembler and what it published.
 type assembly struct {
 	files     *scripted[*config.Object]
 	services  *scripted[registry.Instances]
 	assembler *push.Assembler
-	published []push.Request
+	published []published
 	at        []time.Duration
 }
 
@@ -62,8 +68,8 @@ func assemble(t *testing.T) *assembly {
 	start := time.Now()
 	a.assembler = push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{a.files}, Instances: []feed.Source[registry.Instances]{a.services}, Mesh: testMesh(),
-		Publish: func(_ *push.Context, r push.Request) {
-			a.published = append(a.published, r)
+		Publish: func(c *push.Context, changes push.Changes) {
+			a.published = append(a.published, published{c, changes})
 			a.at = append(a.at, time.Since(start))
 		},
 	})
@@ -135,7 +141,7 @@ func TestAssemblerPaces(t *testing.T) {
 		if n := len(a.published); n < 19 || n > 21 {
 			t.Errorf("100 changes in one second made %d builds, want one every 50 ms", n)
 		}
-		last := a.published[len(a.published)-1].To.Inputs().Endpoints.At(registry.Key{Host: "web", Namespace: "a"})
+		last := a.published[len(a.published)-1].context.Inputs().Endpoints.At(registry.Key{Host: "web", Namespace: "a"})
 		if last.Items[0].Address != "10.0.0.1" { // 99 % 9 == 0
 			t.Errorf("last state: got %v", last.Items)
 		}
@@ -159,8 +165,9 @@ func TestAssemblerKeepsPointers(t *testing.T) {
 		a.services.say <- services(false, instances("web", "10.0.0.2"))
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if r := a.published[len(a.published)-1]; !r.EndpointsOnly() || len(r.Endpoints) != 1 {
-			t.Errorf("one endpoint changed: got %+v", r)
+		got := a.published[len(a.published)-1].changes
+		if want := (push.Changes{Endpoints: 1, Since: got.Since}); got != want || got.Since.IsZero() {
+			t.Errorf("one endpoint changed: got %+v, want %+v", got, want)
 		}
 	})
 }
@@ -171,7 +178,7 @@ func TestAssemblerClash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
 		var last *push.Context
-		a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{one, two}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Request) { last = c }})
+		a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{one, two}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
@@ -207,7 +214,7 @@ func TestAssemblerSourceError(t *testing.T) {
 	t.Parallel()
 	bad := newScripted[*config.Object]("bad")
 	bad.err = errors.New("no such setting")
-	a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{bad}, Mesh: testMesh(), Publish: func(*push.Context, push.Request) {}})
+	a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{bad}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
 	err := a.Run(t.Context())
 	if !errors.Is(err, bad.err) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Run: %v, want one that names the source", err)
@@ -226,7 +233,7 @@ func TestAssemblerMovedObject(t *testing.T) {
 			a.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "x.yaml", Items: []*config.Object{o}}}}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if got := a.published[len(a.published)-1].To.Inputs().Objects.At(key).Origin.Line; got != line {
+			if got := a.published[len(a.published)-1].context.Inputs().Objects.At(key).Origin.Line; got != line {
 				t.Errorf("shown on line %d, want %d", got, line)
 			}
 		}

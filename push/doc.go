@@ -3,7 +3,7 @@
 //
 // Build makes a Context; the previous one only donates what did not change. Classify reduces a proxy
 // to its Facets, the few comparable facts that its resources truly depend on; Scope is what proxies of
-// those facets see, computed once for all of them. Compare says what lies between two contexts.
+// those facets see, computed once for all of them. Compare counts what lies between two contexts.
 //
 // All of it is pure: no clock, I/O, logger or goroutine, except in assembler.go, which owns the one
 // goroutine that merges sources and paces builds.

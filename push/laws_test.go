@@ -146,8 +146,8 @@ func TestPointersSurvive(t *testing.T) {
 	if a.Endpoints == b.Endpoints || a == b {
 		t.Error("an endpoint changed, and the scope is the same pointer")
 	}
-	if r := push.Compare(first, second); !r.EndpointsOnly() || len(r.Endpoints) != 1 {
-		t.Errorf("Compare: got %+v, want one service's endpoints", r)
+	if got, want := push.Compare(first, second), (push.Changes{Endpoints: 1}); got != want {
+		t.Errorf("Compare: got %+v, want %+v", got, want)
 	}
 
 	e.edit(2, 0, 7)

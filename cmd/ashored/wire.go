@@ -169,14 +169,14 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 }
 
 // publisher hands every context to the proxies, then to operators.
-func publisher(server *xds.Server, back *backend, log hclog.Logger) func(*push.Context, push.Request) {
-	return func(c *push.Context, r push.Request) {
-		server.Publish(c, r.Since)
+func publisher(server *xds.Server, back *backend, log hclog.Logger) func(*push.Context, push.Changes) {
+	return func(c *push.Context, changes push.Changes) {
+		server.Publish(c, changes.Since)
 		if back.publish(c) {
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())
 			return
 		}
-		log.Debug("published", "mesh", r.Mesh, "objects", len(r.Objects), "services", len(r.Services), "endpoints", len(r.Endpoints))
+		log.Debug("published", "mesh", changes.Mesh, "objects", changes.Objects, "services", changes.Services, "endpoints", changes.Endpoints)
 	}
 }
