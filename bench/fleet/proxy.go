@@ -43,6 +43,7 @@ type proxy struct {
 	// the following belong to the goroutine of run
 	started time.Time
 	want    map[string]map[string]bool // type -> names asked for; value: received
+	order   map[string][]string        // type -> names in the order in which they were asked for
 	got     map[string]bool            // types answered at least once
 	hit     *watch                     // the last one that was seen
 
@@ -110,7 +111,7 @@ func open(ctx context.Context, addr string, delta bool) (grpc.ClientStream, *grp
 
 // begin sends the first request of a stream: clusters, with the node.
 func (p *proxy) begin(st grpc.ClientStream) error {
-	p.want = map[string]map[string]bool{edsType: {}, rdsType: {}}
+	p.want, p.order = map[string]map[string]bool{edsType: {}, rdsType: {}}, map[string][]string{}
 	p.got = map[string]bool{}
 	return p.request(st, cdsType, nil, "", "", p.node)
 }
@@ -121,15 +122,6 @@ func (p *proxy) request(st grpc.ClientStream, typ string, names []string, versio
 		return st.SendMsg(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, ResponseNonce: nonce, ResourceNamesSubscribe: names, Node: node})
 	}
 	return st.SendMsg(&discoveryv3.DiscoveryRequest{TypeUrl: typ, VersionInfo: version, ResponseNonce: nonce, ResourceNames: names, Node: node})
-}
-
-// names are all that the proxy asked for; none for the types of which it wants everything.
-func (p *proxy) names(typ string) []string {
-	out := make([]string, 0, len(p.want[typ]))
-	for n := range p.want[typ] {
-		out = append(out, n)
-	}
-	return out
 }
 
 // receive takes one response, acknowledges it, asks for what it names, and reports what was waited for.
@@ -147,7 +139,7 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 	r := parse(raw, p.delta)
 	var names []string
 	if !p.delta {
-		names = p.names(r.typeURL)
+		names = p.order[r.typeURL] // Envoy keeps its watches in a list, and so their order
 	}
 	if err := p.request(st, r.typeURL, names, r.version, r.nonce, nil); err != nil {
 		return err
@@ -180,6 +172,7 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 		for _, n := range names {
 			if _, known := p.want[typ][n]; !known {
 				p.want[typ][n] = false
+				p.order[typ] = append(p.order[typ], n)
 				child, fresh = typ, append(fresh, n)
 			}
 		}
@@ -188,7 +181,7 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 		return nil
 	}
 	if !p.delta {
-		fresh = p.names(child)
+		fresh = p.order[child]
 	}
 	return p.request(st, child, fresh, "", "", nil)
 }
