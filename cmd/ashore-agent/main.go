@@ -16,6 +16,8 @@ func main() {
 	// The first signal drains, a second one ends at once.
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop)
+	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does not cut connections.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)

@@ -4,11 +4,11 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -121,21 +121,45 @@ func (p *running) envoyRuns() error {
 	return errors.New("no Envoy runs")
 }
 
-// A signal ends both in order, with exit code 0; a kill of the agent leaves no Envoy behind either.
+// A signal ends both in order, with exit code 0, and a hangup does not; a kill of the agent leaves no Envoy behind
+// either.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for i, tc := range []struct {
-		signal syscall.Signal
-		code   int // -1: by the signal
-	}{{syscall.SIGTERM, 0}, {syscall.SIGINT, 0}, {syscall.SIGKILL, -1}} {
-		t.Run(strconv.Itoa(int(tc.signal)), func(t *testing.T) {
+		signals []syscall.Signal
+		code    int // -1: by the signal
+	}{{[]syscall.Signal{syscall.SIGHUP, syscall.SIGTERM}, 0}, {[]syscall.Signal{syscall.SIGINT}, 0}, {[]syscall.Signal{syscall.SIGKILL}, -1}} {
+		t.Run(fmt.Sprint(tc.signals), func(t *testing.T) {
 			t.Parallel()
 			p := program(t, fmt.Sprintf("127.0.42.%d", 2+i))
 			if err := p.envoyRuns(); err != nil {
 				t.Fatal(err)
 			}
-			p.signal(t, tc.signal)
+			for _, s := range tc.signals {
+				p.signal(t, s)
+			}
 			p.wantEnd(t, tc.code)
 		})
 	}
+}
+
+// The second Ctrl-C does not wait for the drain that the first one began.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	p := program(t, "127.0.42.5", "--drain-minimum", "1h", "--drain-maximum", "1h")
+	p.signal(t, syscall.SIGINT)
+	eventually(t, "the drain has begun", func() error {
+		resp, err := http.Get("http://127.0.42.5:15020/healthz/ready")
+		if err != nil {
+			return err
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, resp.Body.Close()); err == nil && !bytes.Contains(body, []byte("drain")) {
+			err = fmt.Errorf("the agent says %q", body)
+		}
+		return err
+	})
+	http.DefaultClient.CloseIdleConnections()
+	p.signal(t, syscall.SIGINT)
+	p.wantEnd(t, -1)
 }

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -247,25 +248,67 @@ func (s *site) connect(t *testing.T) (disconnect func()) {
 	}
 }
 
-// A program that was killed starts again on the same folder, with the store checked.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
+// child runs ashored in a process of its own until it is ready. wait returns its exit code, -1 for a signal's.
+func (s *site) child(t *testing.T) (cmd *exec.Cmd, wait func() int) {
+	t.Helper()
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(self, s.args()...)
+	cmd = exec.Command(self, s.args()...)
 	cmd.Stderr = s.log
-	wait, err := testchild.Start(cmd)
+	ended, err := testchild.Start(cmd)
 	if err != nil {
 		t.Fatal(err)
 	}
+	wait = func() int {
+		_ = ended() // the exit code tells
+		return cmd.ProcessState.ExitCode()
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill() // an error says that it has ended
+		wait()
+	})
 	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
+	return cmd, wait
+}
+
+// SIGHUP changes nothing; SIGTERM and SIGINT end the program in order, with a proxy connected too.
+func TestSignals(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			s := newSite(t)
+			cmd, wait := s.child(t)
+			disconnect := s.connect(t)
+			defer disconnect()
+			for _, next := range []syscall.Signal{syscall.SIGHUP, signal} {
+				if s.status("/ready") != http.StatusOK {
+					t.Fatalf("not ready before %v; ashored said:\n%s", next, s.log)
+				}
+				if err := cmd.Process.Signal(next); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code := wait(); code != 0 || !strings.Contains(s.log.String(), "ashored: ended") {
+				t.Errorf("exit code %d, want 0; ashored said:\n%s", code, s.log)
+			}
+		})
+	}
+}
+
+// A program that was killed starts again on the same folder, with the store checked.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	cmd, wait := s.child(t)
 	if err := cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = wait() // "signal: killed"
+	if code := wait(); code != -1 {
+		t.Fatalf("exit code %d, want that of a signal", code)
+	}
 	if _, err := os.Stat(s.socket); err != nil {
 		t.Fatalf("a killed program leaves its socket: %v", err)
 	}
