@@ -88,11 +88,18 @@ func trimSection(path string) string {
 	return rest
 }
 
+// The ports of a proxy to which connections are redirected where MeshConfig's proxyListenPort and
+// proxyInboundListenPort are not set. Source: Istio's defaults.
+const (
+	DefaultOutboundPort = 15001
+	DefaultInboundPort  = 15006
+)
+
 // fillMesh sets what operators left to the defaults. Only fields that Ashore honours have one.
 // Source: Istio's defaults, https://istio.io/latest/docs/reference/config/istio.mesh.v1alpha1/
 func fillMesh(m *mesh.MeshConfig) {
-	def(&m.ProxyListenPort, 15001)
-	def(&m.ProxyInboundListenPort, 15006)
+	def(&m.ProxyListenPort, DefaultOutboundPort)
+	def(&m.ProxyInboundListenPort, DefaultInboundPort)
 	def(&m.RootNamespace, "istio-system")
 	def(&m.TrustDomain, "cluster.local")
 	defDuration(&m.ConnectTimeout, 10*time.Second)

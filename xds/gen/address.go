@@ -8,6 +8,7 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -133,19 +134,19 @@ const (
 func isBootstrapPort(port uint32) bool { return port == healthPort || port == metricsPort }
 
 // outboundListenPort is where outbound connections are redirected to.
-// Source: Istio's MeshConfig.proxyListenPort, 15001 by default.
+// Source: Istio's MeshConfig.proxyListenPort.
 func outboundListenPort(m *push.Mesh) uint32 {
 	if p := m.Config.GetProxyListenPort(); p > 0 {
 		return uint32(p)
 	}
-	return 15001
+	return config.DefaultOutboundPort
 }
 
 // inboundListenPort is where inbound connections are redirected to.
-// Source: Istio's MeshConfig.proxyInboundListenPort, 15006 by default.
+// Source: Istio's MeshConfig.proxyInboundListenPort.
 func inboundListenPort(m *push.Mesh) uint32 {
 	if p := m.Config.GetProxyInboundListenPort(); p > 0 {
 		return uint32(p)
 	}
-	return 15006
+	return config.DefaultInboundPort
 }
