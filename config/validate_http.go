@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,7 +40,7 @@ func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 		c.unsupported(path+".delegate", "delegation to another VirtualService", "write its routes here")
 		return
 	}
-	switch actions := set("route", len(r.Route) > 0, "redirect", r.Redirect != nil, "directResponse", r.DirectResponse != nil); {
+	switch actions := set(given{"route", len(r.Route) > 0}, given{"redirect", r.Redirect != nil}, given{"directResponse", r.DirectResponse != nil}); {
 	case len(actions) == 0:
 		c.errorf(path, "the route leads nowhere: write route, redirect or directResponse")
 	case len(actions) > 1:
@@ -47,20 +48,26 @@ func (c *checker) httpAction(path string, r *networking.HTTPRoute) {
 	case actions[0] == "route":
 		return
 	}
-	for _, field := range set("rewrite", r.Rewrite != nil, "fault", r.Fault != nil, "timeout", r.Timeout != nil,
-		"retries", r.Retries != nil, "mirror", r.Mirror != nil, "mirrors", len(r.Mirrors) > 0) {
+	for _, field := range set(given{"rewrite", r.Rewrite != nil}, given{"fault", r.Fault != nil}, given{"timeout", r.Timeout != nil},
+		given{"retries", r.Retries != nil}, given{"mirror", r.Mirror != nil}, given{"mirrors", len(r.Mirrors) > 0}) {
 		if len(r.Route) == 0 && (r.Redirect != nil || r.DirectResponse != nil) {
 			c.errorf(path+"."+field, "%s works only together with route: remove it", field)
 		}
 	}
 }
 
-// set lists the names whose condition holds.
-func set(pairs ...any) []string {
+// given says whether a field is set.
+type given struct {
+	field string
+	is    bool
+}
+
+// set lists the fields that are set.
+func set(fields ...given) []string {
 	var names []string
-	for i := 0; i < len(pairs); i += 2 {
-		if pairs[i+1].(bool) {
-			names = append(names, pairs[i].(string))
+	for _, f := range fields {
+		if f.is {
+			names = append(names, f.field)
 		}
 	}
 	return names
@@ -74,6 +81,7 @@ func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	c.stringMatch(path+".authority", m.Authority)
 	c.headerMatches(path+".headers", m.Headers)
 	c.headerMatches(path+".withoutHeaders", m.WithoutHeaders)
+	c.withoutHeaders(path+".withoutHeaders", m.WithoutHeaders)
 	for _, name := range slices.Sorted(maps.Keys(m.QueryParams)) {
 		p := entry(path+".queryParams", name)
 		if name == "" {
@@ -144,6 +152,28 @@ func (c *checker) headerMatches(path string, headers map[string]*networking.Stri
 		}
 	}
 }
+
+// withoutHeaders refuses values that are empty, or may be. A header that is missing fulfils such a
+// condition, and to Envoy it is no different from an empty one.
+func (c *checker) withoutHeaders(path string, headers map[string]*networking.StringMatch) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		switch m := headers[name].GetMatchType().(type) {
+		case *networking.StringMatch_Exact:
+			if m.Exact == "" {
+				c.errorf(entry(path, name)+".exact", "an empty header cannot be told from a missing one here: write {} for requests without the header")
+			}
+		case *networking.StringMatch_Regex:
+			whole, err := regexp.Compile("^(?:" + m.Regex + ")$")
+			if err == nil && m.Regex != anyText && whole.MatchString("") {
+				c.errorf(entry(path, name)+".regex", "the expression matches an empty header, which cannot be told from a missing one here: "+
+					"write one that needs a character, such as .+, or {} for requests without the header")
+			}
+		}
+	}
+}
+
+// anyText is the regular expression for every text, which for a header means that it is there.
+const anyText = ".*"
 
 // redirect checks an answer that sends the client elsewhere.
 func (c *checker) redirect(path string, r *networking.HTTPRedirect) {

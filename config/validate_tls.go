@@ -36,7 +36,7 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	}
 	c.names(path+".subjectAltNames", t.SubjectAltNames)
 	if t.InsecureSkipVerify.GetValue() {
-		for _, f := range set("caCertificates", t.CaCertificates != "", "subjectAltNames", len(t.SubjectAltNames) > 0, "caCrl", t.CaCrl != "") {
+		for _, f := range set(given{"caCertificates", t.CaCertificates != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"caCrl", t.CaCrl != ""}) {
 			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
 		}
 		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
@@ -45,9 +45,9 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 
 // unusedTLS refuses settings that would not take effect.
 func (c *checker) unusedTLS(path string, t *networking.ClientTLSSettings, why string) {
-	for _, f := range set("clientCertificate", t.ClientCertificate != "", "privateKey", t.PrivateKey != "",
-		"caCertificates", t.CaCertificates != "", "caCrl", t.CaCrl != "", "sni", t.Sni != "",
-		"subjectAltNames", len(t.SubjectAltNames) > 0, "insecureSkipVerify", t.InsecureSkipVerify.GetValue()) {
+	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
+		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"sni", t.Sni != ""},
+		given{"subjectAltNames", len(t.SubjectAltNames) > 0}, given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()}) {
 		c.errorf(path+"."+f, "%s makes this without effect: remove it, or choose SIMPLE or MUTUAL", why)
 	}
 }
@@ -102,9 +102,9 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http b
 			c.errorf(path+".caCertificates", "SIMPLE asks clients for no certificate: remove it")
 		}
 	case networking.ServerTLSSettings_PASSTHROUGH:
-		for _, f := range set("serverCertificate", t.ServerCertificate != "", "privateKey", t.PrivateKey != "", "caCertificates", t.CaCertificates != "",
-			"tlsCertificates", len(t.TlsCertificates) > 0, "cipherSuites", len(t.CipherSuites) > 0,
-			"minProtocolVersion", t.MinProtocolVersion != 0, "maxProtocolVersion", t.MaxProtocolVersion != 0) {
+		for _, f := range set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""}, given{"caCertificates", t.CaCertificates != ""},
+			given{"tlsCertificates", len(t.TlsCertificates) > 0}, given{"cipherSuites", len(t.CipherSuites) > 0},
+			given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion", t.MaxProtocolVersion != 0}) {
 			c.errorf(path+"."+f, "PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
 		}
 	default:

@@ -96,6 +96,10 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 			}
 			continue
 		}
+		if condition == "retriable-headers" {
+			c.unsupported(path+".retryOn", "retriable-headers, for which there is no place to name the headers,", "write other conditions, such as HTTP statuses")
+			continue
+		}
 		if !slices.Contains(retryConditions(), condition) {
 			c.errorf(path+".retryOn", "unknown condition %s%s; write conditions of Envoy's and HTTP statuses, with commas between them",
 				quote(condition), didYouMean(condition, retryConditions()))
@@ -104,12 +108,12 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 	}
 }
 
-// retryConditions are Envoy's.
+// retryConditions are Envoy's, but for retriable-headers: Istio's API cannot say which headers.
 // Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/configuration/http/http_filters/router_filter#x-envoy-retry-on
 func retryConditions() []string {
 	return []string{
 		"5xx", "gateway-error", "reset", "reset-before-request", "connect-failure", "envoy-ratelimited", "retriable-4xx",
-		"refused-stream", "retriable-status-codes", "retriable-headers", "http3-post-connect-failure",
+		"refused-stream", "retriable-status-codes", "http3-post-connect-failure",
 		"cancelled", "deadline-exceeded", "internal", "resource-exhausted", "unavailable",
 	}
 }

@@ -82,8 +82,15 @@ func headerMatch(name string, want *networking.StringMatch) *routev3.HeaderMatch
 	return out
 }
 
-// withoutHeader is the opposite of headerMatch. A header that is missing has no value that could match.
+// withoutHeader is the opposite of headerMatch: a request without the header fulfils it. Envoy does not
+// invert what a header that is missing means, so it stands for an empty one, and validation refuses
+// conditions that match an empty one, but for ".*", which means that there is a header.
+// Source: istio.io, HTTPMatchRequest.withoutHeaders: "If a header is matched with a matching rule among
+// withoutHeader, the traffic becomes not matched one."
 func withoutHeader(name string, want *networking.StringMatch) *routev3.HeaderMatcher {
+	if want.GetRegex() == everything {
+		want = nil
+	}
 	out := headerMatch(name, want)
 	out.InvertMatch = true
 	out.TreatMissingHeaderAsEmpty = !present(want)

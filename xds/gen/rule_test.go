@@ -82,6 +82,10 @@ func TestRouteMatch(t *testing.T) {
 				{"name": "a", "presentMatch": true, "invertMatch": true},
 				{"name": "b", "stringMatch": {"exact": "1"}},
 				{"name": "b", "stringMatch": {"exact": "x"}, "invertMatch": true, "treatMissingHeaderAsEmpty": true}]}`},
+		{"no header, by the expression for any", `{headers: {b: {regex: ".*"}}, withoutHeaders: {a: {regex: ".*"}}}`,
+			`{"prefix": "/", "headers": [
+				{"name": "a", "presentMatch": true, "invertMatch": true},
+				{"name": "b", "stringMatch": {"safeRegex": {"regex": ".*"}}}]}`},
 		{"query parameters", `{queryParams: {q: {exact: "1"}, p: {}, r: {regex: "\\d+"}}}`,
 			`{"prefix": "/", "queryParameters": [
 				{"name": "p", "presentMatch": true},
