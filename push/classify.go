@@ -16,6 +16,7 @@ func (c *Context) Classify(n Node) Facets {
 		Interception: n.Interception,
 		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
+		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.routeSources(n),
 	}
 	root := c.in.Mesh.Config.GetRootNamespace()
@@ -139,4 +140,11 @@ func bindAddress(ips []netip.Addr) netip.Addr {
 
 func ipv6Only(ips []netip.Addr) bool {
 	return len(ips) > 0 && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is4() })
+}
+
+// dualStack says that there are addresses of both families. IPv6 addresses that only the machine itself
+// or its link can reach do not count: nearly every machine has them.
+func dualStack(ips []netip.Addr) bool {
+	return slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is4() }) &&
+		slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is6() && !a.IsLinkLocalUnicast() && !a.IsLoopback() })
 }

@@ -88,6 +88,8 @@ type Facets struct {
 	Bind netip.Addr
 	// IPv6Only says that the proxy has no IPv4 address.
 	IPv6Only bool
+	// DualStack says that it has an IPv4 address, and an IPv6 address that others can reach.
+	DualStack bool
 	// HTTPProxyPort is where the mesh's HTTP proxy listens; zero: nowhere.
 	HTTPProxyPort uint32
 	Capabilities  Capabilities

@@ -84,20 +84,16 @@ const (
 	dualStack
 )
 
-// familiesOf are those of the proxy's own addresses, as far as they are known.
+// familiesOf are those of the proxy's own addresses.
 func familiesOf(sc *push.Scope) families {
-	if sc.IPv6Only {
+	switch {
+	case sc.IPv6Only:
 		return onlyV6
-	}
-	if sc.Own == nil {
+	case sc.DualStack:
+		return dualStack
+	default:
 		return onlyV4
 	}
-	for _, a := range sc.Own.Addresses.Items() {
-		if a.Is6() && !a.Is4In6() && !a.IsLinkLocalUnicast() && !a.IsLoopback() {
-			return dualStack
-		}
-	}
-	return onlyV4
 }
 
 // wildcard is the address that stands for all; with both families, the one of IPv4, to which

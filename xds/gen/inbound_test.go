@@ -2,11 +2,14 @@ package gen
 
 import (
 	"net/netip"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -58,6 +61,7 @@ func TestInboundListeners(t *testing.T) {
 			sc := testScope()
 			sc.Interception = tt.interception
 			sc.Own = testOwn(tt.address, tt.service)
+			sc.DualStack = strings.HasPrefix(tt.address, "2001:")
 			l := newListeners()
 			in := inboundListenersIn{base: l.bases.Get(settingsOf(sc)), own: sc.Own, sidecar: tt.sidecar}
 			var got []string
@@ -116,20 +120,31 @@ func TestInboundInspection(t *testing.T) {
 	t.Error("virtualInbound has no HTTP inspector")
 }
 
+// Listeners are of the families of the proxy's addresses, whatever its type.
 func TestFamilies(t *testing.T) {
 	t.Parallel()
-	for address, want := range map[string]families{
-		"10.0.0.1": onlyV4, "127.0.0.2": onlyV4, "fe80::1": onlyV4, "::1": onlyV4, "::ffff:10.0.0.1": onlyV4, "2001:db8::1": dualStack,
-	} {
-		sc := testScope()
-		sc.Own = testOwn(address, testService("none", 1, ""))
-		if got := familiesOf(sc); got != want {
-			t.Errorf("%s: got %d, want %d", address, got, want)
+	for _, kind := range []push.NodeType{push.Sidecar, push.Router} {
+		for addresses, want := range map[string]families{
+			"10.0.0.1": onlyV4, "127.0.0.2": onlyV4, "10.0.0.1 fe80::1": onlyV4, "10.0.0.1 ::1": onlyV4,
+			"10.0.0.1 ::ffff:10.0.0.1": onlyV4, "10.0.0.1 2001:db8::1": dualStack, "2001:db8::1 10.0.0.1": dualStack,
+			"2001:db8::1": onlyV6, "::1": onlyV6,
+		} {
+			c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}})
+			n := testNode(kind, "shop")
+			var ips intern.Lists[netip.Addr]
+			var list []netip.Addr
+			for _, a := range strings.Fields(addresses) {
+				list = append(list, netip.MustParseAddr(a))
+			}
+			n.IPs = ips.Of(list)
+			sc := c.Scope(c.Classify(n))
+			got := familiesOf(sc)
+			if got != want {
+				t.Errorf("%v %s: got %d, want %d", kind, addresses, got, want)
+			}
+			if v6 := got.wildcard().Is6() && got.loopback().Is6(); v6 != (want == onlyV6) {
+				t.Errorf("%v %s: listens on %s and %s", kind, addresses, got.wildcard(), got.loopback())
+			}
 		}
-	}
-	sc := testScope()
-	sc.IPv6Only = true
-	if got := familiesOf(sc); got != onlyV6 || got.wildcard() != netip.IPv6Unspecified() || got.loopback() != netip.IPv6Loopback() {
-		t.Errorf("IPv6 only: got %d, %s, %s", got, got.wildcard(), got.loopback())
 	}
 }
