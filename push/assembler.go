@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -14,14 +13,17 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Deriver makes services of configuration: package registry/entry does.
+// Deriver makes services of configuration: registry/entry.Background does.
 type Deriver interface {
 	// Name identifies it to people.
 	Name() string
-	// Derive returns the services that changed since the last call, as groups.
+	// Derive returns the services that changed since the last call, as groups. It must not wait for anything.
 	Derive(ctx context.Context, objects Objects) feed.Batch[registry.Instances]
-	// Wanting says that something is missing that a later call may find.
-	Wanting() bool
+	// Pending says that the last Derive returned services that lack what Run is about to find.
+	Pending() bool
+	// Run finds what Derive may not wait for, and calls again, which does not wait, whenever Derive would return
+	// more, until ctx ends; it then returns nil. It may be called from any goroutine.
+	Run(ctx context.Context, again func()) error
 }
 
 // AssemblerConfig says what an Assembler merges and where it goes.
@@ -38,8 +40,11 @@ type AssemblerConfig struct {
 	// Gap is the least time from the end of a build to the next one, so that a storm of changes costs a
 	// bounded share of the machine. The first change after a quiet spell is built at once. Default 50ms.
 	Gap time.Duration
-	// Retry is how long a Deriver that wants something waits for its next try. Default 5s.
-	Retry time.Duration
+	// Patience is how long a build waits for a Deriver that is pending, so that a new service arrives complete and
+	// with the routes that name it. A Deriver that takes longer holds up nothing more until it answers. The first
+	// build waits for it however long it takes: what a service had before the start is part of its first
+	// complete state. Default 250ms.
+	Patience time.Duration
 	// Publish receives every context; required. It is called from one goroutine and should not block.
 	Publish func(*Context, Changes)
 }
@@ -55,6 +60,8 @@ type Assembler struct {
 	ready   bool      // every source has delivered its first complete state
 	since   time.Time // when the first change that is not built yet was noticed
 	built   time.Time // end of the last build
+	waits   time.Time // since when the next build waits for the deriver; zero: it does not
+	spent   bool      // patience with the deriver is, until it says something
 
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
@@ -67,8 +74,8 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Gap == 0 {
 		cfg.Gap = 50 * time.Millisecond
 	}
-	if cfg.Retry == 0 {
-		cfg.Retry = 5 * time.Second
+	if cfg.Patience == 0 {
+		cfg.Patience = 250 * time.Millisecond
 	}
 	var objects, instances []string
 	for _, s := range cfg.Objects {
@@ -102,7 +109,11 @@ func (a *Assembler) Run(ctx context.Context) error {
 	for _, s := range a.cfg.Instances {
 		group.Go(func() error { return named(s.Name(), s.Run(ctx, instances)) })
 	}
-	group.Go(func() error { a.loop(ctx, objects, instances); return nil })
+	again := make(chan struct{}, 1)
+	if d := a.cfg.Derive; d != nil {
+		group.Go(func() error { return named(d.Name(), d.Run(ctx, func() { wake(again) })) })
+	}
+	group.Go(func() error { a.loop(ctx, objects, instances, again); return nil })
 	return group.Wait()
 }
 
@@ -113,38 +124,71 @@ func named(source string, err error) error {
 	return nil
 }
 
-// loop owns the state. Only one of these things can happen at a time: a batch arrives, or it is time
-// to build, or to ask the deriver again.
-func (a *Assembler) loop(ctx context.Context, objects <-chan feed.Batch[*config.Object], instances <-chan feed.Batch[registry.Instances]) {
-	build := time.NewTimer(0) // fires when the gap after the last build is over
-	retry := time.NewTimer(a.cfg.Retry)
-	defer build.Stop()
-	defer retry.Stop()
+// wake leaves word for who reads c, unless there is some already.
+func wake(c chan<- struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// loop owns the state. Only one of these things can happen at a time: a batch arrives, the deriver has
+// more, or it is time to look what is due.
+func (a *Assembler) loop(ctx context.Context, objects <-chan feed.Batch[*config.Object], instances <-chan feed.Batch[registry.Instances], again <-chan struct{}) {
+	look := time.NewTimer(0)
+	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case b := <-objects:
-			a.takeObjects(ctx, b)
+			a.takeObjects(ctx, b, time.Now())
 		case b := <-instances:
-			a.takeInstances(b)
-		case <-retry.C:
-			if a.cfg.Derive != nil && a.cfg.Derive.Wanting() {
-				a.derive(ctx)
-			}
-			retry.Reset(a.cfg.Retry)
-		case <-build.C:
+			a.takeInstances(b, time.Now())
+		case <-again:
+			a.spent = false
+			a.derive(ctx, time.Now())
+		case <-look.C:
 		}
-		if !a.dirty || !a.synced() {
-			continue
+		if wait := a.due(); wait > 0 {
+			look.Reset(wait)
 		}
-		if wait := time.Until(a.built.Add(a.cfg.Gap)); wait > 0 {
-			build.Reset(wait)
-			continue
-		}
-		a.build()
 	}
 }
+
+// due builds if it is time to, and returns after how long to look again; zero: when something arrives.
+func (a *Assembler) due() time.Duration {
+	if wait := a.patience(); wait > 0 {
+		return wait
+	}
+	if !a.dirty || !a.synced() {
+		return 0
+	}
+	if wait := time.Until(a.built.Add(a.cfg.Gap)); wait > 0 {
+		return wait
+	}
+	a.build()
+	return 0
+}
+
+// patience is how long to wait for the deriver before anything else.
+func (a *Assembler) patience() time.Duration {
+	if !a.pending() {
+		a.waits = time.Time{}
+		return 0
+	}
+	if a.spent {
+		return 0
+	}
+	if a.waits.IsZero() {
+		a.waits = time.Now()
+	}
+	wait := time.Until(a.waits.Add(a.cfg.Patience))
+	a.spent = wait <= 0
+	return wait
+}
+
+func (a *Assembler) pending() bool { return a.cfg.Derive != nil && a.cfg.Derive.Pending() }
 
 // synced says whether every source has delivered its first complete state. Once they have it stays so, and the
 // sources, whose status costs a look at every group, are not asked again.
@@ -152,7 +196,7 @@ func (a *Assembler) synced() bool {
 	if a.ready {
 		return true
 	}
-	if !a.objects.Synced() {
+	if !a.objects.Synced() || a.pending() {
 		return false
 	}
 	for _, s := range a.instances.Sources() {
@@ -164,117 +208,15 @@ func (a *Assembler) synced() bool {
 	return true
 }
 
-// takeObjects merges configuration and derives the services that depend on it.
-func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object]) {
-	a.mu.Lock()
-	touched := a.objects.Apply(b, time.Now())
-	a.mu.Unlock()
-	before := a.inputs.Objects
-	for _, k := range touched {
-		items := a.objects.Items(k)
-		if len(items) == 0 {
-			a.inputs.Objects = a.inputs.Objects.Without(k)
-			continue
-		}
-		if old, ok := a.inputs.Objects.Get(k); !ok || !same(old, items[0]) {
-			a.inputs.Objects = a.inputs.Objects.With(k, items[0])
-		}
-	}
-	if a.inputs.Objects != before {
-		a.changed(b.Since)
-	}
-	a.derive(ctx)
-}
-
-// same says that o tells neither proxies nor people anything that old does not.
-func same(old, o *config.Object) bool {
-	return old.Hash == o.Hash && old.Revision == o.Revision && old.Origin == o.Origin
-}
-
-// derive asks the deriver, which knows what changed since it was last asked.
-func (a *Assembler) derive(ctx context.Context) {
-	if a.cfg.Derive == nil {
-		return
-	}
-	if b := a.cfg.Derive.Derive(ctx, a.inputs.Objects); len(b.Updates) > 0 || b.Full {
-		a.takeInstances(b)
-	}
-}
-
-// takeInstances merges services and their endpoints; what is equal keeps its pointer.
-func (a *Assembler) takeInstances(b feed.Batch[registry.Instances]) {
-	a.mu.Lock()
-	touched := a.instances.Apply(b, time.Now())
-	a.mu.Unlock()
-	before := a.inputs
-	for _, k := range touched {
-		items := a.instances.Items(k)
-		if len(items) == 0 {
-			a.inputs.Services = a.inputs.Services.Without(k)
-			a.inputs.Endpoints = a.inputs.Endpoints.Without(k)
-			continue
-		}
-		old := registry.Instances{Service: a.inputs.Services.At(k), Endpoints: a.inputs.Endpoints.At(k)}
-		now := registry.Keep(old, registry.Merge(items))
-		a.inputs.Services = a.inputs.Services.With(k, now.Service)
-		a.inputs.Endpoints = a.inputs.Endpoints.With(k, now.Endpoints)
-	}
-	if a.inputs != before {
-		a.changed(b.Since)
-	}
-}
-
-func (a *Assembler) changed(since time.Time) {
-	a.dirty = true
-	if since.IsZero() {
-		since = time.Now()
-	}
-	if a.since.IsZero() || since.Before(a.since) {
-		a.since = since
-	}
-}
-
 // build makes the next context and publishes it.
 func (a *Assembler) build() {
 	next := Build(a.context, a.inputs)
 	changes := Compare(a.context, next)
 	changes.Since = a.since
-	a.context, a.dirty, a.since = next, false, time.Time{}
+	a.context, a.dirty, a.since, a.waits = next, false, time.Time{}, time.Time{}
 	a.cfg.Publish(next, changes)
 	a.mu.Lock()
 	a.builds++
 	a.mu.Unlock()
 	a.built = time.Now()
-}
-
-// Status is how the sources stand and all that is wrong with what they say.
-type Status struct {
-	Sources  []feed.SourceStatus
-	Problems []feed.Problem
-	// Builds counts the contexts that were made.
-	Builds int
-}
-
-// Status may be called at any time from anywhere.
-func (a *Assembler) Status() Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := Status{Builds: a.builds, Sources: a.objects.Sources(), Problems: a.objects.Problems(clash)}
-	s.Sources = append(s.Sources, a.instances.Sources()...)
-	s.Problems = slices.Concat(s.Problems, a.instances.Problems(nil))
-	return s
-}
-
-// clash tells of an object that two sources or groups define.
-func clash(counts, other *config.Object) feed.Problem {
-	where := func(o *config.Object) string {
-		if o.Origin.File == "" {
-			return o.Origin.Source
-		}
-		return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
-	}
-	return feed.Problem{
-		Severity: feed.Error, Source: other.Origin.Source, Object: other.Key.String(), File: other.Origin.File, Line: other.Origin.Line,
-		Text: "is defined in " + where(counts) + " too, and that one is in use: remove one of the two",
-	}
 }

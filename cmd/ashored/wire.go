@@ -149,7 +149,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	}
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{files, d.store},
-		Derive:  entry.New(d.store),
+		Derive:  entry.NewBackground(d.store, 0),
 		Mesh:    s.mesh,
 		Gap:     s.XDS.Gap,
 		Publish: publisher(server, back, log.Named("push")),

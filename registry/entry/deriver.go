@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/netip"
@@ -16,11 +17,13 @@ import (
 
 // Addresses gives services their virtual addresses and keeps them for ever.
 type Addresses interface {
-	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none.
+	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none. It may
+	// wait for a disk. With an error, the keys that are in the result have their addresses all the same.
 	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
 }
 
-// Deriver makes services of ServiceEntry and WorkloadEntry objects. One goroutine at a time.
+// Deriver makes services of ServiceEntry and WorkloadEntry objects. Derive waits for Addresses; where
+// nothing may wait for a disk, Background does not. One goroutine at a time.
 type Deriver struct {
 	addresses Addresses
 
@@ -67,7 +70,7 @@ func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *conf
 	return d.batch(ctx, sorted(dirty))
 }
 
-// Wanting says that some service got no virtual address yet: call Derive again in a while.
+// Wanting says that some service got no virtual address yet: the next Derive asks again.
 func (d *Deriver) Wanting() bool { return len(d.wanting) > 0 }
 
 // replaceEntry takes in a changed ServiceEntry and marks the services that it concerns.
@@ -182,7 +185,7 @@ func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.End
 }
 
 // giveAddresses sets the virtual addresses of those services that need allocated ones. Without an
-// answer the services go on without, the problem says so, and Wanting asks for another try.
+// answer the services go on without, the problem says so, and the next Derive asks again.
 func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[registry.Instances]) {
 	if d.addresses == nil {
 		return
@@ -219,12 +222,18 @@ func (d *Deriver) giveAddress(u *feed.Update[registry.Instances], s *registry.Se
 	if s.AutoAddresses != nil {
 		return
 	}
-	if refused == nil {
-		refused = errors.New("the store gave none")
-	}
 	d.wanting[s.Key] = true
 	u.Problems = append(u.Problems, feed.Problem{
-		Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses",
-		Text: "no virtual address could be allocated for " + s.Host + " (tried again in a while; TCP clients cannot reach it by address until then): " + refused.Error(),
+		Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses", Text: withoutAddress(s.Host, refused),
 	})
+}
+
+// withoutAddress says why host has no virtual address, and what comes of it.
+func withoutAddress(host string, refused error) string {
+	if errors.Is(refused, errUnderWay) {
+		return "there is no virtual address for " + host + " yet, because " + errUnderWay.Error() +
+			" (TCP clients cannot reach it by address until then): see whether the disk of the state folder is slow or stuck"
+	}
+	return "no virtual address could be allocated for " + host + " (tried again in a while; TCP clients cannot reach it by address until then): " +
+		cmp.Or(refused, errNone).Error()
 }

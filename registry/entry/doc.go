@@ -4,5 +4,6 @@
 // WorkloadEntries that its workloadSelector selects. A Deriver holds what was derived and works on
 // what changed: a WorkloadEntry that comes or goes costs the entries that select it.
 //
-// Virtual addresses of entries that declare none come from Addresses, which keeps them for ever.
+// Virtual addresses of entries that declare none come from Addresses, which keeps them for ever. Since
+// that may wait for a disk, Background asks in a goroutine of its own, and a Deriver by itself waits.
 package entry

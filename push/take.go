@@ -1,0 +1,81 @@
+package push
+
+import (
+	"context"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// takeObjects merges configuration and derives the services that depend on it.
+func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object], now time.Time) {
+	a.mu.Lock()
+	touched := a.objects.Apply(b, now)
+	a.mu.Unlock()
+	before := a.inputs.Objects
+	for _, k := range touched {
+		items := a.objects.Items(k)
+		if len(items) == 0 {
+			a.inputs.Objects = a.inputs.Objects.Without(k)
+			continue
+		}
+		if old, ok := a.inputs.Objects.Get(k); !ok || !same(old, items[0]) {
+			a.inputs.Objects = a.inputs.Objects.With(k, items[0])
+		}
+	}
+	if a.inputs.Objects != before {
+		a.changed(b.Since, now)
+	}
+	a.derive(ctx, now)
+}
+
+// same says that o tells neither proxies nor people anything that old does not.
+func same(old, o *config.Object) bool {
+	return old.Hash == o.Hash && old.Revision == o.Revision && old.Origin == o.Origin
+}
+
+// derive asks the deriver, which knows what changed since it was last asked.
+func (a *Assembler) derive(ctx context.Context, now time.Time) {
+	if a.cfg.Derive == nil {
+		return
+	}
+	if b := a.cfg.Derive.Derive(ctx, a.inputs.Objects); len(b.Updates) > 0 || b.Full {
+		a.takeInstances(b, now)
+	}
+}
+
+// takeInstances merges services and their endpoints; what is equal keeps its pointer.
+func (a *Assembler) takeInstances(b feed.Batch[registry.Instances], now time.Time) {
+	a.mu.Lock()
+	touched := a.instances.Apply(b, now)
+	a.mu.Unlock()
+	before := a.inputs
+	for _, k := range touched {
+		items := a.instances.Items(k)
+		if len(items) == 0 {
+			a.inputs.Services = a.inputs.Services.Without(k)
+			a.inputs.Endpoints = a.inputs.Endpoints.Without(k)
+			continue
+		}
+		old := registry.Instances{Service: a.inputs.Services.At(k), Endpoints: a.inputs.Endpoints.At(k)}
+		now := registry.Keep(old, registry.Merge(items))
+		a.inputs.Services = a.inputs.Services.With(k, now.Service)
+		a.inputs.Endpoints = a.inputs.Endpoints.With(k, now.Endpoints)
+	}
+	if a.inputs != before {
+		a.changed(b.Since, now)
+	}
+}
+
+// changed takes note of a change that was noticed at since, or else now.
+func (a *Assembler) changed(since, now time.Time) {
+	a.dirty = true
+	if since.IsZero() {
+		since = now
+	}
+	if a.since.IsZero() || since.Before(a.since) {
+		a.since = since
+	}
+}

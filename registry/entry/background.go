@@ -1,0 +1,42 @@
+package entry
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Background is a Deriver that never waits for addresses: Run asks for them, and a service goes without
+// until the answer. It implements push.Deriver.
+type Background struct {
+	*Deriver
+	allocator *allocator
+
+	pending bool // belongs to the goroutine that calls Derive
+}
+
+// NewBackground makes one that asks addresses, again after retry when they are refused. Zero means 5s.
+func NewBackground(addresses Addresses, retry time.Duration) *Background {
+	a := newAllocator(addresses, cmp.Or(retry, 5*time.Second))
+	return &Background{Deriver: New(a), allocator: a}
+}
+
+// Run asks for addresses until ctx ends, and calls again whenever Derive should be called again. It is
+// still there while the store does not answer, whatever becomes of ctx, unless the store heeds that.
+func (b *Background) Run(ctx context.Context, again func()) error { return b.allocator.run(ctx, again) }
+
+// Derive returns the services that changed since the last call, and those that an address was found for.
+func (b *Background) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
+	out := b.Deriver.Derive(ctx, objects)
+	b.pending = b.allocator.only(b.wanting)
+	return out
+}
+
+// Pending says that the last Derive returned services without an address that may get one soon: the
+// store was asked and has neither given nor refused it. Run will call again.
+func (b *Background) Pending() bool { return b.pending }

@@ -1,0 +1,306 @@
+package entry_test
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// disk is an Addresses whose answers take time: a while, or until it is released.
+type disk struct {
+	takes time.Duration
+
+	mu     sync.Mutex // guards the following
+	ledger ledger
+	stuck  chan struct{} // nil: it is not
+	asked  int
+}
+
+func (d *disk) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	d.mu.Lock()
+	d.asked++
+	stuck := d.stuck
+	d.mu.Unlock()
+	if stuck != nil {
+		select {
+		case <-stuck:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	time.Sleep(d.takes)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Allocate(ctx, keys)
+}
+
+// hang makes it answer nothing until the returned function is called.
+func (d *disk) hang() (release func()) {
+	stuck := make(chan struct{})
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.stuck = stuck
+	return sync.OnceFunc(func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.stuck = nil
+		close(stuck)
+	})
+}
+
+func (d *disk) refuse(err error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ledger.refuse = err
+}
+
+// files is a source that says what a test tells it to.
+type files chan feed.Batch[*config.Object]
+
+func (files) Name() string { return "files" }
+
+func (f files) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case b := <-f:
+			select {
+			case out <- b:
+			case <-ctx.Done():
+			}
+		}
+	}
+}
+
+// assembly is a running assembler over a disk, and the contexts that it published.
+type assembly struct {
+	files     files
+	assembler *push.Assembler
+	objects   objects
+	contexts  []*push.Context
+	at        []time.Duration // since the last edit
+	edited    time.Time
+	stop      func()
+}
+
+func assemble(t *testing.T, d *disk) *assembly {
+	t.Helper()
+	a := &assembly{files: make(files)}
+	a.assembler = push.NewAssembler(push.AssemblerConfig{
+		Objects: []config.Source{a.files}, Derive: entry.NewBackground(d, 0), Patience: 300 * time.Millisecond,
+		Mesh: &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"},
+		Publish: func(c *push.Context, _ push.Changes) {
+			a.contexts, a.at = append(a.contexts, c), append(a.at, time.Since(a.edited))
+		},
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.assembler.Run(ctx) }()
+	a.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	})
+	t.Cleanup(a.stop)
+	return a
+}
+
+// service puts a service of that host, and a route to it, and lets wait pass.
+func (a *assembly) service(host, endpoint string, wait time.Duration) {
+	se := serviceEntry(networking.ServiceEntry_STATIC, host)
+	se.Endpoints = []*networking.WorkloadEntry{{Address: endpoint}}
+	a.objects = with(a.objects, config.ServiceEntry, host, se)
+	a.objects = with(a.objects, config.VirtualService, host, &networking.VirtualService{Hosts: []string{host}})
+	u := feed.Update[*config.Object]{Group: "all"}
+	for k, o := range a.objects.All() {
+		o := *o
+		o.Hash = config.HashOf(&o)
+		a.objects = a.objects.With(k, &o)
+		u.Items = append(u.Items, &o)
+	}
+	synctest.Wait()
+	a.contexts, a.at, a.edited = nil, nil, time.Now()
+	a.files <- feed.Batch[*config.Object]{Source: "files", Full: true, Updates: []feed.Update[*config.Object]{u}}
+	time.Sleep(wait)
+	synctest.Wait()
+}
+
+// address is the allocated address of host in the latest context.
+func (a *assembly) address(t *testing.T, host string) string {
+	t.Helper()
+	if len(a.contexts) == 0 {
+		t.Fatal("nothing was published")
+	}
+	s := a.contexts[len(a.contexts)-1].Inputs().Services.At(registry.Key{Host: host, Namespace: "shop"})
+	if s == nil {
+		t.Fatalf("%s is not in the context", host)
+	}
+	if len(s.AutoAddresses) == 0 {
+		return ""
+	}
+	return s.AutoAddresses[0].String()
+}
+
+// A disk that hangs holds up neither what has nothing to do with it nor, beyond a moment, the service that needs
+// an address. What has an address keeps it, and the new one gets its own when the disk is back.
+func TestHungDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		a := assemble(t, d)
+		a.service("old", "10.0.0.1", time.Second)
+		old := a.address(t, "old")
+		if old == "" {
+			t.Fatal("the first context lacks an address")
+		}
+		release := d.hang()
+		a.service("new", "10.0.0.2", time.Second)
+		if got := a.address(t, "new"); got != "" {
+			t.Errorf("the new service has %s from a disk that hangs", got)
+		}
+		if got := a.address(t, "old"); got != old {
+			t.Errorf("the address of the old service moved from %s to %q", old, got)
+		}
+		if p := a.assembler.Status().Problems; len(p) != 1 || !strings.Contains(p[0].Text, "no virtual address for new yet") {
+			t.Errorf("problems %v, want one of the new service", p)
+		}
+		a.service("old", "10.0.0.9", 0)
+		if len(a.contexts) != 1 {
+			t.Errorf("an endpoint changed while the disk hangs: %d contexts at once, want 1", len(a.contexts))
+		}
+		a.contexts = nil
+		time.Sleep(time.Minute)
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if got := a.address(t, "new"); got == "" || got == old {
+			t.Errorf("the disk is back, and the new service has %q", got)
+		}
+		if got := a.address(t, "old"); got != old {
+			t.Errorf("the address of the old service moved from %s to %q", old, got)
+		}
+		if p := a.assembler.Status().Problems; len(p) != 0 {
+			t.Errorf("problems that are over: %v", p)
+		}
+	})
+}
+
+// A new service waits a moment for its address, so that it arrives complete and in one context with its route.
+func TestSlowDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{takes: 200 * time.Millisecond}
+		a := assemble(t, d)
+		for i, host := range []string{"one", "two", "three"} {
+			a.service(host, "10.0.0.1", time.Minute)
+			if len(a.contexts) != 1 || a.at[0] != d.takes || a.address(t, host) == "" {
+				t.Errorf("service %d: contexts after %v, address %q; want one after %v, with an address", i, a.at, a.address(t, host), d.takes)
+			}
+		}
+		if d.asked != 3 {
+			t.Errorf("the store was asked %d times, want once a service", d.asked)
+		}
+		a.service("one", "10.0.0.2", 0)
+		if len(a.contexts) != 1 {
+			t.Errorf("what has an address waited: %d contexts at once, want 1", len(a.contexts))
+		}
+	})
+}
+
+// The first context waits for the disk: without it, every service would lose the address that it had.
+func TestHungDiskAtStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		release := d.hang()
+		a := assemble(t, d)
+		a.service("web", "10.0.0.1", time.Hour)
+		if len(a.contexts) != 0 {
+			t.Errorf("%d contexts without what the store knows", len(a.contexts))
+		}
+		release()
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if a.address(t, "web") == "" {
+			t.Error("the first context lacks an address")
+		}
+	})
+}
+
+// A refusal holds up nothing, and is tried again until it is over; nobody asks for what is gone.
+func TestRefusingDisk(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		d.refuse(errors.New("disk full"))
+		a := assemble(t, d)
+		a.service("web", "10.0.0.1", 0)
+		if got := a.address(t, "web"); got != "" {
+			t.Errorf("got address %s from a full disk", got)
+		}
+		time.Sleep(12 * time.Second)
+		synctest.Wait()
+		if d.asked != 3 {
+			t.Errorf("asked %d times in 12 s, want 3", d.asked)
+		}
+		if p := a.assembler.Status().Problems; len(p) != 1 || !strings.Contains(p[0].Text, "disk full") {
+			t.Errorf("problems %v, want one that says why", p)
+		}
+		d.refuse(nil)
+		time.Sleep(6 * time.Second)
+		synctest.Wait()
+		if a.address(t, "web") == "" {
+			t.Error("the disk is well again, and the service has no address")
+		}
+		d.refuse(errors.New("disk full"))
+		a.service("api", "10.0.0.1", 0)
+		a.files <- feed.Batch[*config.Object]{Source: "files", Full: true}
+		asked := d.asked
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if d.asked != asked {
+			t.Errorf("asked %d times for a service that is gone", d.asked-asked)
+		}
+	})
+}
+
+// What was stuck ends with Run, and addresses that were given once are given again without asking.
+func TestBackgroundRemembers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		a := assemble(t, d)
+		a.service("web", "10.0.0.1", time.Second)
+		had := a.address(t, "web")
+		a.files <- feed.Batch[*config.Object]{Source: "files", Full: true}
+		time.Sleep(time.Second)
+		d.hang()
+		a.objects = objects{}
+		a.service("web", "10.0.0.1", 0)
+		if got := a.address(t, "web"); got != had || d.asked != 1 {
+			t.Errorf("the service came back with %q after %d questions, want %s after 1", got, d.asked, had)
+		}
+		a.service("other", "10.0.0.1", time.Second)
+		a.stop()
+		if !slices.Equal(d.ledger.given[registry.Key{Host: "other", Namespace: "shop"}], nil) {
+			t.Error("the disk was not stuck")
+		}
+	})
+}
