@@ -1,5 +1,19 @@
 GO ?= go
-export GOFLAGS ?= -buildvcs=false
+# Who builds need not be who owns the work tree: then git answers nobody who asks what the sources are.
+ifeq (,$(findstring -buildvcs,$(GOFLAGS)))
+override GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false)
+endif
+export GOFLAGS
+
+# Go's caches are below .tools/ when there is no home folder, or none that can be written to.
+cache = $(shell d="$$($(GO) env $(1) 2>/dev/null)"; case "$$d" in (/*) mkdir -p "$$d" 2>/dev/null && [ -w "$$d" ] || \
+	[ -d "$$d/cache/download" ] ;; (*) false ;; esac || echo elsewhere)
+ifneq (,$(call cache,GOCACHE))
+export GOCACHE := $(CURDIR)/.tools/cache/build
+endif
+ifneq (,$(call cache,GOMODCACHE))
+export GOMODCACHE := $(CURDIR)/.tools/cache/modules
+endif
 
 # One suite of internal/e2e alone: make e2e SUITE=traffic
 SUITE ?=
@@ -9,6 +23,8 @@ SMOKE ?=
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
+# Where make package puts the archive.
+DIST ?= dist
 
 .DEFAULT_GOAL := build
 
@@ -37,7 +53,7 @@ e2e: build tools net-tools ## tests with real Envoys alone; SUITE=traffic is int
 	$(GO) test -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
 check: build tools net-tools ## formatting, vet, lint and all tests with the race detector
-	@test -z "$$(gofmt -l $$(git ls-files '*.go'))" || { gofmt -d $$(git ls-files '*.go'); exit 1; }
+	@bad="$$(find . -path './.*' -prune -o -name '*.go' -exec "$$($(GO) env GOROOT)/bin/gofmt" -d {} +)"; test -z "$$bad" || { echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
 	$(GO) test -race ./...
@@ -57,13 +73,16 @@ golden: ## rewrite the expectations of golden tests
 	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 
-package: ## an archive of the programs for this kind of machine, in dist/
-	@mkdir -p dist/ashore
-	CGO_ENABLED=0 $(GO) build -trimpath -o dist/ashore/bin/ ./cmd/...
-	@cp LICENSE README.md dist/ashore/
-	tar -C dist -czf dist/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz ashore
+package: package-texts ## an archive of the programs and their documentation for this kind of machine, in dist/
+	CGO_ENABLED=0 $(GO) build -trimpath $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true) -o '$(DIST)/ashore/bin/' ./cmd/...
+	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
+
+package-texts: # what people read, with everything that it links to
+	@rm -rf '$(DIST)/ashore'
+	@mkdir -p '$(DIST)/ashore'
+	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard examples/*/README.md examples/*/config) | tar -C '$(DIST)/ashore' -xf -
 
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools net-tools run test e2e check bench fuzz golden package clean
+.PHONY: help build tools net-tools run test e2e check bench fuzz golden package package-texts clean

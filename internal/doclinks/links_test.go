@@ -1,0 +1,74 @@
+package doclinks
+
+import (
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// root is the work tree.
+const root = "../.."
+
+// Every relative link of a page in the work tree leads to something.
+func TestTree(t *testing.T) {
+	t.Parallel()
+	checkLinks(t, root)
+}
+
+// The archive of the programs has all that its pages lead to.
+func TestPackage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	cmd := exec.Command("make", "-s", "package-texts", "DIST="+dir)
+	cmd.Dir = root
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "MAKE") && !strings.HasPrefix(v, "MFLAGS") { // of the make that runs this test
+			cmd.Env = append(cmd.Env, v)
+		}
+	}
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("make package-texts: %v\n%s", err, out)
+	}
+	checkLinks(t, filepath.Join(dir, "ashore"))
+}
+
+// checkLinks checks the pages in dir and below, hidden folders and dist left out.
+func checkLinks(t *testing.T, dir string) {
+	t.Helper()
+	pages := 0
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != dir && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist"):
+			return filepath.SkipDir
+		case filepath.Ext(path) == ".md":
+			pages++
+			checkPage(t, path)
+		}
+		return nil
+	})
+	if err != nil || pages < 10 {
+		t.Fatalf("%d pages in %s: %v", pages, dir, err)
+	}
+}
+
+func checkPage(t *testing.T, path string) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range regexp.MustCompile(`\]\(([^)#\s]+)[^)]*\)`).FindAllStringSubmatch(string(text), -1) {
+		if strings.Contains(m[1], "://") || strings.HasPrefix(m[1], "mailto:") {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(path), m[1])); err != nil {
+			t.Errorf("%s links to %s: %v", path, m[1], err)
+		}
+	}
+}
