@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
-	"golang.org/x/sys/unix"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
@@ -287,57 +286,5 @@ func damage(good []byte, random *rand.Rand, n int) ([]byte, string) {
 		from, to := at/4096*4096, random.IntN(len(bad))/4096*4096
 		copy(bad[to:to+4096], good[from:from+4096])
 		return bad, fmt.Sprintf("the page at %d also at %d", from, to)
-	}
-}
-
-// A full disk refuses writes, spoils nothing, and with room on the disk writes go on.
-func TestDiskFull(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a small file system")
-	}
-	dir := t.TempDir()
-	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := unix.Unmount(dir, unix.MNT_DETACH); err != nil {
-			t.Error(err)
-		}
-	})
-	s := open(t, checked(t, dir))
-	if _, err := s.Put(t.Context(), configtest.Object("a", "one.test"), "x"); err != nil {
-		t.Fatal(err)
-	}
-	fill := filepath.Join(dir, "fill")
-	if err := os.WriteFile(fill, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-		t.Fatalf("the disk is not full: %v", err)
-	}
-	big := map[string][]byte{"big": make([]byte, 300<<10)}
-	for range 3 {
-		if err := s.SaveLastGood(t.Context(), "x", big); !errors.Is(err, unix.ENOSPC) {
-			t.Errorf("got %v, want ENOSPC", err)
-		}
-	}
-	if o, err := s.Get(t.Context(), configtest.Key("a")); err != nil || o.Name != "a" {
-		t.Errorf("got %v, %v", o, err)
-	}
-	if err := os.Remove(fill); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.SaveLastGood(t.Context(), "x", big); err != nil {
-		t.Errorf("with room on the disk: %v", err)
-	}
-	if _, err := s.Put(t.Context(), configtest.Object("b", "two.test"), "x"); err != nil {
-		t.Errorf("with room on the disk: %v", err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again := open(t, checked(t, dir))
-	for _, name := range []string{"a", "b"} {
-		if _, err := again.Get(t.Context(), configtest.Key(name)); err != nil {
-			t.Error(err)
-		}
 	}
 }

@@ -32,6 +32,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "child-write-few" {
 		childEnd(childWrite(os.Args[2], 20))
 	}
+	if len(os.Args) == 3 && os.Args[1] == "child-full" {
+		childEnd(childFull(os.Args[2]))
+	}
 	if len(os.Args) == 3 && os.Args[1] == "child-trace" {
 		childEnd(childTrace(os.Args[2]))
 	}
