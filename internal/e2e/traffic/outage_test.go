@@ -103,12 +103,65 @@ func TestFolderGone(t *testing.T) {
 	load.Clean(t, 100)
 }
 
-// The state folder's disk fills up under load: configuration goes on taking effect, the problem is
-// shown, and it goes away with room on the disk. Mounts a small file system, which needs root.
+// noRoom takes the room for ashored's state away under load: configuration goes on taking effect, the problem is shown
+// with those words, and it goes away with free.
+func noRoom(t *testing.T, m *harness.Mesh, fill, free func(), words string) {
+	t.Helper()
+	v1 := backend(t, m, "v1")
+	m.Write("web.yaml", service("web.test", at(v1)))
+	p := m.Proxy(harness.Workload{Name: "client"})
+	client := p.Client(port)
+	client.Want(t, "web answers", harness.Request{Host: "web.test"}, harness.From("v1"))
+	load := harness.StartLoad(t, client, harness.Request{Host: "web.test"})
+	fill()
+	b := backend(t, m, "v2")
+	// large enough that keeping it needs room
+	m.Write("web.yaml", service("web.test", at(v1), at(b))+"---\n"+service("many.test", many(4000)...))
+	client.Want(t, "a change takes effect without room", harness.Request{Host: "web.test"}, harness.From("v2"))
+	wantProblem(t, m, words)
+	more(t, load, 50)
+	free()
+	wantNoProblem(t, m)
+	load.Clean(t, 100)
+	// what was written without room was kept when there was some
+	m.Write("web.yaml", "kind: [")
+	wantProblem(t, m, "web.yaml")
+	m.Ashored.Kill()
+	m.Start()
+	wantProblem(t, m, "web.yaml")
+	fresh := m.Proxy(harness.Workload{Name: "fresh"})
+	fresh.Client(port).Want(t, "a proxy that starts now is served it", harness.Request{Host: "web.test"}, harness.From("v2"))
+}
+
+// The files of ashored's state may not grow for a while, by a limit that every user can set.
+func TestFileLimit(t *testing.T) {
+	t.Parallel()
+	m := harness.New(t, nil)
+	limit := func(size uint64) {
+		t.Helper()
+		var old unix.Rlimit
+		if err := unix.Prlimit(m.Ashored.PID(), unix.RLIMIT_FSIZE, nil, &old); err != nil {
+			t.Fatalf("read the limit: %v", err)
+		}
+		if err := unix.Prlimit(m.Ashored.PID(), unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: min(size, old.Max), Max: old.Max}, nil); err != nil {
+			t.Fatalf("set the limit: %v", err)
+		}
+	}
+	fill := func() {
+		info, err := os.Stat(filepath.Join(m.State, "ashore.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		limit(uint64(info.Size()))
+	}
+	noRoom(t, m, fill, func() { limit(unix.RLIM_INFINITY) }, "file too large")
+}
+
+// The state folder's disk is full for a while. Mounts a small file system, which needs root.
 func TestDiskFull(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a small file system")
+		t.Skip("needs root: mounts a small file system; TestFileLimit runs for everyone")
 	}
 	m := harness.New(t, nil, harness.StateOn(func(dir string) {
 		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
@@ -120,26 +173,18 @@ func TestDiskFull(t *testing.T) {
 			}
 		})
 	}))
-	v1 := backend(t, m, "v1")
-	m.Write("web.yaml", service("web.test", at(v1)))
-	p := m.Proxy(harness.Workload{Name: "client"})
-	client := p.Client(port)
-	client.Want(t, "web answers", harness.Request{Host: "web.test"}, harness.From("v1"))
-	load := harness.StartLoad(t, client, harness.Request{Host: "web.test"})
-	fill := filepath.Join(m.State, "fill")
-	if err := os.WriteFile(fill, make([]byte, 4<<20), 0o600); err == nil {
-		t.Fatal("the disk is not full: the test proves nothing")
+	full := filepath.Join(m.State, "fill")
+	fill := func() {
+		if err := os.WriteFile(full, make([]byte, 4<<20), 0o600); err == nil {
+			t.Fatal("the disk is not full: the test proves nothing")
+		}
 	}
-	b := backend(t, m, "v2")
-	// large enough that keeping it needs room
-	m.Write("web.yaml", service("web.test", at(v1), at(b))+"---\n"+service("many.test", many(4000)...))
-	client.Want(t, "a change takes effect on a full disk", harness.Request{Host: "web.test"}, harness.From("v2"))
-	wantProblem(t, m, "no space left on device")
-	if err := os.Remove(fill); err != nil {
-		t.Fatal(err)
+	free := func() {
+		if err := os.Remove(full); err != nil {
+			t.Fatal(err)
+		}
 	}
-	wantNoProblem(t, m)
-	load.Clean(t, 100)
+	noRoom(t, m, fill, free, "no space left on device")
 }
 
 // many are n endpoints.
