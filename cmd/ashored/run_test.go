@@ -354,6 +354,17 @@ func TestMistakes(t *testing.T) {
 	s.start(t)
 	other := newSite(t)
 	taken := func(flag, value string) []string { return append(other.args(), flag, value) }
+	port := func(address string) string {
+		_, port, err := net.SplitHostPort(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return port
+	}
+	inUse := func(address, setting, flag string) string {
+		return fmt.Sprintf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), or choose another port (setting %s, or --%s in development)",
+			port(s.metrics), address, setting, flag)
+	}
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -366,8 +377,9 @@ func TestMistakes(t *testing.T) {
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "files"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
 		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `xds.plaintextAddress: "nonsense" is not an address`},
-		{"xds port in use", taken("--xds-address", s.xds), exitFailed, "is in use by another process"},
-		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, "setting metrics.address, or --metrics-address"},
+		{"xds port in use", taken("--xds-address", s.metrics), exitFailed, inUse("127.0.0.1", "xds.plaintextAddress", "xds-address")},
+		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, inUse("127.0.0.1", "metrics.address", "metrics-address")},
+		{"port of every address in use", taken("--metrics-address", ":"+port(s.metrics)), exitFailed, inUse("every address", "metrics.address", "metrics-address")},
 		{"socket in use", taken("--admin-socket", s.socket), exitFailed, "another ashored serves there"},
 		{"state in use", append(other.args(), "--state", filepath.Join(s.dir, "state"), "--admin-socket", filepath.Join(other.dir, "a.sock")), exitFailed, "setting state, or --state"},
 		{"no folder", append(other.args(), "--files", "/does/not/exist"), exitFailed, "/does/not/exist"},
