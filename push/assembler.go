@@ -45,6 +45,10 @@ type AssemblerConfig struct {
 	// build waits for it however long it takes: what a service had before the start is part of its first
 	// complete state. Default 250ms.
 	Patience time.Duration
+	// Report is told once of each problem that no source knows of (clashes between them, services without an address,
+	// Gateways that get in one another's way) when it appears, and once when it is gone. It is called from one
+	// goroutine and should not block. Nil: they stand in Status alone.
+	Report func(appeared, gone []feed.Problem)
 	// Publish receives every context; required. It is called from one goroutine and should not block.
 	Publish func(*Context, Changes)
 }
@@ -57,16 +61,19 @@ type Assembler struct {
 	inputs  Inputs
 	context *Context
 	dirty   bool      // inputs differ from context
+	regate  bool      // and so do Gateways
 	ready   bool      // every source has delivered its first complete state
 	since   time.Time // when the first change that is not built yet was noticed
 	built   time.Time // end of the last build
 	waits   time.Time // since when the next build waits for the deriver; zero: it does not
 	spent   bool      // patience with the deriver is, until it says something
+	found   findings
 
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
 	instances *feed.Merger[registry.Key, registry.Instances]
 	builds    int
+	gateways  []feed.Problem // what the Gateways of the latest context have against one another
 }
 
 // NewAssembler makes an assembler; Run starts it.
@@ -91,6 +98,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		dirty:     true, // an empty mesh is a context too
+		found:     newFindings(),
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
@@ -161,13 +169,13 @@ func (a *Assembler) due() time.Duration {
 	if wait := a.patience(); wait > 0 {
 		return wait
 	}
-	if !a.dirty || !a.synced() {
-		return 0
+	if a.dirty && a.synced() {
+		if wait := time.Until(a.built.Add(a.cfg.Gap)); wait > 0 {
+			return wait
+		}
+		a.build()
 	}
-	if wait := time.Until(a.built.Add(a.cfg.Gap)); wait > 0 {
-		return wait
-	}
-	a.build()
+	a.found.tell(a.cfg.Report)
 	return 0
 }
 
@@ -213,10 +221,28 @@ func (a *Assembler) build() {
 	next := Build(a.context, a.inputs)
 	changes := Compare(a.context, next)
 	changes.Since = a.since
-	a.context, a.dirty, a.since, a.waits = next, false, time.Time{}, time.Time{}
 	a.cfg.Publish(next, changes)
+	a.compareGateways()
+	a.context, a.dirty, a.since, a.waits = next, false, time.Time{}, time.Time{}
 	a.mu.Lock()
 	a.builds++
 	a.mu.Unlock()
 	a.built = time.Now()
+}
+
+// compareGateways looks for Gateways that get in one another's way, if one of them changed.
+func (a *Assembler) compareGateways() {
+	if !a.regate {
+		return
+	}
+	a.regate = false
+	found := gatewayClashes(a.inputs.Objects)
+	a.found.set(place{}, found)
+	problems := make([]feed.Problem, len(found))
+	for i, f := range found {
+		problems[i] = f.problem
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.gateways = problems
 }

@@ -22,20 +22,35 @@ func (a *Assembler) Status() Status {
 	defer a.mu.Unlock()
 	s := Status{Builds: a.builds, Sources: a.objects.Sources(), Problems: a.objects.Problems(clash)}
 	s.Sources = append(s.Sources, a.instances.Sources()...)
-	s.Problems = slices.Concat(s.Problems, a.instances.Problems(nil))
+	s.Problems = slices.Concat(s.Problems, a.instances.Problems(nil), a.gateways)
 	return s
 }
 
 // clash tells of an object that two sources or groups define.
 func clash(counts, other *config.Object) feed.Problem {
-	where := func(o *config.Object) string {
-		if o.Origin.File == "" {
-			return o.Origin.Source
-		}
-		return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
-	}
 	return feed.Problem{
 		Severity: feed.Error, Source: other.Origin.Source, Object: other.Key.String(), File: other.Origin.File, Line: other.Origin.Line,
-		Text: "is defined in " + where(counts) + " too, and that one is in use: remove one of the two",
+		Text: "is defined in " + placeIn(counts) + " too, and that one is in use: remove one of the two",
+	}
+}
+
+// clashes are those of the objects of one key, what counts first.
+func clashes(items []*config.Object) []finding {
+	var out []finding
+	for i := 1; i < len(items); i++ {
+		out = append(out, finding{clash(items[0], items[i]), items[0].Origin.Source + items[0].Origin.File + " " + items[i].Origin.Source + items[i].Origin.File})
+	}
+	return out
+}
+
+// placeIn is where an object was read, for people.
+func placeIn(o *config.Object) string {
+	switch {
+	case o.Origin.File == "":
+		return o.Origin.Source
+	case o.Origin.Line == 0:
+		return o.Origin.File
+	default:
+		return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
 	}
 }

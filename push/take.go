@@ -17,18 +17,27 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	before := a.inputs.Objects
 	for _, k := range touched {
 		items := a.objects.Items(k)
-		if len(items) == 0 {
-			a.inputs.Objects = a.inputs.Objects.Without(k)
-			continue
-		}
-		if old, ok := a.inputs.Objects.Get(k); !ok || !same(old, items[0]) {
-			a.inputs.Objects = a.inputs.Objects.With(k, items[0])
-		}
+		a.found.set(place{object: k}, clashes(items))
+		a.replace(k, items)
 	}
 	if a.inputs.Objects != before {
 		a.changed(b.Since, now)
 	}
 	a.derive(ctx, now)
+}
+
+// replace puts the first of items in the place of the object of k.
+func (a *Assembler) replace(k config.Key, items []*config.Object) {
+	old, had := a.inputs.Objects.Get(k)
+	switch {
+	case len(items) == 0 && !had, len(items) > 0 && had && same(old, items[0]):
+		return
+	case len(items) == 0:
+		a.inputs.Objects = a.inputs.Objects.Without(k)
+	default:
+		a.inputs.Objects = a.inputs.Objects.With(k, items[0])
+	}
+	a.regate = a.regate || k.Kind == config.Gateway
 }
 
 // same says that o tells neither proxies nor people anything that old does not.
@@ -41,9 +50,18 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 	if a.cfg.Derive == nil {
 		return
 	}
-	if b := a.cfg.Derive.Derive(ctx, a.inputs.Objects); len(b.Updates) > 0 || b.Full {
-		a.takeInstances(b, now)
+	b := a.cfg.Derive.Derive(ctx, a.inputs.Objects)
+	if len(b.Updates) == 0 && !b.Full {
+		return
 	}
+	for _, u := range b.Updates {
+		found := make([]finding, len(u.Problems))
+		for i, p := range u.Problems {
+			found[i] = finding{p, p.Text}
+		}
+		a.found.set(place{group: u.Group}, found)
+	}
+	a.takeInstances(b, now)
 }
 
 // takeInstances merges services and their endpoints; what is equal keeps its pointer.

@@ -19,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
@@ -152,6 +153,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 		Derive:  entry.NewBackground(d.store, 0),
 		Mesh:    s.mesh,
 		Gap:     s.XDS.Gap,
+		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, back, log.Named("push")),
 	})
 	back.assembler, back.proxies = assembler.Status, fleet{server}
@@ -166,6 +168,18 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	p.run("admin", operators.Run)
 	p.run("configuration", assembler.Run)
 	return p, nil
+}
+
+// reporter logs what lies between what the sources say: they log their own problems themselves.
+func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
+	return func(appeared, gone []feed.Problem) {
+		for _, p := range appeared {
+			log.Warn("configuration problem", "problem", p.String())
+		}
+		for _, p := range gone {
+			log.Info("configuration problem is over", "problem", p.String())
+		}
+	}
 }
 
 // publisher hands every context to the proxies, then to operators.

@@ -1,0 +1,111 @@
+package push
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// server is "PORT PROTOCOL HOST…"; a protocol that ends TLS has tls.
+func server(text string) *networking.Server {
+	f := strings.Fields(text)
+	s := &networking.Server{Port: &networking.Port{Protocol: f[1]}, Hosts: f[2:]}
+	if _, err := fmt.Sscan(f[0], &s.Port.Number); err != nil {
+		panic(err)
+	}
+	if f[1] == "HTTPS" || f[1] == "TLS" {
+		s.Tls = &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE}
+	}
+	return s
+}
+
+// Servers that package gen leaves out are told of, and no others.
+func TestGatewayClashes(t *testing.T) {
+	t.Parallel()
+	ingress, both, egress := map[string]string{"app": "in"}, map[string]string{"app": "in", "zone": "a"}, map[string]string{"app": "out"}
+	zone := map[string]string{"zone": "a"}
+	type gateway struct {
+		selector map[string]string
+		servers  []*networking.Server
+	}
+	on := func(selector map[string]string, servers ...string) gateway {
+		g := gateway{selector: selector}
+		for _, s := range servers {
+			g.servers = append(g.servers, server(s))
+		}
+		return g
+	}
+	bound := func(bind, text string) gateway {
+		s := server(text)
+		s.Bind = bind
+		return gateway{ingress, []*networking.Server{s}}
+	}
+	target := func(port uint32, text string) *networking.Server {
+		s := server(text)
+		s.Port.TargetPort = port //nolint:staticcheck // still read
+		return s
+	}
+	tests := map[string]struct {
+		gateways []gateway // the older first; the first is g0
+		want     []string
+	}{
+		"one":                               {[]gateway{on(ingress, "80 HTTP *", "443 HTTPS a.b", "9000 TCP *")}, nil},
+		"plain HTTP shares hosts too":       {[]gateway{on(ingress, "80 HTTP a.b"), on(ingress, "80 GRPC a.b")}, nil},
+		"TLS shares a port by host":         {[]gateway{on(ingress, "443 HTTPS a.b"), on(ingress, "443 TLS c.d")}, nil},
+		"different proxies":                 {[]gateway{on(ingress, "80 HTTP *"), on(egress, "80 TCP *")}, nil},
+		"different ports":                   {[]gateway{on(ingress, "80 HTTP *"), on(ingress, "81 TCP *")}, nil},
+		"HTTP and TLS on the same proxies":  {[]gateway{on(ingress, "80 HTTP *"), on(ingress, "80 HTTPS a.b")}, []string{"error g1 spec.servers[0]: g0 TLS and HTTP cannot share a port"}},
+		"a second TCP server":               {[]gateway{on(ingress, "9000 TCP *"), on(ingress, "9000 MONGO *")}, []string{"error g1 spec.servers[0]: g0 connections without TLS cannot be told apart by host"}},
+		"one host twice with TLS":           {[]gateway{on(ingress, "443 HTTPS x.y ns/a.b"), on(ingress, "443 HTTPS c.d a.b")}, []string{"error g1 spec.servers[0]: g0 it has host a.b too"}},
+		"a host twice in one server":        {[]gateway{on(ingress, "443 HTTPS one/a.b two/a.b")}, nil},
+		"the older selects more":            {[]gateway{on(ingress, "80 HTTP *"), on(both, "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"the older selects everything":      {[]gateway{on(nil, "80 HTTP *"), on(both, "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"the older selects less":            {[]gateway{on(both, "80 HTTP *"), on(ingress, "80 TCP *")}, []string{"warning g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"some proxies may have both labels": {[]gateway{on(ingress, "80 HTTP *"), on(zone, "80 TCP *")}, []string{"warning g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"the certain one of two is told of": {
+			[]gateway{on(zone, "80 HTTP *"), on(ingress, "80 HTTP *"), on(ingress, "80 TCP *")}, []string{"error g2 spec.servers[0]: g1 TCP and HTTP cannot share a port"},
+		},
+		"what is left out takes nothing": {
+			[]gateway{on(ingress, "443 HTTPS a.b"), on(ingress, "443 HTTPS a.b c.d"), on(ingress, "443 HTTPS c.d")}, []string{"error g1 spec.servers[0]: g0 it has host a.b too"},
+		},
+		"another address":          {[]gateway{bound("10.0.0.1", "80 HTTP *"), bound("10.0.0.2", "80 TCP *")}, nil},
+		"all addresses":            {[]gateway{bound("0.0.0.0", "80 HTTP *"), bound("", "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"one socket":               {[]gateway{bound("unix:///run/a", "80 HTTP *"), bound("unix:///run/a", "81 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"one target port":          {[]gateway{{ingress, []*networking.Server{target(8080, "80 HTTP *"), target(8080, "81 TCP *")}}}, []string{"error g0 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
+		"each server by itself":    {[]gateway{on(ingress, "80 HTTP *"), on(ingress, "81 HTTP *", "80 TCP *")}, []string{"error g1 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
+		"age counts, and not name": {[]gateway{on(ingress, "80 TCP *"), on(ingress, "80 HTTP *"), on(egress, "80 HTTP *")}, []string{"error g1 spec.servers[0]: g0 HTTP and TCP cannot share a port"}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var objects Objects
+			for i, g := range tc.gateways {
+				// names run against age, so that it is age that counts
+				o := &config.Object{Key: config.Key{Kind: config.Gateway, Namespace: "a", Name: fmt.Sprint("z", 9-i)}, Created: time.Unix(int64(i), 0)}
+				o.Labels = map[string]string{"called": fmt.Sprint("g", i)}
+				o.Origin.File = o.Labels["called"]
+				o.Spec = &networking.Gateway{Selector: g.selector, Servers: g.servers}
+				objects = objects.With(o.Key, o)
+			}
+			var got []string
+			for _, f := range gatewayClashes(objects) {
+				p := f.problem
+				_, rest, _ := strings.Cut(p.Text, "(")
+				other, rest, _ := strings.Cut(rest, ")")
+				_, why, _ := strings.Cut(rest, "by name, and ")
+				why, _, _ = strings.Cut(why, ":")
+				got = append(got, fmt.Sprintf("%s %s %s: %s %s", p.Severity, p.File, p.Field, other, why))
+			}
+			if d := cmp.Diff(tc.want, got); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
