@@ -26,6 +26,9 @@ func Check(path string) (err error) {
 	if err := checkMetas(path); err != nil {
 		return err
 	}
+	if err := checkBounds(path); err != nil {
+		return err
+	}
 	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true, Timeout: 5 * time.Second})
 	if err != nil {
 		return fmt.Errorf("open %s: %w", path, err)
@@ -59,6 +62,8 @@ const (
 	metaVersion  = 2
 	metaSummed   = 56 // bytes before the checksum
 	metaPageSize = 8  // offsets of fields
+	metaRoot     = 16
+	metaFreelist = 32
 	metaPages    = 40
 	metaTx       = 48
 )
@@ -100,6 +105,40 @@ func checkMetas(path string) (err error) {
 		return fmt.Errorf("it is cut off: it has %d bytes and should have %d pages of %d", info.Size(), pages, pageSize)
 	}
 	return nil
+}
+
+// checkBounds makes sure that no page of a file whose metas are fine leads out of the file.
+func checkBounds(path string) (err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	meta, err := newerMeta(f)
+	if err != nil {
+		return err
+	}
+	w := &walker{file: f, pageSize: uint64(binary.NativeEndian.Uint32(meta[metaPageSize:])), pages: binary.NativeEndian.Uint64(meta[metaPages:]), seen: map[uint64]bool{}}
+	if err := w.tree(binary.NativeEndian.Uint64(meta[metaRoot:])); err != nil {
+		return err
+	}
+	return w.freelist(binary.NativeEndian.Uint64(meta[metaFreelist:]))
+}
+
+// newerMeta is the description that counts. Both have been checked.
+func newerMeta(f *os.File) ([]byte, error) {
+	first, err := readMeta(f, 0)
+	if err != nil {
+		return nil, err
+	}
+	second, err := readMeta(f, int64(binary.NativeEndian.Uint32(first[metaPageSize:])))
+	if err != nil {
+		return nil, err
+	}
+	if binary.NativeEndian.Uint64(second[metaTx:]) > binary.NativeEndian.Uint64(first[metaTx:]) {
+		return second, nil
+	}
+	return first, nil
 }
 
 // readMeta reads the description in the page at offset.

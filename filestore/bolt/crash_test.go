@@ -3,6 +3,7 @@ package bolt
 import (
 	"bufio"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -236,6 +237,7 @@ func TestSilentDamage(t *testing.T) {
 		}), "checksum of record"},
 		"a moved record":  {edit(func(o *bbolt.Bucket) error { return o.Put(b, o.Get(a)) }), "checksum of record"},
 		"the first page":  {func(path string) error { return flip(path, pageHeader+metaTx) }, "first page: the checksum is wrong"},
+		"a size":          {oversize, "its content lies beyond the page's end"},
 		"the second page": {func(path string) error { return flip(path, 4096+pageHeader+metaTx) }, "second page: the checksum is wrong"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -255,6 +257,22 @@ func TestSilentDamage(t *testing.T) {
 			}
 		})
 	}
+}
+
+// oversize makes the first bucket larger than the file, which bbolt itself does not notice where memory follows.
+func oversize(path string) (err error) {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	meta, err := newerMeta(f)
+	if err != nil {
+		return err
+	}
+	page := binary.NativeEndian.Uint64(meta[metaRoot:]) * uint64(binary.NativeEndian.Uint32(meta[metaPageSize:]))
+	_, err = f.WriteAt(binary.NativeEndian.AppendUint32(nil, 0xd0010), int64(page)+pageHeader+12)
+	return err
 }
 
 // flip changes one byte of a file.
