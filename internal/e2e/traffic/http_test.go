@@ -242,7 +242,8 @@ func TestDelay(t *testing.T) {
 	if _, err := client.Do(harness.Request{Host: "web.test"}); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(start); took < 500*time.Millisecond {
+	// Envoy's clock is that of its last event, so a timer may end a little before its time
+	if took := time.Since(start); took < 450*time.Millisecond {
 		t.Errorf("answered after %v, want at least the delay", took)
 	}
 }
