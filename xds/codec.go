@@ -69,11 +69,12 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
-		// Fixed windows: requests are small, and measuring the connection costs pings.
-		grpc.InitialWindowSize(64 << 10),
-		grpc.InitialConnWindowSize(128 << 10),
-		// A proxy at rest holds a small read buffer, and no write buffer.
-		grpc.ReadBufferSize(4 << 10),
+		// Fixed windows, since measuring the connection costs pings. A client of state of the world repeats 100 KB of
+		// names with each acknowledgement: smaller windows make the server write an answer to every 16 KB of them.
+		grpc.InitialWindowSize(512 << 10),
+		grpc.InitialConnWindowSize(1 << 20),
+		// Only a connection that has something to read holds a buffer for it; without TLS, that is.
+		grpc.ReadBufferSize(32 << 10),
 		// A machine that vanished is noticed within 40 s.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),

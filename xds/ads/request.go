@@ -55,12 +55,17 @@ type Reader struct {
 // nameList is what a run of bytes that hold names said.
 type nameList struct {
 	bytes, count int
-	hash         uint64
+	end, hash    uint64 // of its last minList bytes, of all
 	sum          checksum
 }
 
+// begins says whether b begins with it.
+func (l *nameList) begins(b []byte) bool {
+	return l.bytes > 0 && l.bytes <= len(b) && maphash.Bytes(seed, b[l.bytes-minList:l.bytes]) == l.end && maphash.Bytes(seed, b[:l.bytes]) == l.hash
+}
+
 // minList is how many bytes of names are worth remembering.
-const minList = 1 << 10
+const minList = 512
 
 // NewReader makes one for a stream. states says whether it speaks state of the world.
 func NewReader(states bool, limits Limits) *Reader {
@@ -78,12 +83,15 @@ func (rd *Reader) Read(raw []byte) (*Request, error) {
 	f := &rd.fields
 	r := &Request{raw: raw, subscribe: f.subscribe, unsubscribe: f.unsubscribe, claims: f.claims}
 	for rest := raw; len(rest) > 0; {
-		if n := runOf(rest, f.subscribe); n > 0 {
-			if err := rd.subscribes(r, rest[:n]); err != nil {
+		if rest[0] == shortTag(f.subscribe) {
+			read, err := rd.subscribes(r, rest)
+			if err != nil {
 				return nil, err
 			}
-			rest = rest[n:]
-			continue
+			if read > 0 {
+				rest = rest[read:]
+				continue
+			}
 		}
 		num, typ, n := protowire.ConsumeTag(rest)
 		if n < 0 {
@@ -115,28 +123,29 @@ func (rd *Reader) Read(raw []byte) (*Request, error) {
 	return r, nil
 }
 
-// subscribes takes in a run of names that the client subscribes to.
-func (rd *Reader) subscribes(r *Request, run []byte) error {
-	if len(run) < minList {
-		return r.subscribing(run, rd.limits)
-	}
-	hash := maphash.Bytes(seed, run)
+// subscribes takes in the names that the client subscribes to at the beginning of b, and returns how many bytes
+// hold them. Only the first ones of a request are recognised: more than one list is nobody's habit, and looking for
+// them everywhere would cost what a client likes.
+func (rd *Reader) subscribes(r *Request, b []byte) (read int, err error) {
 	for i := range rd.lists {
-		if l := &rd.lists[i]; l.bytes == len(run) && l.hash == hash {
+		if l := &rd.lists[i]; r.subscribes == 0 && l.begins(b) {
 			r.subscribes += l.count
 			r.sum.join(l.sum)
-			return nil
+			return l.bytes, nil
 		}
 	}
+	run := b[:runOf(b, rd.fields.subscribe)]
 	var alone Request
 	if err := alone.subscribing(run, rd.limits); err != nil {
-		return err
+		return 0, err
 	}
-	rd.lists[rd.next] = nameList{bytes: len(run), count: alone.subscribes, hash: hash, sum: alone.sum}
-	rd.next = (rd.next + 1) % len(rd.lists)
 	r.subscribes += alone.subscribes
 	r.sum.join(alone.sum)
-	return nil
+	if len(run) >= minList {
+		rd.lists[rd.next] = nameList{bytes: len(run), count: alone.subscribes, end: maphash.Bytes(seed, run[len(run)-minList:]), hash: maphash.Bytes(seed, run), sum: alone.sum}
+		rd.next = (rd.next + 1) % len(rd.lists)
+	}
+	return len(run), nil
 }
 
 // field takes in one field that holds bytes.
@@ -170,10 +179,13 @@ func (r *Request) field(num protowire.Number, value []byte, limits Limits, f *fi
 	return err
 }
 
+// shortTag begins the values of a field of bytes with a number below 16.
+func shortTag(field protowire.Number) byte { return byte(field)<<3 | byte(protowire.BytesType) }
+
 // runOf is how many bytes at the beginning of b are values of that one field, with a number below 16 and values
 // below 16 KiB, as names are; zero when the first field is another one.
 func runOf(b []byte, field protowire.Number) int {
-	tag, at := byte(field)<<3|byte(protowire.BytesType), 0
+	tag, at := shortTag(field), 0
 	for at+1 < len(b) && b[at] == tag {
 		size, head := int(b[at+1]), 2
 		if size >= 0x80 {

@@ -127,6 +127,9 @@ func layOutGateways(in gatewayIn) *gatewayLayout {
 			at[a] = n
 			out.ports = append(out.ports, gatewayPort{at: a})
 		}
+		if use.mode == gatewayHTTP && known {
+			use.route = out.ports[n].servers[0].route // also where another Gateway spells bind another way
+		}
 		out.ports[n].servers = append(out.ports[n].servers, use)
 		if use.route == "" {
 			continue
@@ -204,7 +207,7 @@ func gatewayAddress(s *networking.Server, f families) address {
 	if path != "" {
 		return address{path: path}
 	}
-	if !ip.IsValid() {
+	if !ip.IsValid() || f == dualStack && ip.IsUnspecified() { // such a listener has both
 		ip = f.wildcard()
 	}
 	return address{ip: ip, port: listenPort(s)}
