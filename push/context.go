@@ -39,7 +39,7 @@ type Context struct {
 	workloads workloads
 
 	held   *held // what was computed from the above, on demand
-	before *held // that of the context before, so that it is found again
+	before *held // that of the last context before that was asked anything, so that it is found again
 }
 
 // Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates what
@@ -56,7 +56,10 @@ func Build(prev *Context, in Inputs) *Context {
 	for ch := range in.Endpoints.Diff(prev.in.Endpoints) {
 		c.workloads = c.workloads.with(c.tables, ch)
 	}
-	c.held, c.before = hold(&c), prev.held
+	if prev.held != nil && prev.held.asked.Load() {
+		c.before = prev.held
+	}
+	c.held = hold(&c)
 	return &c
 }
 

@@ -51,7 +51,9 @@ func TestHeldThroughCollection(t *testing.T) {
 		runtime.GC()
 		in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0." + strconv.Itoa(i)}}})
 		first = Build(first, in)
-		ask(first)
+		if i > 0 { // in a storm nobody looks at some contexts
+			ask(first)
+		}
 	}
 	put(config.Sidecar, "s", &config.Object{Hash: 3, Spec: &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{"./*"}}}}})
 	runtime.GC()

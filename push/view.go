@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -50,6 +51,7 @@ type held struct {
 	services func() *serviceView
 	routes   func() *routeView
 	rules    func() *ruleView
+	asked    atomic.Bool
 	views    sync.Map // viewIn -> *view
 	servers  sync.Map // serverViewIn -> *serverView
 }
@@ -65,6 +67,7 @@ func hold(c *Context) *held {
 }
 
 func (c *Context) viewOf(f Facets) *view {
+	c.held.asked.Store(true)
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
