@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -147,10 +148,15 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	for _, p := range []struct {
 		field  string
 		number int32
-	}{{"proxyListenPort", m.ProxyListenPort}, {"proxyInboundListenPort", m.ProxyInboundListenPort}, {"proxyHttpPort", m.ProxyHttpPort}} {
+	}{
+		{"proxyListenPort", cmp.Or(m.ProxyListenPort, DefaultOutboundPort)},
+		{"proxyInboundListenPort", cmp.Or(m.ProxyInboundListenPort, DefaultInboundPort)},
+		{"proxyHttpPort", m.ProxyHttpPort},
+	} {
 		if p.number == 0 {
 			continue
 		}
+		c.proxyPort(in(p.field), "", uint32(max(0, p.number)))
 		if p.number < 0 || p.number > 65535 {
 			c.errorf(in(p.field), "a port is a number from 1 to 65535, not %d", p.number)
 		} else if other := ports[p.number]; other != "" {

@@ -134,6 +134,8 @@ func TestMeshProblems(t *testing.T) {
 		{"proxy's process", "mesh:\n  defaultConfig:\n    concurrency: 2\n", "warning ashored.yaml:3: mesh.defaultConfig.concurrency: not supported yet, this is a setting of the agent: remove it"},
 		{"verify", "mesh:\n  verifyCertificateAtClient: false\n", "warning ashored.yaml:2: mesh.verifyCertificateAtClient: not supported yet, the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify: remove it"},
 		{"mode", "mesh:\n  outboundTrafficPolicy: {mode: ALLOW_ANY_DYNAMIC_DNS}\n", "error ashored.yaml:2: mesh.outboundTrafficPolicy.mode: ALLOW_ANY_DYNAMIC_DNS is not supported yet: use ALLOW_ANY or REGISTRY_ONLY"},
+		{"a default port", "mesh:\n  proxyListenPort: 15006\n", "error ashored.yaml:2: mesh.proxyInboundListenPort: port 15006 is that of proxyListenPort too: choose another"},
+		{"the proxy's own port", "mesh:\n  proxyHttpPort: 15021\n", "error ashored.yaml:2: mesh.proxyHttpPort: port 15021 is the proxy's own, for health checks (15021) or metrics (15090): choose another"},
 		{"ports", "mesh:\n  proxyHttpPort: 15001\n  proxyListenPort: 15001\n", "error ashored.yaml:2: mesh.proxyHttpPort: port 15001 is that of proxyListenPort too: choose another"},
 		{"port", "mesh:\n  proxyListenPort: 70000\n", "error ashored.yaml:2: mesh.proxyListenPort: a port is a number from 1 to 65535, not 70000"},
 		{"time", "mesh:\n  connectTimeout: 0s\n", "error ashored.yaml:2: mesh.connectTimeout: the time must be at least 1ms"},

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"net/netip"
 	"path"
 	"strings"
@@ -155,6 +156,12 @@ func checkWildcardHost(host string) string {
 	case strings.HasSuffix(host, "."):
 		return quote(host) + " ends with a dot: leave it out, so that all that names the host finds it"
 	}
+	if _, err := netip.ParseAddr(host); err == nil {
+		return cmp.Or(checkAddress(host), quote(host)+" is an address, and the name of a host is needed here")
+	}
+	if last := host[strings.LastIndexByte(host, '.')+1:]; strings.Trim(last, "0123456789") == "" && last != "" {
+		return quote(host) + " is not a host name: the last part of one is not a number"
+	}
 	first, rest, dotted := strings.Cut(host, ".")
 	if first != "*" && !isLabel(first, true, 63) {
 		return badHost(host)
@@ -211,8 +218,14 @@ func (s hostSet) covers(host string) bool {
 
 // checkAddress is the rule for one IP address.
 func checkAddress(address string) string {
-	if _, err := netip.ParseAddr(address); err != nil {
+	a, err := netip.ParseAddr(address)
+	switch {
+	case err != nil:
 		return quote(address) + " is not an IP address"
+	case a.Zone() != "":
+		return quote(address) + " names an interface behind \"%\", which has a meaning on one machine only: use an address without it"
+	case a.Is4In6():
+		return quote(address) + " is an IPv4 address: write it as " + a.Unmap().String()
 	}
 	return ""
 }
@@ -222,10 +235,11 @@ func checkSubnet(subnet string) string {
 	if !strings.Contains(subnet, "/") {
 		return checkAddress(subnet)
 	}
-	if _, err := netip.ParsePrefix(subnet); err != nil {
+	p, err := netip.ParsePrefix(subnet)
+	if err != nil {
 		return quote(subnet) + " is not a block of addresses: write it as 10.1.0.0/16"
 	}
-	return ""
+	return checkAddress(p.Addr().String())
 }
 
 // isAddress says whether s is an IP address.

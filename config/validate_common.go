@@ -2,7 +2,6 @@ package config
 
 import (
 	"maps"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,10 +62,14 @@ func (c *checker) seconds(path string, d *durationpb.Duration) {
 	}
 }
 
-// percent checks a share from 0 to 100.
+// percent checks a share from 0 to 100, which proxies keep in millionths.
 func (c *checker) percent(path string, value float64) {
-	if !(value >= 0 && value <= 100) {
+	const least = 0.0001
+	switch {
+	case !(value >= 0 && value <= 100):
 		c.errorf(path, "a percentage is from 0 to 100, not %v", value)
+	case value > 0 && value < least:
+		c.errorf(path, "%v percent would be none: the smallest share is %v", value, least)
 	}
 }
 
@@ -75,25 +78,6 @@ func (c *checker) notNegative(path string, n int32) {
 	if n < 0 {
 		c.errorf(path, "the number must not be negative, it is %d", n)
 	}
-}
-
-// regex checks a regular expression. Proxies use RE2, and so does Go.
-func (c *checker) regex(path, expression string) *regexp.Regexp {
-	const limit = 1024
-	switch {
-	case expression == "":
-		c.errorf(path, "the regular expression is empty")
-		return nil
-	case len(expression) > limit:
-		c.errorf(path, "the regular expression has more than %d characters", limit)
-		return nil
-	}
-	re, err := regexp.Compile(expression)
-	if err != nil {
-		c.errorf(path, "not a regular expression of RE2's syntax: %s", strings.TrimPrefix(err.Error(), "error parsing regexp: "))
-		return nil
-	}
-	return re
 }
 
 // labels checks a set of labels.

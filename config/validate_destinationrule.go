@@ -1,6 +1,9 @@
 package config
 
-import networking "istio.io/api/networking/v1alpha3"
+import (
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+)
 
 // validateDestinationRule checks how clients treat one destination.
 func validateDestinationRule(c *checker) {
@@ -32,6 +35,9 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 	if p == nil {
 		return
 	}
+	if proto.Size(p) == 0 {
+		c.errorf(path, "nothing is set: write loadBalancer, connectionPool, outlierDetection or tls, or remove it")
+	}
 	c.loadBalancer(path+".loadBalancer", p.LoadBalancer)
 	c.connectionPool(path+".connectionPool", p.ConnectionPool)
 	c.outliers(path+".outlierDetection", p.OutlierDetection)
@@ -57,6 +63,9 @@ func (c *checker) trafficPolicy(path string, p *networking.TrafficPolicy) {
 // portPolicy checks the policy of one port.
 func (c *checker) portPolicy(path string, p *networking.TrafficPolicy_PortTrafficPolicy) {
 	c.port(path+".port.number", p.Port.GetNumber())
+	if p.LoadBalancer == nil && p.ConnectionPool == nil && p.OutlierDetection == nil && p.Tls == nil {
+		c.errorf(path, "nothing is set for the port: write loadBalancer, connectionPool, outlierDetection or tls, or remove it")
+	}
 	c.loadBalancer(path+".loadBalancer", p.LoadBalancer)
 	c.connectionPool(path+".connectionPool", p.ConnectionPool)
 	c.outliers(path+".outlierDetection", p.OutlierDetection)
@@ -176,7 +185,7 @@ func (c *checker) connectionPool(path string, p *networking.ConnectionPoolSettin
 		return
 	}
 	if p.Tcp == nil && p.Http == nil {
-		c.warnf(path, "nothing is set: write tcp or http, or remove it")
+		c.errorf(path, "nothing is set: write tcp or http, or remove it")
 	}
 	if t := p.Tcp; t != nil {
 		path := path + ".tcp"

@@ -153,8 +153,13 @@ func (c *checker) changedHeaders(path string, h *networking.Headers_HeaderOperat
 		path   string
 		values map[string]string
 	}{{path + ".set", h.Set}, {path + ".add", h.Add}} {
+		seen := make(map[string]string, len(m.values))
 		for _, name := range slices.Sorted(maps.Keys(m.values)) {
 			p, value := entry(m.path, name), m.values[name]
+			if other, twice := seen[strings.ToLower(name)]; twice {
+				c.errorf(p, "%s and %s are one header: keep one of them", quote(other), quote(name))
+			}
+			seen[strings.ToLower(name)] = name
 			c.why(p, check(name))
 			c.why(p, checkHeaderText(value))
 			if !isAuthority(name) {

@@ -1,6 +1,8 @@
 package config
 
 import (
+	"cmp"
+	"net/netip"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -90,9 +92,35 @@ type address struct {
 	port uint32
 }
 
+// addressOf is where a server listens, however it says so: on the target port where there is one, and
+// on every address when bind is empty.
+func addressOf(s *networking.Server) address {
+	a := address{bind: s.Bind, port: cmp.Or(s.Port.GetTargetPort(), s.Port.GetNumber())} //nolint:staticcheck // still read
+	if everywhere(s.Bind) {
+		a.bind = ""
+	}
+	return a
+}
+
+// everywhere says that a bind field stands for every address.
+func everywhere(bind string) bool {
+	a, err := netip.ParseAddr(bind)
+	return bind == "" || err == nil && a.IsUnspecified()
+}
+
+// proxyPort checks that a port on which a proxy shall listen is not one that it has for itself.
+// Source: docs/guide.md: health checks and metrics are on every address of a proxy.
+func (c *checker) proxyPort(path, bind string, port uint32) {
+	const health, metrics = 15021, 15090
+	if everywhere(bind) && (port == health || port == metrics) {
+		c.errorf(path, "port %d is the proxy's own, for health checks (%d) or metrics (%d): choose another", port, health, metrics)
+	}
+}
+
 // shared is what the servers at one address have taken so far.
 type shared struct {
-	first    int
+	first    *networking.Server
+	index    int
 	protocol string
 	hosts    map[string]int // to the server that has it
 }
@@ -102,20 +130,30 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 	if s.Port == nil {
 		return
 	}
-	a := address{s.Bind, s.Port.Number}
+	a := addressOf(s)
+	c.proxyPort(path+".port", s.Bind, a.port)
 	t := taken[a]
 	if t == nil {
-		t = &shared{i, s.Port.Protocol, make(map[string]int, len(s.Hosts))}
+		t = &shared{s, i, s.Port.Protocol, make(map[string]int, len(s.Hosts))}
 		taken[a] = t
+	} else if t.first.Bind != s.Bind {
+		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", t.index, a.port)
+		return
+	} else if t.first.Port.Number != s.Port.Number {
+		c.errorf(path+".port.number", "spec.servers[%d] listens to port %d too, and is called by port %d: write the same number", t.index, a.port, t.first.Port.Number)
+		return
 	} else if family(t.protocol) != family(s.Port.Protocol) {
 		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
-			s.Port.Protocol, t.protocol, t.first, s.Port.Number)
+			s.Port.Protocol, t.protocol, t.index, s.Port.Number)
 		return
 	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, t.first)
+		c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, t.index)
 		return
 	}
 	for j, h := range s.Hosts {
+		if _, host, scoped := strings.Cut(h, "/"); scoped && family(t.protocol) == "TLS" {
+			h = host // clients say no namespace
+		}
 		if other, twice := t.hosts[h]; twice && other != i {
 			c.errorf(at(path+".hosts", j), "%s on port %d is that of spec.servers[%d] too: remove one of them", quote(h), s.Port.Number, other)
 			continue
@@ -154,5 +192,7 @@ func (c *checker) scopedHost(path, text string, scoped bool) {
 	default:
 		c.why(path, checkDNSLabel(namespace))
 	}
-	c.why(path, checkWildcardHost(host))
+	if scoped || !isAddress(host) {
+		c.why(path, checkWildcardHost(host))
+	}
 }

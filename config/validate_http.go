@@ -27,6 +27,9 @@ func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
 	c.redirect(path+".redirect", r.Redirect)
 	c.directResponse(path+".directResponse", r.DirectResponse)
 	c.rewrite(path+".rewrite", r)
+	if len(r.Route) == 0 && r.Headers.GetRequest() != nil {
+		c.warnf(path+".headers.request", "the request is answered here and not passed on: this has no effect")
+	}
 	c.durationOrZero(path+".timeout", r.Timeout)
 	c.retries(path+".retries", r.Retries)
 	c.fault(path+".fault", r.Fault)
@@ -76,6 +79,7 @@ func set(fields ...given) []string {
 // httpMatch checks one set of conditions.
 func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	c.stringMatch(path+".uri", m.Uri)
+	c.matchedPath(path+".uri", m.Uri)
 	c.stringMatch(path+".scheme", m.Scheme)
 	c.stringMatch(path+".method", m.Method)
 	c.stringMatch(path+".authority", m.Authority)
@@ -97,6 +101,18 @@ func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	}
 	c.optionalPort(path+".port", m.Port)
 	c.source(path, m.SourceLabels, m.SourceNamespace)
+}
+
+// matchedPath warns of texts that no path is like.
+func (c *checker) matchedPath(path string, m *networking.StringMatch) {
+	text := m.GetExact() + m.GetPrefix()
+	switch {
+	case text == "" || m.GetExact() == "*": // the path of some OPTIONS requests
+	case text[0] != '/':
+		c.warnf(path, "%s matches no request: paths begin with /", quote(text))
+	case strings.ContainsAny(text, "?#"):
+		c.warnf(path, "%s matches no request: paths are matched without what follows ? and #; use queryParams", quote(text))
+	}
 }
 
 // stringMatch checks how a text is matched; nil is any text.
@@ -202,8 +218,12 @@ func (c *checker) redirect(path string, r *networking.HTTPRedirect) {
 	}
 }
 
-// authority checks a host with an optional port.
+// authority checks a host with an optional port. It is taken as it is, not as a format.
 func (c *checker) authority(path, authority string) {
+	if strings.Contains(authority, "%") {
+		c.errorf(path, "%s is not a host: a host cannot be made of parts of the request; write it out", quote(authority))
+		return
+	}
 	if authority == "" || strings.ContainsFunc(authority, func(r rune) bool { return r <= ' ' || r == '/' || r >= 0x7f }) {
 		c.errorf(path, "%s is not a host: write it without scheme and path", quote(authority))
 	}
@@ -245,6 +265,9 @@ func (c *checker) rewrite(path string, r *networking.HTTPRoute) {
 		c.errorf(path+".uriRegexRewrite", "only one of uri and uriRegexRewrite can be set")
 	}
 	c.why(path+".uri", checkHeaderText(w.Uri))
+	if w.Uri != "" && w.Uri[0] != '/' {
+		c.warnf(path+".uri", "%s does not begin with /, and servers refuse such paths", quote(w.Uri))
+	}
 	if w.Authority != "" {
 		c.authority(path+".authority", w.Authority)
 	}

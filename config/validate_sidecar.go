@@ -42,6 +42,7 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 		c.errorf(path+".port", "the port is missing: write number, name and protocol")
 	} else {
 		c.sidecarPort(path+".port", l.Port)
+		c.proxyPort(path+".port.number", l.Bind, l.Port.Number)
 	}
 	if l.Bind != "" {
 		c.why(path+".bind", checkAddress(l.Bind))
@@ -81,6 +82,9 @@ func checkDefaultEndpoint(endpoint string) string {
 	a, err := netip.ParseAddrPort(endpoint)
 	if err != nil || a.Port() == 0 {
 		return quote(endpoint) + " is not an endpoint: write 127.0.0.1:PORT, [::1]:PORT, 0.0.0.0:PORT, [::]:PORT or unix:///path"
+	}
+	if why := checkAddress(a.Addr().String()); why != "" {
+		return why
 	}
 	if !a.Addr().IsLoopback() && !a.Addr().IsUnspecified() {
 		return quote(endpoint) + " is not this workload: write 127.0.0.1:PORT, [::1]:PORT, or 0.0.0.0:PORT for its own address"
@@ -133,6 +137,7 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 		c.protocol(path+".port.protocol", l.Port.Protocol, "UDP")
 	case l.Port != nil:
 		c.sidecarPort(path+".port", l.Port, httpProxy)
+		c.proxyPort(path+".port.number", l.Bind, l.Port.Number)
 	}
 	if len(l.Hosts) == 0 {
 		c.errorf(path+".hosts", "the hosts are missing: write namespace/host, such as ./* or */*")

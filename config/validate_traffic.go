@@ -5,7 +5,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 )
 
@@ -82,7 +84,8 @@ func (c *checker) retries(path string, r *networking.HTTPRetry) {
 	c.notNegative(path+".attempts", r.Attempts)
 	c.duration(path+".perTryTimeout", r.PerTryTimeout)
 	c.duration(path+".backoff", r.Backoff)
-	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.Backoff != nil) {
+	if r.Attempts == 0 && (r.PerTryTimeout != nil || r.RetryOn != "" || r.Backoff != nil ||
+		r.RetryRemoteLocalities != nil || r.RetryIgnorePreviousHosts != nil) {
 		c.errorf(path+".attempts", "0 attempts switch retries off: remove the other fields, or set attempts")
 	}
 	if r.RetryOn == "" {
@@ -119,10 +122,24 @@ func retryConditions() []string {
 }
 
 // keepalive checks TCP keepalive, which the kernel counts in seconds.
+// Source: Linux, tcp(7) and include/net/tcp.h: MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT; beyond
+// them a proxy could not connect at all.
 func (c *checker) keepalive(path string, k *networking.ConnectionPoolSettings_TCPSettings_TcpKeepalive) {
-	if k != nil {
-		c.seconds(path+".time", k.Time)
-		c.seconds(path+".interval", k.Interval)
+	const maxTime, maxProbes = 32767 * time.Second, 127
+	if k == nil {
+		return
+	}
+	for _, d := range []struct {
+		field string
+		value *durationpb.Duration
+	}{{".time", k.Time}, {".interval", k.Interval}} {
+		c.seconds(path+d.field, d.value)
+		if d.value.AsDuration() > maxTime {
+			c.errorf(path+d.field, "the time is at most %d seconds, not %s", maxTime/time.Second, d.value.AsDuration())
+		}
+	}
+	if k.Probes > maxProbes {
+		c.errorf(path+".probes", "there are at most %d probes, not %d", maxProbes, k.Probes)
 	}
 }
 
@@ -142,7 +159,11 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		c.distribute(at(path+".distribute", i), l.Distribute[:i], d)
 	}
 	for i, f := range l.Failover {
-		c.failover(at(path+".failover", i), f)
+		p := at(path+".failover", i)
+		c.failover(p, f)
+		if j := slices.IndexFunc(l.Failover[:i], func(o *networking.LocalityLoadBalancerSetting_Failover) bool { return o.From == f.From }); j >= 0 {
+			c.errorf(p+".from", "%s fails over by %s.failover[%d] already: keep one of the two", quote(f.From), path, j)
+		}
 	}
 	c.unique(path+".failoverPriority", l.FailoverPriority)
 	for i, label := range l.FailoverPriority {
