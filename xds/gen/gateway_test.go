@@ -32,6 +32,10 @@ func TestGatewayListeners(t *testing.T) {
 		s.Bind = address
 		return s
 	}
+	dual := func(sc *push.Scope) *push.Scope {
+		sc.DualStack = true
+		return sc
+	}
 	target := testServer(80, "HTTP", nil, "*")
 	target.Port.TargetPort = 8080 //nolint:staticcheck // honoured on machines
 
@@ -48,6 +52,9 @@ func TestGatewayListeners(t *testing.T) {
 		{"servers with bind addresses are apart",
 			testRouter(testGateway("a", nil, bound(testServer(80, "HTTP", nil, "*"), "127.0.0.2"), bound(testServer(80, "TCP", nil, "*"), "127.0.0.3"), bound(testServer(80, "HTTP", nil, "*"), "127.0.0.4"))),
 			[]string{"127.0.0.2_80 bound", "  all-> route http.80.127.0.0.2", "127.0.0.4_80 bound", "  all-> route http.80.127.0.0.4"}},
+		{"every address of both families, however it is said", dual(testRouter(
+			testGateway("a", nil, bound(testServer(80, "HTTP", nil, "a.example"), "::")), testGateway("b", nil, testServer(80, "HTTP", nil, "b.example")))),
+			[]string{"0.0.0.0_80 and :: bound", "  all-> route http.80.::"}},
 		{"https servers are told apart by name, a repeated one is left out",
 			testRouter(testGateway("a", nil, testServer(443, "HTTPS", simple, "a.example", "shop/b.example")), testGateway("b", nil, testServer(443, "HTTPS", simple, "b.example"), testServer(443, "HTTPS", simple, "*"))),
 			[]string{"0.0.0.0_443 bound", "  sni [a.example b.example] -> tls route https.443.https-443.a.edge", "  all-> tls route https.443.https-443.b.edge"}},
