@@ -59,7 +59,7 @@ func (a *allocator) Allocate(_ context.Context, keys []registry.Key) (map[regist
 			a.asked[k] = why
 			a.awake()
 		}
-		if missing == nil || why == errUnderWay { //nolint:errorlint // it is never wrapped
+		if missing == nil || errors.Is(why, errUnderWay) {
 			missing = why
 		}
 	}
@@ -80,7 +80,7 @@ func (a *allocator) only(wanted map[registry.Key]bool) (underWay bool) {
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.asked, func(k registry.Key, _ error) bool { return !wanted[k] })
 	for _, why := range a.asked {
-		if why == errUnderWay { //nolint:errorlint // it is never wrapped
+		if errors.Is(why, errUnderWay) {
 			return true
 		}
 	}
