@@ -19,7 +19,8 @@ endif
 SUITE ?=
 # make run SMOKE=1 performs the experiments itself and ends.
 SMOKE ?=
-# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"
+# Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
+# demonstration: make run ARGS="--network 127.0.9"
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
@@ -40,7 +41,7 @@ tools: ## fetch what tests and demonstrations need: Envoy, into .tools/ (once)
 run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries it out and ends
 	@$(GO) build -o .tools/quickstart ./examples/quickstart
 	@$(GO) build -o .tools/echo ./examples/echo
-	@exec .tools/quickstart $(if $(SMOKE),--smoke)
+	@exec .tools/quickstart $(if $(SMOKE),--smoke) $(ARGS)
 
 net-tools: # what tests with redirected traffic need; only root can run those, and only root can install it
 	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2; } || \

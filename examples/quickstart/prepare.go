@@ -25,7 +25,7 @@ func (m *mesh) lock() (*os.File, error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			err = fmt.Errorf("a quickstart runs in %s already: end it by Ctrl-C there, or give this one another --dir, --network, --xds-address and --metrics-address", m.o.dir)
+			err = fmt.Errorf("a quickstart runs in %s already: end it by Ctrl-C there, or give this one others: make run ARGS=\"--dir .run2 --network 127.0.9 --xds-address 127.0.9.1:15010 --metrics-address 127.0.9.1:15014\"", m.o.dir)
 		}
 		return nil, errors.Join(err, f.Close())
 	}
@@ -62,14 +62,14 @@ func (m *mesh) prepare() error {
 
 // checkPorts makes sure that everything can open its ports, and names the setting of each that is taken.
 func (m *mesh) checkPorts(ctx context.Context) error {
-	type port struct{ address, of, change string }
+	type port struct{ address, of, change string } // change is a flag with an example
 	ports := []port{
-		{m.o.xds, "ashored's xDS", "--xds-address"},
-		{m.o.metrics, "ashored's metrics", "--metrics-address"},
+		{m.o.xds, "ashored's xDS", "--xds-address 127.0.0.1:16010"},
+		{m.o.metrics, "ashored's metrics", "--metrics-address 127.0.0.1:16014"},
 	}
 	for _, w := range workloads() {
 		for _, p := range []string{portApp, portIngress, "8000", portProxy, "15000", portStatus, "15021", "15090"} {
-			ports = append(ports, port{m.at(w, p), w.name, "--network"})
+			ports = append(ports, port{m.at(w, p), w.name, "--network 127.0.9"})
 		}
 	}
 	var errs []error
@@ -80,7 +80,7 @@ func (m *mesh) checkPorts(ctx context.Context) error {
 			err = l.Close()
 		}
 		if err != nil {
-			errs = append(errs, fmt.Errorf("port of %s: %w; end what has it, or choose another by %s", p.of, err, p.change))
+			errs = append(errs, fmt.Errorf("port of %s: %w; end what has it (\"ss -ltnp\" shows it), or choose another: make run ARGS=\"%s\"", p.of, err, p.change))
 		}
 	}
 	return errors.Join(errs...)

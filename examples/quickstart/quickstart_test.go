@@ -106,7 +106,7 @@ func TestEnd(t *testing.T) {
 	// With a folder of its own it would still meet the ports.
 	other := append(append([]string(nil), args...), "--dir", args[9]+"2")
 	if c := execute(t.Context(), other, &second, &second); c != 1 || !strings.Contains(second.String(), "port of ashored's xDS: listen tcp 127.0.45.1:15010") ||
-		!strings.Contains(second.String(), "choose another by --xds-address") {
+		!strings.Contains(second.String(), `choose another: make run ARGS="--xds-address 127.0.0.1:16010"`) {
 		t.Errorf("ports taken: exit code %d, %q", c, second.String())
 	}
 	stop()
