@@ -73,6 +73,7 @@ type Assembler struct {
 	objects   *feed.Merger[config.Key, *config.Object]
 	instances *feed.Merger[registry.Key, registry.Instances]
 	builds    int
+	partial   bool           // the first state of the deriver lacks what it still waits for
 	gateways  []feed.Problem // what the Gateways of the latest context have against one another
 }
 

@@ -21,7 +21,11 @@ func (a *Assembler) Status() Status {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	s := Status{Builds: a.builds, Sources: a.objects.Sources(), Problems: a.objects.Problems(clash)}
-	s.Sources = append(s.Sources, a.instances.Sources()...)
+	instances := a.instances.Sources()
+	if a.partial { // the deriver comes first
+		instances[0].Synced = false
+	}
+	s.Sources = append(s.Sources, instances...)
 	s.Problems = slices.Concat(s.Problems, a.instances.Problems(nil), a.gateways)
 	return s
 }

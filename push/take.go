@@ -51,6 +51,9 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 		return
 	}
 	b := a.cfg.Derive.Derive(ctx, a.inputs.Objects)
+	a.mu.Lock()
+	a.partial = !a.ready && a.pending()
+	a.mu.Unlock()
 	if len(b.Updates) == 0 && !b.Full {
 		return
 	}

@@ -235,11 +235,22 @@ func TestHungDiskAtStart(t *testing.T) {
 		if len(a.contexts) != 0 {
 			t.Errorf("%d contexts without what the store knows", len(a.contexts))
 		}
+		if got := a.assembler.Status().Sources[1]; got.Name != "serviceentry" || got.Synced {
+			t.Errorf("status: %+v, want services that are not complete", got)
+		}
 		release()
 		time.Sleep(time.Second)
 		synctest.Wait()
 		if a.address(t, "web") == "" {
 			t.Error("the first context lacks an address")
+		}
+		if got := a.assembler.Status().Sources[1]; !got.Synced {
+			t.Errorf("status: %+v, want complete services", got)
+		}
+		d.hang()
+		a.service("new", "10.0.0.2", time.Second)
+		if got := a.assembler.Status().Sources[1]; !got.Synced {
+			t.Errorf("status: %+v, want services that stay complete", got)
 		}
 	})
 }
