@@ -60,6 +60,8 @@ const (
 	maxRequest = 16 << 20
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
+	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
+	maxStreams = 64
 )
 
 // ServerOptions are what a gRPC server that a Server registers with has to be made with. Other
@@ -69,6 +71,7 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.ForceServerCodecV2(newCodec()),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
+		grpc.MaxConcurrentStreams(maxStreams),
 		// Fixed windows, since measuring the connection costs pings. A client of state of the world repeats 100 KB of
 		// names with each acknowledgement: smaller windows make the server write an answer to every 16 KB of them.
 		grpc.InitialWindowSize(512 << 10),

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -8,7 +9,7 @@ import (
 
 // metrics carry Istio's names where it has one.
 type metrics struct {
-	connected   *prometheus.GaugeVec
+	connected   *connected
 	pushes      *prometheus.CounterVec
 	pushTime    *prometheus.HistogramVec
 	sendTime    prometheus.Histogram
@@ -24,8 +25,11 @@ type metrics struct {
 func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	seconds := []float64{.001, .005, .01, .05, .1, .5, 1, 3, 5, 10, 20, 30}
 	m := &metrics{
-		connected: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pilot_xds", Help: "Proxies connected, by version."}, []string{"version"}),
-		pushes:    prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_pushes", Help: "Responses sent, by type."}, []string{"type"}),
+		connected: &connected{
+			gauge:  prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "pilot_xds", Help: "Proxies connected, by version."}, []string{"version"}),
+			counts: map[string]int{},
+		},
+		pushes: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_pushes", Help: "Responses sent, by type."}, []string{"type"}),
 		pushTime: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "pilot_xds_push_time", Buckets: seconds,
 			Help: "Seconds to make a response, by type."}, []string{"type"}),
 		sendTime: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "pilot_xds_send_time", Buckets: seconds, Help: "Seconds to hand a response to the connection."}),
@@ -38,7 +42,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "pilot_xds_refused_streams", Help: "Streams that were not served, by reason."}, []string{"reason"}),
 	}
 	m.refusing = map[string]prometheus.Gauge{}
-	all := []prometheus.Collector{m.connected, m.pushes, m.pushTime, m.sendTime, m.size, m.convergence, m.rejects, m.stale, m.refused}
+	all := []prometheus.Collector{m.connected.gauge, m.pushes, m.pushTime, m.sendTime, m.size, m.convergence, m.rejects, m.stale, m.refused}
 	for _, t := range []string{"cds", "eds", "lds", "rds"} {
 		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pilot_xds_" + t + "_reject", Help: "Proxies that refuse a resource of this type."})
 		m.refusing[t] = g
@@ -57,3 +61,43 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 
 // observeSince records the time from start to now.
 func observeSince(o prometheus.Observer, start, now time.Time) { o.Observe(now.Sub(start).Seconds()) }
+
+// connected counts clients by the version that they say they have. It is their text: a version that nobody has any
+// more is dropped, and of different ones at one time only so many are told apart. Safe for concurrent use.
+type connected struct {
+	gauge *prometheus.GaugeVec
+
+	mu     sync.Mutex
+	counts map[string]int // guarded by mu
+}
+
+// maxVersions is how many versions are told apart.
+const maxVersions = 64
+
+// join counts a client. It returns what it is counted as, for leave.
+func (c *connected) join(version string) (as string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if _, ok := c.counts[version]; !ok && len(c.counts) >= maxVersions {
+		version = "other"
+	}
+	c.change(version, 1)
+	return version
+}
+
+// leave counts a client no more.
+func (c *connected) leave(as string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.change(as, -1)
+}
+
+// change is called with mu held.
+func (c *connected) change(version string, n int) {
+	c.counts[version] += n
+	c.gauge.WithLabelValues(version).Set(float64(c.counts[version]))
+	if c.counts[version] == 0 {
+		delete(c.counts, version)
+		c.gauge.DeleteLabelValues(version)
+	}
+}

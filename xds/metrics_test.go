@@ -2,6 +2,7 @@ package xds_test
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -54,4 +55,41 @@ func TestRefusingIsCountedDown(t *testing.T) {
 	counts(1)
 	leave()
 	counts(0)
+}
+
+// Versions are the clients' own text: they leave with the last client, and there are never more than so many.
+func TestVersionsAreBounded(t *testing.T) {
+	t.Parallel()
+	reg := prometheus.NewRegistry()
+	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.Registerer = reg })
+	p.publish()
+	series := func(most int) string {
+		families, err := reg.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, f := range families {
+			if f.GetName() == "pilot_xds" && len(f.Metric) > most {
+				return fmt.Sprintf("%d versions, want at most %d", len(f.Metric), most)
+			}
+		}
+		return ""
+	}
+	var leaves []func()
+	for i := range 100 {
+		leaves = append(leaves, connect(t, xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID(fmt.Sprint(i), "10.0.0.1"), Version: fmt.Sprint("1.", i), Delta: true})))
+	}
+	eventually(t, func() string {
+		if n := len(p.server.Proxies()); n != 100 {
+			return fmt.Sprintf("%d of 100 are connected", n)
+		}
+		return ""
+	})
+	if s := series(65); s != "" {
+		t.Error(s)
+	}
+	for _, leave := range leaves {
+		leave()
+	}
+	eventually(t, func() string { return series(0) })
 }

@@ -57,6 +57,15 @@ type proxy struct {
 	Version string
 }
 
+const (
+	// maxID bounds a node ID, which has an address and two DNS names.
+	maxID = 1 << 10
+	// maxVersion is how much of a version is kept.
+	maxVersion = 64
+	// maxLabels bounds the labels of a node, and maxText every text that is kept of it.
+	maxLabels, maxText = 256, 1 << 10
+)
+
 // rawNode are the parts of an encoded Node.
 type rawNode struct {
 	id, agent, build string
@@ -71,6 +80,9 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
 	}
+	if len(n.id) > maxID {
+		return nil, fmt.Errorf("the service node has %d bytes, at most %d are allowed", len(n.id), maxID)
+	}
 	parts := strings.Split(n.id, "~")
 	if len(parts) != 4 {
 		return nil, fmt.Errorf("missing parts in the service node %q: want type~ip~id~domain", n.id)
@@ -78,6 +90,9 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	p := &proxy{ID: n.id, Version: n.metadata["ISTIO_VERSION"].text}
 	if p.Version == "" {
 		p.Version = strings.TrimSpace(n.agent + " " + n.build)
+	}
+	if len(p.Version) > maxVersion {
+		p.Version = strings.ToValidUTF8(p.Version[:maxVersion], "")
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {
 		return nil, err
@@ -89,6 +104,9 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	}
 	p.IPs = ns.addresses.Of(ips)
 	p.Locality = n.locality
+	if size := max(len(n.locality.Region), len(n.locality.Zone), len(n.locality.SubZone)); size > maxText {
+		return nil, fmt.Errorf("a part of the node's locality has %d bytes, at most %d are allowed", size, maxText)
+	}
 	if err := ns.metadata(p, n.metadata); err != nil {
 		return nil, err
 	}
@@ -98,14 +116,25 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 
 // metadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
 func (ns *nodes) metadata(p *proxy, m map[string]value) error {
+	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT"} {
+		if n := len(m[name].text); n > maxText {
+			return fmt.Errorf("node metadata %s has %d bytes, at most %d are allowed", name, n, maxText)
+		}
+	}
 	p.Namespace = shared(m["NAMESPACE"].text)
 	if p.Namespace == "" {
 		p.Namespace, _, _ = strings.Cut(p.DNSDomain, ".")
 	}
 	p.ServiceAccount = shared(m["SERVICE_ACCOUNT"].text)
 	p.Network = shared(m["NETWORK"].text)
+	if n := len(m["LABELS"].fields); n > maxLabels {
+		return fmt.Errorf("node metadata LABELS holds %d labels, at most %d are allowed", n, maxLabels)
+	}
 	labels := make([]push.Label, 0, len(m["LABELS"].fields))
 	for k, v := range m["LABELS"].fields {
+		if max(len(k), len(v.text)) > maxText {
+			return fmt.Errorf("node metadata LABELS holds a label of %d bytes, at most %d are allowed", max(len(k), len(v.text)), maxText)
+		}
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(v.text)})
 	}
 	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })

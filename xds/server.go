@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -53,6 +54,10 @@ type Config struct {
 	// RouteWait is how long a route or listener waits for the endpoints of a cluster that it newly
 	// names to be acknowledged. Zero means 2s.
 	RouteWait time.Duration
+	// NodeWait is how long a stream may last without a request that carries a node. Zero means 30s.
+	NodeWait time.Duration
+	// SendWait is how long a response may wait for a client to read. Zero means 5m.
+	SendWait time.Duration
 	// RemovalWait is how long a removed cluster is kept for listeners and routes that have not moved on.
 	// Zero means 10s.
 	RemovalWait time.Duration
@@ -74,6 +79,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
+	clients map[string][]*stream // guarded by mu: the same by node ID
 }
 
 // snapshot is a published context.
@@ -97,6 +103,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RouteWait == 0 {
 		cfg.RouteWait = 2 * time.Second
 	}
+	if cfg.NodeWait == 0 {
+		cfg.NodeWait = 30 * time.Second
+	}
+	if cfg.SendWait == 0 {
+		cfg.SendWait = 5 * time.Minute
+	}
 	if cfg.RemovalWait == 0 {
 		cfg.RemovalWait = 10 * time.Second
 	}
@@ -115,6 +127,7 @@ func New(cfg Config) (*Server, error) {
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		streams: map[*stream]struct{}{},
+		clients: map[string][]*stream{},
 	}, nil
 }
 
@@ -159,11 +172,8 @@ func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, 
 func (s *Server) add(st *stream) (others []*stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for o := range s.streams {
-		if o.proxy.ID == st.proxy.ID {
-			others = append(others, o)
-		}
-	}
+	others = s.clients[st.proxy.ID]
+	s.clients[st.proxy.ID] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
 	return others
 }
@@ -172,4 +182,10 @@ func (s *Server) remove(st *stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.streams, st)
+	left := slices.DeleteFunc(slices.Clone(s.clients[st.proxy.ID]), func(o *stream) bool { return o == st })
+	if len(left) == 0 {
+		delete(s.clients, st.proxy.ID)
+		return
+	}
+	s.clients[st.proxy.ID] = left
 }

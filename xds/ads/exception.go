@@ -167,7 +167,7 @@ type Doubt struct {
 
 // Or is the doubt of both.
 func (d Doubt) Or(o Doubt) Doubt {
-	if d.All || o.All || len(d.Names)+len(o.Names) > maxDoubts {
+	if d.All || o.All || len(d.Names)+len(o.Names) > maxDoubts || d.bytes()+o.bytes() > maxDoubtBytes {
 		return Doubt{All: true}
 	}
 	return Doubt{Names: slices.Concat(d.Names, o.Names)}
@@ -176,8 +176,16 @@ func (d Doubt) Or(o Doubt) Doubt {
 // None says whether there is no doubt.
 func (d Doubt) None() bool { return !d.All && len(d.Names) == 0 }
 
-// maxDoubts is how many names are doubted before everything is.
-const maxDoubts = 256
+// bytes is how long its names are together.
+func (d Doubt) bytes() (n int) {
+	for _, name := range d.Names {
+		n += len(name)
+	}
+	return n
+}
+
+// maxDoubts is how many names, and maxDoubtBytes how much of them, is doubted before everything is.
+const maxDoubts, maxDoubtBytes = 256, 64 << 10
 
 // Distrust adds to what claims in the first request are not believed for.
 func (s *Subscription) Distrust(d Doubt) {

@@ -25,6 +25,8 @@ type Limits struct {
 	Names int
 	// NameBytes is the length of the longest name. Zero means 8 KiB.
 	NameBytes int
+	// Bytes is how long all names of one subscription may be together. Zero means 32 MiB.
+	Bytes int
 }
 
 // withDefaults fills in what is zero.
@@ -34,6 +36,9 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.NameBytes == 0 {
 		l.NameBytes = 8 << 10
+	}
+	if l.Bytes == 0 {
+		l.Bytes = 32 << 20
 	}
 	return l
 }

@@ -13,8 +13,9 @@ import (
 // Names is what a client subscribed to: names, or everything, or both. Immutable and interned: within
 // one Cache equal subscriptions are one pointer. A nil Names is nothing.
 type Names struct {
-	all  bool
-	list []string // sorted, unique
+	all   bool
+	list  []string // sorted, unique
+	bytes int      // of all names
 
 	once  sync.Once
 	table []uint32 // open addressing: index into list plus one; made on first use
@@ -136,6 +137,9 @@ func (in *interner) ofList(all bool, list []string) *Names {
 		return n
 	}
 	n := &Names{all: all, list: list}
+	for _, s := range list {
+		n.bytes += len(s)
+	}
 	if in.entries == nil {
 		in.entries = map[checksum]weak.Pointer[Names]{}
 	}

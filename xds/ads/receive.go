@@ -27,8 +27,13 @@ func (s *Subscription) Receive(r *Request, to resource.Set, limits Limits, now t
 	} else {
 		out = s.receiveDelta(r, to, now)
 	}
-	if n, most := len(s.names.List()), limits.withDefaults().Names; n > most {
-		return out, fmt.Errorf("subscription to %s holds %d resource names, at most %d are allowed", s.kind.TypeURL, n, most)
+	limits = limits.withDefaults()
+	switch {
+	case s.names == nil:
+	case len(s.names.list) > limits.Names:
+		return out, fmt.Errorf("subscription to %s holds %d resource names, at most %d are allowed", s.kind.TypeURL, len(s.names.list), limits.Names)
+	case s.names.bytes > limits.Bytes:
+		return out, fmt.Errorf("the names of the subscription to %s have %d bytes, at most %d are allowed", s.kind.TypeURL, s.names.bytes, limits.Bytes)
 	}
 	return out, nil
 }

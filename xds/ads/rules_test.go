@@ -3,6 +3,7 @@ package ads_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/protobuf/proto"
@@ -264,5 +265,57 @@ func TestRequestErrors(t *testing.T) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
 		})
+	}
+}
+
+// What waits to be sent apart is on its way too, to a client that did not have it.
+func TestArrivingWhileQueued(t *testing.T) {
+	t.Parallel()
+	s := &script{peer: newPeer(t, clusters(), false)}
+	s.run(`
+		to a=1
+		sub *
+		> a=1
+		ack
+		to a=2 b=1 c=1 d=1
+		> a=2 b=1 c=1 d=1
+		nack something is wrong
+		> a=2 b=1`)
+	for name, want := range map[string]bool{"a": false, "b": true, "c": true, "d": true, "e": false} {
+		if got := s.sub.Arriving(name); got != want {
+			t.Errorf("%s: arriving is %v, want %v", name, got, want)
+		}
+	}
+}
+
+// The names of a subscription are bounded together too, however many requests they came in.
+func TestSubscriptionBytes(t *testing.T) {
+	t.Parallel()
+	s, limits := ads.NewSubscription(routes(), false, ads.NewCache(), "s-"), ads.Limits{Bytes: 20}
+	for i, name := range []string{"0123456789", "9876543210", "x"} {
+		raw, err := proto.Marshal(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: routeType, ResourceNamesSubscribe: []string{name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := ads.NewReader(false, limits).Read(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = s.Receive(r, resource.Set{}, limits, time.Time{})
+		if i < 2 && err != nil || i == 2 && (err == nil || !strings.Contains(err.Error(), "have 21 bytes, at most 20")) {
+			t.Errorf("after name %d: %v", i+1, err)
+		}
+	}
+}
+
+// Doubts that take much memory are doubts about everything.
+func TestDoubtBytes(t *testing.T) {
+	t.Parallel()
+	long := ads.Doubt{Names: []string{strings.Repeat("x", 40<<10)}}
+	if d := (ads.Doubt{}).Or(long); d.All || len(d.Names) != 1 {
+		t.Errorf("40 KiB: %+v", d)
+	}
+	if d := long.Or(long); !d.All {
+		t.Errorf("80 KiB are kept")
 	}
 }

@@ -80,8 +80,11 @@ func (s *Subscription) Flying(name string) bool {
 	return false
 }
 
-// Arriving says whether name is on its way to a client that did not have it before.
+// Arriving says whether name is on its way, or queued to be sent apart, to a client that did not have it before.
 func (s *Subscription) Arriving(name string) bool {
+	if e := s.exceptions[name]; e != nil && e.standing == queued && e.old == nil {
+		return true
+	}
 	for i := range s.flights {
 		if f := &s.flights[i]; f.holds(name) {
 			if old, _ := f.before(name, s.fresh); old == nil {

@@ -28,6 +28,8 @@ type Config struct {
 	Addr string
 	// ID is the node ID; see NodeID.
 	ID string
+	// Version is that of its user agent, "" for none.
+	Version string
 	// Delta says that it speaks the incremental protocol, else state of the world.
 	Delta bool
 	// Reject says why it rejects a resource, "" when it does not. Nil accepts everything.

@@ -28,7 +28,7 @@ func dial(ctx context.Context, conn *grpc.ClientConn, cfg Config) (transport, er
 	if err != nil {
 		return nil, err
 	}
-	node := &corev3.Node{Id: cfg.ID, Metadata: meta, UserAgentName: "fake"}
+	node := &corev3.Node{Id: cfg.ID, Metadata: meta, UserAgentName: "fake", UserAgentVersionType: &corev3.Node_UserAgentVersion{UserAgentVersion: cfg.Version}}
 	client := discoveryv3.NewAggregatedDiscoveryServiceClient(conn)
 	if cfg.Delta {
 		st, err := client.DeltaAggregatedResources(ctx)

@@ -1,0 +1,143 @@
+package xds
+
+import (
+	"context"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/mem"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// refresh looks up what the latest context says about the proxy.
+func (st *stream) refresh() {
+	snap := st.server.current.Load()
+	if snap == st.snap {
+		return
+	}
+	st.snap = snap
+	scope := snap.context.Scope(snap.context.Classify(st.proxy.Node))
+	if scope == st.scope {
+		return
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.scope = scope
+	st.order.outdate()
+	if st.converging.IsZero() {
+		st.converging = snap.since
+		if st.since.After(snap.since) {
+			st.converging = st.since // it could not have heard earlier
+		}
+	}
+}
+
+// target is what the client is to have of a type.
+func (st *stream) target(t *typeState) resource.Set {
+	if !t.current {
+		t.to, t.current = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope), true
+	}
+	return t.to
+}
+
+// enter waits until the stream may do what is done for a type for the first time: that may cost much, and only so
+// many streams do it at one time. leave has to follow.
+func (st *stream) enter(ctx context.Context) error {
+	select {
+	case st.server.admit <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return status.FromContextError(ctx.Err()).Err()
+	case <-st.server.stopped:
+		return status.Error(codes.Unavailable, "shutting down: try another replica")
+	}
+}
+
+// leave lets another stream in.
+func (st *stream) leave() { <-st.server.admit }
+
+// deliver sends what the client lacks. first says that a type is answered for the first time.
+func (st *stream) deliver(ctx context.Context, first bool) error {
+	for {
+		if first {
+			if err := st.enter(ctx); err != nil {
+				return err
+			}
+		}
+		r := st.next()
+		if first {
+			st.leave()
+		}
+		if r == nil {
+			return nil
+		}
+		if err := st.send(r); err != nil {
+			return err
+		}
+	}
+}
+
+// next returns the next response, or nil when there is none; then it sees to the timer and to whether
+// the client has converged.
+func (st *stream) next() *ads.Response {
+	start := time.Now()
+	st.refresh()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	for i := range st.order.types {
+		st.target(st.order.types[i])
+	}
+	r, wait := st.order.next(start)
+	if r != nil {
+		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
+		return r
+	}
+	st.arm(wait)
+	if !st.converging.IsZero() && st.order.settled() {
+		observeSince(st.server.metrics.convergence, st.converging, start)
+		st.converging = time.Time{}
+	}
+	return nil
+}
+
+// arm sets the timer; zero means that nothing waits.
+func (st *stream) arm(wait time.Duration) {
+	switch {
+	case wait > 0 && st.timer == nil:
+		st.timer = time.NewTimer(wait)
+	case wait > 0:
+		st.timer.Reset(wait)
+	case st.timer != nil:
+		st.timer.Stop()
+		st.timer = nil
+	}
+}
+
+// send hands a response to gRPC. It waits while the client does not read, but not for ever.
+func (st *stream) send(r *ads.Response) error {
+	start := time.Now()
+	if st.sending == nil {
+		st.sending = time.AfterFunc(st.server.cfg.SendWait, func() { st.stuck <- struct{}{} })
+	} else {
+		st.sending.Reset(st.server.cfg.SendWait)
+	}
+	defer st.sending.Stop()
+	f := &frame{out: make(mem.BufferSlice, len(r.Parts))}
+	for i, p := range r.Parts {
+		f.out[i] = mem.SliceBuffer(p)
+	}
+	if err := st.grpc.SendMsg(f); err != nil {
+		return err
+	}
+	m, name := st.server.metrics, short(r.TypeURL)
+	m.pushes.WithLabelValues(name).Inc()
+	m.size.WithLabelValues(name).Observe(float64(r.Size()))
+	observeSince(m.sendTime, start, time.Now())
+	if log := st.server.log; log.IsDebug() {
+		log.Debug("pushed", "proxy", st.proxy.ID, "type", name, "resources", r.Resources, "removed", r.Removed, "bytes", r.Size(), "nonce", r.Nonce)
+	}
+	return nil
+}

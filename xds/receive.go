@@ -1,0 +1,132 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+)
+
+// take takes in one request. started says that the client asked for a type for the first time.
+func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) {
+	defer f.in.Free()
+	r, err := st.reader.Read(f.in.ReadOnlyData())
+	if err != nil {
+		return false, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if r.TypeURL == healthType {
+		return false, nil
+	}
+	if st.proxy == nil {
+		if err := st.introduce(r.Node); err != nil {
+			return false, err
+		}
+	}
+	if r.TypeURL == proxyConfigType {
+		return false, nil
+	}
+	if st.order.find(r.TypeURL) == nil {
+		if err := st.enter(ctx); err != nil {
+			return false, err
+		}
+		defer st.leave()
+	}
+	return st.receive(r)
+}
+
+// introduce takes in the node, which the first request carries.
+func (st *stream) introduce(node []byte) error {
+	s := st.server
+	if node == nil {
+		s.metrics.refused.WithLabelValues("bad node").Inc()
+		return status.Error(codes.InvalidArgument, "the first request of a stream has to carry a node")
+	}
+	p, err := s.nodes.read(node)
+	switch {
+	case errors.Is(err, errUnserved):
+		s.metrics.refused.WithLabelValues("node type").Inc()
+		return status.Error(codes.Unimplemented, err.Error())
+	case err != nil:
+		s.metrics.refused.WithLabelValues("bad node").Inc()
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if s.cfg.Authorize != nil {
+		if err := s.cfg.Authorize(st.grpc.Context(), p.Node); err != nil {
+			s.metrics.refused.WithLabelValues("not authorized").Inc()
+			return err
+		}
+	}
+	st.proxy = p
+	st.doubts = s.past.take(p.ID)
+	for _, o := range s.add(st) {
+		st.doubts = o.doubted(st.doubts)
+	}
+	st.counted = s.metrics.connected.join(p.Version)
+	s.log.Info("proxy connected", "proxy", p.ID, "peer", st.peer, "version", p.Version, "delta", !st.states)
+	return nil
+}
+
+// receive gives a request to its subscription.
+func (st *stream) receive(r *ads.Request) (started bool, err error) {
+	st.refresh()
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	t := st.order.find(r.TypeURL)
+	if t == nil {
+		if len(st.order.types) >= st.server.cfg.MaxTypes {
+			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", st.server.cfg.MaxTypes)
+		}
+		kind := st.server.kinds.of(r.TypeURL)
+		t = st.order.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
+		t.Distrust(st.doubts[r.TypeURL])
+		delete(st.doubts, r.TypeURL)
+	}
+	out, err := t.Receive(r, st.target(t), st.server.cfg.Limits, time.Now())
+	if err != nil {
+		return false, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	st.note(t, r, out)
+	return out.Started, nil
+}
+
+// prefix begins every nonce of the stream.
+func (st *stream) prefix() string {
+	return strconv.FormatUint(st.serial, 36) + "." + strconv.FormatInt(st.since.UnixNano(), 36) + "-"
+}
+
+// note counts and logs what a request said of a response.
+func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
+	m, name := st.server.metrics, short(r.TypeURL)
+	refusals := t.Refusals()
+	st.countRefusing(t, len(refusals) > 0)
+	switch {
+	case out.Rejected:
+		m.rejects.WithLabelValues(name).Inc()
+		var names []string
+		for _, f := range refusals {
+			names = append(names, f.Name)
+		}
+		st.server.log.Warn("proxy rejected resources", "proxy", st.proxy.ID, "type", name, "refused", names, "error", r.Rejected.Message)
+	case !out.Acknowledged && !out.Started && r.Nonce != "":
+		m.stale.WithLabelValues(name).Inc()
+	}
+}
+
+// countRefusing keeps the number of proxies that refuse something of a type. It compares with what was counted:
+// a refusal also ends without a request, when a newer version is sent.
+func (st *stream) countRefusing(t *typeState, refusing bool) {
+	gauge := st.server.metrics.refusing[short(t.Kind().TypeURL)]
+	switch {
+	case gauge == nil || refusing == t.refusing:
+	case refusing:
+		gauge.Inc()
+	default:
+		gauge.Dec()
+	}
+	t.refusing = refusing
+}
