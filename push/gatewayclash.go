@@ -3,6 +3,7 @@ package push
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -26,6 +27,18 @@ const (
 type gatewayPlace struct {
 	bind string
 	port uint32
+}
+
+// String is the place for people.
+func (p gatewayPlace) String() string {
+	switch {
+	case p.port == 0:
+		return p.bind
+	case p.bind == "":
+		return fmt.Sprintf("port %d", p.port)
+	default:
+		return fmt.Sprintf("port %d of %s", p.port, p.bind)
+	}
 }
 
 // gatewayClaim is one server of a Gateway.
@@ -103,20 +116,23 @@ func claimOf(o *config.Object, index int, s *networking.Server) (gatewayClaim, b
 }
 
 // placeOf is where s listens: on its target port where it names one, since there is no service in front of the
-// router that would translate. A unix socket has no port.
+// router that would translate. All addresses of one family stand for all of both, which a router of two families
+// makes of them. A unix socket has no port.
 func placeOf(s *networking.Server) gatewayPlace {
-	p := gatewayPlace{bind: s.Bind, port: s.GetPort().GetNumber()}
+	port := s.GetPort().GetNumber()
 	//nolint:staticcheck // deprecated in Istio, where the gateway's Service translates ports; a VM has none
 	if target := s.GetPort().GetTargetPort(); target != 0 {
-		p.port = target
+		port = target
 	}
+	ip, err := netip.ParseAddr(s.Bind)
 	switch {
-	case strings.HasPrefix(p.bind, "unix://"):
-		p.port = 0
-	case p.bind == "0.0.0.0":
-		p.bind = ""
+	case s.Bind == "" || err == nil && ip.Unmap().IsUnspecified():
+		return gatewayPlace{port: port}
+	case err == nil:
+		return gatewayPlace{ip.Unmap().String(), port}
+	default:
+		return gatewayPlace{bind: s.Bind}
 	}
-	return p
 }
 
 // against finds what keeps the server from its place. certain says that it is so wherever its Gateway is at
@@ -177,8 +193,8 @@ func (c gatewayClaim) finding(other gatewayClaim, why string, all bool) finding 
 	if other.gateway == c.gateway {
 		where = "on every proxy"
 	}
-	p.Text = fmt.Sprintf("the server on port %d is left out %s, because spec.servers[%d] of %s (%s) listens there and comes first, by age or by name, and %s: choose another port or other hosts, or select different proxies",
-		placeOf(c.server).port, where, other.index, other.gateway.Key, placeIn(other.gateway), why)
+	p.Text = fmt.Sprintf("the server on %s is left out %s, because spec.servers[%d] of %s (%s) listens there and comes first, by age or by name, and %s: choose another port or other hosts, or select different proxies",
+		placeOf(c.server), where, other.index, other.gateway.Key, placeIn(other.gateway), why)
 	return finding{problem: p, what: fmt.Sprintf("%s %d %s", other.gateway.Key, other.index, why)}
 }
 

@@ -75,12 +75,14 @@ func TestGatewayClashes(t *testing.T) {
 		"what is left out takes nothing": {
 			[]gateway{on(ingress, "443 HTTPS a.b"), on(ingress, "443 HTTPS a.b c.d"), on(ingress, "443 HTTPS c.d")}, []string{"error g1 spec.servers[0]: g0 it has host a.b too"},
 		},
-		"another address":          {[]gateway{bound("10.0.0.1", "80 HTTP *"), bound("10.0.0.2", "80 TCP *")}, nil},
-		"all addresses":            {[]gateway{bound("0.0.0.0", "80 HTTP *"), bound("", "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
-		"one socket":               {[]gateway{bound("unix:///run/a", "80 HTTP *"), bound("unix:///run/a", "81 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
-		"one target port":          {[]gateway{{ingress, []*networking.Server{target(8080, "80 HTTP *"), target(8080, "81 TCP *")}}}, []string{"error g0 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
-		"each server by itself":    {[]gateway{on(ingress, "80 HTTP *"), on(ingress, "81 HTTP *", "80 TCP *")}, []string{"error g1 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
-		"age counts, and not name": {[]gateway{on(ingress, "80 TCP *"), on(ingress, "80 HTTP *"), on(egress, "80 HTTP *")}, []string{"error g1 spec.servers[0]: g0 HTTP and TCP cannot share a port"}},
+		"another address":               {[]gateway{bound("10.0.0.1", "80 HTTP *"), bound("10.0.0.2", "80 TCP *")}, nil},
+		"all addresses":                 {[]gateway{bound("0.0.0.0", "80 HTTP *"), bound("", "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"all addresses of two families": {[]gateway{bound("::", "80 HTTP *"), bound("0.0.0.0", "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"one address in two ways":       {[]gateway{bound("fd00::1", "80 HTTP *"), bound("fd00:0::1", "80 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"one socket":                    {[]gateway{bound("unix:///run/a", "80 HTTP *"), bound("unix:///run/a", "81 TCP *")}, []string{"error g1 spec.servers[0]: g0 TCP and HTTP cannot share a port"}},
+		"one target port":               {[]gateway{{ingress, []*networking.Server{target(8080, "80 HTTP *"), target(8080, "81 TCP *")}}}, []string{"error g0 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
+		"each server by itself":         {[]gateway{on(ingress, "80 HTTP *"), on(ingress, "81 HTTP *", "80 TCP *")}, []string{"error g1 spec.servers[1]: g0 TCP and HTTP cannot share a port"}},
+		"age counts, and not name":      {[]gateway{on(ingress, "80 TCP *"), on(ingress, "80 HTTP *"), on(egress, "80 HTTP *")}, []string{"error g1 spec.servers[0]: g0 HTTP and TCP cannot share a port"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -107,5 +109,17 @@ func TestGatewayClashes(t *testing.T) {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
+	}
+}
+
+// A place is named as operators write it.
+func TestGatewayPlace(t *testing.T) {
+	t.Parallel()
+	for bind, want := range map[string]string{"": "port 80", "0.0.0.0": "port 80", "10.0.0.1": "port 80 of 10.0.0.1", "unix:///run/a": "unix:///run/a"} {
+		s := server("80 HTTP *")
+		s.Bind = bind
+		if got := placeOf(s).String(); got != want {
+			t.Errorf("bind %q: got %q, want %q", bind, got, want)
+		}
 	}
 }
