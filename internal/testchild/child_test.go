@@ -8,22 +8,32 @@ import (
 	"os"
 	"os/exec"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
 
-// TestMain runs the tests or, in a child process that a test has started, a parent of a child of its own.
+// TestMain runs the tests or, in a process that a test has started, a parent or the child of that.
 func TestMain(m *testing.M) {
-	if len(os.Args) == 2 && os.Args[1] == "parent" {
+	switch {
+	case len(os.Args) == 2 && os.Args[1] == "parent":
 		fmt.Fprintln(os.Stderr, parent())
 		os.Exit(1)
+	case len(os.Args) == 2 && os.Args[1] == "child":
+		time.Sleep(2 * time.Second)
+		fmt.Println("outlived")
+		os.Exit(0)
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // parent starts a child that holds standard output open for as long as it lives, says that it runs, and waits.
 func parent() error {
-	cmd := exec.Command("sh", "-c", "sleep 2; echo outlived")
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command(self, "child")
 	cmd.Stdout = os.Stdout
 	wait, err := Start(cmd)
 	if err != nil {
