@@ -4,12 +4,13 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/testchild"
 )
 
 // Process is a program that a test started. It ends with the test.
@@ -28,15 +29,18 @@ func start(t testing.TB, name string, gid uint32, argv ...string) *Process {
 	t.Helper()
 	p := &Process{t: t, name: name, cmd: exec.Command(argv[0], argv[1:]...), done: make(chan struct{}), log: &tail{}}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL} // also when the test is killed or runs out of time
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if gid != 0 {
 		p.cmd.SysProcAttr.Credential = &syscall.Credential{Uid: uint32(os.Getuid()), Gid: gid}
 	}
-	started := make(chan error, 1)
-	go p.run(started)
-	if err := <-started; err != nil {
+	wait, err := testchild.Start(p.cmd)
+	if err != nil {
 		t.Fatalf("start %s: %v", name, err)
 	}
+	go func() {
+		defer close(p.done)
+		_ = wait() // how it ended shows in its log
+	}()
 	t.Cleanup(func() {
 		p.Stop()
 		if t.Failed() {
@@ -44,19 +48,6 @@ func start(t testing.TB, name string, gid uint32, argv ...string) *Process {
 		}
 	})
 	return p
-}
-
-// run starts the process and waits for its end.
-func (p *Process) run(started chan<- error) {
-	defer close(p.done)
-	// The death signal comes when the thread that started the process ends, so that thread must live as long.
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	err := p.cmd.Start()
-	started <- err
-	if err == nil {
-		p.cmd.Wait() // how it ended shows in its log
-	}
 }
 
 // Kill ends the process at once, as kill -9 does, and waits for its end.
