@@ -37,7 +37,7 @@ func newKinds() kinds {
 	for _, kind := range []*ads.Kind{
 		{TypeURL: ClusterType, Wildcard: true, Whole: true, Supersede: true},
 		{TypeURL: EndpointType, Empty: emptyAssignment},
-		{TypeURL: SecretType},
+		{TypeURL: SecretType, Single: true},
 		{TypeURL: ListenerType, Wildcard: true, Whole: true},
 		{TypeURL: RouteType},
 		{TypeURL: ExtensionConfigType},

@@ -46,6 +46,15 @@ func (s *Subscription) isolate(changed, removed []string, words string) {
 	s.queue = append(groups, s.queue...)
 }
 
+// separate queues what a plan sends, each resource by itself.
+func (s *Subscription) separate(p *plan) {
+	for r := range p.sent() {
+		s.except(r.Name, queued)
+		s.queue = append(s.queue, []string{r.Name})
+	}
+	s.answer = false
+}
+
 // mentions says whether a client's words name a resource: as a word of its own.
 func mentions(words, name string) bool {
 	if name == "" {
@@ -69,10 +78,10 @@ func inName(b byte) bool {
 	return b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z' || b == '_' || b == '-' || b == '|' || b >= 0x80
 }
 
-// alone returns the response for the next group, or nil: there is none, or one is on its way.
+// alone returns the response for the next group, or nil: there is none, or what is on its way comes first.
 func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.Time) *Response {
 	for i := range s.flights {
-		if s.flights[i].apart || s.states && s.kind.Whole {
+		if s.flights[i].apart && !s.kind.Single || s.states && s.kind.Whole {
 			return nil
 		}
 	}

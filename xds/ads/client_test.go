@@ -20,6 +20,7 @@ const (
 	clusterType  = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	endpointType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	listenerType = "type.googleapis.com/envoy.config.listener.v3.Listener"
+	secretType   = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
 	routeType    = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
 )
 
@@ -28,6 +29,7 @@ func clusters() *ads.Kind {
 	return &ads.Kind{TypeURL: clusterType, Wildcard: true, Whole: true, Supersede: true}
 }
 func listeners() *ads.Kind { return &ads.Kind{TypeURL: listenerType, Wildcard: true, Whole: true} }
+func secrets() *ads.Kind   { return &ads.Kind{TypeURL: secretType, Single: true} }
 func routes() *ads.Kind    { return &ads.Kind{TypeURL: routeType} }
 func endpoints() *ads.Kind {
 	return &ads.Kind{TypeURL: endpointType, Empty: func(name string) *resource.Resource {

@@ -1,6 +1,10 @@
 package ads
 
-import "github.com/ashore-mesh/ashore/xds/resource"
+import (
+	"math"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
 
 // Kind is how resources of one type are delivered. Immutable.
 type Kind struct {
@@ -14,9 +18,23 @@ type Kind struct {
 	// Supersede says that a response may follow another one that is not acknowledged yet. Envoy
 	// withholds the acknowledgement of clusters while one of them warms.
 	Supersede bool
+	// Single says that a response holds one resource at most. Envoy judges a secret once: after a rejection it accepts
+	// the same content without using it, so that only a response of its own tells which one it refuses.
+	Single bool
 	// Empty makes the resource that stands for a name of which nothing is known; nil: there is none, and
 	// such a name is answered as removed.
 	Empty func(name string) *resource.Resource
+}
+
+// mostFlights is how many responses may be on their way.
+func (k *Kind) mostFlights() int {
+	switch {
+	case k.Supersede:
+		return math.MaxInt // what is tracked has a bound of its own
+	case k.Single:
+		return maxFlights / 2
+	}
+	return 1
 }
 
 // Limits bound what one request may hold.

@@ -277,7 +277,7 @@ func (m *model) fail(format string, args ...any) {
 // Whatever happens on the way, a client ends with exactly what is configured, apart from what it refuses.
 func TestModel(t *testing.T) {
 	t.Parallel()
-	for name, kind := range map[string]func() *ads.Kind{"clusters": clusters, "endpoints": endpoints, "listeners": listeners, "routes": routes} {
+	for name, kind := range map[string]func() *ads.Kind{"clusters": clusters, "endpoints": endpoints, "listeners": listeners, "routes": routes, "secrets": secrets} {
 		for _, states := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s states=%v", name, states), func(t *testing.T) {
 				t.Parallel()

@@ -174,6 +174,11 @@ func TestRules(t *testing.T) {
 		// Endpoints always answer, with an empty assignment if need be.
 		"endpoints unknown": {endpoints, false, "to a=1\n sub a x\n > a=1 x=\n ack\n to a=1\n > none\n to a=1 x=1\n > x=1\n ack\n to a=1\n > x=\n ack\n > none"},
 		"endpoints claimed": {endpoints, false, "to a=1\n claim a=1 x=\n > none"},
+		// Secrets are sent one by one, so that a rejection says which one it is.
+		"single":         {secrets, false, "to a=1 b=1 c=1\n sub a b c\n > a=1\n > b=1\n > c=1\n > none\n ack\n > none\n to a=2 b=1\n > a=2 -c\n ack\n > none"},
+		"single removed": {secrets, false, "to a=1 b=1 c=1\n sub a b c\n > a=1\n > b=1\n > c=1\n ack\n to a=2 b=2\n > -c\n > a=2\n > b=2\n ack\n > none"},
+		"single refused": {secrets, false, "to a=1 b=1\n sub a b\n > a=1\n > b=1\n nack first no such file\n ack\n > none\n to a=2 b=1\n > a=2\n ack\n > none"},
+		"single states":  {secrets, true, "to a=1 b=1\n states none a b\n > a=1\n > b=1\n states last a b\n > none\n to a=1 b=2\n > b=2"},
 		// Removals wait as long as they have to, and not when the name comes back.
 		"kept":     {clusters, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n hold b\n to a=2\n > a=2\n ack\n > none\n hold\n > -b\n ack\n > none"},
 		"kept not": {clusters, false, "to a=1 b=1\n sub\n > a=1 b=1\n ack\n hold b\n to a=1\n > none\n to a=1 b=1\n > b=1\n ack\n hold\n > none"},

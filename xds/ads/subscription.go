@@ -134,7 +134,7 @@ func (s *Subscription) Pending(to resource.Set, yield func(*resource.Resource) b
 // Next returns the response that leads the client towards to, or nil when there is nothing to say or
 // an acknowledgement has to come first. hold, which may be nil, says which removals have to wait.
 func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now time.Time) *Response {
-	if !s.started || len(s.flights) > 0 && !s.kind.Supersede {
+	if !s.started || len(s.flights) >= s.kind.mostFlights() {
 		return nil
 	}
 	if r := s.alone(to, hold, now); r != nil {
@@ -144,6 +144,13 @@ func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now ti
 		return nil
 	}
 	p := s.plan(to, hold)
+	if s.kind.Single && p.changes() > 1 {
+		s.separate(p)
+		if p = s.plan(to, hold); s.silent(p) {
+			s.adopt(to, p)
+			return s.alone(to, hold, now)
+		}
+	}
 	if s.silent(p) && !s.answer {
 		if s.taken == s.have {
 			s.taken = to // equal for this client, and the older one need not be kept
