@@ -1,6 +1,9 @@
 package bolt
 
 import (
+	"bytes"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -40,6 +43,37 @@ func FuzzContent(f *testing.F) {
 		}
 		if _, err := unseal(bucketObjects, key, value); err == nil {
 			t.Error("any content has the right checksum")
+		}
+	})
+}
+
+// No content of a file makes looking at its pages panic or go on for ever.
+func FuzzPages(f *testing.F) {
+	dir := f.TempDir()
+	s, err := New(Config{Dir: dir})
+	if err != nil {
+		f.Fatal(err)
+	}
+	if _, err := s.Put(f.Context(), configtest.Object("a", "a.test"), "x"); err != nil {
+		f.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(filepath.Join(dir, FileName))
+	if err != nil {
+		f.Fatal(err)
+	}
+	const pageSize = 4096
+	for id := range len(good) / pageSize {
+		f.Add(good, uint64(id))
+	}
+	f.Fuzz(func(t *testing.T, file []byte, id uint64) {
+		for _, look := range []func(*walker, uint64) error{(*walker).tree, (*walker).freelist} {
+			w := &walker{file: bytes.NewReader(file), pageSize: pageSize, pages: uint64(len(file) / pageSize), seen: map[uint64]bool{}}
+			if err := look(w, id); err == nil && len(w.seen) == 0 {
+				t.Errorf("page %d of %d bytes is fine and was not read", id, len(file))
+			}
 		}
 	})
 }
