@@ -33,8 +33,9 @@ func checkFormat(format string) string {
 }
 
 // commands are those of stock Envoy 1.40: without arguments, with arguments where one likes, and with
-// needed ones. Expressions (CEL) and code are left out: they could not be checked here.
-type commands struct{ plain, optional, required []string }
+// needed ones; unlimited are those with arguments that take no length. Expressions (CEL) and code are
+// left out: they could not be checked here.
+type commands struct{ plain, optional, required, unlimited []string }
 
 // cut checks the command after an opening "%", and returns what follows its closing one.
 func (c commands) cut(s string) (rest, why string) {
@@ -57,29 +58,34 @@ func (c commands) cut(s string) (rest, why string) {
 		arguments, s = s[1:end-1], s[end:]
 	}
 	if strings.HasPrefix(s, ":") {
-		s, length = strings.TrimLeft(s[1:], "0123456789"), true
+		const most = 9 // digits
+		rest := strings.TrimLeft(s[1:], "0123456789")
+		if digits := len(s) - 1 - len(rest); strings.HasPrefix(rest, "%") && (digits == 0 || digits > most) {
+			return "", "the length of %" + name + " is a number of at most 9 digits"
+		}
+		s, length = rest, true
 	}
 	if !strings.HasPrefix(s, "%") {
 		return "", "the command %" + name + " has no end: write % after it, or %% for the sign itself"
 	}
-	return s[1:], c.check(name, arguments, parentheses || length)
+	return s[1:], c.check(name, arguments, parentheses, length)
 }
 
-// check is the rule for one command; more says that something follows its name.
-func (c commands) check(name, arguments string, more bool) string {
-	first, _, _ := strings.Cut(arguments, ":")
-	choices := formatChoices(name)
+// check is the rule for one command, which may be followed by parentheses and a length.
+func (c commands) check(name, arguments string, parentheses, length bool) string {
 	switch {
 	case slices.Contains(c.plain, name):
-		if more {
+		if parentheses || length {
 			return "the command %" + name + "% takes no arguments and no length"
 		}
 	case slices.Contains(c.required, name) && arguments == "":
 		return "the command %" + name + "% needs arguments, as in %" + name + "(…)%"
 	case !slices.Contains(c.optional, name) && !slices.Contains(c.required, name):
 		return "Envoy has no command %" + shorten(name) + "%" + didYouMean(name, slices.Concat(c.plain, c.optional, c.required))
-	case len(choices) > 0 && arguments != "" && !slices.Contains(choices, first):
-		return "the arguments of the command %" + name + "% begin with one of " + strings.Join(choices, ", ") + ", not " + quote(first)
+	case length && (slices.Contains(c.unlimited, name)):
+		return "the command %" + name + "% takes no length"
+	case arguments != "":
+		return checkArguments(name, arguments)
 	}
 	return ""
 }
@@ -92,22 +98,6 @@ func argumentsEnd(s string) int {
 		}
 	}
 	return -1
-}
-
-// formatChoices are what the arguments of a command may begin with; none means anything.
-func formatChoices(name string) []string {
-	switch name {
-	case "GRPC_STATUS":
-		return []string{"CAMEL_STRING", "SNAKE_STRING", "NUMBER"}
-	case "QUERY_PARAMS":
-		return []string{"ORIG", "DECODED"}
-	case "PATH":
-		return []string{"WQ", "NQ"}
-	case "METADATA":
-		return []string{"DYNAMIC", "CLUSTER", "ROUTE", "UPSTREAM_HOST", "LISTENER", "LISTENER_FILTER_CHAIN", "VIRTUAL_HOST"}
-	default:
-		return nil
-	}
 }
 
 // newCommands is the table.
@@ -148,5 +138,8 @@ func newCommands() commands {
 	required := strings.Fields(`
 		CLUSTER_METADATA COMMON_DURATION DYNAMIC_METADATA ENVIRONMENT FILTER_STATE METADATA QUERY_PARAM REQ REQUEST_HEADER RESP
 		RESPONSE_HEADER RESPONSE_TRAILER TRAILER UPSTREAM_FILTER_STATE UPSTREAM_METADATA`)
-	return commands{plain, optional, required}
+	unlimited := strings.Fields(`
+		CLUSTER_METADATA COMMON_DURATION DOWNSTREAM_PEER_CERT_V_END DOWNSTREAM_PEER_CERT_V_START EMIT_TIME EMIT_TIME_LOCAL
+		GRPC_STATUS START_TIME START_TIME_LOCAL UPSTREAM_METADATA UPSTREAM_PEER_CERT_V_END UPSTREAM_PEER_CERT_V_START`)
+	return commands{plain, optional, required, unlimited}
 }

@@ -96,7 +96,10 @@ type address struct {
 // on every address when bind is empty.
 func addressOf(s *networking.Server) address {
 	a := address{bind: s.Bind, port: cmp.Or(s.Port.GetTargetPort(), s.Port.GetNumber())} //nolint:staticcheck // still read
-	if everywhere(s.Bind) {
+	switch {
+	case strings.HasPrefix(s.Bind, unixPrefix):
+		a.port = 0 // a socket has none
+	case everywhere(s.Bind):
 		a.bind = ""
 	}
 	return a
@@ -140,7 +143,7 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 		c.errorf(path+".bind", "spec.servers[%d] listens to port %d of every address too, and spells bind another way: write it alike", t.index, a.port)
 		return
 	} else if t.first.Port.Number != s.Port.Number {
-		c.errorf(path+".port.number", "spec.servers[%d] listens to port %d too, and is called by port %d: write the same number", t.index, a.port, t.first.Port.Number)
+		c.errorf(path+".port.number", "spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
 		return
 	} else if family(t.protocol) != family(s.Port.Protocol) {
 		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
