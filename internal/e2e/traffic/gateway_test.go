@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -234,4 +235,63 @@ func tlsServer(t *testing.T, address string, cert, key []byte) string {
 	t.Cleanup(func() { s.Close(); <-done })
 	ip, _, _ := strings.Cut(address, ":")
 	return ip
+}
+
+// Certificates that Envoy cannot use are shown, each with its words, and cost the others nothing.
+func TestGatewayBadCertificates(t *testing.T) {
+	t.Parallel()
+	m := harness.New(t, nil)
+	v1, ip := backend(t, m, "v1"), m.IP()
+	ca, dir := harness.NewCA(t), t.TempDir()
+	cert, key := ca.Issue(t, "good.test")
+	_, otherKey := ca.Issue(t, "other.test")
+	good, goodKey, wrongKey := writeFile(t, dir, "cert.pem", cert), writeFile(t, dir, "key.pem", key), writeFile(t, dir, "other.pem", otherKey)
+	missing := filepath.Join(dir, "missing.pem")
+	server := func(name, cert, key string) string {
+		return fmt.Sprintf("  - port: {number: 9443, name: %s, protocol: HTTPS}\n    hosts: [%s.test]\n    tls: {mode: SIMPLE, serverCertificate: %s, privateKey: %s}\n", name, name, cert, key)
+	}
+	write := func(forWrong string) {
+		m.Write("gw.yaml", service("web.test", at(v1))+gatewayYAML(ip, "\n"+server("good", good, goodKey)+server("gone", missing, goodKey)+server("wrong", good, forWrong))+
+			gatewayRoute("*.test", "  - route: [{destination: {host: web.test}}]\n"))
+	}
+	write(wrongKey)
+	gateway(m, ip)
+	answers := func(host string) error {
+		transport := &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true, ServerName: host}}
+		resp, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Get("https://" + ip + ":9443/")
+		if err != nil {
+			return err
+		}
+		return resp.Body.Close()
+	}
+	refused := func() (words []string, err error) {
+		status, err := m.Admin.Status(t.Context())
+		if err != nil {
+			return nil, err
+		}
+		for _, proxy := range status.Proxies {
+			for _, typ := range proxy.Types {
+				for _, r := range typ.Rejected {
+					words = append(words, r.Resource+": "+r.Error)
+				}
+			}
+		}
+		return words, nil
+	}
+	harness.Eventually(t, "both refusals are shown", func() error {
+		words, err := refused()
+		if all := strings.Join(words, "\n"); len(words) != 2 || !strings.Contains(all, missing) || !strings.Contains(all, wrongKey) {
+			return errors.Join(err, fmt.Errorf("shown is %q", words))
+		}
+		return nil
+	})
+	harness.Eventually(t, "https good.test", func() error { return answers("good.test") })
+	write(goodKey)
+	harness.Eventually(t, "the repaired one is served, the other one still shown", func() error {
+		words, err := refused()
+		if len(words) != 1 || !strings.Contains(words[0], missing) {
+			return errors.Join(err, fmt.Errorf("shown is %q", words))
+		}
+		return answers("wrong.test")
+	})
 }
