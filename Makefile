@@ -47,8 +47,9 @@ net-tools: # what tests with redirected traffic need; only root can run those, a
 	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2; } || \
 		{ echo "install nftables and iproute2 (the programs nft and ip), then try again" >&2; exit 1; }
 
+# Not from the cache of results: what tests build and start themselves, it does not know.
 test: build tools net-tools ## all tests, real Envoy included
-	$(GO) test ./...
+	$(GO) test -count=1 ./...
 
 e2e: build tools net-tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
 	$(GO) test -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
