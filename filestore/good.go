@@ -19,8 +19,14 @@ func merge(old []*config.Object, r config.Result) (objects []*config.Object, hel
 	}
 	objects = make([]*config.Object, 0, len(r.Objects))
 	for _, o := range r.Objects {
-		if b := before[o.Key]; b != nil && b.Hash == o.Hash {
+		switch b := before[o.Key]; {
+		case b == nil || b.Hash != o.Hash:
+		case b.Origin == o.Origin:
 			o = b
+		default: // it moved: the content stays the same one
+			moved := *b
+			moved.Origin = o.Origin
+			o = &moved
 		}
 		objects = append(objects, o)
 		delete(before, o.Key)
