@@ -436,9 +436,14 @@ func TestOnlyWhatChanged(t *testing.T) {
 	if w.merger.Items(b)[0] != before {
 		t.Error("an object that did not change has another pointer")
 	}
+	put(t, dir, "a.yaml", "# one line more\n"+entry("a", "10.0.0.3")+entry("b", "10.0.0.1"))
+	w.want("a=10.0.0.3 b=10.0.0.1 c=10.0.0.1")
+	if moved := w.merger.Items(b)[0]; moved.Origin.Line != before.Origin.Line+1 || moved.Spec != before.Spec {
+		t.Errorf("an object that moved stands at %v, want one line below %v and the same content", moved.Origin, before.Origin)
+	}
 	mu.Lock()
 	defer mu.Unlock()
-	if reads["a.yaml"] != 2 || reads["c.yaml"] != 1 {
+	if reads["a.yaml"] != 3 || reads["c.yaml"] != 1 {
 		t.Errorf("reads are %v", reads)
 	}
 }
