@@ -16,6 +16,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 )
 
 // realEnvoy is the Envoy that tests run: $ENVOY, else what `make tools` fetched.
@@ -61,6 +62,12 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 	}
 	bootstrap := &bootstrapv3.Bootstrap{
 		Node: &corev3.Node{Id: "test", Cluster: "test"},
+		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
+			Name: "test", // as in the bootstrap that the agent writes
+			LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
+				"re2.max_program_size.error_level": structpb.NewNumberValue(32768),
+			}}},
+		}}},
 		DynamicResources: &bootstrapv3.Bootstrap_DynamicResources{AdsConfig: &corev3.ApiConfigSource{
 			ApiType:             corev3.ApiConfigSource_DELTA_GRPC,
 			TransportApiVersion: corev3.ApiVersion_V3,
