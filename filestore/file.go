@@ -70,6 +70,7 @@ type reading struct {
 	data   []byte
 	result config.Result
 	same   bool   // the content is what it was before; result is empty
+	blank  bool   // there is nothing in the file; result is blankResult
 	link   string // where a symlink ends; empty for a plain file
 	err    error
 }
@@ -95,7 +96,11 @@ func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
 		r.same = true
 		return r
 	}
-	r.result = config.Parse(name, r.data)
+	if r.blank = blank(r.data); r.blank {
+		r.result = blankResult(name)
+	} else {
+		r.result = config.Parse(name, r.data)
+	}
 	for _, o := range r.result.Objects {
 		o.Origin.Source = s.name
 	}

@@ -89,6 +89,9 @@ func (f *file) take(r reading) {
 		f.goodAt = r.at
 	}
 	f.issues = markStale(r.result.Problems, f.held, f.goodAt)
+	if r.blank && len(f.held) == 0 { // a new file, whose content comes yet
+		f.issues = nil
+	}
 }
 
 // unreadable keeps the content and says why it may be old.

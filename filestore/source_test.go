@@ -244,6 +244,11 @@ func TestLastGood(t *testing.T) {
 		"one document broken": {broken("a") + entry("b", "10.0.0.2"), "a=10.0.0.1 b=10.0.0.2", []string{"stale=true"}},
 		"broken and deleted":  {broken("a"), "a=10.0.0.1", []string{"stale=true"}},
 		"a new one is broken": {broken("c") + entry("b", "10.0.0.2"), "b=10.0.0.2", []string{"stale=false"}},
+		"no bytes":            {"", "a=10.0.0.1 b=10.0.0.1", []string{"x.yaml: the file is empty: what it defined stays at work"}},
+		"white space":         {" \n\t\r\n", "a=10.0.0.1 b=10.0.0.1", []string{"the file is empty"}},
+		"zeros of a crash":    {"\x00\x00\x00\n", "a=10.0.0.1 b=10.0.0.1", []string{"the file is empty"}},
+		"a comment alone":     {"# nothing\n", "", nil},
+		"a line alone":        {"---\n", "", nil},
 		"unknown kind":        {"kind: Servce\n---\n" + entry("b", "10.0.0.2"), "a=10.0.0.1 b=10.0.0.2", []string{"stale=true"}},
 	} {
 		t.Run(name, func(t *testing.T) {
