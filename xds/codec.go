@@ -6,6 +6,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
+	"google.golang.org/grpc/experimental"
 	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/mem"
 )
@@ -21,16 +22,6 @@ type frame struct {
 type codec struct {
 	messages encoding.CodecV2
 	requests mem.BufferPool
-}
-
-// newCodec makes a codec whose buffers for requests come in steps that fit them: a node has 60 KB and
-// a subscription some 100 KB, for which gRPC's own pool takes a megabyte.
-func newCodec() codec {
-	var sizes []int
-	for n := 1 << 10; n <= maxRequest; n *= 2 {
-		sizes = append(sizes, n, n+n/2)
-	}
-	return codec{messages: encoding.GetCodecV2("proto"), requests: mem.NewTieredBufferPool(sizes...)}
 }
 
 var _ encoding.CodecV2 = codec{}
@@ -67,8 +58,10 @@ const (
 // ServerOptions are what a gRPC server that a Server registers with has to be made with. Other
 // services on it are not affected.
 func ServerOptions() []grpc.ServerOption {
+	requests := &buffers{}
 	return []grpc.ServerOption{
-		grpc.ForceServerCodecV2(newCodec()),
+		grpc.ForceServerCodecV2(codec{messages: encoding.GetCodecV2("proto"), requests: requests}),
+		experimental.BufferPool(requests),
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
