@@ -53,6 +53,7 @@ func (f *folder) update(group string) feed.Update[*config.Object] {
 func (f *folder) problems() []config.Problem {
 	out := slices.Collect(maps.Values(f.failed))
 	out = slices.AppendSeq(out, maps.Values(f.loops))
+	out = append(out, f.absent()...)
 	if f.watch.err != nil {
 		out = append(out, config.Problem{Severity: feed.Warning, File: f.src.cfg.Dir, Text: fmt.Sprintf(
 			"the kernel does not tell of all changes (%v), so they take effect within %s: raise fs.inotify.max_user_watches and fs.inotify.max_user_instances", f.watch.err, f.src.cfg.Rescan)})

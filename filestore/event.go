@@ -49,7 +49,11 @@ func (f *folder) event(e fsnotify.Event) {
 func (f *folder) rootChanged(e fsnotify.Event) {
 	if e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename) {
 		f.watch.gone(e.Name)
-		f.scanAt(time.Now().Add(f.src.cfg.Settle))
+		now := time.Now()
+		if e.Has(fsnotify.Remove) && !f.absence.is() { // it may be filled anew bit by bit
+			f.absence = absence{since: now}
+		}
+		f.scanAt(now.Add(f.src.cfg.Settle))
 		return
 	}
 	f.scanNow = true

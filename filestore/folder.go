@@ -18,9 +18,10 @@ type folder struct {
 	owners owners
 	links  map[string]map[string]bool // where symlinks end -> their names
 
-	failed map[string]config.Problem // folders that cannot be read
-	loops  map[string]config.Problem // symlinks that are not followed
-	keepup error                     // why contents cannot be kept
+	failed  map[string]config.Problem // folders that cannot be read
+	loops   map[string]config.Problem // symlinks that are not followed
+	keepup  error                     // why contents cannot be kept
+	absence absence
 
 	pending   pending
 	scanNow   bool
@@ -79,12 +80,23 @@ func (f *folder) take(r reading, keptAlready bool) {
 	}
 }
 
-// missing drops a file that is not there, unless its folder is not there either.
-func (f *folder) missing(name string) {
-	if _, err := os.Stat(f.src.cfg.Dir); err != nil {
+// missing drops files that are not there. Where the folder is not there either, or nothing is left in it, a
+// scan has to say what that means.
+func (f *folder) missing(names []string) {
+	if len(names) == 0 || f.absence.is() {
+		return
+	}
+	if _, err := os.Stat(f.src.cfg.Dir); err != nil || f.last(names) {
 		f.scanNow = true
 		return
 	}
+	for _, name := range names {
+		f.drop(name)
+	}
+}
+
+// drop forgets a file that was deleted.
+func (f *folder) drop(name string) {
 	x := f.files[name]
 	if x == nil {
 		return

@@ -69,8 +69,13 @@ func (f *folder) rescan() {
 		}
 		changed = append(changed, name)
 	}
-	for name := range f.files {
-		if _, there := l.files[name]; !there && !l.unknown(name) && !f.pending.removal[name] {
+	lost := f.lost(l)
+	held := f.holdBack(l, lost, len(changed)+len(f.pending.due)-len(f.pending.removal) > 0, now)
+	for _, name := range lost {
+		switch {
+		case held:
+			f.pending.drop(name)
+		case !f.pending.removal[name]:
 			f.pending.touch(name, true, now)
 		}
 	}

@@ -41,17 +41,19 @@ func (f *folder) readAll(names []string) {
 		f.pending.drop(name)
 	}
 	readings := f.readings(names)
+	var gone []string
 	for _, name := range names {
 		r := readings[name]
 		switch {
 		case errors.Is(r.err, errBusy):
 			f.pending.touch(name, false, time.Now())
 		case errors.Is(r.err, fs.ErrNotExist) && r.link == "" && !isLink(filepath.Join(f.src.cfg.Dir, name)):
-			f.missing(name)
+			gone = append(gone, name)
 		default:
 			f.take(r, false)
 		}
 	}
+	f.missing(gone)
 }
 
 // readings reads files, several at once when there are several.

@@ -29,11 +29,14 @@ type Config struct {
 	// LastGood keeps last good contents; nil: they are forgotten when the process ends.
 	LastGood LastGood
 	// Rescan is how often the folder is compared with what is known of it, in case a notification was
-	// lost. Default 30s; every second while a folder cannot be read.
+	// lost. Default 30s; every second while a folder cannot be read, or is empty.
 	Rescan time.Duration
 	// Settle is how long a file that is written in place, or was deleted, must be left alone before it is read, or
 	// gone. Default 50ms.
 	Settle time.Duration
+	// Return is how long a folder that was empty or away must be left alone, once it has files again, before
+	// those that did not come back count as deleted. Default 5s.
+	Return time.Duration
 	// Log receives each new problem and its end, once; nil discards them.
 	Log hclog.Logger
 	// OnRead is told of every file that was read, for metrics; may be nil. It must not block, and is
@@ -73,6 +76,9 @@ func New(cfg Config) (*Source, error) {
 	}
 	if cfg.Settle == 0 {
 		cfg.Settle = 50 * time.Millisecond
+	}
+	if cfg.Return == 0 {
+		cfg.Return = 5 * time.Second
 	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
@@ -153,7 +159,7 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 }
 
 func (f *folder) nextScan() time.Duration {
-	if len(f.failed) > 0 {
+	if len(f.failed) > 0 || f.absence.is() {
 		return min(rescanSoon, f.src.cfg.Rescan)
 	}
 	return f.src.cfg.Rescan

@@ -254,7 +254,7 @@ func TestLastGood(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			good := entry("a", "10.0.0.1") + entry("b", "10.0.0.1")
-			dir := folderOf(t, map[string]string{"x.yaml": good})
+			dir := folderOf(t, map[string]string{"x.yaml": good, "y.yaml": "# a folder needs a file\n"})
 			kept := &memory{kept: map[string][]byte{}}
 			w := run(t, Config{Dir: dir, LastGood: kept})
 			w.want("a=10.0.0.1 b=10.0.0.1")
@@ -291,7 +291,7 @@ func TestFolderVanishes(t *testing.T) {
 	if s, err := New(Config{Dir: dir, LastGood: kept}); err != nil || s.Check(t.Context()) != nil {
 		t.Errorf("%v, %v; want no error: what was kept stands in", err, s.Check(t.Context()))
 	}
-	again := run(t, Config{Dir: dir, LastGood: kept})
+	again := run(t, Config{Dir: dir, LastGood: kept, Return: time.Millisecond})
 	again.want("a=10.0.0.1 b=10.0.0.1", "stale=true")
 	away := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.2")})
 	if err := os.Rename(away, dir); err != nil {

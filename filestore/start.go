@@ -49,6 +49,7 @@ func (f *folder) start(ctx context.Context) error {
 		}
 	}
 	f.fill(l, kept)
+	f.holdBack(l, f.lost(l), false, now)
 	return nil
 }
 
@@ -68,7 +69,7 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 				f.restore(f.files[name], old)
 			}
 			f.take(r, known && old.same(r))
-		case l.unknown(name):
+		case l.unknown(name) || len(l.files) == 0:
 			f.restore(f.files[name], old)
 			f.supply(f.files[name])
 		default: // deleted while nobody looked

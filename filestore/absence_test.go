@@ -1,0 +1,89 @@
+package filestore
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// empty removes what is in a folder, and the folder too when anew, which is then made again.
+func empty(t *testing.T, dir string, anew bool) {
+	t.Helper()
+	if anew {
+		if err := os.RemoveAll(dir); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Mkdir(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range files {
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A folder without any file removes nothing, not over a restart either, until there is a file that means it.
+func TestFolderEmpty(t *testing.T) {
+	t.Parallel()
+	const said = ": there is no file of configuration in the folder any more"
+	for name, anew := range map[string]bool{"its files removed": false, "replaced by an empty one": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
+			kept := &memory{kept: map[string][]byte{}}
+			w := run(t, Config{Dir: dir, LastGood: kept})
+			empty(t, dir, anew)
+			w.want("a=10.0.0.1 b=10.0.0.1", dir+said)
+			w.stop()
+			again := run(t, Config{Dir: dir, LastGood: kept, Return: time.Millisecond})
+			again.want("a=10.0.0.1 b=10.0.0.1", dir+said)
+			put(t, dir, "none.yaml", "# nothing is meant\n")
+			again.want("")
+			again.stop()
+			if len(kept.kept) > 0 {
+				t.Errorf("the content of deleted files is kept on: %q", kept.kept)
+			}
+		})
+	}
+}
+
+// Of files that are removed one by one the last stays at work.
+func TestLastFile(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
+	w := run(t, Config{Dir: dir})
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	w.want("b=10.0.0.1")
+	empty(t, dir, false)
+	w.want("b=10.0.0.1", "no file of configuration")
+}
+
+// A folder that is filled anew bit by bit loses nothing on the way: changes take effect at once, and what does not
+// come back is gone when the folder is left alone.
+func TestFolderFilledAnew(t *testing.T) {
+	t.Parallel()
+	for name, pause := range map[string]time.Duration{"at once": 0, "after a while": 200 * time.Millisecond} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1"), "c.yaml": entry("c", "10.0.0.1")})
+			w := run(t, Config{Dir: dir, Return: 2 * time.Second})
+			empty(t, dir, true)
+			time.Sleep(pause) // whether it is seen empty
+			put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+			w.want("a=10.0.0.2 b=10.0.0.1 c=10.0.0.1", "not all of its files are back")
+			put(t, dir, "b.yaml", entry("b", "10.0.0.2"))
+			w.want("a=10.0.0.2 b=10.0.0.2 c=10.0.0.1", "not all of its files are back")
+			w.want("a=10.0.0.2 b=10.0.0.2")
+		})
+	}
+}
