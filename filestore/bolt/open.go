@@ -46,6 +46,9 @@ func (s *Store) open() error {
 
 // trust returns nil when the file may be opened in this process.
 func (s *Store) trust(info fs.FileInfo) error {
+	if err := allowed(s.path); err != nil {
+		return err
+	}
 	if err := checkMetas(s.path); err != nil {
 		return damaged(s.path, err)
 	}
@@ -72,6 +75,15 @@ func (s *Store) trust(info fs.FileInfo) error {
 		return fmt.Errorf("close the store to other users: %w", err)
 	}
 	return nil
+}
+
+// allowed returns nil when this process may read and write a file: what it may not read is not damaged.
+func allowed(path string) error {
+	f, err := os.OpenFile(path, os.O_RDWR, 0)
+	if err != nil {
+		return fmt.Errorf("the store cannot be used: %w", err)
+	}
+	return f.Close()
 }
 
 // create makes an empty store beside its place and then moves it there, so that there is never half a

@@ -104,15 +104,15 @@ func New(cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("state folder %s: %w", cfg.Dir, err)
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the state folder: %w", err)
+		return nil, remedy(fmt.Errorf("make the state folder: %w", err))
 	}
 	l, err := acquire(dir, cfg.LockTimeout)
 	if err != nil {
-		return nil, err
+		return nil, remedy(err)
 	}
 	s := &Store{cfg: cfg, path: filepath.Join(dir, FileName), lock: l, feeds: map[*subscriber]bool{}}
 	if err := s.open(); err != nil {
-		return nil, errors.Join(err, l.release())
+		return nil, errors.Join(remedy(err), l.release())
 	}
 	cfg.Log.Info("store opened", "path", s.path, "objects", len(s.objects), "revision", s.revision)
 	return s, nil

@@ -1,0 +1,81 @@
+package bolt
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+
+	"golang.org/x/sys/unix"
+)
+
+// remedy adds to an error of the file system what stands in the way and what to do about it. Other errors
+// stay as they are.
+func remedy(err error) error {
+	path := pathOf(err)
+	if path == "" {
+		return err
+	}
+	switch {
+	case errors.Is(err, fs.ErrPermission):
+		return fmt.Errorf("%w: %s", err, denied(path, os.Geteuid()))
+	case errors.Is(err, unix.EROFS):
+		return fmt.Errorf("%w: %s is on a file system that is mounted for reading only: mount it for writing, or set another state folder", err, path)
+	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
+		return fmt.Errorf("%w: make room on the disk of %s (\"df -h %s\" and \"df -i %s\" show what it has), or set another state folder", err, path, filepath.Dir(path), filepath.Dir(path))
+	}
+	return err
+}
+
+// pathOf is the path that an error of the file system is about; empty when it is about none.
+func pathOf(err error) string {
+	var at *fs.PathError
+	var link *os.LinkError
+	switch {
+	case errors.As(err, &at):
+		return at.Path
+	case errors.As(err, &link):
+		return link.New
+	}
+	return ""
+}
+
+// denied says who owns what the user uid may not use at path, and how to change that. Where there is nothing
+// at path the folder above it stands in the way.
+func denied(path string, uid int) string {
+	info, err := os.Stat(path)
+	for err != nil && path != filepath.Dir(path) {
+		path = filepath.Dir(path)
+		info, err = os.Stat(path)
+	}
+	var at unix.Stat_t
+	if err == nil {
+		err = unix.Stat(path, &at)
+	}
+	if err != nil {
+		return fmt.Sprintf("nobody can tell who owns %s (%v)", path, err)
+	}
+	need := "u+rw"
+	if info.IsDir() {
+		need = "u+rwx"
+	}
+	owner, me := userName(int(at.Uid)), userName(uid)
+	if int(at.Uid) != uid {
+		return fmt.Sprintf("%s belongs to %s (mode %v), and this process runs as %s: start it as %s, or give it away (\"chown %s %s\")",
+			path, owner, info.Mode(), me, owner, me, path)
+	}
+	return fmt.Sprintf("%s belongs to %s, as whom this process runs, and has mode %v: \"chmod %s %s\" opens it; when it is open already, a security module of the kernel forbids it",
+		path, owner, info.Mode(), need, path)
+}
+
+// userName is the name of a user, or its number where there is none.
+func userName(uid int) string {
+	number := strconv.Itoa(uid)
+	if u, err := user.LookupId(number); err == nil {
+		return u.Username
+	}
+	return number
+}

@@ -1,0 +1,55 @@
+package bolt
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// What the file system refuses is told with what to do.
+func TestRemedy(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, FileName)
+	if err := os.WriteFile(file, nil, 0o400); err != nil {
+		t.Fatal(err)
+	}
+	wrapped := func(op, path string, err error) error { return &fs.PathError{Op: op, Path: path, Err: err} }
+	for name, tc := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"own file":   {wrapped("open", file, unix.EACCES), []string{"mode -r--------", "chmod u+rw " + file}},
+		"own folder": {wrapped("open", filepath.Join(dir, "none", lockName), unix.EACCES), []string{"chmod u+rwx " + dir}},
+		"read-only":  {wrapped("open", file, unix.EROFS), []string{file + " is on a file system that is mounted for reading only"}},
+		"full":       {wrapped("write", file, unix.ENOSPC), []string{"make room on the disk of " + file, "df -h " + dir}},
+		"quota":      {&os.LinkError{Op: "rename", Old: "x", New: file, Err: unix.EDQUOT}, []string{"make room"}},
+		"another":    {wrapped("open", file, unix.EIO), nil},
+		"no path":    {unix.ENOSPC, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := remedy(tc.err)
+			if !errors.Is(got, tc.err) || tc.want == nil && got.Error() != tc.err.Error() {
+				t.Errorf("got %v, want %v in it", got, tc.err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(got.Error(), want) {
+					t.Errorf("got %v, want %q in it", got, want)
+				}
+			}
+		})
+	}
+	t.Run("of another user", func(t *testing.T) {
+		t.Parallel()
+		const me = 54321
+		if got := denied(file, me); !strings.Contains(got, "this process runs as 54321: start it as ") || !strings.Contains(got, "chown 54321 "+file) {
+			t.Error(got)
+		}
+	})
+}
