@@ -46,8 +46,8 @@ type AssemblerConfig struct {
 	// complete state. Default 250ms.
 	Patience time.Duration
 	// Report is told once of each problem that no source knows of (clashes between them, services without an address,
-	// Gateways that get in one another's way) when it appears, and once when it is gone. It is called from one
-	// goroutine and should not block. Nil: they stand in Status alone.
+	// Gateways, VirtualServices, DestinationRules and services that get in one another's way) when it appears, and
+	// once when it is gone. It is called from one goroutine and should not block. Nil: they stand in Status alone.
 	Report func(appeared, gone []feed.Problem)
 	// Publish receives every context; required. It is called from one goroutine and should not block.
 	Publish func(*Context, Changes)
@@ -68,13 +68,14 @@ type Assembler struct {
 	waits   time.Time // since when the next build waits for the deriver; zero: it does not
 	spent   bool      // patience with the deriver is, until it says something
 	found   findings
+	crosses crossings
 
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
 	instances *feed.Merger[registry.Key, registry.Instances]
 	builds    int
-	partial   bool           // the first state of the deriver lacks what it still waits for
-	gateways  []feed.Problem // what the Gateways of the latest context have against one another
+	partial   bool                // the first state of the deriver lacks what it still waits for
+	between   map[place][]finding // what objects and services of the latest context have against one another
 }
 
 // NewAssembler makes an assembler; Run starts it.
@@ -100,6 +101,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
+		between:   map[place][]finding{},
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
@@ -223,7 +225,7 @@ func (a *Assembler) build() {
 	changes := Compare(a.context, next)
 	changes.Since = a.since
 	a.cfg.Publish(next, changes)
-	a.compareGateways()
+	a.compare()
 	a.context, a.dirty, a.since, a.waits = next, false, time.Time{}, time.Time{}
 	a.mu.Lock()
 	a.builds++
@@ -231,19 +233,22 @@ func (a *Assembler) build() {
 	a.built = time.Now()
 }
 
-// compareGateways looks for Gateways that get in one another's way, if one of them changed.
-func (a *Assembler) compareGateways() {
-	if !a.regate {
-		return
+// compare looks for objects and services that get in one another's way, where some of them changed.
+func (a *Assembler) compare() {
+	a.crosses.look(a.inputs, a.stand)
+	if a.regate {
+		a.regate = false
+		a.stand(place{}, gatewayClashes(a.inputs.Objects))
 	}
-	a.regate = false
-	found := gatewayClashes(a.inputs.Objects)
-	a.found.set(place{}, found)
-	problems := make([]feed.Problem, len(found))
-	for i, f := range found {
-		problems[i] = f.problem
-	}
+}
+
+// stand replaces what things at a place have against one another.
+func (a *Assembler) stand(at place, found []finding) {
+	a.found.set(at, found)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.gateways = problems
+	a.between[at] = found
+	if len(found) == 0 {
+		delete(a.between, at)
+	}
 }

@@ -183,7 +183,7 @@ func TestAssemblerClash(t *testing.T) {
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
 		object := func(source string, hash uint64) feed.Batch[*config.Object] {
-			o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}, Origin: config.Origin{Source: source, File: source + ".yaml", Line: 1}, Hash: hash}
+			o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}, Origin: config.Origin{Source: source, File: source + ".yaml", Line: 1}, Hash: hash, Spec: &networking.ServiceEntry{}}
 			return feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: []*config.Object{o}}}}
 		}
 		two.say <- object("two", 2)

@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// place is where problems are looked for: the objects of one key, or a group of the deriver. The zero place are
-// all Gateways.
+// place is where problems are looked for: the objects of one key, a group of the deriver, or what of one kind meets,
+// such as VirtualServices at one host. The zero place are all Gateways.
 type place struct {
 	object config.Key
 	group  string

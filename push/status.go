@@ -2,6 +2,7 @@ package push
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -26,7 +27,12 @@ func (a *Assembler) Status() Status {
 		instances[0].Synced = false
 	}
 	s.Sources = append(s.Sources, instances...)
-	s.Problems = slices.Concat(s.Problems, a.instances.Problems(nil), a.gateways)
+	s.Problems = append(s.Problems, a.instances.Problems(nil)...)
+	for _, at := range slices.SortedFunc(maps.Keys(a.between), place.compare) {
+		for _, f := range a.between[at] {
+			s.Problems = append(s.Problems, f.problem)
+		}
+	}
 	return s
 }
 

@@ -199,16 +199,29 @@ func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) [
 		if !visibleTo(to, vs.Object.Namespace, namespace) || !keep(vs) {
 			continue
 		}
-		switch {
-		case slices.Contains(to, "*"):
-			public = append(public, vs)
-		case len(to) == 1 && (to[0] == "." || to[0] == vs.Object.Namespace):
+		switch exportRank(to, vs.Object.Namespace) {
+		case 0:
 			own = append(own, vs)
-		default:
+		case 1:
 			some = append(some, vs)
+		default:
+			public = append(public, vs)
 		}
 	}
 	return slices.Concat(own, some, public)
+}
+
+// exportRank orders VirtualServices by whom they are exported to, before age: 0 their own namespace alone, 1 some,
+// 2 all.
+func exportRank(to []string, from string) int {
+	switch {
+	case slices.Contains(to, "*"):
+		return 2
+	case len(to) == 1 && (to[0] == "." || to[0] == from):
+		return 0
+	default:
+		return 1
+	}
 }
 
 // boundTo says whether vs is for that gateway ("mesh": for sidecars).

@@ -1,0 +1,194 @@
+package push
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// servicePlace is where connections to services meet: an address or prefix, invalid for any address, and a port.
+type servicePlace struct {
+	at   netip.Prefix
+	port uint32
+}
+
+func (p servicePlace) place() place {
+	return place{config.Key{Kind: config.ServiceEntry}, p.String()}
+}
+
+// String is the place for people.
+func (p servicePlace) String() string {
+	switch {
+	case !p.at.IsValid():
+		return fmt.Sprintf("port %d of addresses that no service has", p.port)
+	case p.at.IsSingleIP():
+		return fmt.Sprintf("address %s port %d", p.at.Addr(), p.port)
+	default:
+		return fmt.Sprintf("addresses %s port %d", p.at, p.port)
+	}
+}
+
+// changeServices brings a changed service among those of its addresses.
+func (c *crossings) changeServices(ch pmap.Change[registry.Key, *registry.Service]) {
+	for _, at := range servicePlaces(ch.Old) {
+		c.services.remove(at, ch.Key)
+	}
+	for _, at := range servicePlaces(ch.New) {
+		c.services.put(at, ch.Key, ch.New)
+	}
+}
+
+// moveServices looks again at the services of a ServiceEntry, which is told of by its place in a file.
+func (c *crossings) moveServices(ch objectChange, services Services) {
+	for _, o := range []*config.Object{ch.Old, ch.New} {
+		if o == nil {
+			continue
+		}
+		for _, h := range o.Spec.(*networking.ServiceEntry).Hosts {
+			for _, at := range servicePlaces(services.At(registry.Key{Host: h, Namespace: ch.Key.Namespace})) {
+				c.services.touch(at)
+			}
+		}
+	}
+}
+
+// servicePlaces are where a service, which may be nil, needs something for itself. HTTP does by its own addresses
+// alone; elsewhere requests are told apart by host, as TLS is by SNI.
+func servicePlaces(s *registry.Service) []servicePlace {
+	if s == nil {
+		return nil
+	}
+	ips := s.VirtualIPs()
+	if len(ips) == 0 {
+		ips = []netip.Prefix{{}}
+	}
+	var out []servicePlace
+	for _, p := range s.Ports {
+		for _, ip := range ips {
+			at := servicePlace{ip, p.Number}
+			if ip.IsValid() {
+				at.at = netip.PrefixFrom(ip.Addr().Unmap(), ip.Bits()-(ip.Addr().BitLen()-ip.Addr().Unmap().BitLen())).Masked()
+			}
+			if at.at.Bits() == 0 || at.at.Addr().IsUnspecified() {
+				at.at = netip.Prefix{}
+			}
+			switch {
+			case p.Protocol == registry.UDP, p.Protocol.IsHTTP() && !at.at.IsSingleIP(), p.Protocol.IsTLS() && !at.at.IsValid():
+			case slices.Contains(out, at):
+			default:
+				out = append(out, at)
+			}
+		}
+	}
+	return out
+}
+
+// serviceClashes finds services that connections to one address and port do not reach, because others have them.
+//
+// Source: Istio. A sidecar has one listener for an address and port, in which nothing but SNI tells services apart;
+// the older has the rest. HTTP is served for all addresses of its port together, where one is not taken by a listener
+// of its own. A protocol in which the server speaks first cannot be detected, so that nothing else stands beside it.
+// Package gen lays listeners out in that way.
+func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []finding {
+	slices.SortFunc(members, func(a, b *registry.Service) int {
+		return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+	})
+	s := placeSharing{at: at, in: in}
+	var requests []*registry.Service
+	for _, m := range members {
+		if s.protocol(m).IsHTTP() {
+			requests = append(requests, m)
+		} else if winner := s.winner(m); winner != nil {
+			s.lose(m, winner, "which is older or first by name")
+		} else {
+			s.holders = append(s.holders, m)
+		}
+	}
+	for _, m := range requests { // the last, since age does not help them
+		if winner := s.winner(m); winner != nil {
+			s.lose(m, winner, "whose protocol is not HTTP")
+		}
+	}
+	return s.out
+}
+
+// placeSharing divides one place among services.
+type placeSharing struct {
+	at      servicePlace
+	in      Inputs
+	holders []*registry.Service
+	out     []finding
+}
+
+func (p *placeSharing) protocol(s *registry.Service) registry.Protocol {
+	port, _ := s.Port(p.at.port)
+	return port.Protocol
+}
+
+func (p *placeSharing) exportTo(s *registry.Service) []string {
+	return exportTo(s.ExportTo, p.in.Mesh.Config.GetDefaultServiceExportTo())
+}
+
+// winner is who has the place wherever s is seen; of several, one. Nil: s has it somewhere.
+func (p *placeSharing) winner(s *registry.Service) *registry.Service {
+	var first *registry.Service
+	for _, ns := range audience(p.exportTo(s), s.Namespace) {
+		i := slices.IndexFunc(p.holders, func(o *registry.Service) bool {
+			return o.Host != s.Host && !oneEntry(o, s) && visibleTo(p.exportTo(o), o.Namespace, ns) && excludes(p.protocol(o), p.protocol(s))
+		})
+		if i < 0 {
+			return nil
+		}
+		if first == nil {
+			first = p.holders[i]
+		}
+	}
+	return first
+}
+
+// oneEntry says that two services are hosts of one declaration, so that it does not matter which is reached.
+func oneEntry(a, b *registry.Service) bool { return a.Object != "" && a.Object == b.Object }
+
+// excludes says whether what has a place, which is not HTTP, leaves nothing of it to other.
+func excludes(has, other registry.Protocol) bool {
+	serverFirst := func(p registry.Protocol) bool { return p == registry.MySQL || p == registry.Mongo }
+	return other.IsHTTP() || !has.IsTLS() && !other.IsTLS() || serverFirst(has) || serverFirst(other)
+}
+
+// lose tells that winner has the place and not s.
+func (p *placeSharing) lose(s, winner *registry.Service, why string) {
+	o, first := objectOf(p.in.Objects, s), objectOf(p.in.Objects, winner)
+	by := "from " + winner.Source
+	if first != nil {
+		by = fmt.Sprintf("%s, %s", first.Key, placeIn(first))
+	}
+	i := slices.IndexFunc(s.Ports, func(port registry.Port) bool { return port.Number == p.at.port })
+	f := finding{
+		problem: feed.Problem{
+			Severity: feed.Warning, Source: s.Source, Object: s.Object, Field: fmt.Sprintf("spec.ports[%d]", i),
+			Text: fmt.Sprintf("connections to %s do not reach host %s from clients that see both, because that is already the place of %s (%s), %s: choose another address or port for one of the two, or export them to different namespaces",
+				p.at, s.Host, winner.Host, by, why),
+		},
+		what: fmt.Sprintf("%s %s %s", p.at, s.Host, winner.Key),
+	}
+	if o != nil {
+		f.problem.File, f.problem.Line = o.Origin.File, o.Origin.Line
+	}
+	p.out = append(p.out, f)
+}
+
+// objectOf is the configuration that a service was made of; nil: none, it comes from a registry.
+func objectOf(objects Objects, s *registry.Service) *config.Object {
+	kind, name, _ := strings.Cut(s.Object, " ")
+	namespace, name, _ := strings.Cut(name, "/")
+	return objects.At(config.Key{Kind: config.Kind(kind), Namespace: namespace, Name: name})
+}
