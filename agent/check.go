@@ -30,7 +30,7 @@ func (s *Settings) Complete() error {
 	c := &checker{}
 	c.workload(&s.Workload)
 	c.controlPlane(s)
-	c.ports(&s.Ports)
+	c.ports(s)
 	c.envoy(&s.Envoy)
 	c.rest(s)
 	return errors.Join(c.errs...)
@@ -46,6 +46,15 @@ func (c *checker) fail(setting, format string, args ...any) {
 func (c *checker) oneOf(setting, value string, known ...string) {
 	if !slices.Contains(known, value) {
 		c.fail(setting, "%q is not known; want %s", value, strings.Join(known, " or "))
+	}
+}
+
+// once tells of values that are given twice.
+func (c *checker) once(setting string, values []string) {
+	for i, v := range values {
+		if slices.Index(values, v) == i && slices.Contains(values[i+1:], v) {
+			c.fail(setting, "%q is given twice; give it once", v)
+		}
 	}
 }
 
@@ -71,11 +80,15 @@ func (c *checker) workload(w *Workload) {
 	if len(w.Addresses) == 0 {
 		c.fail("workload.addresses", "not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
 	}
+	c.once("workload.addresses", w.Addresses)
 	for _, a := range w.Addresses {
 		ip, err := netip.ParseAddr(a)
 		if err != nil || ip.IsUnspecified() || ip.Zone() != "" {
 			c.fail("workload.addresses", "%q is not an IP address of a workload, such as 10.0.0.7 or 127.0.0.2", a)
 		}
+	}
+	if len(w.Domain) > 253 || slices.ContainsFunc(strings.Split(w.Domain, "."), func(part string) bool { return !label.MatchString(part) }) {
+		c.fail("workload.domain", "%q is not the suffix of host names; want small letters, digits and '-' between dots, such as cluster.local", w.Domain)
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {
 		if k == "" || strings.ContainsAny(k+w.Labels[k], " \t\n,=") {
@@ -100,6 +113,7 @@ func (c *checker) controlPlane(s *Settings) {
 	if len(s.XDS.Addresses) == 0 {
 		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine")
 	}
+	c.once("xds.addresses", s.XDS.Addresses)
 	for _, a := range s.XDS.Addresses {
 		if _, _, err := hostPort(a); err != nil {
 			c.fail("xds.addresses", "%v", err)
@@ -120,20 +134,34 @@ func hostPort(address string) (host string, port uint32, err error) {
 	return host, uint32(n), nil
 }
 
-func (c *checker) ports(p *Ports) {
+func (c *checker) ports(s *Settings) {
+	p := &s.Ports
 	c.between("ports.status", p.Status, 1, 65535)
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
 	c.between("ports.admin", p.Admin, Socket, 65535)
-	first := map[int]string{}
-	for _, o := range p.openPorts() {
-		if other, taken := first[o.port]; taken {
+	taken := map[int]string{}
+	if s.Workload.Interception == "redirect" {
+		taken[outboundPort], taken[inboundPort] = "redirected outgoing connections", "redirected incoming connections"
+	}
+	all := p.openPorts()
+	if s.Workload.HTTPProxyPort > 0 {
+		all = append(all, openPort{"workload.httpProxyPort", s.Workload.HTTPProxyPort})
+	}
+	for _, o := range all {
+		if other, is := taken[o.port]; is {
 			c.fail(o.setting, "%d is the port of %s too; each needs its own", o.port, other)
 			continue
 		}
-		first[o.port] = o.setting
+		taken[o.port] = o.setting
 	}
 }
+
+// The ports that connections are redirected to.
+const (
+	outboundPort = 15001
+	inboundPort  = 15006
+)
 
 func (c *checker) envoy(e *Envoy) {
 	c.between("envoy.concurrency", e.Concurrency, 0, 1024)

@@ -73,7 +73,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 		Example: runExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.settings(cmd.Flags())
+			s, err := f.settings()
 			if err != nil {
 				return err
 			}
@@ -95,8 +95,8 @@ func bootstrapCommand(stdout io.Writer) *cobra.Command {
 		Short:   "Print the bootstrap that Envoy would be started with",
 		Example: "  ashore-agent bootstrap --dev --xds 127.0.0.1:15010 --name web-1 --address 127.0.0.2 > bootstrap.json\n  envoy --mode validate -c bootstrap.json",
 		Args:    noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.settings(cmd.Flags())
+		RunE: func(*cobra.Command, []string) error {
+			s, err := f.settings()
 			if err != nil {
 				return err
 			}

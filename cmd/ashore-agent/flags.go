@@ -15,6 +15,8 @@ import (
 type flags struct {
 	config string
 	over   []override
+	set    *pflag.FlagSet
+	places *strictyaml.Places // of the settings that are from a file; nil without one
 }
 
 // override puts one flag's value into the settings.
@@ -36,6 +38,7 @@ func setting[T any](f *flags, define func(*T, string, T, string), name, flag, he
 
 // add defines the flags.
 func (f *flags) add(fs *pflag.FlagSet) {
+	f.set = fs
 	fs.SortFlags = false
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
 	type s = agent.Settings
@@ -44,7 +47,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.StringVar, "workload.name", "name", "`name` of the workload, unique in its namespace (default: the host name)", func(s *s) *string { return &s.Workload.Name })
 	setting(f, fs.StringVar, "workload.namespace", "namespace", "`namespace` of the workload", func(s *s) *string { return &s.Workload.Namespace })
 	setting(f, fs.StringSliceVar, "workload.addresses", "address", "the workload's own IP `address`; the first is where Envoy opens its ports", func(s *s) *[]string { return &s.Workload.Addresses })
-	setting(f, fs.StringToStringVar, "workload.labels", "labels", "the workload's `labels`, app=web,version=v1", func(s *s) *map[string]string { return &s.Workload.Labels })
+	setting(f, labelsVar(fs), "workload.labels", "labels", "the workload's `labels`, app=web,version=v1", func(s *s) *map[string]string { return &s.Workload.Labels })
 	setting(f, fs.StringVar, "workload.serviceAccount", "service-account", "the workload's identity", func(s *s) *string { return &s.Workload.ServiceAccount })
 	setting(f, fs.StringVar, "workload.type", "type", "sidecar or router (a gateway)", func(s *s) *string { return &s.Workload.Type })
 	setting(f, fs.StringVar, "workload.locality", "locality", "`region/zone/subzone` of the machine", func(s *s) *string { return &s.Workload.Locality })
@@ -67,19 +70,19 @@ func (f *flags) add(fs *pflag.FlagSet) {
 }
 
 // settings are the defaults, the file's settings over them, and the given flags over those; checked.
-func (f *flags) settings(fs *pflag.FlagSet) (agent.Settings, error) {
+func (f *flags) settings() (agent.Settings, error) {
 	s := agent.Default()
 	if f.config != "" {
 		data, err := strictyaml.ReadFile(f.config)
 		if err != nil {
 			return s, usage(fmt.Errorf("%w (--config)", err))
 		}
-		if err := strictyaml.Decode(f.config, data, &s); err != nil {
+		if f.places, err = strictyaml.Decode(f.config, data, &s); err != nil {
 			return s, usage(err)
 		}
 	}
 	for _, o := range f.over {
-		if fs.Changed(o.flag) {
+		if f.set.Changed(o.flag) {
 			o.apply(&s)
 		}
 	}
@@ -105,11 +108,19 @@ func (f *flags) explain(err error) error {
 	return usage(errors.Join(out...))
 }
 
+// withFlag names the flag beside the setting, and the place of the setting in the file unless the flag was given.
 func (f *flags) withFlag(u *agent.UsageError) error {
+	name, from := u.Setting, f.places.Of(u.Setting)
 	for _, o := range f.over {
 		if o.setting == u.Setting {
-			return &agent.UsageError{Setting: u.Setting + " (--" + o.flag + ")", Text: u.Text}
+			name += " (--" + o.flag + ")"
+			if f.set.Changed(o.flag) {
+				from = ""
+			}
 		}
 	}
-	return u
+	if from != "" {
+		name = from + ": " + name
+	}
+	return &agent.UsageError{Setting: name, Text: u.Text}
 }

@@ -36,11 +36,29 @@ func TestErrors(t *testing.T) {
 	if err := os.WriteFile(large, bytes.Repeat([]byte("#"), 1<<20+1), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	wrong := filepath.Join(dir, "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\nfoo: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ranges := filepath.Join(dir, "range.yaml")
+	if err := os.WriteFile(ranges, []byte("dev: true\nworkload:\n  addresses: [127.0.0.2]\nports:\n  status: 0\nlog: {level: loud}\nenvoy:\n  maxConnections: 0\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		args string
 		code int
 		want string
 	}{
+		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, drain, "},
+		{"run --config " + ranges, 2, ranges + ":5: ports.status (--status-port): 0 is out of range"},
+		{"run --config " + ranges, 2, ranges + `:6: log.level (--log-level): "loud" is not known`},
+		{"run --config " + ranges, 2, ranges + ":8: envoy.maxConnections: 0 is out of range"},
+		{"run --config " + ranges, 2, ranges + ": xds.addresses (--xds): not set"},
+		{"run --log-level quiet --config " + ranges, 2, "\nlog.level (--log-level): \"quiet\" is not known"},
+		{"run --labels a=b,a=c", 2, `invalid argument "a=b,a=c" for "--labels" flag: a is given twice, as "b" and as "c"`},
+		{"run --labels a", 2, `"a" is not a label; want NAME=VALUE`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2,127.0.0.2", 2, `workload.addresses (--address): "127.0.0.2" is given twice`},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --http-proxy-port 15020", 2, "workload.httpProxyPort (--http-proxy-port): 15020 is the port of ports.status too"},
 		{"strat", 2, `unknown command "strat"`},
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},
 		{"run now", 2, `unexpected argument "now"`},
@@ -75,7 +93,7 @@ envoy: {drainTime: 7s}
 `), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, stderr := start(t, "bootstrap", "--config", file, "--name", "flag", "--labels", "app=flag,version=v2")
+	code, stdout, stderr := start(t, "bootstrap", "--config", file, "--name", "flag", "--labels", "app=flag", "--labels", "version=v2")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

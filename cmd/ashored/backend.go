@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -31,6 +32,8 @@ type published struct {
 	context *push.Context
 	at      time.Time
 	number  uint64
+	// dangling looks for references that lead nowhere, once when it is first asked for.
+	dangling func() []feed.Problem
 }
 
 // backend answers operators from the parts of the program. Safe for concurrent use.
@@ -45,7 +48,7 @@ type backend struct {
 
 // publish remembers the latest context and says whether it is the first.
 func (b *backend) publish(c *push.Context) (first bool) {
-	next := &published{context: c, at: time.Now(), number: 1}
+	next := &published{context: c, at: time.Now(), number: 1, dangling: sync.OnceValue(c.Dangling)}
 	if last := b.latest.Load(); last != nil {
 		next.number = last.number + 1
 	}
@@ -61,10 +64,15 @@ func (b *backend) Problems() []feed.Problem {
 	return b.problems(b.assembler())
 }
 
-// problems is what is wrong with the settings, then with the configuration; never nil.
+// problems is what is wrong with the settings, then with the configuration, then between the parts of the latest
+// context; never nil.
 func (b *backend) problems(s push.Status) []feed.Problem {
 	out := append([]feed.Problem{}, b.settings...)
-	return append(out, s.Problems...)
+	out = append(out, s.Problems...)
+	if p := b.latest.Load(); p != nil {
+		out = append(out, p.dangling()...)
+	}
+	return out
 }
 
 // waiting names what proxies still wait for; empty when they are served.

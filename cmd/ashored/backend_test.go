@@ -82,6 +82,33 @@ func TestBackendStatus(t *testing.T) {
 	}
 }
 
+// A reference that leads nowhere is a warning, counted as it is shown, until the context has what it names.
+func TestBackendDangling(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: web, namespace: shop}
+spec: {hosts: [web.example.com], http: [{route: [{destination: {host: webb.example.com}}]}]}
+`)
+	problems := b.Problems()
+	if len(problems) != 4 {
+		t.Fatalf("problems %v, want the three others and one more", problems)
+	}
+	if p := problems[3]; p.Severity != feed.Warning || p.Object != "VirtualService shop/web" || p.File != "a.yaml" || p.Line != 1 || p.Field != "spec.http[0].route[0].destination.host" {
+		t.Errorf("problem %+v", p)
+	}
+	if s := b.Status().Config; s.Warnings != 3 || s.Errors != 1 {
+		t.Errorf("%d warnings and %d errors, want 3 and 1 as in the list", s.Warnings, s.Errors)
+	}
+	in := b.latest.Load().context.Inputs()
+	key := registry.Key{Host: "webb.example.com", Namespace: "shop"}
+	in.Services = in.Services.With(key, &registry.Service{Key: key})
+	b.publish(push.Build(nil, in))
+	if p := b.Problems(); len(p) != 3 {
+		t.Errorf("problems %v, want none of what is declared by now", p)
+	}
+}
+
 // Before the first context nothing is ready, and the sources that are missing are named.
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()

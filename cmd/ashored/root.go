@@ -103,12 +103,14 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 
 // develop lays the flags of development over s.
 func (f *flags) develop(s *settings, given func(string) bool) {
+	s.flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
 		"files": {&s.Files, &f.files}, "state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds},
 		"metrics-address": {&s.Metrics.Address, &f.metrics}, "admin-socket": {&s.Admin.Socket, &f.socket},
 	} {
 		if given(name) {
 			*set.to = *set.value
+			s.flags[devFlags()[name]] = "--" + name
 		}
 	}
 	if s.Admin.Socket == "" {

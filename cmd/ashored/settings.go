@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"net"
 	"path/filepath"
+	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -46,6 +49,9 @@ type settings struct {
 
 	mesh     *push.Mesh     // made of Mesh and Networks
 	warnings []feed.Problem // about them
+
+	places *strictyaml.Places // of the settings that are from a file
+	flags  map[string]string  // the flags that settings are from
 }
 
 type xdsSettings struct {
@@ -110,7 +116,13 @@ func readSettings(path string, s settings) (settings, error) {
 	case err != nil:
 		return s, err
 	}
-	return s, strictyaml.Decode(path, data, &s)
+	s.places, err = strictyaml.Decode(path, data, &s)
+	return s, err
+}
+
+// place is where a setting is from: a flag, a line of the file, or file.
+func (s *settings) place(setting, file string) string {
+	return cmp.Or(s.flags[setting], s.places.Of(setting), file)
 }
 
 // check makes the mesh's settings and tells everything that is wrong; file is where the settings are from.
@@ -122,7 +134,7 @@ func (s *settings) check(file string) error {
 func (s *settings) checkOwn(file string) error {
 	var errs []error
 	wrong := func(setting, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s: %s", file, setting, fmt.Sprintf(format, args...)))
+		errs = append(errs, fmt.Errorf("%s: %s: %s", s.place(setting, file), setting, fmt.Sprintf(format, args...)))
 	}
 	if s.XDS.PlaintextAddress == "" {
 		wrong("xds.plaintextAddress", "not set: there is no address to serve proxies at; %s serves those of this machine", devXDS)
@@ -147,8 +159,8 @@ func (s *settings) checkOwn(file string) error {
 	if inside(s.State, s.Files) || inside(s.Files, s.State) {
 		wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, s.Files)
 	}
-	if s.Domain == "" {
-		wrong("domain", "empty: name the suffix of short host names, such as cluster.local")
+	if !validDomain(s.Domain) {
+		wrong("domain", "%q is not the suffix of host names: want small letters, digits and '-' between dots, such as cluster.local", s.Domain)
 	}
 	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
 		wrong("log.level", "%q is not a level: want trace, debug, info, warn or error", s.Log.Level)
@@ -159,10 +171,21 @@ func (s *settings) checkOwn(file string) error {
 	if s.Memory.GCPercent < 10 {
 		wrong("memory.gcPercent", "%d: want 10 or more", s.Memory.GCPercent)
 	}
-	if _, err := parseBytes(s.Memory.Limit); err != nil {
+	if n, err := parseBytes(s.Memory.Limit); err != nil {
 		wrong("memory.limit", "%v", err)
+	} else if n > 0 && n < leastMemory {
+		wrong("memory.limit", "%s is less than ashored needs: want %dMiB or more, or leave it out", s.Memory.Limit, leastMemory>>20)
 	}
 	return errors.Join(errs...)
+}
+
+// leastMemory is the lowest limit that makes sense, in bytes: below it garbage is collected without end.
+const leastMemory = 64 << 20
+
+// validDomain says that a text is a name of DNS in lower case.
+func validDomain(s string) bool {
+	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
+	return len(s) <= 253 && !slices.ContainsFunc(strings.Split(s, "."), func(part string) bool { return !label.MatchString(part) })
 }
 
 // inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden folder

@@ -15,6 +15,7 @@ import (
 // Error is one thing that is wrong with a settings file.
 type Error struct {
 	File string
+	// Line is zero when the setting is not in the file.
 	Line int
 	// Setting is the path of the setting, "xds.gap"; may be empty.
 	Setting string
@@ -22,7 +23,7 @@ type Error struct {
 }
 
 func (e *Error) Error() string {
-	where := fmt.Sprintf("%s:%d: ", e.File, e.Line)
+	where := place(e.File, e.Line) + ": "
 	if e.Setting != "" {
 		where += e.Setting + ": "
 	}
@@ -30,24 +31,26 @@ func (e *Error) Error() string {
 }
 
 // Decode lays the YAML document data, called file in errors, over into: a pointer to a struct whose
-// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it is.
+// fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it is, and one
+// without a tag is none of the file's. The places are those of the settings that the file has.
 // The error joins an Error for everything that is wrong.
-func Decode(file string, data []byte, into any) error {
+func Decode(file string, data []byte, into any) (*Places, error) {
+	places := &Places{file: file, lines: map[string]int{}}
 	dec := yaml.NewDecoder(bytes.NewReader(data))
 	var doc yaml.Node
 	switch err := dec.Decode(&doc); {
 	case errors.Is(err, io.EOF):
-		return nil // nothing but comments: the defaults
+		return places, nil // nothing but comments: the defaults
 	case err != nil:
-		return syntaxError(file, err)
+		return places, syntaxError(file, err)
 	}
 	var more yaml.Node
 	if err := dec.Decode(&more); !errors.Is(err, io.EOF) {
-		return &Error{File: file, Line: max(1, more.Line), Text: "a second document: settings are one YAML document, remove the \"---\" between"}
+		return places, &Error{File: file, Line: max(1, more.Line), Text: "a second document: settings are one YAML document, remove the \"---\" between"}
 	}
-	d := decoder{file: file}
+	d := decoder{file: file, places: places}
 	d.value("", doc.Content[0], reflect.ValueOf(into).Elem())
-	return errors.Join(d.errs...)
+	return places, errors.Join(d.errs...)
 }
 
 // syntaxError is the YAML library's "yaml: line 3: …" in the form of the others.
@@ -62,8 +65,9 @@ func syntaxError(file string, err error) error {
 
 // decoder walks a document beside the struct that takes it.
 type decoder struct {
-	file string
-	errs []error
+	file   string
+	places *Places
+	errs   []error
 }
 
 func (d *decoder) fail(n *yaml.Node, path, format string, args ...any) {
@@ -83,6 +87,7 @@ func (d *decoder) value(path string, n *yaml.Node, v reflect.Value) {
 		d.duration(path, n, v)
 	case v.Kind() == reflect.Struct:
 		d.section(path, n, v)
+	case v.Kind() == reflect.Map && !d.distinct(path, n):
 	default:
 		d.scalar(path, n, v)
 	}
@@ -98,6 +103,9 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 	var names []string
 	for i := range v.NumField() {
 		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+		if name == "" {
+			continue
+		}
 		fields[name] = v.Field(i)
 		names = append(names, name)
 	}
@@ -113,9 +121,25 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 			d.fail(key, at, "set twice, first on line %d", first)
 		default:
 			lines[key.Value] = key.Line
+			d.places.lines[at] = key.Line
 			d.value(at, n.Content[i+1], field)
 		}
 	}
+}
+
+// distinct says that n is no mapping or names everything once, and tells of what it names twice.
+func (d *decoder) distinct(path string, n *yaml.Node) bool {
+	ok := true
+	lines := map[string]int{}
+	for i := 0; n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		key := n.Content[i]
+		if first := lines[key.Value]; first != 0 {
+			d.fail(key, join(path, key.Value), "set twice, first on line %d", first)
+			ok = false
+		}
+		lines[key.Value] = key.Line
+	}
+	return ok
 }
 
 func (d *decoder) duration(path string, n *yaml.Node, v reflect.Value) {
@@ -142,6 +166,8 @@ func wanted(t reflect.Type) string {
 		return "a whole number"
 	case reflect.Slice:
 		return "a list"
+	case reflect.Map:
+		return "names with values (name: value)"
 	default:
 		return "a text"
 	}

@@ -19,8 +19,11 @@ type example struct {
 		Gap     time.Duration `yaml:"gap"`
 		Streams int           `yaml:"streams"`
 	} `yaml:"xds"`
-	Verbose bool      `yaml:"verbose"`
-	Mesh    yaml.Node `yaml:"mesh"`
+	Verbose bool              `yaml:"verbose"`
+	Labels  map[string]string `yaml:"labels"`
+	Mesh    yaml.Node         `yaml:"mesh"`
+
+	Untagged string // none of the file's
 }
 
 func defaults() example {
@@ -33,7 +36,7 @@ func defaults() example {
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	e := defaults()
-	err := Decode("a.yaml", []byte("# comment\nxds:\n  gap: 50ms\n  streams: 3\nverbose: true\nmesh:\n  accessLogFile: /dev/stdout\n"), &e)
+	_, err := Decode("a.yaml", []byte("# comment\nxds:\n  gap: 50ms\n  streams: 3\nverbose: true\nmesh:\n  accessLogFile: /dev/stdout\n"), &e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +60,12 @@ func TestDecodeErrors(t *testing.T) {
 		{"empty section", "xds:\n", ""},
 		{"unknown, near", "stat: /x\n", `a.yaml:1: stat: unknown setting; did you mean "state"?`},
 		{"unknown, nested", "xds:\n  gap: 1s\n  adress: x\n", `a.yaml:3: xds.adress: unknown setting; did you mean "address"?`},
-		{"unknown, far", "qqqqqq: 1\n", `a.yaml:1: qqqqqq: unknown setting; known here: mesh, state, verbose, xds`},
+		{"unknown, far", "qqqqqq: 1\n", `a.yaml:1: qqqqqq: unknown setting; known here: labels, mesh, state, verbose, xds`},
+		{"no name of the file", "untagged: 1\n", `a.yaml:1: untagged: unknown setting; known here: labels, mesh, state, verbose, xds`},
+		{"short and far", "foo: 1\n", `a.yaml:1: foo: unknown setting; known here: labels, mesh, state, verbose, xds`},
+		{"swapped letters", "mehs: 1\n", `a.yaml:1: mehs: unknown setting; did you mean "mesh"?`},
+		{"labels twice", "labels:\n  a: b\n  a: c\n", `a.yaml:3: labels.a: set twice, first on line 2`},
+		{"labels", "labels: [a]\n", `a.yaml:1: labels: want names with values (name: value), got a list`},
 		{"twice", "state: a\nstate: b\n", `a.yaml:2: state: set twice, first on line 1`},
 		{"duration", "xds: {gap: 50}\n", `a.yaml:1: xds.gap: want a duration such as 50ms or 1m30s, got "50"`},
 		{"negative duration", "xds: {gap: -1s}\n", `a.yaml:1: xds.gap: want a duration such as 50ms or 1m30s, got "-1s"`},
@@ -74,7 +82,7 @@ func TestDecodeErrors(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			e := defaults()
-			err := Decode("a.yaml", []byte(tc.in), &e)
+			_, err := Decode("a.yaml", []byte(tc.in), &e)
 			got := ""
 			if err != nil {
 				got = err.Error()
@@ -90,11 +98,29 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
+// Every setting has a place, as near as the file has one.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	e := defaults()
+	p, err := Decode("a.yaml", []byte("state: /x\nxds:\n  address: x\n\n  gap: 1s\n"), &e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for setting, want := range map[string]string{"state": "a.yaml:1", "xds.gap": "a.yaml:5", "xds.streams": "a.yaml:2", "verbose": "a.yaml", "mesh.of.nothing": "a.yaml"} {
+		if got := p.Of(setting); got != want {
+			t.Errorf("%s is at %s, want %s", setting, got, want)
+		}
+	}
+	if got := (*Places)(nil).Of("state"); got != "" {
+		t.Errorf("without a file it is at %q", got)
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte("xds: {gap: 1s}\n"))
 	f.Add([]byte("a: &a [*a]\n"))
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		e := defaults()
-		_ = Decode("a.yaml", data, &e) // any bytes: an error or not, never a panic
+		_, _ = Decode("a.yaml", data, &e) // any bytes: an error or not, never a panic
 	})
 }

@@ -14,10 +14,10 @@ func suggestion(name string, known []string) string {
 	return "; known here: " + strings.Join(slices.Sorted(slices.Values(known)), ", ")
 }
 
-// Nearest is the name of known that name most likely stands for: up to a third of its letters differ.
-// Empty when there is none.
+// Nearest is the name of known that name most likely stands for: up to a third of its letters differ, or
+// one of a short name. Empty when there is none.
 func Nearest(name string, known []string) string {
-	best, least := "", len(name)/3+2
+	best, least := "", min(len(name), 1+max(1, len(name)/3))
 	for _, k := range known {
 		if d := distance(strings.ToLower(name), strings.ToLower(k)); d < least {
 			best, least = k, d
@@ -26,23 +26,26 @@ func Nearest(name string, known []string) string {
 	return best
 }
 
-// distance is the number of letters to insert, remove or replace to make a into b (Levenshtein).
+// distance is the number of letters to insert, remove, replace or swap with their neighbour to make a
+// into b.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			replace := diagonal
-			if a[i] != b[j] {
-				replace++
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(replace, row[j]+1, diagonal+1)
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				row[j] = min(row[j], before[j-2]+1)
+			}
 		}
+		before, last, row = last, row, before
 	}
-	return row[len(b)]
+	return last[len(b)]
 }
