@@ -41,6 +41,9 @@ func TestGolden(t *testing.T) {
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()
 			c := push.Build(nil, goldentest.Inputs(t, objects(t, folder), byLetter{}))
+			for _, p := range c.Dangling() {
+				t.Errorf("%v", p)
+			}
 			names := map[string]bool{}
 			for _, p := range goldentest.Proxies(t, filepath.Join(example, "proxies.yaml")) {
 				names[p.Name+".yaml"] = true

@@ -80,42 +80,6 @@ func resolveGateways(names []string, namespace string) []string {
 	return names
 }
 
-// destinationsOf yields every destination that a VirtualService names.
-func destinationsOf(spec *networking.VirtualService) func(yield func(*networking.Destination) bool) {
-	return func(yield func(*networking.Destination) bool) {
-		each := func(d *networking.Destination) bool { return d == nil || yield(d) }
-		for _, r := range spec.Http {
-			for _, d := range r.Route {
-				if !each(d.Destination) {
-					return
-				}
-			}
-			if !each(r.Mirror) {
-				return
-			}
-			for _, m := range r.Mirrors {
-				if !each(m.Destination) {
-					return
-				}
-			}
-		}
-		for _, r := range spec.Tcp {
-			for _, d := range r.Route {
-				if !each(d.Destination) {
-					return
-				}
-			}
-		}
-		for _, r := range spec.Tls {
-			for _, d := range r.Route {
-				if !each(d.Destination) {
-					return
-				}
-			}
-		}
-	}
-}
-
 // condition is a match that holds for some sources only.
 type condition struct {
 	// match is the HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -95,8 +96,8 @@ func newServiceView(in serviceViewIn) *serviceView {
 // of one host its own counts, then the older, then the first by namespace.
 func (v *serviceView) visible(namespace string) []*registry.Service {
 	out := make([]*registry.Service, 0, v.in.services.Len())
-	for k, s := range v.in.services.All() {
-		if !visibleTo(exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo()), k.Namespace, namespace) {
+	for _, s := range v.in.services.All() {
+		if !v.sees(namespace, s) {
 			continue
 		}
 		last := len(out) - 1
@@ -109,6 +110,33 @@ func (v *serviceView) visible(namespace string) []*registry.Service {
 		}
 	}
 	return out
+}
+
+// find returns the service of exactly that host which visible lists for namespace, nil when it lists none.
+func (v *serviceView) find(namespace, host string) *registry.Service {
+	var out *registry.Service
+	for s := range v.of(host) {
+		if v.sees(namespace, s) && (out == nil || prefer(s, out, namespace)) {
+			out = s
+		}
+	}
+	return out
+}
+
+// of yields the services of exactly that host, whoever sees them.
+func (v *serviceView) of(host string) iter.Seq[*registry.Service] {
+	return func(yield func(*registry.Service) bool) {
+		for k, s := range v.in.services.From(registry.Key{Host: host}) {
+			if k.Host != host || !yield(s) {
+				return
+			}
+		}
+	}
+}
+
+// sees says whether s is exported to namespace.
+func (v *serviceView) sees(namespace string, s *registry.Service) bool {
+	return visibleTo(exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo()), s.Namespace, namespace)
 }
 
 // prefer says whether s rather than other answers for their host in namespace.
