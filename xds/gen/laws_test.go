@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -243,4 +244,55 @@ func TestOneEndpointOneService(t *testing.T) {
 	if fmt.Sprint(changed) != fmt.Sprint(want) {
 		t.Errorf("changed %v, want %v", changed, want)
 	}
+}
+
+// Every cluster that a listener or a route names exists, but for what configuration names and nobody declared.
+func checkClusters(t *testing.T, g *Generator, sc *push.Scope) {
+	t.Helper()
+	clusters := g.Set(ClusterType, sc)
+	for _, typeURL := range []string{ListenerType, RouteType} {
+		for r := range g.Set(typeURL, sc).All() {
+			for _, ref := range r.Refs {
+				if ref.TypeURL == ClusterType && clusters.Get(ref.Name) == nil && !named(sc, ref.Name) {
+					t.Errorf("%s %s leads to the cluster %s, which does not exist", shortType(typeURL), r.Name, ref.Name)
+				}
+			}
+		}
+	}
+}
+
+// named says whether a VirtualService or a Sidecar of the scope names the destination of a cluster.
+func named(sc *push.Scope, cluster string) bool {
+	is := func(d *networking.Destination) bool {
+		parts := strings.Split(cluster, "|")
+		port := d.GetPort().GetNumber()
+		return len(parts) == 4 && d.GetHost() == parts[3] && d.GetSubset() == parts[2] && (port == 0 || fmt.Sprint(port) == parts[1])
+	}
+	found := sc.Sidecar != nil && is(sc.Sidecar.Spec.GetOutboundTrafficPolicy().GetEgressProxy())
+	see := func(spec *networking.VirtualService) {
+		for _, d := range httpDestinations(spec) {
+			found = found || is(d)
+		}
+		for _, r := range spec.Tcp {
+			for _, d := range r.Route {
+				found = found || is(d.Destination)
+			}
+		}
+		for _, r := range spec.Tls {
+			for _, d := range r.Route {
+				found = found || is(d.Destination)
+			}
+		}
+	}
+	for _, e := range sc.Egress.Items() {
+		for _, vs := range e.Routes.Items() {
+			see(vs.Spec)
+		}
+	}
+	for _, s := range sc.Gateways.Items() {
+		for _, vs := range s.Routes.Items() {
+			see(vs.Spec)
+		}
+	}
+	return found
 }

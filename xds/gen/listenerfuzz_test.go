@@ -96,6 +96,7 @@ func FuzzListeners(f *testing.F) {
 			t.Log(name)
 			g := New()
 			checkListeners(t, g.Set(ListenerType, sc), g.Set(RouteType, sc))
+			checkClusters(t, g, sc)
 		}
 	})
 }
@@ -186,6 +187,16 @@ spec:
   - {bind: "unix:///run/a.sock", hosts: ["./web"], port: {number: 0, name: u, protocol: HTTP}, captureMode: NONE}
   - {hosts: ["*/*"]}
   outboundTrafficPolicy: {mode: REGISTRY_ONLY}
+`,
+		head + `Sidecar
+metadata: {name: s, namespace: shop}
+spec:
+  egress:
+  - {port: {number: 8444, name: tls, protocol: TLS}, bind: 127.0.54.201, captureMode: NONE, hosts: ["./*"]}
+  - {port: {number: 80, name: tcp, protocol: TCP}, bind: 127.0.54.202, captureMode: NONE, hosts: ["./*"]}
+  - {port: {number: 0, name: tcp, protocol: TCP}, bind: "unix:///run/a.sock", hosts: ["./*"]}
+  - {port: {number: 90, name: tcp, protocol: TCP}, bind: "unix:///run/b.sock", hosts: ["./*"]}
+  - {port: {number: 3128, name: proxy, protocol: HTTP_PROXY}, bind: 127.0.54.203, hosts: ["./*"]}
 `,
 		head + `Gateway
 metadata: {name: g, namespace: shop}

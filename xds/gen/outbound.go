@@ -67,7 +67,7 @@ type outboundPort struct {
 // outboundTarget is one port of a service that a listener forwards connections to.
 type outboundTarget struct {
 	service *registry.Service
-	// port is the service's port: the listener's own number, or the only one that the service has.
+	// port is one that the service has: that of the listener's own number, for a socket also its only one.
 	port registry.Port
 	// subnet, when valid, are the addresses to which the client must have connected.
 	subnet netip.Prefix
@@ -164,8 +164,9 @@ func (b *layoutBuilder) group(i int, g egressGroup) {
 	}
 }
 
-// explicit adds an egress listener with a port of its own: all its services are behind it, whatever
-// their ports are.
+// explicit adds an egress listener with a port of its own: behind it are the services that have that
+// port, and behind a socket also those with one port alone.
+// Source: Istio: without a service there is no listener.
 func (b *layoutBuilder) explicit(i int, g egressGroup, at address, bound bool) {
 	b.locked = 0
 	name := g.listener.Port.Protocol
@@ -180,11 +181,14 @@ func (b *layoutBuilder) explicit(i int, g egressGroup, at address, bound bool) {
 	}
 	protocol := parseProtocol(name)
 	for _, s := range g.services.Items() {
-		port := registry.Port{Number: at.port, Protocol: protocol}
-		if _, ok := s.Port(at.port); !ok && len(s.Ports) == 1 {
-			port.Number = s.Ports[0].Number
+		port, ok := s.Port(at.port)
+		if !ok && at.path != "" && len(s.Ports) == 1 {
+			port, ok = s.Ports[0], true
 		}
-		b.add(i, at, bound, protocol, outboundTarget{service: s, port: port})
+		if !ok || port.Protocol == registry.UDP { // it has no cluster
+			continue
+		}
+		b.add(i, at, bound, protocol, outboundTarget{service: s, port: registry.Port{Number: port.Number, Protocol: protocol}})
 	}
 }
 
