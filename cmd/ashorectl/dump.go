@@ -22,13 +22,16 @@ it. ashored logs who read a dump.`,
 		Example: "  ashorectl dump web-1.shop\n  ashorectl dump web-1.shop --type cds --name 'outbound|80||db.shop.svc.cluster.local' -o yaml",
 		Args:    between(1, 1, t.missingProxy),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if typ != "" && !slices.Contains(dumpTypes(), strings.ToLower(typ)) {
+				return usage(cmd, fmt.Errorf("--type %s is not a type: want %s", typ, strings.Join(dumpTypes(), ", ")))
+			}
 			c, err := t.client()
 			if err != nil {
 				return err
 			}
 			d, err := c.Dump(cmd.Context(), args[0], typ)
 			if err != nil {
-				return err
+				return question(cmd, err)
 			}
 			if name != "" {
 				if d = only(d, name); len(d.Types) == 0 {
@@ -39,12 +42,15 @@ it. ashored logs who read a dump.`,
 		},
 		ValidArgsFunction: t.completeProxies,
 	}
-	cmd.Flags().StringVar(&typ, "type", "", "only this type: cds, eds, lds, rds, nds (default: all)")
+	cmd.Flags().StringVar(&typ, "type", "", "only this type: "+strings.Join(dumpTypes(), ", ")+" (default: all)")
 	cmd.Flags().StringVar(&name, "name", "", "only the resource of this name")
-	must(cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions([]string{"cds", "eds", "lds", "rds", "nds"}, cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("type", cobra.FixedCompletions(dumpTypes(), cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("name", cobra.NoFileCompletions))
 	return cmd
 }
+
+// dumpTypes are the types that a proxy may ask for, by their short names.
+func dumpTypes() []string { return []string{"cds", "eds", "lds", "rds", "sds", "ecds", "nds"} }
 
 // only is what of d has that name.
 func only(d admin.Dump, name string) admin.Dump {

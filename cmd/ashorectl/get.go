@@ -58,7 +58,7 @@ With -o yaml or -o json the objects come out as they can be read back.`,
 			}
 			found, err := c.Objects(cmd.Context(), args[0], namespace, name)
 			if err != nil {
-				return err
+				return question(cmd, err)
 			}
 			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
 		},

@@ -195,7 +195,11 @@ func TestMistakes(t *testing.T) {
 		{"problems x", 2, `"x" is one argument too many: want ashorectl problems`},
 		{"get vs a/b -n c", 2, `namespace "a" in the name, and "c" by -n`},
 		{"validate", 2, "name at least one file or folder with -f"},
-		{"get nonsense", 1, `unknown kind "nonsense"`},
+		{"get nonsense", 2, `unknown kind "nonsense"`},
+		{"dump web-1.shop --type xyz", 2, "--type xyz is not a type: want cds, eds, lds, rds, sds, ecds, nds"},
+		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
+		{"completion bash foo", 2, `"foo" is one argument too many`},
+		{"status --timeout -1s", 2, "--timeout -1s is less than no time"},
 		{"status nobody", 1, `no proxy "nobody" is connected`},
 		{"dump nobody", 1, "no proxy nobody"},
 		{"dump web-1.shop --name zz", 1, `is sent no resource "zz"`},
@@ -212,6 +216,21 @@ func TestMistakes(t *testing.T) {
 				t.Errorf("standard output %q, want none", out)
 			}
 		})
+	}
+}
+
+// An ashored that does not answer is not waited for longer than was said.
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(shortDir(t), "admin.sock")
+	l, err := admin.Listen(path) // and nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	code, _, errOut := result(t, "status", "--timeout", "20ms", "--socket", path)
+	if want := "ashored did not answer at " + path + " within 20ms"; code != exitFailed || !strings.Contains(errOut, want) {
+		t.Errorf("exit code %d, %q; want %d, %q", code, errOut, exitFailed, want)
 	}
 }
 

@@ -1,7 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -27,8 +30,9 @@ func usage(cmd *cobra.Command, err error) error {
 
 // tool is what all commands share: the persistent flags.
 type tool struct {
-	socket string
-	output format
+	socket  string
+	timeout time.Duration
+	output  format
 }
 
 func newRoot() *cobra.Command {
@@ -51,6 +55,12 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live
   source <(ashorectl completion bash)       completion of commands, kinds and proxies`,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if t.timeout < 0 {
+				return usage(cmd, fmt.Errorf("--timeout %s is less than no time: want 0 or more", t.timeout))
+			}
+			return nil
+		},
 		Args:          func(cmd *cobra.Command, args []string) error { return usage(cmd, cobra.NoArgs(cmd, args)) },
 		Version:       build.Read().String(),
 		SilenceErrors: true,
@@ -58,12 +68,47 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer; 0: for ever")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
 	root.SetFlagErrorFunc(usage)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand())
+	refineCompletion(root)
 	return root
+}
+
+// question makes an error of usage of the answer that a question makes no sense.
+func question(cmd *cobra.Command, err error) error {
+	if errors.Is(err, admin.ErrInvalid) {
+		return usage(cmd, err)
+	}
+	return err
+}
+
+// refineCompletion has the completion command refuse shells that it does not know.
+func refineCompletion(root *cobra.Command) {
+	root.InitDefaultCompletionCmd()
+	for _, c := range root.Commands() {
+		if c.Name() == "completion" {
+			c.Args, c.RunE = shellNamed, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+			for _, shell := range c.Commands() {
+				shell.Args = atMost(0)
+			}
+		}
+	}
+}
+
+// shellNamed refuses the name of a shell that there is no completion for.
+func shellNamed(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var known []string
+	for _, c := range cmd.Commands() {
+		known = append(known, c.Name())
+	}
+	return usage(cmd, fmt.Errorf("there is no completion for %q: name one of %s", args[0], strings.Join(known, ", ")))
 }
 
 // must panics on a mistake in the commands themselves, which no input can cause.
@@ -76,11 +121,11 @@ func must(err error) {
 // client is that of the socket that was named, or found.
 func (t *tool) client() (*admin.Client, error) {
 	if t.socket != "" {
-		return admin.NewClient(t.socket), nil
+		return admin.NewClient(t.socket).Within(t.timeout), nil
 	}
 	path, err := findSocket(".", defaultSocket)
 	if err != nil {
 		return nil, fmt.Errorf("look for the admin socket of ashored (or name it with --socket): %w", err)
 	}
-	return admin.NewClient(path), nil
+	return admin.NewClient(path).Within(t.timeout), nil
 }

@@ -21,8 +21,9 @@ const dialTime = 5 * time.Second
 
 // Client asks a running ashored. Its errors are for people: what is wrong and what to do.
 type Client struct {
-	socket string
-	http   *http.Client
+	socket  string
+	timeout time.Duration // zero: as long as the context lasts
+	http    *http.Client
 }
 
 // NewClient returns a client of the unix socket path. Nothing is opened until it asks.
@@ -34,6 +35,12 @@ func NewClient(socket string) *Client {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
 	}}}
+}
+
+// Within bounds how long each later question may take, its answer included; zero is no bound. It returns c.
+func (c *Client) Within(timeout time.Duration) *Client {
+	c.timeout = timeout
+	return c
 }
 
 // Version asks for the running version.
@@ -64,6 +71,11 @@ func (c *Client) Dump(ctx context.Context, proxy, typ string) (Dump, error) {
 // get asks for path and decodes the answer.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
 	var out T
+	if c.timeout > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, ErrSilent)
+		defer cancel()
+	}
 	u := url.URL{Scheme: "http", Host: "ashored", Path: path, RawQuery: query.Encode()}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
 	if err != nil {
@@ -71,11 +83,11 @@ func get[T any](ctx context.Context, c *Client, path string, query url.Values) (
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return out, c.explain(err)
+		return out, c.explain(ctx, err)
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
-		return out, fmt.Errorf("read the answer of ashored at %s: %w", c.socket, err)
+		return out, c.explain(ctx, fmt.Errorf("read its answer: %w", err))
 	}
 	if resp.StatusCode != http.StatusOK {
 		return out, refusal(resp, body)
@@ -96,8 +108,10 @@ func refusal(resp *http.Response, body []byte) error {
 }
 
 // explain says why nobody answered, and what to do.
-func (c *Client) explain(err error) error {
+func (c *Client) explain(ctx context.Context, err error) error {
 	switch {
+	case errors.Is(context.Cause(ctx), ErrSilent):
+		return NewError(ErrSilent, fmt.Sprintf("ashored did not answer at %s within %s: it was stopped, or has too much to do; its log and \"ps\" say more, and --timeout waits longer", c.socket, c.timeout))
 	case errors.Is(err, fs.ErrNotExist):
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: there is no admin socket %s. Start ashored, or name the socket of the running one with --socket", c.socket))
 	case errors.Is(err, syscall.ECONNREFUSED):

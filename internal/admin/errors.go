@@ -12,6 +12,8 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrNotRunning says that nobody answers at the socket.
 	ErrNotRunning = errors.New("ashored is not running")
+	// ErrSilent says that there was no answer in time.
+	ErrSilent = errors.New("no answer in time")
 )
 
 // answer is an error with the text that the other side is to read, and a sentinel of above.
