@@ -373,10 +373,12 @@ func TestMistakes(t *testing.T) {
 	}{
 		{"unknown flag", []string{"--frob"}, exitUsage, "unknown flag: --frob"},
 		{"argument", []string{"frob"}, exitUsage, "frob"},
+		{"completion", []string{"completion", "foo"}, exitUsage, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
+		{"completion of too much", []string{"completion", "bash", "foo"}, exitUsage, `"foo"`},
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
 		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "files"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
-		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `xds.plaintextAddress: "nonsense" is not an address`},
+		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `ashored: --xds-address: xds.plaintextAddress: "nonsense" is not an address`},
 		{"xds port in use", taken("--xds-address", s.metrics), exitFailed, inUse("127.0.0.1", "xds.plaintextAddress", "xds-address")},
 		{"metrics port in use", taken("--metrics-address", s.metrics), exitFailed, inUse("127.0.0.1", "metrics.address", "metrics-address")},
 		{"port of every address in use", taken("--metrics-address", ":"+port(s.metrics)), exitFailed, inUse("every address", "metrics.address", "metrics-address")},
