@@ -167,6 +167,9 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.duration(in("connectTimeout"), m.ConnectTimeout)
 	c.durationOrZero(in("protocolDetectionTimeout"), m.ProtocolDetectionTimeout)
 	c.duration(in("dnsRefreshRate"), m.DnsRefreshRate)
+	if m.DnsRefreshRate.AsDuration() == time.Millisecond {
+		c.errorf(in("dnsRefreshRate"), "proxies need more than 1ms between two queries for a name: write a minute or so")
+	}
 	c.keepalive(in("tcpKeepalive"), m.TcpKeepalive)
 	c.accessLog(m)
 	if m.RootNamespace != "" {

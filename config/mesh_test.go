@@ -139,6 +139,7 @@ func TestMeshProblems(t *testing.T) {
 		{"ports", "mesh:\n  proxyHttpPort: 15001\n  proxyListenPort: 15001\n", "error ashored.yaml:2: mesh.proxyHttpPort: port 15001 is that of proxyListenPort too: choose another"},
 		{"port", "mesh:\n  proxyListenPort: 70000\n", "error ashored.yaml:2: mesh.proxyListenPort: a port is a number from 1 to 65535, not 70000"},
 		{"time", "mesh:\n  connectTimeout: 0s\n", "error ashored.yaml:2: mesh.connectTimeout: the time must be at least 1ms"},
+		{"a time that Envoy refuses", "mesh:\n  dnsRefreshRate: 1ms\n", "error ashored.yaml:2: mesh.dnsRefreshRate: proxies need more than 1ms between two queries for a name: write a minute or so"},
 		{"format without file", "mesh:\n  accessLogFormat: a\n", "warning ashored.yaml:2: mesh.accessLogFormat: no access log is written: set accessLogFile too, /dev/stdout for instance"},
 		{"format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogFormat: '%NO%'\n", "error ashored.yaml:3: mesh.accessLogFormat: Envoy has no command %NO%"},
 		{"JSON format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogEncoding: JSON\n  accessLogFormat: '[%PROTOCOL%]'\n", "error ashored.yaml:4: mesh.accessLogFormat: with accessLogEncoding JSON the format must be a JSON object of names and formats"},

@@ -135,6 +135,7 @@ func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_Consist
 			c.errorf(at(path+".attributes", i)+".name", "%s is not the name of an attribute", quote(a.Name))
 		}
 		c.why(at(path+".attributes", i)+".value", checkHeaderText(a.Value))
+		c.headerSize(at(path+".attributes", i), a.Name, a.Value)
 	}
 }
 

@@ -24,6 +24,7 @@ func (c *checker) httpRoute(path string, r *networking.HTTPRoute) {
 	}
 	c.weights(path+".route", weights)
 	c.headers(path+".headers", r.Headers, r.Rewrite.GetAuthority())
+	c.headerCounts(path, r)
 	c.redirect(path+".redirect", r.Redirect)
 	c.directResponse(path+".directResponse", r.DirectResponse)
 	c.rewrite(path+".rewrite", r)
@@ -76,6 +77,10 @@ func set(fields ...given) []string {
 	return names
 }
 
+// maxQueryParam is how long the name of a query parameter may be, in bytes.
+// Source: Envoy, route.v3.QueryParameterMatcher.
+const maxQueryParam = 1024
+
 // httpMatch checks one set of conditions.
 func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 	c.stringMatch(path+".uri", m.Uri)
@@ -90,6 +95,9 @@ func (c *checker) httpMatch(path string, m *networking.HTTPMatchRequest) {
 		p := entry(path+".queryParams", name)
 		if name == "" {
 			c.errorf(p, "the name of the parameter is missing")
+		}
+		if len(name) > maxQueryParam {
+			c.errorf(p, "the name of the parameter has %d bytes, more than %d", len(name), maxQueryParam)
 		}
 		c.optionalMatch(p, m.QueryParams[name])
 	}
@@ -282,6 +290,7 @@ func (c *checker) regexRewrite(path string, g *networking.RegexRewrite) {
 	if g.Rewrite == "" {
 		c.errorf(path+".rewrite", "the new text is missing")
 	}
+	c.why(path+".rewrite", checkHeaderText(g.Rewrite))
 	for i := 0; i+1 < len(g.Rewrite); i++ {
 		if g.Rewrite[i] != '\\' {
 			continue

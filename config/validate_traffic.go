@@ -166,6 +166,9 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		}
 	}
 	c.unique(path+".failoverPriority", l.FailoverPriority)
+	if n := len(l.FailoverPriority); n > maxFailoverLabels {
+		c.errorf(path+".failoverPriority", "there are at most %d labels, not %d", maxFailoverLabels, n)
+	}
 	for i, label := range l.FailoverPriority {
 		key, value, _ := strings.Cut(label, "=")
 		c.why(at(path+".failoverPriority", i), checkLabel(key, value))
@@ -175,6 +178,11 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 // maxShares is how many rules there may be for localities, and how many localities a rule may share
 // traffic between (each gets at least one percent).
 const maxShares = 100
+
+// maxFailoverLabels is how many labels may order endpoints. Each makes a step in Envoy's priorities, with
+// failover rules as many as there are distances between localities (5), and the last of these is 128.
+// Source: Envoy, endpoint.v3.LocalityLbEndpoints.priority.
+const maxFailoverLabels = 24
 
 // distribute checks one rule of shares; before are the rules in front of it.
 func (c *checker) distribute(path string, before []*networking.LocalityLoadBalancerSetting_Distribute, d *networking.LocalityLoadBalancerSetting_Distribute) {
