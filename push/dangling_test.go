@@ -112,6 +112,13 @@ func TestDangling(t *testing.T) {
 				"use one that it has (80 http, 9090 grpc), or declare the port"},
 		},
 		{
+			"the port of another namespace's service of that host", []string{
+				yamlOf(config.ServiceEntry, "data/db", "hosts: [db.internal], ports: [{number: 5432, name: tcp}], resolution: STATIC, endpoints: [{address: 10.0.0.1}]"),
+				entryOf("shop/db", "db.internal", ""), to("host: db.internal, port: {number: 5432}"),
+			},
+			[]string{"service db.internal has no port 5432, " + fails + "use one that it has (80 http, 9090 grpc), or declare the port"},
+		},
+		{
 			"no rule", []string{reviews, to("host: reviews, subset: v1")},
 			[]string{"mesh.yaml:6: VirtualService shop/r spec.http[0].route[0].destination.subset: no DestinationRule for host reviews.shop.svc.cluster.local holds in namespace shop, " +
 				"and only such a rule has subsets, " + fails + "write one with subset v1, or leave the subset out"},
