@@ -108,17 +108,38 @@ func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []f
 		if s.protocol(m).IsHTTP() {
 			requests = append(requests, m)
 		} else if winner := s.winner(m); winner != nil {
-			s.lose(m, winner, "which is older or first by name")
+			s.lose(m, winner, s.lostTo(winner, m), "which is older or first by name")
 		} else {
 			s.holders = append(s.holders, m)
+		}
+		if s.protocol(m) == registry.Unknown {
+			s.sniffed = append(s.sniffed, m)
 		}
 	}
 	for _, m := range requests { // the last, since age does not help them
 		if winner := s.winner(m); winner != nil {
-			s.lose(m, winner, "whose protocol is not HTTP")
+			s.lose(m, winner, all, "whose protocol is not HTTP")
 		}
 	}
 	return s.out
+}
+
+// What connections a service loses.
+const (
+	all     = ""
+	notHTTP = " that are not HTTP"
+)
+
+// lostTo says which connections s loses to winner: of a service whose protocol is detected the older one that is
+// not leaves it those of HTTP, which it shares by host where the address is nobody's own.
+func (p *placeSharing) lostTo(winner, s *registry.Service) string {
+	if p.protocol(s) != registry.Unknown || serverFirst(p.protocol(winner)) {
+		return all
+	}
+	if p.at.at.IsSingleIP() && p.covered(s, p.sniffed, func(registry.Protocol) bool { return true }) != nil {
+		return all
+	}
+	return notHTTP
 }
 
 // placeSharing divides one place among services.
@@ -126,6 +147,7 @@ type placeSharing struct {
 	at      servicePlace
 	in      Inputs
 	holders []*registry.Service
+	sniffed []*registry.Service // those whose protocol is detected
 	out     []finding
 }
 
@@ -140,16 +162,21 @@ func (p *placeSharing) exportTo(s *registry.Service) []string {
 
 // winner is who has the place wherever s is seen; of several, one. Nil: s has it somewhere.
 func (p *placeSharing) winner(s *registry.Service) *registry.Service {
+	return p.covered(s, p.holders, func(has registry.Protocol) bool { return excludes(has, p.protocol(s)) })
+}
+
+// covered is one of others that is seen, and whose protocol counts, wherever s is seen; of several, one.
+func (p *placeSharing) covered(s *registry.Service, others []*registry.Service, counts func(registry.Protocol) bool) *registry.Service {
 	var first *registry.Service
 	for _, ns := range audience(p.exportTo(s), s.Namespace) {
-		i := slices.IndexFunc(p.holders, func(o *registry.Service) bool {
-			return o.Host != s.Host && !oneEntry(o, s) && visibleTo(p.exportTo(o), o.Namespace, ns) && excludes(p.protocol(o), p.protocol(s))
+		i := slices.IndexFunc(others, func(o *registry.Service) bool {
+			return o.Host != s.Host && !oneEntry(o, s) && visibleTo(p.exportTo(o), o.Namespace, ns) && counts(p.protocol(o))
 		})
 		if i < 0 {
 			return nil
 		}
 		if first == nil {
-			first = p.holders[i]
+			first = others[i]
 		}
 	}
 	return first
@@ -160,12 +187,14 @@ func oneEntry(a, b *registry.Service) bool { return a.Object != "" && a.Object =
 
 // excludes says whether what has a place, which is not HTTP, leaves nothing of it to other.
 func excludes(has, other registry.Protocol) bool {
-	serverFirst := func(p registry.Protocol) bool { return p == registry.MySQL || p == registry.Mongo }
 	return other.IsHTTP() || !has.IsTLS() && !other.IsTLS() || serverFirst(has) || serverFirst(other)
 }
 
-// lose tells that winner has the place and not s.
-func (p *placeSharing) lose(s, winner *registry.Service, why string) {
+// serverFirst says that the server speaks first, so that nothing can be detected.
+func serverFirst(p registry.Protocol) bool { return p == registry.MySQL || p == registry.Mongo }
+
+// lose tells that winner has the place and not s, for connections of that kind.
+func (p *placeSharing) lose(s, winner *registry.Service, kind, why string) {
 	o, first := objectOf(p.in.Objects, s), objectOf(p.in.Objects, winner)
 	by := "from " + winner.Source
 	if first != nil {
@@ -175,10 +204,10 @@ func (p *placeSharing) lose(s, winner *registry.Service, why string) {
 	f := finding{
 		problem: feed.Problem{
 			Severity: feed.Warning, Source: s.Source, Object: s.Object, Field: fmt.Sprintf("spec.ports[%d]", i),
-			Text: fmt.Sprintf("connections to %s do not reach host %s from clients that see both, because that is already the place of %s (%s), %s: choose another address or port for one of the two, or export them to different namespaces",
-				p.at, s.Host, winner.Host, by, why),
+			Text: fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because that is already the place of %s (%s), %s: choose another address or port for one of the two, or export them to different namespaces",
+				p.at, kind, s.Host, winner.Host, by, why),
 		},
-		what: fmt.Sprintf("%s %s %s", p.at, s.Host, winner.Key),
+		what: fmt.Sprintf("%s%s %s %s", p.at, kind, s.Host, winner.Key),
 	}
 	if o != nil {
 		f.problem.File, f.problem.Line = o.Origin.File, o.Origin.Line
