@@ -215,8 +215,9 @@ spec:
   - hosts: ["*/*"]
 `, bind)
 	}
-	m.Write("sidecar.yaml", foreign("203.0.113.7"))
 	b := backend(t, m, "new")
+	m.Write("odd.yaml", strings.Replace(service("odd.test", at(b)), "number: 8080, name: http", "number: 9999, name: http, targetPort: 8080", 1))
+	m.Write("sidecar.yaml", foreign("203.0.113.7"))
 	m.Write("new.yaml", service("new.test", at(b)))
 	client := p.Client(port)
 	client.Want(t, "a good service beside the bad listener", harness.Request{Host: "new.test"}, harness.From("new"))
@@ -239,7 +240,6 @@ spec:
 	m.Ashored.Kill()
 	ip := m.IP()
 	m.Write("sidecar.yaml", foreign(ip))
-	m.Write("odd.yaml", strings.Replace(service("odd.test", at(b)), "number: 8080, name: http", "number: 9999, name: http, targetPort: 8080", 1))
 	m.Start()
 	harness.NewClient(t, ip+":9999").Want(t, "the repaired listener", harness.Request{Host: "odd.test"}, harness.From("new"))
 	if dump := p.ConfigDump(); strings.Contains(dump, "203.0.113.7") {
