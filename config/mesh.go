@@ -156,8 +156,9 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 		if p.number == 0 {
 			continue
 		}
-		c.proxyPort(in(p.field), "", uint32(max(0, p.number)))
-		if p.number < 0 || p.number > 65535 {
+		if owner := machinePort(p.number); owner != "" {
+			c.errorf(in(p.field), "port %d is for %s on every machine of the mesh: choose another", p.number, owner)
+		} else if p.number < 0 || p.number > 65535 {
 			c.errorf(in(p.field), "a port is a number from 1 to 65535, not %d", p.number)
 		} else if other := ports[p.number]; other != "" {
 			c.errorf(in(p.field), "port %d is that of %s too: choose another", p.number, other)
@@ -184,6 +185,23 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
 	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
 	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
+}
+
+// machinePort says what a proxy, or the agent beside it, listens on a port for; empty: for nothing.
+// Source: docs/agent.md, ports.
+func machinePort(number int32) string {
+	switch number {
+	case 15000:
+		return "the proxy's administration"
+	case 15020:
+		return "the agent's health checks and metrics"
+	case healthPort:
+		return "the proxy's health checks"
+	case metricsPort:
+		return "the proxy's metrics"
+	default:
+		return ""
+	}
 }
 
 // outboundPolicy checks where traffic to unknown destinations goes.

@@ -111,12 +111,16 @@ func everywhere(bind string) bool {
 	return bind == "" || err == nil && a.IsUnspecified()
 }
 
+// The ports that every proxy has open on all its addresses. Source: docs/guide.md.
+const (
+	healthPort  = 15021
+	metricsPort = 15090
+)
+
 // proxyPort checks that a port on which a proxy shall listen is not one that it has for itself.
-// Source: docs/guide.md: health checks and metrics are on every address of a proxy.
 func (c *checker) proxyPort(path, bind string, port uint32) {
-	const health, metrics = 15021, 15090
-	if everywhere(bind) && (port == health || port == metrics) {
-		c.errorf(path, "port %d is the proxy's own, for health checks (%d) or metrics (%d): choose another", port, health, metrics)
+	if everywhere(bind) && (port == healthPort || port == metricsPort) {
+		c.errorf(path, "port %d is the proxy's own, for health checks (%d) or metrics (%d): choose another", port, healthPort, metricsPort)
 	}
 }
 

@@ -44,6 +44,7 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	} else {
 		c.sidecarPort(path+".port", l.Port)
 		c.proxyPort(path+".port.number", l.Bind, l.Port.Number)
+		c.redirectedPort(path+".port.number", l.Bind, l.Port.Number)
 	}
 	if l.Bind != "" {
 		c.why(path+".bind", checkAddress(l.Bind))
@@ -54,6 +55,15 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	c.connectionPool(path+".connectionPool", l.ConnectionPool)
 	if l.DefaultEndpoint != "" {
 		c.why(path+".defaultEndpoint", checkDefaultEndpoint(l.DefaultEndpoint))
+	}
+}
+
+// redirectedPort warns of a listener where redirected connections arrive. Only the settings of the mesh, and
+// whether a proxy takes redirected connections, decide whether it is left out.
+func (c *checker) redirectedPort(path, bind string, port uint32) {
+	if (everywhere(bind) || bind == "127.0.0.1" || bind == "::1") && (port == DefaultOutboundPort || port == DefaultInboundPort) {
+		c.warnf(path, "redirected connections arrive at port %d, unless mesh.proxyListenPort and mesh.proxyInboundListenPort "+
+			"are others: proxies that take such connections leave this listener out; choose another port", port)
 	}
 }
 
@@ -157,6 +167,7 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 	case l.Port != nil:
 		c.sidecarPort(path+".port", l.Port, httpProxy)
 		c.proxyPort(path+".port.number", l.Bind, l.Port.Number)
+		c.redirectedPort(path+".port.number", l.Bind, l.Port.Number)
 	}
 	if len(l.Hosts) == 0 {
 		c.errorf(path+".hosts", "the hosts are missing: write namespace/host, such as ./* or */*")
