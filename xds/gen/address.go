@@ -40,6 +40,9 @@ func (a address) compare(b address) int {
 // wildcard says that a is every address of a family.
 func (a address) wildcard() bool { return a.path == "" && a.ip.IsUnspecified() }
 
+// isLoopback says that a is where the host redirects a machine's own connections to.
+func isLoopback(a netip.Addr) bool { return a == onlyV4.loopback() || a == onlyV6.loopback() }
+
 // envoy is a as Envoy's message.
 func (a address) envoy() *corev3.Address {
 	if a.path != "" {

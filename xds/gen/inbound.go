@@ -104,8 +104,12 @@ func (in inboundListenersIn) reserved(p inboundPort) bool {
 	if !p.bound {
 		return p.port == in.base.inboundPort
 	}
-	taken := in.base.interception != push.None && (p.port == in.base.inboundPort || p.port == in.base.outboundPort)
-	return p.at.wildcard() && (taken || isBootstrapPort(p.port))
+	redirected := in.base.interception != push.None && (p.port == in.base.inboundPort || p.port == in.base.outboundPort)
+	if p.at.wildcard() {
+		return redirected || isBootstrapPort(p.port)
+	}
+	// redirected connections arrive at the workload's addresses, where the port would take them all
+	return redirected && p.at.path == "" && (isLoopback(p.at.ip) || slices.Contains(in.addresses(), p.at.ip))
 }
 
 // ingressPorts are those of the Sidecar.

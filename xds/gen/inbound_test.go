@@ -51,6 +51,11 @@ func TestInboundListeners(t *testing.T) {
 		{name: "ingress listeners stand instead of services", address: "10.0.0.9", service: self, sidecar: sidecar,
 			want: append(append([]string{"10.0.0.9_9070 bound", "  all-> route inbound|9070||", "virtualInbound bound captures"}, always...),
 				"  port 9080 -> route inbound|9080||", "  port 9090 -> inbound|9090||")},
+		{name: "where redirected connections arrive", address: "10.0.0.9", service: self, sidecar: &push.SidecarConfig{Spec: &networking.Sidecar{Ingress: []*networking.IstioIngressListener{
+			ingress("TCP", 15006, "", networking.CaptureMode_NONE),
+			ingress("TCP", 15001, "127.0.0.1", networking.CaptureMode_NONE),
+			ingress("TCP", 15001, "10.0.0.8", networking.CaptureMode_NONE),
+		}}}, want: append([]string{"10.0.0.8_15001 bound", "  all-> inbound|15001||", "virtualInbound bound captures"}, always...)},
 		{name: "ingress listeners without redirection", interception: push.None, address: "127.0.0.9", service: self, sidecar: sidecar,
 			want: []string{"127.0.0.9_9070 bound", "  all-> route inbound|9070||", "127.0.0.9_9080 bound", "  all-> route inbound|9080||",
 				"127.0.0.8_9090 bound", "  all-> inbound|9090||"}},

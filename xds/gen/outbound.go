@@ -246,7 +246,7 @@ func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
 		}
 		return &b.ports[n]
 	}
-	if b.reserved(at) {
+	if b.reserved(at, bound) {
 		return nil
 	}
 	b.at[at] = len(b.ports)
@@ -255,12 +255,18 @@ func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
 }
 
 // reserved says that at is taken by a listener that every proxy has: the two that redirection leads
-// to, and those of the bootstrap for health and metrics. Envoy refuses two listeners of one address.
-func (b *layoutBuilder) reserved(at address) bool {
-	if !at.wildcard() || at.port == 0 {
+// to, and those of the bootstrap for health and metrics. Envoy refuses two listeners of one address, and
+// redirected connections arrive at the loopback address, where a bound listener would take them all.
+func (b *layoutBuilder) reserved(at address, bound bool) bool {
+	redirected := b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.port)
+	switch {
+	case at.path != "" || at.port == 0:
 		return false
+	case at.wildcard():
+		return redirected || isBootstrapPort(at.port)
+	default:
+		return redirected && bound && isLoopback(at.ip)
 	}
-	return b.in.interception != push.None && slices.Contains(b.in.reserved[:], at.port) || isBootstrapPort(at.port)
 }
 
 // httpProxy adds the mesh's HTTP proxy port, which serves what the last group without a port does.
