@@ -30,13 +30,15 @@ func (f *fake) Status() admin.Status {
 	now := time.Now()
 	return admin.Status{
 		Version: f.Version(), Started: now.Add(-3 * time.Minute), Ready: true,
-		Config: admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
+		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true}, {Name: "file:/old", Synced: true, Stale: 2, AsOf: now.Add(-2 * time.Hour)}, {Name: "store", Synced: false}},
+		Config:  admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
 		Proxies: []admin.ProxyStatus{
 			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,
 				Types: []admin.TypeStatus{{Type: "lds", Latest: true, Resources: 2, AcknowledgedAt: now}, {Type: "cds", Resources: 5, InFlight: 1}, {Type: "rds", Resources: 3}}},
 			{ID: "web-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.1:4", Connected: now.Add(-72 * time.Hour),
-				Types: []admin.TypeStatus{{Type: "lds", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2,
-					Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80", Error: "unknown filter"}}}}},
+				Types: []admin.TypeStatus{{Type: "cds", Everything: true, Resources: 1, Latest: true, Acknowledged: "0123456789abcdef.fedcba9876543210", AcknowledgedAt: now.Add(-5 * time.Second), Target: "0123456789abcdef.fedcba9876543210"},
+					{Type: "eds", Latest: true}, {Type: "lds", Resources: 2, Subscribed: 3, Latest: true, Rejections: 2, Target: "00112233445566",
+						Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80", Error: "unknown filter"}}}}},
 		},
 	}
 }
@@ -115,10 +117,12 @@ func TestCommands(t *testing.T) {
 		{"status", "status", 0, `ashored v1.2.3, up 3m, ready
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
+file:/old: older content than there is, or may be, is at work in 2 parts, the oldest read 2h ago
+store: not read yet
 
-PROXY       KIND     PEER        CONNECTED  CDS     LDS        RDS
-api-1.shop  sidecar  10.0.0.2:4  1h         5 sent  2          3 behind
-web-1.shop  sidecar  10.0.0.1:4  3d         -       2 (1 bad)  -
+PROXY       KIND     PEER        CONNECTED  CDS     EDS  LDS        RDS
+api-1.shop  sidecar  10.0.0.2:4  1h         5 sent  -    2          3 behind
+web-1.shop  sidecar  10.0.0.1:4  3d         1       0    2 (1 bad)  -
 
 web-1.shop rejected lds 0.0.0.0_80 5s ago:
   unknown filter
@@ -168,7 +172,9 @@ types:
 func TestStatusOfOne(t *testing.T) {
 	t.Parallel()
 	_, out, _ := result(t, "status", "web-1.shop", "--socket", serve(t, &fake{}))
-	for _, want := range []string{"state of the world", "TYPE  ASKED  RESOURCES  ACKNOWLEDGED  STATE\nlds   3      2          -             1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
+	for _, want := range []string{"state of the world", "TYPE  ASKED  RESOURCES  ACKNOWLEDGED             LATEST           STATE\n" +
+		"cds   all    1          0123456.fedcba9, 5s ago  0123456.fedcba9  latest\neds   0      0          -                        -                latest\n" +
+		"lds   3      2          -                        0011223          1 resource rejected", "web-1.shop rejected lds 0.0.0.0_80 5s ago:\n  unknown filter"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("no %q in\n%s", want, out)
 		}

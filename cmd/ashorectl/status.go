@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func (t *tool) statusCommand() *cobra.Command {
@@ -26,8 +27,12 @@ resource a column says how the proxy stands:
   24 (1 bad)  it rejected one, which is not sent again until it changes
   -           it did not ask for the type
 
-Rejections follow below the table in Envoy's own words. With the name of a proxy, that proxy is
-shown type by type.`,
+A line before the table names each source of configuration that was not read yet, or of which older
+content is at work.
+
+Rejections follow below the table in Envoy's own words, long ones cut to what they begin with and their
+reason; -o json has all of them. With the name of a proxy, that proxy is shown type by type, with
+short names of the content that it acknowledged and of the latest one.`,
 		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
 		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -109,9 +114,33 @@ func headline(w io.Writer, s admin.Status, now time.Time) error {
 	if s.Config.Errors+s.Config.Warnings > 0 {
 		problems = fmt.Sprintf("%s, %s: see \"ashorectl problems\"", count(s.Config.Errors, "error"), count(s.Config.Warnings, "warning"))
 	}
-	_, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started), state,
-		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints, "endpoint"), problems)
-	return err
+	if _, err := fmt.Fprintf(w, "ashored %s, up %s, %s\n%s%s, %s, %s\n%s\n", s.Version.Version, ago(now, s.Started), state,
+		count(total, "object"), about, count(s.Config.Services, "service"), count(s.Config.Endpoints, "endpoint"), problems); err != nil {
+		return err
+	}
+	return sources(w, s.Sources, now)
+}
+
+// sources has a line for each source of configuration that supplies nothing yet, or something old.
+func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
+	for _, s := range all {
+		text := ""
+		switch {
+		case !s.Synced:
+			text = "not read yet"
+		case s.Stale > 0:
+			text = "older content than there is, or may be, is at work in " + count(s.Stale, "part")
+			if !s.AsOf.IsZero() {
+				text += ", the oldest read " + ago(now, s.AsOf) + " ago"
+			}
+		default:
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, text); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // typeColumns are the types that any proxy has, in the order in which they are sent.
@@ -172,13 +201,13 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	}
 	var rows [][]string
 	for _, t := range p.Types {
-		asked := "all"
-		if t.Subscribed > 0 {
-			asked = fmt.Sprint(t.Subscribed)
+		asked := fmt.Sprint(t.Subscribed)
+		if t.Everything {
+			asked = "all"
 		}
-		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now), state(t)})
+		rows = append(rows, []string{t.Type, asked, fmt.Sprint(t.Resources), acknowledged(t, now), orDash(short(t.Target)), state(t)})
 	}
-	if err := columns(w, []string{"TYPE", "ASKED", "RESOURCES", "ACKNOWLEDGED", "STATE"}, rows); err != nil {
+	if err := columns(w, []string{"TYPE", "ASKED", "RESOURCES", "ACKNOWLEDGED", "LATEST", "STATE"}, rows); err != nil {
 		return err
 	}
 	return rejections(w, []admin.ProxyStatus{p}, now)
@@ -190,9 +219,19 @@ func acknowledged(t admin.TypeStatus, now time.Time) string {
 		return "-"
 	}
 	if t.AcknowledgedAt.IsZero() {
-		return t.Acknowledged + " before it connected"
+		return short(t.Acknowledged) + ", before it connected"
 	}
-	return fmt.Sprintf("%s %s ago", t.Acknowledged, ago(now, t.AcknowledgedAt))
+	return fmt.Sprintf("%s, %s ago", short(t.Acknowledged), ago(now, t.AcknowledgedAt))
+}
+
+// short is the name of a content for people: the beginning of each of its parts tells enough.
+func short(version string) string {
+	const letters = 7
+	parts := strings.Split(version, ".")
+	for i, p := range parts {
+		parts[i] = p[:min(len(p), letters)]
+	}
+	return strings.Join(parts, ".")
 }
 
 // state says in words how a type stands.
@@ -214,7 +253,11 @@ func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 	for _, p := range proxies {
 		for _, t := range p.Types {
 			for _, r := range t.Rejected {
-				if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(t.Type, r, now), r.Error); err != nil {
+				words, cut := gist(r.Error)
+				if cut {
+					words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)", count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
+				}
+				if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(t.Type, r, now), words); err != nil {
 					return err
 				}
 			}

@@ -185,5 +185,17 @@ func (b *backend) Dump(proxy, typ string) (admin.Dump, error) {
 		known = append(known, t.Type)
 	}
 	slices.SortFunc(known, cmp.Compare)
-	return admin.Dump{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is sent no %q: it asked for %s", proxy, typ, strings.Join(known, ", ")))
+	return admin.Dump{}, notAsked(proxy, strings.ToLower(typ), strings.Join(known, ", "))
+}
+
+// notAsked is the error for a type that a proxy did not ask for; asked are those that it did.
+func notAsked(proxy, typ, asked string) error {
+	switch typ {
+	case "cds", "eds", "lds", "rds", "sds", "ecds":
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: it asked for %s alone", proxy, typ, asked))
+	case "nds":
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no nds, the table of names: Envoy itself never asks for it, clients that answer DNS do, as Istio's agent; it asked for %s", proxy, asked))
+	default:
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds or nds; %s asked for %s", typ, proxy, asked))
+	}
 }

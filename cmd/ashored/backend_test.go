@@ -180,7 +180,16 @@ func TestBackendDump(t *testing.T) {
 	if d, err := b.Dump("web", ""); err != nil || len(d.Types) != 2 {
 		t.Errorf("dump %+v, %v; want both types", d, err)
 	}
-	if _, err := b.Dump("web", "rds"); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "it asked for cds, eds") {
-		t.Errorf("error %v", err)
+	for typ, want := range map[string]struct {
+		is   error
+		text string
+	}{
+		"rds": {admin.ErrNotFound, "web is sent no rds: it asked for cds, eds alone"},
+		"NDS": {admin.ErrNotFound, "web is sent no nds, the table of names: Envoy itself never asks for it"},
+		"xyz": {admin.ErrInvalid, `"xyz" is not a type: want cds, eds,`},
+	} {
+		if _, err := b.Dump("web", typ); !errors.Is(err, want.is) || !strings.Contains(err.Error(), want.text) {
+			t.Errorf("%s: got %v, want %q", typ, err, want.text)
+		}
 	}
 }

@@ -47,7 +47,7 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged, AcknowledgedAt: t.AcknowledgedAt,
-		Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections}
+		Target: t.Target, Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections, Everything: t.Everything}
 	if !t.Everything {
 		out.Subscribed = t.Subscribed
 	}

@@ -60,14 +60,18 @@ type ProxyStatus struct {
 type TypeStatus struct {
 	// Type is the short name: cds, eds, lds, rds, nds, …
 	Type string `json:"type"`
-	// Subscribed is the number of names that it asked for; zero for all.
+	// Subscribed is the number of names that it asked for; zero when Everything.
 	Subscribed int `json:"subscribed"`
+	// Everything says that it asked for all that there is.
+	Everything bool `json:"everything,omitempty"`
 	// Resources is how many there are for it now.
 	Resources int `json:"resources"`
 	// Acknowledged names the content of what it accepted last, equal on every replica for equal content;
 	// empty before the first time.
 	Acknowledged   string    `json:"acknowledged,omitempty"`
 	AcknowledgedAt time.Time `json:"acknowledgedAt,omitzero"`
+	// Target names the content that it should have, as Acknowledged does: where it rejected something the two differ.
+	Target string `json:"target,omitempty"`
 	// Latest says that it has all that it should, what it rejected aside.
 	Latest bool `json:"latest"`
 	// InFlight is how many responses it has not answered yet.

@@ -15,6 +15,8 @@ type Status struct {
 	// before the first time. Equal contents have equal names on every replica.
 	Acknowledged   string
 	AcknowledgedAt time.Time
+	// Target names the content that it should have, in the same way; empty before it asked.
+	Target string
 	// Latest says that it has all that it should, what it refused aside.
 	Latest bool
 	// InFlight is how many responses it has not answered yet.
@@ -36,6 +38,9 @@ func (s *Subscription) Status(to resource.Set) Status {
 		InFlight:       len(s.flights),
 		Rejections:     s.rejects, Rejected: s.rejected,
 		Refusals: s.Refusals(),
+	}
+	if s.names != nil {
+		st.Target = *s.cache.version(to, s.names)
 	}
 	if !s.takenAt.IsZero() {
 		st.Acknowledged = *s.cache.version(s.taken, s.names)
