@@ -102,7 +102,7 @@ func (t *tool) completeProxies(cmd *cobra.Command, args []string, _ string) ([]s
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}
-	s, err := c.Status(cmd.Context())
+	s, err := c.Within(completionTime).Status(cmd.Context())
 	if err != nil {
 		return nil, cobra.ShellCompDirectiveError
 	}

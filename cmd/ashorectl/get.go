@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -62,7 +63,9 @@ With -o yaml or -o json the objects come out as they can be read back.`,
 			}
 			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
 		},
-		ValidArgsFunction: completeKinds,
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			return t.completeObjects(cmd.Context(), args, namespace)
+		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
@@ -87,6 +90,12 @@ func objectTable(w io.Writer, found []admin.Object, now time.Time) error {
 		_, err := fmt.Fprintln(w, "none")
 		return err
 	}
+	// what is read from files has no time of its own
+	aged := slices.ContainsFunc(found, func(o admin.Object) bool { return !o.Metadata.Created.IsZero() })
+	header := []string{"NAMESPACE", "NAME", "READ FROM"}
+	if aged {
+		header = append(header, "AGE")
+	}
 	var rows [][]string
 	for _, o := range found {
 		where := o.Origin.Source
@@ -96,18 +105,46 @@ func objectTable(w io.Writer, found []admin.Object, now time.Time) error {
 				where += fmt.Sprintf(":%d", o.Origin.Line)
 			}
 		}
-		rows = append(rows, []string{o.Metadata.Namespace, o.Metadata.Name, ago(now, o.Metadata.Created), orDash(where)})
+		row := []string{o.Metadata.Namespace, o.Metadata.Name, orDash(where)}
+		if aged {
+			row = append(row, ago(now, o.Metadata.Created))
+		}
+		rows = append(rows, row)
 	}
-	return columns(w, []string{"NAMESPACE", "NAME", "AGE", "READ FROM"}, rows)
+	return columns(w, header, rows)
 }
 
-// completeKinds offers the kinds that are at work.
-func completeKinds(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
+// completeObjects offers the kinds that are at work, and after one the names of its objects: NAMESPACE/NAME, the
+// name alone where the namespace is given.
+func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string, cobra.ShellCompDirective) {
+	switch len(args) {
+	case 0:
+		return kinds(), cobra.ShellCompDirectiveNoFileComp
+	case 1:
+	default:
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	return kinds(), cobra.ShellCompDirectiveNoFileComp
+	c, err := t.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	found, err := c.Within(completionTime).Objects(ctx, args[0], namespace, "")
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, o := range found {
+		name := o.Metadata.Name
+		if namespace == "" {
+			name = o.Metadata.Namespace + "/" + name
+		}
+		out = append(out, name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
 }
+
+// completionTime is how long a completion may take: people wait with a key pressed.
+const completionTime = 2 * time.Second
 
 // kinds are those that are at work, by the names that people type.
 func kinds() []string {

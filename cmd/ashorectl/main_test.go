@@ -129,7 +129,7 @@ web-1.shop rejected lds 0.0.0.0_80 5s ago:
 `},
 		{"problems, none", "problems", 0, "no problems\n"},
 		{"problems for programs, none", "problems -o json", 0, "[]\n"},
-		{"get", "get vs", 0, "NAMESPACE  NAME  AGE  READ FROM\nshop       web   -    web.yaml:4\n"},
+		{"get", "get vs", 0, "NAMESPACE  NAME  READ FROM\nshop       web   web.yaml:4\n"},
 		// One object comes out as it can be read back; a text that looks like a number stays a text.
 		{"get yaml", "get vs shop/web -o yaml", 0, `apiVersion: networking.istio.io/v1
 kind: VirtualService
@@ -285,6 +285,20 @@ func TestVersionFlag(t *testing.T) {
 	}
 }
 
+// Only what has a time of its own has an age.
+func TestAge(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	objects := []admin.Object{{Metadata: admin.Metadata{Namespace: "a", Name: "b", Created: now.Add(-time.Hour)}, Origin: admin.Origin{Source: "store"}}, {Metadata: admin.Metadata{Namespace: "a", Name: "c"}, Origin: admin.Origin{File: "c.yaml"}}}
+	var out bytes.Buffer
+	if err := objectTable(&out, objects, now); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff("NAMESPACE  NAME  READ FROM  AGE\na          b     store      1h\na          c     c.yaml     -\n", out.String()); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // Completion offers what exists.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
@@ -292,6 +306,9 @@ func TestCompletion(t *testing.T) {
 	for args, want := range map[string]string{
 		"__complete dump --socket " + socket + " ":           "api-1.shop\nweb-1.shop\n",
 		"__complete get ":                                    "virtualservice\n",
+		"__complete get vs --socket " + socket + " ":         "shop/web\n",
+		"__complete get vs -n shop --socket " + socket + " ": "web\n",
+		"__complete get vs web --socket " + socket + " ":     ":4\n",
 		"__complete dump x --type ":                          "cds\neds\n",
 		"__complete status --socket " + socket + "/none -o ": "table\njson\nyaml\n",
 	} {

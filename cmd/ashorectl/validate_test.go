@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -8,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -60,6 +63,38 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// Standard input is a file like others, beside them.
+func TestValidateInput(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		in   string
+		args []string
+		want string
+	}{
+		"good":         {good, nil, "1 object in 1 file: no problems"},
+		"wrong":        {strings.Replace(good, "hosts:", "hostz:", 1), nil, "ERROR standard input:5"},
+		"with a file":  {good, []string{"-f", file}, "is defined in standard input:1 too"},
+		"much too big": {strings.Repeat("#", config.MaxFileSize+5), nil, "split it into several files"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var out bytes.Buffer
+			cmd := newRoot()
+			cmd.SetArgs(append([]string{"validate", "-f", "-"}, tc.args...))
+			cmd.SetIn(strings.NewReader(tc.in))
+			cmd.SetOut(&out)
+			err := cmd.ExecuteContext(t.Context())
+			if !strings.Contains(out.String(), tc.want) || errors.Is(err, errFound) == (name == "good") {
+				t.Errorf("got %v, %q; want %q", err, &out, tc.want)
+			}
+		})
+	}
+}
+
 // What cannot be read is a problem of its own and hides no other, and a pipe is not waited for.
 func TestValidateUnreadable(t *testing.T) {
 	t.Parallel()
@@ -77,7 +112,7 @@ func TestValidateUnreadable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, _ := check(files)
+	problems, _ := check(files, nil)
 	for _, name := range []string{"a.yaml", "b.yaml", "c.yaml"} {
 		if !slices.ContainsFunc(problems, func(p feed.Problem) bool { return filepath.Base(p.File) == name }) {
 			t.Errorf("no problem of %s: %v", name, problems)
