@@ -20,6 +20,9 @@ func remedy(err error) error {
 		return err
 	}
 	switch {
+	case errors.Is(err, fs.ErrPermission) && making(err):
+		return fmt.Errorf("%w: this process runs as %s, who may not make it: make it for that user (\"install -d -o %s -m 700 %s\" as root), or set another state folder",
+			err, userName(os.Geteuid()), userName(os.Geteuid()), path)
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("%w: %s", err, denied(path, os.Geteuid()))
 	case errors.Is(err, unix.EROFS):
@@ -28,6 +31,12 @@ func remedy(err error) error {
 		return fmt.Errorf("%w: make room on the disk of %s (\"df -h %s\" and \"df -i %s\" show what it has), or set another state folder", err, path, filepath.Dir(path), filepath.Dir(path))
 	}
 	return err
+}
+
+// making says that a folder could not be made.
+func making(err error) bool {
+	var at *fs.PathError
+	return errors.As(err, &at) && at.Op == "mkdir"
 }
 
 // pathOf is the path that an error of the file system is about; empty when it is about none.
@@ -64,8 +73,8 @@ func denied(path string, uid int) string {
 	}
 	owner, me := userName(int(at.Uid)), userName(uid)
 	if int(at.Uid) != uid {
-		return fmt.Sprintf("%s belongs to %s (mode %v), and this process runs as %s: start it as %s, or give it away (\"chown %s %s\")",
-			path, owner, info.Mode(), me, owner, me, path)
+		return fmt.Sprintf("%s belongs to %s (mode %v), and this process runs as %s: \"chown -R %s %s\" as root gives it that user, or start this process as %s",
+			path, owner, info.Mode(), me, me, path, owner)
 	}
 	return fmt.Sprintf("%s belongs to %s, as whom this process runs, and has mode %v: \"chmod %s %s\" opens it; when it is open already, a security module of the kernel forbids it",
 		path, owner, info.Mode(), need, path)

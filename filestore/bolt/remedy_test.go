@@ -26,6 +26,7 @@ func TestRemedy(t *testing.T) {
 	}{
 		"own file":   {wrapped("open", file, unix.EACCES), []string{"mode -r--------", "chmod u+rw " + file}},
 		"own folder": {wrapped("open", filepath.Join(dir, "none", lockName), unix.EACCES), []string{"chmod u+rwx " + dir}},
+		"made":       {wrapped("mkdir", filepath.Join(dir, "none"), unix.EACCES), []string{"install -d -o ", "-m 700 " + filepath.Join(dir, "none")}},
 		"read-only":  {wrapped("open", file, unix.EROFS), []string{file + " is on a file system that is mounted for reading only"}},
 		"full":       {wrapped("write", file, unix.ENOSPC), []string{"make room on the disk of " + file, "df -h " + dir}},
 		"quota":      {&os.LinkError{Op: "rename", Old: "x", New: file, Err: unix.EDQUOT}, []string{"make room"}},
@@ -48,7 +49,7 @@ func TestRemedy(t *testing.T) {
 	t.Run("of another user", func(t *testing.T) {
 		t.Parallel()
 		const me = 54321
-		if got := denied(file, me); !strings.Contains(got, "this process runs as 54321: start it as ") || !strings.Contains(got, "chown 54321 "+file) {
+		if got := denied(file, me); !strings.Contains(got, "this process runs as 54321: \"chown -R 54321 "+file+"\"") {
 			t.Error(got)
 		}
 	})
