@@ -107,6 +107,8 @@ type claim struct {
 	name string
 	// within is the name of all that name is a part of; empty: of nothing else.
 	within string
+	// behind says that another claim of the object may take some of it, so that it keeps nothing from others for sure.
+	behind bool
 	// field is the part of the object that asks, "spec.http[1]".
 	field string
 	// the conditions on who asks; zero: any.
@@ -133,7 +135,11 @@ type ledger map[string][]heldClaim
 // them. Nil: by gets something of it.
 func (l ledger) winner(by *contender, c claim) *contender {
 	var first *contender
-	for _, ns := range audience(by.to, by.object.Namespace) {
+	seen := audience(by.to, by.object.Namespace)
+	if c.namespace != "" {
+		seen = []string{c.namespace}
+	}
+	for _, ns := range seen {
 		has := l.at(ns, c)
 		if has == nil {
 			return nil
@@ -147,6 +153,7 @@ func (l ledger) winner(by *contender, c claim) *contender {
 
 // at is who has c in the eyes of a namespace.
 func (l ledger) at(namespace string, c claim) *contender {
+	c.namespace = namespace
 	for _, name := range []string{c.name, c.within} {
 		for _, h := range l[name] {
 			if visibleTo(h.by.to, h.by.object.Namespace, namespace) && h.covers(c) {
@@ -157,7 +164,11 @@ func (l ledger) at(namespace string, c claim) *contender {
 	return nil
 }
 
-func (l ledger) grant(by *contender, c claim) { l[c.name] = append(l[c.name], heldClaim{by, c}) }
+func (l ledger) grant(by *contender, c claim) {
+	if !c.behind {
+		l[c.name] = append(l[c.name], heldClaim{by, c})
+	}
+}
 
 // audience lists the namespaces that see what is exported from a namespace to those in to; the empty one stands
 // for all of them.

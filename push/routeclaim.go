@@ -22,6 +22,7 @@ func routeClaims(o *config.Object, gateway string) []claim {
 			break
 		}
 	}
+	b.behind = false
 	for i, r := range spec.Tcp {
 		b.field = fmt.Sprintf("spec.tcp[%d]", i)
 		if len(r.Route) > 0 {
@@ -41,6 +42,7 @@ func routeClaims(o *config.Object, gateway string) []claim {
 type claimBuilder struct {
 	gateway, namespace string
 	field              string // of the route at hand
+	behind             bool   // a route before it takes all requests, under some conditions
 	out                []claim
 }
 
@@ -52,7 +54,7 @@ func (b *claimBuilder) add(name, within string, port uint32, m sourceMatch, gate
 	if len(gateways) > 0 && !slices.Contains(resolveGateways(slices.Clone(gateways), b.namespace), b.gateway) {
 		return false
 	}
-	b.out = append(b.out, claim{name: name, within: within, field: b.field, port: port, labels: m.GetSourceLabels(), namespace: m.GetSourceNamespace()})
+	b.out = append(b.out, claim{name: name, within: within, behind: b.behind, field: b.field, port: port, labels: m.GetSourceLabels(), namespace: m.GetSourceNamespace()})
 	return true
 }
 
@@ -69,7 +71,10 @@ func (b *claimBuilder) http(r *networking.HTTPRoute) (all bool) {
 			name += requests(m)
 		}
 		if b.add(name, "", m.Port, m, m.Gateways) && !b.mesh() && name == "http" {
-			return true
+			if m.Port == 0 && len(m.SourceLabels) == 0 && m.SourceNamespace == "" {
+				return true
+			}
+			b.behind = true
 		}
 	}
 	return false

@@ -86,7 +86,10 @@ func routeClashes(at routePlace, members []*contender) []finding {
 	taken := ledger{}
 	var out []finding
 	for _, m := range members {
-		routes := routesOf(m.claims())
+		// those for clients that do not see it never hold
+		routes := routesOf(slices.DeleteFunc(m.claims(), func(c claim) bool {
+			return c.namespace != "" && !visibleTo(m.to, m.object.Namespace, c.namespace)
+		}))
 		var lost []lostRoute
 		var granted []claim
 		for _, r := range routes {

@@ -3,6 +3,7 @@ package push
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -102,26 +103,24 @@ func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []f
 	slices.SortFunc(members, func(a, b *registry.Service) int {
 		return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 	})
-	s := placeSharing{at: at, in: in}
+	p := placeSharing{at: at, in: in, views: map[string]*placeView{}}
+	for _, m := range members {
+		for _, ns := range append(audience(p.exportTo(m), m.Namespace), "") {
+			p.views[ns] = &placeView{}
+		}
+	}
 	var requests []*registry.Service
 	for _, m := range members {
-		if s.protocol(m).IsHTTP() {
+		if p.protocol(m).IsHTTP() {
 			requests = append(requests, m)
-		} else if winner := s.winner(m); winner != nil {
-			s.lose(m, winner, s.lostTo(winner, m), "which is older or first by name")
 		} else {
-			s.holders = append(s.holders, m)
-		}
-		if s.protocol(m) == registry.Unknown {
-			s.sniffed = append(s.sniffed, m)
+			p.share(m, "which is older or first by name")
 		}
 	}
 	for _, m := range requests { // the last, since age does not help them
-		if winner := s.winner(m); winner != nil {
-			s.lose(m, winner, all, "whose protocol is not HTTP")
-		}
+		p.share(m, "whose protocol is not HTTP")
 	}
-	return s.out
+	return p.out
 }
 
 // What connections a service loses.
@@ -130,25 +129,19 @@ const (
 	notHTTP = " that are not HTTP"
 )
 
-// lostTo says which connections s loses to winner: of a service whose protocol is detected the older one that is
-// not leaves it those of HTTP, which it shares by host where the address is nobody's own.
-func (p *placeSharing) lostTo(winner, s *registry.Service) string {
-	if p.protocol(s) != registry.Unknown || serverFirst(p.protocol(winner)) {
-		return all
-	}
-	if p.at.at.IsSingleIP() && p.covered(s, p.sniffed, func(registry.Protocol) bool { return true }) != nil {
-		return all
-	}
-	return notHTTP
-}
-
 // placeSharing divides one place among services.
 type placeSharing struct {
-	at      servicePlace
-	in      Inputs
-	holders []*registry.Service
-	sniffed []*registry.Service // those whose protocol is detected
-	out     []finding
+	at servicePlace
+	in Inputs
+	// views are by namespace of clients; the empty one stands for all that are not there.
+	views map[string]*placeView
+	out   []finding
+}
+
+// placeView is what clients of one namespace see of a place.
+type placeView struct {
+	holders []*registry.Service // who have it, or a part by SNI
+	sniffed *registry.Service   // who has its HTTP, where it is detected
 }
 
 func (p *placeSharing) protocol(s *registry.Service) registry.Protocol {
@@ -160,26 +153,59 @@ func (p *placeSharing) exportTo(s *registry.Service) []string {
 	return exportTo(s.ExportTo, p.in.Mesh.Config.GetDefaultServiceExportTo())
 }
 
-// winner is who has the place wherever s is seen; of several, one. Nil: s has it somewhere.
-func (p *placeSharing) winner(s *registry.Service) *registry.Service {
-	return p.covered(s, p.holders, func(has registry.Protocol) bool { return excludes(has, p.protocol(s)) })
+// share gives s what is left of the place, and tells of it when that is nothing in any namespace.
+func (p *placeSharing) share(s *registry.Service, why string) {
+	var winner *registry.Service
+	has, requests := false, false
+	to := p.exportTo(s)
+	for _, ns := range slices.Sorted(maps.Keys(p.views)) {
+		if !visibleTo(to, s.Namespace, ns) {
+			continue
+		}
+		v := p.views[ns]
+		first := p.first(v, s)
+		switch {
+		case first != nil:
+			winner = cmp.Or(winner, first)
+		case p.protocol(s).IsHTTP():
+			has = true
+		default:
+			v.holders = append(v.holders, s)
+			has = true
+		}
+		requests = p.sniff(v, s, first) || requests
+	}
+	switch {
+	case has || winner == nil:
+	case requests:
+		p.lose(s, winner, notHTTP, why)
+	default:
+		p.lose(s, winner, all, why)
+	}
 }
 
-// covered is one of others that is seen, and whose protocol counts, wherever s is seen; of several, one.
-func (p *placeSharing) covered(s *registry.Service, others []*registry.Service, counts func(registry.Protocol) bool) *registry.Service {
-	var first *registry.Service
-	for _, ns := range audience(p.exportTo(s), s.Namespace) {
-		i := slices.IndexFunc(others, func(o *registry.Service) bool {
-			return o.Host != s.Host && !oneEntry(o, s) && visibleTo(p.exportTo(o), o.Namespace, ns) && counts(p.protocol(o))
-		})
-		if i < 0 {
-			return nil
-		}
-		if first == nil {
-			first = others[i]
-		}
+// first is who leaves nothing of the place to s, in the eyes of v.
+func (p *placeSharing) first(v *placeView, s *registry.Service) *registry.Service {
+	i := slices.IndexFunc(v.holders, func(o *registry.Service) bool {
+		return o.Host != s.Host && !oneEntry(o, s) && excludes(p.protocol(o), p.protocol(s))
+	})
+	if i < 0 {
+		return nil
 	}
-	return first
+	return v.holders[i]
+}
+
+// sniff gives the HTTP of a place to s, if its protocol is detected and no older one has it; where the address is
+// nobody's own it is shared by host. It says whether s has some. Beside winner, where the server speaks first,
+// nothing is detected.
+func (p *placeSharing) sniff(v *placeView, s, winner *registry.Service) bool {
+	if p.protocol(s) != registry.Unknown || winner != nil && serverFirst(p.protocol(winner)) {
+		return false
+	}
+	if v.sniffed == nil || !p.at.at.IsSingleIP() {
+		v.sniffed = s
+	}
+	return v.sniffed == s
 }
 
 // oneEntry says that two services are hosts of one declaration, so that it does not matter which is reached.

@@ -66,7 +66,10 @@ func TestServiceClashes(t *testing.T) {
 		"apart":                     {[]service{to(tcp("z", "10.0.0.1"), "."), to(tcp("a", "10.0.0.1"), "b")}, nil},
 		"the first for some":        {[]service{to(tcp("z", "10.0.0.1"), "."), tcp("a", "10.0.0.1")}, nil},
 		"the second for some":       {[]service{tcp("z", "10.0.0.1"), to(tcp("a", "10.0.0.1"), "b .")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
-		"one entry":                 {[]service{of(tcp("z", "10.0.0.1"), "ServiceEntry a/e"), of(tcp("a", "10.0.0.1"), "ServiceEntry a/e")}, nil},
+		"lost to one who lost": {
+			[]service{to(with(tcp("z", "10.0.0.1"), registry.Redis), "b"), to(with(tcp("y", "10.0.0.1"), registry.MySQL), "b c"), to(with(tcp("a", "10.0.0.1"), registry.TLS), "b")}, nil,
+		},
+		"one entry": {[]service{of(tcp("z", "10.0.0.1"), "ServiceEntry a/e"), of(tcp("a", "10.0.0.1"), "ServiceEntry a/e")}, nil},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
