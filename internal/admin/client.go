@@ -116,11 +116,18 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: there is no admin socket %s. Start ashored, or name the socket of the running one with --socket", c.socket))
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: nobody listens at its admin socket %s any more. Start it again, or name another socket with --socket", c.socket))
-	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF):
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), closedEarly(err):
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while it was asked at %s: its log says why", c.socket))
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin socket %s may be used by root and by the user that ashored runs as: run this as one of them (sudo): %w", c.socket, err)
 	default:
 		return fmt.Errorf("ask ashored at %s: %w", c.socket, err)
 	}
+}
+
+// closedEarly says that the other end closed the connection before the question was on its way. The error has
+// no name outside net/http: transport.go, errServerClosedIdle.
+func closedEarly(err error) bool {
+	u, ok := errors.AsType[*url.Error](err)
+	return ok && u.Err.Error() == "http: server closed idle connection"
 }
