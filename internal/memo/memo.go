@@ -51,6 +51,19 @@ func (m *Func[In, Out]) Get(in In) *Out {
 	}
 }
 
+// Held are the results that somebody still holds, in no order.
+func (m *Func[In, Out]) Held() []*Out {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	out := make([]*Out, 0, len(m.entries))
+	for _, e := range m.entries {
+		if v := e.value.Value(); v != nil {
+			out = append(out, v)
+		}
+	}
+	return out
+}
+
 // Len is the number of results remembered, collected ones not yet forgotten included.
 func (m *Func[In, Out]) Len() int {
 	m.mu.Lock()

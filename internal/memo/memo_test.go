@@ -83,3 +83,18 @@ func TestPanicIsNotRemembered(t *testing.T) {
 		t.Error("no result after the panic")
 	}
 }
+
+// Held lists results for as long as somebody holds them.
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	f := memo.New(func(in int) *result { return &result{n: [64]int{in}} })
+	one := f.Get(1)
+	f.Get(2)
+	for len(f.Held()) != 1 { // the collector may take a while
+		runtime.GC()
+	}
+	if got := f.Held(); got[0] != one {
+		t.Errorf("got %p, want the result that is held", got[0])
+	}
+	runtime.KeepAlive(one)
+}

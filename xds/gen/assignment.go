@@ -46,8 +46,8 @@ func reachable(ep *registry.Endpoint) bool {
 	if strings.HasPrefix(ep.Address, unixScheme) {
 		return true
 	}
-	_, err := netip.ParseAddr(ep.Address)
-	return err == nil
+	a, err := netip.ParseAddr(ep.Address)
+	return err == nil && a.Zone() == "" // an interface's name means nothing on another machine, and Envoy refuses it
 }
 
 // resolvable says that Envoy can look an endpoint's address up.
@@ -72,6 +72,9 @@ func (s assignmentSpec) hosts(usable func(*registry.Endpoint) bool) []host {
 		h := host{Endpoint: ep, port: ep.Port(port)}
 		if strings.HasPrefix(ep.Address, unixScheme) {
 			h.port = 0
+		}
+		if h.port > math.MaxUint16 {
+			continue
 		}
 		if s.order != nil && s.order.failover {
 			h.priority = s.order.priority(ep)
@@ -107,10 +110,13 @@ func inOrder(hosts []host) []host {
 		if hosts[i].priority != last {
 			next, last = next+1, hosts[i].priority
 		}
-		hosts[i].priority = next
+		hosts[i].priority = min(next, maxPriority)
 	}
 	return hosts
 }
+
+// maxPriority is Envoy's last priority.
+const maxPriority = 128
 
 func compareLocality(a, b registry.Locality) int {
 	return cmp.Or(cmp.Compare(a.Region, b.Region), cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.SubZone, b.SubZone))

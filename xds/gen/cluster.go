@@ -4,6 +4,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
@@ -145,8 +146,11 @@ type clusterSpec struct {
 
 // madeCluster is an outbound cluster and the shape that it is encoded with.
 type madeCluster struct {
+	// resource is nil when the cluster is refused.
 	resource *resource.Resource
 	shape    *encodedShape
+	// refused, when not nil, says why Envoy would refuse the cluster.
+	refused *feed.Problem
 }
 
 // clusterLayer is a layer of clusters together with what they were made of. Whoever holds the layer
@@ -179,7 +183,9 @@ func (c *clusters) buildShared(in clusterIn) *clusterLayer {
 			}
 			made := c.outbound.Get(spec)
 			out.clusters = append(out.clusters, made)
-			items = append(items, made.resource)
+			if made.resource != nil {
+				items = append(items, made.resource)
+			}
 		})
 	}
 	out.Layer = *resource.NewLayer(append(items, c.fixedOf(in)...))

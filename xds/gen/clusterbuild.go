@@ -1,10 +1,12 @@
 package gen
 
 import (
+	"cmp"
 	"slices"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -64,7 +66,11 @@ type clusterShape struct {
 }
 
 // encodedShape is a shape as part of an encoded cluster.
-type encodedShape struct{ bytes []byte }
+type encodedShape struct {
+	bytes []byte
+	// err, when not nil, says why Envoy would refuse a cluster of the shape.
+	err error
+}
 
 // buildCluster makes the cluster of a spec. Envoy's limit for the first answer of its endpoints stays
 // (15s): without one a cluster could stand still for ever.
@@ -86,7 +92,10 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 		}
 	}
 	encoded := c.shapes.Get(shape)
-	return &madeCluster{resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) }), encoded}
+	if encoded.err != nil {
+		return &madeCluster{shape: encoded, refused: refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
+	}
+	return &madeCluster{resource: resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) }), shape: encoded}
 }
 
 // shape picks what the shape depends on.
@@ -131,7 +140,15 @@ func (s clusterSpec) encode(name string, shape *encodedShape, hosts []host) []by
 	return slices.Clip(b)
 }
 
-func encodeShape(s clusterShape) *encodedShape { return &encodedShape{resource.Encode(s.cluster())} }
+func encodeShape(s clusterShape) *encodedShape {
+	c := s.cluster()
+	out := &encodedShape{bytes: resource.Encode(c)}
+	c.Name = "-"
+	out.err = cmp.Or(c.Validate(), checkWrapped(c.TypedExtensionProtocolOptions), checkWrapped(map[string]*anypb.Any{
+		"transport_socket": c.GetTransportSocket().GetTypedConfig(), "cluster_type": c.GetClusterType().GetTypedConfig(),
+	}))
+	return out
+}
 
 // cluster is the message without what differs.
 func (s clusterShape) cluster() *clusterv3.Cluster {

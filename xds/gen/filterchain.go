@@ -8,21 +8,34 @@ import (
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
-// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext.
-func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) *listenerv3.FilterChain {
+// build makes the filter chain. readsTLS says that the listener tells TLS from plaintext. Errors: Envoy
+// would refuse it.
+func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*listenerv3.FilterChain, error) {
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
+	var wrapped []validated
 	if c.tls != nil {
-		out.TransportSocket = serverTLS(c.tls, c.isHTTP())
+		tls := serverTLS(c.tls, c.isHTTP())
+		wrapped = append(wrapped, tls)
+		out.TransportSocket = tlsSocket(tls)
 	}
 	switch {
 	case c.isHTTP():
-		out.Filters = []*listenerv3.Filter{b.httpManager(side, c.http)}
+		m := b.httpManager(side, c.http)
+		wrapped = append(wrapped, m)
+		out.Filters = []*listenerv3.Filter{networkFilter("envoy.filters.network.http_connection_manager", packed(m))}
 	case c.tcp.weighted == nil && c.tcp.cluster == blackHole && b.catchAll != blackHole:
 		out.Filters = b.blackHoleFilters
 	default:
-		out.Filters = b.tcpFilters(c.tcp)
+		p := tcpProxyOf(c.tcp, b.connectionLog)
+		wrapped = append(wrapped, p)
+		out.Filters = []*listenerv3.Filter{networkFilter(tcpProxyFilter, packed(p))}
 	}
-	return out
+	return out, checkAll(append(wrapped, out)...)
+}
+
+// closed takes the same connections, and closes them.
+func (c chainSpec) closed(b *listenerBase, readsTLS bool) *listenerv3.FilterChain {
+	return &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS), Filters: b.blackHoleFilters}
 }
 
 // plainHTTP are the protocols that the HTTP inspector tells. HTTP/1.0 is not among them: Envoy would

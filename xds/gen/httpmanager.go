@@ -2,7 +2,6 @@ package gen
 
 import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
-	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	corsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/cors/v3"
 	faultv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/fault/v3"
 	grpcstatsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/grpc_stats/v3"
@@ -39,11 +38,11 @@ func httpFilters(caps push.Capabilities, grpcWeb bool) []*hcmv3.HttpFilter {
 	)
 }
 
-// httpManager is the network filter that routes requests.
+// httpManager configures the network filter that routes requests.
 //
 // Source: Istio's connection managers: no idle timeout of streams, websocket upgrades, 100-continue
 // handed on; only gateways take the client's address from the connection.
-func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *listenerv3.Filter {
+func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpConnectionManager {
 	m := &hcmv3.HttpConnectionManager{
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        s.statPrefix,
@@ -68,7 +67,7 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *listenerv3.Fi
 	}
 	forwardClientCertificate(m, side)
 	normalizePath(m, b.normalization)
-	return networkFilter("envoy.filters.network.http_connection_manager", packed(m))
+	return m
 }
 
 // forwardClientCertificate says what becomes of x-forwarded-client-cert. Where the client shows no

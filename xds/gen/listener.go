@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
@@ -14,18 +15,18 @@ type listeners struct {
 	routes  *intern.Lists[*push.VirtualService]
 	perList *intern.Lists[*intern.List[*push.VirtualService]]
 	sources *intern.Lists[any]
-	items   *intern.Lists[*resource.Resource]
+	items   *intern.Lists[*madeListener]
 
 	bases     *memo.Func[listenerSettings, listenerBase]
 	outbounds *memo.Func[outboundIn, outboundLayout]
 	gateways  *memo.Func[gatewayIn, gatewayLayout]
-	resources *memo.Func[listenerSpec, resource.Resource]
-	layers    *memo.Func[*intern.List[*resource.Resource], resource.Layer]
+	resources *memo.Func[listenerSpec, madeListener]
+	layers    *memo.Func[*intern.List[*madeListener], listenerLayer]
 
 	// These return what layers returned, so that an input is remembered for as long as its layer is used.
-	outbound *memo.Func[outboundListenersIn, resource.Layer]
-	inbound  *memo.Func[inboundListenersIn, resource.Layer]
-	gateway  *memo.Func[gatewayListenersIn, resource.Layer]
+	outbound *memo.Func[outboundListenersIn, listenerLayer]
+	inbound  *memo.Func[inboundListenersIn, listenerLayer]
+	gateway  *memo.Func[gatewayListenersIn, listenerLayer]
 }
 
 func newListeners() *listeners {
@@ -36,20 +37,42 @@ func newListeners() *listeners {
 		routes:  &intern.Lists[*push.VirtualService]{},
 		perList: &intern.Lists[*intern.List[*push.VirtualService]]{},
 		sources: &intern.Lists[any]{},
-		items:   &intern.Lists[*resource.Resource]{},
+		items:   &intern.Lists[*madeListener]{},
 
 		bases:     memo.New(newListenerBase),
 		outbounds: memo.New(layOutOutbound),
 		gateways:  memo.New(layOutGateways),
 		resources: memo.New(buildListener),
-		layers: memo.New(func(items *intern.List[*resource.Resource]) *resource.Layer {
-			return resource.NewLayer(append([]*resource.Resource(nil), items.Items()...))
-		}),
+		layers:    memo.New(newListenerLayer),
 	}
-	l.outbound = memo.New(func(in outboundListenersIn) *resource.Layer { return l.build(planOutbound(chains, in)) })
-	l.inbound = memo.New(func(in inboundListenersIn) *resource.Layer { return l.build(planInbound(chains, in)) })
-	l.gateway = memo.New(func(in gatewayListenersIn) *resource.Layer { return l.build(planGateways(chains, in)) })
+	l.outbound = memo.New(func(in outboundListenersIn) *listenerLayer { return l.build(planOutbound(chains, in)) })
+	l.inbound = memo.New(func(in inboundListenersIn) *listenerLayer { return l.build(planInbound(chains, in)) })
+	l.gateway = memo.New(func(in gatewayListenersIn) *listenerLayer { return l.build(planGateways(chains, in)) })
 	return l
+}
+
+// madeListener is a listener, and what Envoy would refuse of it.
+type madeListener struct {
+	// resource is nil when the listener is left out.
+	resource *resource.Resource
+	refused  []feed.Problem
+}
+
+// listenerLayer is a layer of listeners together with what is known of them. Whoever holds the layer
+// holds all of it (a pointer into a struct keeps the struct).
+type listenerLayer struct {
+	resource.Layer
+	made *intern.List[*madeListener]
+}
+
+func newListenerLayer(made *intern.List[*madeListener]) *listenerLayer {
+	items := make([]*resource.Resource, 0, made.Len())
+	for _, m := range made.Items() {
+		if m.resource != nil {
+			items = append(items, m.resource)
+		}
+	}
+	return &listenerLayer{Layer: *resource.NewLayer(items), made: made}
 }
 
 // set returns the listeners of a scope: what equal proxies share, and the inbound side.
@@ -57,30 +80,30 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 	base := l.bases.Get(settingsOf(sc))
 	if sc.Type == push.Router {
 		in := gatewayInOf(l.servers, sc)
-		return resource.Set{Shared: l.gateway.Get(gatewayListenersIn{
+		return resource.Set{Shared: &l.gateway.Get(gatewayListenersIn{
 			layout:       l.gateways.Get(in),
 			base:         base,
 			servers:      in.servers,
 			routes:       l.gatewayRoutes(sc),
 			destinations: sc.Destinations,
-		})}
+		}).Layer}
 	}
-	out := resource.Set{Shared: l.outbound.Get(outboundListenersIn{
+	out := resource.Set{Shared: &l.outbound.Get(outboundListenersIn{
 		layout:       l.outbounds.Get(outboundInOf(l.groups, sc)),
 		base:         base,
 		routes:       l.egressRoutes(sc),
 		sources:      l.connectionSources(sc),
 		destinations: sc.Destinations,
-	})}
+	}).Layer}
 	if sc.Own != nil {
-		out.Own = l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar})
+		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar}).Layer
 	}
 	return out
 }
 
 // build turns specs into a layer; equal resources make one layer.
-func (l *listeners) build(specs []listenerSpec) *resource.Layer {
-	items := make([]*resource.Resource, 0, len(specs))
+func (l *listeners) build(specs []listenerSpec) *listenerLayer {
+	items := make([]*madeListener, 0, len(specs))
 	for _, s := range specs {
 		items = append(items, l.resources.Get(s))
 	}

@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"errors"
+
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
@@ -15,9 +17,42 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// buildListener makes the resource of one listener.
-func buildListener(s listenerSpec) *resource.Resource {
-	return resource.New(ListenerType, s.name, s.refs(), func() []byte { return resource.Encode(s.build()) })
+// buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only then.
+func buildListener(s listenerSpec) *madeListener {
+	out := &madeListener{}
+	report := func(what string, err error) { out.refused = append(out.refused, *refused(nil, what, err)) }
+	l := s.build(report)
+	err := l.Validate()
+	if err == nil && len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
+		err = errNoChain
+	}
+	if err != nil {
+		l = s.closed()
+		if l.Validate() != nil {
+			report("the listener "+s.name+" is left out", err)
+			return out
+		}
+		report("the listener "+s.name+" closes its connections", err)
+	}
+	body := resource.Encode(l)
+	out.resource = resource.New(ListenerType, s.name, s.refs(), func() []byte { return body })
+	return out
+}
+
+// errNoChain says that nothing is left of a listener.
+var errNoChain = errors.New("it has no filter chain")
+
+// closed is a listener that stands at the same place and closes all connections, so that none goes where
+// no listener is.
+func (s listenerSpec) closed() *listenerv3.Listener {
+	l := &listenerv3.Listener{
+		Name:             s.name,
+		Address:          s.at.envoy(),
+		TrafficDirection: s.direction(),
+		FilterChains:     []*listenerv3.FilterChain{{Name: blackHole, Filters: s.base.blackHoleFilters}},
+	}
+	s.setSocket(l)
+	return l
 }
 
 // refs are the route configurations and clusters that the listener names, each once.
@@ -48,8 +83,8 @@ func (s listenerSpec) refs() []resource.Ref {
 	return out
 }
 
-// build makes the listener.
-func (s listenerSpec) build() *listenerv3.Listener {
+// build makes the listener. It reports filter chains that Envoy would refuse.
+func (s listenerSpec) build(report func(what string, err error)) *listenerv3.Listener {
 	l := &listenerv3.Listener{
 		Name:                             s.name,
 		Address:                          s.at.envoy(),
@@ -68,7 +103,7 @@ func (s listenerSpec) build() *listenerv3.Listener {
 		l.AccessLog = s.base.unmatchedLog
 	}
 	s.setSocket(l)
-	s.setChains(l)
+	s.setChains(l, report)
 	return l
 }
 
@@ -101,9 +136,15 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 // setChains adds the filter chains. One that takes all becomes the default where there are others, so
 // that a connection which matches another one in part is not closed.
 // Source: Istio, https://github.com/istio/istio/issues/26079.
-func (s listenerSpec) setChains(l *listenerv3.Listener) {
+func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) {
 	for _, c := range s.chains.Items() {
-		chain := c.build(s.base, s.side, s.readsSNI())
+		chain, err := c.build(s.base, s.side, s.readsSNI())
+		if err != nil {
+			report("a filter chain of the listener "+s.name+" closes its connections", err)
+			if chain = c.closed(s.base, s.readsSNI()); chain.Validate() != nil {
+				continue // what it matches does not exist
+			}
+		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
 			continue

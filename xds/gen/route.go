@@ -133,7 +133,9 @@ func encodeRouteConfig(s routeConfigSpec) []byte {
 	b := make([]byte, 0, size)
 	b = appendText(b, fieldConfigName, s.name)
 	for _, h := range s.hosts.Items() {
-		b = appendBytes(b, fieldConfigHosts, h.body)
+		if h.reachable {
+			b = appendBytes(b, fieldConfigHosts, h.body)
+		}
 	}
 	b = appendBytes(b, fieldValidateClusters, nil) // BoolValue{false}
 	b = appendUint32Value(b, fieldMaxDirect, maxDirectResponse)

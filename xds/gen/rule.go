@@ -94,11 +94,20 @@ func (p *rulePlanner) resolve(destinations []*networking.Destination, port uint3
 // buildRule makes the routes of a VirtualService, in their order, up to the first without conditions.
 // Source: istio.io, VirtualService.http: "the first rule matching an incoming request is used".
 func buildRule(s ruleSpec) *encodedRoutes {
+	routes := s.routes()
+	if err := checkRoutes(routes); err != nil {
+		return &encodedRoutes{refused: refused(s.vs.Object, "its hosts answer with 503", err)}
+	}
+	return encodeRoutes(routes)
+}
+
+// routes are those of the VirtualService.
+func (s ruleSpec) routes() []*routev3.Route {
 	b := newRouteBuilder(s)
 	var out []*routev3.Route
 	for _, r := range s.vs.Spec.Http {
 		if len(r.Match) == 0 {
-			return encodeRoutes(append(out, b.route(r, nil)))
+			return append(out, b.route(r, nil))
 		}
 		for _, m := range r.Match {
 			if !matchApplies(m, s.port, s.gateway, s.sources) {
@@ -107,9 +116,9 @@ func buildRule(s ruleSpec) *encodedRoutes {
 			route := b.route(r, m)
 			out = append(out, route)
 			if matchesAll(route.Match) {
-				return encodeRoutes(out)
+				return out
 			}
 		}
 	}
-	return encodeRoutes(out)
+	return out
 }

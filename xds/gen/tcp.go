@@ -16,8 +16,16 @@ func (b *listenerBase) tcpFilters(s tcpSpec) []*listenerv3.Filter {
 	return []*listenerv3.Filter{tcpProxy(s, b.connectionLog)}
 }
 
+// tcpProxyFilter is the filter that forwards connections.
+const tcpProxyFilter = "envoy.filters.network.tcp_proxy"
+
 // tcpProxy forwards connections.
 func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
+	return networkFilter(tcpProxyFilter, packed(tcpProxyOf(s, log)))
+}
+
+// tcpProxyOf is the configuration of tcpProxyFilter.
+func tcpProxyOf(s tcpSpec, log []*accesslogv3.AccessLog) *tcpv3.TcpProxy {
 	p := &tcpv3.TcpProxy{
 		StatPrefix:                      s.statPrefix,
 		IdleTimeout:                     s.idle.proto(),
@@ -36,7 +44,7 @@ func tcpProxy(s tcpSpec, log []*accesslogv3.AccessLog) *listenerv3.Filter {
 	if s.hashSource {
 		p.HashPolicy = []*typev3.HashPolicy{{PolicySpecifier: &typev3.HashPolicy_SourceIp_{SourceIp: &typev3.HashPolicy_SourceIp{}}}}
 	}
-	return networkFilter("envoy.filters.network.tcp_proxy", packed(p))
+	return p
 }
 
 // clusters are those that the chain forwards to.

@@ -33,7 +33,7 @@ func certificatesOf(t *networking.ServerTLSSettings) []certificate {
 //
 // Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
 // nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that cannot).
-func serverTLS(t *networking.ServerTLSSettings, http bool) *corev3.TransportSocket {
+func serverTLS(t *networking.ServerTLSSettings, http bool) *tlsv3.DownstreamTlsContext {
 	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t)}
 	if http {
 		common.AlpnProtocols = []string{"h2", "http/1.1"}
@@ -42,12 +42,14 @@ func serverTLS(t *networking.ServerTLSSettings, http bool) *corev3.TransportSock
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
 			&tlsv3.SdsSecretConfig{Name: c.secretName(), SdsConfig: fromADS()})
 	}
+	return &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(false)}
+}
+
+// tlsSocket ends TLS.
+func tlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	return &corev3.TransportSocket{
-		Name: "envoy.transport_sockets.tls",
-		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(&tlsv3.DownstreamTlsContext{
-			CommonTlsContext:         common,
-			RequireClientCertificate: wrapperspb.Bool(false),
-		})},
+		Name:       "envoy.transport_sockets.tls",
+		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t)},
 	}
 }
 

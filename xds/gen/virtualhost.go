@@ -10,6 +10,7 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -24,6 +25,8 @@ type virtualHost struct {
 	clusters []string
 	// all says that it takes requests for every host.
 	all bool
+	// reachable says that it has a domain.
+	reachable bool
 	// spec is what it was made of, kept so that its parts are found again.
 	spec virtualHostSpec
 }
@@ -46,6 +49,8 @@ type encodedRoutes struct {
 	specific, catchAll []byte
 	// clusters are those that specific names, catchAllClusters those of catchAll.
 	clusters, catchAllClusters []string
+	// refused, when not nil, says why Envoy would refuse the routes: the hosts that have them answer with 503.
+	refused *feed.Problem
 }
 
 // The fields of envoy.config.route.v3.VirtualHost.
@@ -61,7 +66,8 @@ const (
 // whole message.
 func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	size := len(s.name) + 32
-	for _, d := range s.domains.Items() {
+	domains := usableDomains(s.domains.Items())
+	for _, d := range domains {
 		size += len(d) + 4
 	}
 	parts := s.more.Items()
@@ -71,9 +77,12 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	for _, p := range parts {
 		size += len(p.specific) + len(p.catchAll)
 	}
+	if slices.ContainsFunc(parts, func(p *encodedRoutes) bool { return p.refused != nil }) {
+		parts = []*encodedRoutes{unavailable()}
+	}
 	b := make([]byte, 0, size)
 	b = appendText(b, fieldHostName, s.name)
-	for _, d := range s.domains.Items() {
+	for _, d := range domains {
 		b = appendText(b, fieldHostDomains, d)
 	}
 	var clusters []string
@@ -94,8 +103,42 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	b = appendUint(b, fieldHostAttempts, 1)
 	return &virtualHost{
 		name: s.name, body: b, clusters: clusters,
-		all: slices.Contains(s.domains.Items(), anyDomain), spec: s,
+		all: slices.Contains(domains, anyDomain), reachable: len(domains) > 0, spec: s,
 	}
+}
+
+// usableDomains are those that a request can be for, and that Envoy takes.
+func usableDomains(domains []string) []string {
+	if err := (&routev3.VirtualHost{Name: "-", Domains: domains}).Validate(); err == nil {
+		return domains
+	}
+	return slices.DeleteFunc(slices.Clone(domains), func(d string) bool {
+		return (&routev3.VirtualHost{Name: "-", Domains: []string{d}}).Validate() != nil
+	})
+}
+
+// unavailable answers every request with 503. It stands for routes that Envoy would refuse: without them,
+// requests would go to a host with a wildcard, or to the wrong one of the routes that are left.
+func unavailable() *encodedRoutes {
+	const serviceUnavailable = 503
+	return encodeRoutes([]*routev3.Route{{
+		Name:   "refused",
+		Match:  everyPath(),
+		Action: &routev3.Route_DirectResponse{DirectResponse: &routev3.DirectResponseAction{Status: serviceUnavailable}},
+	}})
+}
+
+// checkRoutes finds what breaks Envoy's rules.
+func checkRoutes(routes []*routev3.Route) error {
+	for _, r := range routes {
+		if err := r.Validate(); err != nil {
+			return err
+		}
+		if err := checkWrapped(r.TypedPerFilterConfig); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // takesAll says whether it takes requests for every host.
@@ -152,12 +195,16 @@ func buildDefaultRoute(s defaultRouteSpec) *encodedRoutes {
 	if p := hashPolicy(s.hash); p != nil {
 		action.HashPolicy = []*routev3.RouteAction_HashPolicy{p}
 	}
-	return encodeRoutes([]*routev3.Route{{
+	routes := []*routev3.Route{{
 		Name:      defaultRouteName,
 		Match:     everyPath(),
 		Action:    &routev3.Route_Route{Route: action},
 		Decorator: &routev3.Decorator{Operation: hostPort(s.host, s.port) + "/*"},
-	}})
+	}}
+	if err := checkRoutes(routes); err != nil {
+		return &encodedRoutes{refused: refused(nil, "the route to "+hostPort(s.host, s.port)+" answers with 503", err)}
+	}
+	return encodeRoutes(routes)
 }
 
 // unknownHosts says what happens to requests for hosts that nobody declared.
@@ -198,7 +245,7 @@ func buildUnknownHosts(u unknownHosts) *virtualHost {
 	}
 	route.Name = h.Name
 	h.Routes = []*routev3.Route{route}
-	return &virtualHost{name: h.Name, body: resource.Encode(h), clusters: clustersOf(route), all: true}
+	return &virtualHost{name: h.Name, body: resource.Encode(h), clusters: clustersOf(route), all: true, reachable: true}
 }
 
 // everyPath matches all requests.

@@ -1,0 +1,82 @@
+package gen
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Envoy refuses a resource whole, with all that is right in it. Validation keeps out what Envoy would
+// refuse; what gets past it, from whatever source, is found here, where each part is built, by the rules
+// that the messages carry, and only that part is replaced by one that refuses traffic.
+
+// validated is a message that knows the rules of its fields.
+type validated interface{ Validate() error }
+
+// checkAll finds what breaks the rules of messages.
+func checkAll(messages ...validated) error {
+	for _, m := range messages {
+		if err := m.Validate(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkWrapped finds what breaks the rules of wrapped messages.
+func checkWrapped(wrapped map[string]*anypb.Any) error {
+	for name, a := range wrapped {
+		if a == nil {
+			continue
+		}
+		m, err := a.UnmarshalNew()
+		if v, ok := m.(validated); ok && err == nil {
+			err = v.Validate()
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// refused is a part that Envoy would refuse, as a problem. o is the object that it is made of; nil: none.
+func refused(o *config.Object, what string, err error) *feed.Problem {
+	p := &feed.Problem{Severity: feed.Error, Text: what + ": Envoy would refuse it: " + strings.TrimSpace(err.Error())}
+	if o != nil {
+		p.Object, p.File, p.Line = o.Key.String(), o.Origin.File, o.Origin.Line
+	}
+	return p
+}
+
+// Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
+// somebody holds. Each is an error in Ashore's validation: with it, the object would not have been taken.
+func (g *Generator) Refused() []feed.Problem {
+	var out []feed.Problem
+	add := func(p *feed.Problem) {
+		if p != nil {
+			out = append(out, *p)
+		}
+	}
+	for _, r := range g.routes.rules.Held() {
+		add(r.refused)
+	}
+	for _, r := range g.routes.defaults.Held() {
+		add(r.refused)
+	}
+	for _, c := range g.clusters.outbound.Held() {
+		add(c.refused)
+	}
+	for _, l := range g.listeners.resources.Held() {
+		for i := range l.refused {
+			add(&l.refused[i])
+		}
+	}
+	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
+	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })
+}

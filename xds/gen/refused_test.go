@@ -1,0 +1,216 @@
+package gen
+
+import (
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
+	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/goldentest"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// refusedMesh has services a and b, each with an HTTP and a TCP port, to which objects are added that did not
+// pass validation.
+func refusedMesh(objects ...*config.Object) push.Inputs {
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	for _, o := range objects {
+		in.Objects = in.Objects.With(o.Key, o)
+	}
+	for i, host := range []string{"a.example.com", "b.example.com"} {
+		s := testService(host, 1, fmt.Sprintf("10.5.0.%d", i+1), "http/80", "tcp/3306")
+		in.Services = in.Services.With(s.Key, s)
+		in.Endpoints = in.Endpoints.With(s.Key, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.1"}}})
+	}
+	return in
+}
+
+func refusedScope(t *testing.T, in push.Inputs) *push.Scope {
+	t.Helper()
+	return (&scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.9"}, Namespace: "shop", Interception: "REDIRECT"})}).next(in)
+}
+
+// wantRefused fails the test unless there is one problem, whose object and text begin so.
+func wantRefused(t *testing.T, g *Generator, set resource.Set, object, text string) {
+	t.Helper()
+	got := g.Refused()
+	if len(got) != 1 || got[0].Object != object || !strings.HasPrefix(got[0].Text, text) {
+		t.Errorf("problems: got %v, want one of %q that begins with %q", got, object, text)
+	}
+	runtime.KeepAlive(set.Shared)
+}
+
+// A VirtualService that Envoy would refuse takes down its own hosts alone, which answer with 503.
+func TestRefusedRoutes(t *testing.T) {
+	t.Parallel()
+	destination := &networking.HTTPRouteDestination{Destination: &networking.Destination{Host: "a.example.com"}}
+	for name, route := range map[string]*networking.HTTPRoute{
+		"header": {Headers: &networking.Headers{Request: &networking.Headers_HeaderOperations{Set: map[string]string{"x": strings.Repeat("x", 16385)}}}},
+		"fault": {Fault: &networking.HTTPFaultInjection{Abort: &networking.HTTPFaultInjection_Abort{
+			Percentage: &networking.Percent{Value: 100}, ErrorType: &networking.HTTPFaultInjection_Abort_HttpStatus{HttpStatus: 700},
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			route.Route = []*networking.HTTPRouteDestination{destination}
+			vs := testVS("bad", &networking.VirtualService{Hosts: []string{"a.example.com"}, Http: []*networking.HTTPRoute{route}}).Object
+			vs.Key = config.Key{Kind: config.VirtualService, Namespace: "shop", Name: "bad"}
+			g := New()
+			sc := refusedScope(t, refusedMesh(vs))
+			set := g.Set(RouteType, sc)
+			c := decoded[*routev3.RouteConfiguration](t, set)["80"]
+			if err := validateAll(c); err != nil {
+				t.Fatal(err)
+			}
+			got := map[string]string{}
+			for _, h := range c.VirtualHosts {
+				for _, r := range h.Routes {
+					got[h.Domains[0]] += fmt.Sprint(r.GetDirectResponse().GetStatus(), r.GetRoute().GetCluster())
+				}
+			}
+			if got["a.example.com"] != "503" || got["b.example.com"] != "0outbound|80||b.example.com" {
+				t.Errorf("got %v, want 503 for a alone", got)
+			}
+			wantRefused(t, g, set, "VirtualService shop/bad", "its hosts answer with 503: Envoy would refuse it: ")
+		})
+	}
+}
+
+// A name that no request can be for leaves the others of its service.
+func TestRefusedDomains(t *testing.T) {
+	t.Parallel()
+	h := buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb", "c"}), first: unavailable()})
+	var got routev3.VirtualHost
+	if err := proto.Unmarshal(h.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if err := got.Validate(); err != nil || !h.reachable || len(got.Domains) != 1 || got.Domains[0] != "c" {
+		t.Errorf("got %v, %v, want the domain c", got.Domains, err)
+	}
+	h = buildVirtualHost(virtualHostSpec{name: "h", domains: newRouteTables(newListeners()).names.Of([]string{"a\nb"}), first: unavailable()})
+	if h.reachable {
+		t.Error("a host without a usable domain is reachable")
+	}
+}
+
+// A cluster that Envoy would refuse is left out; the others stay.
+func TestRefusedCluster(t *testing.T) {
+	t.Parallel()
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
+		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{OutlierDetection: &networking.OutlierDetection{MaxEjectionPercent: 200}},
+	}}
+	in := refusedMesh(rule)
+	in.Endpoints = in.Endpoints.With(registry.Key{Host: "b.example.com", Namespace: "shop"}, &registry.EndpointList{Items: []registry.Endpoint{
+		{Address: "fe80::1%eth0"}, {Address: "10.0.0.2"}, {Address: "10.0.0.3", Ports: map[string]uint32{"http": 70000}},
+	}})
+	g := New()
+	sc := refusedScope(t, in)
+	set := g.Set(ClusterType, sc)
+	clusters := decoded[*clusterv3.Cluster](t, set)
+	if clusters["outbound|80||a.example.com"] != nil || clusters["outbound|80||b.example.com"] == nil {
+		t.Errorf("got %d clusters, want those of b and not those of a", len(clusters))
+	}
+	if got := g.Refused(); len(got) != 2 || got[0].Object != "DestinationRule shop/bad" || !strings.Contains(got[0].Text, "the cluster outbound|3306||a.example.com is left out") {
+		t.Errorf("problems: got %v, want one for each port of a", got)
+	}
+	runtime.KeepAlive(set.Shared)
+	assignment := decoded[*endpointv3.ClusterLoadAssignment](t, g.Set(EndpointType, sc))["outbound|80||b.example.com"]
+	if err := validateAll(assignment); err != nil || len(assignment.Endpoints) != 1 || len(assignment.Endpoints[0].LbEndpoints) != 1 {
+		t.Errorf("got %v, %v, want the one endpoint that can be reached", assignment, err)
+	}
+}
+
+// A filter chain that Envoy would refuse closes its connections; the listener and all others stay.
+func TestRefusedFilterChain(t *testing.T) {
+	t.Parallel()
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
+		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{ConnectionPool: &networking.ConnectionPoolSettings{
+			Tcp: &networking.ConnectionPoolSettings_TCPSettings{MaxConnectionDuration: durationpb.New(time.Nanosecond)},
+		}},
+	}}
+	g := New()
+	sc := refusedScope(t, refusedMesh(rule))
+	set := g.Set(ListenerType, sc)
+	listeners := map[string]*listenerv3.Listener{}
+	for _, l := range decodeListeners(t, set) {
+		if err := validateAll(l); err != nil {
+			t.Errorf("%s: %v", l.Name, err)
+		}
+		listeners[l.Name] = l
+	}
+	for name, cluster := range map[string]string{"10.5.0.1_3306": blackHole, "10.5.0.2_3306": "outbound|3306||b.example.com"} {
+		l := listeners[name]
+		if l == nil || len(l.FilterChains) != 1 || !strings.Contains(string(l.FilterChains[0].Filters[0].GetTypedConfig().GetValue()), cluster) {
+			t.Errorf("%s: got %v, want one chain to %s", name, l, cluster)
+		}
+	}
+	wantRefused(t, g, set, "", "a filter chain of the listener 10.5.0.1_3306 closes its connections: Envoy would refuse it: ")
+}
+
+// A listener of which nothing is left closes its connections, and one whose place does not exist is left out.
+func TestRefusedListener(t *testing.T) {
+	t.Parallel()
+	chains := &chainLists{}
+	base := newListenerBase(settingsOf(testScope()))
+	set := newChainSet(chains)
+	set.specs = []chainSpec{{name: "x", match: chainMatch{port: 70000}, tcp: tcpSpec{cluster: "c", statPrefix: "c"}}}
+	spec := listenerSpec{base: base, name: "l", at: address{ip: onlyV4.loopback(), port: 80}, chains: set.list()}
+	made := buildListener(spec)
+	var l listenerv3.Listener
+	if err := proto.Unmarshal(made.resource.Body(), &l); err != nil {
+		t.Fatal(err)
+	}
+	if err := validateAll(&l); err != nil || len(l.FilterChains) != 1 || l.FilterChains[0].Name != blackHole {
+		t.Errorf("got %v, %v, want one chain that closes", l.FilterChains, err)
+	}
+	if len(made.refused) != 2 {
+		t.Errorf("problems: got %v, want the chain and the listener", made.refused)
+	}
+	spec.at.port = 70000
+	if made := buildListener(spec); made.resource != nil || len(made.refused) != 2 {
+		t.Errorf("got %v, %v, want no listener", made.resource, made.refused)
+	}
+}
+
+// What is not held any more, or in order, is no problem.
+func TestNothingRefused(t *testing.T) {
+	t.Parallel()
+	g := New()
+	sc := refusedScope(t, refusedMesh())
+	for _, typeURL := range []string{ClusterType, ListenerType, RouteType} {
+		set := g.Set(typeURL, sc)
+		if got := g.Refused(); len(got) != 0 || set.Len() == 0 {
+			t.Errorf("got %v, want nothing", got)
+		}
+		runtime.KeepAlive(set.Shared)
+	}
+}
+
+// Envoy has no priority beyond 128.
+func TestPriorities(t *testing.T) {
+	t.Parallel()
+	hosts := make([]host, 200)
+	for i := range hosts {
+		hosts[i] = host{Endpoint: &registry.Endpoint{Address: fmt.Sprintf("10.0.0.%d", i)}, port: 80, priority: i}
+	}
+	hosts = inOrder(hosts)
+	a := &endpointv3.ClusterLoadAssignment{}
+	if err := proto.Unmarshal(assignmentSpec{}.append(nil, "c", hosts), a); err != nil {
+		t.Fatal(err)
+	}
+	if err := validateAll(a); err != nil || hosts[128].priority != 128 || hosts[199].priority != 128 {
+		t.Errorf("got %v, the last has priority %d, want 128", err, hosts[199].priority)
+	}
+}
