@@ -42,6 +42,8 @@ type backend struct {
 	settings  []feed.Problem // warnings about the settings file
 	assembler func() push.Status
 	proxies   proxies
+	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse traffic instead; nil: none.
+	refused func() []feed.Problem
 
 	latest atomic.Pointer[published]
 }
@@ -71,6 +73,9 @@ func (b *backend) problems(s push.Status) []feed.Problem {
 	out = append(out, s.Problems...)
 	if p := b.latest.Load(); p != nil {
 		out = append(out, p.dangling()...)
+	}
+	if b.refused != nil {
+		out = append(out, b.refused()...)
 	}
 	return out
 }

@@ -66,6 +66,17 @@ spec:
   servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]
 `
 
+// What Envoy would refuse of what proxies are sent is a problem like others.
+func TestBackendRefused(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, gatewayFile)
+	before := len(b.Problems())
+	b.refused = func() []feed.Problem { return []feed.Problem{{Severity: feed.Error, Text: "refused"}} }
+	if p := b.Problems(); len(p) != before+1 || p[before].Text != "refused" {
+		t.Errorf("got %v, want one more, the refused one", p)
+	}
+}
+
 func TestBackendStatus(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, gatewayFile)

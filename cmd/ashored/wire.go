@@ -142,9 +142,10 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err := files.Check(ctx); err != nil {
 		return p, err
 	}
-	back := &backend{started: time.Now(), settings: s.warnings}
+	generator := gen.New()
+	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
 	registry := newRegistry(back.Status)
-	server, err := xds.New(xds.Config{Generator: gen.New(), Log: log, Registerer: registry})
+	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: registry})
 	if err != nil {
 		return p, err
 	}
