@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -98,6 +99,11 @@ func (o *oddResources) add(t *testing.T, number int, node, text string) {
 	}
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{{Name: "node.yaml", Data: []byte(node)}, {Name: "config.yaml", Data: []byte(oddBase + text)}}})
 	g := New()
+	sets := []resource.Set{g.Set(ListenerType, sc), g.Set(RouteType, sc), g.Set(ClusterType, sc)}
+	for _, p := range g.Refused() {
+		t.Errorf("line %d: accepted, and %s", number, p)
+	}
+	runtime.KeepAlive(sets)
 	for _, l := range withRoutesInside(t, g, sc) {
 		if !o.isNew(l) {
 			continue
