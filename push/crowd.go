@@ -170,24 +170,6 @@ func (l ledger) grant(by *contender, c claim) {
 	}
 }
 
-// audience lists the namespaces that see what is exported from a namespace to those in to; the empty one stands
-// for all of them.
-func audience(to []string, from string) []string {
-	var out []string
-	for _, t := range to {
-		switch t {
-		case "*":
-			return []string{""}
-		case ".":
-			out = append(out, from)
-		case "~":
-		default:
-			out = append(out, t)
-		}
-	}
-	return out
-}
-
 // complaint is a finding about a part of o.
 func complaint(o *config.Object, severity feed.Severity, field, text, what string) finding {
 	return finding{

@@ -74,17 +74,7 @@ func (d *dangling) clients(to []string, from string) []string {
 	if slices.Contains(to, "*") {
 		return d.all
 	}
-	var out []string
-	for _, t := range to {
-		switch t {
-		case ".":
-			out = append(out, from)
-		case "~":
-		default:
-			out = append(out, t)
-		}
-	}
-	return out
+	return audience(to, from)
 }
 
 // missing says why none of clients sees a service of host, and what to do, with so in between.

@@ -31,7 +31,8 @@ type rules struct {
 // with returns the index with object old replaced by o; either may be nil.
 func (x rules) with(old, o *config.Object, domain string) rules {
 	key := func(o *config.Object) ruleKey {
-		return ruleKey{o.Namespace, config.ResolveHost(o.Spec.(*networking.DestinationRule).Host, o.Namespace, domain), o.Name}
+		h := ruleHostOf(o, domain)
+		return ruleKey{h.namespace, h.host, o.Name}
 	}
 	if old != nil {
 		x.byHost = x.byHost.Without(key(old))
@@ -54,7 +55,13 @@ type ruleView struct {
 	special map[string]bool
 }
 
+// ruleHost is what the rules that are merged have in common.
 type ruleHost struct{ namespace, host string }
+
+// ruleHostOf is that of the DestinationRule o, with the host's full name.
+func ruleHostOf(o *config.Object, domain string) ruleHost {
+	return ruleHost{o.Namespace, config.ResolveHost(o.Spec.(*networking.DestinationRule).Host, o.Namespace, domain)}
+}
 
 type ruleViewIn struct {
 	mesh     *Mesh

@@ -55,15 +55,6 @@ func routePlaces(o *config.Object, domain string) []routePlace {
 	return out
 }
 
-// gatewaysOf are the full names of the gateways of a VirtualService.
-func gatewaysOf(o *config.Object) []string {
-	names := o.Spec.(*networking.VirtualService).Gateways
-	if len(names) == 0 {
-		return []string{meshGateway}
-	}
-	return resolveGateways(slices.Clone(names), o.Namespace)
-}
-
 // hostsOf are the full names of the hosts of a VirtualService, in lower case and in its order.
 func hostsOf(o *config.Object, domain string) []string {
 	hosts := o.Spec.(*networking.VirtualService).Hosts

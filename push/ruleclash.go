@@ -17,16 +17,13 @@ func (h ruleHost) place() place {
 
 // changeRules brings a changed DestinationRule among those of its host.
 func (c *crossings) changeRules(ch objectChange, m *Mesh) {
-	at := func(o *config.Object) ruleHost {
-		return ruleHost{o.Namespace, config.ResolveHost(o.Spec.(*networking.DestinationRule).Host, o.Namespace, m.Domain)}
-	}
 	if ch.Old != nil {
-		c.rules.remove(at(ch.Old), ch.Key)
+		c.rules.remove(ruleHostOf(ch.Old, m.Domain), ch.Key)
 	}
 	if ch.New != nil {
 		spec := ch.New.Spec.(*networking.DestinationRule)
 		to := exportTo(spec.ExportTo, m.Config.GetDefaultDestinationRuleExportTo())
-		c.rules.put(at(ch.New), ch.Key, &contender{object: ch.New, to: to, claims: func() []claim { return ruleClaims(spec) }})
+		c.rules.put(ruleHostOf(ch.New, m.Domain), ch.Key, &contender{object: ch.New, to: to, claims: func() []claim { return ruleClaims(spec) }})
 	}
 }
 

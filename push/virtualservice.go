@@ -45,10 +45,7 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 	for i, h := range spec.Hosts {
 		spec.Hosts[i] = full(h)
 	}
-	spec.Gateways = resolveGateways(spec.Gateways, o.Namespace)
-	if len(spec.Gateways) == 0 {
-		spec.Gateways = []string{meshGateway}
-	}
+	spec.Gateways = gatewaysOf(o)
 	for d := range destinationsOf(spec) {
 		d.Host = full(d.Host)
 	}
@@ -68,6 +65,15 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 		}
 	}
 	return &VirtualService{Object: o, Spec: spec, conditions: conditionsOf(spec)}
+}
+
+// gatewaysOf are the full names of the gateways of a VirtualService as it is written: "mesh" where it names none.
+func gatewaysOf(o *config.Object) []string {
+	names := o.Spec.(*networking.VirtualService).Gateways
+	if len(names) == 0 {
+		return []string{meshGateway}
+	}
+	return resolveGateways(slices.Clone(names), o.Namespace)
 }
 
 // resolveGateways writes "name" out as "namespace/name".

@@ -41,19 +41,30 @@ func visibleTo(to []string, from, client string) bool {
 
 // addSpecial marks the namespaces that see something which others do not.
 func addSpecial(special map[string]bool, own, fallback []string, from string) {
-	to := exportTo(own, fallback)
-	if slices.Contains(to, "*") {
-		return
+	for _, ns := range audience(exportTo(own, fallback), from) {
+		if ns != "" {
+			special[ns] = true
+		}
 	}
+}
+
+// audience lists the namespaces that see what is exported from a namespace to those in to; the empty one alone
+// stands for all of them.
+func audience(to []string, from string) []string {
+	if slices.Contains(to, "*") {
+		return []string{""}
+	}
+	var out []string
 	for _, t := range to {
 		switch t {
 		case ".":
-			special[from] = true
+			out = append(out, from)
 		case "~":
 		default:
-			special[t] = true
+			out = append(out, t)
 		}
 	}
+	return out
 }
 
 // selects says whether labels has every pair of want. An empty want selects everything.
