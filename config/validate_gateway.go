@@ -192,10 +192,11 @@ func (c *checker) scopedHost(path, text string, scoped bool) {
 	case !found:
 		host = namespace
 	case namespace == "*" || namespace == ".":
-	case namespace == "~" && scoped:
-		if host != "*" {
-			c.errorf(path, "no namespace (~) has no hosts: write ~/*")
+	case strings.HasPrefix(namespace, "~") && scoped:
+		if text != noHosts {
+			c.unsupported(path, "leaving out hosts by \"~\"", "name those to import, or write "+noHosts+" alone for none")
 		}
+		return
 	default:
 		c.why(path, checkDNSLabel(namespace))
 	}

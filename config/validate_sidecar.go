@@ -143,6 +143,9 @@ func (c *checker) bothWays(s *networking.Sidecar) {
 	}
 }
 
+// noHosts imports nothing. Source: istio.io, IstioEgressListener.hosts.
+const noHosts = "~/*"
+
 // egress checks one outbound listener.
 func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 	name, unix := strings.CutPrefix(l.Bind, unixPrefix)
@@ -173,6 +176,9 @@ func (c *checker) egress(path string, l *networking.IstioEgressListener) {
 		c.errorf(path+".hosts", "the hosts are missing: write namespace/host, such as ./* or */*")
 	}
 	c.unique(path+".hosts", l.Hosts)
+	if len(l.Hosts) > 1 && slices.Contains(l.Hosts, noHosts) {
+		c.errorf(path+".hosts", "%s leaves out every host, and with it the others: remove it, or them", noHosts)
+	}
 	for i, h := range l.Hosts {
 		c.scopedHost(at(path+".hosts", i), h, true)
 	}
