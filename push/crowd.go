@@ -97,7 +97,7 @@ type contender struct {
 	object *config.Object
 	// to is whom it is exported to.
 	to []string
-	// claims are what it asks for, made when they are first needed.
+	// claims are what it asks for, made when they are first needed; not to be changed.
 	claims func() []claim
 }
 

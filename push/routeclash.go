@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -40,7 +41,7 @@ func (c *crossings) changeRoutes(ch objectChange, m *Mesh) {
 	spec := ch.New.Spec.(*networking.VirtualService)
 	to := exportTo(spec.ExportTo, m.Config.GetDefaultVirtualServiceExportTo())
 	for _, at := range routePlaces(ch.New, m.Domain) {
-		c.routes.put(at, ch.Key, &contender{object: ch.New, to: to, claims: func() []claim { return routeClaims(ch.New, at.gateway) }})
+		c.routes.put(at, ch.Key, &contender{object: ch.New, to: to, claims: sync.OnceValue(func() []claim { return routeClaims(ch.New, at.gateway) })})
 	}
 }
 
@@ -77,10 +78,7 @@ func routeClashes(at routePlace, members []*contender) []finding {
 	taken := ledger{}
 	var out []finding
 	for _, m := range members {
-		// those for clients that do not see it never hold
-		routes := routesOf(slices.DeleteFunc(m.claims(), func(c claim) bool {
-			return c.namespace != "" && !visibleTo(m.to, m.object.Namespace, c.namespace)
-		}))
+		routes := m.routes()
 		var lost []lostRoute
 		var granted []claim
 		for _, r := range routes {
@@ -98,12 +96,17 @@ func routeClashes(at routePlace, members []*contender) []finding {
 	return out
 }
 
-// routesOf are the claims of each route, which stand side by side.
-func routesOf(claims []claim) [][]claim {
+// routes are the claims of each route, which stand side by side, without those for clients that do not see m: they
+// never hold.
+func (m *contender) routes() [][]claim {
 	var out [][]claim
-	for i, c := range claims {
-		if i == 0 || claims[i-1].field != c.field {
-			out = append(out, nil)
+	field := ""
+	for _, c := range m.claims() {
+		if c.namespace != "" && !visibleTo(m.to, m.object.Namespace, c.namespace) {
+			continue
+		}
+		if len(out) == 0 || field != c.field {
+			out, field = append(out, nil), c.field
 		}
 		out[len(out)-1] = append(out[len(out)-1], c)
 	}

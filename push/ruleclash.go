@@ -3,6 +3,7 @@ package push
 import (
 	"fmt"
 	"slices"
+	"sync"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -23,7 +24,7 @@ func (c *crossings) changeRules(ch objectChange, m *Mesh) {
 	if ch.New != nil {
 		spec := ch.New.Spec.(*networking.DestinationRule)
 		to := exportTo(spec.ExportTo, m.Config.GetDefaultDestinationRuleExportTo())
-		c.rules.put(ruleHostOf(ch.New, m.Domain), ch.Key, &contender{object: ch.New, to: to, claims: func() []claim { return ruleClaims(spec) }})
+		c.rules.put(ruleHostOf(ch.New, m.Domain), ch.Key, &contender{object: ch.New, to: to, claims: sync.OnceValue(func() []claim { return ruleClaims(spec) })})
 	}
 }
 
