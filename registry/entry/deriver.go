@@ -70,9 +70,6 @@ func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *conf
 	return d.batch(ctx, sorted(dirty))
 }
 
-// Wanting says that some service got no virtual address yet: the next Derive asks again.
-func (d *Deriver) Wanting() bool { return len(d.wanting) > 0 }
-
 // replaceEntry takes in a changed ServiceEntry and marks the services that it concerns.
 func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty map[registry.Key]bool) {
 	if old != nil {
