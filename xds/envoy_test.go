@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -141,17 +142,6 @@ func (e *envoy) stat(name string) int {
 	return -1
 }
 
-// freePort is a local port that nobody uses.
-func freePort(t *testing.T) uint32 {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return uint32(l.Addr().(*net.TCPAddr).Port)
-}
-
 // backend answers with its name.
 func backend(t *testing.T, name string) uint32 {
 	t.Helper()
@@ -220,13 +210,13 @@ func pushes(t *testing.T, r *prometheus.Registry) map[string]int {
 func TestEnvoyReconnect(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		port, up := freePort(t), backend(t, "a")
+		port, up := uint32(testport.Free(t)), backend(t, "a")
 		all := []*resource.Resource{
 			xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up),
 			xdstest.Cluster("b", time.Second), xdstest.Endpoints("b", up),
 			xdstest.Listener("l", port, "r"), xdstest.Route("r", "a"),
 		}
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(all...)
 		e := startEnvoy(t, p.addr, delta)
 		answers(t, port, "a")
@@ -281,11 +271,11 @@ func latest(s *xds.Server) string {
 func TestEnvoyRefusal(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		one, two, three := freePort(t), freePort(t), freePort(t)
+		one, two, three := uint32(testport.Free(t)), uint32(testport.Free(t)), uint32(testport.Free(t))
 		up := backend(t, "a")
 		base := []*resource.Resource{xdstest.Cluster("a", time.Second), xdstest.Endpoints("a", up), xdstest.Route("r", "a")}
 		with := func(more ...*resource.Resource) []*resource.Resource { return append(more, base...) }
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(with(xdstest.Listener("one", one, "r"))...)
 		startEnvoy(t, p.addr, delta)
 		answers(t, one, "a")
@@ -322,9 +312,9 @@ func TestEnvoyRefusal(t *testing.T) {
 func TestEnvoyChangedCluster(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		port, up := freePort(t), backend(t, "a")
+		port, up := uint32(testport.Free(t)), backend(t, "a")
 		rest := []*resource.Resource{xdstest.Endpoints("a", up), xdstest.Listener("l", port, "r"), xdstest.Route("r", "a")}
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(append(rest, xdstest.Cluster("a", time.Second))...)
 		e := startEnvoy(t, p.addr, delta)
 		answers(t, port, "a")
@@ -345,12 +335,12 @@ func TestEnvoyChangedCluster(t *testing.T) {
 func TestEnvoyMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		port, up := freePort(t), backend(t, "a")
+		port, up := uint32(testport.Free(t)), backend(t, "a")
 		world := func(i int) []*resource.Resource {
 			c := fmt.Sprint("c", i)
 			return []*resource.Resource{xdstest.Cluster(c, time.Second), xdstest.Endpoints(c, up), xdstest.Listener("l", port, "r"), xdstest.Route("r", c)}
 		}
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		p.publish(world(0)...)
 		e := startEnvoy(t, p.addr, delta)
 		answers(t, port, "a")

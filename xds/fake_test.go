@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -70,7 +71,7 @@ func has(e *xdstest.Envoy, clusters int, route, cluster string) string {
 func TestMakeBeforeBreak(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: delta,
 			Answer: func(string) { time.Sleep(time.Duration(rand.IntN(3)) * time.Millisecond) }})
 		p.publish(slices.Concat(serving("c0", 1), chain(1, "c0"))...)
@@ -94,7 +95,7 @@ func TestMakeBeforeBreak(t *testing.T) {
 func TestWarmingDoesNotBlock(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: delta})
 		p.publish(slices.Concat(serving("a", 1), chain(1, "a"))...)
 		connect(t, e)
@@ -115,7 +116,7 @@ func TestWarmingDoesNotBlock(t *testing.T) {
 func TestUnknownEndpoints(t *testing.T) {
 	t.Parallel()
 	both(t, func(t *testing.T, delta bool) {
-		p := newPlane(t, nil, "127.0.0.1:0", nil)
+		p := newPlane(t, nil, testport.Address(t), nil)
 		e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: delta})
 		p.publish(xdstest.Cluster("a", time.Second))
 		connect(t, e)
@@ -136,7 +137,7 @@ func TestRejectionsAndReconnects(t *testing.T) {
 			t.Run(fmt.Sprint(seed), func(t *testing.T) {
 				t.Parallel()
 				rng := rand.New(rand.NewPCG(seed, 7))
-				p := newPlane(t, nil, "127.0.0.1:0", nil)
+				p := newPlane(t, nil, testport.Address(t), nil)
 				var mu sync.Mutex
 				bad := map[string]bool{}
 				e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: delta,
@@ -204,7 +205,7 @@ func TestRejectionsAndReconnects(t *testing.T) {
 // A fleet that comes back all at once is served, everybody, and sent nothing.
 func TestStorm(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.Admissions = 1 })
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Admissions = 1 })
 	world := slices.Concat(serving("a", 1), chain(1, "a"))
 	p.publish(world...)
 	var all []*xdstest.Envoy
@@ -242,7 +243,7 @@ func TestStorm(t *testing.T) {
 // Before the first context a stream is refused, so that its client tries another replica.
 func TestNotReady(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", nil)
+	p := newPlane(t, nil, testport.Address(t), nil)
 	err := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true}).Run(t.Context())
 	if status.Code(err) != codes.Unavailable {
 		t.Errorf("got %v, want Unavailable", err)
@@ -252,7 +253,7 @@ func TestNotReady(t *testing.T) {
 // A client that cannot be served hears why.
 func TestBadNodes(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) {
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
 		c.Log = c.Log.Named("bad")
 	})
 	p.publish()

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -33,7 +34,7 @@ func heap() uint64 {
 // connection, of which gRPC's buffers and goroutines are nearly all.
 func TestMemoryOfStreams(t *testing.T) {
 	const streams, clusters = 100, 1000
-	p := newPlane(t, nil, "127.0.0.1:0", nil)
+	p := newPlane(t, nil, testport.Address(t), nil)
 	var world []*resource.Resource
 	for i := range clusters {
 		world = append(world, serving(fmt.Sprintf("outbound|80||service-%d.shop.svc.cluster.local", i), 1)...)
@@ -92,7 +93,7 @@ func attach(t *testing.T, ctx context.Context, addr string, i int, names []strin
 // A client that does not read stops nobody, and has the latest when it reads again.
 func TestSlowClient(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", nil)
+	p := newPlane(t, nil, testport.Address(t), nil)
 	slow := make(chan struct{})
 	stuck := func(string) { <-slow }
 	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true, Answer: stuck})
@@ -128,7 +129,7 @@ func TestSlowClient(t *testing.T) {
 // A client that answers pings and does not read is let go.
 func TestClientThatNeverReads(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.SendWait = 100 * time.Millisecond })
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.SendWait = 100 * time.Millisecond })
 	reads := make(chan struct{})
 	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("slow", "10.0.0.2"), Delta: true, Answer: func(string) { <-reads }})
 	world := func(version time.Duration) (out []*resource.Resource) {
@@ -164,7 +165,7 @@ func TestClientThatNeverReads(t *testing.T) {
 // A stream that never says whose it is is let go.
 func TestStreamWithoutNode(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.NodeWait = 50 * time.Millisecond })
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.NodeWait = 50 * time.Millisecond })
 	p.publish()
 	conn, err := grpc.NewClient(p.addr, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
@@ -183,7 +184,7 @@ func TestStreamWithoutNode(t *testing.T) {
 // What a proxy is sent can be read, and secrets cannot.
 func TestDump(t *testing.T) {
 	t.Parallel()
-	p := newPlane(t, nil, "127.0.0.1:0", nil)
+	p := newPlane(t, nil, testport.Address(t), nil)
 	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true})
 	p.publish(slices.Concat(serving("a", 1), chain(1, "a"))...)
 	connect(t, e)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -17,7 +18,7 @@ import (
 func TestRefusingIsCountedDown(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.Registerer = reg })
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Registerer = reg })
 	bad := xdstest.Route("r1", "b").Body()
 	e := xdstest.NewEnvoy(xdstest.Config{Addr: p.addr, ID: xdstest.NodeID("web", "10.0.0.1"), Delta: true,
 		Reject: func(_, _ string, body []byte) string {
@@ -61,7 +62,7 @@ func TestRefusingIsCountedDown(t *testing.T) {
 func TestVersionsAreBounded(t *testing.T) {
 	t.Parallel()
 	reg := prometheus.NewRegistry()
-	p := newPlane(t, nil, "127.0.0.1:0", func(c *xds.Config) { c.Registerer = reg })
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Registerer = reg })
 	p.publish()
 	series := func(most int) string {
 		families, err := reg.Gather()

@@ -26,6 +26,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
 // TestMain lets this binary stand for ashored: as the child that checks a store, and as the program
@@ -85,22 +86,12 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s := &site{dir: dir, xds: freeAddress(t), metrics: freeAddress(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &lines{}}
+	s := &site{dir: dir, xds: testport.Address(t), metrics: testport.Address(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &lines{}}
 	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 	s.put(t, "web.yaml", fmt.Sprintf(entryFile, "web"))
 	return s
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // put renames a file of configuration into place.
