@@ -75,19 +75,19 @@ func TestDidYouMean(t *testing.T) {
 		{"host", "hosts"}, {"HOSTS", "hosts"}, {"htpp", "http"}, {"exprotTo", "exportTo"}, {"httpRedirect", "httpsRedirect"},
 		{"color", ""}, {"", ""}, {strings.Repeat("hosts", 1000), ""},
 	} {
-		if got := nearest(c.name, names); got != c.want {
-			t.Errorf("nearest(%.20q) = %q, want %q", c.name, got, c.want)
+		if got := meant(c.name, names); got != c.want {
+			t.Errorf("meant(%.20q) = %q, want %q", c.name, got, c.want)
 		}
 	}
 }
 
 // A hint is not looked for among thousands of names.
-func TestNearestBound(t *testing.T) {
+func TestMeantBound(t *testing.T) {
 	t.Parallel()
 	names := make([]string, 1000)
 	names[0] = "hosts"
-	if got := nearest("host", names); got != "" {
-		t.Errorf("nearest among 1000 names = %q, want none", got)
+	if got := meant("host", names); got != "" {
+		t.Errorf("meant among 1000 names = %q, want none", got)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -102,7 +102,7 @@ func otherSubsets(spec *networking.DestinationRule, unknown string) string {
 	for _, s := range spec.Subsets {
 		names = append(names, s.Name)
 	}
-	if near := strictyaml.Nearest(unknown, names); near != "" {
+	if near := nearest.Name(unknown, names); near != "" {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == near })
 		names = slices.Insert(names, 0, near)
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/internal/nearest"
 )
 
 // nearby finds the names that an unknown one was most likely meant to be. A name is its first part and the rest:
@@ -42,7 +42,7 @@ func (n *nearby) hint(first, rest string) string {
 	names = names[:min(len(names), most)]
 	if same := n.byRest[rest]; len(first) > 1 && len(same) <= n.left { // every letter is near every other
 		n.left -= len(same)
-		if near := strictyaml.Nearest(first, same); near != "" && !slices.Contains(names, n.join(near, rest)) {
+		if near := nearest.Name(first, same); near != "" && !slices.Contains(names, n.join(near, rest)) {
 			names = append(names, n.join(near, rest))
 		}
 	}

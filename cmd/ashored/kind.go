@@ -6,7 +6,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/strictyaml"
+	"github.com/ashore-mesh/ashore/internal/nearest"
 )
 
 // shortNames are those by which kubectl knows Istio's kinds.
@@ -32,7 +32,7 @@ func kindNamed(name string) (config.KindInfo, error) {
 		names = append(names, singular)
 	}
 	hint := "known are " + strings.Join(names, ", ")
-	if near := strictyaml.Nearest(lower, names); near != "" {
+	if near := nearest.Name(lower, names); near != "" {
 		hint = fmt.Sprintf("did you mean %q?", near)
 	}
 	return config.KindInfo{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("unknown kind %q: %s", name, hint))

@@ -1,0 +1,45 @@
+package nearest
+
+// Name is the one of known that name most likely stands for: up to a third of its letters differ, or one of a
+// short name, and a different case is no difference. Empty when there is none. Its cost is that of comparing name
+// with all of known, letter by letter.
+func Name(name string, known []string) string {
+	best, least := "", min(len(name), 1+max(1, len(name)/3))
+	for _, k := range known {
+		if d := distance(name, k); d < least {
+			best, least = k, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters must be changed, added, removed or swapped with their neighbour to
+// make b of a. Letters count as bytes, and a different case as nothing.
+func distance(a, b string) int {
+	before, last, row := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range last {
+		last[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		row[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if lower(a[i-1]) == lower(b[j-1]) {
+				cost = 0
+			}
+			row[j] = min(last[j]+1, row[j-1]+1, last[j-1]+cost)
+			if i > 1 && j > 1 && lower(a[i-1]) == lower(b[j-2]) && lower(a[i-2]) == lower(b[j-1]) {
+				row[j] = min(row[j], before[j-2]+1)
+			}
+		}
+		before, last, row = last, row, before
+	}
+	return last[len(b)]
+}
+
+func lower(c byte) byte {
+	if 'A' <= c && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
