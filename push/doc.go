@@ -5,6 +5,9 @@
 // to its Facets, the few comparable facts that its resources truly depend on; Scope is what proxies of
 // those facets see, computed once for all of them. Compare counts what lies between two contexts.
 //
+// Beside a context stands what is wrong between objects that are right by themselves: those that get in one
+// another's way are found by difference after each build, references that lead nowhere when they are asked for.
+//
 // All of it is pure: no clock, I/O, logger or goroutine, except in assembler.go, which owns the one
 // goroutine that merges sources and paces builds.
 package push
