@@ -73,12 +73,17 @@ func (a *allocator) awake() {
 	}
 }
 
-// only forgets what was asked for and is not in wanted any more. It says whether any of the rest was
-// asked for and neither given nor refused yet.
+// only forgets what was asked for and is not in wanted any more. It says whether any of the rest was asked for
+// and not refused: the answer is not there, or came after Allocate was called last, and run calls again for it.
 func (a *allocator) only(wanted map[registry.Key]bool) (underWay bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	maps.DeleteFunc(a.asked, func(k registry.Key, _ error) bool { return !wanted[k] })
+	for k := range wanted {
+		if _, ok := a.known[k]; ok {
+			return true
+		}
+	}
 	for _, why := range a.asked {
 		if errors.Is(why, errUnderWay) {
 			return true

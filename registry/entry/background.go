@@ -38,5 +38,5 @@ func (b *Background) Derive(ctx context.Context, objects pmap.Map[config.Key, *c
 }
 
 // Pending says that the last Derive returned services without an address that may get one soon: the
-// store was asked and has neither given nor refused it. Run will call again.
+// store was asked and did not refuse it. Run will call again, or has done so meanwhile.
 func (b *Background) Pending() bool { return b.pending }
