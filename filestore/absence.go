@@ -2,6 +2,7 @@ package filestore
 
 import (
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -15,8 +16,9 @@ import (
 // disk is not mounted, or somebody fills it anew. Until the folder has files again and is left alone, none
 // of those that are missing counts as deleted.
 type absence struct {
-	since time.Time // when the folder last changed, or was last seen empty or away; zero: there is no absence
-	bare  bool      // there is no file of configuration in it
+	since time.Time       // when a file last came, or the folder was last seen empty or away; zero: there is no absence
+	bare  bool            // there is no file of configuration in it
+	back  map[string]bool // the files that a scan has seen in it since
 }
 
 func (a absence) is() bool { return !a.since.IsZero() }
@@ -32,9 +34,30 @@ func (f *folder) lost(l *listing) []string {
 	return out
 }
 
+// came says that the folder has files that it had not before. Files that change, or cannot be read, do not
+// count: some always do.
+func (a absence) came(l *listing) bool {
+	for name := range l.files {
+		if !a.back[name] {
+			return true
+		}
+	}
+	return false
+}
+
+// with are the files that were seen, those of a listing included.
+func (a absence) with(l *listing) map[string]bool {
+	out := make(map[string]bool, len(l.files))
+	maps.Copy(out, a.back)
+	for name := range l.files {
+		out[name] = true
+	}
+	return out
+}
+
 // holdBack brings the absence up to date with a scan, and says whether the files that it found lost are to
-// stay. stirs says that the scan found changes besides.
-func (f *folder) holdBack(l *listing, lost []string, stirs bool, now time.Time) bool {
+// stay.
+func (f *folder) holdBack(l *listing, lost []string, now time.Time) bool {
 	switch {
 	case l.failed["."] != nil:
 		f.absence = absence{since: now}
@@ -44,8 +67,8 @@ func (f *folder) holdBack(l *listing, lost []string, stirs bool, now time.Time) 
 		return true
 	case !f.absence.is():
 		return false
-	case f.define(lost) && (stirs || f.absence.bare):
-		f.absence = absence{since: now}
+	case f.define(lost) && f.absence.came(l):
+		f.absence = absence{since: now, back: f.absence.with(l)}
 	case !f.define(lost) || now.Sub(f.absence.since) >= f.src.cfg.Return:
 		f.absence = absence{}
 		return false
@@ -88,7 +111,7 @@ func (f *folder) absent() []config.Problem {
 		return nil
 	case !f.absence.bare:
 		p.Severity = feed.Warning
-		p.Text = fmt.Sprintf("the folder was empty or away, and not all of its files are back: what the others defined stays at work until nothing has changed in the folder for %s", f.src.cfg.Return)
+		p.Text = fmt.Sprintf("the folder was empty or away, and not all of its files are back: what the others defined stays at work until no more have come for %s", f.src.cfg.Return)
 	}
 	return []config.Problem{p}
 }

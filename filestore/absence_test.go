@@ -3,6 +3,7 @@ package filestore
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -85,5 +86,58 @@ func TestFolderFilledAnew(t *testing.T) {
 			w.want("a=10.0.0.2 b=10.0.0.2 c=10.0.0.1", "not all of its files are back")
 			w.want("a=10.0.0.2 b=10.0.0.2")
 		})
+	}
+}
+
+// during takes in all that is said in a time.
+func (w *world) during(d time.Duration) {
+	end := time.After(d)
+	for {
+		select {
+		case b := <-w.out:
+			w.apply(b)
+		case <-end:
+			return
+		}
+	}
+}
+
+// A folder whose files come back one by one is not left alone between two of them.
+func TestFolderFilledSlowly(t *testing.T) {
+	t.Parallel()
+	files := map[string]string{"last.yaml": entry("last", "10.0.0.1")}
+	names := []string{"a", "b", "c", "d", "e"}
+	for _, name := range names {
+		files[name+".yaml"] = entry(name, "10.0.0.1")
+	}
+	dir := folderOf(t, files)
+	w := run(t, Config{Dir: dir, Return: 2 * time.Second, Rescan: 50 * time.Millisecond})
+	empty(t, dir, false)
+	w.want("a=10.0.0.1 b=10.0.0.1 c=10.0.0.1 d=10.0.0.1 e=10.0.0.1 last=10.0.0.1", "no file of configuration")
+	for _, name := range names {
+		put(t, dir, name+".yaml", entry(name, "10.0.0.2"))
+		w.during(700 * time.Millisecond)
+		if got := w.state(); !strings.Contains(got, "last=") {
+			t.Fatalf("%s is back, and it is %s: the last one was not waited for", name, got)
+		}
+	}
+	w.want("a=10.0.0.2 b=10.0.0.2 c=10.0.0.2 d=10.0.0.2 e=10.0.0.2")
+}
+
+// A file that cannot be read is read again and again; that is no reason to wait on for those that did not come back.
+func TestAbsenceEndsBesideUnreadable(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
+	w := run(t, Config{Dir: dir, Return: time.Second, Rescan: 100 * time.Millisecond})
+	empty(t, dir, false)
+	w.want("a=10.0.0.1 b=10.0.0.1", "no file of configuration")
+	if err := os.Symlink("nowhere", filepath.Join(dir, "c.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+	for tries := 0; w.state() != "a=10.0.0.2"; tries++ {
+		if w.during(200 * time.Millisecond); tries == 100 {
+			t.Fatalf("it is still %s", w.state())
+		}
 	}
 }

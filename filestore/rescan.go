@@ -70,7 +70,7 @@ func (f *folder) rescan() {
 		changed = append(changed, name)
 	}
 	lost := f.lost(l)
-	held := f.holdBack(l, lost, len(changed)+len(f.pending.due)-len(f.pending.removal) > 0, now)
+	held := f.holdBack(l, lost, now)
 	for _, name := range lost {
 		switch {
 		case held:

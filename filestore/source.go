@@ -34,8 +34,8 @@ type Config struct {
 	// Settle is how long a file that is written in place, or was deleted, must be left alone before it is read, or
 	// gone. Default 50ms.
 	Settle time.Duration
-	// Return is how long a folder that was empty or away must be left alone, once it has files again, before
-	// those that did not come back count as deleted. Default 5s.
+	// Return is for how long no more files must have come to a folder that was empty or away, before those
+	// that did not come back count as deleted. Default 5s.
 	Return time.Duration
 	// Log receives each new problem and its end, once; nil discards them.
 	Log hclog.Logger
@@ -141,7 +141,7 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		case err := <-f.watch.errors():
 			// notifications were lost
 			f.src.cfg.Log.Debug("scanning after a lost notification", "folder", f.src.cfg.Dir, "error", err)
-			f.rescan()
+			f.scanNow = true
 		case <-settled.C:
 			f.settled()
 		case <-scan.C:

@@ -150,13 +150,17 @@ func (w *world) next() feed.Batch[*config.Object] {
 	w.t.Helper()
 	select {
 	case b := <-w.out:
-		for _, k := range w.merger.Apply(b, time.Now()) {
-			w.keys[k] = true
-		}
+		w.apply(b)
 		return b
 	case <-time.After(20 * time.Second):
 		w.t.Fatalf("nothing more is said; it is %v, problems %v", w.state(), w.problems())
 		panic("unreachable")
+	}
+}
+
+func (w *world) apply(b feed.Batch[*config.Object]) {
+	for _, k := range w.merger.Apply(b, time.Now()) {
+		w.keys[k] = true
 	}
 }
 

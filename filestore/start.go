@@ -49,7 +49,7 @@ func (f *folder) start(ctx context.Context) error {
 		}
 	}
 	f.fill(l, kept)
-	f.holdBack(l, f.lost(l), false, now)
+	f.holdBack(l, f.lost(l), now)
 	return nil
 }
 
