@@ -44,7 +44,7 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m.refusing = map[string]prometheus.Gauge{}
 	all := []prometheus.Collector{m.connected.gauge, m.pushes, m.pushTime, m.sendTime, m.size, m.convergence, m.rejects, m.stale, m.refused}
 	for _, t := range []string{"cds", "eds", "lds", "rds"} {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pilot_xds_" + t + "_reject", Help: "Proxies that refuse a resource of this type."})
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "pilot_xds_" + t + "_reject", Help: "Streams of proxies that refuse a resource of this type."})
 		m.refusing[t] = g
 		all = append(all, g)
 	}

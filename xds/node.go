@@ -58,6 +58,8 @@ type proxy struct {
 }
 
 const (
+	// maxNode bounds an encoded node, which has some 60 KB.
+	maxNode = 1 << 20
 	// maxID bounds a node ID, which has an address and two DNS names.
 	maxID = 1 << 10
 	// maxVersion is how much of a version is kept.
@@ -76,6 +78,9 @@ type rawNode struct {
 
 // read makes a proxy of an encoded envoy.config.core.v3.Node. Errors say what is wrong with it.
 func (ns *nodes) read(raw []byte) (*proxy, error) {
+	if len(raw) > maxNode {
+		return nil, fmt.Errorf("the node has %d bytes, at most %d are allowed", len(raw), maxNode)
+	}
 	n, err := scanNode(raw)
 	if err != nil {
 		return nil, fmt.Errorf("read node: %w", err)
@@ -172,7 +177,7 @@ func nodeType(s string) (push.NodeType, error) {
 	return 0, errNodeType
 }
 
-// maxAddresses bounds how many addresses of a node are read; the rest is left out.
+// maxAddresses bounds how many addresses of a node count; the rest is left out.
 const maxAddresses = 256
 
 // addresses are the node's: its metadata's list counts before its ID. Link-local ones and what is

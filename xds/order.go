@@ -92,7 +92,9 @@ func (o *order) next(now time.Time) (r *ads.Response, wait time.Duration) {
 		}
 	}
 	for _, t := range o.types {
-		wait = o.keep(t, now, wait)
+		if o.hold(t, now) != nil {
+			wait = o.keep(t, now, wait)
+		}
 	}
 	return nil, wait
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
@@ -22,6 +23,12 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if r.TypeURL == healthType {
 		return false, nil
 	}
+	if st.proxy == nil || st.order.find(r.TypeURL) == nil {
+		if err := st.enter(ctx); err != nil {
+			return false, err
+		}
+		defer st.leave()
+	}
 	if st.proxy == nil {
 		if err := st.introduce(r.Node); err != nil {
 			return false, err
@@ -29,12 +36,6 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	}
 	if r.TypeURL == proxyConfigType {
 		return false, nil
-	}
-	if st.order.find(r.TypeURL) == nil {
-		if err := st.enter(ctx); err != nil {
-			return false, err
-		}
-		defer st.leave()
 	}
 	return st.receive(r)
 }
@@ -62,10 +63,18 @@ func (st *stream) introduce(node []byte) error {
 		}
 	}
 	st.proxy = p
-	st.doubts = s.past.take(p.ID)
-	for _, o := range s.add(st) {
-		st.doubts = o.doubted(st.doubts)
+	others, doubts, ok := s.add(st)
+	if !ok {
+		st.proxy = nil
+		s.metrics.refused.WithLabelValues("too many streams").Inc()
+		return status.Errorf(codes.ResourceExhausted, "node %q has %d streams, no more are served", p.ID, maxClientStreams)
 	}
+	for _, o := range others {
+		doubts = o.doubted(doubts)
+	}
+	st.mu.Lock()
+	st.doubts = doubts
+	st.mu.Unlock()
 	st.counted = s.metrics.connected.join(p.Version)
 	s.log.Info("proxy connected", "proxy", p.ID, "peer", st.peer, "version", p.Version, "delta", !st.states)
 	return nil
@@ -83,15 +92,40 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 		}
 		kind := st.server.kinds.of(r.TypeURL)
 		t = st.order.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
-		t.Distrust(st.doubts[r.TypeURL])
+		t.Distrust(st.doubt(r.TypeURL))
 		delete(st.doubts, r.TypeURL)
 	}
 	out, err := t.Receive(r, st.target(t), st.server.cfg.Limits, time.Now())
+	if err == nil {
+		err = st.checkNames()
+	}
 	if err != nil {
 		return false, status.Error(codes.ResourceExhausted, err.Error())
 	}
 	st.note(t, r, out)
 	return out.Started, nil
+}
+
+// doubt is what an earlier stream left about a type. What a client refused counts as long as its process lives, which
+// it shows by naming clusters that it has.
+func (st *stream) doubt(typeURL string) ads.Doubt {
+	d := st.doubts[typeURL]
+	if cds := st.order.find(ClusterType); cds == nil || !cds.Resumed() {
+		d.Refused = nil
+	}
+	return d
+}
+
+// checkNames bounds the names of all types together as those of one.
+func (st *stream) checkNames() error {
+	bytes, most := 0, st.server.cfg.Limits.MaxBytes()
+	for _, t := range st.order.types {
+		bytes += t.Names().Bytes()
+	}
+	if bytes > most {
+		return fmt.Errorf("the names of all subscriptions have %d bytes, at most %d are allowed", bytes, most)
+	}
+	return nil
 }
 
 // prefix begins every nonce of the stream.
@@ -102,13 +136,14 @@ func (st *stream) prefix() string {
 // note counts and logs what a request said of a response.
 func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 	m, name := st.server.metrics, short(r.TypeURL)
-	refusals := t.Refusals()
-	st.countRefusing(t, len(refusals) > 0)
+	if out.Rejected || t.refusing {
+		st.countRefusing(t, t.Refusing())
+	}
 	switch {
 	case out.Rejected:
 		m.rejects.WithLabelValues(name).Inc()
 		var names []string
-		for _, f := range refusals {
+		for _, f := range t.Refusals() {
 			names = append(names, f.Name)
 		}
 		st.server.log.Warn("proxy rejected resources", "proxy", st.proxy.ID, "type", name, "refused", names, "error", r.Rejected.Message)

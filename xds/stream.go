@@ -156,7 +156,6 @@ func (st *stream) end(err error) {
 	}
 	s := st.server
 	s.remove(st)
-	s.past.put(st.proxy.ID, st.doubted(nil))
 	s.metrics.connected.leave(st.counted)
 	st.mu.Lock()
 	for _, t := range st.order.types {
@@ -183,7 +182,9 @@ func (st *stream) doubted(doubts map[string]ads.Doubt) map[string]ads.Doubt {
 		add(typeURL, d)
 	}
 	for _, t := range st.order.types {
-		add(t.Kind().TypeURL, t.Doubt())
+		if url := t.Kind().TypeURL; st.server.kinds.known[url] != nil { // of others there is nothing
+			add(url, t.Doubt())
+		}
 	}
 	return doubts
 }

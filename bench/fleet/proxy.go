@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -43,7 +44,7 @@ type proxy struct {
 	// the following belong to the goroutine of run
 	started time.Time
 	want    map[string]map[string]bool // type -> names asked for; value: received
-	order   map[string][]string        // type -> names in the order in which they were asked for
+	order   map[string][]string        // type -> names as Envoy lists them, the newest first
 	got     map[string]bool            // types answered at least once
 	hit     *watch                     // the last one that was seen
 
@@ -172,7 +173,6 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 		for _, n := range names {
 			if _, known := p.want[typ][n]; !known {
 				p.want[typ][n] = false
-				p.order[typ] = append(p.order[typ], n)
 				child, fresh = typ, append(fresh, n)
 			}
 		}
@@ -180,6 +180,8 @@ func (p *proxy) follow(st grpc.ClientStream, r response) error {
 	if len(fresh) == 0 {
 		return nil
 	}
+	slices.Reverse(fresh)
+	p.order[child] = slices.Concat(fresh, p.order[child])
 	if !p.delta {
 		fresh = p.order[child]
 	}

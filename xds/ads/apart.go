@@ -85,9 +85,13 @@ func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.T
 			return nil
 		}
 	}
-	for len(s.queue) > 0 {
-		group := s.queue[0]
-		s.queue = s.queue[1:]
+	for i := 0; i < len(s.queue); {
+		group := s.queue[i]
+		if s.kind.Single && slices.ContainsFunc(group, s.Flying) {
+			i++ // what is on its way is judged first
+			continue
+		}
+		s.queue = slices.Delete(s.queue, i, i+1)
 		if len(s.queue) == 0 {
 			s.queue = nil
 		}
@@ -109,6 +113,8 @@ func (s *Subscription) planGroup(group []string, to resource.Set, hold func(stri
 		e, next := s.exceptions[name], to.Get(name)
 		switch {
 		case e == nil || e.standing != queued:
+		case s.kind.Single && e.version != "" && (next == nil && s.states || next != nil && next.Version() == e.version):
+			e.standing = refused // it became again what the client refused, or nothing, which it cannot be told
 		case next != nil:
 			p.changed = append(p.changed, next)
 		case e.old != nil && hold != nil && hold(name):
@@ -124,7 +130,8 @@ func (s *Subscription) planGroup(group []string, to resource.Set, hold func(stri
 	}
 	if s.states && !s.kind.Whole && p.changes() == 0 {
 		for _, name := range p.removed {
-			s.clear(name)
+			e := s.exceptions[name] // the set that the client otherwise has may hold it
+			e.standing, e.old, e.oldKnown = unknown, nil, false
 		}
 		return nil
 	}
@@ -132,7 +139,7 @@ func (s *Subscription) planGroup(group []string, to resource.Set, hold func(stri
 }
 
 // accept takes in that the client accepted a response.
-func (s *Subscription) accept(f *flight) {
+func (s *Subscription) accept(f *flight, later []flight) {
 	if !f.apart {
 		return
 	}
@@ -140,7 +147,7 @@ func (s *Subscription) accept(f *flight) {
 	// way decides again.
 	settle := func(name string, r *resource.Resource) {
 		e := s.exceptions[name]
-		if e == nil || e.standing != queued {
+		if e == nil || e.standing != queued || slices.ContainsFunc(later, func(l flight) bool { return l.holds(name) }) {
 			return
 		}
 		had := s.had(name)

@@ -4,6 +4,7 @@ import (
 	"iter"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -163,18 +164,39 @@ func (s *Subscription) forget() {
 type Doubt struct {
 	All   bool
 	Names []string
+	// Refused are what it refused of a kind that is Single: it would accept that now without using it. They hold for
+	// the same process only.
+	Refused []Refusal
 }
 
 // Or is the doubt of both.
 func (d Doubt) Or(o Doubt) Doubt {
-	if d.All || o.All || len(d.Names)+len(o.Names) > maxDoubts || d.bytes()+o.bytes() > maxDoubtBytes {
-		return Doubt{All: true}
+	both := Doubt{All: d.All || o.All, Refused: eitherRefused(d.Refused, o.Refused)}
+	if both.All || len(d.Names)+len(o.Names) > maxDoubts || d.bytes()+o.bytes() > maxDoubtBytes {
+		both.All = true
+	} else {
+		both.Names = slices.Concat(d.Names, o.Names)
 	}
-	return Doubt{Names: slices.Concat(d.Names, o.Names)}
+	return both
 }
 
 // None says whether there is no doubt.
-func (d Doubt) None() bool { return !d.All && len(d.Names) == 0 }
+func (d Doubt) None() bool { return !d.All && len(d.Names) == 0 && len(d.Refused) == 0 }
+
+// eitherRefused are the refusals of both, the newer of two of one name.
+func eitherRefused(a, b []Refusal) []Refusal {
+	out := slices.Clone(a)
+	for _, r := range b {
+		i := slices.IndexFunc(out, func(o Refusal) bool { return o.Name == r.Name })
+		switch {
+		case i < 0 && len(out) < maxRefused:
+			out = append(out, r)
+		case i >= 0 && r.At.After(out[i].At):
+			out[i] = r
+		}
+	}
+	return out
+}
 
 // bytes is how long its names are together.
 func (d Doubt) bytes() (n int) {
@@ -185,7 +207,10 @@ func (d Doubt) bytes() (n int) {
 }
 
 // maxDoubts is how many names, and maxDoubtBytes how much of them, is doubted before everything is.
-const maxDoubts, maxDoubtBytes = 256, 64 << 10
+const maxDoubts, maxDoubtBytes = 256, 8 << 10
+
+// maxRefused is how many refusals are remembered, and maxRefusedWords how much of what was said of each.
+const maxRefused, maxRefusedWords = 64, 512
 
 // Distrust adds to what claims in the first request are not believed for.
 func (s *Subscription) Distrust(d Doubt) {
@@ -197,6 +222,7 @@ func (s *Subscription) Doubt() Doubt {
 	if !s.started {
 		return s.doubt
 	}
+	refused := Doubt{Refused: s.remembered()}
 	var names []string
 	for name, e := range s.exceptions {
 		if e.standing == unknown || e.standing == queued || e.unsure {
@@ -205,15 +231,51 @@ func (s *Subscription) Doubt() Doubt {
 	}
 	for i := range s.flights {
 		if s.flights[i].count()+len(names) > maxDoubts {
-			return Doubt{All: true}
+			return refused.Or(Doubt{All: true})
 		}
 		for name := range s.flights[i].all() {
 			names = append(names, name)
 		}
 	}
-	if len(names) > maxDoubts {
-		return Doubt{All: true}
-	}
 	slices.Sort(names)
-	return Doubt{Names: slices.Compact(names)}
+	return refused.Or(Doubt{Names: slices.Compact(names)})
+}
+
+// remembered are the refusals that the client's next stream has to know of.
+func (s *Subscription) remembered() []Refusal {
+	if !s.kind.Single {
+		return nil
+	}
+	out := s.Refusals()
+	for i := range out {
+		out[i].Had = nil
+		out[i].Words = strings.Clone(out[i].Words[:min(len(out[i].Words), maxRefusedWords)])
+	}
+	return eitherRefused(nil, append(out, s.recalled...))
+}
+
+// recall takes in what the client refused on an earlier stream, as far as it asked for that.
+func (s *Subscription) recall() {
+	s.recalled = slices.DeleteFunc(s.recalled, func(r Refusal) bool {
+		if !s.names.Covers(r.Name) {
+			return false
+		}
+		if s.known.Covers(r.Name) && s.exceptions[r.Name] == nil {
+			return true // it says that it has it
+		}
+		e := s.except(r.Name, refused)
+		e.old, e.oldKnown = nil, false
+		e.version, e.words, e.at = r.Version, r.Words, r.At
+		return true
+	})
+}
+
+// Refusing says whether there are refusals.
+func (s *Subscription) Refusing() bool {
+	for _, e := range s.exceptions {
+		if e.standing == refused || e.standing == tainted && e.words != "" {
+			return true
+		}
+	}
+	return false
 }

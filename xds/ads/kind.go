@@ -47,6 +47,9 @@ type Limits struct {
 	Bytes int
 }
 
+// MaxBytes is Bytes or its default.
+func (l Limits) MaxBytes() int { return l.withDefaults().Bytes }
+
 // withDefaults fills in what is zero.
 func (l Limits) withDefaults() Limits {
 	if l.Names == 0 {

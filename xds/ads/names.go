@@ -32,6 +32,14 @@ func (n *Names) List() []string {
 	return n.list
 }
 
+// Bytes is how long the names of List are together.
+func (n *Names) Bytes() int {
+	if n == nil {
+		return 0
+	}
+	return n.bytes
+}
+
 // Covers says whether name is subscribed, by name or because everything is.
 func (n *Names) Covers(name string) bool { return n.All() || n.Has(name) }
 

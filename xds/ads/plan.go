@@ -144,6 +144,8 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(st
 		case e.standing == queued,
 			e.standing == refused && next != nil && next.Version() == e.version:
 			pl.say(name, nil, false)
+		case s.kind.Single && s.states && e.standing == refused && next == nil: // it cannot be told
+			pl.say(name, nil, false)
 		case e.standing == tainted && next != nil && (s.had(name) == nil || same(s.had(name), next)):
 			pl.say(name, nil, false)
 			pl.tainted = append(pl.tainted, next)

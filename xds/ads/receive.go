@@ -47,6 +47,7 @@ func (s *Subscription) receiveDelta(r *Request, to resource.Set, now time.Time) 
 		}
 		s.start(subscribed)
 		s.believe(r, to)
+		s.recall()
 		s.junk = r.Nonce != ""
 		return Outcome{Started: true}
 	}
@@ -61,6 +62,7 @@ func (s *Subscription) receiveDelta(r *Request, to resource.Set, now time.Time) 
 	}
 	if subscribed != nil {
 		s.subscribe(subscribed)
+		s.recall()
 	}
 	return out
 }
@@ -125,8 +127,9 @@ func (s *Subscription) uncover() {
 // believe takes in what the client says it has from an earlier stream, apart from what is in doubt.
 func (s *Subscription) believe(r *Request, to resource.Set) {
 	doubt := s.doubt
-	s.doubt = Doubt{}
-	if r.claimed == 0 && doubt.None() {
+	s.doubt, s.recalled = Doubt{}, doubt.Refused
+	s.resumed = r.claimed > 0
+	if r.claimed == 0 && !doubt.All && len(doubt.Names) == 0 {
 		return
 	}
 	s.fresh, s.answer = false, false
@@ -167,12 +170,20 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 		if s.started && r.Nonce != "" && names == s.names && s.version != nil && r.Version == *s.version {
 			return s.hear(s.count, r.Rejected, now) // it has what was sent last, whatever it calls that
 		}
-		s.restart(r, names, to)
-		return Outcome{Started: true}
+		if !s.started || r.Nonce != "" || names == s.names || s.heard || names.All() || s.names.All() {
+			s.restart(r, names, to)
+			s.recall()
+			return Outcome{Started: true}
+		}
+		// It asked for more before our first response reached it.
 	}
 	// The names count even when the nonce is stale: what a client dropped and asked for again meanwhile
 	// it has forgotten.
-	out := s.hear(number, r.Rejected, now)
+	var out Outcome
+	if ours {
+		s.heard = true
+		out = s.hear(number, r.Rejected, now)
+	}
 	if names != s.names {
 		same := s.known == s.names
 		s.known = s.cache.names.common(s.known, names)
@@ -181,6 +192,7 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 			s.answer = s.answer || s.kind.Whole
 		}
 		s.uncover()
+		s.recall()
 	}
 	return out
 }
@@ -189,9 +201,10 @@ func (s *Subscription) receiveState(r *Request, to resource.Set, now time.Time) 
 // has exactly what it should.
 func (s *Subscription) restart(r *Request, names *Names, to resource.Set) {
 	doubt := s.doubt
-	s.doubt = Doubt{}
+	s.doubt, s.recalled = Doubt{}, doubt.Refused
 	s.start(names)
 	s.fresh = r.Version == ""
+	s.resumed = !s.fresh
 	if s.fresh || !doubt.None() || !s.kind.Whole || !names.All() {
 		return // what it dropped and asks for again does not show in the version
 	}
@@ -213,7 +226,7 @@ func (s *Subscription) hear(number uint64, rejected *Rejection, now time.Time) O
 		return Outcome{}
 	}
 	for j := range i {
-		s.accept(&s.flights[j])
+		s.accept(&s.flights[j], s.flights[j+1:])
 	}
 	f := s.flights[i]
 	s.flights = s.flights[i+1:]
@@ -226,7 +239,7 @@ func (s *Subscription) hear(number uint64, rejected *Rejection, now time.Time) O
 		s.reject(&f, s.flights, rejected.Message, now)
 		return Outcome{Rejected: true, Sent: f.at}
 	}
-	s.accept(&f)
+	s.accept(&f, s.flights)
 	s.taken, s.takenAt, s.rejected = f.to, now, nil
 	return Outcome{Acknowledged: true, Sent: f.at}
 }

@@ -20,12 +20,15 @@ type Subscription struct {
 	states bool   // set once: state of the world
 	prefix string // set once: of this stream's nonces
 
-	started bool   // the client asked for this type
-	fresh   bool   // the client had nothing when it started
-	legacy  bool   // state of the world: it asked for everything by naming nothing
-	junk    bool   // it started anew with a nonce that was never ours, and used none of ours since
-	names   *Names // what the client wants
-	doubt   Doubt  // before the start: what not to believe
+	started  bool      // the client asked for this type
+	fresh    bool      // the client had nothing when it started
+	resumed  bool      // the client named something that it had from an earlier stream
+	heard    bool      // state of the world: it named a nonce of ours since
+	legacy   bool      // state of the world: it asked for everything by naming nothing
+	junk     bool      // it started anew with a nonce that was never ours, and used none of ours since
+	names    *Names    // what the client wants
+	doubt    Doubt     // before the start: what not to believe
+	recalled []Refusal // of an earlier stream, of what the client did not ask for yet
 
 	have       resource.Set
 	known      *Names
@@ -98,6 +101,9 @@ func (s *Subscription) Arriving(name string) bool {
 // Fresh says whether the client had nothing when it asked for this type first.
 func (s *Subscription) Fresh() bool { return s.fresh }
 
+// Resumed says whether the client came with something of an earlier stream when it asked for this type.
+func (s *Subscription) Resumed() bool { return s.resumed }
+
 // InFlight is how many responses are not acknowledged yet.
 func (s *Subscription) InFlight() int { return len(s.flights) }
 
@@ -144,7 +150,7 @@ func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now ti
 		return nil
 	}
 	p := s.plan(to, hold)
-	if s.kind.Single && p.changes() > 1 {
+	if s.kind.Single && p.changes() > 0 {
 		s.separate(p)
 		if p = s.plan(to, hold); s.silent(p) {
 			s.adopt(to, p)

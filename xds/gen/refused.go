@@ -2,6 +2,7 @@ package gen
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -30,7 +31,8 @@ func checkAll(messages ...validated) error {
 
 // checkWrapped finds what breaks the rules of wrapped messages.
 func checkWrapped(wrapped map[string]*anypb.Any) error {
-	for name, a := range wrapped {
+	for _, name := range slices.Sorted(maps.Keys(wrapped)) { // the same one of several each time
+		a := wrapped[name]
 		if a == nil {
 			continue
 		}
