@@ -93,8 +93,9 @@ func configFiles(paths []string) ([]string, error) {
 	return slices.Compact(out), nil
 }
 
+// isConfig says whether ashored reads a file of this name, in small letters alone.
 func isConfig(p string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(p)))
+	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p))
 }
 
 // check reads files and returns what is wrong with them and how many objects are fine. An object in

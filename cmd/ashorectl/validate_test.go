@@ -33,7 +33,7 @@ func TestValidate(t *testing.T) {
 		code  int
 		want  []string
 	}{
-		{"good", map[string]string{"a.yaml": good, "notes.txt": "x: [", ".hidden.yaml": "x: ["}, 0, []string{"1 object in 1 file: no problems"}},
+		{"good", map[string]string{"a.yaml": good, "notes.txt": "x: [", "UNREAD.YAML": "x: [", ".hidden.yaml": "x: ["}, 0, []string{"1 object in 1 file: no problems"}},
 		{"unknown field", map[string]string{"sub/a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR ", "sub/a.yaml:5", "hosts", "1 error, 0 warnings"}},
 		// One object in two files names both.
 		{"twice", map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"b.yaml:1", "ServiceEntry shop/db", "a.yaml:1 too"}},
