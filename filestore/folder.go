@@ -67,7 +67,7 @@ func (f *folder) take(r reading, keptAlready bool) {
 	}
 	f.unlink(r.name)
 	f.link(r)
-	objects, issues, fresh := x.objects, x.issues, x.asOf.IsZero() || x.claims == nil
+	objects, issues, fresh := x.objects, x.issues, x.claims == nil
 	x.take(r)
 	sameObjects := slices.Equal(objects, x.objects)
 	if !sameObjects || !slices.Equal(issues, x.issues) || fresh {

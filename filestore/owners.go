@@ -37,7 +37,7 @@ func (o owners) set(x *file) (touched []string) {
 			o[k] = left
 		}
 	}
-	x.claims = x.claims[:0]
+	x.claims = make([]config.Key, 0, len(x.objects)) // never nil: it was supplied
 	for _, obj := range x.objects {
 		x.claims = append(x.claims, obj.Key)
 		list := o[obj.Key]

@@ -360,6 +360,24 @@ func TestSymlinks(t *testing.T) {
 	w.want("a=10.0.0.2 b=10.0.0.2", "circle")
 }
 
+// A file that cannot be read is tried with every scan, and told of once.
+func TestUnreadableOnce(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
+	if err := os.Symlink("nowhere", filepath.Join(dir, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	w := run(t, Config{Dir: dir, Rescan: 5 * time.Millisecond})
+	w.want("a=10.0.0.1", "b.yaml: the file cannot be read")
+	select {
+	case b := <-w.out:
+		t.Errorf("it is told again: %v", b)
+	case <-time.After(200 * time.Millisecond):
+	}
+	put(t, dir, "b.yaml", entry("b", "10.0.0.1"))
+	w.want("a=10.0.0.1 b=10.0.0.1")
+}
+
 // A disk that takes nothing delays nothing; it is shown, and tried again.
 func TestKeepingFails(t *testing.T) {
 	t.Parallel()
