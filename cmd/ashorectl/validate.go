@@ -73,6 +73,9 @@ func configFiles(paths []string) ([]string, error) {
 			out = append(out, root)
 			continue
 		}
+		if info, err := os.Stat(root); err == nil && info.IsDir() {
+			root += string(filepath.Separator) // the folder, also where a symlink leads to it
+		}
 		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
 			switch hidden := p != root && strings.HasPrefix(d.Name(), "."); {
 			case err != nil:

@@ -63,6 +63,21 @@ func TestValidate(t *testing.T) {
 	}
 }
 
+// A symlink to a folder stands for the folder.
+func TestValidateLink(t *testing.T) {
+	t.Parallel()
+	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "config")
+	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(good), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(dir, link); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := result(t, "validate", "-f", link); code != 0 || !strings.Contains(out, "1 object in 1 file") {
+		t.Errorf("exit code %d, output %q, %q; want its one object", code, out, errOut)
+	}
+}
+
 // Standard input is a file like others, beside them.
 func TestValidateInput(t *testing.T) {
 	t.Parallel()
