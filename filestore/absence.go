@@ -13,7 +13,8 @@ import (
 )
 
 // absence is that the whole folder was empty of configuration, or not there, after files of it were read: its
-// disk is not mounted, or somebody fills it anew. Until the folder has files again and is left alone, none
+// disk is not mounted, or somebody fills it anew. A start where known files are missing is one too: when a machine
+// boots, mounts and checkouts are half done. Until the folder has files again and is left alone, none
 // of those that are missing counts as deleted.
 type absence struct {
 	since time.Time       // when a file last came, or the folder was last seen empty or away; zero: there is no absence
@@ -111,7 +112,7 @@ func (f *folder) absent() []config.Problem {
 		return nil
 	case !f.absence.bare:
 		p.Severity = feed.Warning
-		p.Text = fmt.Sprintf("the folder was empty or away, and not all of its files are back: what the others defined stays at work until no more have come for %s", f.src.cfg.Return)
+		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more have come for %s; then they count as deleted", f.src.cfg.Return)
 	}
 	return []config.Problem{p}
 }

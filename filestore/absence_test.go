@@ -141,3 +141,49 @@ func TestAbsenceEndsBesideUnreadable(t *testing.T) {
 		}
 	}
 }
+
+// A start while the folder is being filled loses nothing, not over another start either; what does not come is gone
+// when the folder is left alone.
+func TestStartOnHalfFilled(t *testing.T) {
+	t.Parallel()
+	const missing = "not all of its files are back"
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1"), "c.yaml": entry("c", "10.0.0.1"), "d.yaml": "# nothing\n"})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	empty(t, dir, true)
+	put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+	for range 2 {
+		w := run(t, Config{Dir: dir, LastGood: kept})
+		w.want("a=10.0.0.2 b=10.0.0.1 c=10.0.0.1", missing)
+		w.stop()
+	}
+	w := run(t, Config{Dir: dir, LastGood: kept, Return: 2 * time.Second})
+	w.want("a=10.0.0.2 b=10.0.0.1 c=10.0.0.1", missing)
+	put(t, dir, "b.yaml", entry("b", "10.0.0.2"))
+	w.want("a=10.0.0.2 b=10.0.0.2 c=10.0.0.1", missing)
+	w.want("a=10.0.0.2 b=10.0.0.2")
+	w.stop()
+	if len(kept.kept) != 2 {
+		t.Errorf("kept is %q, want a.yaml and b.yaml", kept.kept)
+	}
+}
+
+// A file that was renamed between two starts takes effect at once, and is no clash with its old name.
+func TestStartAfterRename(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "z.yaml", entry("a", "10.0.0.2"))
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	if got := w.state(); got != "a=10.0.0.2" || len(w.problems()) > 0 {
+		t.Errorf("it is %s with %v, want the new content and no problems", got, w.problems())
+	}
+	w.stop()
+	if _, on := kept.kept["a.yaml"]; on || len(kept.kept) != 1 {
+		t.Errorf("kept is %q, want z.yaml alone", kept.kept)
+	}
+}

@@ -7,7 +7,8 @@
 // Nothing wrong ever removes something that was right: objects that a file cannot give in their present
 // version stay in their last good one, and so does a file or folder that cannot be read. With a LastGood
 // that holds over a restart, too. Only a file that is deleted from a readable folder is gone, and only while
-// another file stays there: a folder that holds no file of configuration any more removes nothing.
+// another file stays there: a folder that holds no file of configuration any more removes nothing, and one that
+// lacks files at the start only after a time.
 //
 // The package knows no kinds of configuration: config.Parse does.
 package filestore

@@ -34,8 +34,8 @@ type Config struct {
 	// Settle is how long a file that is written in place, or was deleted, must be left alone before it is read, or
 	// gone. Default 50ms.
 	Settle time.Duration
-	// Return is for how long no more files must have come to a folder that was empty or away, before those
-	// that did not come back count as deleted. Default 5s.
+	// Return is for how long no more files must have come to a folder that was empty or away, or that lacks
+	// files at the start, before those that did not come back count as deleted. Default 5s.
 	Return time.Duration
 	// Log receives each new problem and its end, once; nil discards them.
 	Log hclog.Logger

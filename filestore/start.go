@@ -9,6 +9,8 @@ import (
 	"os"
 	"slices"
 	"time"
+
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // Check returns the error that Run would end with at once: the folder cannot be read, and nothing was kept of
@@ -49,34 +51,57 @@ func (f *folder) start(ctx context.Context) error {
 		}
 	}
 	f.fill(l, kept)
-	f.holdBack(l, f.lost(l), now)
+	lost := f.lost(l)
+	f.absence = absence{since: now} // until it shows that no file is missing
+	if !f.holdBack(l, lost, now) {
+		for _, name := range lost {
+			f.drop(name)
+		}
+	}
 	return nil
 }
 
 // fill reads the files of a first scan, those first that were known first: of two that define one object
-// it is the same as before that counts.
+// it is the same as before that counts. What is missing of the others comes last.
 func (f *folder) fill(l *listing, kept map[string]record) {
+	lost := map[string]bool{}
+	for _, name := range f.lost(l) {
+		lost[name] = true
+	}
 	names := slices.SortedFunc(maps.Keys(f.files), func(a, b string) int {
+		switch {
+		case lost[a] && !lost[b]:
+			return 1
+		case lost[b] && !lost[a]:
+			return -1
+		}
 		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
 	})
 	readings := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
 	for _, name := range names {
+		x, old := f.files[name], kept[name]
 		r, there := readings[name]
-		old, known := kept[name]
-		switch {
-		case there:
-			if known && (r.err != nil || !clean(r.result)) {
-				f.restore(f.files[name], old)
-			}
-			f.take(r, known && old.same(r))
-		case l.unknown(name) || len(l.files) == 0:
-			f.restore(f.files[name], old)
-			f.supply(f.files[name])
-		default: // deleted while nobody looked
-			delete(f.files, name)
-			f.keep.put(name, nil)
+		_, known := kept[name]
+		if !there || known && (r.err != nil || !clean(r.result)) {
+			f.restore(x, old)
 		}
+		if there {
+			f.take(r, known && old.same(r))
+			continue
+		}
+		if lost[name] {
+			f.leave(x, l)
+		}
+		f.supply(x)
 	}
+}
+
+// leave takes from a missing file the objects that files which are there define: it was renamed, or they
+// were moved to another one.
+func (f *folder) leave(x *file, l *listing) {
+	x.objects = slices.DeleteFunc(x.objects, func(o *config.Object) bool {
+		return slices.ContainsFunc(f.owners[o.Key], func(c claim) bool { _, there := l.files[c.file]; return there })
+	})
 }
 
 // restore gives a file the content that was kept of it.
