@@ -18,9 +18,9 @@ type clusters struct {
 	shared   *memo.Func[clusterIn, clusterLayer]
 	outbound *memo.Func[clusterSpec, madeCluster]
 	shapes   *memo.Func[clusterShape, encodedShape]
-	fixed    *memo.Func[fixedSpec, resource.Resource]
-	own      *memo.Func[workloadIn, resource.Layer]
-	workload *memo.Func[workloadSpec, resource.Resource]
+	fixed    *memo.Func[fixedSpec, madeCluster]
+	own      *memo.Func[workloadIn, clusterLayer]
+	workload *memo.Func[workloadSpec, madeCluster]
 
 	endpoints *intern.Lists[*registry.EndpointList]
 	pools     *intern.Lists[inboundPool]
@@ -144,9 +144,9 @@ type clusterSpec struct {
 	order     *ordering
 }
 
-// madeCluster is an outbound cluster and the shape that it is encoded with.
+// madeCluster is a cluster, and the shape that an outbound one is encoded with.
 type madeCluster struct {
-	// resource is nil when the cluster is refused.
+	// resource is nil when the cluster is left out.
 	resource *resource.Resource
 	shape    *encodedShape
 	// refused, when not nil, says why Envoy would refuse the cluster.
@@ -161,10 +161,28 @@ type clusterLayer struct {
 	clusters []*madeCluster
 }
 
+// deciding is the object that decides about a rule, nil when there is none.
+func deciding(rule *push.DestinationRule) *config.Object {
+	if rule == nil || len(rule.From) == 0 {
+		return nil
+	}
+	return rule.From[0]
+}
+
+// newClusterLayer is the layer of clusters.
+func newClusterLayer(clusters []*madeCluster) *clusterLayer {
+	items := make([]*resource.Resource, 0, len(clusters))
+	for _, c := range clusters {
+		if c.resource != nil {
+			items = append(items, c.resource)
+		}
+	}
+	return &clusterLayer{Layer: *resource.NewLayer(items), clusters: clusters}
+}
+
 // buildShared makes the layer that equal proxies share.
 func (c *clusters) buildShared(in clusterIn) *clusterLayer {
-	out := &clusterLayer{clusters: make([]*madeCluster, 0, 3*len(in.resolved.destinations.Items()))}
-	items := make([]*resource.Resource, 0, 3*len(in.resolved.destinations.Items())+3)
+	out := make([]*madeCluster, 0, 3*len(in.resolved.destinations.Items())+3)
 	next := 0
 	for _, d := range in.resolved.destinations.Items() {
 		spec := clusterSpec{service: d.Service, mesh: in.resolved.mesh, router: in.router}
@@ -173,21 +191,14 @@ func (c *clusters) buildShared(in clusterIn) *clusterLayer {
 			spec.endpoints, spec.families, spec.caps = in.endpoints.Items()[next], in.families, in.caps
 			next++
 		}
-		if d.Rule != nil && len(d.Rule.From) > 0 {
-			spec.rule = d.Rule.From[0]
-		}
+		spec.rule = deciding(d.Rule)
 		eachCluster(d, func(port uint32, s *networking.Subset) {
 			spec.port, spec.subset, spec.policy = port, s, policyFor(d.Rule, s, port)
 			if dns {
 				spec.order = c.orders.get(spec.policy.order(in.resolved.mesh), in.client)
 			}
-			made := c.outbound.Get(spec)
-			out.clusters = append(out.clusters, made)
-			if made.resource != nil {
-				items = append(items, made.resource)
-			}
+			out = append(out, c.outbound.Get(spec))
 		})
 	}
-	out.Layer = *resource.NewLayer(append(items, c.fixedOf(in)...))
-	return out
+	return newClusterLayer(append(out, c.fixedOf(in)...))
 }

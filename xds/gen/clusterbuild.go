@@ -8,6 +8,8 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
 
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -144,10 +146,26 @@ func encodeShape(s clusterShape) *encodedShape {
 	c := s.cluster()
 	out := &encodedShape{bytes: resource.Encode(c)}
 	c.Name = "-"
-	out.err = cmp.Or(c.Validate(), checkWrapped(c.TypedExtensionProtocolOptions), checkWrapped(map[string]*anypb.Any{
+	out.err = checkCluster(c)
+	return out
+}
+
+// checkCluster finds why Envoy would refuse a cluster.
+func checkCluster(c *clusterv3.Cluster) error {
+	return cmp.Or(c.Validate(), checkWrapped(c.TypedExtensionProtocolOptions), checkWrapped(map[string]*anypb.Any{
 		"transport_socket": c.GetTransportSocket().GetTypedConfig(), "cluster_type": c.GetClusterType().GetTypedConfig(),
 	}))
-	return out
+}
+
+// orClosed is c, or where Envoy would refuse it one of its name that has no endpoint: listeners go on to
+// name it, and connections to it are closed. o is the object that decides about c; nil: none.
+func orClosed(c *clusterv3.Cluster, o *config.Object) (*clusterv3.Cluster, *feed.Problem) {
+	err := checkCluster(c)
+	if err == nil {
+		return c, nil
+	}
+	closed := &clusterv3.Cluster{Name: c.Name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}}
+	return closed, refused(o, "the cluster "+c.Name+" closes its connections", err)
 }
 
 // cluster is the message without what differs.

@@ -20,9 +20,9 @@ type fixedSpec struct {
 
 // fixedOf lists the clusters that every proxy has. Routers have no connections whose destination
 // is known, so only what refuses; without redirection nothing arrives that is for no listener.
-func (c *clusters) fixedOf(in clusterIn) []*resource.Resource {
+func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 	spec := fixedSpec{name: blackHole, mesh: in.resolved.mesh}
-	out := []*resource.Resource{c.fixed.Get(spec)}
+	out := []*madeCluster{c.fixed.Get(spec)}
 	if in.router {
 		return out
 	}
@@ -35,17 +35,21 @@ func (c *clusters) fixedOf(in clusterIn) []*resource.Resource {
 	return append(out, c.fixed.Get(spec))
 }
 
-func buildFixed(s fixedSpec) *resource.Resource {
-	return resource.New(ClusterType, s.name, nil, func() []byte {
-		if s.name == blackHole {
-			return resource.Encode(s.empty())
-		}
-		c := s.passthrough()
-		if s.name == inboundPassthrough {
-			c.UpstreamBindConfig = s.families.loopback6()
-		}
-		return resource.Encode(c)
-	})
+func buildFixed(s fixedSpec) *madeCluster {
+	c, problem := orClosed(s.cluster(), nil)
+	return &madeCluster{resource: resource.New(ClusterType, s.name, nil, func() []byte { return resource.Encode(c) }), refused: problem}
+}
+
+// cluster is the message.
+func (s fixedSpec) cluster() *clusterv3.Cluster {
+	if s.name == blackHole {
+		return s.empty()
+	}
+	c := s.passthrough()
+	if s.name == inboundPassthrough {
+		c.UpstreamBindConfig = s.families.loopback6()
+	}
+	return c
 }
 
 // empty has no endpoint, so that everything sent to it is refused.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -28,9 +29,10 @@ type workloadIn struct {
 	pools *intern.List[inboundPool]
 }
 
-// inboundPool is the connection pool that a rule sets for a service; nil: none.
+// inboundPool is a connection pool, and the object that sets it. The zero value: none.
 type inboundPool struct {
 	settings *networking.ConnectionPoolSettings
+	from     *config.Object
 }
 
 // workloadSpec is everything that one of these clusters is made of. Comparable.
@@ -45,7 +47,9 @@ type workloadSpec struct {
 	bound    bool
 	families families
 	pool     *networking.ConnectionPoolSettings
-	mesh     *push.Mesh
+	// decides is the object that sets pool, else the one that says where to is, for people; nil: none.
+	decides *config.Object
+	mesh    *push.Mesh
 	// services are those that the port is for, the older first; servicePort is that of the first.
 	services    *intern.List[*registry.Service]
 	servicePort uint32
@@ -56,10 +60,10 @@ func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
 	if sc.Own == nil {
 		return nil
 	}
-	return c.own.Get(workloadIn{
+	return &c.own.Get(workloadIn{
 		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
 		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, pools: c.poolsOf(sc),
-	})
+	}).Layer
 }
 
 // poolsOf finds the pools that rules set for the services of the workload: what a client is allowed
@@ -70,7 +74,9 @@ func (c *clusters) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 	for i, in := range sc.Own.Inbound.Items() {
 		if d, ok := sc.Destinations.Get(in.Service.Host); ok && d.Service == in.Service {
 			out[i].settings = policyFor(d.Rule, nil, in.Port.Number).pool
-			some = some || out[i].settings != nil
+			if out[i].settings != nil {
+				out[i].from, some = deciding(d.Rule), true
+			}
 		}
 	}
 	if !some {
@@ -80,8 +86,8 @@ func (c *clusters) poolsOf(sc *push.Scope) *intern.List[inboundPool] {
 }
 
 // buildOwn makes one cluster for each port that the inbound listeners have.
-func (c *clusters) buildOwn(in workloadIn) *resource.Layer {
-	var items []*resource.Resource
+func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
+	var out []*madeCluster
 	for _, p := range in.ports() {
 		spec := workloadSpec{
 			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
@@ -93,10 +99,14 @@ func (c *clusters) buildOwn(in workloadIn) *resource.Layer {
 		if first >= 0 {
 			spec.servicePort = in.own.Inbound.Items()[first].Port.Number
 		}
-		spec.pool = in.pool(p.port, first)
-		items = append(items, c.workload.Get(spec))
+		pool := in.pool(p.port, first)
+		spec.pool, spec.decides = pool.settings, pool.from
+		if spec.decides == nil && in.ingress(p.port) != nil {
+			spec.decides = in.sidecar.Object
+		}
+		out = append(out, c.workload.Get(spec))
 	}
-	return resource.NewLayer(items)
+	return newClusterLayer(out)
 }
 
 // ports are those of the inbound listeners.
@@ -130,17 +140,17 @@ func (in workloadIn) served(port uint32) (services []*registry.Service, first in
 
 // pool is that of the Sidecar's listener, else the Sidecar's, else that of the service's rule.
 // Source: istio.io, Sidecar.inboundConnectionPool.
-func (in workloadIn) pool(port uint32, first int) *networking.ConnectionPoolSettings {
+func (in workloadIn) pool(port uint32, first int) inboundPool {
 	if l := in.ingress(port); l.GetConnectionPool() != nil {
-		return l.ConnectionPool
+		return inboundPool{l.ConnectionPool, in.sidecar.Object}
 	}
 	if in.sidecar != nil && in.sidecar.Spec.InboundConnectionPool != nil {
-		return in.sidecar.Spec.InboundConnectionPool
+		return inboundPool{in.sidecar.Spec.InboundConnectionPool, in.sidecar.Object}
 	}
 	if first >= 0 && in.pools != nil {
-		return in.pools.Items()[first].settings
+		return in.pools.Items()[first]
 	}
-	return nil
+	return inboundPool{}
 }
 
 // ingress is the Sidecar's listener of a port, nil when there is none.
@@ -191,15 +201,16 @@ func (in workloadIn) local(ip netip.Addr) netip.Addr {
 // forever is longer than any proxy runs, and not longer than Envoy can count.
 const forever = 100 * 365 * 24 * time.Hour
 
-func buildWorkload(s workloadSpec) *resource.Resource {
+func buildWorkload(s workloadSpec) *madeCluster {
 	name := inboundCluster(s.port)
-	return resource.New(ClusterType, name, nil, func() []byte {
-		b := resource.Encode(s.cluster(name))
+	c, problem := orClosed(s.cluster(name), s.decides)
+	return &madeCluster{refused: problem, resource: resource.New(ClusterType, name, nil, func() []byte {
+		b := resource.Encode(c)
 		if s.services.Len() == 0 {
 			return b
 		}
 		return clusterMetadata{port: s.servicePort, services: s.services.Items()}.append(b)
-	})
+	})}
 }
 
 // cluster is the message without metadata.

@@ -71,8 +71,10 @@ func (g *Generator) Refused() []feed.Problem {
 	for _, r := range g.routes.defaults.Held() {
 		add(r.refused)
 	}
-	for _, c := range g.clusters.outbound.Held() {
-		add(c.refused)
+	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Held(), g.clusters.workload.Held(), g.clusters.fixed.Held()} {
+		for _, c := range clusters {
+			add(c.refused)
+		}
 	}
 	for _, l := range g.listeners.resources.Held() {
 		for i := range l.refused {

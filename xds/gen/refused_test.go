@@ -132,6 +132,71 @@ func TestRefusedCluster(t *testing.T) {
 	}
 }
 
+// An inbound cluster that Envoy would refuse closes its connections, as does one that is for no service: it is
+// there, since listeners name it, and has no endpoint. The others stay.
+func TestRefusedOwnClusters(t *testing.T) {
+	t.Parallel()
+	pool := &networking.ConnectionPoolSettings{Tcp: &networking.ConnectionPoolSettings_TCPSettings{ConnectTimeout: durationpb.New(-time.Second)}}
+	rule := &config.Object{Key: config.Key{Kind: config.DestinationRule, Namespace: "shop", Name: "bad"}, Spec: &networking.DestinationRule{
+		Host: "a.example.com", TrafficPolicy: &networking.TrafficPolicy{PortLevelSettings: []*networking.TrafficPolicy_PortTrafficPolicy{
+			{Port: &networking.PortSelector{Number: 80}, ConnectionPool: pool},
+		}},
+	}}
+	ingress := func(port uint32, pool *networking.ConnectionPoolSettings) *networking.IstioIngressListener {
+		return &networking.IstioIngressListener{Port: &networking.SidecarPort{Number: port, Name: "x", Protocol: "HTTP"}, ConnectionPool: pool, DefaultEndpoint: "127.0.0.1:8000"}
+	}
+	sidecar := &config.Object{Key: config.Key{Kind: config.Sidecar, Namespace: "shop", Name: "bad"}, Spec: &networking.Sidecar{
+		Ingress: []*networking.IstioIngressListener{ingress(80, pool), ingress(3306, nil)},
+	}}
+	badMesh := refusedMesh()
+	badMesh.Mesh.Config = config.DefaultMesh()
+	badMesh.Mesh.Config.ConnectTimeout = durationpb.New(-time.Second)
+	for name, tt := range map[string]struct {
+		in             push.Inputs
+		closed, others []string
+		object         string
+	}{
+		"rule":    {refusedMesh(rule), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "DestinationRule shop/bad"},
+		"sidecar": {refusedMesh(sidecar), []string{"inbound|80||"}, []string{"inbound|3306||", blackHole, passthrough, inboundPassthrough}, "Sidecar shop/bad"},
+		"mesh":    {badMesh, []string{"inbound|80||", "inbound|3306||", blackHole, passthrough, inboundPassthrough}, nil, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, host := range []string{"a.example.com", "b.example.com"} { // the proxy serves them
+				tt.in.Endpoints = tt.in.Endpoints.With(registry.Key{Host: host, Namespace: "shop"}, &registry.EndpointList{Items: []registry.Endpoint{{Address: "10.0.0.9", Namespace: "shop"}}})
+			}
+			g := New()
+			sc := refusedScope(t, tt.in)
+			set := g.Set(ClusterType, sc)
+			clusters := decoded[*clusterv3.Cluster](t, set)
+			runtime.GC() // who holds the set holds what is known of it
+			told := map[string]bool{}
+			for _, p := range g.Refused() {
+				name, _, closes := strings.Cut(strings.TrimPrefix(p.Text, "the cluster "), " closes its connections: Envoy would refuse it: ")
+				told[name] = closes && p.Object == tt.object
+			}
+			for _, name := range tt.closed {
+				c := clusters[name]
+				if c == nil || c.GetType() != clusterv3.Cluster_STATIC || c.LoadAssignment != nil || !told[name] {
+					t.Errorf("%s: got %v, told of %v; want one without endpoints, and that it is told of", name, c, told[name])
+				}
+			}
+			for _, name := range tt.others {
+				c := clusters[name]
+				if c == nil || c.ConnectTimeout == nil || told[name] {
+					t.Errorf("%s: got %v, told of %v; want what it was", name, c, told[name])
+				}
+			}
+			for name, c := range clusters {
+				if err := validateAll(c); err != nil {
+					t.Errorf("%s: %v", name, err)
+				}
+			}
+			runtime.KeepAlive(set)
+		})
+	}
+}
+
 // A filter chain that Envoy would refuse closes its connections; the listener and all others stay.
 func TestRefusedFilterChain(t *testing.T) {
 	t.Parallel()
