@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -191,14 +193,33 @@ func (k *keeper) flush(ctx context.Context) error {
 	waiting := k.waiting
 	k.waiting = map[string]*record{}
 	k.mu.Unlock()
-	if len(waiting) == 0 {
-		return nil
+	contents, err := marshalAll(waiting)
+	if len(contents) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
+		defer cancel()
+		if saveErr := k.store.SaveLastGood(ctx, k.source, contents); saveErr != nil {
+			clear(contents)
+			err = errors.Join(err, saveErr)
+		}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
-	defer cancel()
-	contents := make(map[string][]byte, len(waiting))
-	var bad []error
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	for name, r := range waiting {
+		_, written := contents[name]
+		if _, newer := k.waiting[name]; !written && !newer {
+			k.waiting[name] = r
+		}
+	}
+	return err
+}
+
+// marshalAll is what to write of each record, nil for one to be removed. Those that cannot be marshalled are
+// not among it; the error names them.
+func marshalAll(records map[string]*record) (map[string][]byte, error) {
+	contents := make(map[string][]byte, len(records))
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(records)) { // one text for one error
+		r := records[name]
 		if r == nil {
 			contents[name] = nil
 			continue
@@ -210,16 +231,5 @@ func (k *keeper) flush(ctx context.Context) error {
 		}
 		contents[name] = b
 	}
-	err := k.store.SaveLastGood(ctx, k.source, contents)
-	if err == nil {
-		return errors.Join(bad...)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, r := range waiting {
-		if _, newer := k.waiting[name]; !newer {
-			k.waiting[name] = r
-		}
-	}
-	return err
+	return contents, errors.Join(bad...)
 }
