@@ -61,7 +61,6 @@ type Assembler struct {
 	inputs  Inputs
 	context *Context
 	dirty   bool      // inputs differ from context
-	regate  bool      // and so do Gateways
 	ready   bool      // every source has delivered its first complete state
 	since   time.Time // when the first change that is not built yet was noticed
 	built   time.Time // end of the last build
@@ -225,21 +224,12 @@ func (a *Assembler) build() {
 	changes := Compare(a.context, next)
 	changes.Since = a.since
 	a.cfg.Publish(next, changes)
-	a.compare()
+	a.crosses.look(a.inputs, a.stand) // what now gets in one another's way
 	a.context, a.dirty, a.since, a.waits = next, false, time.Time{}, time.Time{}
 	a.mu.Lock()
 	a.builds++
 	a.mu.Unlock()
 	a.built = time.Now()
-}
-
-// compare looks for objects and services that get in one another's way, where some of them changed.
-func (a *Assembler) compare() {
-	a.crosses.look(a.inputs, a.stand)
-	if a.regate {
-		a.regate = false
-		a.stand(place{}, gatewayClashes(a.inputs.Objects))
-	}
 }
 
 // stand replaces what things at a place have against one another.

@@ -65,6 +65,7 @@ type crossings struct {
 	routes   crowds[routePlace, config.Key, *contender]
 	rules    crowds[ruleHost, config.Key, *contender]
 	services crowds[servicePlace, registry.Key, *registry.Service]
+	gateways gatewayCrowds
 }
 
 // look finds what stands in the way of what in in, wherever that may have changed since it was called last. It tells
@@ -78,6 +79,8 @@ func (c *crossings) look(in Inputs, tell func(at place, found []finding)) {
 			c.changeRules(ch, in.Mesh)
 		case config.ServiceEntry:
 			c.moveServices(ch, in.Services)
+		case config.Gateway:
+			c.gateways.change(ch)
 		}
 	}
 	for ch := range in.Services.Diff(c.seen.Services) {
@@ -87,6 +90,7 @@ func (c *crossings) look(in Inputs, tell func(at place, found []finding)) {
 	c.routes.visit(func(at routePlace, members []*contender) { tell(at.place(), routeClashes(at, members)) })
 	c.rules.visit(func(at ruleHost, members []*contender) { tell(at.place(), ruleClashes(at, members)) })
 	c.services.visit(func(at servicePlace, members []*registry.Service) { tell(at.place(), serviceClashes(at, members, in)) })
+	c.gateways.look(tell)
 }
 
 // objectChange is one object that came, went or was replaced.

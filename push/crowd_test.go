@@ -88,7 +88,10 @@ func TestCrossingsIncremental(t *testing.T) {
 // randomEdit adds, replaces, moves or removes something.
 func randomEdit(r *rand.Rand, in Inputs, n uint64) Inputs {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
-	key := config.Key{Kind: config.Kind(pick(string(config.VirtualService), string(config.DestinationRule), string(config.ServiceEntry))), Namespace: pick("a", "b"), Name: pick("x", "y", "z")}
+	key := config.Key{Kind: config.Kind(pick(string(config.VirtualService), string(config.DestinationRule), string(config.ServiceEntry), string(config.Gateway), string(config.Gateway))), Namespace: pick("a", "b"), Name: pick("x", "y", "z")}
+	if key.Kind == config.Gateway { // many, so that few of them meet
+		key.Name = pick("u", "v", "w", "x", "y", "z")
+	}
 	o := &config.Object{Key: key, Created: time.Unix(int64(r.IntN(3)), 0), Hash: n, Origin: config.Origin{File: "f", Line: r.IntN(9) + 1}}
 	to := [][]string{nil, {"."}, {"*"}, {"a", "b"}}[r.IntN(4)]
 	host := pick("one", "two.com")
@@ -98,6 +101,16 @@ func randomEdit(r *rand.Rand, in Inputs, n uint64) Inputs {
 		o.Spec = &networking.VirtualService{Hosts: []string{host, "two.com"}, ExportTo: to, Gateways: []string{pick("mesh", "gw")}, Http: []*networking.HTTPRoute{{Match: []*networking.HTTPMatchRequest{m}}}}
 	case config.DestinationRule:
 		o.Spec = &networking.DestinationRule{Host: host, ExportTo: to, Subsets: []*networking.Subset{{Name: pick("v1", "v2")}}}
+	case config.Gateway:
+		selector := map[string]string{}
+		for _, name := range []string{"app", "env", "zone"} {
+			if r.IntN(2) == 0 {
+				selector[name] = pick("1", "2")
+			}
+		}
+		o.Spec = &networking.Gateway{Selector: selector, Servers: []*networking.Server{
+			server(pick("80 HTTP *", "80 TCP *", "80 HTTPS a.b", "80 TLS c.d a.b")), server(pick("80 HTTPS c.d", "90 HTTP *", "90 TCP *")),
+		}}
 	default:
 		o.Spec = &networking.ServiceEntry{Hosts: []string{key.Name + "." + key.Namespace}}
 		s := &registry.Service{Key: registry.Key{Host: key.Name + "." + key.Namespace, Namespace: key.Namespace}, ExportTo: to, Object: key.String(), Created: o.Created}
@@ -127,6 +140,7 @@ func TestCrossingsTouchOnlyWhatMeets(t *testing.T) {
 	for i := range 1000 {
 		aged(&in, config.VirtualService, "a", fmt.Sprint("v", i), &config.Object{Spec: &networking.VirtualService{Hosts: []string{fmt.Sprintf("h%d.com", i)}}})
 		aged(&in, config.DestinationRule, "a", fmt.Sprint("d", i), &config.Object{Spec: &networking.DestinationRule{Host: fmt.Sprintf("h%d.com", i)}})
+		aged(&in, config.Gateway, "a", fmt.Sprint("g", i), &config.Object{Spec: gatewayFor(fmt.Sprint(i), "80 HTTP *")})
 		k := registry.Key{Host: fmt.Sprintf("h%d.com", i), Namespace: "a"}
 		in.Services = in.Services.With(k, &registry.Service{Key: k, Addresses: []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)}), 32)}, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
 	}
@@ -142,6 +156,9 @@ func TestCrossingsTouchOnlyWhatMeets(t *testing.T) {
 		func(in *Inputs) {
 			aged(in, config.DestinationRule, "a", "d1", &config.Object{Spec: &networking.DestinationRule{Host: "h1.com"}})
 		},
+		func(in *Inputs) {
+			aged(in, config.Gateway, "a", "g1", &config.Object{Spec: gatewayFor("1", "80 TCP *")})
+		},
 	} {
 		change(&in)
 		looked := 0
@@ -150,6 +167,17 @@ func TestCrossingsTouchOnlyWhatMeets(t *testing.T) {
 			t.Errorf("looked at %d places for one change", looked)
 		}
 	}
+	aged(&in, config.Gateway, "b", "other", &config.Object{Spec: gatewayFor("2", "80 TCP *")})
+	looked := 0
+	c.look(in, func(_ place, found []finding) { looked += 1 + len(found) })
+	if looked != 2 {
+		t.Errorf("looked at %d places with findings for a Gateway that is in the way of one other, want 2", looked)
+	}
+}
+
+// gatewayFor is one server for the proxies of an app.
+func gatewayFor(app, text string) *networking.Gateway {
+	return &networking.Gateway{Selector: map[string]string{"app": app}, Servers: []*networking.Server{server(text)}}
 }
 
 // The findings stand in the order of precedence, with the severity of what is certain.

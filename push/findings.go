@@ -10,7 +10,7 @@ import (
 )
 
 // place is where problems are looked for: the objects of one key, a group of the deriver, or what of one kind meets,
-// such as VirtualServices at one host. The zero place are all Gateways.
+// such as VirtualServices at one host.
 type place struct {
 	object config.Key
 	group  string

@@ -1,8 +1,8 @@
 package push
 
 import (
+	"cmp"
 	"fmt"
-	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -41,78 +41,105 @@ func (p gatewayPlace) String() string {
 	}
 }
 
-// gatewayClaim is one server of a Gateway.
+// gatewayClaim is one server of a Gateway, with what it needs of its port.
 type gatewayClaim struct {
-	gateway *config.Object
-	index   int
-	server  *networking.Server
-	family  gatewayFamily
+	gateway  *config.Object
+	index    int
+	server   *networking.Server
+	selector selector
+	family   gatewayFamily
+	hosts    []string // by which it is told apart from others; with TLS alone
 }
 
-// gatewayClaims are what the Gateways of one selector have taken of a place.
-type gatewayClaims struct {
-	selector map[string]string
-	families map[gatewayFamily]gatewayClaim // the first of each
-	hosts    map[string]gatewayClaim        // of those with TLS
-}
-
-// gatewayClashes finds servers that are left out because another Gateway, which comes first, has taken
-// what they need of a port on the proxies that both select.
-//
-// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP; a second TCP server is left
-// out, and so is one with TLS that repeats a host. Package gen lays listeners out in that way.
-func gatewayClashes(objects Objects) []finding {
-	taken := map[gatewayPlace][]*gatewayClaims{}
-	var out []finding
-	for _, o := range gatewaysByAge(objects) {
-		spec := o.Spec.(*networking.Gateway)
-		for i, s := range spec.Servers {
-			claim, ok := claimOf(o, i, s)
-			if !ok {
-				continue
-			}
-			at := placeOf(s)
-			f, certain, clashes := claim.against(taken[at])
-			if clashes {
-				out = append(out, f)
-			}
-			if !certain {
-				taken[at] = claim.take(taken[at])
-			}
-		}
-	}
-	return out
-}
-
-// gatewaysByAge lists the Gateways in order of precedence.
-func gatewaysByAge(objects Objects) []*config.Object {
-	var out []*config.Object
-	for k, o := range objects.From(config.Key{Kind: config.Gateway}) {
-		if k.Kind != config.Gateway {
-			break
-		}
-		out = append(out, o)
-	}
-	slices.SortFunc(out, olderFirst)
-	return out
-}
-
-// claimOf says what a server needs of its port; false when it needs none.
-func claimOf(o *config.Object, index int, s *networking.Server) (gatewayClaim, bool) {
-	c := gatewayClaim{gateway: o, index: index, server: s}
-	name := s.GetPort().GetProtocol()
-	protocol, _ := registry.ParseProtocol(name)
+// claimOf says what a server needs of its port.
+func claimOf(o *config.Object, index int, s *networking.Server) *gatewayClaim {
+	c := &gatewayClaim{gateway: o, index: index, server: s, selector: selectorOf(o)}
+	protocol, _ := registry.ParseProtocol(s.GetPort().GetProtocol())
 	switch {
-	case protocol == registry.UDP:
-		return c, false
-	case protocol.IsHTTP() || strings.EqualFold(name, "HTTP_PROXY"):
+	case protocol.IsHTTP():
 		c.family = plainHTTP
 	case s.Tls == nil:
 		c.family = plainTCP
 	default:
-		c.family = withTLS
+		c.family, c.hosts = withTLS, gatewayHosts(s)
 	}
-	return c, true
+	return c
+}
+
+// gatewayClashes finds servers of one place that are left out because another Gateway, which comes first, has taken
+// what they need of it on the proxies that both select, and tells of each.
+//
+// Source: Istio. The first server of a port says whether it is plain HTTP, TLS or TCP; a second TCP server is left
+// out, and so is one with TLS that repeats a host. Package gen lays listeners out in that way.
+func gatewayClashes(members []*gatewayClaim, tell func(*gatewayClaim, finding)) {
+	slices.SortFunc(members, func(a, b *gatewayClaim) int {
+		return cmp.Or(olderFirst(a.gateway, b.gateway), cmp.Compare(a.index, b.index))
+	})
+	taken := gatewayClaims{families: map[gatewayFamily]*selectorIndex[*gatewayClaim]{}, hosts: map[string]*selectorIndex[*gatewayClaim]{}}
+	for _, c := range members {
+		other, why := taken.against(c, (*selectorIndex[*gatewayClaim]).wider)
+		certain := other != nil
+		if !certain {
+			other, why = taken.against(c, (*selectorIndex[*gatewayClaim]).meeting)
+			taken.take(c)
+		}
+		if other != nil {
+			tell(c, c.finding(other, why, certain))
+		}
+	}
+}
+
+// gatewayClaims are the servers that have a part of one place, by what they have of it and by selector.
+type gatewayClaims struct {
+	families map[gatewayFamily]*selectorIndex[*gatewayClaim]
+	hosts    map[string]*selectorIndex[*gatewayClaim] // of those with TLS
+}
+
+// against finds a server that c cannot stand beside, among those that find finds for its selector, and says why not.
+func (t gatewayClaims) against(c *gatewayClaim, find func(*selectorIndex[*gatewayClaim], selector) *gatewayClaim) (other *gatewayClaim, why string) {
+	for _, family := range []gatewayFamily{plainHTTP, withTLS, plainTCP} {
+		if family == c.family && family != plainTCP {
+			continue
+		}
+		if other := find(t.families[family], c.selector); other != nil {
+			if family == c.family {
+				return other, "connections without TLS cannot be told apart by host"
+			}
+			return other, fmt.Sprintf("%s and %s cannot share a port", c.family, family)
+		}
+	}
+	for _, h := range c.hosts {
+		if other := find(t.hosts[h], c.selector); other != nil {
+			return other, "it has host " + h + " too"
+		}
+	}
+	return nil, ""
+}
+
+// take adds c to those that have a part.
+func (t gatewayClaims) take(c *gatewayClaim) {
+	t.families[c.family] = t.families[c.family].with(c.selector, c)
+	for _, h := range c.hosts {
+		t.hosts[h] = t.hosts[h].with(c.selector, c)
+	}
+}
+
+// finding tells that other keeps the server from its port: on all proxies, or on those that both select.
+func (c *gatewayClaim) finding(other *gatewayClaim, why string, all bool) finding {
+	p := feed.Problem{
+		Severity: feed.Warning, Source: c.gateway.Origin.Source, Object: c.gateway.Key.String(), Field: fmt.Sprintf("spec.servers[%d]", c.index),
+		File: c.gateway.Origin.File, Line: c.gateway.Origin.Line,
+	}
+	where := "on proxies that both select"
+	if all {
+		p.Severity, where = feed.Error, "on every proxy, since the other selects all that this one does"
+	}
+	if other.gateway == c.gateway {
+		where = "on every proxy"
+	}
+	p.Text = fmt.Sprintf("the server on %s is left out %s, because spec.servers[%d] of %s (%s) listens there and comes first, by age or by name, and %s: choose another port or other hosts, or select different proxies",
+		placeOf(c.server), where, other.index, other.gateway.Key, placeIn(other.gateway), why)
+	return finding{problem: p, what: fmt.Sprintf("%s %d %s", other.gateway.Key, other.index, why)}
 }
 
 // placeOf is where s listens: on its target port where it names one, since there is no service in front of the
@@ -135,91 +162,6 @@ func placeOf(s *networking.Server) gatewayPlace {
 	}
 }
 
-// against finds what keeps the server from its place. certain says that it is so wherever its Gateway is at
-// work, since the other one selects everything that its own does.
-func (c gatewayClaim) against(taken []*gatewayClaims) (f finding, certain, clashes bool) {
-	own := c.gateway.Spec.(*networking.Gateway).Selector
-	for _, t := range taken {
-		if !selectorsMeet(t.selector, own) {
-			continue
-		}
-		other, why, ok := c.contradiction(t)
-		if !ok {
-			continue
-		}
-		all := selectsAll(t.selector, own)
-		if !clashes || all {
-			f, clashes, certain = c.finding(other, why, all), true, all
-		}
-		if certain {
-			return f, true, true
-		}
-	}
-	return f, certain, clashes
-}
-
-// contradiction is what of t cannot stand beside the server, and why not.
-func (c gatewayClaim) contradiction(t *gatewayClaims) (other gatewayClaim, why string, ok bool) {
-	for _, family := range []gatewayFamily{plainHTTP, withTLS, plainTCP} {
-		if other, ok := t.families[family]; ok && family != c.family {
-			return other, fmt.Sprintf("%s and %s cannot share a port", c.family, family), true
-		}
-	}
-	switch c.family {
-	case plainTCP:
-		if other, ok := t.families[plainTCP]; ok {
-			return other, "connections without TLS cannot be told apart by host", true
-		}
-	case withTLS:
-		for _, h := range gatewayHosts(c.server) {
-			if other, ok := t.hosts[h]; ok {
-				return other, "it has host " + h + " too", true
-			}
-		}
-	}
-	return gatewayClaim{}, "", false
-}
-
-// finding tells that other keeps the server from its port: on all proxies, or on those that both select.
-func (c gatewayClaim) finding(other gatewayClaim, why string, all bool) finding {
-	p := feed.Problem{
-		Severity: feed.Warning, Source: c.gateway.Origin.Source, Object: c.gateway.Key.String(), Field: fmt.Sprintf("spec.servers[%d]", c.index),
-		File: c.gateway.Origin.File, Line: c.gateway.Origin.Line,
-	}
-	where := "on proxies that both select"
-	if all {
-		p.Severity, where = feed.Error, "on every proxy, since the other selects all that this one does"
-	}
-	if other.gateway == c.gateway {
-		where = "on every proxy"
-	}
-	p.Text = fmt.Sprintf("the server on %s is left out %s, because spec.servers[%d] of %s (%s) listens there and comes first, by age or by name, and %s: choose another port or other hosts, or select different proxies",
-		placeOf(c.server), where, other.index, other.gateway.Key, placeIn(other.gateway), why)
-	return finding{problem: p, what: fmt.Sprintf("%s %d %s", other.gateway.Key, other.index, why)}
-}
-
-// take adds the server to what is taken of its place.
-func (c gatewayClaim) take(taken []*gatewayClaims) []*gatewayClaims {
-	own := c.gateway.Spec.(*networking.Gateway).Selector
-	i := slices.IndexFunc(taken, func(t *gatewayClaims) bool { return maps.Equal(t.selector, own) })
-	if i < 0 {
-		i = len(taken)
-		taken = append(taken, &gatewayClaims{selector: own, families: map[gatewayFamily]gatewayClaim{}, hosts: map[string]gatewayClaim{}})
-	}
-	t := taken[i]
-	if _, ok := t.families[c.family]; !ok {
-		t.families[c.family] = c
-	}
-	if c.family == withTLS {
-		for _, h := range gatewayHosts(c.server) {
-			if _, ok := t.hosts[h]; !ok {
-				t.hosts[h] = c
-			}
-		}
-	}
-	return taken
-}
-
 // gatewayHosts are the hosts of a server without the namespaces before them.
 func gatewayHosts(s *networking.Server) []string {
 	out := make([]string, len(s.Hosts))
@@ -230,24 +172,4 @@ func gatewayHosts(s *networking.Server) []string {
 		out[i] = h
 	}
 	return out
-}
-
-// selectorsMeet says whether some workload may have the labels of both.
-func selectorsMeet(a, b map[string]string) bool {
-	for k, v := range a {
-		if other, ok := b[k]; ok && other != v {
-			return false
-		}
-	}
-	return true
-}
-
-// selectsAll says whether wide selects everything that narrow does.
-func selectsAll(wide, narrow map[string]string) bool {
-	for k, v := range wide {
-		if have, ok := narrow[k]; !ok || have != v {
-			return false
-		}
-	}
-	return true
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // server is "PORT PROTOCOL HOST…"; a protocol that ends TLS has tls.
@@ -24,6 +25,17 @@ func server(text string) *networking.Server {
 		s.Tls = &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE}
 	}
 	return s
+}
+
+// gatewayProblems are all findings about in.
+func gatewayProblems(in Inputs) (out []feed.Problem) {
+	var c crossings
+	c.look(in, func(_ place, found []finding) {
+		for _, f := range found {
+			out = append(out, f.problem)
+		}
+	})
+	return out
 }
 
 // Servers that package gen leaves out are told of, and no others.
@@ -87,18 +99,17 @@ func TestGatewayClashes(t *testing.T) {
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var objects Objects
+			in := emptyInputs()
 			for i, g := range tc.gateways {
 				// names run against age, so that it is age that counts
 				o := &config.Object{Key: config.Key{Kind: config.Gateway, Namespace: "a", Name: fmt.Sprint("z", 9-i)}, Created: time.Unix(int64(i), 0)}
 				o.Labels = map[string]string{"called": fmt.Sprint("g", i)}
 				o.Origin.File = o.Labels["called"]
 				o.Spec = &networking.Gateway{Selector: g.selector, Servers: g.servers}
-				objects = objects.With(o.Key, o)
+				in.Objects = in.Objects.With(o.Key, o)
 			}
 			var got []string
-			for _, f := range gatewayClashes(objects) {
-				p := f.problem
+			for _, p := range gatewayProblems(in) {
 				_, rest, _ := strings.Cut(p.Text, "(")
 				other, rest, _ := strings.Cut(rest, ")")
 				_, why, _ := strings.Cut(rest, "by name, and ")
@@ -120,6 +131,29 @@ func TestGatewayPlace(t *testing.T) {
 		s.Bind = bind
 		if got := placeOf(s).String(); got != want {
 			t.Errorf("bind %q: got %q, want %q", bind, got, want)
+		}
+	}
+}
+
+// BenchmarkGatewayClashes looks again at one port of many Gateways, of which one changed: each for proxies of its
+// own, or all for the same.
+func BenchmarkGatewayClashes(b *testing.B) {
+	for _, n := range []int{1000, 3000} {
+		for name, app := range map[string]func(i int) string{"apart": func(i int) string { return fmt.Sprint(i) }, "together": func(int) string { return "one" }} {
+			b.Run(fmt.Sprint(name, n), func(b *testing.B) {
+				in := emptyInputs()
+				for i := range n {
+					aged(&in, config.Gateway, "a", fmt.Sprint("g", i), &config.Object{Spec: gatewayFor(app(i), fmt.Sprintf("443 HTTPS %d.b %d.d", i, i))})
+				}
+				var c crossings
+				c.look(in, func(place, []finding) {})
+				k := config.Key{Kind: config.Gateway, Namespace: "a", Name: "g1"}
+				for b.Loop() {
+					o := *in.Objects.At(k)
+					in.Objects = in.Objects.With(k, &o)
+					c.look(in, func(place, []finding) {})
+				}
+			})
 		}
 	}
 }

@@ -37,7 +37,6 @@ func (a *Assembler) replace(k config.Key, items []*config.Object) {
 	default:
 		a.inputs.Objects = a.inputs.Objects.With(k, items[0])
 	}
-	a.regate = a.regate || k.Kind == config.Gateway
 }
 
 // same says that o tells neither proxies nor people anything that old does not.
