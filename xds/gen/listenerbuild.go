@@ -21,13 +21,13 @@ import (
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
 	report := func(what string, err error) { out.refused = append(out.refused, *refused(nil, what, err)) }
-	l := s.build(report)
+	l, refs := s.build(report)
 	err := l.Validate()
 	if err == nil && len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
 		err = errNoChain
 	}
 	if err != nil {
-		l = s.closed()
+		l, refs = s.closed(), closedRefs()
 		if l.Validate() != nil {
 			report("the listener "+s.name+" is left out", err)
 			return out
@@ -35,7 +35,7 @@ func buildListener(s listenerSpec) *madeListener {
 		report("the listener "+s.name+" closes its connections", err)
 	}
 	body := resource.Encode(l)
-	out.resource = resource.New(ListenerType, s.name, s.refs(), func() []byte { return body })
+	out.resource = resource.New(ListenerType, s.name, refs.list, func() []byte { return body })
 	return out
 }
 
@@ -55,36 +55,8 @@ func (s listenerSpec) closed() *listenerv3.Listener {
 	return l
 }
 
-// refs are the route configurations and clusters that the listener names, each once.
-func (s listenerSpec) refs() []resource.Ref {
-	var out []resource.Ref
-	seen := map[resource.Ref]bool{}
-	add := func(typeURL, name string) {
-		if r := (resource.Ref{TypeURL: typeURL, Name: name}); !seen[r] {
-			seen[r] = true
-			out = append(out, r)
-		}
-	}
-	for _, c := range s.chains.Items() {
-		switch {
-		case c.http.route != "":
-			add(RouteType, c.http.route)
-		case c.isHTTP():
-			add(ClusterType, c.http.inbound.cluster)
-		default:
-			c.tcp.clusters(func(name string) { add(ClusterType, name) })
-		}
-		if c.tls != nil {
-			for _, cert := range certificatesOf(c.tls) {
-				add(SecretType, cert.secretName())
-			}
-		}
-	}
-	return out
-}
-
-// build makes the listener. It reports filter chains that Envoy would refuse.
-func (s listenerSpec) build(report func(what string, err error)) *listenerv3.Listener {
+// build makes the listener, and lists what it names. It reports filter chains that Envoy would refuse.
+func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Listener, *listenerRefs) {
 	l := &listenerv3.Listener{
 		Name:                             s.name,
 		Address:                          s.at.envoy(),
@@ -103,8 +75,7 @@ func (s listenerSpec) build(report func(what string, err error)) *listenerv3.Lis
 		l.AccessLog = s.base.unmatchedLog
 	}
 	s.setSocket(l)
-	s.setChains(l, report)
-	return l
+	return l, s.setChains(l, report)
 }
 
 // direction is what Envoy's statistics and Istio's tools tell listeners apart by.
@@ -133,10 +104,11 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	}
 }
 
-// setChains adds the filter chains. One that takes all becomes the default where there are others, so
-// that a connection which matches another one in part is not closed.
+// setChains adds the filter chains, and lists what they name. One that takes all becomes the default where
+// there are others, so that a connection which matches another one in part is not closed.
 // Source: Istio, https://github.com/istio/istio/issues/26079.
-func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) {
+func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) *listenerRefs {
+	refs := &listenerRefs{seen: map[resource.Ref]bool{}}
 	for _, c := range s.chains.Items() {
 		chain, err := c.build(s.base, s.side, s.readsSNI())
 		if err != nil {
@@ -144,6 +116,9 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 			if chain = c.closed(s.base, s.readsSNI()); chain.Validate() != nil {
 				continue // what it matches does not exist
 			}
+			refs.add(ClusterType, blackHole)
+		} else {
+			refs.addChain(c)
 		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
@@ -155,6 +130,7 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 	if s.fallback && !takesAll {
 		l.DefaultFilterChain = &listenerv3.FilterChain{Name: "PassthroughFilterChain", Filters: s.base.catchAllFilters}
 	}
+	return refs
 }
 
 // listenerFilters find out where a connection was for and what it speaks.
