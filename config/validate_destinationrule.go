@@ -23,9 +23,6 @@ func validateDestinationRule(c *checker) {
 		}
 		names[s.Name] = true
 		c.labels(path+".labels", s.Labels)
-		if len(s.Labels) == 0 && s.TrafficPolicy == nil {
-			c.warnf(path, "without labels the subset %s is the same as its service: add labels", quote(s.Name))
-		}
 		c.trafficPolicy(path+".trafficPolicy", s.TrafficPolicy)
 	}
 }
