@@ -96,11 +96,7 @@ func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
 		r.same = true
 		return r
 	}
-	if r.blank = blank(r.data); r.blank {
-		r.result = blankResult(name)
-	} else {
-		r.result = config.Parse(name, r.data)
-	}
+	r.blank, r.result = blank(r.data), Parse(name, r.data)
 	for _, o := range r.result.Objects {
 		o.Origin.Source = s.name
 	}

@@ -97,7 +97,7 @@ func (f *file) take(r reading) {
 // unreadable keeps the content and says why it may be old.
 func (f *file) unreadable(err error) {
 	f.digest = [32]byte{}
-	p := config.Problem{Severity: feed.Error, File: f.name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)}
+	p := fileProblem(f.name, err)
 	if len(f.objects) > 0 {
 		p.Stale = true
 		p.Text += fmt.Sprintf("; until then its last content, of %s, stays in use", when(f.goodAt))

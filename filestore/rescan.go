@@ -1,14 +1,12 @@
 package filestore
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // scanName stands for a scan among pending files.
@@ -38,8 +36,7 @@ func (f *folder) scan() *listing {
 func (f *folder) failures(l *listing) map[string]config.Problem {
 	out := make(map[string]config.Problem, len(l.failed))
 	for dir, err := range l.failed {
-		p := config.Problem{Severity: feed.Error, File: filepath.Join(f.src.cfg.Dir, dir)}
-		p.Text = fmt.Sprintf("the folder cannot be read (%v): restore it, or make it readable", err)
+		p := folderProblem(filepath.Join(f.src.cfg.Dir, dir), err)
 		if len(f.files) > 0 {
 			p.Stale = true
 			p.Text += "; until then the last content of its files stays in use"

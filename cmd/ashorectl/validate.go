@@ -8,11 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -22,8 +22,8 @@ func (t *tool) validateCommand() *cobra.Command {
 		Use:   "validate -f FILE|FOLDER|-",
 		Short: "Check configuration files without a running ashored",
 		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
-a running one. Folders are read with all folders below them; hidden ones are left out. "-f -" reads
-standard input.
+a running one. Folders are read with all folders below them, also where symlinks lead to them; hidden ones are
+left out. "-f -" reads standard input.
 
 It exits with 1 when there is an error, with 0 when there is nothing or only warnings, and with 2 when a
 file or folder is not there.`,
@@ -41,11 +41,12 @@ file or folder is not there.`,
 					return usage(cmd, fmt.Errorf("-f %s: %w; name a file or folder that is there", p, reason(err)))
 				}
 			}
-			files, err := configFiles(paths)
+			files, problems := configFiles(paths)
+			more, objects, err := check(files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
-			problems, objects := check(files, cmd.InOrStdin())
+			problems = append(problems, more...)
 			return t.report(cmd.OutOrStdout(), problems, fmt.Sprintf("%s in %s: no problems", count(objects, "object"), count(len(files), "file")))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -65,57 +66,34 @@ func reason(err error) error {
 	return err
 }
 
-// configFiles are paths, with every folder replaced by the configuration files in it, sorted.
-func configFiles(paths []string) ([]string, error) {
+// configFiles are paths, with every folder replaced by the configuration files that ashored would read in it,
+// sorted, and what is wrong with these folders.
+func configFiles(paths []string) ([]string, []feed.Problem) {
 	var out []string
-	for _, root := range paths {
-		if root == stdin {
-			out = append(out, root)
+	var problems []feed.Problem
+	for _, path := range paths {
+		if info, err := os.Stat(path); path == stdin || err != nil || !info.IsDir() {
+			out = append(out, filepath.Clean(path))
 			continue
 		}
-		if info, err := os.Stat(root); err == nil && info.IsDir() {
-			root += string(filepath.Separator) // the folder, also where a symlink leads to it
-		}
-		err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
-			switch hidden := p != root && strings.HasPrefix(d.Name(), "."); {
-			case err != nil:
-				return err
-			case hidden && d.IsDir():
-				return filepath.SkipDir
-			case d.IsDir() || hidden || p != root && !isConfig(p):
-				return nil
-			}
-			out = append(out, p)
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("look for configuration files: %w; name a file or folder that can be read", err)
-		}
+		files, wrong := filestore.List(path)
+		out, problems = append(out, files...), append(problems, wrong...)
 	}
 	slices.Sort(out)
-	return slices.Compact(out), nil
-}
-
-// isConfig says whether ashored reads a file of this name, in small letters alone.
-func isConfig(p string) bool {
-	return slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(p))
+	return slices.Compact(out), problems
 }
 
 // check reads files and returns what is wrong with them and how many objects are fine. An object in
-// two files is an error in the second one. in is standard input, for a file of that name.
-func check(files []string, in io.Reader) ([]feed.Problem, int) {
+// two files is an error in the second one. in is standard input, for a file of that name; an error says that it
+// cannot be read.
+func check(files []string, in io.Reader) ([]feed.Problem, int, error) {
 	var problems []feed.Problem
 	seen := map[config.Key]config.Origin{}
 	for _, name := range files {
-		data, err := read(name, in)
-		if name == stdin {
-			name = "standard input"
-		}
+		r, err := load(name, in)
 		if err != nil {
-			problems = append(problems, feed.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)})
-			continue
+			return nil, 0, err
 		}
-		r := config.Parse(name, data)
 		problems = append(problems, r.Problems...)
 		for _, o := range r.Objects {
 			if first, twice := seen[o.Key]; twice {
@@ -126,23 +104,17 @@ func check(files []string, in io.Reader) ([]feed.Problem, int) {
 			seen[o.Key] = o.Origin
 		}
 	}
-	return problems, len(seen)
+	return problems, len(seen), nil
 }
 
-// read reads a regular file of a size that Parse takes. Opening anything else, a pipe say, could wait
-// for ever. Standard input is waited for, as people ask for it.
-func read(name string, in io.Reader) ([]byte, error) {
-	if name == stdin {
-		return io.ReadAll(io.LimitReader(in, config.MaxFileSize+1)) // one more than allowed shows Parse that there is too much
+// load reads a file, or standard input, which is waited for, as people ask for it.
+func load(name string, in io.Reader) (config.Result, error) {
+	if name != stdin {
+		return filestore.Load(name), nil
 	}
-	info, err := os.Stat(name)
-	switch {
-	case err != nil:
-		return nil, err
-	case !info.Mode().IsRegular():
-		return nil, errors.New("it is not a regular file")
-	case info.Size() > config.MaxFileSize:
-		return nil, fmt.Errorf("it has %d bytes, at most %d are allowed", info.Size(), config.MaxFileSize)
+	data, err := io.ReadAll(io.LimitReader(in, config.MaxFileSize+1)) // one more than allowed shows Parse that there is too much
+	if err != nil {
+		return config.Result{}, fmt.Errorf("read standard input: %w", err)
 	}
-	return os.ReadFile(name)
+	return filestore.Parse("standard input", data), nil
 }

@@ -35,6 +35,9 @@ func TestValidate(t *testing.T) {
 	}{
 		{"good", map[string]string{"a.yaml": good, "notes.txt": "x: [", "UNREAD.YAML": "x: [", ".hidden.yaml": "x: ["}, 0, []string{"1 object in 1 file: no problems"}},
 		{"unknown field", map[string]string{"sub/a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR ", "sub/a.yaml:5", "hosts", "1 error, 0 warnings"}},
+		// ashored keeps what an empty file defined, and says so.
+		{"empty", map[string]string{"a.yaml": good, "b.yaml": "\n\x00"}, 1, []string{"b.yaml\n  the file is empty", "1 error, 0 warnings"}},
+		{"a comment alone", map[string]string{"a.yaml": "# nothing\n"}, 0, []string{"0 objects in 1 file: no problems"}},
 		// One object in two files names both.
 		{"twice", map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"b.yaml:1", "ServiceEntry shop/db", "a.yaml:1 too"}},
 	} {
@@ -63,10 +66,11 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A symlink to a folder stands for the folder.
+// A symlink to a folder stands for the folder, also below the one that is named; one that leads in a circle is told of.
 func TestValidateLink(t *testing.T) {
 	t.Parallel()
-	dir, link := t.TempDir(), filepath.Join(t.TempDir(), "config")
+	dir, above := t.TempDir(), t.TempDir()
+	link := filepath.Join(above, "config")
 	if err := os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(good), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -75,6 +79,15 @@ func TestValidateLink(t *testing.T) {
 	}
 	if code, out, errOut := result(t, "validate", "-f", link); code != 0 || !strings.Contains(out, "1 object in 1 file") {
 		t.Errorf("exit code %d, output %q, %q; want its one object", code, out, errOut)
+	}
+	if code, out, errOut := result(t, "validate", "-f", above, "-f", link+"/a.yaml"); code != 0 || !strings.Contains(out, "1 object in 1 file") {
+		t.Errorf("from above: exit code %d, output %q, %q; want its one object", code, out, errOut)
+	}
+	if err := os.Symlink(above, filepath.Join(dir, "circle")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := result(t, "validate", "-f", above); code != 0 || !strings.Contains(out, "circle\n  the symlink leads to the folder") {
+		t.Errorf("with a circle: exit code %d, output %q, %q; want a warning of it", code, out, errOut)
 	}
 }
 
@@ -123,11 +136,11 @@ func TestValidateUnreadable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("kind: Foo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files, err := configFiles([]string{dir})
+	files, _ := configFiles([]string{dir})
+	problems, _, err := check(files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	problems, _ := check(files, nil)
 	for _, name := range []string{"a.yaml", "b.yaml", "c.yaml"} {
 		if !slices.ContainsFunc(problems, func(p feed.Problem) bool { return filepath.Base(p.File) == name }) {
 			t.Errorf("no problem of %s: %v", name, problems)

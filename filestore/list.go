@@ -1,0 +1,60 @@
+package filestore
+
+import (
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// List returns the paths, sorted, of the files that a Source of dir reads, and what is wrong with the folders and
+// symlinks on the way to them. Files are not read.
+func List(dir string) ([]string, []config.Problem) {
+	l := scan(dir, func(string, stamp) {})
+	files := make([]string, 0, len(l.files))
+	for name := range l.files {
+		files = append(files, filepath.Join(dir, name))
+	}
+	slices.Sort(files)
+	var problems []config.Problem
+	for _, rel := range slices.Sorted(maps.Keys(l.failed)) {
+		problems = append(problems, folderProblem(filepath.Join(dir, rel), l.failed[rel]))
+	}
+	for _, rel := range slices.Sorted(maps.Keys(l.loops)) {
+		p := l.loops[rel]
+		p.File = filepath.Join(dir, rel)
+		problems = append(problems, p)
+	}
+	return files, problems
+}
+
+// Load reads a file as a Source does. That it cannot be read is a problem of the result.
+func Load(path string) config.Result {
+	data, _, err := readFile(path)
+	if err != nil {
+		return config.Result{Unread: true, Problems: []config.Problem{fileProblem(path, err)}}
+	}
+	return Parse(path, data)
+}
+
+// Parse reads the content of a file as a Source does: one that is empty is a problem, as something may have been
+// meant. name is that of the file; its extension tells how to read it.
+func Parse(name string, data []byte) config.Result {
+	if blank(data) {
+		return blankResult(name)
+	}
+	return config.Parse(name, data)
+}
+
+// fileProblem is that a file cannot be read.
+func fileProblem(name string, err error) config.Problem {
+	return config.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)}
+}
+
+// folderProblem is that a folder cannot be read.
+func folderProblem(path string, err error) config.Problem {
+	return config.Problem{Severity: feed.Error, File: path, Text: fmt.Sprintf("the folder cannot be read (%v): restore it, or make it readable", err)}
+}
