@@ -48,22 +48,34 @@ type callee struct {
 	service *registry.Service
 }
 
+// hasPort says that the service has the port of a destination, if that names one.
+func (c callee) hasPort(to *networking.Destination) bool {
+	n := to.GetPort().GetNumber()
+	_, ok := c.service.Port(n)
+	return ok || n == 0
+}
+
 // destination checks one destination: some of clients must find its host, with its port, with its subset.
 func (d *dangling) destination(key config.Key, clients []string, at destinationPlace, to *networking.Destination) {
 	const so = "what is routed there fails"
 	var found []callee
-	for _, c := range clients {
-		if s := d.services.find(c, to.Host); s != nil {
-			found = append(found, callee{c, s})
+	for _, client := range clients {
+		s := d.services.find(client, to.Host)
+		if s == nil {
+			continue
 		}
+		c := callee{client, s}
+		if c.hasPort(to) && (to.Subset == "" || hasSubset(d.rules.find(client, s), to.Subset)) {
+			return // which is so for the first, most often
+		}
+		found = append(found, c)
 	}
 	if len(found) == 0 {
 		d.warn(key, at.String()+".host", "%s", d.missing(to.Host, clients, so))
 		return
 	}
-	n := to.GetPort().GetNumber()
-	if n != 0 && !slices.ContainsFunc(found, func(c callee) bool { _, ok := c.service.Port(n); return ok }) {
-		d.warn(key, at.String()+".port.number", "service %s has no port %d, so %s: use one that it has (%s), or declare the port", to.Host, n, so, portsText(found[0].service))
+	if !slices.ContainsFunc(found, func(c callee) bool { return c.hasPort(to) }) {
+		d.warn(key, at.String()+".port.number", "service %s has no port %d, so %s: use one that it has (%s), or declare the port", to.Host, to.Port.Number, so, portsText(found[0].service))
 	}
 	if to.Subset != "" {
 		d.subset(key, found, at, to, so)
@@ -76,7 +88,7 @@ func (d *dangling) subset(key config.Key, found []callee, at destinationPlace, t
 	var clients []string
 	for _, c := range found {
 		r := d.rules.find(c.client, c.service)
-		if r != nil && slices.ContainsFunc(r.Spec.Subsets, func(s *networking.Subset) bool { return s.Name == to.Subset }) {
+		if hasSubset(r, to.Subset) {
 			return
 		}
 		if rule == nil {
@@ -91,6 +103,11 @@ func (d *dangling) subset(key config.Key, found []callee, at destinationPlace, t
 		return
 	}
 	d.warn(key, field, "%s has no subset %s, so %s: %sdefine it there", rule.From[0].Key, to.Subset, so, otherSubsets(rule.Spec, to.Subset))
+}
+
+// hasSubset says that a rule, which may be nil, has a subset.
+func hasSubset(rule *DestinationRule, name string) bool {
+	return rule != nil && slices.ContainsFunc(rule.Spec.Subsets, func(s *networking.Subset) bool { return s.Name == name })
 }
 
 // otherSubsets proposes the subsets that there are, the one that is spelled alike first.
