@@ -103,12 +103,7 @@ func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []f
 	slices.SortFunc(members, func(a, b *registry.Service) int {
 		return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 	})
-	p := placeSharing{at: at, in: in, views: map[string]*placeView{}}
-	for _, m := range members {
-		for _, ns := range append(audience(p.exportTo(m), m.Namespace), "") {
-			p.views[ns] = &placeView{}
-		}
-	}
+	p := newPlaceSharing(at, members, in)
 	var requests []*registry.Service
 	for _, m := range members {
 		if p.protocol(m).IsHTTP() {
@@ -125,23 +120,38 @@ func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []f
 
 // What connections a service loses.
 const (
-	all     = ""
-	notHTTP = " that are not HTTP"
+	anyConnection = ""
+	notHTTP       = " that are not HTTP"
 )
 
 // placeSharing divides one place among services.
 type placeSharing struct {
 	at servicePlace
 	in Inputs
-	// views are by namespace of clients; the empty one stands for all that are not there.
-	views map[string]*placeView
+	// views are sorted by namespace.
+	views []placeView
 	out   []finding
 }
 
 // placeView is what clients of one namespace see of a place.
 type placeView struct {
-	holders []*registry.Service // who have it, or a part by SNI
-	sniffed *registry.Service   // who has its HTTP, where it is detected
+	namespace string              // empty: all that have no view of their own
+	holders   []*registry.Service // who have it, or a part by SNI
+	sniffed   *registry.Service   // who has its HTTP, where it is detected
+}
+
+func newPlaceSharing(at servicePlace, members []*registry.Service, in Inputs) *placeSharing {
+	p := &placeSharing{at: at, in: in}
+	namespaces := map[string]bool{"": true}
+	for _, m := range members {
+		for _, ns := range audience(p.exportTo(m), m.Namespace) {
+			namespaces[ns] = true
+		}
+	}
+	for _, ns := range slices.Sorted(maps.Keys(namespaces)) {
+		p.views = append(p.views, placeView{namespace: ns})
+	}
+	return p
 }
 
 func (p *placeSharing) protocol(s *registry.Service) registry.Protocol {
@@ -158,11 +168,11 @@ func (p *placeSharing) share(s *registry.Service, why string) {
 	var winner *registry.Service
 	has, requests := false, false
 	to := p.exportTo(s)
-	for _, ns := range slices.Sorted(maps.Keys(p.views)) {
-		if !visibleTo(to, s.Namespace, ns) {
+	for i := range p.views {
+		v := &p.views[i]
+		if !visibleTo(to, s.Namespace, v.namespace) {
 			continue
 		}
-		v := p.views[ns]
 		first := p.first(v, s)
 		switch {
 		case first != nil:
@@ -180,7 +190,7 @@ func (p *placeSharing) share(s *registry.Service, why string) {
 	case requests:
 		p.lose(s, winner, notHTTP, why)
 	default:
-		p.lose(s, winner, all, why)
+		p.lose(s, winner, anyConnection, why)
 	}
 }
 
