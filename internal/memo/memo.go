@@ -9,10 +9,12 @@ import (
 // Func is a function that remembers its results. Safe for concurrent use; concurrent calls with one
 // input compute once.
 type Func[In comparable, Out any] struct {
-	f func(In) *Out
+	f    func(In) *Out
+	mark func(*Out) bool // nil: no result is marked
 
 	mu      sync.Mutex
-	entries map[In]*entry[Out] // guarded by mu
+	entries map[In]*entry[Out]       // guarded by mu
+	marked  map[*entry[Out]]struct{} // guarded by mu
 }
 
 // entry is one result, or one that is being computed.
@@ -25,6 +27,14 @@ type entry[Out any] struct {
 // New wraps f, which must depend on nothing but its input and never return nil.
 func New[In comparable, Out any](f func(In) *Out) *Func[In, Out] {
 	return &Func[In, Out]{f: f, entries: map[In]*entry[Out]{}}
+}
+
+// NewMarking is New for a function some of whose results are to be found again: mark says which. It must depend
+// on nothing but the result, and hold for few: they are kept track of.
+func NewMarking[In comparable, Out any](f func(In) *Out, mark func(*Out) bool) *Func[In, Out] {
+	m := New(f)
+	m.mark, m.marked = mark, map[*entry[Out]]struct{}{}
+	return m
 }
 
 // Get returns f's result for in: the remembered one while anybody still holds it.
@@ -51,12 +61,13 @@ func (m *Func[In, Out]) Get(in In) *Out {
 	}
 }
 
-// Held are the results that somebody still holds, in no order.
-func (m *Func[In, Out]) Held() []*Out {
+// Marked are the marked results that somebody still holds, in no order. It costs as much as there are of them,
+// however many results are remembered.
+func (m *Func[In, Out]) Marked() []*Out {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	out := make([]*Out, 0, len(m.entries))
-	for _, e := range m.entries {
+	var out []*Out
+	for e := range m.marked {
 		if v := e.value.Value(); v != nil {
 			out = append(out, v)
 		}
@@ -81,9 +92,14 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 				m.forget(in, e)
 			}
 		}()
-		mine = m.f(in)
+		out := m.f(in)
+		marked := m.mark != nil && m.mark(out)
+		mine = out
 		m.mu.Lock()
 		e.value, e.done = weak.Make(mine), true
+		if marked {
+			m.marked[e] = struct{}{}
+		}
 		m.mu.Unlock()
 		runtime.AddCleanup(mine, func(in In) { m.forget(in, e) }, in)
 	})
@@ -99,6 +115,7 @@ func (m *Func[In, Out]) compute(in In, e *entry[Out]) *Out {
 func (m *Func[In, Out]) forget(in In, e *entry[Out]) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	delete(m.marked, e)
 	if m.entries[in] == e {
 		delete(m.entries, in)
 	}

@@ -84,17 +84,39 @@ func TestPanicIsNotRemembered(t *testing.T) {
 	}
 }
 
-// Held lists results for as long as somebody holds them.
-func TestHeld(t *testing.T) {
+// Marked lists the marked results for as long as somebody holds them.
+func TestMarked(t *testing.T) {
 	t.Parallel()
-	f := memo.New(func(in int) *result { return &result{n: [64]int{in}} })
-	one := f.Get(1)
+	calls := 0
+	f := memo.NewMarking(func(in int) *result { return &result{n: [64]int{in}} }, func(r *result) bool {
+		calls++
+		return r.n[0] < 3
+	})
+	one, three := f.Get(1), f.Get(3)
 	f.Get(2)
-	for len(f.Held()) != 1 { // the collector may take a while
+	for len(f.Marked()) != 1 { // the collector may take a while
 		runtime.GC()
 	}
-	if got := f.Held(); got[0] != one {
-		t.Errorf("got %p, want the result that is held", got[0])
+	if got := f.Marked(); got[0] != one {
+		t.Errorf("got %p, want the marked result that is held", got[0])
+	}
+	if calls != 3 {
+		t.Errorf("%d results were looked at, want each of the three once", calls)
+	}
+	again := f.Get(2)
+	if got := f.Marked(); len(got) != 2 {
+		t.Errorf("got %d, want two: one came again", len(got))
+	}
+	runtime.KeepAlive([]*result{one, three, again})
+}
+
+// Without marks nothing is listed.
+func TestUnmarked(t *testing.T) {
+	t.Parallel()
+	f := memo.New(func(int) *result { return &result{} })
+	one := f.Get(1)
+	if got := f.Marked(); len(got) != 0 {
+		t.Errorf("got %v, want nothing", got)
 	}
 	runtime.KeepAlive(one)
 }

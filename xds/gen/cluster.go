@@ -32,14 +32,14 @@ func newClusters(orders orderings) *clusters {
 	c := &clusters{
 		resolved:  memo.New(findResolved),
 		shapes:    memo.New(encodeShape),
-		fixed:     memo.New(buildFixed),
-		workload:  memo.New(buildWorkload),
+		fixed:     memo.NewMarking(buildFixed, (*madeCluster).isRefused),
+		workload:  memo.NewMarking(buildWorkload, (*madeCluster).isRefused),
 		endpoints: &intern.Lists[*registry.EndpointList]{},
 		pools:     &intern.Lists[inboundPool]{},
 		services:  &intern.Lists[*registry.Service]{},
 		orders:    orders,
 	}
-	c.outbound = memo.New(c.buildCluster)
+	c.outbound = memo.NewMarking(c.buildCluster, (*madeCluster).isRefused)
 	c.shared = memo.New(c.buildShared)
 	c.own = memo.New(c.buildOwn)
 	return c
@@ -152,6 +152,8 @@ type madeCluster struct {
 	// refused, when not nil, says why Envoy would refuse the cluster.
 	refused *feed.Problem
 }
+
+func (c *madeCluster) isRefused() bool { return c.refused != nil }
 
 // clusterLayer is a layer of clusters together with what they were made of. Whoever holds the layer
 // holds all of it (a pointer into a struct keeps the struct), so that the next clusters of these

@@ -42,7 +42,7 @@ func newListeners() *listeners {
 		bases:     memo.New(newListenerBase),
 		outbounds: memo.New(layOutOutbound),
 		gateways:  memo.New(layOutGateways),
-		resources: memo.New(buildListener),
+		resources: memo.NewMarking(buildListener, (*madeListener).isRefused),
 		layers:    memo.New(newListenerLayer),
 	}
 	l.outbound = memo.New(func(in outboundListenersIn) *listenerLayer { return l.build(planOutbound(chains, in)) })
@@ -57,6 +57,8 @@ type madeListener struct {
 	resource *resource.Resource
 	refused  []feed.Problem
 }
+
+func (l *madeListener) isRefused() bool { return len(l.refused) > 0 }
 
 // listenerLayer is a layer of listeners together with what is known of them. Whoever holds the layer
 // holds all of it (a pointer into a struct keeps the struct).

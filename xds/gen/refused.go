@@ -58,28 +58,21 @@ func refused(o *config.Object, what string, err error) *feed.Problem {
 
 // Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
 // somebody holds. Each is an error in Ashore's validation: with it, the object would not have been taken.
+// It costs as much as there are of them, not as the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
 	var out []feed.Problem
-	add := func(p *feed.Problem) {
-		if p != nil {
-			out = append(out, *p)
+	for _, routes := range [][]*encodedRoutes{g.routes.rules.Marked(), g.routes.defaults.Marked()} {
+		for _, r := range routes {
+			out = append(out, *r.refused)
 		}
 	}
-	for _, r := range g.routes.rules.Held() {
-		add(r.refused)
-	}
-	for _, r := range g.routes.defaults.Held() {
-		add(r.refused)
-	}
-	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Held(), g.clusters.workload.Held(), g.clusters.fixed.Held()} {
+	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(), g.clusters.fixed.Marked()} {
 		for _, c := range clusters {
-			add(c.refused)
+			out = append(out, *c.refused)
 		}
 	}
-	for _, l := range g.listeners.resources.Held() {
-		for i := range l.refused {
-			add(&l.refused[i])
-		}
+	for _, l := range g.listeners.resources.Marked() {
+		out = append(out, l.refused...)
 	}
 	slices.SortFunc(out, func(a, b feed.Problem) int { return strings.Compare(a.Object+a.Text, b.Object+b.Text) })
 	return slices.CompactFunc(out, func(a, b feed.Problem) bool { return a.Object == b.Object && a.Text == b.Text })

@@ -303,6 +303,42 @@ func TestNothingRefused(t *testing.T) {
 	}
 }
 
+// Asking what is refused looks at nothing else, however large the mesh is: it would take a list of what there is.
+func TestRefusedIsCheap(t *testing.T) { //nolint:paralleltest // allocations are counted for the whole process
+	g := New()
+	sc := refusedScope(t, refusedMesh())
+	var sets []resource.Set
+	for _, typeURL := range []string{ClusterType, ListenerType, RouteType} {
+		sets = append(sets, g.Set(typeURL, sc))
+	}
+	if n := testing.AllocsPerRun(10, func() { g.Refused() }); n != 0 {
+		t.Errorf("%v allocations with nothing refused, want none", n)
+	}
+	runtime.KeepAlive(sets)
+}
+
+// BenchmarkRefused asks for what is refused of a mesh in which nothing is.
+func BenchmarkRefused(b *testing.B) {
+	for _, n := range []int{100, 10000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			g := New()
+			spec := listenerSpec{base: newListenerBase(settingsOf(testScope())), chains: newChainSet(&chainLists{}).list()}
+			held := make([]*madeListener, n)
+			for i := range held {
+				spec.name, spec.at, spec.fallback = fmt.Sprint(i), address{ip: onlyV4.loopback(), port: uint32(i + 1)}, true
+				held[i] = g.listeners.resources.Get(spec)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if got := g.Refused(); len(got) != 0 {
+					b.Fatal(got)
+				}
+			}
+			runtime.KeepAlive(held)
+		})
+	}
+}
+
 // Envoy has no priority beyond 128.
 func TestPriorities(t *testing.T) {
 	t.Parallel()

@@ -53,6 +53,8 @@ type encodedRoutes struct {
 	refused *feed.Problem
 }
 
+func (r *encodedRoutes) isRefused() bool { return r.refused != nil }
+
 // The fields of envoy.config.route.v3.VirtualHost.
 const (
 	fieldHostName     protowire.Number = 1
@@ -77,7 +79,7 @@ func buildVirtualHost(s virtualHostSpec) *virtualHost {
 	for _, p := range parts {
 		size += len(p.specific) + len(p.catchAll)
 	}
-	if slices.ContainsFunc(parts, func(p *encodedRoutes) bool { return p.refused != nil }) {
+	if slices.ContainsFunc(parts, (*encodedRoutes).isRefused) {
 		parts = []*encodedRoutes{unavailable()}
 	}
 	b := make([]byte, 0, size)
