@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
 
 // UsageError is a setting that is wrong: what it is, what it should be.
@@ -66,12 +68,11 @@ func (c *checker) between(setting string, value, low, high int) {
 
 func (c *checker) workload(w *Workload) {
 	c.oneOf("workload.type", w.Type, "sidecar", "router")
-	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	name := regexp.MustCompile(`^[A-Za-z0-9]([-._A-Za-z0-9]{0,251}[A-Za-z0-9])?$`)
 	if !name.MatchString(w.Name) {
 		c.fail("workload.name", "%q is not a name: letters, digits, '-', '.' and '_', up to 253", w.Name)
 	}
-	if !label.MatchString(w.Namespace) {
+	if !dnsname.ValidLabel(w.Namespace) {
 		c.fail("workload.namespace", "%q is not a namespace: small letters, digits and '-', up to 63", w.Namespace)
 	}
 	if w.ServiceAccount != "" && !name.MatchString(w.ServiceAccount) {
@@ -87,7 +88,7 @@ func (c *checker) workload(w *Workload) {
 			c.fail("workload.addresses", "%q is not an IP address of a workload, such as 10.0.0.7 or 127.0.0.2", a)
 		}
 	}
-	if len(w.Domain) > 253 || slices.ContainsFunc(strings.Split(w.Domain, "."), func(part string) bool { return !label.MatchString(part) }) {
+	if !dnsname.Valid(w.Domain) {
 		c.fail("workload.domain", "%q is not the suffix of host names; want small letters, digits and '-' between dots, such as cluster.local", w.Domain)
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.Labels)) {

@@ -3,13 +3,13 @@ package main
 import (
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/completion"
 )
 
 const long = `ashore-agent runs the Envoy beside a workload.
@@ -49,33 +49,8 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(runCommand(stdout, stderr), bootstrapCommand(stdout), versionCommand(stdout))
-	refineCompletion(root)
+	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
-}
-
-// refineCompletion has the completion command refuse shells that it does not know.
-func refineCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = shellNamed, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			for _, shell := range c.Commands() {
-				shell.Args = noArguments
-			}
-		}
-	}
-}
-
-// shellNamed refuses the name of a shell that there is no completion for.
-func shellNamed(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, c := range cmd.Commands() {
-		known = append(known, c.Name())
-	}
-	return usage(fmt.Errorf("there is no completion for %q; name one of %s", args[0], strings.Join(known, ", ")))
 }
 
 func unknownCommand(cmd *cobra.Command, args []string) error {

@@ -59,7 +59,7 @@ func TestErrors(t *testing.T) {
 		{"run --labels a", 2, `"a" is not a label; want NAME=VALUE`},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2,127.0.0.2", 2, `workload.addresses (--address): "127.0.0.2" is given twice`},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --http-proxy-port 15020", 2, "workload.httpProxyPort (--http-proxy-port): 15020 is the port of ports.status too"},
-		{"completion foo", 2, `there is no completion for "foo"; name one of bash, fish, powershell, zsh`},
+		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion bash foo", 2, `unexpected argument "foo"`},
 		{"strat", 2, `unknown command "strat"`},
 		{"run --nope", 2, "unknown flag: --nope; see ashore-agent run --help"},

@@ -3,13 +3,13 @@ package main
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/completion"
 )
 
 // usageError is a command line that makes no sense.
@@ -74,7 +74,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand())
-	refineCompletion(root)
+	completion.Refine(root, atMost(0), usage)
 	return root
 }
 
@@ -84,31 +84,6 @@ func question(cmd *cobra.Command, err error) error {
 		return usage(cmd, err)
 	}
 	return err
-}
-
-// refineCompletion has the completion command refuse shells that it does not know.
-func refineCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = shellNamed, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			for _, shell := range c.Commands() {
-				shell.Args = atMost(0)
-			}
-		}
-	}
-}
-
-// shellNamed refuses the name of a shell that there is no completion for.
-func shellNamed(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, c := range cmd.Commands() {
-		known = append(known, c.Name())
-	}
-	return usage(cmd, fmt.Errorf("there is no completion for %q: name one of %s", args[0], strings.Join(known, ", ")))
 }
 
 // must panics on a mistake in the commands themselves, which no input can cause.

@@ -3,11 +3,11 @@ package main
 import (
 	"fmt"
 	"path/filepath"
-	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/completion"
 )
 
 // flags are the command line: it finds the settings file and switches development.
@@ -62,33 +62,9 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.AddCommand(versionCommand(), checkStoreCommand())
-	refineCompletion(cmd)
+	noMore := func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
+	completion.Refine(cmd, noMore, func(_ *cobra.Command, err error) error { return usage(err) })
 	return cmd
-}
-
-// refineCompletion has the completion command refuse shells that it does not know.
-func refineCompletion(root *cobra.Command) {
-	root.InitDefaultCompletionCmd()
-	for _, c := range root.Commands() {
-		if c.Name() == "completion" {
-			c.Args, c.RunE = shellNamed, func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-			for _, shell := range c.Commands() {
-				shell.Args = func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
-			}
-		}
-	}
-}
-
-// shellNamed refuses the name of a shell that there is no completion for.
-func shellNamed(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	var known []string
-	for _, c := range cmd.Commands() {
-		known = append(known, c.Name())
-	}
-	return usage(fmt.Errorf("there is no completion for %q: name one of %s", args[0], strings.Join(known, ", ")))
 }
 
 func noArgs(args []string) error {

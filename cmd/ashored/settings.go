@@ -7,9 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"path/filepath"
-	"regexp"
 	"runtime/debug"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -18,6 +16,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/push"
@@ -159,7 +158,7 @@ func (s *settings) checkOwn(file string) error {
 	if inside(s.State, s.Files) || inside(s.Files, s.State) {
 		wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, s.Files)
 	}
-	if !validDomain(s.Domain) {
+	if !dnsname.Valid(s.Domain) {
 		wrong("domain", "%q is not the suffix of host names: want small letters, digits and '-' between dots, such as cluster.local", s.Domain)
 	}
 	if hclog.LevelFromString(s.Log.Level) == hclog.NoLevel || strings.EqualFold(s.Log.Level, "off") {
@@ -181,12 +180,6 @@ func (s *settings) checkOwn(file string) error {
 
 // leastMemory is the lowest limit that makes sense, in bytes: below it garbage is collected without end.
 const leastMemory = 64 << 20
-
-// validDomain says that a text is a name of DNS in lower case.
-func validDomain(s string) bool {
-	label := regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
-	return len(s) <= 253 && !slices.ContainsFunc(strings.Split(s, "."), func(part string) bool { return !label.MatchString(part) })
-}
 
 // inside says whether path is dir or lies below it. Empty paths are told of elsewhere. A hidden folder
 // does not count: configuration is not looked for in it.
