@@ -34,6 +34,8 @@ type published struct {
 	number  uint64
 	// dangling looks for references that lead nowhere, once when it is first asked for.
 	dangling func() []feed.Problem
+	// counts counts what the context holds, once when it is first asked for. Not to be changed.
+	counts func() admin.ConfigStatus
 }
 
 // backend answers operators from the parts of the program. Safe for concurrent use.
@@ -51,6 +53,7 @@ type backend struct {
 // publish remembers the latest context and says whether it is the first.
 func (b *backend) publish(c *push.Context) (first bool) {
 	next := &published{context: c, at: time.Now(), number: 1, dangling: sync.OnceValue(c.Dangling)}
+	next.counts = sync.OnceValue(next.count)
 	if last := b.latest.Load(); last != nil {
 		next.number = last.number + 1
 	}
@@ -96,10 +99,21 @@ func (b *backend) waiting() []string {
 
 // Status implements admin.Backend.
 func (b *backend) Status() admin.Status {
+	s := b.summary()
+	s.Proxies = b.proxies.status()
+	return s
+}
+
+// summary is a Status without proxies. The more that there is, the more it costs once for each context, and not
+// each time: metrics are taken from it.
+func (b *backend) summary() admin.Status {
 	a := b.assembler()
-	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: a.Sources, Proxies: b.proxies.status()}
+	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: a.Sources}
 	s.Ready = len(s.Waiting) == 0
-	s.Config = b.configStatus()
+	s.Config = admin.ConfigStatus{Objects: map[string]int{}}
+	if p := b.latest.Load(); p != nil {
+		s.Config = p.counts()
+	}
 	for _, p := range b.problems(a) {
 		if p.Severity == feed.Error {
 			s.Config.Errors++
@@ -110,14 +124,9 @@ func (b *backend) Status() admin.Status {
 	return s
 }
 
-// configStatus counts what the latest context holds.
-func (b *backend) configStatus() admin.ConfigStatus {
-	s := admin.ConfigStatus{Objects: map[string]int{}}
-	p := b.latest.Load()
-	if p == nil {
-		return s
-	}
-	s.Built, s.Contexts = p.at, p.number
+// count counts what the context holds.
+func (p *published) count() admin.ConfigStatus {
+	s := admin.ConfigStatus{Objects: map[string]int{}, Built: p.at, Contexts: p.number}
 	in := p.context.Inputs()
 	s.Services = in.Services.Len()
 	for k := range in.Objects.All() {

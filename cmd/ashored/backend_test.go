@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -90,6 +91,31 @@ func TestBackendStatus(t *testing.T) {
 	}
 	if !s.Ready || s.Config.Built.IsZero() {
 		t.Errorf("status %+v, want ready and built", s)
+	}
+}
+
+// asked is a server that must not be asked for its proxies.
+type asked struct {
+	nobody
+	t *testing.T
+}
+
+func (a asked) status() []admin.ProxyStatus {
+	a.t.Error("the proxies were asked for")
+	return nil
+}
+
+// What metrics are taken from is counted once for each context, and asks no proxy.
+func TestBackendSummary(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, gatewayFile)
+	b.proxies = asked{t: t}
+	first, second := b.summary().Config, b.summary().Config
+	if d := cmp.Diff(first, second); d != "" || first.Endpoints != 3 || first.Errors != 1 {
+		t.Errorf("got %+v, then (-first +second):\n%s", first, d)
+	}
+	if reflect.ValueOf(first.Objects).Pointer() != reflect.ValueOf(second.Objects).Pointer() {
+		t.Error("what one context holds was counted twice")
 	}
 }
 

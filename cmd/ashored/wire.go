@@ -144,7 +144,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	}
 	generator := gen.New()
 	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
-	registry := newRegistry(back.Status)
+	registry := newRegistry(back.summary)
 	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: registry})
 	if err != nil {
 		return p, err

@@ -304,7 +304,8 @@ func TestNothingRefused(t *testing.T) {
 }
 
 // Asking what is refused looks at nothing else, however large the mesh is: it would take a list of what there is.
-func TestRefusedIsCheap(t *testing.T) { //nolint:paralleltest // allocations are counted for the whole process
+// It runs alone, since allocations are counted for the whole process.
+func TestRefusedIsCheap(t *testing.T) {
 	g := New()
 	sc := refusedScope(t, refusedMesh())
 	var sets []resource.Set
