@@ -19,21 +19,29 @@ type Status struct {
 
 // Status may be called at any time from anywhere.
 func (a *Assembler) Status() Status {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	s := Status{Builds: a.builds, Sources: a.objects.Sources(), Problems: a.objects.Problems(clash)}
-	instances := a.instances.Sources()
-	if a.partial { // the deriver comes first
-		instances[0].Synced = false
-	}
-	s.Sources = append(s.Sources, instances...)
-	s.Problems = append(s.Problems, a.instances.Problems(nil)...)
-	for _, at := range slices.SortedFunc(maps.Keys(a.between), place.compare) {
-		for _, f := range a.between[at] {
+	s, objects, instances, between := a.copyStatus()
+	feed.SortProblems(objects)
+	feed.SortProblems(instances)
+	s.Problems = append(objects, instances...)
+	for _, at := range slices.SortedFunc(maps.Keys(between), place.compare) {
+		for _, f := range between[at] {
 			s.Problems = append(s.Problems, f.problem)
 		}
 	}
 	return s
+}
+
+// copyStatus is what Status tells, with problems in no order: sorting many takes long, and what changes waits as long
+// as they are being copied.
+func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, between map[place][]finding) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	sources := a.instances.Sources()
+	if a.partial { // the deriver comes first
+		sources[0].Synced = false
+	}
+	s = Status{Builds: a.builds, Sources: append(a.objects.Sources(), sources...)}
+	return s, a.objects.Problems(clash), a.instances.Problems(nil), maps.Clone(a.between)
 }
 
 // clash tells of an object that two sources or groups define.

@@ -186,8 +186,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// Problems lists all that is wrong, by source, group and place, and for each key that several
-// supply what clash says of the one that counts and the others.
+// Problems lists all that is wrong, in no order (see SortProblems), and for each key that several supply what clash
+// says of the one that counts and the others.
 func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 	var out []Problem
 	for id, g := range m.groups {
@@ -203,9 +203,5 @@ func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 			}
 		}
 	}
-	slices.SortFunc(out, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
-	})
 	return out
 }

@@ -123,7 +123,9 @@ func TestMergerProblems(t *testing.T) {
 		return feed.Problem{Source: "clash", Text: counts.text + " over " + other.text}
 	}
 	want := []feed.Problem{{Source: "clash", Text: "files over store"}, {Source: "files", Text: "broken", File: "f", Line: 3}}
-	if d := cmp.Diff(want, m.Problems(clash)); d != "" {
+	got := m.Problems(clash)
+	feed.SortProblems(got)
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("problems (-want +got):\n%s", d)
 	}
 	m.Apply(feed.Batch[item]{Source: "files", Updates: []feed.Update[item]{update("f")}}, time.Time{})

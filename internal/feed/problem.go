@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -52,4 +54,12 @@ func (p Problem) String() string {
 	}
 	b.WriteString(p.Text)
 	return b.String()
+}
+
+// SortProblems puts problems in the order in which people read them: by source, place and text.
+func SortProblems(list []Problem) {
+	slices.SortFunc(list, func(a, b Problem) int {
+		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Text, b.Text))
+	})
 }
