@@ -11,21 +11,30 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// rule checks that some service is governed by a DestinationRule: one of its host, for a client that sees both and
-// looks for rules in its namespace.
+// rule checks that some service is governed by a DestinationRule: one of its host, for a client that sees both, looks
+// for rules in its namespace, and finds none that comes before it.
 func (d *dangling) rule(k ruleKey, o *config.Object) {
 	clients := d.clients(d.rules.exportTo(o), k.Namespace)
 	if len(clients) == 0 {
 		return // exported to nobody
 	}
-	seen, governs := d.governed(k, clients)
+	clients = d.withoutEmptyRoot(clients)
+	seen, before, governs := d.governed(k, o, clients)
 	so := "the rule has no effect"
-	if originatesTLS(o.Spec.(*networking.DestinationRule)) {
+	secures := originatesTLS(o.Spec.(*networking.DestinationRule))
+	if secures {
 		so += " and its TLS settings protect nothing"
 	}
 	switch {
 	case governs:
-		d.portSettings(o, d.takers(k, clients))
+		d.portSettings(o, d.takers(k, o, clients))
+	case before != nil && !secures && strings.HasPrefix(k.Host, "*"):
+		// a default for services that are yet to come
+	case before != nil:
+		other := d.context.in.Objects.At(before.From[0].Key)
+		d.warn(o.Key, "spec.host", "whoever looks for a rule of %s finds %s (%s) before it, so %s: put the settings into that one, or remove one of the two; "+
+			"a rule in the client's namespace comes first, then one in that of the service, then one in the root namespace (%s), and in each that with the narrowest host",
+			seen.Host, other.Key, placeIn(other), so, d.rules.root())
 	case seen != nil:
 		d.warn(o.Key, "spec.host", "clients look for rules in their own namespace, in that of the service (%s) and in the root namespace (%s), and those that see this one, of %s, find it in none of the three, so %s: move it to one of them",
 			seen.Namespace, d.rules.root(), namespacesText(clients), so)
@@ -34,27 +43,58 @@ func (d *dangling) rule(k ruleKey, o *config.Object) {
 	}
 }
 
-// governed finds a service of a rule's host that some of clients sees, and says whether one of those takes the rule.
-func (d *dangling) governed(k ruleKey, clients []string) (seen *registry.Service, governs bool) {
-	for s := range d.candidates(k.Host) {
-		for _, client := range clients {
-			if !d.services.sees(client, s) {
-				continue
-			}
-			if d.looks(client, k.Namespace, s) {
-				return s, true
-			}
-			seen = s
-		}
+// withoutEmptyRoot leaves the root namespace out of those of all clients when nothing runs there: what is written
+// there is for others.
+func (d *dangling) withoutEmptyRoot(clients []string) []string {
+	root := d.rules.root()
+	if !slices.Contains(clients, "") || root == "" || d.inhabited[root] || d.hasGateways(root) {
+		return clients
 	}
-	return seen, false
+	return slices.DeleteFunc(slices.Clone(clients), func(c string) bool { return c == root })
 }
 
-// takers yields the services of a rule's host for which some of clients takes the rule.
-func (d *dangling) takers(k ruleKey, clients []string) iter.Seq[*registry.Service] {
+// hasGateways says whether there are Gateways in a namespace, and so most likely routers.
+func (d *dangling) hasGateways(namespace string) bool {
+	for k := range d.context.gateways.byKey.From(config.Key{Kind: config.Gateway, Namespace: namespace}) {
+		return k.Namespace == namespace
+	}
+	return false
+}
+
+// governed finds a service of a rule's host that is the one of its host for some of clients, and says whether one of
+// those takes the rule; before is what they take instead, where they do look in its namespace.
+func (d *dangling) governed(k ruleKey, o *config.Object, clients []string) (seen *registry.Service, before *DestinationRule, governs bool) {
+	for s := range d.candidates(k.Host) {
+		for _, client := range clients {
+			looks := d.looks(client, k.Namespace, s)
+			if before != nil && !looks || d.services.find(client, s.Host) != s {
+				continue
+			}
+			if before == nil {
+				seen = s
+			}
+			if !looks {
+				continue
+			}
+			r := d.rules.find(client, s)
+			if slices.Contains(r.From, o) {
+				return s, nil, true
+			}
+			if before == nil {
+				before = r
+			}
+		}
+	}
+	return seen, before, false
+}
+
+// takers yields the services of a rule's host to which some of clients applies the rule.
+func (d *dangling) takers(k ruleKey, o *config.Object, clients []string) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
 		for s := range d.candidates(k.Host) {
-			takes := func(client string) bool { return d.looks(client, k.Namespace, s) && d.services.find(client, s.Host) == s }
+			takes := func(client string) bool {
+				return d.looks(client, k.Namespace, s) && d.services.find(client, s.Host) == s && slices.Contains(d.rules.find(client, s).From, o)
+			}
 			if slices.ContainsFunc(clients, takes) && !yield(s) {
 				return
 			}
@@ -62,7 +102,7 @@ func (d *dangling) takers(k ruleKey, clients []string) iter.Seq[*registry.Servic
 	}
 }
 
-// looks says whether a client looks in namespace for rules for s.
+// looks says whether a client looks in namespace for rules for s; it finds one then, if there is one that it sees.
 func (d *dangling) looks(client, namespace string, s *registry.Service) bool {
 	return client == namespace || s.Namespace == namespace || namespace == d.rules.root()
 }
