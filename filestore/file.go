@@ -51,7 +51,8 @@ type file struct {
 	name   string
 	stamp  stamp // zero: read it again at the next opportunity
 	digest [sha256.Size]byte
-	known  time.Time // since when there is a file of this name
+	seen   [sha256.Size]byte // like digest, but kept over a restart
+	known  time.Time         // since when there is a file of this name
 
 	objects []*config.Object // what it holds, last good versions included
 	held    map[config.Key]bool

@@ -67,15 +67,18 @@ func (f *folder) take(r reading, keptAlready bool) {
 	}
 	f.unlink(r.name)
 	f.link(r)
-	objects, issues, fresh := x.objects, x.issues, x.claims == nil
+	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
+	if fresh && len(x.objects) == 0 {
+		f.inherit(x, r)
+	}
 	x.take(r)
 	sameObjects := slices.Equal(objects, x.objects)
 	if !sameObjects || !slices.Equal(issues, x.issues) || fresh {
 		f.noticed(r.at)
 		f.supply(x)
 	}
-	// equal objects are kept already, as they were written when they were good
-	if r.err == nil && !keptAlready && !sameObjects {
+	// equal objects are kept already, as they were written when they were good; but not what the file is now
+	if r.err == nil && !keptAlready && (!sameObjects || !r.same && x.seen != seen && !clean(r.result)) {
 		f.keep.put(r.name, x.record(r))
 	}
 }
@@ -103,6 +106,7 @@ func (f *folder) drop(name string) {
 	}
 	delete(f.files, name)
 	f.unlink(name)
+	f.bequeath(x)
 	x.objects = nil
 	f.supply(x)
 	f.keep.put(name, nil)

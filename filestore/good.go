@@ -83,7 +83,7 @@ func (f *file) take(r reading) {
 	if r.same && f.digest == r.digest {
 		return
 	}
-	f.digest = r.digest
+	f.digest, f.seen = r.digest, r.digest
 	f.objects, f.held = merge(f.objects, r.result)
 	if len(f.held) == 0 {
 		f.goodAt = r.at

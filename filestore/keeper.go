@@ -22,6 +22,8 @@ type record struct {
 	// body is the file as it was, or, when encoded, its objects as config.Encode writes them.
 	body    []byte
 	encoded bool
+	// seen is the hash of the file that the body stands in for; nil when the body is the file.
+	seen    []byte
 	objects []*config.Object // to be encoded into body
 }
 
@@ -30,6 +32,7 @@ type recordHead struct {
 	Known   time.Time `json:"known"`
 	AsOf    time.Time `json:"asOf"`
 	Encoded bool      `json:"encoded,omitempty"`
+	Seen    []byte    `json:"seen,omitempty"`
 }
 
 // record is what is to be kept of a file after a reading.
@@ -37,7 +40,7 @@ func (f *file) record(r reading) *record {
 	if clean(r.result) {
 		return &record{known: f.known, asOf: r.at, body: r.data}
 	}
-	return &record{known: f.known, asOf: f.goodAt, encoded: true, objects: f.objects}
+	return &record{known: f.known, asOf: f.goodAt, encoded: true, objects: f.objects, seen: r.digest[:]}
 }
 
 // same says that the content of a reading is kept already.
@@ -53,7 +56,7 @@ func (r *record) marshal() ([]byte, error) {
 			return nil, err
 		}
 	}
-	head, err := json.Marshal(recordHead{r.known, r.asOf, r.encoded})
+	head, err := json.Marshal(recordHead{r.known, r.asOf, r.encoded, r.seen})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +72,7 @@ func parseRecord(b []byte) (record, error) {
 	if !ok {
 		return record{}, errors.New("a kept record has no content")
 	}
-	return record{known: h.Known, asOf: h.AsOf, body: body, encoded: h.Encoded}, nil
+	return record{known: h.Known, asOf: h.AsOf, body: body, encoded: h.Encoded, seen: h.Seen}, nil
 }
 
 // parse reads the kept content as that of a file of source.

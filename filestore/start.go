@@ -78,11 +78,14 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
 	})
 	readings := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	for name := range lost {
+		f.restore(f.files[name], kept[name]) // first: others may be what became of them
+	}
 	for _, name := range names {
 		x, old := f.files[name], kept[name]
 		r, there := readings[name]
 		_, known := kept[name]
-		if !there || known && (r.err != nil || !clean(r.result)) {
+		if !lost[name] && (!there || known && (r.err != nil || !clean(r.result))) {
 			f.restore(x, old)
 		}
 		if there {
@@ -108,6 +111,7 @@ func (f *folder) leave(x *file, l *listing) {
 func (f *folder) restore(x *file, r record) {
 	result := r.parse(x.name, f.src.name)
 	x.objects, x.goodAt, x.asOf = result.Objects, r.asOf, r.asOf
+	copy(x.seen[:], r.seen)
 	if len(result.Objects) == 0 && !clean(result) {
 		f.src.cfg.Log.Warn("last good content of a file is not valid for this release", "file", x.name, "of", when(r.asOf))
 	}
