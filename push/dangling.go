@@ -26,6 +26,7 @@ func (c *Context) Dangling() []feed.Problem {
 	for k, o := range c.rules.byHost.All() {
 		d.rule(k, o)
 	}
+	d.sidecarObjects()
 	return d.problems
 }
 
