@@ -112,6 +112,9 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	return f.loop(ctx, out)
 }
 
+// mountsEvery is how often it is looked whether something was mounted or unmounted.
+const mountsEvery = time.Second
+
 // rescanSoon is how often a folder that cannot be read is tried again.
 const rescanSoon = time.Second
 
@@ -123,6 +126,8 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	defer scan.Stop()
 	settled := time.NewTimer(time.Hour)
 	defer settled.Stop()
+	mounts := time.NewTicker(mountsEvery)
+	defer mounts.Stop()
 	for {
 		if batch, ok := f.batch(full); ok {
 			select {
@@ -144,6 +149,8 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 			f.scanNow = true
 		case <-settled.C:
 			f.settled()
+		case <-mounts.C:
+			f.scanNow = f.scanNow || f.watch.replaced()
 		case <-scan.C:
 			f.rescan()
 			scan.Reset(f.nextScan())

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"os"
 	"path/filepath"
 
 	"github.com/fsnotify/fsnotify"
@@ -58,6 +59,19 @@ func (w *watcher) add(dir string, in stamp) {
 		return
 	}
 	w.dirs[dir] = in
+}
+
+// replaced says that another folder stands where one was watched: something was mounted or unmounted there, of which
+// the kernel tells nobody.
+func (w *watcher) replaced() bool {
+	for dir, had := range w.dirs {
+		if info, err := os.Stat(dir); err == nil {
+			if is := stampOf(info); is.device != had.device || is.inode != had.inode {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // remove forgets a folder. The kernel may have done so already, when it was deleted.
