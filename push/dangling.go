@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Dangling tells of references in VirtualServices and DestinationRules that lead nowhere: to a host, port or
-// subset that nobody declares, to a Gateway that does not exist or does not admit the hosts. All are warnings,
+// Dangling tells of references in VirtualServices, DestinationRules and Sidecars that lead nowhere: to a host, port
+// or subset that nobody declares, to a Gateway that does not exist or does not admit the hosts. All are warnings,
 // in the order of the objects: what is missing may be on its way from another source.
 //
 // They are looked for anew in each call, with the look-ups that decide what proxies are sent; building a context
@@ -25,6 +25,9 @@ func (c *Context) Dangling() []feed.Problem {
 	}
 	for k, o := range c.rules.byHost.All() {
 		d.rule(k, o)
+	}
+	for _, sc := range c.sidecars.byKey.All() {
+		d.egressListeners(sc)
 	}
 	d.sidecarObjects()
 	return d.problems
@@ -41,6 +44,8 @@ type dangling struct {
 	inhabited map[string]bool
 	// admitted is by Gateway what its servers admit.
 	admitted map[config.Key]imports
+	// byPort are the services by each port that they have; made when the first Sidecar asks.
+	byPort map[uint32][]*registry.Service
 	// hosts and gateways are made when the first is missing.
 	hosts, gateways *nearby
 
