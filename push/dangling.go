@@ -30,6 +30,7 @@ func (c *Context) Dangling() []feed.Problem {
 		d.egressListeners(sc)
 	}
 	d.sidecarObjects()
+	d.sharedGateways()
 	return d.problems
 }
 
