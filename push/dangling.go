@@ -22,6 +22,7 @@ func (c *Context) Dangling() []feed.Problem {
 	d := newDangling(c)
 	for _, vs := range c.virtual.byKey.All() {
 		d.virtualService(vs)
+		d.routeKinds(vs)
 	}
 	for k, o := range c.rules.byHost.All() {
 		d.rule(k, o)

@@ -244,7 +244,7 @@ func TestDanglingByHand(t *testing.T) {
 	}
 	e.put(config.VirtualService, "shop", "nobody", &networking.VirtualService{Hosts: []string{"x"}, ExportTo: []string{"~"}, Gateways: []string{"none"}, Http: to("nothing")})
 	e.put(config.DestinationRule, "shop", "nobody", &networking.DestinationRule{Host: "x", ExportTo: []string{"~"}})
-	e.put(config.Gateway, "shop", "gw", &networking.Gateway{Servers: []*networking.Server{{Hosts: []string{"./X.example.com"}}}})
+	e.put(config.Gateway, "shop", "gw", &networking.Gateway{Servers: []*networking.Server{{Port: &networking.Port{Number: 80, Protocol: "HTTP"}, Hosts: []string{"./X.example.com"}}}})
 	e.put(config.VirtualService, "shop", "capitals", &networking.VirtualService{Hosts: []string{"x.EXAMPLE.com"}, Gateways: []string{"gw"}, Http: to("web.internal")})
 	if got := push.Build(nil, e.in).Dangling(); len(got) > 0 {
 		t.Errorf("got %v, want nothing", got)
