@@ -49,7 +49,7 @@ func read(t *testing.T, documents ...string) push.Inputs {
 func TestDangling(t *testing.T) {
 	t.Parallel()
 	reviews := entryOf("shop/reviews", "reviews.shop.svc.cluster.local", "")
-	subsets := ruleOf("shop/reviews", "host: reviews, subsets: [{name: v1, labels: {v: v1}}, {name: v2, labels: {v: v2}}]")
+	subsets := ruleOf("shop/reviews", "host: reviews, subsets: [{name: v1}, {name: v2}]")
 	to := func(destination string) string {
 		return routeOf("shop/r", "hosts: [reviews], http: [{route: [{destination: {"+destination+"}}]}]")
 	}
@@ -133,11 +133,11 @@ func TestDangling(t *testing.T) {
 			[]string{"DestinationRule shop/reviews has no subset v1, " + fails + "define it there"},
 		},
 		{"a rule of the root namespace for a wildcard", []string{
-			reviews, ruleOf("istio-system/all", `host: "*.shop.svc.cluster.local", subsets: [{name: v1, labels: {v: v1}}]`), to("host: reviews, subset: v1"),
+			reviews, ruleOf("istio-system/all", `host: "*.shop.svc.cluster.local", subsets: [{name: v1}]`), to("host: reviews, subset: v1"),
 		}, nil},
 		{
 			"a rule of a third namespace holds for nobody else", []string{
-				reviews, ruleOf("a/reviews", "host: reviews.shop.svc.cluster.local, subsets: [{name: v1, labels: {v: v1}}]"), to("host: reviews, subset: v1"),
+				reviews, ruleOf("a/reviews", "host: reviews.shop.svc.cluster.local, subsets: [{name: v1}]"), to("host: reviews, subset: v1"),
 			},
 			[]string{"no DestinationRule for host reviews.shop.svc.cluster.local holds in namespace shop, "},
 		},
@@ -154,7 +154,7 @@ func TestDangling(t *testing.T) {
 			routeOf("shop/r", "hosts: [x.example.com], exportTo: [web], http: [{route: [{destination: {host: db.internal}}]}]"),
 		}, nil},
 		{"a namespace of routes for others", []string{
-			entryOf("data/db", "db.internal", "exportTo: [web]"), ruleOf("web/db", "host: db.internal, subsets: [{name: v1, labels: {v: v1}}]"),
+			entryOf("data/db", "db.internal", "exportTo: [web]"), ruleOf("web/db", "host: db.internal, subsets: [{name: v1}]"),
 			routeOf("routes/r", "hosts: [x.example.com], http: [{route: [{destination: {host: db.internal, subset: v1}}]}]"),
 		}, nil},
 		{"a route for the router's namespace", []string{
@@ -257,7 +257,7 @@ func TestDanglingIsShort(t *testing.T) {
 	var documents, subsets []string
 	for i := range 9 {
 		documents = append(documents, entryOf(fmt.Sprintf("n%d/s", i), fmt.Sprintf("reviews.n%d.internal", i), ""))
-		subsets = append(subsets, fmt.Sprintf("{name: s%d, labels: {s: v%d}}", i, i))
+		subsets = append(subsets, fmt.Sprintf("{name: s%d}", i))
 	}
 	documents = append(documents, ruleOf("n1/r", "host: reviews.n1.internal, subsets: ["+strings.Join(subsets, ", ")+"]"),
 		routeOf("n1/a", "hosts: [x.example.com], http: [{route: [{destination: {host: reviews}}]}]"),

@@ -27,7 +27,9 @@ func (d *dangling) rule(k ruleKey, o *config.Object) {
 	}
 	switch {
 	case governs:
-		d.portSettings(o, d.takers(k, o, clients))
+		services := d.takers(k, o, clients)
+		d.portSettings(o, services)
+		d.subsetLabels(o, services)
 	case before != nil && !secures && strings.HasPrefix(k.Host, "*"):
 		// a default for services that are yet to come
 	case before != nil:
