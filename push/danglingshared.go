@@ -147,6 +147,9 @@ func (d *dangling) httpContender(r servedRoutes) *contender {
 
 // takenElsewhere tells of the routes of m that other Gateways before its own have taken.
 func (d *dangling) takenElsewhere(at gatewayPlace, host string, others []*gatewayRoutes, r servedRoutes, m *contender) {
+	if r.server.server.GetTls().GetHttpsRedirect() {
+		return // no route answers there
+	}
 	sel := r.server.gateway.Spec.(*networking.Gateway).Selector
 	for _, other := range others {
 		if !selectsAll(other.server.gateway.Spec.(*networking.Gateway).Selector, sel) {

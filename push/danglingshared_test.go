@@ -38,6 +38,7 @@ func TestDanglingSharedGateways(t *testing.T) {
 		{"the second selects more proxies", []string{
 			reviews, gateway("edge/a", app+", v: v1", port, "x.example.com"), same, route("shop/a", "x.example.com", "edge/a", ""), plain,
 		}, nil},
+		{"a server that redirects to HTTPS", two(yamlOf(config.Gateway, "edge/b", "selector: {"+app+"}, servers: [{port: {"+port+", name: http, protocol: HTTP}, hosts: [x.example.com], tls: {httpsRedirect: true}}]"), plain), nil},
 		{"other proxies", two(gateway("edge/b", "app: other", port, "x.example.com"), plain), nil},
 		{"another port", two(gateway("edge/b", app, "number: 8080", "x.example.com"), plain), nil},
 		{"another host", two(gateway("edge/b", app, port, "y.example.com"), route("shop/b", "y.example.com", "edge/b", "")), nil},
