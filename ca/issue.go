@@ -1,0 +1,168 @@
+package ca
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/x509"
+	"encoding/asn1"
+	"errors"
+	"fmt"
+	"io"
+	"math/big"
+	"net/url"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// ErrSigner is why nothing can be signed: it is the authority's fault.
+var ErrSigner = errors.New("cannot sign")
+
+// backdate is how long before now a certificate begins, for clocks that are late. Istio has the same.
+const backdate = 2 * time.Minute
+
+// Rules bound what is issued. Zero values are the defaults.
+type Rules struct {
+	// Validity is that of a certificate whose request names none. Zero means 24h.
+	Validity time.Duration
+	// MaxValidity is the longest that a request may ask for. Zero means 24h, or Validity if that is longer.
+	MaxValidity time.Duration
+	// MinValidity is the shortest: a shorter one is renewed more often than anybody wants. Zero means 1m.
+	MinValidity time.Duration
+}
+
+// validity is how long a certificate lives for which asked was asked; zero asks for the default. Errors: ErrRequest.
+func (r Rules) validity(asked time.Duration) (time.Duration, error) {
+	if r.Validity == 0 {
+		r.Validity = 24 * time.Hour
+	}
+	if r.MaxValidity == 0 {
+		r.MaxValidity = max(24*time.Hour, r.Validity)
+	}
+	if r.MinValidity == 0 {
+		r.MinValidity = time.Minute
+	}
+	switch {
+	case asked == 0:
+		return r.Validity, nil
+	case asked < r.MinValidity:
+		return 0, fmt.Errorf("%w: a validity of %s is asked for, at least %s is issued", ErrRequest, asked, r.MinValidity)
+	case asked > r.MaxValidity:
+		return 0, fmt.Errorf("%w: a validity of %s is asked for, at most %s is issued", ErrRequest, asked, r.MaxValidity)
+	}
+	return asked, nil
+}
+
+// Grant is what a certificate is meant to say.
+type Grant struct {
+	// ID is the authenticated identity.
+	ID spiffe.ID
+	// Request is whose key it is for.
+	Request *Request
+	// Validity is how long it is asked to live; zero for the default.
+	Validity time.Duration
+}
+
+// Issue signs a certificate for a grant. It ends with the signer at the latest. random supplies the serial number and
+// what the signature needs. Errors: ErrRequest, ErrSigner.
+func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x509.Certificate, error) {
+	validity, err := rules.validity(g.Validity)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := spiffe.New(g.ID.TrustDomain, g.ID.Namespace, g.ID.ServiceAccount); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	serial, err := newSerial(random)
+	if err != nil {
+		return nil, err
+	}
+	t := &x509.Certificate{
+		SerialNumber:          serial,
+		NotBefore:             later(now.Add(-backdate), s.Cert.NotBefore).UTC().Truncate(time.Second),
+		NotAfter:              earlier(now.Add(validity), s.Cert.NotAfter).UTC().Truncate(time.Second),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+		URIs:                  []*url.URL{g.ID.URL()},
+	}
+	if !t.NotAfter.After(now) {
+		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner, s.Cert.NotAfter.Format(time.RFC3339))
+	}
+	der, err := x509.CreateCertificate(random, t, s.Cert, g.Request.Key, s.Key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	leaf, err := x509.ParseCertificate(der)
+	if err != nil {
+		return nil, fmt.Errorf("%w: what was signed cannot be read: %w", ErrSigner, err)
+	}
+	if err := s.check(leaf, t, g); err != nil {
+		return nil, fmt.Errorf("%w: what was signed is not what was meant: %w", ErrSigner, err)
+	}
+	return leaf, nil
+}
+
+// newSerial is a random positive number of 127 bits. Errors: ErrSigner.
+func newSerial(random io.Reader) (*big.Int, error) {
+	b := make([]byte, 16)
+	if _, err := io.ReadFull(random, b); err != nil {
+		return nil, fmt.Errorf("%w: read random numbers: %w", ErrSigner, err)
+	}
+	b[0] &= 0x7f // positive in 16 bytes
+	b[15] |= 1   // not zero
+	return new(big.Int).SetBytes(b), nil
+}
+
+// names is the extension that holds the names of a certificate.
+func names() asn1.ObjectIdentifier { return asn1.ObjectIdentifier{2, 5, 29, 17} }
+
+// check compares what was signed with what was meant. The signature is not looked at again: x509.CreateCertificate
+// verifies it, and that the key is the authority's was seen when the signer was made.
+func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
+	id, err := spiffe.Of(leaf)
+	switch {
+	case err != nil:
+		return err
+	case id != g.ID:
+		return fmt.Errorf("it names %s", id)
+	case len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0, len(leaf.Subject.ToRDNSequence()) > 0:
+		return errors.New("it has other names")
+	case leaf.IsCA || leaf.KeyUsage != meant.KeyUsage || len(leaf.UnknownExtKeyUsage) > 0 || len(leaf.ExtKeyUsage) != 2:
+		return errors.New("it may be used for more")
+	case !leaf.NotBefore.Equal(meant.NotBefore) || !leaf.NotAfter.Equal(meant.NotAfter):
+		return fmt.Errorf("it is valid from %s to %s", leaf.NotBefore, leaf.NotAfter)
+	case leaf.SerialNumber.Cmp(meant.SerialNumber) != 0:
+		return errors.New("it has another serial number")
+	case !sameKey(leaf.PublicKey, g.Request.Key):
+		return errors.New("it has another key")
+	case !bytes.Equal(leaf.RawIssuer, s.Cert.RawSubject):
+		return errors.New("it has another issuer")
+	}
+	for _, e := range leaf.Extensions {
+		if e.Id.Equal(names()) && !e.Critical { // RFC 5280, 4.2.1.6: with an empty subject
+			return errors.New("its names are not critical")
+		}
+	}
+	return nil
+}
+
+// sameKey says whether two public keys are one.
+func sameKey(a, b crypto.PublicKey) bool {
+	k, ok := a.(interface{ Equal(crypto.PublicKey) bool })
+	return ok && k.Equal(b)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,47 @@
+package ca
+
+import "testing"
+
+// A key that is written is read again, whatever its kind.
+func TestKeys(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []KeyKind{ECDSAP256, RSA2048} {
+		key := testKey(t, kind)
+		text, err := EncodeKey(key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		again, err := DecodeKey(text)
+		if err != nil || !sameKey(again.Public(), key.Public()) {
+			t.Errorf("%d: %v", kind, err)
+		}
+	}
+}
+
+// Certificates that are written are read again; anything else is refused.
+func TestCertificates(t *testing.T) {
+	t.Parallel()
+	a, b := testRoot(t).Cert, testRoot(t).Cert
+	certs, err := DecodeCertificates(EncodeCertificates(a, b))
+	if err != nil || len(certs) != 2 || !certs[0].Equal(a) || !certs[1].Equal(b) {
+		t.Errorf("got %d certificates, error %v", len(certs), err)
+	}
+	key, err := EncodeKey(testKey(t, ECDSAP256))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, text := range map[string][]byte{"nothing": nil, "a key": key, "no PEM": []byte("x"), "a broken one": []byte("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")} {
+		if _, err := DecodeCertificates(text); err == nil {
+			t.Errorf("%s is read", name)
+		}
+	}
+	for name, text := range map[string]string{
+		"a certificate": string(EncodeCertificates(a)), "nothing": "",
+		"an encrypted key": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"a broken key":     "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n",
+	} {
+		if _, err := DecodeKey([]byte(text)); err == nil {
+			t.Errorf("%s is read as a key", name)
+		}
+	}
+}
