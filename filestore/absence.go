@@ -3,8 +3,6 @@ package filestore
 import (
 	"fmt"
 	"maps"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -85,10 +83,7 @@ func (f *folder) define(names []string) bool {
 
 // last says that there seems to be no file besides those that are gone; a scan tells for certain.
 func (f *folder) last(gone []string) bool {
-	there := func(name string) bool {
-		_, err := os.Lstat(filepath.Join(f.src.cfg.Dir, name))
-		return err == nil && !slices.Contains(gone, name)
-	}
+	there := func(name string) bool { return f.there(name) && !slices.Contains(gone, name) }
 	for name := range f.files {
 		if there(name) {
 			return false

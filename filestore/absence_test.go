@@ -111,7 +111,7 @@ func TestFolderFilledSlowly(t *testing.T) {
 		files[name+".yaml"] = entry(name, "10.0.0.1")
 	}
 	dir := folderOf(t, files)
-	w := run(t, Config{Dir: dir, Return: 2 * time.Second, Rescan: 50 * time.Millisecond})
+	w := run(t, Config{Dir: dir, Return: 4 * time.Second, Rescan: 50 * time.Millisecond})
 	empty(t, dir, false)
 	w.want("a=10.0.0.1 b=10.0.0.1 c=10.0.0.1 d=10.0.0.1 e=10.0.0.1 last=10.0.0.1", "no file of configuration")
 	for _, name := range names {

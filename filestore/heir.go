@@ -47,9 +47,9 @@ func (f *folder) bequeath(from *file) {
 			}
 		}
 		f.supply(x)
+		f.keep.put(name, x.standIn())
 		if r := f.src.read(name, nil); r.err == nil {
 			f.take(r, true)
-			f.keep.put(name, x.record(r))
 		} else {
 			f.pending.touch(name, false, time.Now())
 		}

@@ -40,7 +40,12 @@ func (f *file) record(r reading) *record {
 	if clean(r.result) {
 		return &record{known: f.known, asOf: r.at, body: r.data}
 	}
-	return &record{known: f.known, asOf: f.goodAt, encoded: true, objects: f.objects, seen: r.digest[:]}
+	return f.standIn()
+}
+
+// standIn is what is to be kept of a file whose present content is not in order.
+func (f *file) standIn() *record {
+	return &record{known: f.known, asOf: f.goodAt, encoded: true, objects: slices.Clone(f.objects), seen: slices.Clone(f.seen[:])}
 }
 
 // same says that the content of a reading is kept already.

@@ -16,6 +16,35 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
+// danglingCase is what a mesh of some documents is warned of.
+type danglingCase struct {
+	name      string
+	documents []string
+	want      []string // a part of each warning
+}
+
+// checkDangling runs cases: every warning has its place and says what is wanted.
+func checkDangling(t *testing.T, cases []danglingCase) {
+	t.Helper()
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			got := push.Build(nil, read(t, tc.documents...)).Dangling()
+			if len(got) != len(tc.want) {
+				t.Fatalf("got %d, want %d:\n%v", len(got), len(tc.want), got)
+			}
+			for i, p := range got {
+				if !strings.Contains(p.String(), tc.want[i]) {
+					t.Errorf("got  %v\nwant %s", p, tc.want[i])
+				}
+				if p.Severity != feed.Warning || p.Line == 0 || p.Field == "" {
+					t.Errorf("%+v, want a warning with line and field", p)
+				}
+			}
+		})
+	}
+}
+
 // yamlOf is a document of one kind, "namespace/name", with a spec in YAML's flow style.
 func yamlOf(kind config.Kind, name, spec string) string {
 	namespace, name, _ := strings.Cut(name, "/")
@@ -57,11 +86,7 @@ func TestDangling(t *testing.T) {
 		return routeOf(name, "hosts: ["+host+"], gateways: ["+gateways+"], http: [{route: [{destination: {host: reviews.shop.svc.cluster.local}}]}]")
 	}
 	const fails = "so what is routed there fails: "
-	tests := []struct {
-		name      string
-		documents []string
-		want      []string
-	}{
+	checkDangling(t, []danglingCase{
 		{"all is well", []string{reviews, subsets, to("host: reviews, port: {number: 9090}, subset: v2")}, nil},
 		{
 			"no such host, spelled alike", []string{reviews, to("host: reviws")},
@@ -214,24 +239,7 @@ func TestDangling(t *testing.T) {
 			[]string{"clients look for rules in their own namespace, in that of the service (shop) and in the root namespace (istio-system), and those that see this one, " +
 				"of namespace b, find it in none of the three, so the rule has no effect: move it to one of them"},
 		},
-	}
-	for _, tc := range tests {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			got := push.Build(nil, read(t, tc.documents...)).Dangling()
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %d, want %d:\n%v", len(got), len(tc.want), got)
-			}
-			for i, p := range got {
-				if !strings.Contains(p.String(), tc.want[i]) {
-					t.Errorf("got  %v\nwant %s", p, tc.want[i])
-				}
-				if p.Severity != feed.Warning || p.Line == 0 || p.Field == "" {
-					t.Errorf("%+v, want a warning with line and field", p)
-				}
-			}
-		})
-	}
+	})
 }
 
 // What is for nobody leads nobody astray, and capitals make no difference to Gateways.

@@ -19,11 +19,7 @@ func TestDanglingEgress(t *testing.T) {
 	const port = "port: {number: 9090, name: x, protocol: TCP}, "
 	const missing = "port: {number: 9999, name: x, protocol: TCP}, "
 	const declare = ", so proxies leave this listener out: write the port of a service, or declare the port"
-	tests := []struct {
-		name      string
-		documents []string
-		want      []string
-	}{
+	tests := []danglingCase{
 		{"all is well", []string{shop, data, sidecar("shop/s", "{"+port+`hosts: ["./*"]}, {hosts: ["*/*"]}`)}, nil},
 		{"without port", []string{sidecar("shop/s", `{hosts: ["./*"]}`)}, nil},
 		{"a proxy's port", []string{shop, sidecar("shop/s", `{port: {number: 9999, name: x, protocol: HTTP_PROXY}, hosts: ["./*"]}`)}, nil},

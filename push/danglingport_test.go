@@ -1,42 +1,10 @@
 package push_test
 
 import (
-	"strings"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/push"
 )
-
-// danglingCase is what a mesh of some documents is warned of.
-type danglingCase struct {
-	name      string
-	documents []string
-	want      []string // a part of each warning
-}
-
-// checkDangling runs cases: every warning has its place and says what is wanted.
-func checkDangling(t *testing.T, cases []danglingCase) {
-	t.Helper()
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
-			got := push.Build(nil, read(t, tc.documents...)).Dangling()
-			if len(got) != len(tc.want) {
-				t.Fatalf("got %d, want %d:\n%v", len(got), len(tc.want), got)
-			}
-			for i, p := range got {
-				if !strings.Contains(p.String(), tc.want[i]) {
-					t.Errorf("got  %v\nwant %s", p, tc.want[i])
-				}
-				if p.Severity != feed.Warning || p.Line == 0 || p.Field == "" {
-					t.Errorf("%+v, want a warning with line and field", p)
-				}
-			}
-		})
-	}
-}
 
 // Settings for a port that no service of the rule has are told of, since they do nothing: TLS above all.
 func TestDanglingPortSettings(t *testing.T) {

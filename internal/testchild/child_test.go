@@ -20,7 +20,7 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, parent())
 		os.Exit(1)
 	case len(os.Args) == 2 && os.Args[1] == "child":
-		time.Sleep(2 * time.Second)
+		time.Sleep(30 * time.Second) // it is killed long before, or the test fails
 		fmt.Println("outlived")
 		os.Exit(0)
 	}
