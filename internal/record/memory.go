@@ -1,0 +1,103 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"sync"
+)
+
+// Memory is a Store that forgets everything when it is dropped.
+type Memory struct {
+	watchers Watchers
+
+	mu       sync.Mutex
+	records  map[Key]Record // guarded by mu
+	revision uint64         // guarded by mu: of the latest write
+}
+
+// NewMemory returns an empty store.
+func NewMemory() *Memory { return &Memory{records: map[Key]Record{}} }
+
+// Get implements Store.
+func (m *Memory) Get(_ context.Context, key Key) (Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	r, ok := m.records[key]
+	if !ok {
+		return Record{Key: key}, nil
+	}
+	r.Value = bytes.Clone(r.Value)
+	return r, nil
+}
+
+// List implements Store.
+func (m *Memory) List(_ context.Context, table string) ([]Record, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var out []Record
+	for k, r := range m.records {
+		if k.Table == table {
+			r.Value = bytes.Clone(r.Value)
+			out = append(out, r)
+		}
+	}
+	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Commit implements Store.
+func (m *Memory) Commit(_ context.Context, writes ...Write) error {
+	if err := Check(writes); err != nil {
+		return err
+	}
+	if err := m.commit(writes); err != nil {
+		return err
+	}
+	m.watchers.Tell(writes)
+	return nil
+}
+
+func (m *Memory) commit(writes []Write) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, w := range writes {
+		if w.Version != Any && w.Version != m.records[w.Key].Version {
+			return fmt.Errorf("%s %s: %w", w.Table, w.Name, ErrConflict)
+		}
+	}
+	for _, w := range writes {
+		m.revision++
+		if w.Value == nil {
+			delete(m.records, w.Key)
+			continue
+		}
+		m.records[w.Key] = Record{Key: w.Key, Value: bytes.Clone(w.Value), Version: strconv.FormatUint(m.revision, 10)}
+	}
+	return nil
+}
+
+// Watch implements Store.
+func (m *Memory) Watch(ctx context.Context, table string) <-chan struct{} {
+	return m.watchers.Watch(ctx, table)
+}
+
+// Check says what keeps writes from being one Commit, whatever the store.
+func Check(writes []Write) error {
+	seen := make(map[Key]bool, len(writes))
+	for _, w := range writes {
+		switch {
+		case len(w.Value) > MaxValue || len(w.Table)+len(w.Name) > MaxName:
+			return fmt.Errorf("%.80s %.80s: %w: a value of %d bytes", w.Table, w.Name, ErrTooLarge, len(w.Value))
+		case w.Table == "" || w.Name == "":
+			return fmt.Errorf("record %q %q: both its table and its name are needed", w.Table, w.Name)
+		case seen[w.Key]:
+			return fmt.Errorf("%s %s: written twice at once", w.Table, w.Name)
+		}
+		seen[w.Key] = true
+	}
+	return nil
+}
