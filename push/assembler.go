@@ -26,6 +26,15 @@ type Deriver interface {
 	Run(ctx context.Context, again func()) error
 }
 
+// KeySource fetches the public keys of the issuers of tokens.
+type KeySource interface {
+	// Want names the URLs whose keys are needed from now on, sorted, each once. It does not wait.
+	Want(urls []string)
+	// Run sends all keys that there are whenever they have changed, and after each Want once each of its URLs has
+	// answered, has failed to, or was waited for long enough. It returns nil when ctx ends.
+	Run(ctx context.Context, out chan<- *KeySets) error
+}
+
 // AssemblerConfig says what an Assembler merges and where it goes.
 type AssemblerConfig struct {
 	// Objects are the sources of configuration, the deciding one first.
@@ -37,6 +46,11 @@ type AssemblerConfig struct {
 	Derive Deriver
 	// Mesh are the mesh-wide settings; required.
 	Mesh *Mesh
+	// Trust tells whom workloads believe, anew on each change. Nothing is built before the first. Nil: there is no
+	// certificate authority.
+	Trust <-chan *Trust
+	// Keys fetches the keys of the issuers of tokens; nil: none are fetched.
+	Keys KeySource
 	// Gap is the least time from the end of a build to the next one, so that a storm of changes costs a
 	// bounded share of the machine. The first change after a quiet spell is built at once. Default 50ms.
 	Gap time.Duration
@@ -68,6 +82,8 @@ type Assembler struct {
 	spent   bool      // patience with the deriver is, until it says something
 	found   findings
 	crosses crossings
+	rekey   bool     // a RequestAuthentication has changed since keys were asked for
+	keyed   keyState // how far the keys of the first build are
 
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
@@ -123,7 +139,11 @@ func (a *Assembler) Run(ctx context.Context) error {
 	if d := a.cfg.Derive; d != nil {
 		group.Go(func() error { return named(d.Name(), d.Run(ctx, func() { wake(again) })) })
 	}
-	group.Go(func() error { a.loop(ctx, objects, instances, again); return nil })
+	keys := make(chan *KeySets)
+	if k := a.cfg.Keys; k != nil {
+		group.Go(func() error { return k.Run(ctx, keys) })
+	}
+	group.Go(func() error { a.loop(ctx, arrivals{objects, instances, again, keys}); return nil })
 	return group.Wait()
 }
 
@@ -142,20 +162,32 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// loop owns the state. Only one of these things can happen at a time: a batch arrives, the deriver has
-// more, or it is time to look what is due.
-func (a *Assembler) loop(ctx context.Context, objects <-chan feed.Batch[*config.Object], instances <-chan feed.Batch[registry.Instances], again <-chan struct{}) {
+// arrivals are where the loop hears from others.
+type arrivals struct {
+	objects   <-chan feed.Batch[*config.Object]
+	instances <-chan feed.Batch[registry.Instances]
+	again     <-chan struct{}
+	keys      <-chan *KeySets
+}
+
+// loop owns the state. Only one of these things can happen at a time: a batch, whom to trust or keys arrive, the
+// deriver has more, or it is time to look what is due.
+func (a *Assembler) loop(ctx context.Context, from arrivals) {
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-objects:
+		case b := <-from.objects:
 			a.takeObjects(ctx, b, time.Now())
-		case b := <-instances:
+		case b := <-from.instances:
 			a.takeInstances(b, time.Now())
-		case <-again:
+		case t := <-a.cfg.Trust:
+			a.takeTrust(t, time.Now())
+		case k := <-from.keys:
+			a.takeKeys(k, time.Now())
+		case <-from.again:
 			a.spent = false
 			a.derive(ctx, time.Now())
 		case <-look.C:
@@ -206,7 +238,7 @@ func (a *Assembler) synced() bool {
 	if a.ready {
 		return true
 	}
-	if !a.objects.Synced() || a.pending() {
+	if !a.objects.Synced() || a.pending() || a.cfg.Trust != nil && a.inputs.Trust == nil {
 		return false
 	}
 	for _, s := range a.instances.Sources() {
@@ -214,8 +246,8 @@ func (a *Assembler) synced() bool {
 			return false
 		}
 	}
-	a.ready = true
-	return true
+	a.ready = a.firstKeys()
+	return a.ready
 }
 
 // build makes the next context and publishes it.

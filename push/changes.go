@@ -8,6 +8,8 @@ import "time"
 type Changes struct {
 	// Mesh says that the mesh-wide settings differ.
 	Mesh bool
+	// Trust says that roots or revocations differ, Keys that keys of issuers of tokens do.
+	Trust, Keys bool
 	// Objects, Services and Endpoints count what differs; Endpoints counts services.
 	Objects, Services, Endpoints int
 	// Since is when the first of the changes was noticed; zero: unknown.
@@ -21,7 +23,7 @@ func Compare(from, to *Context) Changes {
 	if from != nil {
 		old = from.in
 	}
-	c := Changes{Mesh: old.Mesh != to.in.Mesh}
+	c := Changes{Mesh: old.Mesh != to.in.Mesh, Trust: old.Trust != to.in.Trust, Keys: old.Keys != to.in.Keys}
 	for range to.in.Objects.Diff(old.Objects) {
 		c.Objects++
 	}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -18,6 +19,11 @@ func (c *Context) Classify(n Node) Facets {
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.routeSources(n),
+		Identity:     n.Identity,
+
+		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
+		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),
+		AuthorizationPolicy:   c.policiesFor(c.authorization, config.AuthorizationPolicy, n),
 	}
 	root := c.in.Mesh.Config.GetRootNamespace()
 	switch n.Type {

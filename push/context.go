@@ -24,6 +24,10 @@ type Inputs struct {
 	// Services and Endpoints are what all registries supply, merged.
 	Services  Services
 	Endpoints Endpoints
+	// Trust is whom workloads believe; nil: there is no certificate authority.
+	Trust *Trust
+	// Keys are those of the issuers of tokens; nil: none was fetched.
+	Keys *KeySets
 }
 
 // Context is the whole mesh at one moment: the inputs, and indexes over them. Immutable; safe for
@@ -37,6 +41,8 @@ type Context struct {
 	sidecars  sidecars
 	gateways  gateways
 	workloads workloads
+
+	peers, requests, authorization policies
 
 	held   *held // what was computed from the above, on demand
 	before *held // that of the last context before that was asked anything, so that it is found again
@@ -81,5 +87,11 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.sidecars = c.sidecars.with(ch.Key, ch.New)
 	case config.Gateway:
 		c.gateways = c.gateways.with(ch.Key, ch.New)
+	case config.PeerAuthentication:
+		c.peers = c.peers.with(ch.Key, ch.New)
+	case config.RequestAuthentication:
+		c.requests = c.requests.with(ch.Key, ch.New)
+	case config.AuthorizationPolicy:
+		c.authorization = c.authorization.with(ch.Key, ch.New)
 	}
 }

@@ -3,6 +3,7 @@ package push
 import (
 	"net/netip"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -58,7 +59,9 @@ type Node struct {
 	Interception   Interception
 	// HTTPProxyPort is where it wants the mesh's HTTP proxy: node metadata HTTP_PROXY_PORT. Zero: the mesh's.
 	HTTPProxyPort uint32
-	Capabilities  Capabilities
+	// Identity says that it has proven who it is, and so has a certificate of the mesh.
+	Identity     bool
+	Capabilities Capabilities
 }
 
 // Facets are what a proxy's resources depend on. Proxies with equal facets receive equal
@@ -92,7 +95,14 @@ type Facets struct {
 	DualStack bool
 	// HTTPProxyPort is where the mesh's HTTP proxy listens; zero: nowhere.
 	HTTPProxyPort uint32
-	Capabilities  Capabilities
+	// Identity says that it has a certificate of the mesh; without one it speaks no mutual TLS.
+	Identity bool
+	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy are the objects of those kinds that select the
+	// proxy, of its own and of the root namespace, the older first.
+	PeerAuthentication    *intern.List[*config.Object]
+	RequestAuthentication *intern.List[*config.Object]
+	AuthorizationPolicy   *intern.List[*config.Object]
+	Capabilities          Capabilities
 }
 
 // Own is what is a proxy's alone. Equal values are one pointer.

@@ -25,6 +25,12 @@ type Scope struct {
 	Egress *intern.List[*Egress]
 	// Endpoints are those of every service in the mesh, by key.
 	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
+	// PeerAuthentications are all of the mesh: by them clients know how servers take connections. Nil: there are none.
+	PeerAuthentications *PeerPolicies
+	// Trust is whom workloads believe; nil: there is no certificate authority.
+	Trust *Trust
+	// Keys are those of the issuers of tokens; nil: none was fetched.
+	Keys *KeySets
 }
 
 // Destination is a service together with what a client does to call it.

@@ -34,6 +34,8 @@ type tables struct {
 	visible     *memo.Func[visibleIn, visible]
 	view        *memo.Func[viewIn, view]
 	scope       *memo.Func[Scope, Scope]
+
+	peerPolicies *memo.Func[peerPoliciesIn, PeerPolicies]
 }
 
 // destinationsKey gives lists of destinations their identity.
@@ -52,5 +54,7 @@ func newTables() *tables {
 		visible:     memo.New(newVisible),
 		view:        memo.New(newView),
 		scope:       memo.New(func(s Scope) *Scope { return &s }),
+
+		peerPolicies: memo.New(newPeerPolicies),
 	}
 }

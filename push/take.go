@@ -18,10 +18,12 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	for _, k := range touched {
 		items := a.objects.Items(k)
 		a.found.set(place{object: k}, clashes(items))
+		a.rekey = a.rekey || k.Kind == config.RequestAuthentication
 		a.replace(k, items)
 	}
 	if a.inputs.Objects != before {
 		a.changed(b.Since, now)
+		a.wantKeys()
 	}
 	a.derive(ctx, now)
 }

@@ -17,7 +17,10 @@ import (
 // Scope returns what proxies of facets f see.
 func (c *Context) Scope(f Facets) *Scope {
 	v := c.viewOf(f)
-	return c.tables.scope.Get(Scope{Facets: f, Mesh: c.in.Mesh, Destinations: v.destinations, Egress: v.egress, Endpoints: c.in.Endpoints})
+	return c.tables.scope.Get(Scope{
+		Facets: f, Mesh: c.in.Mesh, Destinations: v.destinations, Egress: v.egress, Endpoints: c.in.Endpoints,
+		PeerAuthentications: c.peerPolicies(), Trust: c.in.Trust, Keys: c.in.Keys,
+	})
 }
 
 // view is the part of a scope that does not depend on endpoints, nor on what is a proxy's own.

@@ -1,0 +1,132 @@
+package push
+
+import (
+	"slices"
+
+	typev1beta1 "istio.io/api/type/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+)
+
+// Trust is whom workloads believe, and whom not any more. Immutable: the pointer is the version. It comes from the
+// certificate authority, not from configuration.
+type Trust struct {
+	// ID names the set of roots.
+	ID string
+	// Roots are the trusted authorities, each a certificate in PEM.
+	Roots []string
+	// Identities are the revoked ones, SPIFFE IDs, sorted.
+	Identities []string
+	// Certificates are revoked leaves: the SHA-256 of each in DER as lower-case hexadecimal digits, sorted.
+	Certificates []string
+	// Epoch grows with each revocation, and with nothing else.
+	Epoch uint64
+}
+
+// policies is the index of the objects of one kind that select workloads: those of a namespace stand together.
+type policies struct {
+	byKey pmap.Map[config.Key, *config.Object]
+}
+
+func (x policies) with(key config.Key, o *config.Object) policies {
+	if o == nil {
+		x.byKey = x.byKey.Without(key)
+		return x
+	}
+	x.byKey = x.byKey.With(key, o)
+	return x
+}
+
+// matching lists the policies of namespace and of the root namespace that select a workload with these labels, the
+// older first. One without a selector selects every workload.
+// Source: istio.io, workload selectors of security policies.
+func (x policies) matching(kind config.Kind, namespace, root string, selects func(want map[string]string) bool) []*config.Object {
+	if x.byKey.Len() == 0 {
+		return nil
+	}
+	var out []*config.Object
+	take := func(namespace string) {
+		for k, o := range x.byKey.From(config.Key{Kind: kind, Namespace: namespace}) {
+			if k.Namespace != namespace {
+				return
+			}
+			if selects(selectorLabels(o)) {
+				out = append(out, o)
+			}
+		}
+	}
+	take(namespace)
+	if root != namespace {
+		take(root)
+	}
+	slices.SortFunc(out, olderFirst)
+	return out
+}
+
+// selectorLabels are those that a security policy asks for; none selects all.
+func selectorLabels(o *config.Object) map[string]string {
+	s, ok := o.Spec.(interface {
+		GetSelector() *typev1beta1.WorkloadSelector
+	})
+	if !ok {
+		return nil
+	}
+	return s.GetSelector().GetMatchLabels()
+}
+
+// policiesFor lists the policies of one kind for a proxy. Equal lists are one pointer.
+func (c *Context) policiesFor(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
+	root := c.in.Mesh.Config.GetRootNamespace()
+	return c.tables.objects.Of(x.matching(kind, n.Namespace, root, func(want map[string]string) bool { return selects(want, n.Labels) }))
+}
+
+// PeerPolicies are all PeerAuthentications, by which clients know how their servers' workloads take connections. Its
+// pointer is kept as long as none of them changes; nil: there are none.
+type PeerPolicies struct {
+	policies policies
+	root     string
+}
+
+// peerPoliciesIn is everything that they depend on.
+type peerPoliciesIn struct {
+	policies policies
+	root     string
+}
+
+func newPeerPolicies(in peerPoliciesIn) *PeerPolicies { return &PeerPolicies{in.policies, in.root} }
+
+// Root is the namespace whose policies without a selector hold for the whole mesh.
+func (p *PeerPolicies) Root() string { return p.root }
+
+// Of lists the policies that match a workload, the older first.
+func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.Object {
+	if p == nil {
+		return nil
+	}
+	return p.policies.matching(config.PeerAuthentication, namespace, p.root, func(want map[string]string) bool { return selectsAll(want, labels) })
+}
+
+// peerPolicies is the index for clients.
+func (c *Context) peerPolicies() *PeerPolicies {
+	if c.peers.byKey.Len() == 0 {
+		return nil
+	}
+	return c.tables.peerPolicies.Get(peerPoliciesIn{c.peers, c.in.Mesh.Config.GetRootNamespace()})
+}
+
+// KeySets are the public keys of the issuers of tokens, by where they were fetched. Immutable: the pointer is the version.
+type KeySets struct {
+	// ByURL holds a JWKS document for each URL that has ever answered with one.
+	ByURL map[string]string
+}
+
+// Get is the document of a URL, and whether there is one.
+func (k *KeySets) Get(url string) (string, bool) {
+	if k == nil {
+		return "", false
+	}
+	s, ok := k.ByURL[url]
+	return s, ok
+}
