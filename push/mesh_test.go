@@ -7,6 +7,8 @@ import (
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"google.golang.org/protobuf/proto"
 
@@ -78,6 +80,14 @@ func describe(c *push.Context, n push.Node) string {
 	f := c.Classify(n)
 	sc := c.Scope(f)
 	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(), f.Bind)
+	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication, f.AuthorizationPolicy} {
+		for _, o := range l.Items() {
+			fmt.Fprintf(&b, "policy %v %d\n", o.Key, o.Hash)
+		}
+	}
+	for _, o := range sc.PeerAuthentications.Of("a", map[string]string{"app": "web"}) {
+		fmt.Fprintf(&b, "peers of a %v %d\n", o.Key, o.Hash)
+	}
 	if f.Sidecar != nil {
 		fmt.Fprintf(&b, "sidecar %v\n", f.Sidecar.Object.Key)
 	}
@@ -131,7 +141,7 @@ func (e *editor) edit(what, which, how byte) {
 	ns, host, to := namespaces[int(which)%3], hosts[int(which/3)%4], exports[int(how)%6]
 	name := fmt.Sprint("n", which%2)
 	gone := how%7 == 6
-	switch what % 6 {
+	switch what % 8 {
 	case 0:
 		if gone {
 			k := registry.Key{Host: host, Namespace: ns}
@@ -181,6 +191,30 @@ func (e *editor) edit(what, which, how byte) {
 			return
 		}
 		e.put(config.Gateway, ns, "gw", &networking.Gateway{Selector: map[string]string{"app": "gw"}, Servers: []*networking.Server{{Port: &networking.Port{Number: uint32(how) + 1}}}})
+	case 6, 7:
+		e.policy(ns, name, how, gone)
+	}
+}
+
+// policy puts a security policy of one of the kinds, of the namespace or of the whole mesh, for all or for some.
+func (e *editor) policy(ns, name string, how byte, gone bool) {
+	kind := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}[int(how/7)%3]
+	if how%4 == 0 {
+		ns = testMesh().Config.GetRootNamespace()
+	}
+	var who *typev1beta1.WorkloadSelector
+	if how%3 == 0 {
+		who = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"app": "web"}}
+	}
+	switch {
+	case gone:
+		e.remove(kind, ns, name)
+	case kind == config.PeerAuthentication:
+		e.put(kind, ns, name, &security.PeerAuthentication{Selector: who})
+	case kind == config.RequestAuthentication:
+		e.put(kind, ns, name, &security.RequestAuthentication{Selector: who})
+	default:
+		e.put(kind, ns, name, &security.AuthorizationPolicy{Selector: who})
 	}
 }
 
