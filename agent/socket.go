@@ -1,0 +1,66 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// listenUnix opens the unix socket path, mode 0600, for processes of this user and of root alone. A socket that an
+// earlier agent left is replaced: the caller holds the lock of the state folder.
+func listenUnix(path string) (net.Listener, error) {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, fmt.Errorf("socket: %w", err)
+	case info.Mode().Type() != fs.ModeSocket:
+		return nil, fmt.Errorf("socket %s: there is something else at that path: remove it, or set another folder (setting state)", path)
+	default:
+		if err := os.Remove(path); err != nil {
+			return nil, fmt.Errorf("remove the socket of an earlier agent: %w", err)
+		}
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("socket: %w", err)
+	}
+	// Between the two calls the folder's mode and the peer's credentials protect it.
+	if err := os.Chmod(path, 0o600); err != nil {
+		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
+	}
+	return ownListener{l}, nil
+}
+
+// ownListener accepts connections of this process' user and of root; others are closed.
+type ownListener struct{ *net.UnixListener }
+
+// Accept implements net.Listener.
+func (l ownListener) Accept() (net.Conn, error) {
+	for {
+		c, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if ownPeer(c) {
+			return c, nil
+		}
+		_ = c.Close() // it is not served either way
+	}
+}
+
+// ownPeer says whether the process at the other end runs as this user or as root.
+func ownPeer(c *net.UnixConn) bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	var cred *unix.Ucred
+	var credErr error
+	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
+	return err == nil && credErr == nil && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
+}

@@ -1,0 +1,146 @@
+package agent
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spiffe/go-spiffe/v2/spiffeid"
+)
+
+// controlPlanePath is the path of the identity that the control plane has, and no workload: spiffe://<trust domain>/ashore/control-plane.
+const controlPlanePath = "/ashore/control-plane"
+
+// ServerError is why a server is not believed to be the mesh's control plane. Its text says what to do.
+type ServerError struct{ Text string }
+
+func (e *ServerError) Error() string { return e.Text }
+
+func serverError(format string, args ...any) error {
+	return &ServerError{fmt.Sprintf(format, args...)}
+}
+
+// serverCheck says whether what a server presents is the control plane's. Immutable.
+type serverCheck struct {
+	// roots are those that are believed. Nil: the certificate that it presents with this hash.
+	roots []*x509.Certificate
+	hash  string
+	// trustDomain is the mesh's; empty: not known yet.
+	trustDomain string
+	now         func() time.Time
+}
+
+// config is that of a TLS client that asks for this check; mine is its own certificate, nil: it has none.
+//
+// InsecureSkipVerify only turns off crypto/tls' own verification, which wants a name of the system's roots; verify,
+// which is called for every connection, resumed ones too, is all that the standard library does and more.
+func (c *serverCheck) config(mine func() *tls.Certificate) *tls.Config {
+	cfg := &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true,
+		VerifyConnection:   func(s tls.ConnectionState) error { _, err := c.verify(s.PeerCertificates); return err },
+	}
+	if mine != nil {
+		cfg.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return mine(), nil }
+	}
+	return cfg
+}
+
+// verify checks a server's certificates, its own first: they lead to a root that is believed, are valid now, are for
+// servers, and name the control plane. It returns the trust domain. Errors: ServerError.
+func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err error) {
+	if len(certs) == 0 {
+		return "", serverError("it presents no certificate: this is not the control plane's TLS port (15012)")
+	}
+	roots := c.roots
+	if roots == nil {
+		root, err := c.pinned(certs)
+		if err != nil {
+			return "", err
+		}
+		roots = []*x509.Certificate{root}
+	}
+	now := c.now()
+	opts := x509.VerifyOptions{Roots: pool(roots), Intermediates: pool(certs[1:]), CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	if _, err := certs[0].Verify(opts); err != nil {
+		if text := clockTrouble(certs, now); text != "" {
+			return "", serverError("%s", text)
+		}
+		return "", serverError("its certificate does not lead to a root that this workload believes: %v; when the mesh has a new root, join again", err)
+	}
+	return c.named(certs[0])
+}
+
+// pinned is the certificate with the hash that the join line names.
+func (c *serverCheck) pinned(certs []*x509.Certificate) (*x509.Certificate, error) {
+	i := slices.IndexFunc(certs, func(x *x509.Certificate) bool { return hashOf(x) == c.hash })
+	if i >= 0 && certs[i].IsCA {
+		return certs[i], nil
+	}
+	last := certs[len(certs)-1]
+	if i >= 0 {
+		return nil, serverError("the hash %s is not that of a root but of a certificate that is no authority's; use the line that \"ashorectl join-token create\" prints", c.hash)
+	}
+	return nil, serverError("its root certificate has the hash %s, and the join line says %s: this is not the control plane that made the token, "+
+		"or its root was changed since, or somebody stands between; make a new line there with \"ashorectl join-token create\", and do not go on if the hashes still differ", hashOf(last), c.hash)
+}
+
+// named checks that a certificate is the control plane's. Workloads have certificates from the same roots.
+func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err error) {
+	if len(leaf.URIs) != 1 {
+		return "", serverError("its certificate names %d URIs, the control plane's names one: this is not a control plane of Ashore", len(leaf.URIs))
+	}
+	text := leaf.URIs[0].String()
+	id, err := spiffeid.FromString(text)
+	switch {
+	case err != nil || id.Path() != controlPlanePath || id.String() != text:
+		return "", serverError("its certificate is that of %.200q and not of the control plane: another workload answers at this address, do not trust it", text)
+	case c.trustDomain != "" && id.TrustDomain().Name() != c.trustDomain:
+		return "", serverError("it is the control plane of the trust domain %s, and this workload belongs to %s", id.TrustDomain().Name(), c.trustDomain)
+	}
+	return id.TrustDomain().Name(), nil
+}
+
+// clockTrouble says which certificate is not valid at this machine's time; empty: all are.
+func clockTrouble(certs []*x509.Certificate, now time.Time) string {
+	for _, c := range certs {
+		var what string
+		switch {
+		case now.Before(c.NotBefore):
+			what = fmt.Sprintf("begins at %s, %s from now", c.NotBefore.UTC().Format(time.RFC3339), span(c.NotBefore.Sub(now)))
+		case now.After(c.NotAfter):
+			what = fmt.Sprintf("ended at %s, %s ago", c.NotAfter.UTC().Format(time.RFC3339), span(now.Sub(c.NotAfter)))
+		default:
+			continue
+		}
+		return fmt.Sprintf("its certificate %s %s by this machine's clock (%s): set the clock (timedatectl, chrony), or look at the control plane's certificates (ashorectl ca show) when the clock is right",
+			serialText(c), what, now.UTC().Format(time.RFC3339))
+	}
+	return ""
+}
+
+// span is a duration as people say it.
+func span(d time.Duration) string {
+	switch {
+	case d >= 48*time.Hour:
+		return fmt.Sprintf("%d days", int(d.Hours())/24)
+	case d >= time.Hour:
+		return d.Round(time.Minute).String()
+	}
+	return d.Round(time.Second).String()
+}
+
+// checkHash says what is wrong with the hash of a join line.
+func checkHash(hash string) error {
+	digits, ok := strings.CutPrefix(hash, hashPrefix)
+	raw, err := hex.DecodeString(digits)
+	if !ok || err != nil || len(raw) != 32 || strings.ToLower(digits) != digits {
+		return errors.New("want sha256: and 64 hexadecimal digits, as \"ashorectl join-token create\" prints it")
+	}
+	return nil
+}
