@@ -18,11 +18,12 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
 // childWrite writes to the store of dir, so many times, and says what was acknowledged, one number a line. Write n
-// sets objects n%5 and "last" to n, in one Apply, and then allocates an address for n.
+// sets objects n%5 and "last" to n, in one Apply, and then allocates an address for n, and sets two records to n.
 func childWrite(dir string, writes int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -42,6 +43,11 @@ func childWrite(dir string, writes int) error {
 			return err
 		}
 		if _, err := s.Allocate(context.Background(), []registry.Key{{Host: host}}); err != nil {
+			return err
+		}
+		value := fmt.Append(nil, n)
+		if err := s.Records().Commit(context.Background(), record.Write{Key: token("a"), Value: value, Version: record.Any},
+			record.Write{Key: token("z"), Value: value, Version: record.Any}); err != nil {
 			return err
 		}
 		fmt.Println(n)
@@ -82,6 +88,15 @@ func checkWrites(t *testing.T, s *Store, acknowledged int) {
 	}
 	if _, ok := s.addresses[registry.Key{Host: fmt.Sprintf("n%d.test", acknowledged)}]; !ok && acknowledged > 0 {
 		t.Fatalf("the address of write %d is lost", acknowledged)
+	}
+	list, err := s.Records().List(t.Context(), "token")
+	if err != nil || len(list)%2 != 0 || len(list) == 0 && acknowledged > 0 {
+		t.Fatalf("records of write %d: %v, %v", acknowledged, list, err)
+	}
+	for _, r := range list {
+		if v := string(r.Value); v != string(list[0].Value) || v != fmt.Sprint(acknowledged) && v != fmt.Sprint(acknowledged+1) {
+			t.Fatalf("after write %d records are %v", acknowledged, list)
+		}
 	}
 }
 

@@ -16,10 +16,7 @@ import (
 
 // load reads objects and addresses into memory. It belongs to New.
 func (s *Store) load(btx *bbolt.Tx) error {
-	if err := checkSchema(btx); err != nil {
-		return err
-	}
-	t, err := begin(btx)
+	t, err := begin(btx, schema)
 	if err != nil {
 		return err
 	}

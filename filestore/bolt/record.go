@@ -12,7 +12,9 @@ import (
 
 // schema is the version of the layout below. A change that an older release would misread takes the next
 // number.
-const schema = 1
+//
+// Version 1 has no bucketRecords.
+const schema = 2
 
 // The buckets, and the records of the first one.
 const (
@@ -22,15 +24,20 @@ const (
 	bucketWrites    = "writes"    // write -> writeRecord, the oldest first
 	bucketLastGood  = "lastgood"  // source, NUL, file -> content
 	bucketAddresses = "addresses" // host, NUL, namespace -> IPv4 and IPv6
+	bucketRecords   = "records"   // see recordKey -> version, value: those of record.Store
 
 	metaSchema   = "schema"   // decimal, plain
 	metaRevision = "revision" // of the last write of objects, 8 bytes
 	metaTotal    = "total"    // a total over all records of the other buckets, and of metaRevision
 )
 
-// buckets lists those whose records the total covers.
-func buckets() []string {
-	return []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses}
+// buckets lists those whose records the total covers, in a file of a schema version.
+func buckets(version int) []string {
+	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses, bucketRecords}
+	if version < 2 {
+		return all[:len(all)-1]
+	}
+	return all
 }
 
 // sumSize is the length of the checksum in front of every record.
@@ -64,14 +71,14 @@ type tx struct {
 	count, total uint64
 }
 
-// begin reads the total.
-func begin(btx *bbolt.Tx) (*tx, error) {
+// begin reads the total. The file is of the schema version that is given.
+func begin(btx *bbolt.Tx, version int) (*tx, error) {
 	t := &tx{Tx: btx}
 	meta := btx.Bucket([]byte(bucketMeta))
 	if meta == nil {
 		return nil, errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
 	}
-	for _, name := range buckets() {
+	for _, name := range buckets(version) {
 		if btx.Bucket([]byte(name)) == nil {
 			return nil, fmt.Errorf("there is no bucket %s", name)
 		}
@@ -170,7 +177,7 @@ func (t *tx) revision() (uint64, error) {
 
 // initialise lays out an empty store.
 func initialise(btx *bbolt.Tx) error {
-	for _, name := range append(buckets(), bucketMeta) {
+	for _, name := range append(buckets(schema), bucketMeta) {
 		if _, err := btx.CreateBucket([]byte(name)); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
@@ -188,14 +195,14 @@ func initialise(btx *bbolt.Tx) error {
 
 // checkRecords checks every record and the total of all.
 func checkRecords(btx *bbolt.Tx) error {
-	err := checkSchema(btx)
+	version, err := schemaOf(btx)
 	if errors.Is(err, ErrNewer) {
 		return nil // the layout is unknown here, which New says better
 	}
 	if err != nil {
 		return err
 	}
-	t, err := begin(btx)
+	t, err := begin(btx, version)
 	if err != nil {
 		return err
 	}
@@ -204,7 +211,7 @@ func checkRecords(btx *bbolt.Tx) error {
 		return err
 	}
 	count, total := uint64(1), sum(bucketMeta, []byte(metaRevision), revision)
-	for _, name := range buckets() {
+	for _, name := range buckets(version) {
 		err := t.scan(name, nil, func(k, v []byte) error {
 			count++
 			total ^= sum(name, k, v)
@@ -220,19 +227,33 @@ func checkRecords(btx *bbolt.Tx) error {
 	return nil
 }
 
-// checkSchema refuses a layout that this release does not know.
-func checkSchema(btx *bbolt.Tx) error {
+// schemaOf is the schema version of a file. It refuses a layout that this release does not know.
+func schemaOf(btx *bbolt.Tx) (int, error) {
 	meta := btx.Bucket([]byte(bucketMeta))
 	if meta == nil {
-		return errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
+		return 0, errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
 	}
 	var found int
 	text := string(meta.Get([]byte(metaSchema)))
 	if _, err := fmt.Sscan(text, &found); err != nil || found < 1 {
-		return fmt.Errorf("its schema version %q is not a number", text)
+		return 0, fmt.Errorf("its schema version %q is not a number", text)
 	}
 	if found > schema {
-		return fmt.Errorf("it has schema version %d and this release knows versions up to %d: %w; run that release again, or restore a backup from before the upgrade", found, schema, ErrNewer)
+		return 0, fmt.Errorf("it has schema version %d and this release knows versions up to %d: %w; run that release again, or restore a backup from before the upgrade", found, schema, ErrNewer)
 	}
-	return nil
+	return found, nil
+}
+
+// upgrade brings a file of an older schema version to the present one. What has to be added is empty.
+func upgrade(btx *bbolt.Tx) error {
+	version, err := schemaOf(btx)
+	if err != nil || version == schema {
+		return err
+	}
+	for _, name := range buckets(schema)[len(buckets(version)):] {
+		if _, err := btx.CreateBucket([]byte(name)); err != nil {
+			return fmt.Errorf("bucket %s: %w", name, err)
+		}
+	}
+	return btx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), fmt.Append(nil, schema))
 }

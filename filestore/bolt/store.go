@@ -76,6 +76,7 @@ type Store struct {
 	path string    // set once
 	lock *lock     // set once
 	db   *bbolt.DB // set once
+	recs *records  // set once
 
 	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
 	writes  int        // how many writes the history has; guarded by writing
@@ -111,6 +112,7 @@ func New(cfg Config) (*Store, error) {
 		return nil, remedy(err)
 	}
 	s := &Store{cfg: cfg, path: filepath.Join(dir, FileName), lock: l, feeds: map[*subscriber]bool{}}
+	s.recs = newRecords(s)
 	if err := s.open(); err != nil {
 		return nil, errors.Join(remedy(err), l.release())
 	}

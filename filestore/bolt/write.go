@@ -17,7 +17,7 @@ func (s *Store) update(f func(*tx) error) error {
 		return ErrClosed
 	}
 	return s.db.Update(func(btx *bbolt.Tx) error {
-		t, err := begin(btx)
+		t, err := begin(btx, schema)
 		if err != nil {
 			return err
 		}
