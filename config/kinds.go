@@ -58,9 +58,8 @@ func Kinds() []KindInfo {
 			without: "its patches would not reach any proxy"},
 		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
-		{Kind: PeerAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications",
-			newSpec: func() proto.Message { return new(security.PeerAuthentication) },
-			without: "workloads would go on accepting plaintext"},
+		{Kind: PeerAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications", AtWork: true,
+			newSpec: func() proto.Message { return new(security.PeerAuthentication) }, validate: validatePeerAuthentication},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
 			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
 			without: "proxies would keep the settings that they were started with"},
@@ -84,9 +83,8 @@ func Kinds() []KindInfo {
 			without: "no proxy would run it"},
 		{Kind: WorkloadEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadentries", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.WorkloadEntry) }, validate: validateWorkloadEntry},
-		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups",
-			newSpec: func() proto.Message { return new(networking.WorkloadGroup) },
-			without: "no workload would be registered by it; write a WorkloadEntry for each instead"},
+		{Kind: WorkloadGroup, Group: groupNetworking, Versions: networkingVersions, Plural: "workloadgroups", AtWork: true,
+			newSpec: func() proto.Message { return new(networking.WorkloadGroup) }, validate: validateWorkloadGroup},
 	}
 }
 

@@ -15,8 +15,6 @@ func validateWorkloadEntry(c *checker) {
 
 // workload checks an endpoint, within a ServiceEntry or by itself.
 func (c *checker) workload(path string, e *networking.WorkloadEntry) {
-	// Envoy adds weights up in 32 bits
-	const maxWeight = 1_000_000
 	name, unix := strings.CutPrefix(e.Address, unixPrefix)
 	switch {
 	case e.Address == "" && e.Network != "":
@@ -31,6 +29,13 @@ func (c *checker) workload(path string, e *networking.WorkloadEntry) {
 	case !isAddress(e.Address):
 		c.why(path+".address", checkHost(e.Address))
 	}
+	c.workloadSettings(path, e)
+}
+
+// workloadSettings checks all of an endpoint but its address.
+func (c *checker) workloadSettings(path string, e *networking.WorkloadEntry) {
+	// Envoy adds weights up in 32 bits
+	const maxWeight = 1_000_000
 	for _, port := range slices.Sorted(maps.Keys(e.Ports)) {
 		c.why(entry(path+".ports", port), checkPortName(port))
 		c.port(entry(path+".ports", port), e.Ports[port])

@@ -1,0 +1,77 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+)
+
+// validateWorkloadGroup checks what workloads are registered by.
+func validateWorkloadGroup(c *checker) {
+	g := spec[*networking.WorkloadGroup](c)
+	c.labels("spec.metadata.labels", g.Metadata.GetLabels())
+	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
+		c.why(entry("spec.metadata.annotations", k), checkAnnotation(k, g.Metadata.Annotations[k]))
+	}
+	switch t := g.Template; {
+	case t == nil:
+		c.errorf("spec.template", "the template is missing: write what the group's workloads share, at least serviceAccount, or {}")
+	case t.Address != "":
+		c.errorf("spec.template.address", "every workload of the group brings its own address: remove it")
+	default:
+		c.workloadSettings("spec.template", t)
+	}
+	if g.Probe != nil {
+		c.probe("spec.probe", g.Probe)
+	}
+}
+
+// probe checks how a workload is asked whether it is ready.
+func (c *checker) probe(path string, p *networking.ReadinessProbe) {
+	c.notNegative(path+".initialDelaySeconds", p.InitialDelaySeconds)
+	c.notNegative(path+".timeoutSeconds", p.TimeoutSeconds)
+	c.notNegative(path+".periodSeconds", p.PeriodSeconds)
+	c.notNegative(path+".successThreshold", p.SuccessThreshold)
+	c.notNegative(path+".failureThreshold", p.FailureThreshold)
+	switch m := p.HealthCheckMethod.(type) {
+	case *networking.ReadinessProbe_HttpGet:
+		c.httpProbe(path+".httpGet", m.HttpGet)
+	case *networking.ReadinessProbe_TcpSocket:
+		c.probeHost(path+".tcpSocket.host", m.TcpSocket.GetHost())
+		c.port(path+".tcpSocket.port", m.TcpSocket.GetPort())
+	case *networking.ReadinessProbe_Grpc:
+		c.port(path+".grpc.port", m.Grpc.GetPort())
+	case *networking.ReadinessProbe_Exec:
+		if len(m.Exec.GetCommand()) == 0 || m.Exec.Command[0] == "" {
+			c.errorf(path+".exec.command", "the command is missing: write the program and its arguments as a list")
+		}
+	default:
+		c.errorf(path, "the probe does not say how to ask: write httpGet, tcpSocket, grpc or exec")
+	}
+}
+
+// httpProbe checks a probe by an HTTP request.
+func (c *checker) httpProbe(path string, h *networking.HTTPHealthCheckConfig) {
+	c.probeHost(path+".host", h.GetHost())
+	c.port(path+".port", h.GetPort())
+	if p := h.GetPath(); p != "" && !strings.HasPrefix(p, "/") {
+		c.errorf(path+".path", "a path begins with /, %s does not", quote(p))
+	}
+	if s := h.GetScheme(); s != "" && !strings.EqualFold(s, "HTTP") && !strings.EqualFold(s, "HTTPS") {
+		c.errorf(path+".scheme", "the scheme is HTTP or HTTPS, not %s", quote(s))
+	}
+	for i, header := range h.GetHttpHeaders() {
+		if !isToken(header.GetName()) {
+			c.errorf(at(path+".httpHeaders", i)+".name", "%s is not the name of a header", quote(header.GetName()))
+		}
+	}
+}
+
+// probeHost checks where a probe goes; empty is the workload's own address.
+func (c *checker) probeHost(path, host string) {
+	if host != "" && !isAddress(host) {
+		c.why(path, checkHost(host))
+	}
+}
