@@ -1,0 +1,165 @@
+package jwks
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// ErrDocument is why a document gives no keys.
+var ErrDocument = errors.New("not a usable set of keys (JWKS)")
+
+const (
+	// MaxBytes bounds a document.
+	MaxBytes = 256 << 10
+	// MaxKeys bounds how many keys a document has, those of unknown kinds included.
+	MaxKeys = 100
+	// RSA keys have at least minRSA and at most maxRSA bits.
+	minRSA, maxRSA = 2048, 8192
+)
+
+// Set is a set of public keys. Immutable.
+type Set struct {
+	keys []jose.JSONWebKey
+	text string
+}
+
+// Algorithms are those by which a signature may be made: only ones whose verifier cannot sign.
+func Algorithms() []jose.SignatureAlgorithm {
+	return []jose.SignatureAlgorithm{
+		jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+	}
+}
+
+// Parse reads a document. Keys of unknown kinds are left out, as RFC 7517 section 5 asks. Errors: ErrDocument; a
+// document with a private or a shared key is refused whole, for its owner must know that the key is no secret any more.
+func Parse(text []byte) (*Set, error) {
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("%w: it has %d bytes, at most %d are allowed", ErrDocument, len(text), MaxBytes)
+	}
+	var doc struct {
+		Keys []json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(text, &doc); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
+	}
+	if n := len(doc.Keys); n > MaxKeys {
+		return nil, fmt.Errorf("%w: it has %d keys, at most %d are allowed", ErrDocument, n, MaxKeys)
+	}
+	var keys []jose.JSONWebKey
+	for i, raw := range doc.Keys {
+		k, err := parseKey(raw)
+		if err != nil {
+			return nil, fmt.Errorf("%w: key %d: %w", ErrDocument, i+1, err)
+		}
+		if k != nil {
+			keys = append(keys, *k)
+		}
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("%w: it has no public key of a known kind among its %d", ErrDocument, len(doc.Keys))
+	}
+	out, err := json.Marshal(jose.JSONWebKeySet{Keys: keys})
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrDocument, err)
+	}
+	return &Set{keys: keys, text: string(out)}, nil
+}
+
+// parseKey reads one key; nil when it is of no use here.
+func parseKey(raw json.RawMessage) (*jose.JSONWebKey, error) {
+	var head struct {
+		Kind  string  `json:"kty"`
+		Use   string  `json:"use"`
+		Curve string  `json:"crv"`
+		D     *string `json:"d"`
+		K     *string `json:"k"`
+	}
+	if err := json.Unmarshal(raw, &head); err != nil {
+		return nil, err
+	}
+	switch {
+	case head.D != nil || head.K != nil || head.Kind == "oct":
+		return nil, errors.New("it is a private or a shared key: whoever can read the document can sign with it; replace the key")
+	case head.Use != "" && head.Use != "sig":
+		return nil, nil //nolint:nilnil // not for signatures
+	}
+	var k jose.JSONWebKey
+	if err := k.UnmarshalJSON(raw); err != nil {
+		if known(head.Kind, head.Curve) {
+			return nil, err
+		}
+		return nil, nil //nolint:nilnil // of another kind
+	}
+	if !k.Valid() || !k.IsPublic() {
+		return nil, errors.New("it is not a valid public key")
+	}
+	if err := checkKey(k.Key); err != nil {
+		return nil, err
+	}
+	// Certificates say nothing that is checked here, and nobody needs them to verify.
+	return &jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use}, nil
+}
+
+// known says that a key of this kind must be readable.
+func known(kind, curve string) bool {
+	switch kind {
+	case "RSA":
+		return true
+	case "EC":
+		return curve == "P-256" || curve == "P-384" || curve == "P-521"
+	case "OKP":
+		return curve == "Ed25519"
+	}
+	return false
+}
+
+// checkKey says what is wrong with a public key.
+func checkKey(key any) error {
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		if n := k.N.BitLen(); n < minRSA || n > maxRSA {
+			return fmt.Errorf("its RSA key has %d bits, want %d to %d", n, minRSA, maxRSA)
+		}
+		if k.E < 3 || k.E&1 == 0 {
+			return errors.New("its RSA exponent is not an odd number above 2")
+		}
+	case *ecdsa.PublicKey, ed25519.PublicKey:
+	default:
+		return fmt.Errorf("it is a %T", key)
+	}
+	return nil
+}
+
+// Text is the set as a document: public keys alone, whatever else stood beside them.
+func (s *Set) Text() string { return s.text }
+
+// Len is the number of keys.
+func (s *Set) Len() int { return len(s.keys) }
+
+// Keys are those that a token may be signed by: those with its key ID, or all when it names none, and of them those
+// that are made for its algorithm. Both come from the token's header, which is not to be believed yet.
+func (s *Set) Keys(id, algorithm string) []jose.JSONWebKey {
+	var out []jose.JSONWebKey
+	for _, k := range s.keys {
+		if (id == "" || k.KeyID == id) && (k.Algorithm == "" || k.Algorithm == algorithm) {
+			out = append(out, k)
+		}
+	}
+	return out
+}
+
+// Has says whether a key has this ID.
+func (s *Set) Has(id string) bool {
+	for _, k := range s.keys {
+		if k.KeyID == id {
+			return true
+		}
+	}
+	return false
+}
