@@ -34,7 +34,7 @@ type Agent struct {
 	log        hclog.Logger
 	admin      *admin
 	supervisor *supervisor
-	status     *status
+	ready      *readiness
 }
 
 // New finds Envoy and makes its bootstrap. Nothing is written or started yet.
@@ -53,7 +53,7 @@ func New(c Config) (*Agent, error) {
 	a := &Agent{settings: c.Settings, path: path, bootstrap: bootstrap, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings)}
 	p := &process{path: path, args: arguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
 	a.supervisor = &supervisor{run: p.run, log: a.log}
-	a.status = newStatus(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
+	a.ready = newReadiness(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
 	return a, nil
 }
 
@@ -94,7 +94,7 @@ func (a *Agent) runParts(ctx context.Context, listener net.Listener) error {
 			defer end() // it returns early when Envoy ends within its drain
 			return a.supervisor.Run(c, ctx.Done())
 		}},
-		task.Part{Name: "status port", Run: func(c context.Context) error { return a.status.Run(c, listener) }},
+		task.Part{Name: "status port", Run: func(c context.Context) error { return a.ready.Run(c, listener) }},
 		task.Part{Name: "readiness", Run: a.watchReadiness},
 		task.Part{Name: "drain", Run: func(c context.Context) error {
 			select {
@@ -110,7 +110,7 @@ func (a *Agent) runParts(ctx context.Context, listener net.Listener) error {
 
 // drain asks all connections to go and waits for them.
 func (a *Agent) drain(ctx context.Context) {
-	a.status.drain()
+	a.ready.drain()
 	if err := a.admin.drain(ctx); err != nil {
 		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
 		return
@@ -135,7 +135,7 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 	told := ""
 	for n := 1; ; n++ {
 		wait := readinessLater
-		if err := a.status.check(ctx); err != nil {
+		if err := a.ready.check(ctx); err != nil {
 			wait = readinessSoon
 			if text := err.Error(); n%25 == 0 && text != told { // each 5 s at most
 				told = text

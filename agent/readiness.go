@@ -16,8 +16,8 @@ import (
 // maxProbes bounds the questions that are answered at one time; more get 429.
 const maxProbes = 16
 
-// status answers whether the workload's proxy is ready.
-type status struct {
+// readiness answers whether the workload's proxy is ready.
+type readiness struct {
 	admin      *admin
 	supervisor *supervisor
 	replicas   []string     // of the control plane, for messages
@@ -30,12 +30,12 @@ type status struct {
 	ready      bool // guarded by mu: the latest answer, to log changes
 }
 
-func newStatus(a *admin, s *supervisor, replicas []string, log hclog.Logger) *status {
-	return &status{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes)}
+func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) *readiness {
+	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes)}
 }
 
 // Run serves on l until ctx ends.
-func (s *status) Run(ctx context.Context, l net.Listener) error {
+func (s *readiness) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serve)
 	server := &http.Server{
@@ -58,7 +58,7 @@ func (s *status) Run(ctx context.Context, l net.Listener) error {
 }
 
 // serve answers 200, or 503 with the reason.
-func (s *status) serve(w http.ResponseWriter, r *http.Request) {
+func (s *readiness) serve(w http.ResponseWriter, r *http.Request) {
 	select {
 	case s.slots <- struct{}{}:
 		defer func() { <-s.slots }()
@@ -76,14 +76,14 @@ func (s *status) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 // drain makes every answer from now on "not ready".
-func (s *status) drain() {
+func (s *readiness) drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.draining = true
 }
 
 // check is nil when Envoy serves with a configuration from the control plane; otherwise it says what is missing.
-func (s *status) check(ctx context.Context) error {
+func (s *readiness) check(ctx context.Context) error {
 	err := s.examine(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -101,7 +101,7 @@ func (s *status) check(ctx context.Context) error {
 	return err
 }
 
-func (s *status) examine(ctx context.Context) error {
+func (s *readiness) examine(ctx context.Context) error {
 	run := s.supervisor.Runs()
 	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
 		if trouble := s.supervisor.Trouble(); trouble != "" {
@@ -134,7 +134,7 @@ const (
 )
 
 // waiting says what Envoy has not got yet; nil when it has everything.
-func (s *status) waiting(ctx context.Context) error {
+func (s *readiness) waiting(ctx context.Context) error {
 	stats, err := s.admin.stats(ctx, `^(control_plane\.connected_state|cluster_manager\.cds\.update_success|listener_manager\.(lds\.update_success|workers_started))$`)
 	if err != nil {
 		return fmt.Errorf("Envoy is starting: %w", err)
