@@ -17,7 +17,7 @@ const apiVersion = "1.31.1"
 // lists are text with commas, booleans are text, so that both control planes read them.
 func node(s *Settings) (*corev3.Node, error) {
 	w := &s.Workload
-	meta, err := structpb.NewStruct(metadata(s))
+	meta, err := structpb.NewStruct(nodeMetadata(s))
 	if err != nil {
 		return nil, fmt.Errorf("node metadata: %w", err)
 	}
@@ -44,7 +44,7 @@ func serviceName(w *Workload) string {
 	return w.Name
 }
 
-func metadata(s *Settings) map[string]any {
+func nodeMetadata(s *Settings) map[string]any {
 	w := &s.Workload
 	labels := map[string]any{}
 	for k, v := range w.Labels {
