@@ -2,7 +2,9 @@ package push
 
 import (
 	"slices"
+	"strings"
 
+	security "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -129,4 +131,19 @@ func (k *KeySets) Get(url string) (string, bool) {
 	}
 	s, ok := k.ByURL[url]
 	return s, ok
+}
+
+// discoveryPath is where an issuer tells about itself. Source: OpenID Connect Discovery 1.0, section 4.
+const discoveryPath = "/.well-known/openid-configuration"
+
+// KeyURL is where the keys of a rule are fetched: its jwksUri, else what the issuer says of itself, which names the URL
+// of its keys. Empty: they stand in the rule.
+func KeyURL(r *security.JWTRule) string {
+	switch {
+	case r.GetJwks() != "":
+		return ""
+	case r.GetJwksUri() != "":
+		return r.GetJwksUri()
+	}
+	return strings.TrimSuffix(r.GetIssuer(), "/") + discoveryPath
 }

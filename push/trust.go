@@ -70,8 +70,8 @@ func (a *Assembler) keyURLs() []string {
 			break
 		}
 		for _, r := range o.Spec.(*security.RequestAuthentication).JwtRules {
-			if r.GetJwks() == "" && r.GetJwksUri() != "" {
-				out = append(out, r.JwksUri)
+			if u := KeyURL(r); u != "" {
+				out = append(out, u)
 			}
 		}
 	}

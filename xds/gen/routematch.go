@@ -31,6 +31,7 @@ func routeMatch(m *networking.HTTPMatchRequest) *routev3.RouteMatch {
 		out.CaseSensitive = wrapperspb.Bool(false)
 	}
 	out.Headers = headerMatches(m)
+	out.DynamicMetadata = claimMatches(m)
 	for _, name := range slices.Sorted(maps.Keys(m.QueryParams)) {
 		out.QueryParameters = append(out.QueryParameters, queryMatch(name, m.QueryParams[name]))
 	}
@@ -49,14 +50,19 @@ func setPath(out *routev3.RouteMatch, uri *networking.StringMatch) {
 	}
 }
 
-// headerMatches are the conditions on headers by name, then those on method, authority and scheme.
+// headerMatches are the conditions on headers by name, then those on method, authority and scheme. A name that stands
+// for a claim is no header.
 func headerMatches(m *networking.HTTPMatchRequest) []*routev3.HeaderMatcher {
 	out := make([]*routev3.HeaderMatcher, 0, len(m.Headers)+len(m.WithoutHeaders))
 	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
-		out = append(out, headerMatch(name, m.Headers[name]))
+		if _, claim := claimPath(name); !claim {
+			out = append(out, headerMatch(name, m.Headers[name]))
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(m.WithoutHeaders)) {
-		out = append(out, withoutHeader(name, m.WithoutHeaders[name]))
+		if _, claim := claimPath(name); !claim {
+			out = append(out, withoutHeader(name, m.WithoutHeaders[name]))
+		}
 	}
 	slices.SortStableFunc(out, func(a, b *routev3.HeaderMatcher) int { return cmp.Compare(a.Name, b.Name) })
 	pseudo := []struct {
@@ -134,7 +140,7 @@ const everything = ".*"
 
 // matchesAll says that a match takes every request, so that no later route can be reached.
 func matchesAll(m *routev3.RouteMatch) bool {
-	if len(m.Headers)+len(m.QueryParameters) > 0 {
+	if len(m.Headers)+len(m.QueryParameters)+len(m.DynamicMetadata) > 0 {
 		return false
 	}
 	switch p := m.PathSpecifier.(type) {

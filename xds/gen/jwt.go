@@ -1,0 +1,172 @@
+package gen
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	"google.golang.org/protobuf/types/known/emptypb"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// jwtFilter is the HTTP filter that checks tokens, and the name under which it leaves what they say.
+const jwtFilter = "envoy.filters.http.jwt_authn"
+
+// jwtPayload is where in its metadata the filter leaves the payload of a good token. Source: Istio, whose policies
+// and EnvoyFilters read it there.
+const jwtPayload = "payload"
+
+// noKeys is a key set without keys: no token is good by it.
+const noKeys = `{"keys":[]}`
+
+// jwtIn is everything that the check of tokens depends on.
+type jwtIn struct {
+	// policies are the RequestAuthentications of the proxy, the older first.
+	policies *intern.List[*config.Object]
+	// keys are those that were fetched.
+	keys *push.KeySets
+	// reroute says that routes ask for claims, so that one is chosen again once there are some.
+	reroute bool
+}
+
+// tokenChecks is the part of a scope that the check of tokens depends on. Who has no policy depends on no keys.
+func tokenChecks(sc *push.Scope) jwtIn {
+	if sc.RequestAuthentication.Len() == 0 {
+		return jwtIn{}
+	}
+	return jwtIn{policies: sc.RequestAuthentication, keys: sc.Keys, reroute: sc.Type == push.Router}
+}
+
+// rules are the rules for tokens of all policies, by issuer; those of one issuer in the order of their policies.
+func (in jwtIn) rules() []*security.JWTRule {
+	var out []*security.JWTRule
+	for _, o := range in.policies.Items() {
+		out = append(out, o.Spec.(*security.RequestAuthentication).JwtRules...)
+	}
+	slices.SortStableFunc(out, func(a, b *security.JWTRule) int { return cmp.Compare(a.GetIssuer(), b.GetIssuer()) })
+	return out
+}
+
+// build makes the filter's configuration; nil: no token is looked at.
+//
+// Source: istio.io, RequestAuthentication: a request without a token passes, one with a token that no rule accepts is
+// answered with 401. Which requests need one is for AuthorizationPolicy to say. Preflight requests of browsers bear no
+// token.
+func (in jwtIn) build() *jwtv3.JwtAuthentication {
+	rules := in.rules()
+	if len(rules) == 0 {
+		return nil
+	}
+	out := &jwtv3.JwtAuthentication{Providers: make(map[string]*jwtv3.JwtProvider, len(rules)), BypassCorsPreflight: true}
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = "origins-" + strconv.Itoa(i)
+		out.Providers[names[i]] = in.provider(r)
+	}
+	out.Rules = []*jwtv3.RequirementRule{{
+		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: oneOfTokens(names)},
+	}}
+	return out
+}
+
+// oneOfTokens accepts a request whose token one of the providers accepts, and one that bears no token.
+//
+// Several providers may look at the same place of a request, where a token of one issuer is a bad one to the others: so
+// one that is accepted is enough. Where none is, there must not be any, for any provider.
+func oneOfTokens(providers []string) *jwtv3.JwtRequirement {
+	accepted := make([]*jwtv3.JwtRequirement, 0, len(providers)+1)
+	for _, name := range providers {
+		accepted = append(accepted, &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_ProviderName{ProviderName: name}})
+	}
+	missing := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_AllowMissing{AllowMissing: &emptypb.Empty{}}}
+	if len(providers) == 1 {
+		return anyOf(append(accepted, missing))
+	}
+	each := make([]*jwtv3.JwtRequirement, len(providers))
+	for i := range providers {
+		each[i] = anyOf([]*jwtv3.JwtRequirement{accepted[i], missing})
+	}
+	none := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: each}}}
+	return anyOf(append(accepted, none))
+}
+
+func anyOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}}}
+}
+
+// provider is one rule. Claims of scopes are lists whose items stand between spaces.
+func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
+	p := &jwtv3.JwtProvider{
+		Issuer:               r.GetIssuer(),
+		Audiences:            r.GetAudiences(),
+		Forward:              r.GetForwardOriginalToken(),
+		ForwardPayloadHeader: r.GetOutputPayloadToHeader(),
+		PayloadInMetadata:    jwtPayload,
+		NormalizePayloadInMetadata: &jwtv3.JwtProvider_NormalizePayload{
+			SpaceDelimitedClaims: distinct(append([]string{"scope", "permission"}, r.GetSpaceDelimitedClaims()...)),
+		},
+		FromParams:      r.GetFromParams(),
+		FromCookies:     r.GetFromCookies(),
+		ClearRouteCache: in.reroute,
+		JwksSourceSpecifier: &jwtv3.JwtProvider_LocalJwks{
+			LocalJwks: &corev3.DataSource{Specifier: &corev3.DataSource_InlineString{InlineString: in.keysFor(r)}},
+		},
+	}
+	for _, h := range r.GetFromHeaders() {
+		p.FromHeaders = append(p.FromHeaders, &jwtv3.JwtHeader{Name: h.GetName(), ValuePrefix: h.GetPrefix()})
+	}
+	for _, c := range r.GetOutputClaimToHeaders() {
+		p.ClaimToHeaders = append(p.ClaimToHeaders, &jwtv3.JwtClaimToHeader{HeaderName: c.GetHeader(), ClaimName: c.GetClaim()})
+	}
+	return p
+}
+
+// keysFor are the keys of a rule; none when they have not been fetched yet, so that no token is taken unverified.
+func (in jwtIn) keysFor(r *security.JWTRule) string {
+	if r.GetJwks() != "" {
+		return r.Jwks
+	}
+	if keys, ok := in.keys.Get(push.KeyURL(r)); ok {
+		return keys
+	}
+	return noKeys
+}
+
+// distinct drops what stands twice, the later one.
+func distinct(in []string) []string {
+	out := in[:0]
+	for _, s := range in {
+		if !slices.Contains(out, s) {
+			out = append(out, s)
+		}
+	}
+	return out
+}
+
+// claimPrefix begins the names of header matches that ask for a claim of the request's token.
+// Source: istio.io, "JWT claim based routing".
+const claimPrefix = "@request.auth.claims"
+
+// claimPath is the path of a claim within a token by the name of a header match, and whether it is one. Names are
+// separated by dots, or stand in brackets each, so that they may hold dots.
+func claimPath(header string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(header, claimPrefix)
+	switch {
+	case !ok || len(rest) < 2:
+		return nil, false
+	case rest[0] == '.':
+		return strings.Split(rest[1:], "."), true
+	case rest[0] == '[' && rest[len(rest)-1] == ']':
+		return strings.Split(rest[1:len(rest)-1], "]["), true
+	}
+	return nil, false
+}

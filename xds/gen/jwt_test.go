@@ -1,0 +1,120 @@
+package gen
+
+import (
+	"slices"
+	"testing"
+
+	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
+	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// tokenRules is the input of policies with one rule each.
+func tokenRules(keys *push.KeySets, rules ...*security.JWTRule) jwtIn {
+	var objects []*config.Object
+	for _, r := range rules {
+		objects = append(objects, &config.Object{Spec: &security.RequestAuthentication{JwtRules: []*security.JWTRule{r}}})
+	}
+	return jwtIn{policies: new(intern.Lists[*config.Object]).Of(objects), keys: keys}
+}
+
+// Keys stand in the rule, or were fetched, or are none: then no token is good.
+func TestTokenKeys(t *testing.T) {
+	t.Parallel()
+	fetched := &push.KeySets{ByURL: map[string]string{
+		"https://a/keys": `{"keys":[1]}`,
+		"https://issuer/.well-known/openid-configuration": `{"keys":[2]}`,
+	}}
+	for name, tc := range map[string]struct {
+		keys *push.KeySets
+		rule *security.JWTRule
+		want string
+	}{
+		"inline":      {fetched, &security.JWTRule{Issuer: "a", Jwks: "{}"}, "{}"},
+		"fetched":     {fetched, &security.JWTRule{Issuer: "a", JwksUri: "https://a/keys"}, `{"keys":[1]}`},
+		"discovery":   {fetched, &security.JWTRule{Issuer: "https://issuer/"}, `{"keys":[2]}`},
+		"not fetched": {fetched, &security.JWTRule{Issuer: "a", JwksUri: "https://b/keys"}, noKeys},
+		"nothing yet": {nil, &security.JWTRule{Issuer: "a", JwksUri: "https://a/keys"}, noKeys},
+	} {
+		p := tokenRules(tc.keys, tc.rule).build().Providers["origins-0"]
+		if got := p.GetLocalJwks().GetInlineString(); got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+	}
+}
+
+// A token of any issuer is enough, none at all passes, and a bad one does not.
+func TestTokenRequirement(t *testing.T) {
+	t.Parallel()
+	if got := tokenRules(nil).build(); got != nil {
+		t.Errorf("without rules there is %v", got)
+	}
+	one := tokenRules(nil, &security.JWTRule{Issuer: "a", Jwks: "{}"}).build().Rules[0].GetRequires().GetRequiresAny().Requirements
+	if len(one) != 2 || one[0].GetProviderName() != "origins-0" || one[1].GetAllowMissing() == nil {
+		t.Errorf("of one issuer: %v", one)
+	}
+	two := tokenRules(nil, &security.JWTRule{Issuer: "b", Jwks: "{}"}, &security.JWTRule{Issuer: "a", Jwks: "{}"}).build()
+	if two.Providers["origins-0"].Issuer != "a" {
+		t.Errorf("the issuers are in the order of their policies")
+	}
+	list := two.Rules[0].GetRequires().GetRequiresAny().Requirements
+	if len(list) != 3 || len(list[2].GetRequiresAll().GetRequirements()) != 2 {
+		t.Fatalf("of two issuers: %v", list)
+	}
+	for i, r := range list[2].GetRequiresAll().Requirements {
+		if any := r.GetRequiresAny().GetRequirements(); len(any) != 2 || any[0].GetProviderName() == "" || any[1].GetAllowMissing() == nil {
+			t.Errorf("issuer %d: %v", i, any)
+		}
+	}
+	for _, r := range list {
+		if _, open := r.RequiresType.(*jwtv3.JwtRequirement_AllowMissingOrFailed); open {
+			t.Error("a bad token passes")
+		}
+	}
+}
+
+// A header match names a claim by dots, or by brackets when names hold dots; anything else is a header.
+func TestClaimPath(t *testing.T) {
+	t.Parallel()
+	for header, want := range map[string][]string{
+		"@request.auth.claims.sub":                       {"sub"},
+		"@request.auth.claims.a.b":                       {"a", "b"},
+		"@request.auth.claims[a]":                        {"a"},
+		"@request.auth.claims[https://example.com/x][b]": {"https://example.com/x", "b"},
+		"@request.auth.claims":                           nil,
+		"@request.auth.claims.":                          nil,
+		"@request.auth.claims[a":                         nil,
+		"x-request.auth.claims.sub":                      nil,
+	} {
+		if got, _ := claimPath(header); !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, want %v", header, got, want)
+		}
+	}
+}
+
+// Claims are matched as metadata, never as headers that a client could send.
+func TestClaimMatch(t *testing.T) {
+	t.Parallel()
+	exact := &networking.StringMatch{MatchType: &networking.StringMatch_Exact{Exact: "admin"}}
+	m := routeMatch(&networking.HTTPMatchRequest{
+		Headers:        map[string]*networking.StringMatch{"@request.auth.claims.groups": exact, "x-a": exact},
+		WithoutHeaders: map[string]*networking.StringMatch{"@request.auth.claims.guest": {}},
+	})
+	if len(m.Headers) != 1 || m.Headers[0].Name != "x-a" {
+		t.Errorf("headers are %v", m.Headers)
+	}
+	if len(m.DynamicMetadata) != 2 || m.DynamicMetadata[0].Invert || !m.DynamicMetadata[1].Invert || !m.DynamicMetadata[1].Value.GetPresentMatch() {
+		t.Fatalf("claims are %v", m.DynamicMetadata)
+	}
+	either := m.DynamicMetadata[0].Value.GetOrMatch().GetValueMatchers()
+	if len(either) != 2 || either[0].GetStringMatch().GetExact() != "admin" || either[1].GetListMatch().GetOneOf().GetStringMatch().GetExact() != "admin" {
+		t.Errorf("the value is %v", either)
+	}
+	if matchesAll(m) {
+		t.Error("a match on claims is taken for one of every request")
+	}
+}
