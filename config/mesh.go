@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -106,6 +107,9 @@ func fillMesh(m *mesh.MeshConfig) {
 	defDuration(&m.ConnectTimeout, 10*time.Second)
 	defDuration(&m.ProtocolDetectionTimeout, 0)
 	defDuration(&m.DnsRefreshRate, time.Minute)
+	if m.EnableAutoMtls == nil {
+		m.EnableAutoMtls = wrapperspb.Bool(true)
+	}
 	for _, to := range []*[]string{&m.DefaultServiceExportTo, &m.DefaultVirtualServiceExportTo, &m.DefaultDestinationRuleExportTo} {
 		if len(*to) == 0 {
 			*to = []string{"*"}
@@ -179,6 +183,11 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	if m.TrustDomain != "" {
 		c.why(in("trustDomain"), checkHost(m.TrustDomain))
 	}
+	c.unique(in("trustDomainAliases"), m.TrustDomainAliases)
+	for i, d := range m.TrustDomainAliases {
+		c.why(at(in("trustDomainAliases"), i), checkHost(d))
+	}
+	c.meshTLSParameters(in("meshMTLS"), m.MeshMTLS)
 	c.exportTo(in("defaultServiceExportTo"), m.DefaultServiceExportTo, true)
 	c.exportTo(in("defaultVirtualServiceExportTo"), m.DefaultVirtualServiceExportTo, false)
 	c.exportTo(in("defaultDestinationRuleExportTo"), m.DefaultDestinationRuleExportTo, false)
@@ -202,6 +211,20 @@ func machinePort(number int32) string {
 	default:
 		return ""
 	}
+}
+
+// meshTLSParameters checks the versions, curves and ciphers of TLS between workloads.
+func (c *checker) meshTLSParameters(path string, t *mesh.MeshConfig_TLSConfig) {
+	if t == nil {
+		return
+	}
+	c.unique(path+".ecdhCurves", t.EcdhCurves)
+	for i, curve := range t.EcdhCurves {
+		if !slices.Contains(curves(), curve) {
+			c.errorf(at(path+".ecdhCurves", i), "unknown curve %s%s; Envoy knows %s", quote(curve), didYouMean(curve, curves()), strings.Join(curves(), ", "))
+		}
+	}
+	c.ciphers(path+".cipherSuites", t.CipherSuites)
 }
 
 // outboundPolicy checks where traffic to unknown destinations goes.

@@ -69,6 +69,7 @@ func TestMeshDefaults(t *testing.T) {
 	t.Parallel()
 	want := &mesh.MeshConfig{
 		ProxyListenPort: 15001, ProxyInboundListenPort: 15006, RootNamespace: "istio-system", TrustDomain: "cluster.local",
+		EnableAutoMtls: wrapperspb.Bool(true),
 		ConnectTimeout: durationpb.New(10 * time.Second), ProtocolDetectionTimeout: durationpb.New(0), DnsRefreshRate: durationpb.New(time.Minute),
 		DefaultServiceExportTo: []string{"*"}, DefaultVirtualServiceExportTo: []string{"*"}, DefaultDestinationRuleExportTo: []string{"*"},
 		OutboundTrafficPolicy: &mesh.MeshConfig_OutboundTrafficPolicy{Mode: mesh.MeshConfig_OutboundTrafficPolicy_ALLOW_ANY},
@@ -104,6 +105,9 @@ mesh:
   pathNormalization: {normalization: NONE}
   defaultHttpRetryPolicy: {attempts: 5, retryOn: 5xx}
   h2UpgradePolicy: UPGRADE
+  trustDomain: shop.example
+  trustDomainAliases: [old.example]
+  meshMTLS: {minProtocolVersion: TLSV1_3, ecdhCurves: [X25519, P-256], cipherSuites: [ECDHE-ECDSA-AES128-GCM-SHA256]}
   enableAutoMtls: false
   verifyCertificateAtClient: true
   enablePrometheusMerge: false
@@ -129,7 +133,10 @@ func TestMeshProblems(t *testing.T) {
 		{"unknown field", "mesh:\n  acessLogFile: /dev/stdout", "error ashored.yaml:2: mesh.acessLogFile: unknown field \"acessLogFile\", did you mean \"accessLogFile\"?"},
 		{"form", "mesh: text", "error ashored.yaml:1: mesh: want an object with fields (proxyListenPort, proxyInboundListenPort, proxyHttpPort, connectTimeout, hboneIdleTimeout, protocolDetectionTimeout, …), not \"text\""},
 		{"warning", "mesh:\n  enableTracing: true\n", "warning ashored.yaml:2: mesh.enableTracing: not supported yet, no traces are made: remove it"},
-		{"would protect", "mesh:\n  enableAutoMtls: true\n", "error ashored.yaml:2: mesh.enableAutoMtls: not supported yet, workloads have no identity from Ashore yet: remove it, so that nobody relies on it"},
+		{"would protect", "mesh:\n  tlsDefaults: {minProtocolVersion: TLSV1_3}\n", "error ashored.yaml:2: mesh.tlsDefaults: not supported yet, the TLS versions, curves and ciphers of proxies are Envoy's own defaults: remove it, so that nobody relies on it"},
+		{"alias", "mesh:\n  trustDomainAliases: [old.example, \"a/b\"]\n", "error ashored.yaml:2: mesh.trustDomainAliases[1]: \"a/b\" is not a host name: leave out the scheme and the path"},
+		{"curve", "mesh:\n  meshMTLS: {minProtocolVersion: TLSV1_3, ecdhCurves: [P-255]}\n", "error ashored.yaml:2: mesh.meshMTLS.ecdhCurves[0]: unknown curve \"P-255\", did you mean \"P-256\"?; Envoy knows X25519MLKEM768, X25519, P-256, P-384, P-521"},
+		{"cipher", "mesh:\n  meshMTLS:\n    cipherSuites: [RC4]\n", "error ashored.yaml:3: mesh.meshMTLS.cipherSuites[0]: unknown cipher suite \"RC4\"; Envoy knows " + strings.Join(cipherSuites(), ", ")},
 		{"part", "mesh:\n  outboundTrafficPolicy:\n    tls: {mode: SIMPLE}\n", "error ashored.yaml:3: mesh.outboundTrafficPolicy.tls: not supported yet, connections to unknown destinations are passed on as they are: remove it, so that nobody relies on it"},
 		{"proxy's process", "mesh:\n  defaultConfig:\n    concurrency: 2\n", "warning ashored.yaml:3: mesh.defaultConfig.concurrency: not supported yet, this is a setting of the agent: remove it"},
 		{"verify", "mesh:\n  verifyCertificateAtClient: false\n", "warning ashored.yaml:2: mesh.verifyCertificateAtClient: not supported yet, the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify: remove it"},

@@ -1,6 +1,9 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
 	"slices"
 	"strings"
 
@@ -19,7 +22,7 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 	case networking.ClientTLSSettings_DISABLE:
 		c.unusedTLS(path, t, "the mode DISABLE")
 	case networking.ClientTLSSettings_ISTIO_MUTUAL:
-		c.unsupported(path+".mode", "ISTIO_MUTUAL", "workloads have no identity from Ashore yet; use MUTUAL with files, SIMPLE or DISABLE")
+		c.meshTLS(path, t)
 	case networking.ClientTLSSettings_SIMPLE:
 		if t.ClientCertificate != "" || t.PrivateKey != "" {
 			c.errorf(path+".mode", "a client certificate is only shown with MUTUAL: change the mode, or remove clientCertificate and privateKey")
@@ -40,6 +43,14 @@ func (c *checker) clientTLS(path string, t *networking.ClientTLSSettings) {
 			c.errorf(path+".insecureSkipVerify", "%s would not be checked: remove one of the two", f)
 		}
 		c.warnf(path+".insecureSkipVerify", "anybody can pretend to be this destination")
+	}
+}
+
+// meshTLS checks the mesh's own mutual TLS, whose certificates and roots nobody else chooses.
+func (c *checker) meshTLS(path string, t *networking.ClientTLSSettings) {
+	for _, f := range set(given{"clientCertificate", t.ClientCertificate != ""}, given{"privateKey", t.PrivateKey != ""},
+		given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"insecureSkipVerify", t.InsecureSkipVerify.GetValue()}) {
+		c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 	}
 }
 
@@ -89,26 +100,28 @@ func (c *checker) names(path string, names []string) {
 	}
 }
 
-// serverTLS checks how a gateway's server ends TLS, or passes it on.
+// serverTLS checks how a server ends TLS, or passes it on.
 func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http bool) {
 	c.refuseServerTLS(path, t)
 	switch t.Mode {
-	case networking.ServerTLSSettings_SIMPLE:
+	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
 		if len(t.TlsCertificates) > 0 && (t.ServerCertificate != "" || t.PrivateKey != "") {
 			c.errorf(path+".tlsCertificates", "only one of tlsCertificates and serverCertificate can be set")
 		}
 		c.serverCertificates(path, t)
-		if t.CaCertificates != "" {
-			c.errorf(path+".caCertificates", "SIMPLE asks clients for no certificate: remove it")
+		c.clientCertificates(path, t)
+	case networking.ServerTLSSettings_ISTIO_MUTUAL:
+		for _, f := range slices.Concat(certificateFields(t), set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""})) {
+			c.errorf(path+"."+f, "ISTIO_MUTUAL takes certificates and authorities of the mesh: remove it, or choose MUTUAL")
 		}
+		c.names(path+".subjectAltNames", t.SubjectAltNames)
 	case networking.ServerTLSSettings_PASSTHROUGH:
-		for _, f := range set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""}, given{"caCertificates", t.CaCertificates != ""},
-			given{"tlsCertificates", len(t.TlsCertificates) > 0}, given{"cipherSuites", len(t.CipherSuites) > 0},
-			given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion", t.MaxProtocolVersion != 0}) {
+		for _, f := range slices.Concat(certificateFields(t), clientFields(t), set(given{"cipherSuites", len(t.CipherSuites) > 0},
+			given{"minProtocolVersion", t.MinProtocolVersion != 0}, given{"maxProtocolVersion", t.MaxProtocolVersion != 0})) {
 			c.errorf(path+"."+f, "PASSTHROUGH (also the default mode) does not end TLS: remove it, or set mode SIMPLE")
 		}
 	default:
-		c.unsupported(path+".mode", t.Mode.String(), "use SIMPLE with files, or PASSTHROUGH")
+		c.unsupported(path+".mode", t.Mode.String(), "use SIMPLE, MUTUAL or OPTIONAL_MUTUAL with files, ISTIO_MUTUAL, or PASSTHROUGH")
 	}
 	if t.HttpsRedirect && !http {
 		c.errorf(path+".httpsRedirect", "only a server of protocol HTTP can redirect to HTTPS")
@@ -116,10 +129,46 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http b
 	c.tlsVersions(path, t)
 }
 
+// certificateFields are those of a server's own certificates that are set.
+func certificateFields(t *networking.ServerTLSSettings) []string {
+	return set(given{"serverCertificate", t.ServerCertificate != ""}, given{"privateKey", t.PrivateKey != ""}, given{"tlsCertificates", len(t.TlsCertificates) > 0})
+}
+
+// clientFields are those that say which clients a server believes, and are set.
+func clientFields(t *networking.ServerTLSSettings) []string {
+	return set(given{"caCertificates", t.CaCertificates != ""}, given{"caCrl", t.CaCrl != ""}, given{"subjectAltNames", len(t.SubjectAltNames) > 0},
+		given{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0}, given{"verifyCertificateHash", len(t.VerifyCertificateHash) > 0})
+}
+
+// clientCertificates checks which clients a server believes.
+func (c *checker) clientCertificates(path string, t *networking.ServerTLSSettings) {
+	if t.Mode == networking.ServerTLSSettings_SIMPLE {
+		for _, f := range clientFields(t) {
+			c.errorf(path+"."+f, "SIMPLE asks clients for no certificate: remove it, or choose MUTUAL")
+		}
+		return
+	}
+	if t.CaCertificates == "" {
+		c.errorf(path+".caCertificates", "%s checks the certificates of clients: name the file of the authorities that they come from", t.Mode)
+	}
+	c.optionalFile(path+".caCertificates", t.CaCertificates)
+	c.optionalFile(path+".caCrl", t.CaCrl)
+	c.names(path+".subjectAltNames", t.SubjectAltNames)
+	for i, s := range t.VerifyCertificateSpki {
+		if b, err := base64.StdEncoding.DecodeString(s); err != nil || len(b) != sha256.Size {
+			c.errorf(at(path+".verifyCertificateSpki", i), "%s is not the SHA-256 of a public key in base64", quote(s))
+		}
+	}
+	for i, s := range t.VerifyCertificateHash {
+		if b, err := hex.DecodeString(strings.ReplaceAll(s, ":", "")); err != nil || len(b) != sha256.Size {
+			c.errorf(at(path+".verifyCertificateHash", i), "%s is not the SHA-256 of a certificate in hexadecimal digits", quote(s))
+		}
+	}
+}
+
 // refuseServerTLS refuses what would be accepted and ignored.
 func (c *checker) refuseServerTLS(path string, t *networking.ServerTLSSettings) {
 	const files = "put the certificate into files and name them by serverCertificate and privateKey"
-	const clients = "clients' certificates are not checked; remove it"
 	for _, f := range []struct {
 		field string
 		set   bool
@@ -127,12 +176,8 @@ func (c *checker) refuseServerTLS(path string, t *networking.ServerTLSSettings) 
 	}{
 		{"credentialName", t.CredentialName != "", files},
 		{"credentialNames", len(t.CredentialNames) > 0, files},
-		{"caCertCredentialName", t.CaCertCredentialName != "", clients},
-		{"caCrl", t.CaCrl != "", clients},
-		{"subjectAltNames", len(t.SubjectAltNames) > 0, clients},
-		{"verifyCertificateSpki", len(t.VerifyCertificateSpki) > 0, clients},
-		{"verifyCertificateHash", len(t.VerifyCertificateHash) > 0, clients},
-		{"insecureSkipVerify", t.InsecureSkipVerify.GetValue(), clients},
+		{"caCertCredentialName", t.CaCertCredentialName != "", "put the authorities into a file and name it by caCertificates"},
+		{"insecureSkipVerify", t.InsecureSkipVerify.GetValue(), "anybody could pretend to be any client; remove it"},
 	} {
 		if f.set {
 			c.unsupported(path+"."+f.field, f.field, f.todo)
@@ -155,7 +200,7 @@ func (c *checker) serverCertificates(path string, t *networking.ServerTLSSetting
 		p := at(path+".tlsCertificates", i)
 		c.keyPair(p, "serverCertificate", k.ServerCertificate, "privateKey", k.PrivateKey)
 		if k.CaCertificates != "" {
-			c.errorf(p+".caCertificates", "SIMPLE asks clients for no certificate: remove it")
+			c.errorf(p+".caCertificates", "the authorities of clients are those of the server, whatever certificate it shows: write it beside tlsCertificates")
 		}
 	}
 }
@@ -176,13 +221,22 @@ func (c *checker) tlsVersions(path string, t *networking.ServerTLSSettings) {
 			c.warnf(path+v.field, "%s is broken and switched off by default: use TLSV1_2 or TLSV1_3", v.version)
 		}
 	}
-	c.unique(path+".cipherSuites", t.CipherSuites)
-	for i, s := range t.CipherSuites {
+	c.ciphers(path+".cipherSuites", t.CipherSuites)
+}
+
+// ciphers checks a list of ciphers.
+func (c *checker) ciphers(path string, suites []string) {
+	c.unique(path, suites)
+	for i, s := range suites {
 		if !slices.Contains(cipherSuites(), s) {
-			c.errorf(at(path+".cipherSuites", i), "unknown cipher suite %s%s; Envoy knows %s", quote(s), didYouMean(s, cipherSuites()), strings.Join(cipherSuites(), ", "))
+			c.errorf(at(path, i), "unknown cipher suite %s%s; Envoy knows %s", quote(s), didYouMean(s, cipherSuites()), strings.Join(cipherSuites(), ", "))
 		}
 	}
 }
+
+// curves are those of key exchanges that Envoy can be given.
+// Source: BoringSSL, SSL_CTX_set1_groups_list.
+func curves() []string { return []string{"X25519MLKEM768", "X25519", "P-256", "P-384", "P-521"} }
 
 // cipherSuites are those of TLS 1.2 that Envoy can be given. Those of TLS 1.3 cannot be chosen.
 // Source: https://www.envoyproxy.io/docs/envoy/v1.40.0/api-v3/extensions/transport_sockets/tls/v3/common.proto
