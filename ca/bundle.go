@@ -1,0 +1,60 @@
+package ca
+
+import (
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"slices"
+	"strings"
+)
+
+// Bundle is the root certificates that the mesh trusts. Immutable: an equal bundle keeps its pointer.
+type Bundle struct {
+	// ID is the same wherever the same roots are trusted, in whatever order.
+	ID string
+	// Roots are in the order of their ids, each once.
+	Roots []*x509.Certificate
+}
+
+// RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It is what a join token
+// says of the root.
+func RootID(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return "sha256:" + hex.EncodeToString(sum[:])
+}
+
+// NewBundle puts roots into order.
+func NewBundle(roots ...*x509.Certificate) *Bundle {
+	sorted := slices.Clone(roots)
+	slices.SortFunc(sorted, func(a, b *x509.Certificate) int { return strings.Compare(RootID(a), RootID(b)) })
+	sorted = slices.CompactFunc(sorted, (*x509.Certificate).Equal)
+	ids := make([]string, len(sorted))
+	for i, r := range sorted {
+		ids[i] = RootID(r)
+	}
+	return &Bundle{ID: bundleID(ids), Roots: sorted}
+}
+
+// bundleID is the ID of a bundle of the roots with these ids.
+func bundleID(ids []string) string {
+	sorted := slices.Compact(slices.Sorted(slices.Values(ids)))
+	sum := sha256.Sum256([]byte(strings.Join(sorted, "\n")))
+	return hex.EncodeToString(sum[:])
+}
+
+// PEM is the bundle as text.
+func (b *Bundle) PEM() []byte { return EncodeCertificates(b.Roots...) }
+
+// Pool is the bundle as what verifiers take.
+func (b *Bundle) Pool() *x509.CertPool {
+	p := x509.NewCertPool()
+	for _, r := range b.Roots {
+		p.AddCert(r)
+	}
+	return p
+}
+
+// has says whether the root with an id is in the bundle.
+func (b *Bundle) has(id string) bool {
+	return slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return RootID(r) == id })
+}

@@ -1,0 +1,253 @@
+package ca
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Step is what a rotation of the root does.
+type Step string
+
+// The steps of a rotation, in their order. A State has the last one that was done; None stands between rotations.
+const (
+	None Step = ""
+	// StepPrepare makes a new root. Nobody trusts it yet.
+	StepPrepare Step = "prepare"
+	// StepDistribute has everybody trust the new root beside the one that signs.
+	StepDistribute Step = "distribute"
+	// StepActivate signs with the new root. The old one is trusted still.
+	StepActivate Step = "activate"
+	// StepRetire trusts the new root alone.
+	StepRetire Step = "retire"
+)
+
+// State is how far a rotation is, and which roots there are. It holds nothing secret.
+type State struct {
+	// Format is 1.
+	Format int `json:"v"`
+	// Step is the one that was done last; None when there is one root.
+	Step Step `json:"step,omitempty"`
+	// Since is when Step was done.
+	Since time.Time `json:"since"`
+	// Active is the id of the root that signs.
+	Active string `json:"active"`
+	// Next is the root that is to sign: from prepare until activate.
+	Next string `json:"next,omitempty"`
+	// Old is the root that signed before: from activate until retire.
+	Old string `json:"old,omitempty"`
+	// Roots are the certificates of all of them, DER by id.
+	Roots map[string][]byte `json:"roots"`
+	// Cross is the new root's key certified by the old root, DER, from prepare until retire: those who trust the old root
+	// alone verify by it what the new one signs.
+	Cross []byte `json:"cross,omitempty"`
+}
+
+// Facts are what a rotation waits for.
+type Facts struct {
+	// Connected are the proxies that are connected and have an identity.
+	Connected []ProxyBundle
+	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than Grace.
+	Leaves []LeafFact
+	// Tokens are the join tokens that may still be used.
+	Tokens []TokenFact
+	// Grace is how long after the end of its certificate a workload may renew with it.
+	Grace time.Duration
+}
+
+// ProxyBundle is which bundle a connected proxy acknowledged; BundleID is empty when none.
+type ProxyBundle struct{ Name, BundleID string }
+
+// LeafFact is one certificate of a workload.
+type LeafFact struct {
+	// Workload is "namespace/name".
+	Workload string
+	// RootID is the root that it leads to.
+	RootID string
+	// BundleID is the bundle that the workload acknowledged last.
+	BundleID string
+	NotAfter time.Time
+}
+
+// TokenFact is a join token, which names the root that signed when it was made.
+type TokenFact struct {
+	ID                string
+	Created, NotAfter time.Time
+}
+
+// Waiting is one thing that the next step waits for.
+type Waiting struct {
+	// Kind is "proxy", "workload", "token" or "control plane".
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Reason is why, for people.
+	Reason string `json:"reason"`
+	// Until is when it is waited for no longer; zero: until it is done.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// following is the step after the last one.
+func (s State) following() Step {
+	switch s.Step {
+	case StepPrepare:
+		return StepDistribute
+	case StepDistribute:
+		return StepActivate
+	case StepActivate:
+		return StepRetire
+	default:
+		return StepPrepare
+	}
+}
+
+// trusted are the ids of the roots that everybody is to trust.
+func (s State) trusted() []string {
+	switch s.Step {
+	case StepDistribute:
+		return []string{s.Active, s.Next}
+	case StepActivate:
+		return []string{s.Active, s.Old}
+	default:
+		return []string{s.Active}
+	}
+}
+
+// next is the state after the following step, or the same state and what that step waits for. It never begins a rotation.
+func next(s State, f Facts, now time.Time) (State, []Waiting) {
+	w := s.waiting(f, now)
+	if s.Step == None || len(w) > 0 {
+		return s, w
+	}
+	return s.done(now), nil
+}
+
+// waiting is what keeps the following step from being safe.
+func (s State) waiting(f Facts, now time.Time) []Waiting {
+	var w []Waiting
+	switch s.Step {
+	case StepDistribute:
+		w = append(f.proxies(bundleID(s.trusted())), f.unaware(bundleID(s.trusted()), now)...)
+	case StepActivate:
+		w = append(f.proxies(bundleID(s.trusted())), f.dependent(s.Active, bundleID(s.trusted()), now)...)
+		w = append(w, f.tokens(s.Since, now)...)
+	}
+	slices.SortStableFunc(w, func(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
+	return w
+}
+
+// done is the state after the following step, whatever was waited for.
+func (s State) done(now time.Time) State {
+	to := s
+	to.Step, to.Since = s.following(), now.UTC()
+	switch to.Step {
+	case StepActivate:
+		to.Old, to.Active, to.Next = s.Active, s.Next, ""
+	case StepRetire:
+		to.Step, to.Old, to.Cross = None, "", nil
+		to.Roots = map[string][]byte{s.Active: s.Roots[s.Active]}
+	}
+	return to
+}
+
+// proxies are those connected that have not acknowledged a bundle.
+func (f Facts) proxies(bundle string) []Waiting {
+	var w []Waiting
+	for _, p := range f.Connected {
+		if p.BundleID != bundle {
+			w = append(w, Waiting{Kind: "proxy", Name: p.Name, Reason: "connected, and has not acknowledged the bundle with both roots"})
+		}
+	}
+	return w
+}
+
+// unaware are the workloads with a valid certificate that do not have a bundle: they would refuse peers of the new root.
+func (f Facts) unaware(bundle string, now time.Time) []Waiting {
+	longest := waits{}
+	for _, l := range f.Leaves {
+		if l.BundleID != bundle && l.NotAfter.After(now) {
+			longest.add(l.Workload, "has a valid certificate and not the bundle with both roots", l.NotAfter)
+		}
+	}
+	return longest.list()
+}
+
+// dependent are the workloads that need an old root: their peers to believe a certificate that is still valid, or they
+// themselves to come back: a workload's last certificate serves to renew until the grace after its end is over.
+func (f Facts) dependent(active, bundle string, now time.Time) []Waiting {
+	last := map[string]LeafFact{}
+	for _, l := range f.Leaves {
+		if l.NotAfter.After(last[l.Workload].NotAfter) {
+			last[l.Workload] = l
+		}
+	}
+	longest := waits{}
+	for _, l := range f.Leaves {
+		if l.RootID != active && l.NotAfter.After(now) {
+			longest.add(l.Workload, "its certificate is from the old root", l.NotAfter)
+		}
+	}
+	for name, l := range last {
+		back := l.NotAfter.Add(f.Grace)
+		switch {
+		case !back.After(now):
+		case l.RootID != active:
+			longest.add(name, "may renew with a certificate from the old root", back)
+		case l.BundleID != bundle:
+			longest.add(name, "does not have the new root", back)
+		}
+	}
+	return longest.list()
+}
+
+// tokens are the join tokens made before the new root signed: they name the old one.
+func (f Facts) tokens(activated, now time.Time) []Waiting {
+	var w []Waiting
+	for _, t := range f.Tokens {
+		if t.Created.Before(activated) && t.NotAfter.After(now) {
+			w = append(w, Waiting{Kind: "token", Name: t.ID, Reason: "names the old root", Until: t.NotAfter})
+		}
+	}
+	return w
+}
+
+// waits are workloads by name, each with what it is waited for longest.
+type waits map[string]Waiting
+
+func (w waits) add(workload, reason string, until time.Time) {
+	if until.After(w[workload].Until) {
+		w[workload] = Waiting{Kind: "workload", Name: workload, Reason: reason, Until: until.UTC()}
+	}
+}
+
+func (w waits) list() []Waiting {
+	out := make([]Waiting, 0, len(w))
+	for _, x := range w {
+		out = append(out, x)
+	}
+	return out
+}
+
+// check says what keeps a state that was read from being one.
+func (s State) check() error {
+	if s.Format != 1 {
+		return fmt.Errorf("it has format %d, this version reads 1: start the version that wrote it", s.Format)
+	}
+	need := []string{s.Active}
+	switch s.Step {
+	case None:
+	case StepPrepare, StepDistribute:
+		need = append(need, s.Next)
+	case StepActivate:
+		need = append(need, s.Old)
+	default:
+		return fmt.Errorf("it has the unknown step %.40q", s.Step)
+	}
+	for _, id := range need {
+		if len(s.Roots[id]) == 0 {
+			return errors.New("it lacks the certificate of root " + id)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package ca
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// rotating is a state in which a rotation from root a to root b is at a step.
+func rotating(step Step) State {
+	s := State{Format: 1, Step: StepPrepare, Since: noon.Add(-time.Hour), Active: "a", Next: "b", Roots: map[string][]byte{"a": {1}, "b": {2}}, Cross: []byte{3}}
+	for s.Step != step {
+		s = s.done(s.Since)
+	}
+	return s
+}
+
+// A step is done when nobody depends on the one before; else it names who does, why, and until when at the latest.
+func TestNext(t *testing.T) {
+	t.Parallel()
+	both, in := bundleID([]string{"a", "b"}), func(d time.Duration) time.Time { return noon.Add(d) }
+	for _, tc := range []struct {
+		name  string
+		step  Step
+		facts Facts
+		want  Step
+		wait  []Waiting
+	}{
+		{"nothing goes on", None, Facts{Connected: []ProxyBundle{{"p", "old"}}}, None, nil},
+		{"a prepared root waits for nobody", StepPrepare, Facts{Connected: []ProxyBundle{{"p", "old"}}}, StepDistribute, nil},
+		{"nobody there", StepDistribute, Facts{}, StepActivate, nil},
+		{"a proxy has not acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", "old"}, {"q", both}}}, StepDistribute,
+			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
+		{"all have acknowledged", StepDistribute, Facts{Connected: []ProxyBundle{{"p", both}}, Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}}}, StepActivate, nil},
+		{"a machine is away", StepDistribute, Facts{Leaves: []LeafFact{{"w", "a", "old", in(time.Hour)}, {"w", "a", "old", in(2 * time.Hour)}}}, StepDistribute,
+			[]Waiting{{"workload", "w", "has a valid certificate and not the bundle with both roots", in(2 * time.Hour)}}},
+		// Its certificate has ended: its peers refuse it anyway, and the cross-signed root leads it back.
+		{"a machine was away too long", StepDistribute, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", "old", in(0)}}}, StepActivate, nil},
+		{"a leaf from the old root", StepActivate, Facts{Leaves: []LeafFact{{"w", "a", both, in(time.Hour)}, {"w", "b", both, in(2 * time.Hour)}}}, StepActivate,
+			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
+		{"all leaves are from the new root", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", both, in(-time.Minute)}, {"w", "b", both, in(time.Hour)}}}, None, nil},
+		{"within the grace of its last leaf", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", both, in(-time.Minute)}}}, StepActivate,
+			[]Waiting{{"workload", "w", "may renew with a certificate from the old root", in(59 * time.Minute)}}},
+		{"after the grace", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "a", both, in(-time.Hour)}}}, None, nil},
+		{"a leaf of the new root, an old bundle", StepActivate, Facts{Grace: time.Hour, Leaves: []LeafFact{{"w", "b", "old", in(time.Hour)}}}, StepActivate,
+			[]Waiting{{"workload", "w", "does not have the new root", in(2 * time.Hour)}}},
+		{"a leaf of nobody knows which root", StepActivate, Facts{Leaves: []LeafFact{{"w", "", both, in(time.Hour)}}}, StepActivate,
+			[]Waiting{{"workload", "w", "its certificate is from the old root", in(time.Hour)}}},
+		{"a proxy came with an old bundle", StepActivate, Facts{Connected: []ProxyBundle{{"p", ""}}}, StepActivate,
+			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
+		{"a token of before", StepActivate, Facts{Tokens: []TokenFact{{"t", in(-2 * time.Hour), in(time.Hour)}, {"u", in(-2 * time.Hour), in(0)}, {"v", in(0), in(time.Hour)}}}, StepActivate,
+			[]Waiting{{"token", "t", "names the old root", in(time.Hour)}}},
+		{"in order", StepDistribute, Facts{Connected: []ProxyBundle{{"q", ""}, {"p", ""}}, Leaves: []LeafFact{{"w", "a", "", in(1)}, {"v", "a", "", in(1)}}}, StepDistribute,
+			[]Waiting{
+				{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}},
+				{"proxy", "q", "connected, and has not acknowledged the bundle with both roots", time.Time{}},
+				{"workload", "v", "has a valid certificate and not the bundle with both roots", in(1)},
+				{"workload", "w", "has a valid certificate and not the bundle with both roots", in(1)},
+			}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			from := rotating(StepPrepare)
+			if tc.step == None {
+				from = State{Format: 1, Active: "a", Roots: map[string][]byte{"a": {1}}}
+			} else {
+				from = rotating(tc.step)
+			}
+			to, wait := next(from, tc.facts, noon)
+			if to.Step != tc.want {
+				t.Errorf("step %q, want %q", to.Step, tc.want)
+			}
+			if d := cmp.Diff(tc.wait, wait); d != "" {
+				t.Errorf("waiting (-want +got):\n%s", d)
+			}
+			if err := to.check(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// Whatever the facts, what signs is trusted by everybody, and a root that is left was trusted beside the other first.
+func TestRotationLaws(t *testing.T) {
+	t.Parallel()
+	s := rotating(StepPrepare)
+	var seen []string
+	for range 4 {
+		trusted := s.trusted()
+		if trusted[0] != s.Active {
+			t.Errorf("%s signs, %v are trusted", s.Active, trusted)
+		}
+		seen = append(seen, fmt.Sprintf("%s:%s:%v", s.Step, s.Active, trusted))
+		s, _ = next(s, Facts{}, noon)
+	}
+	want := []string{"prepare:a:[a]", "distribute:a:[a b]", "activate:b:[b a]", ":b:[b]"}
+	if d := cmp.Diff(want, seen); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if len(s.Roots) != 1 || s.Cross != nil || s.Old != "" {
+		t.Errorf("afterwards %+v", s)
+	}
+}
+
+// A record that is none is not taken for one.
+func TestStateCheck(t *testing.T) {
+	t.Parallel()
+	good := rotating(StepDistribute)
+	for want, change := range map[string]func(*State){
+		"it has format 2, this version reads 1: start the version that wrote it": func(s *State) { s.Format = 2 },
+		`it has the unknown step "x"`:                                            func(s *State) { s.Step = "x" },
+		"it lacks the certificate of root c":                                     func(s *State) { s.Next = "c" },
+		"it lacks the certificate of root other":                                 func(s *State) { s.Active = "other" },
+	} {
+		s := good
+		change(&s)
+		if err := s.check(); err == nil || err.Error() != want {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+}
