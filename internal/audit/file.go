@@ -1,0 +1,131 @@
+package audit
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sys/unix"
+)
+
+// file is the file that lines are appended to. One goroutine at a time uses it.
+type file struct {
+	path    string // set once
+	maxSize int64  // set once
+	keep    int    // set once
+	log     hclog.Logger
+
+	f    *os.File
+	size int64
+	torn bool // the last line has no end: what is written next begins with one
+}
+
+// open opens the file, made when missing, and closes its last line.
+func (a *file) open() error {
+	f, err := os.OpenFile(a.path, os.O_CREATE|os.O_RDWR|os.O_APPEND|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
+	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.ENXIO) {
+		return fmt.Errorf("%s is not a regular file: move it away: %w", a.path, err)
+	}
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is not a regular file: move it away", a.path)
+	}
+	if err == nil && info.Mode().Perm()&0o077 != 0 {
+		a.log.Warn("the audit log was open to other users, closing it to them", "path", a.path, "mode", info.Mode().Perm())
+		err = f.Chmod(0o600)
+	}
+	torn := false
+	if err == nil && info.Size() > 0 {
+		last := make([]byte, 1)
+		_, err = f.ReadAt(last, info.Size()-1)
+		torn = last[0] != '\n'
+	}
+	if err != nil {
+		return errors.Join(err, f.Close())
+	}
+	a.f, a.size, a.torn = f, info.Size(), torn
+	if torn {
+		a.log.Warn("the last line of the audit log is not whole: the machine stopped while it was written", "path", a.path)
+	}
+	return nil
+}
+
+// append writes whole lines, in a new file when this one is full. With an error none of them is there.
+func (a *file) append(lines []byte) error {
+	if a.size > 0 && a.size+int64(len(lines)) > a.maxSize {
+		a.rotate()
+	}
+	if a.torn {
+		if err := a.write([]byte("\n")); err != nil {
+			return err
+		}
+		a.torn = false
+	}
+	return a.write(lines)
+}
+
+// write appends b, or nothing.
+func (a *file) write(b []byte) error {
+	n, err := a.f.Write(b)
+	if err == nil {
+		a.size += int64(n)
+		return nil
+	}
+	if n > 0 { // a full disk took a part: take it back, or close the line later
+		if cut := a.f.Truncate(a.size); cut != nil {
+			a.size, a.torn = a.size+int64(n), true
+			err = errors.Join(err, cut)
+		}
+	}
+	return err
+}
+
+// rotate moves the file to ".1" and begins a new one. When that does not work the old one goes on being used: too
+// large a file is better than a lost line.
+func (a *file) rotate() {
+	if err := a.turn(); err != nil {
+		a.log.Error("the audit log could not be rotated and goes on growing", "path", a.path, "error", err)
+	}
+}
+
+func (a *file) turn() error {
+	if err := a.f.Sync(); err != nil {
+		return err
+	}
+	for n := a.keep; n >= 1; n-- {
+		if err := os.Rename(a.numbered(n-1), a.numbered(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	old := *a
+	if err := a.open(); err != nil {
+		*a = old // it has another name now, and takes lines all the same
+		return err
+	}
+	a.log.Info("audit log rotated", "path", a.path, "kept", a.keep)
+	return errors.Join(old.f.Close(), syncDir(filepath.Dir(a.path)))
+}
+
+// numbered is the path of the n-th file before the present one, which is the 0th.
+func (a *file) numbered(n int) string {
+	if n == 0 {
+		return a.path
+	}
+	return a.path + "." + strconv.Itoa(n)
+}
+
+// syncDir makes the entries of a folder durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
