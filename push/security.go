@@ -9,6 +9,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
@@ -133,9 +134,6 @@ func (k *KeySets) Get(url string) (string, bool) {
 	return s, ok
 }
 
-// discoveryPath is where an issuer tells about itself. Source: OpenID Connect Discovery 1.0, section 4.
-const discoveryPath = "/.well-known/openid-configuration"
-
 // KeyURL is where the keys of a rule are fetched: its jwksUri, else what the issuer says of itself, which names the URL
 // of its keys. Empty: they stand in the rule.
 func KeyURL(r *security.JWTRule) string {
@@ -145,5 +143,5 @@ func KeyURL(r *security.JWTRule) string {
 	case r.GetJwksUri() != "":
 		return r.GetJwksUri()
 	}
-	return strings.TrimSuffix(r.GetIssuer(), "/") + discoveryPath
+	return strings.TrimSuffix(r.GetIssuer(), "/") + jwks.DiscoveryPath
 }

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -109,13 +110,34 @@ func (f *Fetcher) check(u *url.URL) error {
 	return nil
 }
 
-// Fetch gets and reads the document at a URL. Errors: ErrURL, ErrAddress, ErrDocument, or what went wrong on the way.
+// Fetch gets and reads the document at a URL; one that ends in DiscoveryPath tells where the issuer before it has its
+// keys, which are fetched then. Errors: ErrURL, ErrAddress, ErrDocument, or what went wrong on the way.
 func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
+	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
+	defer cancel()
+	if issuer, ok := strings.CutSuffix(text, DiscoveryPath); ok {
+		found, err := f.discover(ctx, issuer)
+		if err != nil {
+			return nil, err
+		}
+		text = found
+	}
+	body, err := f.get(ctx, text)
+	if err != nil {
+		return nil, err
+	}
+	set, err := Parse(body)
+	if err != nil {
+		return nil, fmt.Errorf("GET %s: %w", text, err)
+	}
+	return set, nil
+}
+
+// get is a document of at most MaxBytes and a bit.
+func (f *Fetcher) get(ctx context.Context, text string) ([]byte, error) {
 	if err := f.Check(text); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.config.Timeout)
-	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, text, http.NoBody)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrURL, err)
@@ -134,9 +156,5 @@ func (f *Fetcher) Fetch(ctx context.Context, text string) (*Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("GET %s: %w", text, err)
 	}
-	set, err := Parse(body)
-	if err != nil {
-		return nil, fmt.Errorf("GET %s: %w", text, err)
-	}
-	return set, nil
+	return body, nil
 }

@@ -1,0 +1,70 @@
+package jwks
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
+)
+
+// maxKept bounds the file of documents.
+const maxKept = 16 << 20
+
+// keptFile is the file of documents.
+type keptFile struct {
+	Version int               `json:"v"`
+	Keys    map[string]string `json:"keys"`
+}
+
+// readKept reads the file; one that is not there holds nothing. A document that is none any more is left out.
+func readKept(path string) (map[string]string, error) {
+	if path == "" {
+		return nil, nil
+	}
+	data, _, err := readfile.Read(path, maxKept)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var f keptFile
+	if err := json.Unmarshal(data, &f); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if f.Version != 1 {
+		return nil, fmt.Errorf("%s: its format %d is unknown", path, f.Version)
+	}
+	for url, text := range f.Keys {
+		if _, err := Parse([]byte(text)); err != nil {
+			delete(f.Keys, url)
+		}
+	}
+	return f.Keys, nil
+}
+
+// writeKept replaces the file.
+func writeKept(path string, texts map[string]string) (err error) {
+	data, err := json.Marshal(keptFile{1, texts})
+	if err != nil {
+		return err
+	}
+	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(t.Name()))
+		}
+	}()
+	_, err = t.Write(data)
+	if err := errors.Join(err, t.Sync(), t.Close()); err != nil {
+		return fmt.Errorf("write %s: %w", path, err)
+	}
+	return os.Rename(t.Name(), path)
+}
