@@ -43,6 +43,7 @@ type Context struct {
 	workloads workloads
 
 	peers, requests, authorization policies
+	identities                     identities
 
 	held   *held // what was computed from the above, on demand
 	before *held // that of the last context before that was asked anything, so that it is found again
@@ -61,6 +62,7 @@ func Build(prev *Context, in Inputs) *Context {
 	}
 	for ch := range in.Endpoints.Diff(prev.in.Endpoints) {
 		c.workloads = c.workloads.with(c.tables, ch)
+		c.identities = c.identities.with(c.tables, ch)
 	}
 	if prev.held != nil && prev.held.asked.Load() {
 		c.before = prev.held

@@ -79,6 +79,8 @@ func describe(c *push.Context, n push.Node) string {
 	var b strings.Builder
 	f := c.Classify(n)
 	sc := c.Scope(f)
+	fmt.Fprintf(&b, "modes %v disabled %v\n", push.PeerModesOf(f.PeerAuthentication.Items(), "root", &intern.Lists[push.PortMode]{}).At(8080),
+		sc.PeerAuthentications.Disabling().Disabled("a", map[string]string{"app": "web"}, 8080))
 	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(), f.Bind)
 	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication, f.AuthorizationPolicy} {
 		for _, o := range l.Items() {
@@ -103,6 +105,9 @@ func describe(c *push.Context, n push.Node) string {
 			for _, o := range d.Rule.From {
 				fmt.Fprintf(&b, " from %v", o.Key)
 			}
+		}
+		for _, id := range d.Identities.Names.Items() {
+			fmt.Fprintf(&b, " identity %v %v", id, d.Identities.MutualTLS)
 		}
 		for _, ep := range sc.Endpoints.At(d.Service.Key).All() {
 			b.WriteString(" " + ep.Address)
@@ -151,6 +156,12 @@ func (e *editor) edit(what, which, how byte) {
 		e.service(ns, host, to...)
 	case 1:
 		e.endpoints(ns, host, addresses[:int(how)%len(addresses)]...)
+		for i, ep := range e.in.Endpoints.At(registry.Key{Host: host, Namespace: ns}).Items {
+			ep.ServiceAccount = []string{"", "web", "db"}[(int(how)/5+i)%3]
+			ep.TLSMode = []string{"", "istio"}[int(how)/3%2]
+			ep.Health = registry.Health(which % 3)
+			e.in.Endpoints.At(registry.Key{Host: host, Namespace: ns}).Items[i] = ep
+		}
 	case 2:
 		if gone {
 			e.remove(config.VirtualService, ns, name)
@@ -210,7 +221,12 @@ func (e *editor) policy(ns, name string, how byte, gone bool) {
 	case gone:
 		e.remove(kind, ns, name)
 	case kind == config.PeerAuthentication:
-		e.put(kind, ns, name, &security.PeerAuthentication{Selector: who})
+		modes := []security.PeerAuthentication_MutualTLS_Mode{0, 1, 2, 3, 9}
+		p := &security.PeerAuthentication{Selector: who, Mtls: &security.PeerAuthentication_MutualTLS{Mode: modes[int(how)%5]}}
+		if who != nil && how%2 == 0 {
+			p.PortLevelMtls = map[uint32]*security.PeerAuthentication_MutualTLS{8080: {Mode: modes[int(how/5)%5]}, 81: nil}
+		}
+		e.put(kind, ns, name, p)
 	case kind == config.RequestAuthentication:
 		e.put(kind, ns, name, &security.RequestAuthentication{Selector: who})
 	default:
@@ -226,5 +242,10 @@ func proxies() []push.Node {
 	}
 	out[4].Interception = push.None
 	out[5].Type, out[6].Type = push.Router, push.Router
+	for i := range out {
+		known := out[i]
+		known.Identity = true
+		out = append(out, known)
+	}
 	return out
 }

@@ -38,6 +38,8 @@ type Destination struct {
 	Service *registry.Service
 	// Rule is what the client applies; nil: nothing beyond the mesh's defaults.
 	Rule *DestinationRule
+	// Identities are who its endpoints may be, for clients that have an identity themselves; zero for others.
+	Identities Identities
 }
 
 // Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are one pointer.

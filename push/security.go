@@ -90,6 +90,7 @@ func (c *Context) policiesFor(x policies, kind config.Kind, n Node) *intern.List
 type PeerPolicies struct {
 	policies policies
 	root     string
+	disables bool // some policy says DISABLE
 }
 
 // peerPoliciesIn is everything that they depend on.
@@ -98,7 +99,9 @@ type peerPoliciesIn struct {
 	root     string
 }
 
-func newPeerPolicies(in peerPoliciesIn) *PeerPolicies { return &PeerPolicies{in.policies, in.root} }
+func newPeerPolicies(in peerPoliciesIn) *PeerPolicies {
+	return &PeerPolicies{in.policies, in.root, in.policies.disables()}
+}
 
 // Root is the namespace whose policies without a selector hold for the whole mesh.
 func (p *PeerPolicies) Root() string { return p.root }

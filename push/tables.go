@@ -35,6 +35,7 @@ type tables struct {
 	view        *memo.Func[viewIn, view]
 	scope       *memo.Func[Scope, Scope]
 
+	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[peerPoliciesIn, PeerPolicies]
 }
 

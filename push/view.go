@@ -46,6 +46,8 @@ type viewIn struct {
 	namespace string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
+	// identities is empty for proxies that have none.
+	identities identities
 }
 
 // held are the results that a context keeps alive once they were asked for. It does not refer to
@@ -74,6 +76,9 @@ func (c *Context) viewOf(f Facets) *view {
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+	}
+	if f.Identity {
+		in.identities = c.identities
 	}
 	return keep(&c.held.views, c.tables.view, in)
 }
@@ -121,7 +126,7 @@ func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*Virtu
 func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	list := make([]Destination, len(called))
 	for i, s := range called {
-		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
+		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s), Identities: in.identities.byService.At(s.Key)}
 	}
 	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
 }

@@ -1,0 +1,84 @@
+package push
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Identity is who a workload is, within its trust domain.
+type Identity struct{ Namespace, ServiceAccount string }
+
+// Identities are who the endpoints of a service may be. Comparable; the zero value: it has no endpoints.
+type Identities struct {
+	// Names are sorted, each once.
+	Names *intern.List[Identity]
+	// MutualTLS says that some endpoint takes the mesh's mutual TLS.
+	MutualTLS bool
+}
+
+// tlsModeIstio is the Endpoint.TLSMode of what takes the mesh's mutual TLS.
+const tlsModeIstio = "istio"
+
+// defaultServiceAccount is who a workload is that names no service account. Source: Kubernetes, and Istio's workload
+// groups.
+const defaultServiceAccount = "default"
+
+// identities is the index of who the endpoints of each service may be. It changes only with that, not with the health
+// of endpoints, nor with their number.
+type identities struct {
+	byService pmap.Map[registry.Key, Identities]
+}
+
+// with brings the changed endpoints of one service into the index.
+func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) identities {
+	now := identitiesOf(t, ch.New)
+	if now == x.byService.At(ch.Key) {
+		return x
+	}
+	if now == (Identities{}) {
+		x.byService = x.byService.Without(ch.Key)
+		return x
+	}
+	x.byService = x.byService.With(ch.Key, now)
+	return x
+}
+
+// identitiesOf finds who endpoints may be. Those without service account that take no mutual TLS count only where
+// nobody else does: they must not vouch for the others.
+func identitiesOf(t *tables, l *registry.EndpointList) Identities {
+	var (
+		named, unnamed []Identity
+		out            Identities
+	)
+	for i := range l.All() {
+		ep := &l.Items[i]
+		mutual := ep.TLSMode == tlsModeIstio
+		out.MutualTLS = out.MutualTLS || mutual
+		id := Identity{ep.Namespace, cmp.Or(ep.ServiceAccount, defaultServiceAccount)}
+		if ep.ServiceAccount != "" || mutual {
+			named = addIdentity(named, id)
+		} else {
+			unnamed = addIdentity(unnamed, id)
+		}
+	}
+	if len(named) == 0 {
+		named = unnamed
+	}
+	out.Names = t.identities.Of(named)
+	return out
+}
+
+// addIdentity adds id to a sorted list, once.
+func addIdentity(list []Identity, id Identity) []Identity {
+	i, ok := slices.BinarySearchFunc(list, id, func(a, b Identity) int {
+		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.ServiceAccount, b.ServiceAccount))
+	})
+	if ok {
+		return list
+	}
+	return slices.Insert(list, i, id)
+}

@@ -1,0 +1,53 @@
+package push_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Who endpoints may be is known to clients with an identity of their own, and changes with nothing else.
+func TestIdentities(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		endpoints []registry.Endpoint
+		want      string
+	}{
+		"none":             {nil, "[] false"},
+		"named":            {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web"}}, "[{a web}] false"},
+		"sorted, once":     {[]registry.Endpoint{{Namespace: "b", ServiceAccount: "w", TLSMode: "istio"}, {Namespace: "a", ServiceAccount: "z"}, {Namespace: "b", ServiceAccount: "w"}}, "[{a z} {b w}] true"},
+		"unnamed, mutual":  {[]registry.Endpoint{{Namespace: "a", TLSMode: "istio"}}, "[{a default}] true"},
+		"unnamed":          {[]registry.Endpoint{{Namespace: "a"}}, "[{a default}] false"},
+		"plain among them": {[]registry.Endpoint{{Namespace: "a"}, {Namespace: "a", ServiceAccount: "web", TLSMode: "istio"}}, "[{a web}] true"},
+		"other modes":      {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web", TLSMode: "other"}}, "[{a web}] false"},
+	} {
+		e := newEditor()
+		e.service("a", "web")
+		k := registry.Key{Host: "web", Namespace: "a"}
+		e.in.Endpoints = e.in.Endpoints.With(k, &registry.EndpointList{Items: tc.endpoints})
+		c := push.Build(nil, e.in)
+		n := node("c", "10.9.9.9")
+		n.Identity = true
+		before := c.Scope(c.Classify(n)).Destinations
+		d, _ := before.Get("web")
+		if got := fmt.Sprint(d.Identities.Names.Items(), d.Identities.MutualTLS); got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
+		// health, weight and one more of the same
+		items := append(tc.endpoints[:len(tc.endpoints):len(tc.endpoints)], tc.endpoints...)
+		for i := range items {
+			items[i].Health, items[i].Weight, items[i].Address = registry.Unhealthy, 9, fmt.Sprint("10.0.0.", i)
+		}
+		e.in.Endpoints = e.in.Endpoints.With(k, &registry.EndpointList{Items: items})
+		after := push.Build(c, e.in)
+		if after.Scope(after.Classify(n)).Destinations != before {
+			t.Errorf("%s: endpoints changed, not who they are, and the destinations are another pointer", name)
+		}
+		n.Identity = false
+		if d, _ := c.Scope(c.Classify(n)).Destinations.Get("web"); d.Identities != (push.Identities{}) {
+			t.Errorf("%s: a client without identity sees %v", name, d.Identities)
+		}
+	}
+}

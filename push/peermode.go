@@ -1,0 +1,150 @@
+package push
+
+import (
+	"cmp"
+	"slices"
+
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+)
+
+// PeerMode is how a workload takes connections.
+type PeerMode uint8
+
+const (
+	// PeerPermissive takes mutual TLS and plaintext; the default.
+	PeerPermissive PeerMode = iota
+	// PeerStrict takes mutual TLS alone.
+	PeerStrict
+	// PeerDisable leaves connections to the workload as they are.
+	PeerDisable
+)
+
+// PortMode is the mode of one port of a workload.
+type PortMode struct {
+	Port uint32
+	Mode PeerMode
+}
+
+// PeerModes are the modes of a workload. Comparable.
+type PeerModes struct {
+	// Default is that of ports which Ports does not name, also of those that nobody has declared.
+	Default PeerMode
+	// Ports are sorted by number, those alone whose mode is not Default.
+	Ports *intern.List[PortMode]
+}
+
+// At is the mode of a port.
+func (m PeerModes) At(port uint32) PeerMode {
+	for _, p := range m.Ports.Items() {
+		if p.Port == port {
+			return p.Mode
+		}
+	}
+	return m.Default
+}
+
+// PeerModesOf finds the modes of a workload that policies, the older first, select. root is the namespace whose
+// policies hold for the whole mesh.
+func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[PortMode]) PeerModes {
+	d := decide(policies, root)
+	m := PeerModes{Default: d.mode()}
+	var ports []PortMode
+	for port := range d.workload.GetPortLevelMtls() {
+		if mode := d.at(port); mode != m.Default {
+			ports = append(ports, PortMode{port, mode})
+		}
+	}
+	slices.SortFunc(ports, func(a, b PortMode) int { return cmp.Compare(a.Port, b.Port) })
+	m.Ports = lists.Of(ports)
+	return m
+}
+
+// decidingPeers are the policies that decide about a workload: one of each level, the oldest; nil: there is none.
+type decidingPeers struct{ workload, namespace, mesh *security.PeerAuthentication }
+
+// decide picks them.
+//
+// Source: istio.io, PeerAuthentication. One with a selector is for workloads, one without for its namespace, or in the
+// root namespace for the mesh. One with a selector in the root namespace is ignored.
+func decide(policies []*config.Object, root string) decidingPeers {
+	var d decidingPeers
+	for _, o := range policies {
+		level := &d.namespace
+		switch selects := len(selectorLabels(o)) > 0; {
+		case selects && o.Namespace == root:
+			continue
+		case selects:
+			level = &d.workload
+		case o.Namespace == root:
+			level = &d.mesh
+		}
+		if *level == nil {
+			*level = o.Spec.(*security.PeerAuthentication)
+		}
+	}
+	return d
+}
+
+// mode is that of ports without one of their own: the nearest level that sets one decides.
+func (d decidingPeers) mode() PeerMode {
+	for _, p := range []*security.PeerAuthentication{d.workload, d.namespace, d.mesh} {
+		if m, ok := peerMode(p.GetMtls()); ok {
+			return m
+		}
+	}
+	return PeerPermissive
+}
+
+// at is the mode of a port.
+func (d decidingPeers) at(port uint32) PeerMode {
+	if m, ok := peerMode(d.workload.GetPortLevelMtls()[port]); ok {
+		return m
+	}
+	return d.mode()
+}
+
+// peerMode translates a mode; false when it is inherited. What is not known is the strictest there is.
+func peerMode(m *security.PeerAuthentication_MutualTLS) (PeerMode, bool) {
+	switch m.GetMode() {
+	case security.PeerAuthentication_MutualTLS_UNSET:
+		return PeerPermissive, false
+	case security.PeerAuthentication_MutualTLS_PERMISSIVE:
+		return PeerPermissive, true
+	case security.PeerAuthentication_MutualTLS_DISABLE:
+		return PeerDisable, true
+	default:
+		return PeerStrict, true
+	}
+}
+
+// disables says that a policy says DISABLE somewhere.
+func (x policies) disables() bool {
+	for _, o := range x.byKey.All() {
+		p := o.Spec.(*security.PeerAuthentication)
+		if m, _ := peerMode(p.Mtls); m == PeerDisable {
+			return true
+		}
+		for _, port := range p.PortLevelMtls {
+			if m, _ := peerMode(port); m == PeerDisable {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// Disabling is p when one of its policies says DISABLE, so that clients have to look; else nil.
+func (p *PeerPolicies) Disabling() *PeerPolicies {
+	if p == nil || !p.disables {
+		return nil
+	}
+	return p
+}
+
+// Disabled says that a workload takes no mutual TLS at a port.
+func (p *PeerPolicies) Disabled(namespace string, labels map[string]string, port uint32) bool {
+	return p != nil && decide(p.Of(namespace, labels), p.root).at(port) == PeerDisable
+}
