@@ -2,6 +2,7 @@ package gen
 
 import (
 	"net/netip"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -28,7 +29,10 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	default:
 		p := tcpProxyOf(c.tcp, b.connectionLog)
 		wrapped = append(wrapped, p)
-		out.Filters = []*listenerv3.Filter{networkFilter(tcpProxyFilter, packed(p))}
+		if side != sideOutbound {
+			out.Filters = slices.Clone(b.judges)
+		}
+		out.Filters = append(out.Filters, networkFilter(tcpProxyFilter, packed(p)))
 	}
 	return out, checkAll(append(wrapped, out)...)
 }

@@ -8,24 +8,26 @@ import (
 // Generator makes the resources of every type. What it remembers never changes an answer; one
 // Generator serves all proxies, so that equal ones share their resources. Safe for concurrent use.
 type Generator struct {
-	clusters  *clusters
-	secrets   *secrets
-	endpoints *endpoints
-	listeners *listeners
-	routes    *routeTables
-	names     nameTables
+	clusters   *clusters
+	secrets    *secrets
+	endpoints  *endpoints
+	listeners  *listeners
+	routes     *routeTables
+	extensions *extensions
+	names      nameTables
 }
 
 // New makes a Generator.
 func New() *Generator {
 	orders, layouts := newOrderings(), newListeners()
 	return &Generator{
-		clusters:  newClusters(orders),
-		secrets:   newSecrets(),
-		endpoints: newEndpoints(orders),
-		listeners: layouts,
-		routes:    newRouteTables(layouts),
-		names:     newNameTables(),
+		clusters:   newClusters(orders),
+		secrets:    newSecrets(),
+		endpoints:  newEndpoints(orders),
+		listeners:  layouts,
+		routes:     newRouteTables(layouts),
+		extensions: newExtensions(),
+		names:      newNameTables(),
 	}
 }
 
@@ -44,6 +46,8 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.listeners.set(sc)
 	case RouteType:
 		return g.routes.set(sc)
+	case ExtensionConfigType:
+		return g.extensions.set(sc)
 	case NameTableType:
 		return g.names.set(sc)
 	default:

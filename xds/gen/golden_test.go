@@ -9,6 +9,7 @@ import (
 	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -83,6 +84,7 @@ func goldenParts() map[string]string {
 		"listeners.yaml": ListenerType,
 		"routes.yaml":    RouteType,
 		"secrets.yaml":   SecretType,
+		"filters.yaml":   ExtensionConfigType,
 		"names.yaml":     NameTableType,
 	}
 }
@@ -160,6 +162,8 @@ func messageOf(t testing.TB, typeURL string) proto.Message {
 		return &routev3.RouteConfiguration{}
 	case SecretType:
 		return &tlsv3.Secret{}
+	case ExtensionConfigType:
+		return &corev3.TypedExtensionConfig{}
 	default:
 		t.Fatalf("no message for %s", typeURL)
 		return nil

@@ -19,8 +19,9 @@ import (
 // users' tests look for it.
 const serverName = "istio-envoy"
 
-// httpFilters are the filters of requests, the router last. Routes configure fault and cors.
-func httpFilters(caps push.Capabilities, grpcWeb bool) []*hcmv3.HttpFilter {
+// httpFilters are the filters of requests, the router last. Routes configure fault and cors. judged says that requests
+// arrive from others, and policies judge them.
+func httpFilters(caps push.Capabilities, grpcWeb, judged bool) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if grpcWeb {
 		out = append(out, httpFilter("envoy.filters.http.grpc_web", packed(&grpcwebv3.GrpcWeb{})))
@@ -30,6 +31,9 @@ func httpFilters(caps push.Capabilities, grpcWeb bool) []*hcmv3.HttpFilter {
 			EmitFilterState:        true,
 			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
 		})))
+	}
+	if judged {
+		out = append(out, judgeRequests()...)
 	}
 	return append(out,
 		httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),
@@ -47,15 +51,12 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		CodecType:         hcmv3.HttpConnectionManager_AUTO,
 		StatPrefix:        s.statPrefix,
 		ServerName:        serverName,
-		HttpFilters:       b.httpFilters,
+		HttpFilters:       b.requestFilters(side, s.grpcWeb),
 		AccessLog:         b.connectionLog,
 		UseRemoteAddress:  wrapperspb.Bool(side == sideGateway),
 		StreamIdleTimeout: durationpb.New(0),
 		Proxy_100Continue: true,
 		UpgradeConfigs:    []*hcmv3.HttpConnectionManager_UpgradeConfig{{UpgradeType: "websocket"}},
-	}
-	if s.grpcWeb {
-		m.HttpFilters = b.grpcWebFilters
 	}
 	if s.absoluteURLs {
 		m.HttpProtocolOptions = &corev3.Http1ProtocolOptions{AllowAbsoluteUrl: wrapperspb.Bool(true)}
@@ -68,6 +69,20 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 	forwardClientCertificate(m, side)
 	normalizePath(m, b.normalization)
 	return m
+}
+
+// requestFilters are the filters of one side's requests.
+func (b *listenerBase) requestFilters(side listenerSide, grpcWeb bool) []*hcmv3.HttpFilter {
+	switch {
+	case side == sideOutbound && grpcWeb:
+		return b.grpcWebFilters
+	case side == sideOutbound:
+		return b.httpFilters
+	case grpcWeb:
+		return b.judgedGRPCWebFilters
+	default:
+		return b.judgedFilters
+	}
 }
 
 // forwardClientCertificate says what becomes of x-forwarded-client-cert. Where the client shows no

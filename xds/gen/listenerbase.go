@@ -79,8 +79,12 @@ type listenerBase struct {
 	// connectionLog and unmatchedLog are for requests and connections, and for those that no filter
 	// chain takes; nil when nothing is logged.
 	connectionLog, unmatchedLog []*accesslogv3.AccessLog
-	// httpFilters and grpcWebFilters are the filters of requests.
-	httpFilters, grpcWebFilters []*hcmv3.HttpFilter
+	// httpFilters and grpcWebFilters are the filters of requests that the workload sends, the judged ones of those that
+	// others send to it.
+	httpFilters, grpcWebFilters         []*hcmv3.HttpFilter
+	judgedFilters, judgedGRPCWebFilters []*hcmv3.HttpFilter
+	// judges are the filters of connections from others, before the one that forwards them.
+	judges []*listenerv3.Filter
 	// catchAllFilters forward to catchAll, blackHoleFilters close.
 	catchAllFilters, blackHoleFilters []*listenerv3.Filter
 }
@@ -91,8 +95,9 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	if s.listenerLog {
 		b.unmatchedLog = s.log.build(noChainFilter())
 	}
-	b.httpFilters = httpFilters(s.caps, false)
-	b.grpcWebFilters = httpFilters(s.caps, true)
+	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, false), httpFilters(s.caps, true, false)
+	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, true), httpFilters(s.caps, true, true)
+	b.judges = judgeConnections()
 	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
 	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil)}
 	return b

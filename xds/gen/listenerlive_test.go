@@ -21,6 +21,7 @@ import (
 
 	bootstrapv3 "github.com/envoyproxy/go-control-plane/envoy/config/bootstrap/v3"
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
@@ -32,11 +33,22 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// withRoutesInside puts the route configurations into the listeners that name them, so that an Envoy
+// requestFiltersInside puts the filters that are fetched on their own into the list that names them.
+func requestFiltersInside(list []*hcmv3.HttpFilter, filters map[string]*corev3.TypedExtensionConfig) []*hcmv3.HttpFilter {
+	for i, f := range list {
+		if f.GetConfigDiscovery() != nil {
+			list[i] = httpFilter(f.Name, filters[f.Name].TypedConfig)
+		}
+	}
+	return list
+}
+
+// withRoutesInside puts the route configurations and the filters that are fetched on their own into the listeners that name them, so that an Envoy
 // without a control plane can run them.
 func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.Listener {
 	t.Helper()
 	routes := decoded[*routev3.RouteConfiguration](t, g.Set(RouteType, sc))
+	filters := decoded[*corev3.TypedExtensionConfig](t, g.Set(ExtensionConfigType, sc))
 	listeners := decodeListeners(t, g.Set(ListenerType, sc))
 	for _, l := range listeners {
 		chains := l.FilterChains
@@ -45,6 +57,9 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 		}
 		for _, c := range chains {
 			for i, f := range c.Filters {
+				if f.GetConfigDiscovery() != nil {
+					c.Filters[i] = networkFilter(f.Name, filters[f.Name].TypedConfig)
+				}
 				m := &hcmv3.HttpConnectionManager{}
 				if !f.GetTypedConfig().MessageIs(m) {
 					continue
@@ -55,6 +70,7 @@ func withRoutesInside(t *testing.T, g *Generator, sc *push.Scope) []*listenerv3.
 				if name := m.GetRds().GetRouteConfigName(); name != "" {
 					m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: routes[name]}
 				}
+				m.HttpFilters = requestFiltersInside(m.HttpFilters, filters)
 				c.Filters[i] = networkFilter(f.Name, packed(m))
 			}
 		}

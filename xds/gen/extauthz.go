@@ -1,0 +1,251 @@
+package gen
+
+import (
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
+	networkauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/ext_authz/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
+	mesh "istio.io/api/mesh/v1alpha1"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// askedPrefix begins what filterCustom tells filterAsk, askedName the rules that it tells of. Source: Istio, whose users
+// look for them in logs.
+const (
+	askedPrefix = "istio_ext_authz_"
+	askedName   = "istio-ext-authz-"
+	// badCustom ends the names of rules that refuse because nobody can be asked.
+	badCustom = "-deny-due-to-bad-CUSTOM-action"
+)
+
+// askProvider is whom the CUSTOM policies of a proxy ask. The zero value: nobody, what they match is refused. Comparable.
+type askProvider struct {
+	provider *mesh.MeshConfig_ExtensionProvider
+	host     string
+	cluster  string
+}
+
+// askProviderOf finds the provider. There is none when the policies name several, one that the mesh does not have, or
+// one whose service the proxy does not know.
+func askProviderOf(sc *push.Scope) askProvider {
+	name, ok := "", false
+	for _, o := range sc.AuthorizationPolicy.Items() {
+		spec, is := o.Spec.(*security.AuthorizationPolicy)
+		if !is || spec.Action != security.AuthorizationPolicy_CUSTOM {
+			continue
+		}
+		if ok && spec.GetProvider().GetName() != name {
+			return askProvider{}
+		}
+		name, ok = spec.GetProvider().GetName(), true
+	}
+	all := sc.Mesh.Config.GetExtensionProviders()
+	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.Name == name })
+	if !ok || i < 0 {
+		return askProvider{}
+	}
+	service, port := providerService(all[i])
+	namespace, host, qualified := strings.Cut(service, "/")
+	if !qualified {
+		namespace, host = "", service
+	}
+	d, known := sc.Destinations.Get(host)
+	if !known || namespace != "" && d.Service.Namespace != namespace {
+		return askProvider{}
+	}
+	for _, p := range d.Service.Ports {
+		if p.Number == port {
+			return askProvider{all[i], host, outboundCluster(port, "", host)}
+		}
+	}
+	return askProvider{}
+}
+
+// providerService is where a provider is asked; empty: it is none that can be asked.
+func providerService(p *mesh.MeshConfig_ExtensionProvider) (service string, port uint32) {
+	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
+		return h.Service, h.Port
+	}
+	return p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
+}
+
+// asks says whether the provider can be asked: about connections only by gRPC.
+func (in extensionsIn) asks(tcp bool) bool {
+	return in.ask.provider != nil && (!tcp || in.ask.provider.GetEnvoyExtAuthzGrpc() != nil)
+}
+
+// custom are the rules of CUSTOM policies: as shadow rules, by which filterAsk knows when to ask; as rules that refuse
+// where nobody can be asked.
+func (s rbacScope) custom(in extensionsIn) (rules, asked *rbacv3.RBAC) {
+	if in.asks(s.tcp) {
+		asked, _ = s.rules(in.policies, security.AuthorizationPolicy_CUSTOM, askedName+in.ask.provider.Name+"-")
+		return nil, asked
+	}
+	refused, _ := s.rules(in.policies, security.AuthorizationPolicy_CUSTOM, "")
+	if refused == nil {
+		return nil, nil
+	}
+	rules = &rbacv3.RBAC{Action: refused.Action, Policies: map[string]*rbacv3.Policy{}}
+	for name, p := range refused.Policies {
+		rules.Policies[name+badCustom] = p
+	}
+	return rules, nil
+}
+
+// filter asks the provider about what filterCustom told of; nil: there is none.
+func (a askProvider) filter(tcp bool) proto.Message {
+	switch {
+	case a.provider == nil:
+		return nil
+	case tcp:
+		return a.ofConnections()
+	case a.provider.GetEnvoyExtAuthzHttp() != nil:
+		return a.http()
+	default:
+		return a.grpc()
+	}
+}
+
+// ofConnections asks about connections, by gRPC alone.
+func (a askProvider) ofConnections() proto.Message {
+	p := a.provider.GetEnvoyExtAuthzGrpc()
+	if p == nil {
+		return nil
+	}
+	return &networkauthzv3.ExtAuthz{
+		StatPrefix:             "tcp.",
+		FailureModeAllow:       p.FailOpen,
+		TransportApiVersion:    corev3.ApiVersion_V3,
+		GrpcService:            a.grpcService(p),
+		IncludePeerCertificate: true,
+		FilterEnabledMetadata:  a.asked("envoy.filters.network.rbac"),
+	}
+}
+
+// grpc asks about requests by gRPC.
+func (a askProvider) grpc() proto.Message {
+	p := a.provider.GetEnvoyExtAuthzGrpc()
+	return &httpauthzv3.ExtAuthz{
+		Services:               &httpauthzv3.ExtAuthz_GrpcService{GrpcService: a.grpcService(p)},
+		TransportApiVersion:    corev3.ApiVersion_V3,
+		FailureModeAllow:       p.FailOpen,
+		StatusOnError:          statusOf(p.StatusOnError),
+		ClearRouteCache:        p.ClearRouteCache,
+		WithRequestBody:        bodySettings(p.IncludeRequestBodyInCheck),
+		IncludePeerCertificate: true,
+		FilterEnabledMetadata:  a.asked("envoy.filters.http.rbac"),
+	}
+}
+
+func (a askProvider) grpcService(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationGrpcProvider) *corev3.GrpcService {
+	return &corev3.GrpcService{
+		Timeout: askTimeout(p.Timeout),
+		TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{
+			ClusterName: a.cluster,
+			Authority:   strings.ReplaceAll(a.cluster, "|", "_."), // the name itself cannot stand in an authority
+		}},
+	}
+}
+
+// http asks about requests by HTTP.
+func (a askProvider) http() proto.Message {
+	p := a.provider.GetEnvoyExtAuthzHttp()
+	service := &httpauthzv3.HttpService{
+		PathPrefix: p.PathPrefix,
+		ServerUri: &corev3.HttpUri{
+			Uri:              "http://" + a.host, // Envoy wants one and asks the cluster
+			HttpUpstreamType: &corev3.HttpUri_Cluster{Cluster: a.cluster},
+			Timeout:          askTimeout(p.Timeout),
+		},
+		AuthorizationResponse: &httpauthzv3.AuthorizationResponse{
+			AllowedUpstreamHeaders:        headerNames(p.HeadersToUpstreamOnAllow),
+			AllowedClientHeaders:          headerNames(p.HeadersToDownstreamOnDeny),
+			AllowedClientHeadersOnSuccess: headerNames(p.HeadersToDownstreamOnAllow),
+		},
+	}
+	for _, name := range slices.Sorted(maps.Keys(p.IncludeAdditionalHeadersInCheck)) {
+		if service.AuthorizationRequest == nil {
+			service.AuthorizationRequest = &httpauthzv3.AuthorizationRequest{}
+		}
+		service.AuthorizationRequest.HeadersToAdd = append(service.AuthorizationRequest.HeadersToAdd,
+			&corev3.HeaderValue{Key: name, Value: p.IncludeAdditionalHeadersInCheck[name]})
+	}
+	return &httpauthzv3.ExtAuthz{
+		Services:              &httpauthzv3.ExtAuthz_HttpService{HttpService: service},
+		TransportApiVersion:   corev3.ApiVersion_V3,
+		AllowedHeaders:        headerNames(includedHeaders(p)),
+		FailureModeAllow:      p.FailOpen,
+		StatusOnError:         statusOf(p.StatusOnError),
+		ClearRouteCache:       p.ClearRouteCache,
+		WithRequestBody:       bodySettings(p.IncludeRequestBodyInCheck),
+		FilterEnabledMetadata: a.asked("envoy.filters.http.rbac"),
+	}
+}
+
+// includedHeaders are the request's headers that the provider sees, by the field that is in use or by its successor.
+func includedHeaders(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider) []string {
+	if len(p.IncludeRequestHeadersInCheck) > 0 {
+		return p.IncludeRequestHeadersInCheck
+	}
+	return p.IncludeHeadersInCheck //nolint:staticcheck // Istio's old name, which configuration may still have
+}
+
+// asked is the condition that filterCustom told of a rule of this provider.
+func (a askProvider) asked(filter string) *matcherv3.MetadataMatcher {
+	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: askedName + a.provider.Name + "-"}}
+	return metadataMatch(filter, []string{askedPrefix + "shadow_effective_policy_id"}, textValue(prefix))
+}
+
+// askTimeout is how long the provider may take. Source: istio.io, extension providers: 600s when unset.
+func askTimeout(d *durationpb.Duration) *durationpb.Duration {
+	if d == nil {
+		return durationpb.New(10 * time.Minute)
+	}
+	return d
+}
+
+// statusOf is the status of a request about which nobody could be asked; nil: 403.
+func statusOf(code string) *typev3.HttpStatus {
+	n, err := strconv.ParseInt(code, 10, 32)
+	if err != nil {
+		return nil
+	}
+	if _, ok := typev3.StatusCode_name[int32(n)]; !ok || n == 0 {
+		return nil
+	}
+	return &typev3.HttpStatus{Code: typev3.StatusCode(n)}
+}
+
+func bodySettings(b *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationRequestBody) *httpauthzv3.BufferSettings {
+	if b == nil {
+		return nil
+	}
+	return &httpauthzv3.BufferSettings{MaxRequestBytes: b.MaxRequestBytes, AllowPartialMessage: b.AllowPartialMessage, PackAsBytes: b.PackAsBytes}
+}
+
+// headerNames are names of headers, with a star before or after for all that end or begin so; nil for none.
+func headerNames(names []string) *matcherv3.ListStringMatcher {
+	var out []*matcherv3.StringMatcher
+	for _, n := range names {
+		if m := textMatch(n); m != nil {
+			m.IgnoreCase = m.GetSafeRegex() == nil
+			out = append(out, m)
+		}
+	}
+	if out == nil {
+		return nil
+	}
+	return &matcherv3.ListStringMatcher{Patterns: out}
+}

@@ -1,0 +1,135 @@
+package gen
+
+import (
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	security "istio.io/api/security/v1beta1"
+)
+
+// conditions are those of when, of which each must hold. Source: istio.io, Authorization Policy Conditions.
+func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbacv3.Principal, permissions []*rbacv3.Permission) {
+	for _, c := range when {
+		if len(c.GetValues())+len(c.GetNotValues()) == 0 {
+			b.failed = true
+			continue
+		}
+		switch makePrincipal, makePermission := b.principalOf(c.GetKey()), b.permissionOf(c.GetKey()); {
+		case makePrincipal != nil:
+			principals = append(principals, b.principals(c.Values, c.NotValues, makePrincipal)...)
+		case makePermission != nil:
+			permissions = append(permissions, b.permissions(c.Values, c.NotValues, makePermission)...)
+		default:
+			b.failed = true
+		}
+	}
+	return principals, permissions
+}
+
+// principalOf translates values of an attribute of the caller; nil: it is none.
+func (b *rbacBuilder) principalOf(key string) func(string) *rbacv3.Principal {
+	switch key {
+	case "source.ip":
+		return peerAddress
+	case "remote.ip":
+		return clientAddress
+	case "source.namespace":
+		return callerNamespace
+	case "source.principal":
+		return b.identity
+	case "source.serviceaccount", "source.serviceAccount":
+		return b.serviceAccount
+	case "source.trustDomain":
+		return callerDomain
+	case "request.auth.principal":
+		return httpOnly(b, requestIdentity)
+	case "request.auth.audiences":
+		return httpOnly(b, claimPrincipal([]string{"aud"}))
+	case "request.auth.presenter":
+		return httpOnly(b, claimPrincipal([]string{"azp"}))
+	}
+	if names, ok := bracketed(key, "request.headers"); ok && len(names) == 1 {
+		return httpOnly(b, headerPrincipal(names[0]))
+	}
+	if names, ok := bracketed(key, "request.auth.claims"); ok {
+		return httpOnly(b, claimPrincipal(names))
+	}
+	return nil
+}
+
+// permissionOf translates values of an attribute of the request; nil: it is none.
+func (b *rbacBuilder) permissionOf(key string) func(string) *rbacv3.Permission {
+	switch key {
+	case "destination.ip":
+		return destinationAddress
+	case "destination.port":
+		return portPermission
+	case "connection.sni":
+		return serverNamePermission
+	}
+	if filter, ok := strings.CutPrefix(key, "experimental.envoy.filters."); ok {
+		i := strings.IndexByte(filter, '[')
+		if names, ok := bracketed(filter, filter[:max(i, 0)]); ok && len(names) == 1 {
+			return metadataPermission("envoy.filters."+filter[:i], names[0])
+		}
+	}
+	return nil
+}
+
+// bracketed reads the names of "before[a][b]", and says whether key has that form.
+func bracketed(key, before string) ([]string, bool) {
+	rest, ok := strings.CutPrefix(key, before)
+	if !ok || before == "" || !strings.HasPrefix(rest, "[") || !strings.HasSuffix(rest, "]") {
+		return nil, false
+	}
+	names := strings.Split(rest[1:len(rest)-1], "][")
+	for _, n := range names {
+		if n == "" || strings.ContainsAny(n, "[]") {
+			return nil, false
+		}
+	}
+	return names, true
+}
+
+// headerPrincipal is a request by one of its headers. Of several with one name, the values count as one, with commas.
+func headerPrincipal(name string) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		m := policyHeader(strings.ToLower(name), v, textMatch(v))
+		if m == nil {
+			return nil
+		}
+		return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: m}}
+	}
+}
+
+// claimPrincipal is a request by a claim of its token, which is a text or a list of texts.
+func claimPrincipal(path []string) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		m := textMatch(v)
+		if m == nil {
+			return nil
+		}
+		return claim(textOrListValue(m), path...)
+	}
+}
+
+// metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list that has x.
+func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
+	return func(v string) *rbacv3.Permission {
+		inner, isList := strings.CutPrefix(v, "[")
+		if inner, isList = strings.CutSuffix(inner, "]"); !isList || !strings.HasPrefix(v, "[") {
+			inner, isList = v, false
+		}
+		m := textMatch(inner)
+		if m == nil {
+			return nil
+		}
+		value := textValue(m)
+		if isList {
+			value = listValue(m)
+		}
+		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{
+			SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataMatch(filter, []string{key}, value)},
+		}}
+	}
+}

@@ -1,0 +1,173 @@
+package gen
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	security "istio.io/api/security/v1beta1"
+)
+
+// source are the conditions on who calls, of which each must hold.
+func (b *rbacBuilder) source(s *security.Source) []*rbacv3.Principal {
+	var out []*rbacv3.Principal
+	take := func(list []*rbacv3.Principal) { out = append(out, list...) }
+	take(b.principals(s.GetPrincipals(), s.GetNotPrincipals(), b.identity))
+	take(b.principals(s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity)))
+	take(b.principals(s.GetNamespaces(), s.GetNotNamespaces(), callerNamespace))
+	take(b.principals(s.GetServiceAccounts(), s.GetNotServiceAccounts(), b.serviceAccount))
+	take(b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain))
+	take(b.principals(s.GetIpBlocks(), s.GetNotIpBlocks(), peerAddress))
+	take(b.principals(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), clientAddress))
+	if len(out) == 0 {
+		b.failed = true // nothing was asked for, or nothing that can be told
+	}
+	return out
+}
+
+// authenticated is a caller whose certificate names an identity. Without mutual TLS it is nobody.
+func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
+	if m == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_Authenticated_{
+		Authenticated: &rbacv3.Principal_Authenticated{PrincipalName: m},
+	}}
+}
+
+// identityScheme begins every identity; policies leave it out.
+const identityScheme = "spiffe://"
+
+// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases.
+func (b *rbacBuilder) identity(v string) *rbacv3.Principal {
+	var out []*rbacv3.Principal
+	for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
+		p := authenticated(identityMatch(name))
+		if p == nil {
+			return nil
+		}
+		out = append(out, p)
+	}
+	return onePrincipal(out)
+}
+
+// identityMatch is nameMatch for an identity without its scheme.
+func identityMatch(v string) *matcherv3.StringMatcher {
+	m := nameMatch(v)
+	switch p := m.GetMatchPattern().(type) {
+	case *matcherv3.StringMatcher_Exact:
+		p.Exact = identityScheme + p.Exact
+	case *matcherv3.StringMatcher_Prefix:
+		p.Prefix = identityScheme + p.Prefix
+	}
+	return m
+}
+
+// aliases are a name in each trust domain of the mesh, when it is in one of them. cluster.local stands for the mesh's
+// own in policies that do not know it. Source: Istio, trust domain migration.
+func (b *rbacBuilder) aliases(v string) []string {
+	domain, rest, ok := strings.Cut(v, "/")
+	if !ok || domain != defaultTrustDomain && !slices.Contains(b.domains, domain) {
+		return []string{v}
+	}
+	out := []string{}
+	for _, d := range b.domains {
+		out = append(out, d+"/"+rest)
+	}
+	return out
+}
+
+// defaultTrustDomain is that of a mesh that names none.
+const defaultTrustDomain = "cluster.local"
+
+// callerNamespace is a caller by its namespace.
+func callerNamespace(v string) *rbacv3.Principal {
+	if v == "" {
+		return nil
+	}
+	name := strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*")
+	return authenticated(regexMatch(".*/ns/" + name + "/.*"))
+}
+
+// serviceAccount is a caller by its service account, in the policy's namespace where none is named.
+func (b *rbacBuilder) serviceAccount(v string) *rbacv3.Principal {
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok {
+		namespace, name = b.namespace, v
+	}
+	if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+		return nil
+	}
+	return authenticated(regexMatch(identityScheme + ".+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
+}
+
+// callerDomain is a caller by its trust domain.
+func callerDomain(v string) *rbacv3.Principal {
+	if nameMatch(v) == nil || strings.Contains(v, "/") {
+		return nil
+	}
+	name := strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*")
+	if v == "*" {
+		name = "[^/]+"
+	}
+	return authenticated(regexMatch(identityScheme + name + "/.*"))
+}
+
+// peerAddress is who opened the connection.
+func peerAddress(v string) *rbacv3.Principal {
+	r := subnetMatch(v)
+	if r == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_DirectRemoteIp{DirectRemoteIp: r}}
+}
+
+// clientAddress is the client that trusted proxies tell of.
+func clientAddress(v string) *rbacv3.Principal {
+	r := subnetMatch(v)
+	if r == nil {
+		return nil
+	}
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}
+}
+
+// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have slashes of their own, so
+// that each slash of the value may be the one between them.
+func requestIdentity(v string) *rbacv3.Principal {
+	var out []*rbacv3.Principal
+	add := func(issuer, subject *matcherv3.StringMatcher) {
+		if issuer != nil && subject != nil {
+			out = append(out, allPrincipals([]*rbacv3.Principal{claim(textValue(issuer), "iss"), claim(textValue(subject), "sub")}))
+		}
+	}
+	some := regexMatch(".+")
+	if nameMatch(v) == nil {
+		return nil
+	}
+	switch {
+	case v == "*":
+		add(some, some)
+	case strings.HasPrefix(v, "*"):
+		add(some, textMatch(v))
+	case strings.HasSuffix(v, "*"):
+		add(textMatch(v), some)
+	}
+	for i := range len(v) {
+		if v[i] == '/' {
+			add(textMatch(v[:i]), textMatch(v[i+1:]))
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return onePrincipal(out)
+}
+
+// claim is a caller by a claim of its token.
+func claim(value *matcherv3.ValueMatcher, path ...string) *rbacv3.Principal {
+	return &rbacv3.Principal{Identifier: &rbacv3.Principal_SourcedMetadata{
+		SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataMatch(jwtFilter, append([]string{jwtPayload}, path...), value)},
+	}}
+}
