@@ -21,11 +21,13 @@ import (
 // Names of static clusters; Istio's, so that dashboards find them.
 const (
 	clusterXDS     = "xds-grpc"
+	clusterSDS     = "sds-grpc"
 	clusterMetrics = "prometheus_stats"
 	clusterAgent   = "agent"
 )
 
-// Bootstrap returns Envoy's first configuration for settings that Complete has accepted.
+// Bootstrap returns Envoy's first configuration for settings that Complete has accepted. With Dev Envoy asks the control
+// plane itself; otherwise it asks the agent for everything, its key and certificates too, over a unix socket.
 func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
 	n, err := node(s)
 	if err != nil {

@@ -78,6 +78,9 @@ func (c *checker) workload(w *Workload) {
 	if w.ServiceAccount != "" && !name.MatchString(w.ServiceAccount) {
 		c.fail("workload.serviceAccount", "%q is not a name: letters, digits, '-', '.' and '_'", w.ServiceAccount)
 	}
+	if w.Group != "" && !name.MatchString(w.Group) {
+		c.fail("workload.group", "%q is not the name of a WorkloadGroup: letters, digits, '-', '.' and '_'; its namespace is workload.namespace", w.Group)
+	}
 	if len(w.Addresses) == 0 {
 		c.fail("workload.addresses", "not set; give the workload's own IP address, for a trial one of 127.0.0.2 to 127.0.0.254")
 	}
@@ -108,11 +111,8 @@ func (c *checker) workload(w *Workload) {
 }
 
 func (c *checker) controlPlane(s *Settings) {
-	if !s.Dev {
-		c.fail("dev", "not set: TLS to the control plane is not supported yet; on a trial machine use plaintext by --dev (dev: true)")
-	}
 	if len(s.XDS.Addresses) == 0 {
-		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine")
+		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine; \"ashore-agent join\" sets it")
 	}
 	c.once("xds.addresses", s.XDS.Addresses)
 	for _, a := range s.XDS.Addresses {
@@ -177,10 +177,14 @@ func (c *checker) rest(s *Settings) {
 	if s.Drain.Maximum < s.Drain.Minimum {
 		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
 	}
+	c.probe(&s.Probe)
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	c.oneOf("log.format", s.Log.Format, "text", "json")
-	if path := s.adminSocket(); s.Ports.Admin == Socket && len(path) > maxSocketPath {
-		c.fail("state", "the admin socket %s would have %d letters and a socket's name has at most %d; choose a shorter folder", path, len(path), maxSocketPath)
+	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} { // made or not: a folder is for all ways to run
+		if len(path) > maxSocketPath {
+			c.fail("state", "the socket %s would have %d letters and a socket's name has at most %d; choose a shorter folder", path, len(path), maxSocketPath)
+			return
+		}
 	}
 }
 

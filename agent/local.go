@@ -19,6 +19,9 @@ type localService interface{ Register(*grpc.Server) }
 // xdsSocket is the path of the unix socket where Envoy finds the agent's xDS and SDS.
 func (s *Settings) xdsSocket() string { return filepath.Join(s.State, "xds.sock") }
 
+// agentSocket is the path of the unix socket where the operator's commands find the agent.
+func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
+
 // newLocalServer makes the gRPC server that Envoy, and nobody else, talks to, with services on it.
 func newLocalServer(services ...localService) *grpc.Server {
 	g := grpc.NewServer(

@@ -64,6 +64,8 @@ func nodeMetadata(s *Settings) map[string]any {
 		"SERVICE_ACCOUNT": w.ServiceAccount,
 		"NETWORK":         w.Network,
 		"CLUSTER_ID":      w.Cluster,
+
+		"AUTO_REGISTER_GROUP": w.Group,
 	} {
 		if value != "" {
 			m[name] = value
@@ -83,10 +85,14 @@ func nodeMetadata(s *Settings) map[string]any {
 
 // proxyConfig is Istio's ProxyConfig with what this proxy runs by.
 func proxyConfig(s *Settings) map[string]any {
-	return map[string]any{
+	c := map[string]any{
 		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),
 		"concurrency":      s.Envoy.Concurrency,
 		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
 		"statusPort":       s.Ports.Status,
 	}
+	if p := s.Probe.config(); p != nil {
+		c["readinessProbe"] = p
+	}
+	return c
 }

@@ -14,15 +14,16 @@ import (
 // Settings are everything that an operator can choose. Default holds the defaults; the tags are the names in
 // the settings file.
 type Settings struct {
-	// Dev allows plaintext to the control plane, for trials on one machine.
+	// Dev is plaintext to the control plane, without an identity, for trials on one machine.
 	Dev bool `yaml:"dev"`
-	// State is the folder for the bootstrap and the admin socket, made when missing, with mode 0700. Empty: below
-	// /var/lib/ashore-agent, with Dev below the user's cache folder.
+	// State is the folder for the identity, the bootstrap and the sockets, made when missing, with mode 0700. Empty: below
+	// /var/lib/ashore-agent, for users other than root below ~/.local/state/ashore-agent, with Dev below the user's cache folder.
 	State    string   `yaml:"state"`
 	Workload Workload `yaml:"workload"`
 	XDS      XDS      `yaml:"xds"`
 	Envoy    Envoy    `yaml:"envoy"`
 	Ports    Ports    `yaml:"ports"`
+	Probe    Probe    `yaml:"probe"`
 	Drain    Drain    `yaml:"drain"`
 	Log      Log      `yaml:"log"`
 }
@@ -35,11 +36,13 @@ type Workload struct {
 	Name string `yaml:"name"`
 	// Namespace is where its configuration lives.
 	Namespace string `yaml:"namespace"`
+	// Group is the WorkloadGroup of its namespace that it is registered from. Empty: it is not registered.
+	Group string `yaml:"group"`
 	// Addresses are its IP addresses; the first one is where Envoy and the agent open their ports.
 	Addresses []string `yaml:"addresses"`
 	// Labels are what selectors and subsets compare with.
 	Labels map[string]string `yaml:"labels"`
-	// ServiceAccount is the identity that it claims.
+	// ServiceAccount is the identity that it claims. A workload that has joined has the one of its certificate.
 	ServiceAccount string `yaml:"serviceAccount"`
 	// Locality is "region", "region/zone" or "region/zone/subzone".
 	Locality string `yaml:"locality"`
@@ -142,16 +145,28 @@ func (s *Settings) complete() error {
 	if s.State != "" {
 		return nil
 	}
-	base := "/var/lib"
-	if s.Dev {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			return fmt.Errorf("find a folder for the state (or set state): %w", err)
-		}
-		base = cache
+	base, err := stateBase(s.Dev)
+	if err != nil {
+		return err
 	}
-	s.State = filepath.Join(base, "ashore-agent", s.Workload.Name+"."+s.Workload.Namespace)
+	s.State = filepath.Join(base, s.Workload.Name+"."+s.Workload.Namespace)
 	return nil
+}
+
+// stateBase is the folder that state folders are in where no setting says otherwise.
+func stateBase(dev bool) (string, error) {
+	base, err := "/var/lib", error(nil)
+	switch {
+	case dev:
+		base, err = os.UserCacheDir()
+	case os.Geteuid() != 0:
+		base, err = os.UserHomeDir()
+		base = filepath.Join(base, ".local", "state")
+	}
+	if err != nil {
+		return "", fmt.Errorf("find a folder for the state (or set state): %w", err)
+	}
+	return filepath.Join(base, "ashore-agent"), nil
 }
 
 // own is the address that ports are opened on. Settings have been checked.

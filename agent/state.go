@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -13,7 +14,7 @@ import (
 )
 
 // lockState makes the state folder and takes it for this process. The lock ends with the returned file or the
-// process. Errors name the folder, and who holds it.
+// process. Errors name the folder; a BusyError says who holds it.
 func lockState(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
@@ -27,8 +28,8 @@ func lockState(dir string) (*os.File, error) {
 		holder, readErr := io.ReadAll(io.LimitReader(f, 32))
 		err = errors.Join(err, readErr, f.Close())
 		if errors.Is(err, syscall.EWOULDBLOCK) {
-			return nil, fmt.Errorf("state folder %s is in use by another ashore-agent (process %s); end it, or set another folder (setting state)",
-				dir, strings.TrimSpace(string(holder)))
+			pid, _ := strconv.Atoi(strings.TrimSpace(string(holder))) // zero when it did not write it yet
+			return nil, &BusyError{Dir: dir, PID: pid}
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}

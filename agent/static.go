@@ -25,15 +25,50 @@ const (
 
 // staticClusters are the control plane, Envoy's own admin interface and the agent.
 func staticClusters(s *Settings) ([]*clusterv3.Cluster, error) {
-	xds, err := xdsCluster(s.XDS.Addresses)
+	sources, err := configurationClusters(s)
 	if err != nil {
 		return nil, err
 	}
-	return []*clusterv3.Cluster{
-		xds,
+	return append(sources,
 		localCluster(clusterMetrics, s.adminAddress()),
-		localCluster(clusterAgent, tcpAddress(s.Workload.Addresses[0], uint32(s.Ports.Status))),
-	}, nil
+		localCluster(clusterAgent, tcpAddress(s.Workload.Addresses[0], uint32(s.Ports.Status)))), nil
+}
+
+// configurationClusters are where Envoy's configuration comes from: the control plane itself, or the agent.
+func configurationClusters(s *Settings) ([]*clusterv3.Cluster, error) {
+	if s.Dev {
+		xds, err := xdsCluster(s.XDS.Addresses)
+		return []*clusterv3.Cluster{xds}, err
+	}
+	options, err := grpcOptions(nil)
+	if err != nil {
+		return nil, err
+	}
+	var out []*clusterv3.Cluster
+	for _, name := range []string{clusterXDS, clusterSDS} {
+		c := localCluster(name, &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: s.xdsSocket()}}})
+		c.TypedExtensionProtocolOptions = options
+		c.CircuitBreakers = noBreaker()
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+// grpcOptions make a cluster speak HTTP/2.
+func grpcOptions(keepalive *corev3.KeepaliveSettings) (map[string]*anypb.Any, error) {
+	options, err := pack(&httpv3.HttpProtocolOptions{
+		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
+			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
+				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
+					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: keepalive}}}},
+	})
+	return map[string]*anypb.Any{"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options}, err
+}
+
+// noBreaker lets everything through: a circuit breaker may never stand between a proxy and its configuration.
+func noBreaker() *clusterv3.CircuitBreakers {
+	return &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
+		MaxConnections: wrapperspb.UInt32(100_000), MaxPendingRequests: wrapperspb.UInt32(100_000), MaxRequests: wrapperspb.UInt32(100_000)}}}
 }
 
 // localCluster is one with one host on this machine.
@@ -70,13 +105,7 @@ func xdsCluster(replicas []string) (*clusterv3.Cluster, error) {
 		}
 		addresses = append(addresses, tcpAddress(host, port))
 	}
-	options, err := pack(&httpv3.HttpProtocolOptions{
-		UpstreamProtocolOptions: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_{
-			ExplicitHttpConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig{
-				ProtocolConfig: &httpv3.HttpProtocolOptions_ExplicitHttpConfig_Http2ProtocolOptions{
-					Http2ProtocolOptions: &corev3.Http2ProtocolOptions{ConnectionKeepalive: &corev3.KeepaliveSettings{
-						Interval: durationpb.New(30 * time.Second), Timeout: durationpb.New(10 * time.Second)}}}}},
-	})
+	options, err := grpcOptions(&corev3.KeepaliveSettings{Interval: durationpb.New(30 * time.Second), Timeout: durationpb.New(10 * time.Second)})
 	if err != nil {
 		return nil, err
 	}
@@ -86,13 +115,10 @@ func xdsCluster(replicas []string) (*clusterv3.Cluster, error) {
 		ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: discovery},
 		DnsLookupFamily:      clusterv3.Cluster_ALL,
 		LoadAssignment:       assignment(clusterXDS, addresses),
-		// The circuit breaker may never stand between a proxy and its configuration.
-		CircuitBreakers: &clusterv3.CircuitBreakers{Thresholds: []*clusterv3.CircuitBreakers_Thresholds{{
-			MaxConnections: wrapperspb.UInt32(100_000), MaxPendingRequests: wrapperspb.UInt32(100_000), MaxRequests: wrapperspb.UInt32(100_000)}}},
+		CircuitBreakers:      noBreaker(),
 		UpstreamConnectionOptions: &clusterv3.UpstreamConnectionOptions{
 			TcpKeepalive: &corev3.TcpKeepalive{KeepaliveTime: wrapperspb.UInt32(30), KeepaliveInterval: wrapperspb.UInt32(10)}},
-		TypedExtensionProtocolOptions: map[string]*anypb.Any{
-			"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": options},
+		TypedExtensionProtocolOptions: options,
 	}, nil
 }
 

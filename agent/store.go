@@ -44,15 +44,25 @@ type Joined struct {
 }
 
 // errNoIdentity is that a workload has not joined.
-var errNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints")
+var errNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints; for a trial without identities there is --dev")
 
 // load returns the identity. Errors: errNoIdentity, or what is wrong with the files and what to do.
 func (s store) load() (*Identity, Joined, error) {
-	link := filepath.Join(s.dir, identityLink)
-	if _, err := os.Stat(link); errors.Is(err, fs.ErrNotExist) {
-		return nil, Joined{}, errNoIdentity
+	var id *Identity
+	var j Joined
+	var err error
+	for range 3 { // the folder that the link points to may be replaced and removed while it is read
+		var name string
+		if name, err = os.Readlink(filepath.Join(s.dir, identityLink)); errors.Is(err, fs.ErrNotExist) {
+			return nil, Joined{}, errNoIdentity
+		}
+		if err == nil {
+			id, j, err = s.read(filepath.Join(s.dir, filepath.Base(name)))
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
 	}
-	id, j, err := s.read(link)
 	if err != nil {
 		return nil, Joined{}, fmt.Errorf("the identity on disk is not usable: %w; join again, with a new line of \"ashorectl join-token create\"", err)
 	}

@@ -1,0 +1,300 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+)
+
+// JoinConfig is what a workload joins the mesh with.
+type JoinConfig struct {
+	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes; the namespace is the
+	// group's, and the addresses are by default the one that this machine has on its way to the control plane.
+	Settings Settings
+	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
+	Group string
+	// Hash is that of the control plane's root certificate, "sha256:…".
+	Hash string
+	// Token is the one-time token.
+	Token string
+	Log   hclog.Logger
+}
+
+// JoinResult is how a workload stands after a Join.
+type JoinResult struct {
+	// Settings are those to run with, not completed, the namespace and addresses filled in.
+	Settings Settings
+	Identity *Identity
+	// Already says that it had joined before: nobody was asked, and the token was not used.
+	Already bool
+	// Running is the process of the agent that runs with this identity; zero when none does.
+	Running int
+}
+
+// joinTries is how often a control plane that has too much to do is asked.
+const joinTries = 6
+
+// Join makes a key, proves with the token who the workload is, and keeps the certificate that it gets in the state
+// folder. The control plane is verified by the hash before the token is sent. When the answer is lost, the same line
+// works again on this machine. Errors say what, where and what to do; a wrong argument is a UsageError.
+func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
+	s := c.Settings
+	if err := c.prepare(&s); err != nil {
+		return nil, err
+	}
+	lock, err := lockState(s.State)
+	var busy *BusyError
+	switch {
+	case errors.As(err, &busy):
+		return c.running(s, busy)
+	case err != nil:
+		return nil, diskError("join", err)
+	}
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	disk := store{s.State}
+	if r, err := c.already(s, disk); r != nil || err != nil {
+		return r, err
+	}
+	key, err := disk.nextKey()
+	if err != nil {
+		return nil, err
+	}
+	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name})
+	if err != nil {
+		return nil, err
+	}
+	if len(s.Workload.Addresses) == 0 {
+		s.Workload.Addresses = []string{local}
+	}
+	s.Workload.ServiceAccount = "" // the certificate says it
+	if err := saveOwn(&s); err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	if err := disk.save(id, Joined{Version: 1, Group: c.Group, At: now, Renewed: now}); err != nil {
+		return nil, err
+	}
+	if skew := clockSkew(id, now); skew.Abs() > time.Minute {
+		c.Log.Warn("this machine's clock differs from the control plane's", "by", skew.Round(time.Second))
+	}
+	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
+}
+
+// prepare checks what was given and fills in the name, the namespace and the state folder.
+func (c *JoinConfig) prepare(s *Settings) error {
+	check := &checker{}
+	namespace, group, ok := strings.Cut(c.Group, "/")
+	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
+		check.fail("group", "%q is not a WorkloadGroup; want namespace/name, such as shop/web", c.Group)
+	}
+	if own := s.Workload.Namespace; own != Default().Workload.Namespace && own != namespace {
+		check.fail("workload.namespace", "%q is not that of the group %s; leave it out", own, c.Group)
+	}
+	if s.Workload.ServiceAccount != "" {
+		check.fail("workload.serviceAccount", "is given by the WorkloadGroup; leave it out")
+	}
+	if s.Dev {
+		check.fail("dev", "is for a workload without identity; leave it out")
+	}
+	if err := checkHash(c.Hash); err != nil {
+		check.fail("ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
+	}
+	if err := checkToken(c.Token); err != nil {
+		check.fail("token", "%v", err)
+	}
+	s.Workload.Namespace, s.Workload.Group = namespace, group
+	// The address is known when the control plane was reached: any other one stands for it in the check.
+	full := *s
+	if len(full.Workload.Addresses) == 0 {
+		full.Workload.Addresses = []string{"127.0.0.2"}
+	}
+	err := full.Complete()
+	if len(s.XDS.Addresses) == 0 {
+		err = &UsageError{"control-plane", "not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
+	}
+	s.Workload.Name, s.State = full.Workload.Name, full.State
+	if s.State, err = absolute(s.State, err); err != nil || len(check.errs) > 0 {
+		return errors.Join(append(check.errs, err)...)
+	}
+	return nil
+}
+
+// absolute is path as an absolute one, unless there is an error already.
+func absolute(path string, err error) (string, error) {
+	if err != nil {
+		return path, err
+	}
+	return filepath.Abs(path)
+}
+
+// checkToken says what is wrong with the form of a token, without saying any of it.
+func checkToken(token string) error {
+	parts := strings.Split(token, ".")
+	switch {
+	case token == "":
+		return errors.New("not set; give the line that \"ashorectl join-token create\" prints whole, or a file with --token-file")
+	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
+		return errors.New("is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
+	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
+		return errors.New("is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
+	}
+	return nil
+}
+
+// running answers for a state folder that another process has.
+func (c *JoinConfig) running(s Settings, busy *BusyError) (*JoinResult, error) {
+	id, joined, err := store{s.State}.load()
+	switch {
+	case err != nil:
+		return nil, busy
+	case joined.Group != c.Group:
+		return nil, fmt.Errorf("an agent runs here (process %d) with an identity of the group %s, and the line is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
+			busy.PID, joined.Group, c.Group, s.State)
+	case !time.Now().Before(id.Leaf().NotAfter) || !c.believes(id):
+		return nil, fmt.Errorf("an agent runs here (process %d) with an identity that is not good any more: stop it, and run this line again", busy.PID)
+	}
+	return &JoinResult{Settings: s, Identity: id, Already: true, Running: busy.PID}, nil
+}
+
+// already answers for a workload that has joined before; nil when it has to join.
+func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
+	id, joined, err := disk.load()
+	switch {
+	case errors.Is(err, errNoIdentity):
+		return nil, nil
+	case err != nil:
+		c.Log.Warn("the identity of an earlier join is replaced", "reason", err)
+		return nil, nil
+	case joined.Group != c.Group:
+		return nil, fmt.Errorf("%s has the identity of a member of %s, and the line is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
+			s.State, joined.Group, c.Group, s.State)
+	case !time.Now().Before(id.Leaf().NotAfter):
+		c.Log.Info("the certificate of an earlier join has ended: joining anew", "ended", id.Leaf().NotAfter)
+		return nil, nil
+	case !c.believes(id):
+		c.Log.Info("the line names another root certificate than the earlier join: joining anew")
+		return nil, nil
+	}
+	return &JoinResult{Settings: s, Identity: id, Already: true}, nil
+}
+
+// believes says whether the line is for the mesh of an identity.
+func (c *JoinConfig) believes(id *Identity) bool {
+	for _, r := range id.Roots {
+		if hashOf(r) == c.Hash {
+			return true
+		}
+	}
+	return false
+}
+
+// ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
+// much to do is asked again: with the same key a token gives the same answer.
+func (c *JoinConfig) ask(ctx context.Context, q asking) (*Identity, string, error) {
+	var trustDomain string
+	a := &authority{addresses: c.Settings.XDS.Addresses, config: func() *tls.Config {
+		check := &serverCheck{hash: c.Hash, now: time.Now}
+		cfg := check.config(nil)
+		cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
+			trustDomain, err = check.verify(s.PeerCertificates)
+			return err
+		}
+		return cfg
+	}}
+	for n := 1; ; n++ {
+		id, local, err := a.ask(ctx, q)
+		switch {
+		case err == nil:
+			if err := c.meant(id, trustDomain); err != nil {
+				return nil, "", err
+			}
+			return id, hostOf(local), nil
+		case !busyAnswer(err) || n == joinTries || ctx.Err() != nil:
+			return nil, "", err
+		}
+		pause := retryPause(n+1, 10*time.Minute, rand.Float64())
+		c.Log.Info("the control plane is asked again", "error", err, "in", pause.Round(time.Millisecond))
+		select {
+		case <-ctx.Done():
+			return nil, "", ctx.Err()
+		case <-time.After(pause):
+		}
+	}
+}
+
+// meant checks that what came is what was asked for.
+func (c *JoinConfig) meant(id *Identity, trustDomain string) error {
+	namespace, _, _ := strings.Cut(c.Group, "/")
+	switch {
+	case id.ID.TrustDomain != trustDomain:
+		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting mesh.trustDomain", trustDomain, id.ID.TrustDomain)
+	case id.ID.Namespace != namespace:
+		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the token is for another group", id.ID, c.Group)
+	case !c.believes(id):
+		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new line with \"ashorectl join-token create\"", c.Hash)
+	}
+	return usableNow(id, time.Now())
+}
+
+// busyAnswer says whether a control plane was reached and has no time.
+func busyAnswer(err error) bool {
+	for _, e := range unjoin(err) {
+		if s, ok := status.FromError(errors.Unwrap(e)); ok && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, s.Code()) {
+			return true
+		}
+	}
+	return false
+}
+
+// unjoin are the errors that errors.Join put together.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
+}
+
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}
+
+// BusyError is that another process has the state folder.
+type BusyError struct {
+	Dir string
+	// PID is that process; zero when it is not known.
+	PID int
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("state folder %s is in use by another ashore-agent (process %d); end it, or set another folder (setting state)", e.Dir, e.PID)
+}
+
+// maxToken bounds a token, in bytes.
+const maxToken = 1 << 10
+
+// ReadToken reads a token: all of r, without the line feed at its end.
+func ReadToken(r io.Reader) (string, error) {
+	text, err := io.ReadAll(io.LimitReader(r, maxToken+2))
+	if err != nil {
+		return "", fmt.Errorf("read the token: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}

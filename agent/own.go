@@ -1,0 +1,120 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// ownFile holds the settings that a workload joined with; "run" begins with them.
+const ownFile = "agent.yaml"
+
+// OwnSettings is the path of the settings file that joining leaves in a state folder.
+func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
+
+// saveOwn writes the settings that are not the defaults.
+func saveOwn(s *Settings) error {
+	doc, err := s.changes()
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(doc)
+	if err != nil {
+		return fmt.Errorf("encode the settings: %w", err)
+	}
+	const head = "# Written by \"ashore-agent join\"; read by \"ashore-agent run\" before its own flags and files.\n"
+	if err := writeFile(OwnSettings(s.State), append([]byte(head), text...)); err != nil {
+		return diskError("keep the settings", err)
+	}
+	return nil
+}
+
+// changes are the settings that differ from the defaults, as a document. The state folder is left out: it is where the
+// file is found.
+func (s *Settings) changes() (map[string]any, error) {
+	defaults := Default()
+	mine, err := document(s)
+	if err != nil {
+		return nil, err
+	}
+	theirs, err := document(&defaults)
+	if err != nil {
+		return nil, err
+	}
+	out := subtract(mine, theirs)
+	delete(out, "state")
+	return out, nil
+}
+
+func document(s *Settings) (map[string]any, error) {
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return nil, fmt.Errorf("encode the settings: %w", err)
+	}
+	var out map[string]any
+	if err := yaml.Unmarshal(text, &out); err != nil {
+		return nil, fmt.Errorf("read back the settings: %w", err)
+	}
+	return out, nil
+}
+
+// subtract leaves out of a what is equal in b.
+func subtract(a, b map[string]any) map[string]any {
+	out := map[string]any{}
+	for k, v := range a {
+		inner, isMap := v.(map[string]any)
+		other, same := b[k].(map[string]any)
+		switch {
+		case isMap && same:
+			if d := subtract(inner, other); len(d) > 0 {
+				out[k] = d
+			}
+		case !reflect.DeepEqual(v, b[k]):
+			out[k] = v
+		}
+	}
+	return out
+}
+
+// FindJoined returns the state folder of the workload of this machine that has joined: below the folder where state
+// folders are, with this name and namespace where they are given. Errors say when there is none, or several.
+func FindJoined(name, namespace string) (string, error) {
+	base, err := stateBase(false)
+	if err != nil {
+		return "", err
+	}
+	return findJoined(base, name, namespace)
+}
+
+func findJoined(base, name, namespace string) (string, error) {
+	found, err := filepath.Glob(filepath.Join(base, "*", identityLink))
+	if err != nil {
+		return "", err
+	}
+	joined := map[string]bool{}
+	for _, link := range found {
+		dir := filepath.Dir(link)
+		if base := filepath.Base(dir); (name == "" || strings.HasPrefix(base, name+".")) && (namespace == "" || strings.HasSuffix(base, "."+namespace)) {
+			joined[dir] = true
+		}
+	}
+	dirs := slices.Sorted(maps.Keys(joined))
+	switch len(dirs) {
+	case 1:
+		return dirs[0], nil
+	case 0:
+		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its folder (--state)", err)
+		}
+		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base, errNoIdentity)
+	}
+	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s", strings.Join(dirs, ", "))
+}
