@@ -151,7 +151,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	}
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{files, d.store},
-		Derive:  entry.NewBackground(d.store, 0),
+		Derive:  entry.NewBackground(d.store, nil, 0),
 		Mesh:    s.mesh,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),

@@ -5,6 +5,8 @@ import (
 	"context"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
@@ -20,15 +22,37 @@ type Background struct {
 	pending bool // belongs to the goroutine that calls Derive
 }
 
-// NewBackground makes one that asks addresses, again after retry when they are refused. Zero means 5s.
-func NewBackground(addresses Addresses, retry time.Duration) *Background {
+// NewBackground makes one that asks addresses, again after retry when they are refused. Zero means 5s. The workloads that
+// registered with runtime become endpoints too; nil: nobody registers.
+func NewBackground(addresses Addresses, runtime Runtime, retry time.Duration) *Background {
 	a := newAllocator(addresses, cmp.Or(retry, 5*time.Second))
-	return &Background{Deriver: New(a), allocator: a}
+	return &Background{Deriver: newDeriver(a, runtime), allocator: a}
 }
 
-// Run asks for addresses until ctx ends, and calls again whenever Derive should be called again. It is
-// still there while the store does not answer, whatever becomes of ctx, unless the store heeds that.
-func (b *Background) Run(ctx context.Context, again func()) error { return b.allocator.run(ctx, again) }
+// Run asks for addresses and follows who registers until ctx ends, and calls again whenever Derive should be called
+// again. It is still there while the store does not answer, whatever becomes of ctx, unless the store heeds that.
+func (b *Background) Run(ctx context.Context, again func()) error {
+	var group errgroup.Group
+	group.Go(func() error { return b.allocator.run(ctx, again) })
+	if b.runtime != nil {
+		group.Go(func() error { b.follow(ctx, again); return nil })
+	}
+	return group.Wait()
+}
+
+// follow calls again whenever somebody registered, left or reported.
+func (b *Background) follow(ctx context.Context, again func()) {
+	changed := b.runtime.Watch(ctx)
+	again() // for what changed before it looked
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-changed:
+			again()
+		}
+	}
+}
 
 // Derive returns the services that changed since the last call, and those that an address was found for.
 func (b *Background) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -22,29 +23,36 @@ type Addresses interface {
 	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
 }
 
-// Deriver makes services of ServiceEntry and WorkloadEntry objects. Derive waits for Addresses; where
-// nothing may wait for a disk, Background does not. One goroutine at a time.
+// Deriver makes services of ServiceEntry and WorkloadEntry objects and of workloads that registered themselves. Derive
+// waits for Addresses; where nothing may wait for a disk, Background does not. One goroutine at a time.
 type Deriver struct {
 	addresses Addresses
+	runtime   Runtime                 // nil: nobody registers
+	shown     atomic.Pointer[Entries] // written by Derive, read by Entries
 
-	started   bool                                 // the first batch was made
-	objects   pmap.Map[config.Key, *config.Object] // as of the last Derive
-	allocated map[registry.Key][]netip.Addr        // what Addresses said
-	wanting   map[registry.Key]bool                // services that got no address yet
-	selectors map[string]map[config.Key]*config.Object
-	workloads workloads
-	byHost    map[registry.Key]map[config.Key]*config.Object // the entries that declare a host
+	started    bool                                 // the first batch was made
+	objects    pmap.Map[config.Key, *config.Object] // as of the last Derive
+	allocated  map[registry.Key][]netip.Addr        // what Addresses said
+	wanting    map[registry.Key]bool                // services that got no address yet
+	selectors  map[string]map[config.Key]*config.Object
+	workloads  workloads
+	registered registered
+	byHost     map[registry.Key]map[config.Key]*config.Object // the entries that declare a host
 }
 
 // New makes a Deriver; without addresses (nil) no virtual address is allocated.
-func New(addresses Addresses) *Deriver {
+func New(addresses Addresses) *Deriver { return newDeriver(addresses, nil) }
+
+func newDeriver(addresses Addresses, runtime Runtime) *Deriver {
 	return &Deriver{
-		addresses: addresses,
-		allocated: map[registry.Key][]netip.Addr{},
-		wanting:   map[registry.Key]bool{},
-		selectors: map[string]map[config.Key]*config.Object{},
-		workloads: workloads{},
-		byHost:    map[registry.Key]map[config.Key]*config.Object{},
+		runtime:    runtime,
+		registered: newRegistered(),
+		addresses:  addresses,
+		allocated:  map[registry.Key][]netip.Addr{},
+		wanting:    map[registry.Key]bool{},
+		selectors:  map[string]map[config.Key]*config.Object{},
+		workloads:  workloads{},
+		byHost:     map[registry.Key]map[config.Key]*config.Object{},
 	}
 }
 
@@ -55,15 +63,19 @@ func (d *Deriver) Name() string { return source }
 // when it is gone. Problems stand in the group that they concern.
 func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
 	dirty := map[registry.Key]bool{}
+	var groups []config.Key
 	for ch := range objects.Diff(d.objects) {
 		switch ch.Key.Kind {
 		case config.ServiceEntry:
 			d.replaceEntry(ch.Key, ch.Old, ch.New, dirty)
 		case config.WorkloadEntry:
-			d.replaceWorkload(ch.Key, ch.Old, ch.New, dirty)
+			d.replaceWorkload(ch.Old, ch.New, dirty)
+		case config.WorkloadGroup:
+			groups = append(groups, ch.Key)
 		}
 	}
 	d.objects = objects
+	d.takeRegistrations(groups, dirty)
 	for key := range d.wanting { // what got no address is tried again
 		dirty[key] = true
 	}
@@ -101,28 +113,38 @@ func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty ma
 }
 
 // replaceWorkload takes in a changed WorkloadEntry and marks the services that select it.
-func (d *Deriver) replaceWorkload(key config.Key, old, now *config.Object, dirty map[registry.Key]bool) {
-	for _, o := range []*config.Object{old, now} {
-		if o == nil {
-			continue
-		}
-		labels := labelsOf(o)
-		for _, entry := range d.selectors[key.Namespace] {
-			spec := entry.Spec.(*networking.ServiceEntry)
-			if !selects(spec.WorkloadSelector.Labels, labels) {
-				continue
-			}
-			for _, h := range spec.Hosts {
-				dirty[registry.Key{Host: h, Namespace: key.Namespace}] = true
-			}
-		}
-	}
+func (d *Deriver) replaceWorkload(old, now *config.Object, dirty map[registry.Key]bool) {
 	if old != nil {
+		d.mark(old, dirty)
 		d.workloads.remove(old)
 	}
 	if now != nil {
+		d.mark(now, dirty)
 		d.workloads.add(now)
 	}
+}
+
+// mark marks the services that select a WorkloadEntry.
+func (d *Deriver) mark(o *config.Object, dirty map[registry.Key]bool) {
+	labels := labelsOf(o)
+	for _, entry := range d.selectors[o.Namespace] {
+		spec := entry.Spec.(*networking.ServiceEntry)
+		if !selects(spec.WorkloadSelector.Labels, labels) {
+			continue
+		}
+		for _, h := range spec.Hosts {
+			dirty[registry.Key{Host: h, Namespace: o.Namespace}] = true
+		}
+	}
+}
+
+// Entries are the WorkloadEntries of the workloads that registered themselves, as of the last Derive. Safe for concurrent
+// use.
+func (d *Deriver) Entries() Entries {
+	if shown := d.shown.Load(); shown != nil {
+		return *shown
+	}
+	return Entries{}
 }
 
 // batch derives the services of keys anew.
@@ -172,9 +194,7 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.EndpointList {
 	items := inline(o)
 	if sel := o.Spec.(*networking.ServiceEntry).WorkloadSelector; sel != nil {
-		for _, w := range d.workloads.selected(o.Namespace, sel.Labels) {
-			items = append(items, endpoint(w.Spec.(*networking.WorkloadEntry), w.Namespace, w.Name, labelsOf(w)))
-		}
+		items = append(items, d.selected(o.Namespace, sel.Labels)...)
 	} else if len(items) == 0 && (s.Resolution == registry.DNS || s.Resolution == registry.DNSRoundRobin) {
 		items = hostEndpoint(s)
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// workloads are the WorkloadEntries by namespace and by each of their labels.
+// workloads are WorkloadEntries by namespace and by each of their labels.
 type workloads map[labelKey]map[config.Key]*config.Object
 
 // labelKey is one label of one namespace; the empty label stands for all of the namespace.
@@ -23,7 +23,9 @@ func (x workloads) add(o *config.Object) {
 
 func (x workloads) remove(o *config.Object) {
 	for k := range keysOf(o) {
-		delete(x[k], o.Key)
+		if x[k][o.Key] == o { // or another of the same name took its place
+			delete(x[k], o.Key)
+		}
 		if len(x[k]) == 0 {
 			delete(x, k)
 		}

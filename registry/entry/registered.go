@@ -1,0 +1,198 @@
+package entry
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// RegisteredSource is where the WorkloadEntries of registered workloads come from, to people.
+const RegisteredSource = "workloads"
+
+// Annotations of the WorkloadEntries of registered workloads. All but the last are Istio's: wire.md 2.5.
+const (
+	groupAnnotation        = "istio.io/autoRegistrationGroup"
+	replicaAnnotation      = "istio.io/workloadController"
+	connectedAnnotation    = "istio.io/connectedAt"
+	disconnectedAnnotation = "istio.io/disconnectedAt"
+	probedAnnotation       = "proxy.istio.io/health-checks-enabled"
+	healthAnnotation       = "ashore.io/health"
+)
+
+// localityLabel says where a pod of Kubernetes runs. A workload's locality comes with its node.
+const localityLabel = "istio-locality"
+
+// Runtime supplies the workloads that registered themselves. registry.Runtime does.
+type Runtime interface {
+	Registrations() registry.Registrations
+	Watch(ctx context.Context) <-chan struct{}
+}
+
+// Entries are WorkloadEntry objects by key.
+type Entries = pmap.Map[config.Key, *config.Object]
+
+// registered are the workloads that registered themselves, as WorkloadEntries.
+type registered struct {
+	all     registry.Registrations                      // as of the last Derive
+	entries map[registry.RegistrationKey]*config.Object // what was made of them
+	of      map[*config.Object]*registry.Registration   // of what it was made
+	index   workloads
+	shown   Entries
+}
+
+func newRegistered() registered {
+	return registered{entries: map[registry.RegistrationKey]*config.Object{}, of: map[*config.Object]*registry.Registration{}, index: workloads{}}
+}
+
+// takeRegistrations takes in who registered since the last call, and groups that changed, and marks the services that
+// select any of them.
+func (d *Deriver) takeRegistrations(groups []config.Key, dirty map[registry.Key]bool) {
+	if d.runtime == nil {
+		return
+	}
+	now, touched := d.runtime.Registrations(), map[registry.RegistrationKey]bool{}
+	for ch := range now.Diff(d.registered.all) {
+		touched[ch.Key] = true
+	}
+	for _, g := range groups {
+		for k := range now.From(registry.RegistrationKey{Namespace: g.Namespace, Group: g.Name}) {
+			if k.Namespace != g.Namespace || k.Group != g.Name {
+				break
+			}
+			touched[k] = true
+		}
+	}
+	d.registered.all = now
+	before := d.registered.shown
+	for k := range touched {
+		if k.Group == "" {
+			if o := d.objects.At(config.Key{Kind: config.WorkloadEntry, Namespace: k.Namespace, Name: k.Name}); o != nil {
+				d.mark(o, dirty)
+			}
+			continue
+		}
+		d.replaceRegistered(k, dirty)
+	}
+	if d.registered.shown != before {
+		shown := d.registered.shown
+		d.shown.Store(&shown)
+	}
+}
+
+// replaceRegistered makes the entry of one registration anew.
+func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[registry.Key]bool) {
+	x := &d.registered
+	var now *config.Object
+	r := x.all.At(k)
+	if r != nil {
+		now = entryOf(r, d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group}))
+	}
+	if old := x.entries[k]; old != nil {
+		d.mark(old, dirty)
+		x.index.remove(old)
+		x.shown = x.shown.Without(old.Key)
+		delete(x.of, old)
+		delete(x.entries, k)
+	}
+	if now != nil {
+		d.mark(now, dirty)
+		x.index.add(now)
+		x.shown = x.shown.With(now.Key, now)
+		x.of[now], x.entries[k] = r, now
+	}
+}
+
+// Account is the service account of a group's workloads: the template's, or else "default".
+func Account(g *networking.WorkloadGroup) string {
+	return cmp.Or(g.GetTemplate().GetServiceAccount(), "default")
+}
+
+// entryOf makes the WorkloadEntry of a registered workload. It is nil when there is no such group, or another identity
+// belongs to it by now.
+func entryOf(r *registry.Registration, group *config.Object) *config.Object {
+	if group == nil {
+		return nil
+	}
+	g := group.Spec.(*networking.WorkloadGroup)
+	spec := &networking.WorkloadEntry{}
+	if g.Template != nil {
+		spec = proto.CloneOf(g.Template)
+	}
+	spec.Address = r.Addresses[0].String()
+	spec.Locality = cmp.Or(r.Locality.String(), spec.Locality)
+	spec.Network = cmp.Or(r.Network, spec.Network)
+	spec.Labels = registeredLabels(r, g)
+	if r.Identity != "" {
+		id, err := spiffe.Parse(r.Identity)
+		if err != nil || id.Namespace != group.Namespace || id.ServiceAccount != Account(g) {
+			return nil
+		}
+		spec.ServiceAccount = id.ServiceAccount
+	} else if _, said := spec.Labels[tlsModeLabel]; !said { // without a certificate it takes no mutual TLS
+		spec.Labels[tlsModeLabel] = "disabled"
+	}
+	o := &config.Object{
+		Key:         config.Key{Kind: config.WorkloadEntry, Namespace: r.Namespace, Name: r.Name},
+		Annotations: registeredAnnotations(r, g),
+		Created:     r.Created,
+		Origin:      config.Origin{Source: RegisteredSource},
+		Spec:        spec,
+	}
+	o.Hash = config.HashOf(o)
+	return o
+}
+
+// registeredLabels are the proxy's over those of the group's metadata over the template's.
+func registeredLabels(r *registry.Registration, g *networking.WorkloadGroup) map[string]string {
+	labels := map[string]string{}
+	maps.Copy(labels, g.GetTemplate().GetLabels())
+	maps.Copy(labels, g.GetMetadata().GetLabels())
+	maps.Copy(labels, r.Labels)
+	delete(labels, localityLabel)
+	return labels
+}
+
+func registeredAnnotations(r *registry.Registration, g *networking.WorkloadGroup) map[string]string {
+	out := map[string]string{}
+	maps.Copy(out, g.GetMetadata().GetAnnotations())
+	out[groupAnnotation] = r.Group
+	out[replicaAnnotation] = r.Replica
+	out[connectedAnnotation] = r.ConnectedAt.UTC().Format(time.RFC3339Nano)
+	if !r.DisconnectedAt.IsZero() {
+		out[disconnectedAnnotation] = r.DisconnectedAt.UTC().Format(time.RFC3339Nano)
+	}
+	out[probedAnnotation] = strconv.FormatBool(probed(r, g))
+	out[healthAnnotation] = healthText(r.Health)
+	return out
+}
+
+// probed says that somebody asks the workload whether it is ready.
+func probed(r *registry.Registration, g *networking.WorkloadGroup) bool {
+	return r.Probed || g.GetProbe() != nil
+}
+
+// healthText is a report for people.
+func healthText(h registry.Report) string {
+	switch {
+	case h.State == registry.ReportedHealthy:
+		return "healthy"
+	case h.State == registry.NotReported:
+		return "not reported"
+	case h.Message == "":
+		return "unhealthy"
+	default:
+		return fmt.Sprintf("unhealthy: %s", h.Message)
+	}
+}

@@ -1,0 +1,347 @@
+package entry_test
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// newRuntime makes a Runtime that forgets nobody: it is not run.
+func newRuntime(t *testing.T) *registry.Memory {
+	t.Helper()
+	m, err := registry.NewMemory(registry.MemoryConfig{Replica: "one", Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// join is a workload of a group of namespace shop.
+func join(group, address, identity string, change ...func(*registry.Registration)) registry.Registration {
+	a := netip.MustParseAddr(address)
+	r := registry.Registration{RegistrationKey: registry.RegistrationKey{Namespace: "shop", Group: group, Name: registry.RegistrationName(group, a, "")},
+		Addresses: []netip.Addr{a}, Session: "1"}
+	if identity != "" {
+		r.Identity = "spiffe://cluster.local/ns/shop/sa/" + identity
+	}
+	for _, f := range change {
+		f(&r)
+	}
+	return r
+}
+
+// registerAll registers workloads.
+func registerAll(t *testing.T, rt *registry.Memory, all ...registry.Registration) {
+	t.Helper()
+	for _, r := range all {
+		h := r.Health
+		if err := rt.Connect(t.Context(), r); err != nil {
+			t.Fatal(err)
+		}
+		if h != (registry.Report{}) {
+			if err := rt.Report(t.Context(), r.RegistrationKey, r.Session, h); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+func unhealthy(r *registry.Registration) {
+	r.Health = registry.Report{State: registry.ReportedUnhealthy, Message: "503"}
+}
+
+func healthyReport(r *registry.Registration) {
+	r.Health = registry.Report{State: registry.ReportedHealthy}
+}
+
+func probing(r *registry.Registration) { r.Probed = true }
+
+func reportsFor(name string) func(*registry.Registration) {
+	return func(r *registry.Registration) { r.Group, r.Name = "", name }
+}
+
+// endpointsOf writes out the endpoints of the one service.
+func endpointsOf(b feed.Batch[registry.Instances]) string {
+	var out []string
+	for _, u := range b.Updates {
+		for _, in := range u.Items {
+			for _, ep := range in.Endpoints.All() {
+				text := ep.Address + " " + ep.Workload + " sa=" + ep.ServiceAccount + " tls=" + ep.TLSMode
+				if ep.Health != registry.Healthy {
+					text += " unhealthy"
+				}
+				out = append(out, text)
+			}
+		}
+	}
+	return strings.Join(out, "\n")
+}
+
+// shop is the service api, which selects app=api, and the group api.
+func shop(group *networking.WorkloadGroup) objects {
+	se := serviceEntry(networking.ServiceEntry_STATIC, "api.shop")
+	se.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "api"}}
+	objs := with(objects{}, config.ServiceEntry, "api", se)
+	if group == nil {
+		return objs
+	}
+	return with(objs, config.WorkloadGroup, "api", group)
+}
+
+func apiGroup() *networking.WorkloadGroup {
+	return &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"app": "api"}}}
+}
+
+func TestRegistered(t *testing.T) {
+	t.Parallel()
+	probedGroup := apiGroup()
+	probedGroup.Probe = &networking.ReadinessProbe{}
+	noAccount := apiGroup()
+	noAccount.Template.ServiceAccount = ""
+	written := func(address string, annotations ...string) objects {
+		objs := with(shop(apiGroup()), config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: address, Ports: map[string]uint32{"http": 1}}, "app=api")
+		for k, o := range objs.All() {
+			if len(annotations) > 0 && k.Name == "own" {
+				o.Annotations = map[string]string{annotations[0]: annotations[1]}
+			}
+		}
+		return objs
+	}
+	admin := with(shop(apiGroup()), config.WorkloadGroup, "admin", apiGroup())
+	adminPort := apiGroup()
+	adminPort.Template.Ports = map[string]uint32{"http": 9}
+	for name, tc := range map[string]struct {
+		objects objects
+		all     []registry.Registration
+		want    string
+	}{
+		"a workload with an identity":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"without an identity, no mutual TLS":    {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "")}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
+		"the default account":                   {shop(noAccount), []registry.Registration{join("api", "10.0.0.1", "default")}, "10.0.0.1 api-10.0.0.1 sa=default tls=istio"},
+		"no group":                              {shop(nil), []registry.Registration{join("api", "10.0.0.1", "api")}, ""},
+		"another account than the group's":      {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "web")}, ""},
+		"another namespace than the group's":    {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "spiffe://cluster.local/ns/bank/sa/api" })}, ""},
+		"nobody's identity":                     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "nonsense" })}, ""},
+		"its labels say no mutual TLS":          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"security.istio.io/tlsMode": "disabled"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
+		"its labels select it elsewhere":        {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"app": "web"} })}, ""},
+		"unhealthy":                             {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"asked by its proxy, no report":         {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"asked by its proxy, healthy":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing, healthyReport)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"a probe in the group, no report":       {shop(probedGroup), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"one address in two groups":             {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio"},
+		"two groups, of which the first left":   {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api", func(r *registry.Registration) { r.Session = "gone" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"two groups with ports of their own":    {with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"two networks":                          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network = "a" }), join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network, r.Name = "b", "other" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio\n10.0.0.1 other sa=api tls=istio"},
+		"an operator wrote it":                  {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa= tls="},
+		"an operator wrote it, unhealthy":       {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa= tls= unhealthy"},
+		"an operator wrote it in another form":  {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa= tls="},
+		"an operator wrote another":             {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa= tls=\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"a report for what an operator wrote":   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa= tls= unhealthy"},
+		"a report for another":                  {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa= tls="},
+		"an operator says that it is asked":     {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa= tls= unhealthy"},
+		"an operator's is asked and is healthy": {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa= tls="},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rt := newRuntime(t)
+			registerAll(t, rt, tc.all...)
+			for _, r := range tc.all {
+				if r.Session == "gone" {
+					if err := rt.Disconnect(t.Context(), r.RegistrationKey, r.Session); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if d := cmp.Diff(tc.want, endpointsOf(entry.NewBackground(&ledger{}, rt, 0).Derive(t.Context(), tc.objects))); d != "" {
+				t.Errorf("(-want +got):\n%s", d)
+			}
+		})
+	}
+}
+
+// What a registered workload is shown as: the node's word counts before the group's metadata, that before the template.
+func TestRegisteredEntry(t *testing.T) {
+	t.Parallel()
+	rt := newRuntime(t)
+	registerAll(t, rt, join("api", "10.0.0.1", "api", probing, unhealthy, func(r *registry.Registration) {
+		r.Labels = map[string]string{"a": "node", "istio-locality": "x"}
+		r.Locality = registry.Locality{Region: "eu", Zone: "eu-1"}
+	}))
+	group := &networking.WorkloadGroup{
+		Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{"a": "meta", "b": "meta"}, Annotations: map[string]string{"owner": "shop"}},
+		Template: &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"a": "t", "b": "t", "c": "t"}, Locality: "us", Network: "n1", Weight: 3, Ports: map[string]uint32{"http": 8080}},
+	}
+	b := entry.NewBackground(&ledger{}, rt, 0)
+	b.Derive(t.Context(), with(objects{}, config.WorkloadGroup, "api", group))
+	if n := b.Entries().Len(); n != 1 {
+		t.Fatalf("%d entries are shown", n)
+	}
+	o := b.Entries().At(config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: "api-10.0.0.1"})
+	w := o.Spec.(*networking.WorkloadEntry)
+	if w.Address != "10.0.0.1" || w.Locality != "eu/eu-1" || w.Network != "n1" || w.Weight != 3 || w.ServiceAccount != "api" || w.Ports["http"] != 8080 {
+		t.Errorf("spec %v", w)
+	}
+	if d := cmp.Diff(map[string]string{"a": "node", "b": "meta", "c": "t"}, w.Labels); d != "" {
+		t.Errorf("labels (-want +got):\n%s", d)
+	}
+	delete(o.Annotations, "istio.io/connectedAt")
+	if d := cmp.Diff(map[string]string{"owner": "shop", "istio.io/autoRegistrationGroup": "api", "istio.io/workloadController": "one",
+		"proxy.istio.io/health-checks-enabled": "true", "ashore.io/health": "unhealthy: 503"}, o.Annotations); d != "" {
+		t.Errorf("annotations (-want +got):\n%s", d)
+	}
+	if problems := config.Validate(o); len(problems) > 0 {
+		t.Errorf("it is no proper object: %v", problems)
+	}
+	if group.Template.Address != "" {
+		t.Error("the group was changed")
+	}
+}
+
+// A group that changes, goes and comes back takes its workloads along.
+func TestGroupChanges(t *testing.T) {
+	t.Parallel()
+	rt := newRuntime(t)
+	registerAll(t, rt, join("api", "10.0.0.1", "api"), join("api", "10.0.0.2", "other"))
+	b := entry.NewBackground(&ledger{}, rt, 0)
+	other := apiGroup()
+	other.Template.ServiceAccount = "other"
+	elsewhere := apiGroup()
+	elsewhere.Template.Labels = map[string]string{"app": "web"}
+	for i, s := range []struct {
+		group *networking.WorkloadGroup
+		want  string
+	}{
+		{nil, ""},
+		{apiGroup(), "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		{other, "10.0.0.2 api-10.0.0.2 sa=other tls=istio"},
+		{elsewhere, ""},
+		{apiGroup(), "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		{nil, ""},
+		{apiGroup(), "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+	} {
+		if got := endpointsOf(b.Derive(t.Context(), shop(s.group))); got != s.want {
+			t.Errorf("step %d: got %q, want %q", i, got, s.want)
+		}
+	}
+}
+
+// However it came about, what is derived is what a new Deriver would make of the same.
+func TestRegisteredIsItsInput(t *testing.T) {
+	t.Parallel()
+	rt := newRuntime(t)
+	b := entry.NewBackground(&ledger{}, rt, 0)
+	objs := shop(apiGroup())
+	b.Derive(t.Context(), objs)
+	last := ""
+	check := func(what string) {
+		t.Helper()
+		if batch := b.Derive(t.Context(), objs); len(batch.Updates) > 0 {
+			last = endpointsOf(batch)
+		}
+		if want := endpointsOf(entry.NewBackground(&ledger{}, rt, 0).Derive(t.Context(), objs)); last != want {
+			t.Errorf("%s: got %q, want %q", what, last, want)
+		}
+	}
+	one, two := join("api", "10.0.0.1", "api"), join("api", "10.0.0.2", "api")
+	registerAll(t, rt, one)
+	check("one")
+	registerAll(t, rt, two)
+	check("two")
+	registerAll(t, rt, join("api", "10.0.0.1", "api", unhealthy))
+	check("unhealthy")
+	objs = with(objs, config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: "10.0.0.2"}, "app=api")
+	check("written by an operator")
+	registerAll(t, rt, join("", "10.0.0.2", "api", reportsFor("own"), unhealthy))
+	check("reported for")
+	objs = objs.Without(config.Key{Kind: config.WorkloadEntry, Namespace: "shop", Name: "own"})
+	check("written no more")
+	for _, r := range []registry.Registration{one, two} {
+		if err := rt.Remove(t.Context(), r.RegistrationKey, r.Session); err != nil {
+			t.Fatal(err)
+		}
+		check("gone")
+	}
+}
+
+// A health flap replaces the endpoints of the services that select the workload, and nothing else; the first context
+// has everybody who is registered.
+func TestHealthFlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		rt := newRuntime(t)
+		registerAll(t, rt, join("api", "10.0.0.1", "api"), join("api", "10.0.0.2", "api"))
+		source := make(files)
+		var contexts []*push.Context
+		a := push.NewAssembler(push.AssemblerConfig{
+			Objects: []config.Source{source}, Derive: entry.NewBackground(&ledger{}, rt, 0),
+			Mesh:    &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"},
+			Publish: func(c *push.Context, _ push.Changes) { contexts = append(contexts, c) },
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error)
+		go func() { done <- a.Run(ctx) }()
+		objs := shop(apiGroup())
+		web := serviceEntry(networking.ServiceEntry_STATIC, "web.shop")
+		web.Endpoints = []*networking.WorkloadEntry{{Address: "10.0.0.9"}}
+		objs = with(objs, config.ServiceEntry, "web", web)
+		all := []*config.Object{}
+		for _, o := range objs.All() {
+			o.Hash = config.HashOf(o)
+			all = append(all, o)
+		}
+		source <- feed.Batch[*config.Object]{Source: "files", Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: all}}}
+		time.Sleep(time.Second)
+		if len(contexts) != 1 {
+			t.Fatalf("%d contexts at the start", len(contexts))
+		}
+		before := contexts[0].Inputs()
+		api, other := registry.Key{Host: "api.shop", Namespace: "shop"}, registry.Key{Host: "web.shop", Namespace: "shop"}
+		if n := before.Endpoints.At(api).Len(); n != 2 {
+			t.Fatalf("%d endpoints in the first context", n)
+		}
+		registerAll(t, rt, join("api", "10.0.0.2", "api", unhealthy))
+		time.Sleep(time.Second)
+		if len(contexts) != 2 {
+			t.Fatalf("%d contexts after the flap", len(contexts))
+		}
+		after := contexts[1].Inputs()
+		if after.Objects != before.Objects || after.Services != before.Services || after.Endpoints.At(other) != before.Endpoints.At(other) {
+			t.Error("a health flap touches more than the endpoints of its service")
+		}
+		sick := slices.Collect(func(yield func(string) bool) {
+			for _, ep := range after.Endpoints.At(api).All() {
+				if ep.Health == registry.Unhealthy && !yield(ep.Address) {
+					return
+				}
+			}
+		})
+		if !slices.Equal(sick, []string{"10.0.0.2"}) {
+			t.Errorf("unhealthy: %v", sick)
+		}
+		registerAll(t, rt, join("api", "10.0.0.1", "api")) // connects anew: nothing that proxies see
+		time.Sleep(time.Second)
+		if len(contexts) != 2 {
+			t.Errorf("%d contexts after a reconnect, want 2", len(contexts))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
