@@ -48,9 +48,8 @@ func (i *KindInfo) APIVersion() string { return i.Group + "/" + i.Versions[0] }
 func Kinds() []KindInfo {
 	networkingVersions := []string{"v1", "v1beta1", "v1alpha3"}
 	return []KindInfo{
-		{Kind: AuthorizationPolicy, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies",
-			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) },
-			without: "nothing would enforce it, and traffic that it denies would pass"},
+		{Kind: AuthorizationPolicy, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies", AtWork: true,
+			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) }, validate: validateAuthorizationPolicy},
 		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
 		{Kind: EnvoyFilter, Group: groupNetworking, Versions: []string{"v1alpha3"}, Plural: "envoyfilters",

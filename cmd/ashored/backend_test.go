@@ -200,7 +200,7 @@ func TestBackendObjects(t *testing.T) {
 	}{
 		{"gw", "nobody", admin.ErrNotFound, `no Gateway "nobody" is at work`},
 		{"gatway", "", admin.ErrInvalid, `did you mean "gateway"?`},
-		{"AuthorizationPolicy", "", admin.ErrInvalid, "AuthorizationPolicy is not supported yet"},
+		{"WasmPlugin", "", admin.ErrInvalid, "WasmPlugin is not supported yet"},
 	} {
 		if _, err := b.Objects(tc.kind, "", tc.name); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%s %s: error %v, want %q", tc.kind, tc.name, err, tc.want)

@@ -1,0 +1,135 @@
+package config
+
+import (
+	"strconv"
+	"strings"
+)
+
+// The rules for the values of AuthorizationPolicies. A star stands for anything at the beginning or at the end of a
+// value, or alone for anything but nothing.
+// Source: istio.io, AuthorizationPolicy.
+
+// checkPolicyName is the rule for values with such a star.
+func checkPolicyName(v string) string {
+	inner := strings.TrimSuffix(strings.TrimPrefix(v, "*"), "*")
+	if strings.Contains(inner, "*") || len(v) > 1 && strings.HasPrefix(v, "*") && strings.HasSuffix(v, "*") {
+		return quote(v) + " would match nothing but stars: \"*\" stands for anything only at the beginning, or at the end, or alone"
+	}
+	return ""
+}
+
+// checkPolicyPrincipal is the rule for identities.
+func checkPolicyPrincipal(v string) string {
+	if strings.HasPrefix(v, "spiffe://") {
+		return quote(v) + " would match nothing: leave out \"spiffe://\", cluster.local/ns/shop/sa/web is a principal"
+	}
+	if !strings.Contains(v, "/") && !strings.Contains(v, "*") {
+		return quote(v) + " would match nothing: a principal is written as cluster.local/ns/shop/sa/web"
+	}
+	return checkPolicyName(v)
+}
+
+// checkPolicyNamespace is the rule for namespaces, in which stars may stand everywhere.
+func checkPolicyNamespace(v string) string {
+	if strings.Contains(v, "/") {
+		return quote(v) + " is not a namespace"
+	}
+	if strings.Contains(v, "*") {
+		return ""
+	}
+	return checkDNSLabel(v)
+}
+
+// checkPolicyAccount is the rule for service accounts.
+func checkPolicyAccount(v string) string {
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok {
+		namespace, name = "", v
+	}
+	switch {
+	case strings.Contains(v, "*"):
+		return quote(v) + " has a star: service accounts are named one by one; principals take stars"
+	case ok && namespace == "" || name == "" || strings.Contains(name, "/"):
+		return quote(v) + " is not a service account: write shop/web, or web for one of the policy's namespace"
+	case ok:
+		return checkDNSLabel(namespace)
+	}
+	return ""
+}
+
+// checkPolicyDomain is the rule for trust domains.
+func checkPolicyDomain(v string) string {
+	if strings.Contains(v, "/") {
+		return quote(v) + " is not a trust domain: write cluster.local"
+	}
+	return checkPolicyName(v)
+}
+
+// checkPolicyHost is the rule for hosts, which may have a port.
+func checkPolicyHost(v string) string {
+	if strings.ContainsAny(v, "/ @") {
+		return quote(v) + " is not a host: write web.example, web.example:8080 or *.example"
+	}
+	return checkPolicyName(v)
+}
+
+// checkPolicyPort is the rule for ports, which are texts here.
+func checkPolicyPort(v string) string {
+	if n, err := strconv.ParseUint(v, 10, 16); err != nil || n == 0 {
+		return quote(v) + " is not a port: write a number from 1 to 65535"
+	}
+	return ""
+}
+
+// checkPolicyMethod is the rule for methods, whose case counts.
+func checkPolicyMethod(v string) string {
+	if v != strings.ToUpper(v) {
+		return quote(v) + " would match nothing: methods are written in upper case, " + quote(strings.ToUpper(v))
+	}
+	if v != "*" && !isHeaderToken(v) {
+		return quote(v) + " is not a method of HTTP"
+	}
+	return checkPolicyName(v)
+}
+
+// checkPolicyPath is the rule for paths.
+func checkPolicyPath(v string) string {
+	if strings.ContainsAny(v, "?#") {
+		return quote(v) + " would match nothing: paths are compared without what follows \"?\""
+	}
+	if strings.ContainsAny(v, "{}") {
+		return checkPolicyTemplate(v)
+	}
+	if v[0] != '/' && v[0] != '*' {
+		return quote(v) + " would match nothing: paths begin with \"/\", or with \"*\" for any beginning"
+	}
+	return checkPolicyName(v)
+}
+
+// checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of them.
+func checkPolicyTemplate(v string) string {
+	if v[0] != '/' {
+		return quote(v) + " is not a path template: it begins with \"/\""
+	}
+	segments := strings.Split(v[1:], "/")
+	many := false
+	for i, s := range segments {
+		switch {
+		case s == "{*}" || s == "{**}":
+			if many {
+				return quote(v) + " is not a path template: nothing in braces comes after {**}"
+			}
+			many = s == "{**}"
+		case s == "" && i == len(segments)-1:
+		case s == "" || strings.ContainsFunc(s, func(r rune) bool { return !isTemplateRune(r) }):
+			return quote(v) + " is not a path template: a segment is {*}, or {**}, or a text of letters, digits and any of -._~%!$&'()+,;:@"
+		}
+	}
+	return ""
+}
+
+// isTemplateRune says that Envoy takes r in the text of a template.
+// Source: envoy.extensions.path.match.uri_template.v3.
+func isTemplateRune(r rune) bool {
+	return r < 0x80 && (isAlphanumeric(byte(r), true) || strings.ContainsRune("-._~%!$&'()+,;:@", r))
+}
