@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"cmp"
 	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
@@ -13,7 +14,6 @@ import (
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	"google.golang.org/protobuf/proto"
-	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -92,7 +92,7 @@ func newExtensions() *extensions {
 
 // set returns the filters of a scope.
 func (e *extensions) set(sc *push.Scope) resource.Set {
-	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.trusts.Of(trustDomains(sc.Mesh.Config))}
+	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.trusts.Of(policyDomains(sc.Mesh))}
 	if t := sc.Trust; t != nil {
 		in.identities, in.certificates = e.trusts.Of(t.Identities), e.trusts.Of(t.Certificates)
 	}
@@ -100,13 +100,10 @@ func (e *extensions) set(sc *push.Scope) resource.Set {
 	return resource.Set{Shared: e.planned.Get(in)}
 }
 
-// trustDomains are the mesh's own and its aliases, each once, its own first.
-func trustDomains(m *mesh.MeshConfig) []string {
-	out := []string{defaultTrustDomain}
-	if d := m.GetTrustDomain(); d != "" {
-		out[0] = d
-	}
-	for _, d := range m.GetTrustDomainAliases() {
+// policyDomains are the mesh's own trust domain and its aliases, each once, its own first.
+func policyDomains(m *push.Mesh) []string {
+	out := []string{cmp.Or(m.Config.GetTrustDomain(), defaultTrustDomain)}
+	for _, d := range m.Config.GetTrustDomainAliases() {
 		if !slices.Contains(out, d) {
 			out = append(out, d)
 		}

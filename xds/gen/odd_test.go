@@ -14,6 +14,7 @@ import (
 	"golang.org/x/tools/txtar"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -64,7 +65,11 @@ func TestEnvoyAcceptsOddSpecifications(t *testing.T) {
 		for line := range strings.Lines(string(text)) {
 			number++
 			kind, spec, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
-			all.add(t, number, node, "apiVersion: networking.istio.io/v1\nkind: "+kind+"\nmetadata: {name: odd, namespace: edge}\nspec: "+spec+"\n")
+			info, ok := config.Info(config.Kind(kind))
+			if !ok {
+				t.Fatalf("line %d: %s is no kind", number, kind)
+			}
+			all.add(t, number, node, "apiVersion: "+info.APIVersion()+"\nkind: "+kind+"\nmetadata: {name: odd, namespace: edge}\nspec: "+spec+"\n")
 		}
 		envoyAccepts(t, all.listeners, all.clusters)
 	}
