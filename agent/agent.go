@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -24,6 +25,8 @@ type Config struct {
 	Log hclog.Logger
 	// Stdout takes what Envoy writes to its standard output: access logs. Nil: dropped.
 	Stdout io.Writer
+
+	makeLink linkMaker // nil: newLink; tests have others
 }
 
 // Agent runs one Envoy. Its Run may be called once.
@@ -33,28 +36,76 @@ type Agent struct {
 	bootstrap  []byte
 	log        hclog.Logger
 	admin      *admin
+	process    *process
 	supervisor *supervisor
 	ready      *readiness
+
+	// What a workload with an identity has more; nil with Dev.
+	keeper    *Keeper
+	link      link
+	presented *presentation
+
+	leaving atomic.Bool            // the identity is removed at the end
+	healthy atomic.Pointer[Health] // how the application is; nil: not known yet
 }
 
-// New finds Envoy and makes its bootstrap. Nothing is written or started yet.
+// New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
+// workload must have joined.
 func New(c Config) (*Agent, error) {
 	path, err := FindEnvoy(c.Settings.Envoy.Path)
-	if err != nil {
-		return nil, err
-	}
-	bootstrap, err := BootstrapJSON(&c.Settings)
 	if err != nil {
 		return nil, err
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard
 	}
-	a := &Agent{settings: c.Settings, path: path, bootstrap: bootstrap, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings)}
-	p := &process{path: path, args: arguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
-	a.supervisor = &supervisor{run: p.run, log: a.log}
+	if c.makeLink == nil {
+		c.makeLink = newLink
+	}
+	a := &Agent{settings: c.Settings, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings)}
+	if err := a.identify(c.Log, c.makeLink); err != nil {
+		return nil, err
+	}
+	if a.bootstrap, err = BootstrapJSON(&a.settings); err != nil {
+		return nil, err
+	}
+	a.process = &process{path: path, args: arguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
+	a.supervisor = &supervisor{run: a.process.run, log: a.log}
 	a.ready = newReadiness(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
+	a.ready.metrics = a.serveMetrics
 	return a, nil
+}
+
+// identify reads the identity, unless there is to be none.
+func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
+	s := &a.settings
+	if s.Dev {
+		return nil
+	}
+	k, err := NewKeeper(KeeperConfig{Dir: s.State, Addresses: s.XDS.Addresses, Name: s.Workload.Name, Log: log})
+	if err != nil {
+		return err
+	}
+	if err := s.adopt(k.Identity()); err != nil {
+		return err
+	}
+	a.keeper = k
+	a.presented = &presentation{keeper: k, certs: a.admin.certs, log: a.log}
+	a.link, err = makeLink(s, k, log)
+	return err
+}
+
+// adopt makes the settings those of an identity.
+func (s *Settings) adopt(id *Identity) error {
+	w := &s.Workload
+	if w.Namespace != id.ID.Namespace {
+		return &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out, or name another state folder", w.Namespace, s.State, id.ID)}
+	}
+	if w.ServiceAccount != "" && w.ServiceAccount != id.ID.ServiceAccount {
+		return &UsageError{"workload.serviceAccount", fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out", w.ServiceAccount, s.State, id.ID)}
+	}
+	w.ServiceAccount = id.ID.ServiceAccount
+	return nil
 }
 
 func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, "bootstrap.json") }
@@ -70,33 +121,78 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := raiseFileLimit(); err != nil {
 		a.log.Warn("Envoy may run out of files", "error", err)
 	}
-	listener, err := a.claimPorts(ctx)
+	ls, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	if err := writeFile(a.bootstrapPath(), a.bootstrap); err != nil {
-		return errors.Join(err, listener.Close())
+		return errors.Join(diskError("start", err), ls.close())
 	}
 	a.log.Info("starting envoy", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path, "bootstrap", a.bootstrapPath())
+	if a.keeper != nil {
+		id := a.keeper.Identity()
+		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
+	}
 	if a.settings.Workload.Interception == "redirect" {
 		a.log.Info("traffic is expected to be redirected by rules of your own: this agent sets none")
 	}
-	return a.runParts(ctx, listener)
+	err = a.runParts(ctx, ls)
+	if a.leaving.Load() {
+		err = errors.Join(err, forget(a.settings.State))
+	}
+	return err
 }
 
-// runParts runs everything until ctx has ended and Envoy has drained.
-func (a *Agent) runParts(ctx context.Context, listener net.Listener) error {
+// listeners are what an agent serves on.
+type listeners struct{ status, control, xds net.Listener }
+
+// close closes those that are open.
+func (l *listeners) close() error {
+	var errs []error
+	for _, one := range []net.Listener{l.status, l.control, l.xds} {
+		if one != nil {
+			errs = append(errs, one.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// open opens them. The caller holds the lock of the state folder.
+func (a *Agent) open(ctx context.Context) (*listeners, error) {
+	ls, err := &listeners{}, error(nil)
+	if ls.status, err = a.claimPorts(ctx); err != nil {
+		return nil, err
+	}
+	if ls.control, err = listenUnix(a.settings.agentSocket()); err != nil {
+		return nil, errors.Join(diskError("start", err), ls.close())
+	}
+	if a.keeper == nil {
+		return ls, nil
+	}
+	if err := a.keeper.Reload(); err != nil { // it was read before the lock was held
+		return nil, errors.Join(err, ls.close())
+	}
+	if ls.xds, err = listenUnix(a.settings.xdsSocket()); err != nil {
+		return nil, errors.Join(diskError("start", err), ls.close())
+	}
+	return ls, nil
+}
+
+// runParts runs everything until ctx has ended, or an operator has the workload leave, and Envoy has drained.
+func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
+	ctx, leave := context.WithCancel(ctx)
+	defer leave()
 	alive, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
-	return task.Run(alive,
-		task.Part{Name: "envoy", Run: func(c context.Context) error {
+	parts := []task.Part{
+		{Name: "envoy", Run: func(c context.Context) error {
 			defer end() // it returns early when Envoy ends within its drain
 			return a.supervisor.Run(c, ctx.Done())
 		}},
-		task.Part{Name: "status port", Run: func(c context.Context) error { return a.ready.Run(c, listener) }},
-		task.Part{Name: "readiness", Run: a.watchReadiness},
-		task.Part{Name: "drain", Run: func(c context.Context) error {
+		{Name: "status port", Run: func(c context.Context) error { return a.ready.Run(c, ls.status) }},
+		{Name: "readiness", Run: a.watchReadiness},
+		{Name: "drain", Run: func(c context.Context) error {
 			select {
 			case <-ctx.Done():
 				a.drain(c)
@@ -105,12 +201,67 @@ func (a *Agent) runParts(ctx context.Context, listener net.Listener) error {
 			}
 			return nil
 		}},
-	)
+	}
+	control := &control{report: a.Report, log: a.log, leave: func() {
+		a.leaving.Store(a.keeper != nil)
+		leave()
+	}}
+	parts = append(parts, task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }})
+	return task.Run(alive, append(parts, a.identityParts(ctx, ls)...)...)
 }
 
-// drain asks all connections to go and waits for them.
+// identityParts are those of a workload with an identity. serving ends when the agent begins to end.
+func (a *Agent) identityParts(serving context.Context, ls *listeners) []task.Part {
+	if a.keeper == nil {
+		return nil
+	}
+	server := newLocalServer(newSecrets(a.keeper, a.log), a.link)
+	prober := newProber(&a.settings, a.report, a.log)
+	return []task.Part{
+		{Name: "identity", Run: a.keeper.Run},
+		{Name: "presented certificate", Run: a.presented.Run},
+		{Name: "control plane", Run: a.link.Run},
+		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
+		{Name: "probe", Run: func(c context.Context) error {
+			c, cancel := context.WithCancel(c)
+			defer cancel()
+			defer context.AfterFunc(serving, cancel)() // what ends is not reported as well any more
+			return prober.Run(c)
+		}},
+	}
+}
+
+// report tells the control plane how the application is.
+func (a *Agent) report(h Health) {
+	a.healthy.Store(&h)
+	a.link.ReportHealth(h)
+}
+
+// health is how the application is; known is false before the first probe.
+func (a *Agent) health() (h Health, known bool) {
+	if p := a.healthy.Load(); p != nil {
+		return *p, true
+	}
+	return Health{}, false
+}
+
+// leaveEndpoints makes others send no more, and waits until they have heard of it.
+func (a *Agent) leaveEndpoints(ctx context.Context) {
+	if a.link == nil || a.settings.Workload.Group == "" {
+		return
+	}
+	a.report(Health{Reason: "this proxy is about to end"})
+	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
+	select {
+	case <-ctx.Done():
+	case <-time.After(a.settings.Drain.Leave):
+	}
+}
+
+// drain leaves the endpoints, asks all connections to go and waits for them.
 func (a *Agent) drain(ctx context.Context) {
 	a.ready.drain()
+	a.leaveEndpoints(ctx)
 	if err := a.admin.drain(ctx); err != nil {
 		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
 		return

@@ -171,6 +171,9 @@ func (c *checker) envoy(e *Envoy) {
 }
 
 func (c *checker) rest(s *Settings) {
+	if s.Drain.Leave < 0 {
+		c.fail("drain.leave", "%v is less than no time; want 0 or more", s.Drain.Leave)
+	}
 	if s.Drain.Minimum < 0 {
 		c.fail("drain.minimum", "%v is less than no time; want 0 or more", s.Drain.Minimum)
 	}

@@ -57,6 +57,24 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	return k, nil
 }
 
+// Reload reads the identity again: it may have been renewed before the lock was held.
+func (k *Keeper) Reload() error {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	id, joined, err := k.store.load()
+	if err != nil {
+		return err
+	}
+	if err := k.store.clean(); err != nil {
+		return diskError("remove earlier identities", err)
+	}
+	if id.ID != k.Identity().ID {
+		return fmt.Errorf("the identity changed to %s while this agent started; start it again", id.ID)
+	}
+	k.replace(id, joined)
+	return nil
+}
+
 // Identity is the latest one.
 func (k *Keeper) Identity() *Identity {
 	k.mu.Lock()

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strconv"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -38,7 +39,12 @@ type process struct {
 	args   []string
 	stdout io.Writer    // access logs
 	log    hclog.Logger // Envoy's own lines
+
+	pid atomic.Int64
 }
+
+// PID is Envoy's process; zero when none runs.
+func (p *process) PID() int { return int(p.pid.Load()) }
 
 // exit is how a run of Envoy ended.
 type exit struct {
@@ -83,7 +89,9 @@ func (p *process) run(ctx context.Context) exit {
 	err := cmd.Start()
 	if err == nil {
 		p.log.Debug("envoy started", "pid", cmd.Process.Pid, "path", p.path)
+		p.pid.Store(int64(cmd.Process.Pid))
 		err = cmd.Wait()
+		p.pid.Store(0)
 	}
 	w.Close()
 	if err != nil && ctx.Err() == nil {

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
@@ -23,6 +22,7 @@ type readiness struct {
 	replicas   []string     // of the control plane, for messages
 	log        hclog.Logger // set once
 	slots      chan struct{}
+	metrics    http.HandlerFunc // set once, before Run; nil: none
 
 	mu         sync.Mutex
 	draining   bool // guarded by mu
@@ -38,23 +38,11 @@ func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) 
 func (s *readiness) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serve)
-	server := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout:      3 * adminTimeout,
-		MaxHeaderBytes:    16 << 10,
-		ErrorLog:          s.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	if s.metrics != nil {
+		mux.HandleFunc("GET /metrics", s.metrics)
+		mux.HandleFunc("GET /stats/prometheus", s.metrics)
 	}
-	stop := context.AfterFunc(ctx, func() {
-		if err := server.Close(); err != nil {
-			s.log.Warn("close the status port", "error", err)
-		}
-	})
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	}
-	return nil
+	return serveHTTP(ctx, l, mux, s.log)
 }
 
 // serve answers 200, or 503 with the reason.

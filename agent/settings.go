@@ -99,6 +99,8 @@ const devAdmin = 15000
 
 // Drain is how Envoy ends.
 type Drain struct {
+	// Leave is how long a registered workload goes on as before after it has left the endpoints, for others to hear of it.
+	Leave time.Duration `yaml:"leave"`
 	// Minimum is how long Envoy goes on at least, for others to learn that it ends.
 	Minimum time.Duration `yaml:"minimum"`
 	// Maximum is how long open connections are waited for.
@@ -119,7 +121,7 @@ func Default() Settings {
 		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
 		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second},
 		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090},
-		Drain:    Drain{Minimum: time.Second, Maximum: 5 * time.Second},
+		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},
 	}
 }

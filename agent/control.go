@@ -1,0 +1,155 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// control answers the operator's commands on the agent's unix socket.
+type control struct {
+	report func(context.Context) *Report
+	leave  func() // makes the agent leave the mesh; returns at once
+	log    hclog.Logger
+}
+
+// Run serves on l until ctx ends.
+func (c *control) Run(ctx context.Context, l net.Listener) error {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), 3*adminTimeout)
+		defer cancel()
+		w.Header().Set("Content-Type", "application/json")
+		if err := c.report(ctx).WriteJSON(w); err != nil {
+			c.log.Debug("write the status", "error", err)
+		}
+	})
+	mux.HandleFunc("POST /leave", func(w http.ResponseWriter, _ *http.Request) {
+		c.log.Info("leaving the mesh: an operator asks for it")
+		c.leave()
+		w.WriteHeader(http.StatusAccepted)
+	})
+	return serveHTTP(ctx, l, mux, c.log)
+}
+
+// serveHTTP serves on l until ctx ends.
+func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Logger) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout:      5 * adminTimeout,
+		MaxHeaderBytes:    16 << 10,
+		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+	stop := context.AfterFunc(ctx, func() {
+		if err := server.Close(); err != nil {
+			log.Warn("close a server", "at", l.Addr(), "error", err)
+		}
+	})
+	defer stop()
+	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// errNotRunning is that no agent answers.
+var errNotRunning = errors.New("no agent runs with this state folder")
+
+// askAgent asks the agent of a state folder. Errors: errNotRunning.
+func askAgent(ctx context.Context, state, method, path string) ([]byte, error) {
+	socket := filepath.Join(state, "agent.sock")
+	client := &http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			var d net.Dialer
+			return d.DialContext(ctx, "unix", socket)
+		}}}
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent"+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+		return nil, errNotRunning
+	case errors.Is(err, fs.ErrPermission):
+		return nil, fmt.Errorf("%s is for the agent's user and root alone: run this as one of them: %w", socket, err)
+	case err != nil:
+		return nil, fmt.Errorf("ask the agent: %w", err)
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	if resp.StatusCode/100 != 2 {
+		return nil, fmt.Errorf("the agent answers %d: %s", resp.StatusCode, strings.TrimSpace(string(body)))
+	}
+	return body, nil
+}
+
+// Status asks the agent of a state folder how it is; without an agent it looks at the disk.
+func Status(ctx context.Context, state string) (*Report, error) {
+	body, err := askAgent(ctx, state, http.MethodGet, "/status")
+	switch {
+	case errors.Is(err, errNotRunning):
+		return OfflineReport(state), nil
+	case err != nil:
+		return nil, err
+	}
+	var r Report
+	if err := json.Unmarshal(body, &r); err != nil {
+		return nil, fmt.Errorf("read the agent's answer: %w", err)
+	}
+	return &r, nil
+}
+
+// Leave makes the workload of a state folder leave the mesh: its agent leaves the endpoints, drains and ends, and the
+// identity is removed from this machine. wait bounds how long the agent may take. The certificate stays valid until it
+// ends or is revoked at the control plane.
+func Leave(ctx context.Context, state string, wait time.Duration) error {
+	_, err := askAgent(ctx, state, http.MethodPost, "/leave")
+	if err != nil && !errors.Is(err, errNotRunning) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	for {
+		lock, err := lockState(state)
+		var busy *BusyError
+		switch {
+		case errors.As(err, &busy) && ctx.Err() != nil:
+			return fmt.Errorf("the agent (process %d) has not ended within %s: %w", busy.PID, wait, ctx.Err())
+		case errors.As(err, &busy):
+			select {
+			case <-ctx.Done():
+			case <-time.After(50 * time.Millisecond):
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		return errors.Join(forget(state), lock.Close())
+	}
+}
+
+// forget removes what joining left. The caller holds the lock.
+func forget(state string) error {
+	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state))); err != nil {
+		return diskError("remove the identity", err)
+	}
+	return nil
+}
+
+// JoinedAs tells what a state folder joined as. Errors: that it did not.
+func JoinedAs(state string) (*Identity, Joined, error) { return store{state}.load() }

@@ -1,0 +1,77 @@
+package agent
+
+import (
+	"context"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/common/expfmt"
+)
+
+// serveMetrics answers with the agent's own metrics and, after them, Envoy's.
+func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
+	select {
+	case a.ready.slots <- struct{}{}:
+		defer func() { <-a.ready.slots }()
+	default:
+		http.Error(w, "too many questions at one time", http.StatusTooManyRequests)
+		return
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), 2*adminTimeout)
+	defer cancel()
+	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	if err := a.writeMetrics(w); err != nil {
+		a.log.Debug("write metrics", "error", err)
+		return
+	}
+	body, err := a.admin.do(ctx, http.MethodGet, "/stats/prometheus")
+	if err != nil {
+		return // that Envoy does not answer is one of the agent's own metrics
+	}
+	if _, err := w.Write(body); err != nil {
+		a.log.Debug("write Envoy's metrics", "error", err)
+	}
+}
+
+// writeMetrics writes the agent's own.
+func (a *Agent) writeMetrics(w io.Writer) error {
+	registry := prometheus.NewRegistry()
+	add := func(name, help string, value float64) {
+		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name, Help: help}, func() float64 { return value }))
+	}
+	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.supervisor.Runs()-1, 0)))
+	add("envoy_up", "1 while an Envoy process runs.", boolean(a.process.PID() != 0))
+	if a.keeper != nil {
+		id, n, p := a.keeper.Identity(), a.keeper.Renewal(), a.presented.State()
+		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())
+		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.", float64(id.Leaf().NotAfter.Unix()))
+		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
+		add("certificate_renewal_failures", "Tries to renew in vain since the last certificate came.", float64(n.Tries))
+		add("certificate_presented_stale", "1 while Envoy presents another certificate than the one issued last.", boolean(p.Stale))
+		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
+	}
+	if a.link != nil {
+		s := a.link.LinkState()
+		add("xds_connected", "1 while a control plane is connected.", boolean(s.Address != ""))
+		add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!s.CopyFrom.IsZero()))
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		return err
+	}
+	for _, f := range families {
+		if _, err := expfmt.MetricFamilyToText(w, f); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func boolean(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}
