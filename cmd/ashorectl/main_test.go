@@ -81,7 +81,7 @@ func shortDir(t *testing.T) string {
 func serve(t *testing.T, f *fake) string {
 	t.Helper()
 	path := filepath.Join(shortDir(t), "admin.sock")
-	l, err := admin.Listen(path)
+	l, err := admin.Listen(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestMistakes(t *testing.T) {
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(shortDir(t), "admin.sock")
-	l, err := admin.Listen(path) // and nobody accepts
+	l, err := admin.Listen(path, false) // and nobody accepts
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestFindSocket(t *testing.T) {
 		t.Errorf("without a development run: %q, %v; want /installed", got, err)
 	}
 	want := filepath.Join(dir, "a", ".ashore", "admin.sock")
-	l, err := admin.Listen(want)
+	l, err := admin.Listen(want, false)
 	if err != nil {
 		t.Fatal(err)
 	}

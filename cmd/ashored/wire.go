@@ -94,7 +94,7 @@ func (p *program) open(s settings, log hclog.Logger) (doors, error) {
 		return d, err
 	}
 	p.closing(d.metrics)
-	if d.admin, err = admin.Listen(s.Admin.Socket); err != nil {
+	if d.admin, err = admin.Listen(s.Admin.Socket, false); err != nil {
 		return d, fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
 	}
 	p.closing(d.admin)

@@ -20,7 +20,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) == 3 && os.Args[1] == "child-ask" {
+		childAsk(os.Args[2])
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // fake answers with what the tests expect. The dump of proxy "slow" waits for release.
 type fake struct {
@@ -62,17 +67,17 @@ func (f *fake) Dump(proxy, typ string) (Dump, error) {
 }
 
 // serve starts a server and returns a client of it; both end with the test.
-func serve(t *testing.T, allow func(uint32) bool) (*Client, *fake, string) {
+func serve(t *testing.T, role func(Peer) Role) (*Client, *fake, string) {
 	t.Helper()
 	path := socketPath(t)
-	l, err := Listen(path)
+	l, err := Listen(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f := &fake{entered: make(chan struct{}, maxRequests), release: make(chan struct{})}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- New(Config{Listener: l, Backend: f, Log: testlog.New(t), Allow: allow}).Run(ctx) }()
+	go func() { done <- New(Config{Listener: l, Backend: f, Log: testlog.New(t), Role: role}).Run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -154,7 +159,7 @@ func TestErrors(t *testing.T) {
 // Who asks is decided by the kernel's word, not by the address.
 func TestForbidden(t *testing.T) {
 	t.Parallel()
-	c, _, _ := serve(t, func(uint32) bool { return false })
+	c, _, _ := serve(t, func(Peer) Role { return Nobody })
 	_, err := c.Status(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "may not use the admin API") {
 		t.Errorf("error %v, want a refusal", err)
@@ -219,7 +224,7 @@ func TestNotRunning(t *testing.T) {
 func TestEndedWhileAsked(t *testing.T) {
 	t.Parallel()
 	path := socketPath(t)
-	l, err := Listen(path)
+	l, err := Listen(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,7 +249,7 @@ func TestEndedWhileAsked(t *testing.T) {
 // stale leaves a socket at path that nobody listens at, as a killed process does.
 func stale(t *testing.T, path string) {
 	t.Helper()
-	l, err := Listen(path)
+	l, err := Listen(path, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -260,7 +265,7 @@ func TestListen(t *testing.T) {
 		t.Parallel()
 		path := socketPath(t)
 		stale(t, path)
-		l, err := Listen(path)
+		l, err := Listen(path, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -271,7 +276,7 @@ func TestListen(t *testing.T) {
 	t.Run("makes a folder that others cannot look into", func(t *testing.T) {
 		t.Parallel()
 		path := filepath.Join(filepath.Dir(socketPath(t)), "made", "s")
-		l, err := Listen(path)
+		l, err := Listen(path, false)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +288,7 @@ func TestListen(t *testing.T) {
 	t.Run("leaves a live one alone", func(t *testing.T) {
 		t.Parallel()
 		c, _, path := serve(t, nil)
-		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "another ashored serves there") {
+		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "another ashored serves there") {
 			t.Errorf("error %v", err)
 		}
 		if _, err := c.Version(t.Context()); err != nil {
@@ -296,7 +301,7 @@ func TestListen(t *testing.T) {
 		if err := os.WriteFile(path, []byte("mine"), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Listen(path); err == nil || !strings.Contains(err.Error(), "something else") {
+		if _, err := Listen(path, false); err == nil || !strings.Contains(err.Error(), "something else") {
 			t.Errorf("error %v", err)
 		}
 		if b, err := os.ReadFile(path); err != nil || string(b) != "mine" {
@@ -305,7 +310,7 @@ func TestListen(t *testing.T) {
 	})
 	t.Run("path too long", func(t *testing.T) {
 		t.Parallel()
-		if _, err := Listen("/tmp/" + strings.Repeat("x", 200)); err == nil || !strings.Contains(err.Error(), "107 at most") {
+		if _, err := Listen("/tmp/"+strings.Repeat("x", 200), false); err == nil || !strings.Contains(err.Error(), "107 at most") {
 			t.Errorf("error %v", err)
 		}
 	})

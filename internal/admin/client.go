@@ -1,6 +1,7 @@
 package admin
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,32 +71,68 @@ func (c *Client) Dump(ctx context.Context, proxy, typ string) (Dump, error) {
 
 // get asks for path and decodes the answer.
 func get[T any](ctx context.Context, c *Client, path string, query url.Values) (T, error) {
+	return ask[T](ctx, c, http.MethodGet, path, query, nil)
+}
+
+// post asks with a body and decodes the answer.
+func post[T any](ctx context.Context, c *Client, path string, body any) (T, error) {
+	return ask[T](ctx, c, http.MethodPost, path, nil, body)
+}
+
+// ask asks one question and decodes the answer.
+func ask[T any](ctx context.Context, c *Client, method, path string, query url.Values, question any) (T, error) {
 	var out T
-	if c.timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.timeout, ErrSilent)
-		defer cancel()
-	}
-	u := url.URL{Scheme: "http", Host: "ashored", Path: path, RawQuery: query.Encode()}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	resp, err := c.do(ctx, method, path, query, question)
 	if err != nil {
-		return out, fmt.Errorf("ask %s: %w", path, err)
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return out, c.explain(ctx, err)
+		return out, err
 	}
 	body, err := io.ReadAll(resp.Body)
 	if err = errors.Join(err, resp.Body.Close()); err != nil {
 		return out, c.explain(ctx, fmt.Errorf("read its answer: %w", err))
 	}
-	if resp.StatusCode != http.StatusOK {
-		return out, refusal(resp, body)
-	}
 	if err := json.Unmarshal(body, &out); err != nil {
 		return out, fmt.Errorf("understand the answer of ashored at %s (is it of another version?): %w", c.socket, err)
 	}
 	return out, nil
+}
+
+// bounded is ctx with the client's timeout.
+func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFunc) {
+	if c.timeout == 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeoutCause(ctx, c.timeout, ErrSilent)
+}
+
+// do asks, and returns the answer when it is none of an error; its body is to be closed.
+func (c *Client) do(ctx context.Context, method, path string, query url.Values, question any) (*http.Response, error) {
+	var body io.Reader
+	if question != nil {
+		b, err := json.Marshal(question)
+		if err != nil {
+			return nil, fmt.Errorf("ask %s: %w", path, err)
+		}
+		body = bytes.NewReader(b)
+	}
+	u := url.URL{Scheme: "http", Host: "ashored", Path: path, RawQuery: query.Encode()}
+	req, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	if err != nil {
+		return nil, fmt.Errorf("ask %s: %w", path, err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, c.explain(ctx, err)
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp, nil
+	}
+	text, err := io.ReadAll(resp.Body)
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, c.explain(ctx, fmt.Errorf("read its answer: %w", err))
+	}
+	return nil, refusal(resp, text)
 }
 
 // refusal is the error that the server answered with.
@@ -120,7 +157,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		errors.Is(err, net.ErrClosed), closedEarly(err):
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while it was asked at %s: its log says why", c.socket))
 	case errors.Is(err, fs.ErrPermission):
-		return fmt.Errorf("the admin socket %s may be used by root and by the user that ashored runs as: run this as one of them (sudo): %w", c.socket, err)
+		return fmt.Errorf("the admin socket %s is closed to this user: root, the user that ashored runs as and whom its setting admin.roles names may use it; run this as one of them (sudo): %w", c.socket, err)
 	default:
 		return fmt.Errorf("ask ashored at %s: %w", c.socket, err)
 	}

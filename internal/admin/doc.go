@@ -1,15 +1,26 @@
 // Package admin is the operator's view into a running ashored: HTTP with JSON over a unix socket.
 //
-// Server answers from a Backend, which the program connects to its parts; Client is the other end,
-// used by ashorectl. The types of this page are the wire format. Who may ask is decided by the peer
-// credentials of the socket, never by an address: the user that ashored runs as, and root.
+// Server answers from a Backend and some smaller ones, which the program connects to its parts; Client is the other end,
+// used by ashorectl. Each noun has a file with its types, which are the wire format, its backend, its routes and its part
+// of the client. Who may ask is decided by the peer credentials of the socket, never by an address: root and the user that
+// ashored runs as are admins, others have the role that Roles gives them, and who has none is refused and audited.
 //
-//	GET /v1/version                                  Version
-//	GET /v1/status                                   Status
-//	GET /v1/problems                                 []feed.Problem
-//	GET /v1/objects?kind=K[&namespace=N][&name=N]    []Object
-//	GET /v1/dump?proxy=P[&type=cds]                  Dump
-//	GET /debug/pprof/…                               Go's profiles
+//	GET    /v1/version                               viewer    Version
+//	GET    /v1/status                                viewer    Status
+//	GET    /v1/problems                              viewer    []feed.Problem
+//	GET    /v1/objects?kind=K[&namespace=N][&name=N] viewer    []Object
+//	GET    /v1/dump?proxy=P[&type=cds]               operator  Dump; audited
+//	POST   /v1/join-tokens {TokenRequest}            operator  Token
+//	GET    /v1/join-tokens                           viewer    []TokenStatus
+//	DELETE /v1/join-tokens/ID                        operator  {}
+//	GET    /v1/ca                                    viewer    Authority
+//	POST   /v1/ca/rotate {RotateRequest}             admin     Authority
+//	GET    /v1/workloads                             viewer    WorkloadList
+//	POST   /v1/workloads/revoke {RevokeRequest}      operator  Revoked
+//	POST   /v1/workloads/restore {RevokeRequest}     operator  Revoked
+//	GET    /v1/audit?n=20[&follow=true]              operator  a stream of audit.Event, one a line
+//	GET    /v1/authz/explain?from=F&to=T[&port=P&method=M&path=P]  viewer  Explanation
+//	GET    /debug/pprof/…                            admin     Go's profiles
 //
-// Errors are {"error": text} with a status that says whose fault it is. Nothing here changes anything.
+// Errors are {"error": text} with a status that says whose fault it is.
 package admin

@@ -10,6 +10,14 @@ var (
 	ErrNotFound = errors.New("not found")
 	// ErrInvalid says that the question makes no sense: an unknown kind or type.
 	ErrInvalid = errors.New("invalid request")
+	// ErrForbidden says that who asks does not have the role.
+	ErrForbidden = errors.New("not allowed")
+	// ErrConflict says that what is asked for does not fit what is, or has changed meanwhile.
+	ErrConflict = errors.New("not now")
+	// ErrBusy says that too much is asked for at once.
+	ErrBusy = errors.New("too many requests")
+	// ErrNotSetUp says that this control plane does not do what is asked for.
+	ErrNotSetUp = errors.New("not set up")
 	// ErrNotRunning says that nobody answers at the socket.
 	ErrNotRunning = errors.New("ashored is not running")
 	// ErrSilent says that there was no answer in time.
@@ -28,26 +36,34 @@ func (a *answer) Unwrap() error { return a.is }
 // NewError is text for the operator that wraps one of the sentinels without repeating its words.
 func NewError(is error, text string) error { return &answer{text: text, is: is} }
 
+// statuses are the HTTP statuses of errors; any other error is one of the server.
+func statuses() map[error]int {
+	return map[error]int{
+		ErrNotFound:  http.StatusNotFound,
+		ErrInvalid:   http.StatusBadRequest,
+		ErrForbidden: http.StatusForbidden,
+		ErrConflict:  http.StatusConflict,
+		ErrBusy:      http.StatusServiceUnavailable,
+		ErrNotSetUp:  http.StatusNotImplemented,
+	}
+}
+
 // status is the HTTP status of an error.
 func status(err error) int {
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return http.StatusNotFound
-	case errors.Is(err, ErrInvalid):
-		return http.StatusBadRequest
-	default:
-		return http.StatusInternalServerError
+	for is, code := range statuses() {
+		if errors.Is(err, is) {
+			return code
+		}
 	}
+	return http.StatusInternalServerError
 }
 
 // sentinel is the error of an HTTP status; nil when it has none.
 func sentinel(code int) error {
-	switch code {
-	case http.StatusNotFound:
-		return ErrNotFound
-	case http.StatusBadRequest:
-		return ErrInvalid
-	default:
-		return nil
+	for is, have := range statuses() {
+		if have == code {
+			return is
+		}
 	}
+	return nil
 }

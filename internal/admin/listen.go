@@ -14,14 +14,19 @@ import (
 // maxSocketPath is what a unix socket's address holds on Linux, without the final zero byte: unix(7).
 const maxSocketPath = 107
 
-// Listen opens the unix socket path, mode 0600, in a folder that it makes, mode 0700, when missing. A socket that
-// nobody listens at any more is replaced. Errors name the path and what to do.
-func Listen(path string) (*net.UnixListener, error) {
+// Listen opens the unix socket path, in a folder that it makes when missing, both for this user alone. With others, other
+// users can connect, and peer credentials alone decide: see Access. A socket that nobody listens at any more is replaced.
+// Errors name the path and what to do.
+func Listen(path string, others bool) (*net.UnixListener, error) {
+	folder, socket := fs.FileMode(0o700), fs.FileMode(0o600)
+	if others {
+		folder, socket = 0o711, 0o666
+	}
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("admin socket %s: the path has %d bytes, a unix socket's has %d at most: choose a shorter one", path, len(path), maxSocketPath)
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		return nil, fmt.Errorf("admin socket: make its folder: %w", err)
+	if err := makeFolder(filepath.Dir(path), folder); err != nil {
+		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	if err := removeStale(path); err != nil {
 		return nil, err
@@ -31,10 +36,29 @@ func Listen(path string) (*net.UnixListener, error) {
 		return nil, fmt.Errorf("admin socket: %w", err)
 	}
 	// Between the two calls only the folder's mode protects the path; peer credentials protect what is behind it.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, socket); err != nil {
 		return nil, errors.Join(fmt.Errorf("admin socket: %w", err), l.Close())
 	}
 	return l, nil
+}
+
+// makeFolder makes a folder with a mode, whatever the process's mask. One that is there is left as it is; it has to let
+// others through when they are meant to come.
+func makeFolder(dir string, mode fs.FileMode) error {
+	info, err := os.Stat(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return fmt.Errorf("make its folder: %w", err)
+		}
+		return os.Chmod(dir, mode)
+	case err != nil:
+		return err
+	case mode&0o011 != 0 && info.Mode().Perm()&0o011 == 0:
+		return fmt.Errorf("the setting admin.roles lets other users in, and the socket's folder %s (mode %v) does not: choose another place for it (setting admin.socket), or \"chmod 711 %s\" where nothing in that folder is secret",
+			dir, info.Mode().Perm(), dir)
+	}
+	return nil
 }
 
 // removeStale removes the socket that an earlier process left at path. Anything else there is an error.

@@ -3,8 +3,12 @@ package admin
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
-	"os"
+	"net/http"
+	"os/user"
+	"strconv"
+	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
@@ -12,35 +16,79 @@ import (
 // peerKey is the context key of a connection's peer.
 type peerKey struct{}
 
-// peer is the process at the other end of a connection.
-type peer struct {
-	cred *unix.Ucred
+// Peer is who is at the other end of a connection, by the kernel's word, as of when it connected.
+type Peer struct {
+	UID uint32
+	// Groups are all that its process is a member of.
+	Groups []uint32
+}
+
+// String is the peer for people and for the audit log.
+func (p Peer) String() string {
+	number := strconv.FormatUint(uint64(p.UID), 10)
+	if u, err := user.LookupId(number); err == nil {
+		return fmt.Sprintf("user %s (uid %s)", u.Username, number)
+	}
+	return "uid " + number
+}
+
+// known is a peer, or why it is not known.
+type known struct {
+	peer Peer
 	err  error
 }
 
-// withPeer remembers who is at the other end: the credentials of the moment when it connected.
+// withPeer remembers who is at the other end.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	cred, err := credentials(c)
-	return context.WithValue(ctx, peerKey{}, peer{cred, err})
+	p, err := credentials(c)
+	return context.WithValue(ctx, peerKey{}, known{p, err})
 }
 
-func credentials(c net.Conn) (*unix.Ucred, error) {
+// peerOf is who asks.
+func peerOf(r *http.Request) (Peer, error) {
+	k, ok := r.Context().Value(peerKey{}).(known)
+	if !ok {
+		return Peer{}, errors.New("the connection has no peer")
+	}
+	return k.peer, k.err
+}
+
+func credentials(c net.Conn) (Peer, error) {
 	u, ok := c.(*net.UnixConn)
 	if !ok {
-		return nil, errors.New("not a unix socket")
+		return Peer{}, errors.New("not a unix socket")
 	}
 	raw, err := u.SyscallConn()
 	if err != nil {
-		return nil, err
+		return Peer{}, err
 	}
 	var cred *unix.Ucred
-	var credErr error
-	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	if err := errors.Join(err, credErr); err != nil {
-		return nil, err
+	var groups []uint32
+	var credErr, groupErr error
+	err = raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+		groups, groupErr = peerGroups(fd)
+	})
+	if err := errors.Join(err, credErr, groupErr); err != nil {
+		return Peer{}, err
 	}
-	return cred, nil
+	return Peer{UID: cred.Uid, Groups: append(groups, cred.Gid)}, nil
 }
 
-// ownerOrRoot allows the user that this process runs as, and root.
-func ownerOrRoot(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
+// peerGroups are the supplementary groups of the process at the other end. Source: socket(7), SO_PEERGROUPS, Linux 4.13.
+func peerGroups(fd uintptr) ([]uint32, error) {
+	groups := make([]uint32, 64)
+	for {
+		size := uint32(len(groups) * 4)
+		_, _, errno := unix.Syscall6(unix.SYS_GETSOCKOPT, fd, unix.SOL_SOCKET, unix.SO_PEERGROUPS,
+			uintptr(unsafe.Pointer(&groups[0])), uintptr(unsafe.Pointer(&size)), 0)
+		switch n := int(size / 4); {
+		case errno == 0:
+			return groups[:n], nil
+		case errno == unix.ERANGE && n > len(groups): // it said how many there are
+			groups = make([]uint32, n)
+		default:
+			return nil, fmt.Errorf("groups of the peer: %w", errno)
+		}
+	}
+}

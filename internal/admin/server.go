@@ -8,10 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
 const (
@@ -31,30 +32,49 @@ type Config struct {
 	Listener net.Listener
 	// Backend answers.
 	Backend Backend
-	// Log is told who read a dump, and who was refused.
+	// Tokens, Authority, Workloads, Audit and Explain answer what they are about. One that is nil is not set up: Missing
+	// says why, and what to do.
+	Tokens    Tokens
+	Authority Authorities
+	Workloads Workloads
+	Audit     AuditLog
+	Explain   Explainer
+	Missing   string
+	// Record takes who read a dump and who was refused to the audit log. Nil: the log alone is told.
+	Record func(audit.Event)
+	// Log is told the same.
 	Log hclog.Logger
-	// Allow says whether a user may ask. Nil: the user of this process, and root.
-	Allow func(uid uint32) bool
+	// Role says what a peer may do. Nil: the user of this process and root everything, and others nothing.
+	Role func(Peer) Role
 }
 
 // Server answers operators.
 type Server struct {
-	cfg  Config
-	busy chan struct{} // one slot for each request at work
+	cfg       Config
+	busy      chan struct{}   // one slot for each request at work
+	following chan struct{}   // one slot for each that follows the audit log
+	ending    context.Context // ends with Run; what follows ends with it
+	end       context.CancelFunc
 }
 
 // New returns a server that answers once it runs.
 func New(cfg Config) *Server {
-	if cfg.Allow == nil {
-		cfg.Allow = ownerOrRoot
+	if cfg.Role == nil {
+		cfg.Role = Access{}.Role
 	}
-	return &Server{cfg: cfg, busy: make(chan struct{}, maxRequests)}
+	if cfg.Record == nil {
+		cfg.Record = func(audit.Event) {}
+	}
+	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers)}
+	s.ending, s.end = context.WithCancel(context.Background())
+	return s
 }
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
+	defer s.end()
 	srv := &http.Server{
-		Handler:           s.guard(s.routes()),
+		Handler:           s.identified(s.routes()),
 		ConnContext:       withPeer,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       10 * time.Second,
@@ -69,6 +89,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("serve %s: %w", s.cfg.Listener.Addr(), err)
 	case <-ctx.Done():
 	}
+	s.end()
 	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
 	defer cancel()
 	if err := srv.Shutdown(end); err != nil {
@@ -82,66 +103,58 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	b := s.cfg.Backend
-	mux.HandleFunc("GET /v1/version", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, b.Version(), nil) })
-	mux.HandleFunc("GET /v1/status", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, b.Status(), nil) })
-	mux.HandleFunc("GET /v1/problems", func(w http.ResponseWriter, _ *http.Request) { s.answer(w, b.Problems(), nil) })
-	mux.HandleFunc("GET /v1/objects", func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		out, err := b.Objects(q.Get("kind"), q.Get("namespace"), q.Get("name"))
-		s.answer(w, out, err)
-	})
-	mux.HandleFunc("GET /v1/dump", func(w http.ResponseWriter, r *http.Request) {
-		q := r.URL.Query()
-		s.cfg.Log.Info("dump read", "proxy", q.Get("proxy"), "type", q.Get("type"), "uid", uid(r))
-		out, err := b.Dump(q.Get("proxy"), q.Get("type"))
-		s.answer(w, out, err)
-	})
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes()} {
+		for _, rt := range list {
+			mux.HandleFunc(rt.pattern, s.permit(rt.role, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) }))
+		}
+	}
+	mux.HandleFunc("GET /v1/audit", s.permit(Operator, func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.Audit == nil {
+			s.answer(w, nil, s.notSetUp(r))
+		} else if err := s.auditTail(w, r); err != nil {
+			s.answer(w, nil, err)
+		}
+	}))
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace} {
+		mux.HandleFunc("GET "+profiles+path, s.permit(Admin, s.slot(profile)))
+	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, http.StatusNotFound, fmt.Sprintf("%s %s is not part of the admin API of this version", r.Method, r.URL.Path))
 	})
 	return mux
 }
 
-// guard lets through whom the server allows, and only so many at once.
-func (s *Server) guard(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, _ := r.Context().Value(peerKey{}).(peer)
-		if p.cred == nil || !s.cfg.Allow(p.cred.Uid) {
-			s.cfg.Log.Warn("admin request refused", "uid", uid(r), "path", r.URL.Path, "error", p.err)
-			s.refuse(w, http.StatusForbidden, fmt.Sprintf("user %s may not use the admin API: only root and the user that ashored runs as may", uid(r)))
-			return
-		}
-		select {
-		case s.busy <- struct{}{}:
-			defer func() { <-s.busy }()
-		default:
-			s.refuse(w, http.StatusServiceUnavailable, fmt.Sprintf("%d requests are at work already: try again", maxRequests))
-			return
-		}
-		limit := answerTime
-		if strings.HasPrefix(r.URL.Path, "/debug/pprof/") {
-			limit = profileTime
-		}
-		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(limit)); err != nil {
-			s.cfg.Log.Debug("admin connection without deadline", "error", err)
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, 0)
-		next.ServeHTTP(w, r)
-	})
+// stateRoutes are those of Backend.
+func (s *Server) stateRoutes() []route {
+	b := s.cfg.Backend
+	return []route{
+		{"GET /v1/version", Viewer, true, func(*http.Request) (any, error) { return b.Version(), nil }},
+		{"GET /v1/status", Viewer, true, func(*http.Request) (any, error) { return b.Status(), nil }},
+		{"GET /v1/problems", Viewer, true, func(*http.Request) (any, error) { return b.Problems(), nil }},
+		{"GET /v1/objects", Viewer, true, func(r *http.Request) (any, error) {
+			q := r.URL.Query()
+			return b.Objects(q.Get("kind"), q.Get("namespace"), q.Get("name"))
+		}},
+		{"GET /v1/dump", Operator, true, func(r *http.Request) (any, error) {
+			q := r.URL.Query()
+			out, err := b.Dump(q.Get("proxy"), q.Get("type"))
+			s.dumped(r, q.Get("proxy"), q.Get("type"), err)
+			return out, err
+		}},
+	}
 }
 
-// uid is the user at the other end, for people.
-func uid(r *http.Request) string {
-	if p, _ := r.Context().Value(peerKey{}).(peer); p.cred != nil {
-		return fmt.Sprint(p.cred.Uid)
+// dumped records who read a dump.
+func (s *Server) dumped(r *http.Request, proxy, typ string, err error) {
+	e := audit.Event{Action: audit.DumpRead, Actor: who(r), Target: proxy}
+	if typ != "" {
+		e.Details = map[string]string{"type": typ}
 	}
-	return "unknown"
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, err.Error()
+	}
+	s.cfg.Log.Info("dump read", "proxy", proxy, "type", typ, "by", e.Actor)
+	s.cfg.Record(e)
 }
 
 func (s *Server) answer(w http.ResponseWriter, v any, err error) {

@@ -1,0 +1,127 @@
+package admin
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+)
+
+const (
+	// maxTail bounds how many events are read at once.
+	maxTail = 10_000
+	// maxFollowers bounds how many follow the audit log at once.
+	maxFollowers = 8
+	// maxAuditLine bounds a line of the stream, in bytes.
+	maxAuditLine = 1 << 20
+)
+
+// AuditLog is what reads the audit log: audit.Log does.
+type AuditLog interface {
+	Tail(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error
+}
+
+// auditTail answers with a stream of events, one a line.
+func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
+	n, follow, err := tailOf(r)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	if follow {
+		select {
+		case s.following <- struct{}{}:
+			defer func() { <-s.following }()
+		default:
+			return NewError(ErrBusy, fmt.Sprintf("%d follow the audit log already: end one of them", maxFollowers))
+		}
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(s.ending, cancel)()
+	}
+	w.Header().Set("Content-Type", "application/jsonl")
+	c := http.NewResponseController(w)
+	out := json.NewEncoder(w)
+	if follow {
+		if err := c.Flush(); err != nil { // the asker is to know that it works before the first event
+			return nil
+		}
+	}
+	err = s.cfg.Audit.Tail(ctx, n, follow, func(e audit.Event) error {
+		if err := c.SetWriteDeadline(time.Now().Add(answerTime)); err != nil {
+			return err
+		}
+		if err := out.Encode(e); err != nil || !follow {
+			return err
+		}
+		return c.Flush()
+	})
+	if err != nil {
+		s.cfg.Log.Debug("audit log not read to its end", "error", err)
+	}
+	return nil
+}
+
+// tailOf is what is asked for.
+func tailOf(r *http.Request) (n int, follow bool, err error) {
+	n = 20
+	if text := r.URL.Query().Get("n"); text != "" {
+		if n, err = strconv.Atoi(text); err != nil || n < 0 || n > maxTail {
+			return 0, false, NewError(ErrInvalid, fmt.Sprintf("n is %q: want a number from 0 to %d", text, maxTail))
+		}
+	}
+	if text := r.URL.Query().Get("follow"); text != "" {
+		if follow, err = strconv.ParseBool(text); err != nil {
+			return 0, false, NewError(ErrInvalid, fmt.Sprintf("follow is %q: want true or false", text))
+		}
+	}
+	return n, follow, nil
+}
+
+// TailAudit hands emit the latest n events of the audit log and, with follow, every later one until ctx ends, which is
+// no error then.
+func (c *Client) TailAudit(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error {
+	if follow {
+		unbounded := *c
+		unbounded.timeout = 0
+		c = &unbounded
+	}
+	ctx, cancel := c.bounded(ctx)
+	defer cancel()
+	resp, err := c.do(ctx, http.MethodGet, "/v1/audit", url.Values{"n": {strconv.Itoa(n)}, "follow": {strconv.FormatBool(follow)}}, nil)
+	if err != nil {
+		if follow && ctx.Err() != nil {
+			return nil
+		}
+		return err
+	}
+	defer func() { _ = resp.Body.Close() }() // it was read only
+	lines := bufio.NewScanner(resp.Body)
+	lines.Buffer(nil, maxAuditLine)
+	for lines.Scan() {
+		var e audit.Event
+		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			return fmt.Errorf("understand the answer of ashored at %s (is it of another version?): %w", c.socket, err)
+		}
+		if err := emit(e); err != nil {
+			return err
+		}
+	}
+	switch err := lines.Err(); {
+	case follow && ctx.Err() != nil && !errors.Is(context.Cause(ctx), ErrSilent):
+		return nil
+	case err != nil:
+		return c.explain(ctx, err)
+	case follow:
+		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while the audit log was followed at %s", c.socket))
+	}
+	return nil
+}

@@ -1,0 +1,101 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Authority is how the certificate authority is.
+type Authority struct {
+	// Kind is "self-signed" or "plugged in".
+	Kind        string `json:"kind"`
+	TrustDomain string `json:"trustDomain"`
+	// Roots are whom the mesh trusts.
+	Roots []Certificate `json:"roots"`
+	// Signer is what this control plane signs with, and Server what it shows to agents and proxies.
+	Signer Certificate `json:"signer"`
+	Server Certificate `json:"server,omitzero"`
+	// Bundle names the set of roots.
+	Bundle   string   `json:"bundle"`
+	Rotation Rotation `json:"rotation"`
+	// Problems are what somebody has to see to, such as a plugged in set that is bad or ends soon.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// Certificate is one certificate for people. Never a key.
+type Certificate struct {
+	// ID is "sha256:" and the hexadecimal SHA-256 of the certificate: what a join command says of the root.
+	ID        string    `json:"id"`
+	Subject   string    `json:"subject,omitempty"`
+	Key       string    `json:"key,omitempty"` // "ECDSA P-256"
+	NotBefore time.Time `json:"notBefore,omitzero"`
+	NotAfter  time.Time `json:"notAfter,omitzero"`
+	// State is what a root is in a rotation: "active", "next", "old".
+	State string `json:"state,omitempty"`
+	// Names are what a server's certificate is for.
+	Names []string `json:"names,omitempty"`
+}
+
+// Rotation is how far a change of the root is.
+type Rotation struct {
+	// Step is the last one that was done: "prepare", "distribute", "activate"; empty between rotations.
+	Step  string    `json:"step,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Next is the step that comes; empty between rotations.
+	Next string `json:"next,omitempty"`
+	// Waiting is what Next waits for.
+	Waiting []Waiting `json:"waiting,omitempty"`
+}
+
+// Waiting is one thing that the next step of a rotation waits for.
+type Waiting struct {
+	// Kind is "proxy", "workload", "token" or "replica".
+	Kind   string    `json:"kind"`
+	Name   string    `json:"name"`
+	Reason string    `json:"reason"`
+	Until  time.Time `json:"until,omitzero"`
+}
+
+// RotateRequest asks for a change of the root.
+type RotateRequest struct {
+	// Step is the step to go on to; empty: the next one, or the first of a new rotation.
+	Step string `json:"step,omitempty"`
+	// Force does the step whatever it waits for: what depends on the one before is cut off.
+	Force bool `json:"force,omitempty"`
+	// Abort goes back to before the rotation, as long as the new root signs nothing.
+	Abort bool `json:"abort,omitempty"`
+	// Reason is for the audit log.
+	Reason string `json:"reason,omitempty"`
+}
+
+// Authorities shows and changes the certificate authority. Safe for concurrent use.
+type Authorities interface {
+	ShowAuthority(ctx context.Context) (Authority, error)
+	// RotateAuthority does a step. Errors: ErrInvalid, ErrConflict when something is waited for.
+	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
+}
+
+func (s *Server) authorityRoutes() []route {
+	a := s.cfg.Authority
+	return []route{
+		{"GET /v1/ca", Viewer, a != nil, func(r *http.Request) (any, error) { return a.ShowAuthority(r.Context()) }},
+		{"POST /v1/ca/rotate", Admin, a != nil, func(r *http.Request) (any, error) {
+			var q RotateRequest
+			if err := decode(r, &q); err != nil {
+				return nil, err
+			}
+			return a.RotateAuthority(r.Context(), q, who(r))
+		}},
+	}
+}
+
+// Authority asks how the certificate authority is.
+func (c *Client) Authority(ctx context.Context) (Authority, error) {
+	return get[Authority](ctx, c, "/v1/ca", nil)
+}
+
+// RotateAuthority asks for a step of a rotation; see Authorities.
+func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authority, error) {
+	return post[Authority](ctx, c, "/v1/ca/rotate", r)
+}

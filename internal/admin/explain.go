@@ -1,0 +1,84 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+// ExplainRequest asks what the policies say of a request that somebody might make.
+type ExplainRequest struct {
+	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), a proxy's ID, or "anonymous" for a caller
+	// without certificate.
+	From string
+	// To is who is asked: a proxy's ID, or "shop/api" for a workload.
+	To string
+	// Port is the workload's; 0 when that does not matter.
+	Port int
+	// Method and Path are of the HTTP request; empty: of a TCP connection when both are, else GET and "/".
+	Method, Path string
+}
+
+// Explanation is what the policies say, and why.
+type Explanation struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Verdict is "allowed", "denied", or "depends" when something decides that is not known here.
+	Verdict string `json:"verdict"`
+	// Reason is why, in a sentence.
+	Reason string `json:"reason"`
+	// Steps are the policies that were looked at, in the order in which they decide.
+	Steps []ExplainStep `json:"steps"`
+	// Notes are what else plays a part, such as the mode of mutual TLS.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// ExplainStep is one policy.
+type ExplainStep struct {
+	// Policy is "AuthorizationPolicy shop/deny-admin".
+	Policy string `json:"policy"`
+	Action string `json:"action"` // "DENY"
+	// Matched says that one of its rules matches, and Rule which one, counted from 0; -1: none.
+	Matched bool `json:"matched"`
+	Rule    int  `json:"rule"`
+	// Decides says that the verdict is this policy's.
+	Decides bool `json:"decides,omitempty"`
+	// Why is what matches, or what does not.
+	Why string `json:"why,omitempty"`
+	// Origin is where it was read, "mesh.yaml:12".
+	Origin string `json:"origin,omitempty"`
+}
+
+// Explainer explains policies. Safe for concurrent use.
+type Explainer interface {
+	// Explain looks at what is at work now. Errors: ErrInvalid, ErrNotFound for a proxy that is not connected.
+	Explain(ctx context.Context, r ExplainRequest) (Explanation, error)
+}
+
+func (s *Server) explainRoutes() []route {
+	return []route{{"GET /v1/authz/explain", Viewer, s.cfg.Explain != nil, func(r *http.Request) (any, error) {
+		q := r.URL.Query()
+		ask := ExplainRequest{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Path: q.Get("path")}
+		if text := q.Get("port"); text != "" {
+			port, err := strconv.ParseUint(text, 10, 16)
+			if err != nil {
+				return nil, NewError(ErrInvalid, strconv.Quote(text)+" is not a port: want 1 to 65535")
+			}
+			ask.Port = int(port)
+		}
+		if ask.From == "" || ask.To == "" {
+			return nil, NewError(ErrInvalid, "both from and to are needed")
+		}
+		return s.cfg.Explain.Explain(r.Context(), ask)
+	}}}
+}
+
+// Explain asks what the policies say; see Explainer.
+func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
+	q := url.Values{"from": {r.From}, "to": {r.To}, "method": {r.Method}, "path": {r.Path}}
+	if r.Port != 0 {
+		q.Set("port", strconv.Itoa(r.Port))
+	}
+	return get[Explanation](ctx, c, "/v1/authz/explain", q)
+}

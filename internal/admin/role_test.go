@@ -1,0 +1,248 @@
+package admin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// The least role of every route stands here a second time, so that it changes on purpose only.
+func TestRolesOfRoutes(t *testing.T) {
+	t.Parallel()
+	routes := map[string]Role{
+		"GET /v1/version": Viewer, "GET /v1/status": Viewer, "GET /v1/problems": Viewer, "GET /v1/objects?kind=Gateway": Viewer,
+		"GET /v1/dump?proxy=a": Operator, "POST /v1/join-tokens": Operator, "GET /v1/join-tokens": Viewer, "DELETE /v1/join-tokens/x": Operator,
+		"GET /v1/ca": Viewer, "POST /v1/ca/rotate": Admin, "GET /v1/workloads": Viewer, "POST /v1/workloads/revoke": Operator,
+		"POST /v1/workloads/restore": Operator, "GET /v1/audit": Operator, "GET /v1/authz/explain?from=a&to=b": Viewer,
+		"GET /debug/pprof/cmdline": Admin, "GET /debug/pprof/": Admin, "GET /nonsense": Viewer,
+	}
+	for _, have := range []Role{Nobody, Viewer, Operator, Admin} {
+		t.Run(have.String(), func(t *testing.T) {
+			t.Parallel()
+			records := &recorder{}
+			c := serveAll(t, records, func(Peer) Role { return have })
+			refused := 0
+			for what, needs := range routes {
+				code := statusOf(t, c, what)
+				if (code == http.StatusForbidden) != (have < needs) {
+					t.Errorf("%s: status %d, and it needs the role %s", what, code, needs)
+				}
+				if have < needs {
+					refused++
+				}
+			}
+			if got := records.count(audit.AdminRefuse); got != refused {
+				t.Errorf("%d refusals are recorded, want %d", got, refused)
+			}
+			if got := records.count(audit.DumpRead); (got == 1) != (have >= Operator) {
+				t.Errorf("%d reads of dumps are recorded", got)
+			}
+		})
+	}
+}
+
+// statusOf asks and returns the status.
+func statusOf(t *testing.T, c *Client, what string) int {
+	t.Helper()
+	method, path, _ := strings.Cut(what, " ")
+	req, err := http.NewRequestWithContext(t.Context(), method, "http://ashored"+path, strings.NewReader(`{}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		t.Fatalf("%s: %v", what, err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	return resp.StatusCode
+}
+
+// recorder keeps events. Safe for concurrent use.
+type recorder struct {
+	mu     sync.Mutex
+	events []audit.Event // guarded by mu
+}
+
+func (r *recorder) record(e audit.Event) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.events = append(r.events, e)
+}
+
+func (r *recorder) count(action string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	n := 0
+	for _, e := range r.events {
+		if e.Action == action && e.Actor != "" && e.Target != "" {
+			n++
+		}
+	}
+	return n
+}
+
+func (r *recorder) text() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return fmt.Sprint(r.events)
+}
+
+// Names and numbers are found, the higher of two roles counts, and what this machine does not know is told.
+func TestResolve(t *testing.T) {
+	t.Parallel()
+	a, err := Roles{
+		Viewer:   Members{Users: []string{"4001", "4002"}, Groups: []string{"5001"}},
+		Operator: Members{Users: []string{"4002"}, Groups: []string{"5002", "root"}},
+		Admin:    Members{Users: []string{"4003"}},
+	}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		peer Peer
+		want Role
+	}{
+		{Peer{UID: 0}, Admin},
+		{Peer{UID: uint32(os.Geteuid())}, Admin},
+		{Peer{UID: 4000}, Nobody},
+		{Peer{UID: 4001}, Viewer},
+		{Peer{UID: 4002}, Operator},
+		{Peer{UID: 4003}, Admin},
+		{Peer{UID: 4000, Groups: []uint32{1, 5001}}, Viewer},
+		{Peer{UID: 4001, Groups: []uint32{5001, 5002}}, Operator},
+		{Peer{UID: 4000, Groups: []uint32{0}}, Operator},
+		{Peer{UID: 4003, Groups: []uint32{5001}}, Admin},
+	} {
+		if got := a.Role(tc.peer); got != tc.want {
+			t.Errorf("%+v is %s, want %s", tc.peer, got, tc.want)
+		}
+	}
+	if !a.Others() || (Access{}).Others() {
+		t.Error("others are named")
+	}
+	for _, bad := range []Roles{
+		{Viewer: Members{Users: []string{"no-such-user"}}}, {Operator: Members{Groups: []string{"no-such-group"}}}, {Admin: Members{Users: []string{"-1"}}}, {Admin: Members{Users: []string{""}}},
+	} {
+		if _, err := bad.Resolve(); err == nil || !strings.Contains(err.Error(), "this machine has no") {
+			t.Errorf("%+v: %v", bad, err)
+		}
+	}
+}
+
+// childAsk asks for the status and for a dump, as the user that it runs as.
+func childAsk(socket string) {
+	c := NewClient(socket)
+	_, status := c.Status(context.Background())
+	_, dump := c.Dump(context.Background(), "a", "")
+	fmt.Printf("status %v; dump %v\n", status, dump)
+	os.Exit(0)
+}
+
+// The kernel says who asks: another user of this machine, by its own number or by its groups.
+func TestOtherUsers(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: becomes other users; TestResolve and TestRolesOfRoutes run for everyone")
+	}
+	path := socketPath(t)
+	if err := os.Chmod(filepath.Dir(filepath.Dir(path)), 0o711); err != nil {
+		t.Fatal(err)
+	}
+	l, err := Listen(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	access, err := Roles{Viewer: Members{Users: []string{"4001"}}, Operator: Members{Groups: []string{"5002"}}}.Resolve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	records := &recorder{}
+	run(t, New(Config{Listener: l, Backend: &fake{}, Log: testlog.New(t), Role: access.Role, Record: records.record}))
+	many := make([]uint32, 200) // more groups than are asked for at first
+	for i := range many {
+		many[i] = uint32(6000 + i)
+	}
+	for _, tc := range []struct {
+		uid    uint32
+		groups []uint32
+		want   []string
+	}{
+		{4000, nil, []string{"status uid 4000 may not use the admin API"}},
+		{4001, nil, []string{"status <nil>", "dump uid 4001 may not do that: it is for the role operator, and theirs is viewer"}},
+		{4000, []uint32{5002}, []string{"status <nil>; dump <nil>"}},
+		{4000, append(many, 5002), []string{"status <nil>; dump <nil>"}},
+	} {
+		out := askAs(t, path, tc.uid, tc.groups)
+		for _, want := range tc.want {
+			if !strings.Contains(out, want) {
+				t.Errorf("user %d with %d groups: %q, want %q in it", tc.uid, len(tc.groups), out, want)
+			}
+		}
+	}
+	if !strings.Contains(records.text(), "uid 4001") {
+		t.Errorf("recorded is %s", records.text())
+	}
+}
+
+// askAs runs childAsk as another user, from a copy of this program that everybody may read.
+func askAs(t *testing.T, socket string, uid uint32, groups []uint32) string {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir, err := os.MkdirTemp("", "admin-child")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	program, err := os.ReadFile(self)
+	child := filepath.Join(dir, "child")
+	if err := errors.Join(err, os.WriteFile(child, program, 0o755), os.Chmod(dir, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(child, "child-ask", socket)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: 4999, Groups: groups}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return string(out)
+}
+
+// A socket for others lies in a folder that lets them through, and says so when it does not.
+func TestListenForOthers(t *testing.T) {
+	t.Parallel()
+	path := socketPath(t)
+	l, err := Listen(path, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for place, want := range map[string]os.FileMode{path: 0o666, filepath.Dir(path): 0o711} {
+		if info, err := os.Stat(place); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want mode %v", place, info.Mode(), err, want)
+		}
+	}
+	closed := filepath.Join(t.TempDir(), "closed")
+	if err := os.Mkdir(closed, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Listen(filepath.Join(closed, "s"), true); err == nil || !strings.Contains(err.Error(), "setting admin.socket") {
+		t.Errorf("got %v", err)
+	}
+}

@@ -1,0 +1,128 @@
+package admin
+
+import (
+	"context"
+	"net/http"
+	"time"
+)
+
+// Workload is a workload that has, or had, certificates.
+type Workload struct {
+	// Name is "shop/web-1".
+	Name     string `json:"name"`
+	Identity string `json:"identity"`
+	// Group is the WorkloadGroup that it joined; empty when it proved itself otherwise.
+	Group  string    `json:"group,omitempty"`
+	Joined time.Time `json:"joined,omitzero"`
+	// Leaves are its certificates that have not ended, the latest last.
+	Leaves []Leaf `json:"leaves,omitempty"`
+	// Bundle names the set of roots that it said it has.
+	Bundle string `json:"bundle,omitempty"`
+	// Revoked says that it is; by which revocation stands in Revocations.
+	Revoked bool `json:"revoked,omitempty"`
+	// Proxies are the IDs of its proxies that are connected now.
+	Proxies []string `json:"proxies,omitempty"`
+}
+
+// Leaf is one certificate of a workload.
+type Leaf struct {
+	// Serial is in hexadecimal digits.
+	Serial   string    `json:"serial"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// Revocation is what is not trusted any more.
+type Revocation struct {
+	// Kind is "identity", "workload" or "serial", and Name which one.
+	Kind   string    `json:"kind"`
+	Name   string    `json:"name"`
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
+}
+
+// WorkloadList is all that is known of workloads.
+type WorkloadList struct {
+	Workloads   []Workload   `json:"workloads"`
+	Revocations []Revocation `json:"revocations"`
+}
+
+// RevokeRequest names what is to be revoked, or restored: one of the first three.
+type RevokeRequest struct {
+	// Identity is a SPIFFE ID, Workload a name such as "shop/web-1", Serial that of a certificate in hexadecimal digits.
+	Identity string `json:"identity,omitempty"`
+	Workload string `json:"workload,omitempty"`
+	Serial   string `json:"serial,omitempty"`
+	// Reason is for the audit log, and for whoever lists revocations.
+	Reason string `json:"reason,omitempty"`
+}
+
+// check says what keeps a request from naming one thing.
+func (q RevokeRequest) check() error {
+	named := 0
+	for _, s := range []string{q.Identity, q.Workload, q.Serial} {
+		if s != "" {
+			named++
+		}
+	}
+	if named != 1 {
+		return NewError(ErrInvalid, "name one of identity, workload and serial")
+	}
+	return nil
+}
+
+// Revoked is what a revocation, or its end, concerns.
+type Revoked struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	// Workloads are those that it concerns, as far as they are known; more may have the identity.
+	Workloads []string `json:"workloads,omitempty"`
+	// Notes are what is worth knowing, such as what else is still revoked.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Workloads shows, revokes and restores workloads. Safe for concurrent use.
+type Workloads interface {
+	ListWorkloads(ctx context.Context) (WorkloadList, error)
+	// Revoke ends trust: when it returns, every peer that is connected refuses within a second. What was revoked already is
+	// no error. Errors: ErrInvalid; ErrNotFound for a workload or serial that was never seen.
+	Revoke(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
+	// Restore undoes Revoke. Errors: ErrInvalid; ErrNotFound when that is not revoked.
+	Restore(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
+}
+
+func (s *Server) workloadRoutes() []route {
+	w := s.cfg.Workloads
+	change := func(f func(Workloads, context.Context, RevokeRequest, string) (Revoked, error)) func(*http.Request) (any, error) {
+		return func(r *http.Request) (any, error) {
+			var q RevokeRequest
+			if err := decode(r, &q); err != nil {
+				return nil, err
+			}
+			if err := q.check(); err != nil {
+				return nil, err
+			}
+			return f(w, r.Context(), q, who(r))
+		}
+	}
+	return []route{
+		{"GET /v1/workloads", Viewer, w != nil, func(r *http.Request) (any, error) { return w.ListWorkloads(r.Context()) }},
+		{"POST /v1/workloads/revoke", Operator, w != nil, change(Workloads.Revoke)},
+		{"POST /v1/workloads/restore", Operator, w != nil, change(Workloads.Restore)},
+	}
+}
+
+// Workloads asks for all workloads and revocations.
+func (c *Client) Workloads(ctx context.Context) (WorkloadList, error) {
+	return get[WorkloadList](ctx, c, "/v1/workloads", nil)
+}
+
+// Revoke ends trust; see Workloads.
+func (c *Client) Revoke(ctx context.Context, r RevokeRequest) (Revoked, error) {
+	return post[Revoked](ctx, c, "/v1/workloads/revoke", r)
+}
+
+// Restore undoes Revoke; see Workloads.
+func (c *Client) Restore(ctx context.Context, r RevokeRequest) (Revoked, error) {
+	return post[Revoked](ctx, c, "/v1/workloads/restore", r)
+}
