@@ -74,6 +74,9 @@ func Build(prev *Context, in Inputs) *Context {
 // Inputs returns what the context was built from.
 func (c *Context) Inputs() Inputs { return c.in }
 
+// Object returns the configuration object of that key; nil when there is none.
+func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }
+
 // index brings one changed object into the index of its kind. One that has only moved, say to another line of
 // its file, has no other effect than before: the index keeps the old pointer, and with it all that was made of it.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
