@@ -15,6 +15,7 @@ type Generator struct {
 	routes     *routeTables
 	extensions *extensions
 	names      nameTables
+	bundles    bundles
 }
 
 // New makes a Generator.
@@ -28,6 +29,7 @@ func New() *Generator {
 		routes:     newRouteTables(layouts),
 		extensions: newExtensions(),
 		names:      newNameTables(),
+		bundles:    newBundles(),
 	}
 }
 
@@ -50,6 +52,8 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.extensions.set(sc)
 	case NameTableType:
 		return g.names.set(sc)
+	case ProxyConfigType:
+		return g.bundles.set(sc)
 	default:
 		return resource.Set{}
 	}
