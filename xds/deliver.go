@@ -92,6 +92,9 @@ func (st *stream) next() *ads.Response {
 	}
 	r, wait := st.order.next(start)
 	if r != nil {
+		if t := st.order.find(r.TypeURL); t != nil {
+			st.offers(t)
+		}
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}

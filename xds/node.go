@@ -55,6 +55,8 @@ type proxy struct {
 	ID string
 	// Version is the client's Istio version, or its user agent's name and version.
 	Version string
+	// enrolment is as what it asks to be registered.
+	enrolment enrolment
 }
 
 const (
@@ -121,7 +123,7 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 
 // metadata takes in the node's metadata: Istio's names (pkg/model/proxy.go there).
 func (ns *nodes) metadata(p *proxy, m map[string]value) error {
-	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT"} {
+	for _, name := range []string{"NAMESPACE", "SERVICE_ACCOUNT", "NETWORK", "INTERCEPTION_MODE", "HTTP_PROXY_PORT", "AUTO_REGISTER_GROUP", "WORKLOAD_ENTRY"} {
 		if n := len(m[name].text); n > maxText {
 			return fmt.Errorf("node metadata %s has %d bytes, at most %d are allowed", name, n, maxText)
 		}
@@ -132,6 +134,10 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	}
 	p.ServiceAccount = shared(m["SERVICE_ACCOUNT"].text)
 	p.Network = shared(m["NETWORK"].text)
+	p.enrolment = enrolment{group: m["AUTO_REGISTER_GROUP"].text, probed: len(m["PROXY_CONFIG"].fields["readinessProbe"].fields) > 0}
+	if p.enrolment.group == "" {
+		p.enrolment.entry = m["WORKLOAD_ENTRY"].text
+	}
 	if n := len(m["LABELS"].fields); n > maxLabels {
 		return fmt.Errorf("node metadata LABELS holds %d labels, at most %d are allowed", n, maxLabels)
 	}

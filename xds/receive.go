@@ -21,7 +21,7 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
 	if r.TypeURL == healthType {
-		return false, nil
+		return false, st.report(ctx, r)
 	}
 	if st.proxy == nil || st.order.find(r.TypeURL) == nil {
 		if err := st.enter(ctx); err != nil {
@@ -30,18 +30,20 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 		defer st.leave()
 	}
 	if st.proxy == nil {
-		if err := st.introduce(r.Node); err != nil {
+		if err := st.introduce(ctx, r.Node); err != nil {
 			return false, err
 		}
 	}
-	if r.TypeURL == proxyConfigType {
-		return false, nil
+	if r.TypeURL == ProxyConfigType {
+		if st.refresh(); st.scope.Trust == nil {
+			return false, nil // as in Istio: who asks expects no answer where there is nothing to say
+		}
 	}
 	return st.receive(r)
 }
 
 // introduce takes in the node, which the first request carries.
-func (st *stream) introduce(node []byte) error {
+func (st *stream) introduce(ctx context.Context, node []byte) error {
 	s := st.server
 	if node == nil {
 		s.metrics.refused.WithLabelValues("bad node").Inc()
@@ -56,11 +58,9 @@ func (st *stream) introduce(node []byte) error {
 		s.metrics.refused.WithLabelValues("bad node").Inc()
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
-	if s.cfg.Authorize != nil {
-		if err := s.cfg.Authorize(st.grpc.Context(), p.Node); err != nil {
-			s.metrics.refused.WithLabelValues("not authorized").Inc()
-			return err
-		}
+	if err := authorize(&p.Node, st.who); err != nil {
+		s.metrics.refused.WithLabelValues("not authorized").Inc()
+		return err
 	}
 	st.proxy = p
 	others, doubts, ok := s.add(st)
@@ -76,8 +76,14 @@ func (st *stream) introduce(node []byte) error {
 	st.doubts = doubts
 	st.mu.Unlock()
 	st.counted = s.metrics.connected.join(p.Version)
-	s.log.Info("proxy connected", "proxy", p.ID, "peer", st.peer, "version", p.Version, "delta", !st.states)
-	return nil
+	s.log.Info("proxy connected", "proxy", p.ID, "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
+	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
+		if _, err := s.verify(st.who, time.Now()); err != nil {
+			st.expel(err)
+			return errUnauthenticated
+		}
+	}
+	return st.register(ctx)
 }
 
 // receive gives a request to its subscription.
@@ -103,6 +109,7 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 		return false, status.Error(codes.ResourceExhausted, err.Error())
 	}
 	st.note(t, r, out)
+	st.offers(t)
 	return out.Started, nil
 }
 

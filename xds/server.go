@@ -2,6 +2,8 @@ package xds
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,7 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -24,6 +30,8 @@ import (
 type Context interface {
 	Classify(n push.Node) push.Facets
 	Scope(f push.Facets) *push.Scope
+	// Object returns the configuration object of that key; nil when there is none.
+	Object(key config.Key) *config.Object
 }
 
 // Generator makes the resources of a scope. Its results are remembered: equal scopes give equal sets.
@@ -41,9 +49,16 @@ type Config struct {
 	Log       hclog.Logger
 	// Registerer is where the metrics go; nil: nowhere.
 	Registerer prometheus.Registerer
-	// Authorize says whether a stream may speak for a node: nil when it may, else a gRPC status. A nil
-	// Authorize allows everybody.
-	Authorize func(ctx context.Context, n push.Node) error
+	// Verify says who presented a chain of certificates, the leaf first. Errors: why that is not to be believed at
+	// now: it is out of date, revoked, or not of this mesh. Nil: connections with TLS are refused. On a connection
+	// without TLS nothing is verified: it may speak for every node, and has no identity.
+	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
+	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they ask for is ignored.
+	Runtime registry.Runtime
+	// RegisterAnybody lets workloads register that have not proven who they are: for development.
+	RegisterAnybody bool
+	// Audit records refused registrations; nil: nobody does.
+	Audit func(audit.Event)
 	// Limits bound what a request may hold.
 	Limits ads.Limits
 	// MaxTypes bounds the types that one stream may subscribe to. Zero means 32.
@@ -74,8 +89,13 @@ type Server struct {
 	past    *history      // set once
 	admit   chan struct{} // set once; holds a token for each stream whose first answers are being made
 	stopped chan struct{} // set once; closed when Run ends
+	name    string        // set once; of this process, different from all others
+	recheck chan struct{} // cap 1; written by Recheck, read by Run
 	serial  atomic.Uint64 // of streams
-	current atomic.Pointer[snapshot]
+	// rechecks counts calls of Recheck: a stream that was verified before the last one is verified again when it is
+	// taken in.
+	rechecks atomic.Uint64
+	current  atomic.Pointer[snapshot]
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
@@ -126,6 +146,8 @@ func New(cfg Config) (*Server, error) {
 		past:    newHistory(),
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
+		name:    rand.Text(),
+		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 		clients: map[string][]*stream{},
 	}, nil
@@ -133,9 +155,15 @@ func New(cfg Config) (*Server, error) {
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
 func (s *Server) Run(ctx context.Context) error {
-	<-ctx.Done()
-	close(s.stopped)
-	return nil
+	for {
+		select {
+		case <-ctx.Done():
+			close(s.stopped)
+			return nil
+		case <-s.recheck:
+			s.recheckAll()
+		}
+	}
 }
 
 // Publish makes c what every proxy is told. since is when the oldest change in it was seen, for the

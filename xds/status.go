@@ -19,7 +19,11 @@ type ProxyStatus struct {
 	// Version is the client's, "1.40.0" or Istio's.
 	Version string
 	// Peer is its address.
-	Peer      string
+	Peer string
+	// Who is who it proved to be.
+	Who Peer
+	// Bundle is the ID of the trusted authorities that it acknowledged last; may be empty.
+	Bundle    string
 	Connected time.Time
 	// Delta says that it speaks the incremental protocol, else state of the world.
 	Delta bool
@@ -59,7 +63,7 @@ func (s *Server) Proxies() []ProxyStatus {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	p := ProxyStatus{ID: st.proxy.ID, Node: st.proxy.Node, Version: st.proxy.Version, Peer: st.peer, Connected: st.since, Delta: !st.states}
+	p := ProxyStatus{ID: st.proxy.ID, Node: st.proxy.Node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.order.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.to.Len(), Status: t.Status(t.to)})
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/grpc"
@@ -24,15 +25,20 @@ type stream struct {
 	peer   string            // set once
 	since  time.Time         // set once: when it connected
 	serial uint64            // set once
+	who    Peer              // set once
+	checks uint64            // set once: how often Recheck had been called before who was verified
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
 	stuck    chan struct{} // cap 1; written by the timer of a send that takes too long, read by serve
+	cut      chan error    // cap 1; written by expel, read by serve
+	expelled atomic.Bool   // written by expel: nothing is to be left of the workload
 	requests chan *frame   // written and closed by read, read by run
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
-	counted    string // as which version
+	counted    string      // as which version
+	member     *membership // nil: its workload is not registered
 	reader     *ads.Reader
 	snap       *snapshot
 	scope      *push.Scope
@@ -42,9 +48,10 @@ type stream struct {
 
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
-	mu     sync.Mutex
-	order  order
-	doubts map[string]ads.Doubt // what an earlier stream left, for types not asked for yet
+	mu      sync.Mutex
+	order   order
+	bundles map[string]string    // IDs of bundles by the version that they were sent in
+	doubts  map[string]ads.Doubt // what an earlier stream left, for types not asked for yet
 }
 
 // serve serves one stream until it ends.
@@ -53,8 +60,19 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		s.metrics.refused.WithLabelValues("not ready").Inc()
 		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
 	}
+	checks := s.rechecks.Load()
+	who, err := s.identify(g.Context(), time.Now())
+	if err != nil {
+		s.metrics.refused.WithLabelValues("not authenticated").Inc()
+		s.log.Warn("stream refused: its peer is not authenticated", "peer", addressOf(g.Context()), "error", err)
+		return errUnauthenticated
+	}
 	st := &stream{
 		server:   s,
+		who:      who,
+		checks:   checks,
+		peer:     addressOf(g.Context()),
+		cut:      make(chan error, 1),
 		grpc:     g,
 		states:   states,
 		since:    time.Now(),
@@ -64,9 +82,6 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		requests: make(chan *frame),
 		reader:   ads.NewReader(states, s.cfg.Limits),
 	}
-	if p, ok := peer.FromContext(g.Context()); ok {
-		st.peer = p.Addr.String()
-	}
 	st.order = newOrder(s.cfg.RouteWait, s.cfg.RemovalWait)
 	go st.read()
 	done := make(chan error, 1)
@@ -75,14 +90,41 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		st.end(err)
 		done <- err
 	}()
+	expired, stop := alarm(who.Expires)
+	defer stop()
 	select {
 	case err := <-done:
 		return err
+	case <-expired:
+		s.metrics.refused.WithLabelValues("certificate expired").Inc()
+		s.log.Warn("stream ended: the proxy's certificate has expired and it did not come back with a newer one", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
+		return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
+	case why := <-st.cut:
+		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
+		s.log.Warn("stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
+		return errUnauthenticated
 	case <-st.stuck: // returning ends the stream, and so the send, and run
 		s.metrics.refused.WithLabelValues("not reading").Inc()
 		s.log.Warn("stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer, "for", s.cfg.SendWait)
 		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
+}
+
+// addressOf is where a stream comes from.
+func addressOf(ctx context.Context) string {
+	if p, ok := peer.FromContext(ctx); ok {
+		return p.Addr.String()
+	}
+	return ""
+}
+
+// alarm rings at a time; never when that is zero.
+func alarm(at time.Time) (rings <-chan time.Time, stop func()) {
+	if at.IsZero() {
+		return nil, func() {}
+	}
+	t := time.NewTimer(time.Until(at))
+	return t.C, func() { t.Stop() }
 }
 
 // read hands over requests until the stream ends. It ends after run, which ends the stream.
@@ -155,6 +197,7 @@ func (st *stream) end(err error) {
 		return
 	}
 	s := st.server
+	st.unregister()
 	s.remove(st)
 	s.metrics.connected.leave(st.counted)
 	st.mu.Lock()

@@ -19,10 +19,11 @@ const (
 	ExtensionConfigType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 	NameTableType       = "type.googleapis.com/istio.networking.nds.v1.NameTable"
 
+	// ProxyConfigType holds the trusted authorities of the mesh, for agents.
+	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+
 	// healthType is a report of a client about its workload; there is no response to it.
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
-	// proxyConfigType is asked for by Istio's agent, which expects no answer when there is none.
-	proxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 )
 
 // kinds are how the types are delivered.
@@ -42,6 +43,7 @@ func newKinds() kinds {
 		{TypeURL: RouteType},
 		{TypeURL: ExtensionConfigType},
 		{TypeURL: NameTableType, Wildcard: true, Whole: true},
+		{TypeURL: ProxyConfigType, Wildcard: true, Whole: true},
 	} {
 		k.known[kind.TypeURL] = kind
 		k.order = append(k.order, kind.TypeURL)
@@ -91,6 +93,8 @@ func short(typeURL string) string {
 		return "ecds"
 	case NameTableType:
 		return "nds"
+	case ProxyConfigType:
+		return "pcds"
 	}
 	return "other"
 }

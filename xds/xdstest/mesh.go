@@ -4,6 +4,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -18,13 +19,20 @@ type Mesh struct {
 func NewMesh() *Mesh { return &Mesh{sets: map[*push.Scope]map[string]resource.Set{}} }
 
 // Context is a context in which every proxy has the resources that it was made of.
-type Context struct{ scope *push.Scope }
+type Context struct {
+	scope *push.Scope
+	// Objects is the configuration.
+	Objects push.Objects
+}
 
 // Classify implements xds.Context.
 func (c *Context) Classify(push.Node) push.Facets { return push.Facets{} }
 
 // Scope implements xds.Context.
 func (c *Context) Scope(push.Facets) *push.Scope { return c.scope }
+
+// Object implements xds.Context.
+func (c *Context) Object(key config.Key) *config.Object { return c.Objects.At(key) }
 
 // Context makes a context of sets by type.
 func (m *Mesh) Context(sets map[string]resource.Set) *Context {

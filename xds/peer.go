@@ -1,0 +1,131 @@
+package xds
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/peer"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// Peer is who is at the other end of a stream, as far as its connection proves it.
+type Peer struct {
+	// Identity is what its certificate says; nobody on a connection without TLS.
+	Identity spiffe.ID
+	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the certificate, or an earlier
+	// one of its chain, does; empty and zero for nobody.
+	Serial  string
+	Expires time.Time
+
+	chain []*x509.Certificate // as it was presented, the leaf first
+}
+
+var (
+	// errNoCertificate is why a connection with TLS proves nothing.
+	errNoCertificate = errors.New("no client certificate was presented")
+	// errNoVerifier is why a certificate proves nothing.
+	errNoVerifier = errors.New("this server verifies no certificates")
+)
+
+// errUnauthenticated tells a client no more than it must; the log says the rest.
+var errUnauthenticated = status.Error(codes.Unauthenticated, "authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
+
+// identify says who is at the other end. Nobody, without an error, is on a connection without TLS: whoever opens a
+// listener for such decides that it may be used. Errors: what TLS proves is not enough.
+func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
+	p, ok := peer.FromContext(ctx)
+	if !ok {
+		return Peer{}, nil
+	}
+	info, secured := p.AuthInfo.(credentials.TLSInfo)
+	if !secured {
+		return Peer{}, nil
+	}
+	who := Peer{chain: info.State.PeerCertificates}
+	if len(who.chain) == 0 {
+		return Peer{}, errNoCertificate
+	}
+	var err error
+	if who.Identity, err = s.verify(who, now); err != nil {
+		return Peer{}, err
+	}
+	who.Serial, who.Expires = fmt.Sprintf("%x", who.chain[0].SerialNumber), who.chain[0].NotAfter
+	for _, c := range who.chain[1:] {
+		if c.NotAfter.Before(who.Expires) {
+			who.Expires = c.NotAfter
+		}
+	}
+	return who, nil
+}
+
+// verify asks whether who is to be believed now.
+func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
+	if s.cfg.Verify == nil {
+		return spiffe.ID{}, errNoVerifier
+	}
+	id, err := s.cfg.Verify(who.chain, now)
+	if err == nil && id == (spiffe.ID{}) {
+		err = errors.New("the verifier named nobody")
+	}
+	return id, err
+}
+
+// authorize makes of a node the one that its peer may speak for, and refuses any other. What proved nothing may speak
+// for every node, as one that has no identity.
+// Source: wire.md 2.1, "Authorization of the stream".
+func authorize(n *push.Node, who Peer) error {
+	id := who.Identity
+	if id == (spiffe.ID{}) {
+		return nil
+	}
+	if n.Namespace != id.Namespace || n.ServiceAccount != "" && n.ServiceAccount != id.ServiceAccount {
+		return status.Errorf(codes.PermissionDenied, "the node says namespace %q and service account %q, its certificate is of %s", n.Namespace, n.ServiceAccount, id)
+	}
+	n.ServiceAccount, n.Identity = shared(id.ServiceAccount), true
+	return nil
+}
+
+// Recheck verifies every live stream anew and ends those that are not to be believed any more: to be called when
+// something was revoked. It does not wait; calls while a pass is under way are one more pass.
+func (s *Server) Recheck() {
+	s.rechecks.Add(1)
+	select {
+	case s.recheck <- struct{}{}:
+	default:
+	}
+}
+
+// recheckAll is one pass.
+func (s *Server) recheckAll() {
+	s.mu.Lock()
+	streams := make([]*stream, 0, len(s.streams))
+	for st := range s.streams {
+		if st.who.chain != nil {
+			streams = append(streams, st)
+		}
+	}
+	s.mu.Unlock()
+	now := time.Now()
+	for _, st := range streams {
+		if _, err := s.verify(st.who, now); err != nil {
+			st.expel(err)
+		}
+	}
+}
+
+// expel ends the stream and the registration of its workload. It does not wait.
+func (st *stream) expel(why error) {
+	st.expelled.Store(true)
+	select {
+	case st.cut <- why:
+	default: // it ends already
+	}
+}
