@@ -174,7 +174,7 @@ func (c *JoinConfig) running(s Settings, busy *BusyError) (*JoinResult, error) {
 func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 	id, joined, err := disk.load()
 	switch {
-	case errors.Is(err, errNoIdentity):
+	case errors.Is(err, ErrNoIdentity):
 		return nil, nil
 	case err != nil:
 		c.Log.Warn("the identity of an earlier join is replaced", "reason", err)

@@ -58,7 +58,7 @@ func nodeMetadata(s *Settings) map[string]any {
 		"ISTIO_VERSION":     apiVersion,
 		"LABELS":            labels,
 		"INTERCEPTION_MODE": strings.ToUpper(w.Interception),
-		"PROXY_CONFIG":      proxyConfig(s),
+		"PROXY_CONFIG":      nodeProxyConfig(s),
 	}
 	for name, value := range map[string]string{
 		"SERVICE_ACCOUNT": w.ServiceAccount,
@@ -83,8 +83,8 @@ func nodeMetadata(s *Settings) map[string]any {
 	return m
 }
 
-// proxyConfig is Istio's ProxyConfig with what this proxy runs by.
-func proxyConfig(s *Settings) map[string]any {
+// nodeProxyConfig is Istio's ProxyConfig with what this proxy runs by.
+func nodeProxyConfig(s *Settings) map[string]any {
 	c := map[string]any{
 		"discoveryAddress": strings.Join(s.XDS.Addresses, ","),
 		"concurrency":      s.Envoy.Concurrency,

@@ -114,7 +114,7 @@ func findJoined(base, name, namespace string) (string, error) {
 		if _, err := os.ReadDir(base); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return "", fmt.Errorf("look for workloads that have joined: %w; run this as the agent's user, or name its folder (--state)", err)
 		}
-		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base, errNoIdentity)
+		return "", fmt.Errorf("below %s: %w; when it joined with another folder, name that (--state)", base, ErrNoIdentity)
 	}
 	return "", fmt.Errorf("several workloads of this machine have joined: say which one by --state: %s", strings.Join(dirs, ", "))
 }

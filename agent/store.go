@@ -43,10 +43,10 @@ type Joined struct {
 	Renewed time.Time `json:"renewed"`
 }
 
-// errNoIdentity is that a workload has not joined.
-var errNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints; for a trial without identities there is --dev")
+// ErrNoIdentity is that a workload has not joined.
+var ErrNoIdentity = errors.New("this workload has not joined the mesh: on the control plane run \"ashorectl join-token create\", and here the line that it prints; for a trial without identities there is --dev")
 
-// load returns the identity. Errors: errNoIdentity, or what is wrong with the files and what to do.
+// load returns the identity. Errors: ErrNoIdentity, or what is wrong with the files and what to do.
 func (s store) load() (*Identity, Joined, error) {
 	var id *Identity
 	var j Joined
@@ -54,7 +54,7 @@ func (s store) load() (*Identity, Joined, error) {
 	for range 3 { // the folder that the link points to may be replaced and removed while it is read
 		var name string
 		if name, err = os.Readlink(filepath.Join(s.dir, identityLink)); errors.Is(err, fs.ErrNotExist) {
-			return nil, Joined{}, errNoIdentity
+			return nil, Joined{}, ErrNoIdentity
 		}
 		if err == nil {
 			id, j, err = s.read(filepath.Join(s.dir, filepath.Base(name)))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 
@@ -12,29 +13,37 @@ import (
 	"github.com/ashore-mesh/ashore/internal/completion"
 )
 
-const long = `ashore-agent runs the Envoy beside a workload.
+const long = `ashore-agent makes a workload a member of the mesh and runs the Envoy beside it.
 
-It writes Envoy's bootstrap, starts Envoy and starts it again when it ends. Envoy takes its configuration from
-the control plane. At SIGTERM or Ctrl-C connections are drained before Envoy ends; a second signal ends at once.
+"join" gets an identity with a one-time token; the agent renews it from then on. "run" writes Envoy's bootstrap, starts
+Envoy and starts it again when it ends. Envoy takes its configuration, its key and its certificates from the agent.
+At SIGTERM or Ctrl-C the workload leaves the endpoints and connections are drained before Envoy ends; a second signal
+ends at once. "status" tells in ten lines what is well and what is not, "leave" undoes "join".
 
 Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
 one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`
 
-const runExample = `  # beside a workload that has 127.0.0.2 as its address, for a control plane started by "ashored --dev"
+const runExample = `  # the workload of this machine that has joined
+  ashore-agent run
+
+  # one of several
+  ashore-agent run --state /var/lib/ashore-agent/web-1.shop
+
+  # a trial without identities, for a control plane started by "ashored --dev"
   ashore-agent run --dev --xds 127.0.0.1:15010 --name web-1 --namespace shop --address 127.0.0.2 \
     --labels app=web,version=v1 --service-account web
 
   # is it ready?
   curl http://127.0.0.2:15020/healthz/ready
 
-  # the same from a file
+  # settings from a file
   ashore-agent run --config /etc/ashore/agent.yaml`
 
 // command is the program's command line.
-func command(stdout, stderr io.Writer) *cobra.Command {
+func command(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ashore-agent",
-		Short:         "Run the Envoy beside a workload",
+		Short:         "Make a workload a member of the mesh and run its Envoy",
 		Long:          long,
 		Version:       build.Read().String(),
 		SilenceUsage:  true,
@@ -48,7 +57,8 @@ func command(stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(runCommand(stdout, stderr), bootstrapCommand(stdout), versionCommand(stdout))
+	root.AddCommand(joinCommand(stdin, stdout, stderr), runCommand(stdout, stderr), statusCommand(stdout), leaveCommand(stdin, stdout),
+		bootstrapCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
 }
@@ -75,19 +85,27 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 		Example: runExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, err := f.settings()
-			if err != nil {
+			if err := f.joined(); err != nil {
 				return err
 			}
-			a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
-			if err != nil {
-				return f.explain(err)
-			}
-			return a.Run(cmd.Context())
+			return runAgent(cmd.Context(), f, stdout, stderr)
 		},
 	}
 	f.add(cmd.Flags())
 	return cmd
+}
+
+// runAgent runs until ctx ends.
+func runAgent(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
+	s, err := f.settings()
+	if err != nil {
+		return err
+	}
+	a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
+	if err != nil {
+		return f.explain(err)
+	}
+	return a.Run(ctx)
 }
 
 func bootstrapCommand(stdout io.Writer) *cobra.Command {
@@ -98,6 +116,9 @@ func bootstrapCommand(stdout io.Writer) *cobra.Command {
 		Example: "  ashore-agent bootstrap --dev --xds 127.0.0.1:15010 --name web-1 --address 127.0.0.2 > bootstrap.json\n  envoy --mode validate -c bootstrap.json",
 		Args:    noArguments,
 		RunE: func(*cobra.Command, []string) error {
+			if err := f.joined(); err != nil {
+				return err
+			}
 			s, err := f.settings()
 			if err != nil {
 				return err

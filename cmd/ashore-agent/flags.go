@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -14,6 +15,7 @@ import (
 // flags are the command line's settings. Their values are laid over the file's when they are given.
 type flags struct {
 	config string
+	state  string // where a workload joined whose settings come first; empty: not known
 	over   []override
 	set    *pflag.FlagSet
 	places *strictyaml.Places // of the settings that are from a file; nil without one
@@ -42,7 +44,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.SortFlags = false
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
 	type s = agent.Settings
-	setting(f, fs.BoolVar, "dev", "dev", "plaintext to the control plane, for trials on one machine", func(s *s) *bool { return &s.Dev })
+	setting(f, fs.BoolVar, "dev", "dev", "plaintext to the control plane, without an identity, for trials on one machine", func(s *s) *bool { return &s.Dev })
 	setting(f, fs.StringSliceVar, "xds.addresses", "xds", "`host:port` of the control plane; several replicas with commas", func(s *s) *[]string { return &s.XDS.Addresses })
 	setting(f, fs.StringVar, "workload.name", "name", "`name` of the workload, unique in its namespace (default: the host name)", func(s *s) *string { return &s.Workload.Name })
 	setting(f, fs.StringVar, "workload.namespace", "namespace", "`namespace` of the workload", func(s *s) *string { return &s.Workload.Namespace })
@@ -55,7 +57,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.StringVar, "workload.cluster", "cluster", "group of machines that this one belongs to", func(s *s) *string { return &s.Workload.Cluster })
 	setting(f, fs.StringVar, "workload.interception", "interception", "how traffic reaches Envoy: none (applications connect to it) or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
 	setting(f, fs.IntVar, "workload.httpProxyPort", "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
-	setting(f, fs.StringVar, "state", "state", "`folder` for the bootstrap and the admin socket (default below /var/lib/ashore-agent, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
+	setting(f, fs.StringVar, "state", "state", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
 	setting(f, fs.StringVar, "envoy.path", "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })
 	setting(f, fs.IntVar, "envoy.concurrency", "concurrency", "Envoy's worker threads (0: one for each processor, at most 2)", func(s *s) *int { return &s.Envoy.Concurrency })
 	setting(f, fs.StringVar, "envoy.logLevel", "envoy-log-level", "trace, debug, info, warning, error, critical or off", func(s *s) *string { return &s.Envoy.LogLevel })
@@ -63,15 +65,29 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.IntVar, "ports.health", "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
 	setting(f, fs.IntVar, "ports.metrics", "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
 	setting(f, fs.IntVar, "ports.admin", "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
+	setting(f, fs.DurationVar, "drain.leave", "drain-leave", "how long a registered workload goes on as before after it has left the endpoints", func(s *s) *time.Duration { return &s.Drain.Leave })
 	setting(f, fs.DurationVar, "drain.minimum", "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
 	setting(f, fs.DurationVar, "drain.maximum", "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
 	setting(f, fs.StringVar, "log.level", "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
 	setting(f, fs.StringVar, "log.format", "log-format", "text or json", func(s *s) *string { return &s.Log.Format })
 }
 
-// settings are the defaults, the file's settings over them, and the given flags over those; checked.
+// settings are the defaults, those that the workload joined with, the file's settings over them, and the given flags over
+// those; checked.
 func (f *flags) settings() (agent.Settings, error) {
+	s, err := f.read()
+	if err != nil {
+		return s, err
+	}
+	return s, f.explain(s.Complete())
+}
+
+// read is settings without the check.
+func (f *flags) read() (agent.Settings, error) {
 	s := agent.Default()
+	if err := f.readOwn(&s); err != nil {
+		return s, err
+	}
 	if f.config != "" {
 		data, err := strictyaml.ReadFile(f.config)
 		if err != nil {
@@ -86,7 +102,53 @@ func (f *flags) settings() (agent.Settings, error) {
 			o.apply(&s)
 		}
 	}
-	return s, f.explain(s.Complete())
+	return s, nil
+}
+
+// readOwn lays the settings that the workload joined with over s, and names its state folder.
+func (f *flags) readOwn(s *agent.Settings) error {
+	if f.state == "" {
+		return nil
+	}
+	file := agent.OwnSettings(f.state)
+	data, err := strictyaml.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // it did not join
+	}
+	if err != nil {
+		return usage(err)
+	}
+	if _, err := strictyaml.Decode(file, data, s); err != nil {
+		return usage(err)
+	}
+	s.State = f.state
+	return nil
+}
+
+// joined finds the workload that is meant when nothing on the command line describes another one.
+func (f *flags) joined() error {
+	given := func(name string) (string, bool) {
+		flag := f.set.Lookup(name)
+		return flag.Value.String(), flag.Changed
+	}
+	if state, ok := given("state"); ok {
+		f.state = state
+		return nil
+	}
+	if _, dev := given("dev"); dev || f.config != "" || f.set.Changed("xds") {
+		return nil
+	}
+	name, _ := given("name")
+	namespace, ok := given("namespace")
+	if !ok {
+		namespace = ""
+	}
+	state, err := agent.FindJoined(name, namespace)
+	if errors.Is(err, agent.ErrNoIdentity) && f.set.NFlag() > 0 {
+		return nil // what is missing is said by name
+	}
+	f.state = state
+	return err
 }
 
 // explain adds the flags to errors about settings, and makes them errors of usage.

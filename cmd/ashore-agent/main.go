@@ -1,5 +1,6 @@
-// Command ashore-agent runs the Envoy beside a workload: it writes Envoy's bootstrap, starts Envoy, starts it
-// again when it ends, tells whether it is ready, and drains it at the end.
+// Command ashore-agent makes a workload a member of the mesh and runs the Envoy beside it: it gets an identity and
+// renews it, writes Envoy's bootstrap, starts Envoy, starts it again when it ends, tells how all of it is, and drains
+// it at the end.
 package main
 
 import (
@@ -18,7 +19,7 @@ func main() {
 	context.AfterFunc(ctx, stop)
 	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does not cut connections.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	code := run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
@@ -27,13 +28,15 @@ func main() {
 var errUsage = errors.New("usage")
 
 // run is the program. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cmd := command(stdout, stderr)
+func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := command(stdin, stdout, stderr)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	switch {
 	case err == nil:
 		return 0
+	case errors.Is(err, errNotWell):
+		return 1 // what was printed says it
 	case errors.Is(err, errUsage):
 		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
 		return 2

@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func start(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(context.Background(), args, &out, &errs)
+	code = run(context.Background(), args, strings.NewReader(""), &out, &errs)
 	return code, out.String(), errs.String()
 }
 

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/agent"
+)
+
+const joinLong = `join makes this machine's workload a member of the mesh and runs its Envoy.
+
+It makes a key that never leaves this machine, verifies the control plane by the hash of its root certificate,
+proves with the one-time token which group the workload belongs to, and keeps the certificate that it gets. Then it
+goes on as "ashore-agent run"; --no-run leaves that to a service manager.
+
+The line comes from "ashorectl join-token create". Pasting it twice is harmless: a workload that has joined is not
+joined again, and a line whose answer was lost works again on the same machine.`
+
+const joinExample = `  # the line that "ashorectl join-token create --group shop/web" prints
+  ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web --token ashore-join.…
+
+  # the token from a file, or from standard input, so that it does not stand in the list of processes
+  ashore-agent join … --token-file /run/token
+  ashore-agent join … --token-file - < /run/token
+
+  # beside other workloads of a trial machine
+  ashore-agent join … --name web-2 --address 127.0.0.3 --state ~/mesh/web-2`
+
+// joinFlags are what a workload joins with.
+type joinFlags struct {
+	planes           []string
+	hash, group      string
+	token, tokenFile string
+	noRun            bool
+}
+
+func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+	f, j := newFlags(), &joinFlags{}
+	cmd := &cobra.Command{
+		Use:     "join",
+		Short:   "Make this workload a member of the mesh, and run its Envoy",
+		Long:    joinLong,
+		Example: joinExample,
+		Args:    noArguments,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, result, err := j.join(cmd.Context(), f, stdin, stderr)
+			if err != nil {
+				return err
+			}
+			if err := tellJoined(stdout, s, result); err != nil || result.Running != 0 || j.noRun {
+				return err
+			}
+			f.state = result.Settings.State
+			return runAgent(cmd.Context(), f, stdout, stderr)
+		},
+	}
+	fs := cmd.Flags()
+	fs.SortFlags = false
+	fs.StringSliceVar(&j.planes, "control-plane", nil, "`host:port` of the control plane's TLS port; several replicas with commas")
+	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
+	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
+	fs.StringVar(&j.token, "token", "", "the one-time `token`")
+	fs.StringVar(&j.tokenFile, "token-file", "", "`file` with the token; - is standard input")
+	fs.BoolVar(&j.noRun, "no-run", false, "join only, for a service manager to run \"ashore-agent run\"")
+	f.add(fs)
+	return cmd
+}
+
+// join reads the settings and joins.
+func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr io.Writer) (agent.Settings, *agent.JoinResult, error) {
+	s, err := f.read()
+	if err != nil {
+		return s, nil, err
+	}
+	if len(j.planes) > 0 {
+		s.XDS.Addresses = j.planes
+	}
+	token, err := j.readToken(stdin)
+	if err != nil {
+		return s, nil, err
+	}
+	log, err := joinLog(s.Log, stderr)
+	if err != nil {
+		return s, nil, err
+	}
+	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Log: log})
+	return s, result, f.explain(err)
+}
+
+// joinLog is the log of a join, whose settings may be wrong still.
+func joinLog(l agent.Log, stderr io.Writer) (hclog.Logger, error) {
+	if hclog.LevelFromString(l.Level) == hclog.NoLevel {
+		return nil, usage(fmt.Errorf("log.level (--log-level): %q is not known; want trace or debug or info or warn or error", l.Level))
+	}
+	return logger(l, stderr), nil
+}
+
+// readToken returns the token of the flags.
+func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
+	switch {
+	case j.token != "" && j.tokenFile != "":
+		return "", usage(errors.New("--token and --token-file are both given; give one"))
+	case j.tokenFile == "":
+		return j.token, nil
+	case j.tokenFile == "-":
+		return agent.ReadToken(stdin)
+	}
+	file, err := os.Open(j.tokenFile)
+	if err != nil {
+		return "", usage(fmt.Errorf("%w (--token-file)", err))
+	}
+	defer func() { err = errors.Join(err, file.Close()) }()
+	return agent.ReadToken(file)
+}
+
+// tellJoined says how the workload stands.
+func tellJoined(w io.Writer, s agent.Settings, r *agent.JoinResult) error {
+	id := r.Identity
+	how := "joined"
+	if r.Already {
+		how = "has joined before (the token was not used)"
+	}
+	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(), id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
+	if r.Running != 0 && err == nil {
+		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
+	}
+	return err
+}
