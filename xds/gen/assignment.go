@@ -11,6 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -22,6 +23,10 @@ type assignmentSpec struct {
 	subset    *networking.Subset
 	endpoints *registry.EndpointList
 	order     *ordering
+	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only then, are the policies
+	// by which they may not.
+	mutual bool
+	peers  *push.PeerPolicies
 }
 
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints, so
@@ -39,6 +44,8 @@ type host struct {
 	port uint32
 	// priority is smaller for what is nearer to the client.
 	priority int
+	// mutual says that it is spoken to by mutual TLS.
+	mutual bool
 }
 
 // reachable says that Envoy can connect to an endpoint's address as it stands.
@@ -76,6 +83,7 @@ func (s assignmentSpec) hosts(usable func(*registry.Endpoint) bool) []host {
 		if h.port > math.MaxUint16 {
 			continue
 		}
+		h.mutual = s.takesMutual(ep, h.port)
 		if s.order != nil && s.order.failover {
 			h.priority = s.order.priority(ep)
 		}
@@ -208,9 +216,7 @@ func (h host) append(b []byte, weight uint32) []byte {
 	b = appendMessage(b, fieldLbEndpointEndpoint, func(b []byte) []byte {
 		return appendMessage(b, fieldEndpointAddress, h.appendAddress)
 	})
-	if name := workloadName(h.Endpoint); name != "" {
-		b = appendIstioMetadata(b, fieldLbEndpointMetadata, func(b []byte) []byte { return appendTextMember(b, "workload", name) })
-	}
+	b = endpointMetadata{workloadName(h.Endpoint), h.mutual}.append(b, fieldLbEndpointMetadata)
 	if weight != 1 {
 		b = appendUint32Value(b, fieldLbEndpointWeight, weight)
 	}

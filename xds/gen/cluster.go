@@ -18,6 +18,7 @@ type clusters struct {
 	shared   *memo.Func[clusterIn, clusterLayer]
 	outbound *memo.Func[clusterSpec, madeCluster]
 	shapes   *memo.Func[clusterShape, encodedShape]
+	peers    *memo.Func[peerSpec, encodedPeer]
 	fixed    *memo.Func[fixedSpec, madeCluster]
 	own      *memo.Func[workloadIn, clusterLayer]
 	workload *memo.Func[workloadSpec, madeCluster]
@@ -32,6 +33,7 @@ func newClusters(orders orderings) *clusters {
 	c := &clusters{
 		resolved:  memo.New(findResolved),
 		shapes:    memo.New(encodeShape),
+		peers:     memo.New(encodePeer),
 		fixed:     memo.NewMarking(buildFixed, (*madeCluster).isRefused),
 		workload:  memo.NewMarking(buildWorkload, (*madeCluster).isRefused),
 		endpoints: &intern.Lists[*registry.EndpointList]{},
@@ -52,12 +54,16 @@ type clusterIn struct {
 	router       bool
 	interception push.Interception
 	families     families
+	// identity says that the proxy has a certificate of the mesh.
+	identity bool
 	// caps are those of capDNSCluster, and set only when there are resolved.keys.
 	caps push.Capabilities
 	// endpoints are those of resolved.keys, in that order.
 	endpoints *intern.List[*registry.EndpointList]
 	// client is set only when resolved.ordered is.
 	client client
+	// peers are the policies by which endpoints may not take mutual TLS, set only when there are resolved.keys.
+	peers *push.PeerPolicies
 }
 
 func (c *clusters) set(sc *push.Scope) resource.Set {
@@ -67,10 +73,14 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 		router:       sc.Type == push.Router,
 		interception: sc.Interception,
 		families:     familiesOf(sc),
+		identity:     sc.Identity,
 		endpoints:    endpointsOf(c.endpoints, r.keys, sc),
 	}
 	if len(r.keys) > 0 {
 		in.caps = sc.Capabilities & capDNSCluster
+		if in.identity {
+			in.peers = sc.PeerAuthentications.Disabling()
+		}
 	}
 	if r.ordered {
 		in.client = clientOf(sc)
@@ -137,11 +147,15 @@ type clusterSpec struct {
 	rule   *config.Object
 	mesh   *push.Mesh
 	router bool
+	// mutual says whether mutual TLS is spoken, identities, set only then, with whom.
+	mutual     mutual
+	identities *intern.List[push.Identity]
 	// the following are set only where the cluster carries its endpoints
 	caps      push.Capabilities
 	families  families
 	endpoints *registry.EndpointList
 	order     *ordering
+	peers     *push.PeerPolicies
 }
 
 // madeCluster is a cluster, and the shape that an outbound one is encoded with.
@@ -149,6 +163,7 @@ type madeCluster struct {
 	// resource is nil when the cluster is left out.
 	resource *resource.Resource
 	shape    *encodedShape
+	peer     *encodedPeer
 	// refused, when not nil, says why Envoy would refuse the cluster.
 	refused *feed.Problem
 }
@@ -196,8 +211,12 @@ func (c *clusters) buildShared(in clusterIn) *clusterLayer {
 		spec.rule = deciding(d.Rule)
 		eachCluster(d, func(port uint32, s *networking.Subset) {
 			spec.port, spec.subset, spec.policy = port, s, policyFor(d.Rule, s, port)
+			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
-				spec.order = c.orders.get(spec.policy.order(in.resolved.mesh), in.client)
+				spec.order, spec.peers = c.orders.get(spec.policy.order(in.resolved.mesh), in.client), nil
+				if spec.mutual == mutualAuto {
+					spec.peers = in.peers
+				}
 			}
 			out = append(out, c.outbound.Get(spec))
 		})

@@ -70,6 +70,8 @@ type clusterShape struct {
 // encodedShape is a shape as part of an encoded cluster.
 type encodedShape struct {
 	bytes []byte
+	// http2 says that HTTP/2 is spoken whatever the client spoke.
+	http2 bool
 	// err, when not nil, says why Envoy would refuse a cluster of the shape.
 	err error
 }
@@ -93,11 +95,23 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 			hosts = hosts[:1]
 		}
 	}
+	if s.mutual == mutualClosed {
+		shape.discovery, refs, hosts = nowhere, nil, nil
+	}
 	encoded := c.shapes.Get(shape)
 	if encoded.err != nil {
 		return &madeCluster{shape: encoded, refused: refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
 	}
-	return &madeCluster{resource: resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, hosts) }), shape: encoded}
+	made := &madeCluster{shape: encoded}
+	switch s.mutual {
+	case mutualAuto, mutualAlways:
+		made.peer = c.peers.Get(s.peer(encoded.http2))
+	case mutualClosed:
+		made.refused = s.withoutIdentity(name)
+	}
+	peer := made.peer
+	made.resource = resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, peer, hosts) })
+	return made
 }
 
 // shape picks what the shape depends on.
@@ -118,7 +132,9 @@ func (s clusterSpec) shape() clusterShape {
 
 // assignment are the endpoints that the cluster carries.
 func (s clusterSpec) assignment() assignmentSpec {
-	return assignmentSpec{service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order}
+	return assignmentSpec{
+		service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order, mutual: s.mutual == mutualAuto, peers: s.peers,
+	}
 }
 
 // The fields of cluster.v3.Cluster that differ between clusters of one shape.
@@ -129,13 +145,16 @@ const (
 )
 
 // encode is the message.
-func (s clusterSpec) encode(name string, shape *encodedShape, hosts []host) []byte {
+func (s clusterSpec) encode(name string, shape *encodedShape, peer *encodedPeer, hosts []host) []byte {
 	b := make([]byte, 0, len(shape.bytes)+2*len(name)+192)
 	b = appendText(b, fieldClusterName, name)
 	b = append(b, shape.bytes...)
 	b = clusterMetadata{
 		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service}, subset: s.subset.GetName(),
 	}.append(b)
+	if peer != nil {
+		b = peer.append(b, s.mutual, s.sni())
+	}
 	if len(hosts) > 0 {
 		b = appendMessage(b, fieldClusterAssignment, func(b []byte) []byte { return s.assignment().append(b, name, hosts) })
 	}
@@ -144,7 +163,7 @@ func (s clusterSpec) encode(name string, shape *encodedShape, hosts []host) []by
 
 func encodeShape(s clusterShape) *encodedShape {
 	c := s.cluster()
-	out := &encodedShape{bytes: resource.Encode(c)}
+	out := &encodedShape{bytes: resource.Encode(c), http2: s.upstreamHTTP().protocol == upstreamHTTP2}
 	c.Name = "-"
 	out.err = checkCluster(c)
 	return out

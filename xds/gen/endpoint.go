@@ -30,6 +30,9 @@ type assignmentIn struct {
 	mesh         *push.Mesh
 	router       bool
 	client       client
+	identity     bool
+	// peers are the policies by which endpoints may not take mutual TLS; nil: none says so.
+	peers *push.PeerPolicies
 }
 
 // assignmentPlan are the assignments of a scope, by service, without their endpoints.
@@ -46,7 +49,11 @@ type assignmentLayerIn struct {
 }
 
 func (e *endpoints) set(sc *push.Scope) resource.Set {
-	plan := e.plans.Get(assignmentIn{sc.Destinations, sc.Mesh, sc.Type == push.Router, clientOf(sc)})
+	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router, client: clientOf(sc), identity: sc.Identity}
+	if in.identity {
+		in.peers = sc.PeerAuthentications.Disabling()
+	}
+	plan := e.plans.Get(in)
 	return resource.Set{Shared: e.layers.Get(assignmentLayerIn{plan, sc.Endpoints})}
 }
 
@@ -57,11 +64,15 @@ func (e *endpoints) plan(in assignmentIn) *assignmentPlan {
 		first := len(p.specs)
 		eachCluster(d, func(port uint32, s *networking.Subset) {
 			policy := policyFor(d.Rule, s, port)
-			if (clusterSpec{service: d.Service, policy: policy, router: in.router}).discovery() == byEDS {
-				p.specs = append(p.specs, assignmentSpec{
-					service: d.Service, port: port, subset: s, order: e.orders.get(policy.order(in.mesh), in.client),
-				})
+			cluster := clusterSpec{service: d.Service, policy: policy, router: in.router, mesh: in.mesh}
+			if cluster.discovery() != byEDS {
+				return
 			}
+			spec := assignmentSpec{service: d.Service, port: port, subset: s, order: e.orders.get(policy.order(in.mesh), in.client)}
+			if cluster.mutualTLS(in.identity, d.Identities) == mutualAuto {
+				spec.mutual, spec.peers = true, in.peers
+			}
+			p.specs = append(p.specs, spec)
 		})
 		if len(p.specs) > first {
 			p.of[d.Service.Key] = [2]int{first, len(p.specs)}

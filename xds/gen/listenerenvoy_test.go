@@ -14,6 +14,7 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/upstreams/http/v3"
 	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -60,6 +61,8 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 			}}},
 		}}},
 	}
+	agent := proto.Clone(control).(*clusterv3.Cluster)
+	agent.Name, agent.LoadAssignment.ClusterName = agentCluster, agentCluster
 	bootstrap := &bootstrapv3.Bootstrap{
 		Node: &corev3.Node{Id: "test", Cluster: "test"},
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
@@ -75,7 +78,7 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: "xds"},
 			}}},
 		}},
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: append(clusters, control)},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Listeners: listeners, Clusters: append(clusters, control, agent)},
 	}
 	text, err := protojson.Marshal(bootstrap)
 	if err != nil {

@@ -26,11 +26,14 @@ const fieldFilterMetadata protowire.Number = 1
 
 // appendIstioMetadata appends a field of type core.v3.Metadata with members under Istio's key.
 func appendIstioMetadata(b []byte, field protowire.Number, members func([]byte) []byte) []byte {
-	return appendMessage(b, field, func(b []byte) []byte {
-		return appendMessage(b, fieldFilterMetadata, func(b []byte) []byte {
-			b = appendText(b, fieldMapKey, istioMetadata)
-			return appendMessage(b, fieldMapValue, members)
-		})
+	return appendMessage(b, field, func(b []byte) []byte { return appendFilterMetadata(b, istioMetadata, members) })
+}
+
+// appendFilterMetadata appends the members under one key.
+func appendFilterMetadata(b []byte, key string, members func([]byte) []byte) []byte {
+	return appendMessage(b, fieldFilterMetadata, func(b []byte) []byte {
+		b = appendText(b, fieldMapKey, key)
+		return appendMessage(b, fieldMapValue, members)
 	})
 }
 

@@ -1,0 +1,138 @@
+package gen
+
+import (
+	"slices"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source: wire.md 2.3.
+const (
+	agentCluster  = "sds-grpc"
+	ownSecret     = "default"
+	rootsSecret   = "ROOTCA"
+	tlsSocketName = "envoy.transport_sockets.tls"
+)
+
+// fromAgent is a secret that the agent gives. Source: Istio's form of it.
+func fromAgent(name string) *tlsv3.SdsSecretConfig {
+	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: &corev3.ConfigSource{
+		ResourceApiVersion: corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_ApiConfigSource{ApiConfigSource: &corev3.ApiConfigSource{
+			ApiType:                   corev3.ApiConfigSource_GRPC,
+			TransportApiVersion:       corev3.ApiVersion_V3,
+			SetNodeOnFirstMessageOnly: true,
+			GrpcServices: []*corev3.GrpcService{{TargetSpecifier: &corev3.GrpcService_EnvoyGrpc_{
+				EnvoyGrpc: &corev3.GrpcService_EnvoyGrpc{ClusterName: agentCluster},
+			}}},
+		}},
+	}}
+}
+
+// meshTLS is mutual TLS with the proxy's own certificate, with peers whose certificate the mesh's roots vouch for and
+// that bears one of names, of which there has to be one.
+func meshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext {
+	if len(names) == 0 {
+		names = []*tlsv3.SubjectAltNameMatcher{exactName(nobody)}
+	}
+	return &tlsv3.CommonTlsContext{
+		TlsParams:                      meshParameters(m.Config.GetMeshMTLS()),
+		AlpnProtocols:                  alpn,
+		TlsCertificateSdsSecretConfigs: []*tlsv3.SdsSecretConfig{fromAgent(ownSecret)},
+		ValidationContextType: &tlsv3.CommonTlsContext_CombinedValidationContext{
+			CombinedValidationContext: &tlsv3.CommonTlsContext_CombinedCertificateValidationContext{
+				DefaultValidationContext:         &tlsv3.CertificateValidationContext{MatchTypedSubjectAltNames: names},
+				ValidationContextSdsSecretConfig: fromAgent(rootsSecret),
+			},
+		},
+	}
+}
+
+// meshCiphers are those of TLS 1.2 where the mesh names none. Source: istio.io, MeshConfig.TLSConfig.cipherSuites, of
+// which those without forward secrecy are left out.
+func meshCiphers() []string {
+	return []string{
+		"ECDHE-ECDSA-AES256-GCM-SHA384", "ECDHE-RSA-AES256-GCM-SHA384", "ECDHE-ECDSA-AES128-GCM-SHA256", "ECDHE-RSA-AES128-GCM-SHA256",
+	}
+}
+
+// meshParameters are the versions, ciphers and curves between workloads. Source: istio.io, MeshConfig.meshMTLS.
+func meshParameters(t *mesh.MeshConfig_TLSConfig) *tlsv3.TlsParameters {
+	p := &tlsv3.TlsParameters{
+		TlsMinimumProtocolVersion: tlsv3.TlsParameters_TLSv1_2,
+		TlsMaximumProtocolVersion: tlsv3.TlsParameters_TLSv1_3,
+		CipherSuites:              t.GetCipherSuites(),
+		EcdhCurves:                t.GetEcdhCurves(),
+	}
+	if t.GetMinProtocolVersion() == mesh.MeshConfig_TLSConfig_TLSV1_3 {
+		p.TlsMinimumProtocolVersion = tlsv3.TlsParameters_TLSv1_3
+	}
+	if len(p.CipherSuites) == 0 {
+		p.CipherSuites = meshCiphers()
+	}
+	return p
+}
+
+// meshDomains are those whose workloads are the mesh's, its own first, each once.
+func meshDomains(m *push.Mesh) []string {
+	out := []string{m.Config.GetTrustDomain()}
+	for _, d := range m.Config.GetTrustDomainAliases() {
+		if !slices.Contains(out, d) {
+			out = append(out, d)
+		}
+	}
+	return out
+}
+
+// anyWorkload matches the certificates of every workload of the mesh, and of nothing else: the control plane's has no
+// namespace. Source: Istio, trust domain validation.
+func anyWorkload(m *push.Mesh) []*tlsv3.SubjectAltNameMatcher {
+	var out []*tlsv3.SubjectAltNameMatcher
+	for _, d := range meshDomains(m) {
+		out = append(out, &tlsv3.SubjectAltNameMatcher{
+			SanType: tlsv3.SubjectAltNameMatcher_URI,
+			Matcher: &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: "spiffe://" + d + "/ns/"}},
+		})
+	}
+	return out
+}
+
+// exactNames matches one of names.
+func exactNames(names []string) []*tlsv3.SubjectAltNameMatcher {
+	out := make([]*tlsv3.SubjectAltNameMatcher, 0, len(names))
+	for _, n := range names {
+		out = append(out, exactName(n))
+	}
+	return out
+}
+
+// The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio, wire.md "Stock Envoy".
+const (
+	alpnMesh = "istio"
+	// alpnExchange says that workload metadata comes first, which takes a filter that stock Envoy does not have.
+	alpnExchange = "istio-peer-exchange"
+)
+
+// alpnMeshHTTP are those of clients that know they speak HTTP.
+func alpnMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1", "istio-h2"} }
+
+// alpnMeshAny are all of them.
+func alpnMeshAny() []string { return append([]string{alpnMesh, alpnExchange}, alpnMeshHTTP()...) }
+
+// meshServer ends mutual TLS of clients that bear one of names.
+//
+// Sessions are not resumed: in a resumed one the client's certificate is not looked at again, which may have expired.
+func meshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.DownstreamTlsContext {
+	return &tlsv3.DownstreamTlsContext{
+		CommonTlsContext:                 meshTLS(m, []string{"h2", "http/1.1"}, names),
+		RequireClientCertificate:         wrapperspb.Bool(true),
+		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
+		DisableStatefulSessionResumption: true,
+	}
+}

@@ -1,0 +1,205 @@
+package gen
+
+import (
+	"strconv"
+
+	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// mutual says whether a cluster speaks the mesh's mutual TLS.
+type mutual uint8
+
+const (
+	// mutualNone does not; a rule may ask for TLS of another kind.
+	mutualNone mutual = iota
+	// mutualAuto does with those endpoints that take it.
+	mutualAuto
+	// mutualAlways does with all, because a rule says so.
+	mutualAlways
+	// mutualClosed would have to, and the proxy has no certificate: nothing is sent.
+	mutualClosed
+)
+
+// mutualTLS decides for a cluster of a client that has an identity or not.
+//
+// Source: istio.io, "auto mutual TLS": where no rule sets tls, endpoints that have a sidecar are spoken to by mutual
+// TLS. Destinations outside of the mesh, and those to whose addresses the client connects itself, are not.
+func (s clusterSpec) mutualTLS(identity bool, ids push.Identities) mutual {
+	switch {
+	case s.policy.tls.GetMode() == networking.ClientTLSSettings_ISTIO_MUTUAL:
+		if !identity {
+			return mutualClosed
+		}
+		return mutualAlways
+	case s.policy.tls != nil, !identity, !ids.MutualTLS, !s.mesh.Config.GetEnableAutoMtls().GetValue(), s.service.External, s.discovery() == byOriginal:
+		return mutualNone
+	default:
+		return mutualAuto
+	}
+}
+
+// withMutual sets what the cluster needs for mutual TLS, nothing where it speaks none.
+func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
+	s.mutual, s.identities = s.mutualTLS(identity, ids), nil
+	if s.mutual == mutualAuto || s.mutual == mutualAlways {
+		s.identities = ids.Names
+	}
+	return s
+}
+
+// peerSpec is everything that TLS to the endpoints of a cluster is made of, without the name that is asked for.
+type peerSpec struct {
+	mesh       *push.Mesh
+	identities *intern.List[push.Identity]
+	// rule and names are set only when it is their subjectAltNames that count.
+	rule  *networking.ClientTLSSettings
+	names *registry.Service
+	http2 bool
+}
+
+// encodedPeer is an UpstreamTlsContext without sni.
+type encodedPeer struct{ bytes []byte }
+
+// peer picks what counts: the names of the rule, else of the service, else who its endpoints are.
+// Source: istio.io, ClientTLSSettings.subjectAltNames and ServiceEntry.subjectAltNames.
+func (s clusterSpec) peer(http2 bool) peerSpec {
+	p := peerSpec{mesh: s.mesh, http2: http2}
+	switch {
+	case len(s.policy.tls.GetSubjectAltNames()) > 0:
+		p.rule = s.policy.tls
+	case len(s.service.SubjectAltNames) > 0:
+		p.names = s.service
+	default:
+		p.identities = s.identities
+	}
+	return p
+}
+
+// encodePeer builds it. Where nobody is named no certificate will do.
+//
+// Sessions are not resumed, so that each connection looks at the endpoint's certificate anew.
+func encodePeer(s peerSpec) *encodedPeer {
+	alpn := []string{alpnMesh}
+	if s.http2 {
+		alpn = append(alpn, "h2")
+	}
+	names := s.rule.GetSubjectAltNames()
+	if s.names != nil {
+		names = s.names.SubjectAltNames
+	}
+	for _, id := range s.identities.Items() {
+		for _, d := range meshDomains(s.mesh) {
+			if name, err := spiffe.New(d, id.Namespace, id.ServiceAccount); err == nil { // else no certificate bears it
+				names = append(names[:len(names):len(names)], name.String())
+			}
+		}
+	}
+	return &encodedPeer{resource.Encode(&tlsv3.UpstreamTlsContext{
+		CommonTlsContext: meshTLS(s.mesh, alpn, exactNames(names)),
+		MaxSessionKeys:   wrapperspb.UInt32(0),
+	})}
+}
+
+// sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form that gateways take
+// apart; empty where that is longer than Envoy allows. Source: wire.md 2.3.
+func (s clusterSpec) sni() string {
+	if sni := s.policy.tls.GetSni(); sni != "" {
+		return sni
+	}
+	const longest = 255
+	name := "outbound_." + strconv.FormatUint(uint64(s.port), 10) + "_." + s.subset.GetName() + "_." + s.service.Host
+	if len(name) > longest {
+		return ""
+	}
+	return name
+}
+
+// The fields of what follows, and of cluster.v3.Cluster where it stands.
+const (
+	fieldClusterSocket  protowire.Number = 24
+	fieldClusterMatches protowire.Number = 43
+	fieldMatchName      protowire.Number = 1 // Cluster.TransportSocketMatch
+	fieldMatchCriteria  protowire.Number = 2
+	fieldMatchSocket    protowire.Number = 3
+	fieldSocketName     protowire.Number = 1 // TransportSocket
+	fieldSocketConfig   protowire.Number = 3
+	fieldAnyURL         protowire.Number = 1
+	fieldAnyValue       protowire.Number = 2
+	fieldUpstreamSNI    protowire.Number = 2 // UpstreamTlsContext
+)
+
+const upstreamTLSType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+
+// append appends the transport socket to the cluster: for all endpoints, or for those that say they take it.
+func (p *encodedPeer) append(b []byte, how mutual, sni string) []byte {
+	if how == mutualAlways {
+		return p.appendSocket(b, fieldClusterSocket, sni)
+	}
+	return appendMessage(b, fieldClusterMatches, func(b []byte) []byte {
+		b = appendText(b, fieldMatchName, "tlsMode-istio")
+		b = appendMessage(b, fieldMatchCriteria, appendTLSMode)
+		return p.appendSocket(b, fieldMatchSocket, sni)
+	})
+}
+
+func (p *encodedPeer) appendSocket(b []byte, field protowire.Number, sni string) []byte {
+	return appendMessage(b, field, func(b []byte) []byte {
+		b = appendText(b, fieldSocketName, tlsSocketName)
+		return appendMessage(b, fieldSocketConfig, func(b []byte) []byte {
+			b = appendText(b, fieldAnyURL, upstreamTLSType)
+			return appendMessage(b, fieldAnyValue, func(b []byte) []byte {
+				return appendText(append(b, p.bytes...), fieldUpstreamSNI, sni)
+			})
+		})
+	})
+}
+
+// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: wire.md 2.3.
+func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
+
+// takesMutual says that an endpoint takes mutual TLS at a port: it says so, and no PeerAuthentication denies it.
+func (s assignmentSpec) takesMutual(ep *registry.Endpoint, port uint32) bool {
+	return s.mutual && ep.TLSMode == "istio" && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
+}
+
+// endpointMetadata is what an endpoint's metadata says of it.
+type endpointMetadata struct {
+	workload string
+	mutual   bool
+}
+
+// append appends it as a field of type core.v3.Metadata; nothing when it is empty. Keys are in the order of their names.
+func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
+	if m == (endpointMetadata{}) {
+		return b
+	}
+	return appendMessage(b, field, func(b []byte) []byte {
+		if m.mutual {
+			b = appendFilterMetadata(b, "envoy.transport_socket_match", appendTLSMode)
+		}
+		if m.workload != "" {
+			b = appendFilterMetadata(b, istioMetadata, func(b []byte) []byte { return appendTextMember(b, "workload", m.workload) })
+		}
+		return b
+	})
+}
+
+// withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no certificate.
+func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
+	p := &feed.Problem{Severity: feed.Warning, Text: "the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
+		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode"}
+	if s.rule != nil {
+		p.Object, p.File, p.Line = s.rule.Key.String(), s.rule.Origin.File, s.rule.Origin.Line
+	}
+	return p
+}
