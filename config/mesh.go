@@ -194,6 +194,7 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 	c.locality(in("localityLbSetting"), m.LocalityLbSetting)
 	c.retries(in("defaultHttpRetryPolicy"), m.DefaultHttpRetryPolicy)
 	c.outboundPolicy(in("outboundTrafficPolicy"), m.OutboundTrafficPolicy)
+	c.extensionProviders(in("extensionProviders"), m.ExtensionProviders)
 }
 
 // machinePort says what a proxy, or the agent beside it, listens on a port for; empty: for nothing.

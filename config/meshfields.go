@@ -30,7 +30,7 @@ func meshFields() []MeshField {
 	const (
 		identity   = "workloads have no identity from Ashore yet"
 		kubernetes = "there is no Kubernetes ingress to serve"
-		telemetry  = "there are no extension providers yet"
+		telemetry  = "there are no providers of telemetry yet"
 	)
 	return []MeshField{
 		{Path: "proxyListenPort", Honoured: true, Text: "the port of outbound connections that are redirected to the proxy; 15001 when unset"},
@@ -78,7 +78,7 @@ func meshFields() []MeshField {
 		{Path: "verifyCertificateAtClient", Text: "the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify",
 			harmless: func(v protoreflect.Value) bool { return !isFalse(v) }},
 		{Path: "ca", Protects: true, Text: identity},
-		{Path: "extensionProviders", Text: telemetry},
+		{Path: "extensionProviders", Honoured: true, Text: "whom CUSTOM AuthorizationPolicies may ask: envoyExtAuthzHttp and envoyExtAuthzGrpc; other kinds give a warning"},
 		{Path: "defaultProviders", Text: telemetry},
 		{Path: "discoverySelectors", Protects: true, Text: "all namespaces are read"},
 		{Path: "pathNormalization", Honoured: true, Text: "how request paths are normalized before they are matched; DEFAULT and unset mean BASE"},
