@@ -205,8 +205,8 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *s
 
 // refusal sorts a control plane's answer: a RefusedError when asking another one is of no use.
 func refusal(address string, err error) error {
-	s, ok := status.FromError(err)
-	if !ok {
+	s := statusOf(err)
+	if s == nil {
 		return fmt.Errorf("control plane %s: %w", address, err)
 	}
 	r := &RefusedError{Address: address, Code: s.Code(), Text: strings.TrimSpace(s.Message())}
@@ -224,4 +224,13 @@ func refusal(address string, err error) error {
 		return fmt.Errorf("control plane %s does not answer as it should: %w", address, err)
 	}
 	return r
+}
+
+// statusOf is the gRPC status that an error holds; nil: none. Unlike status.FromError it leaves what is around it out.
+func statusOf(err error) *status.Status {
+	var s interface{ GRPCStatus() *status.Status }
+	if !errors.As(err, &s) {
+		return nil
+	}
+	return s.GRPCStatus()
 }

@@ -15,7 +15,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
@@ -253,7 +252,7 @@ func (c *JoinConfig) meant(id *Identity, trustDomain string) error {
 // busyAnswer says whether a control plane was reached and has no time.
 func busyAnswer(err error) bool {
 	for _, e := range unjoin(err) {
-		if s, ok := status.FromError(errors.Unwrap(e)); ok && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, s.Code()) {
+		if s := statusOf(e); s != nil && slices.Contains([]codes.Code{codes.ResourceExhausted, codes.Unavailable, codes.Aborted}, s.Code()) {
 			return true
 		}
 	}

@@ -42,12 +42,13 @@ type Keeper struct {
 	renewals uint64                     // guarded by mu: since the start
 	skew     time.Duration              // guarded by mu: how far this clock is ahead of the authority's, as far as that shows
 	watchers map[chan struct{}]struct{} // guarded by mu
+	renewed  chan struct{}              // cap 1; written when the certificate changed
 }
 
 // NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not joined, or what is wrong
 // with the files and what to do.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
-	k := &Keeper{store: store{c.Dir}, name: c.Name, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}}
+	k := &Keeper{store: store{c.Dir}, name: c.Name, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1)}
 	id, joined, err := k.store.load()
 	if err != nil {
 		return nil, err
@@ -103,6 +104,10 @@ func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	}
 }
 
+// Renewed is told after each new certificate: connections that presented the former one may be opened anew. There is one
+// channel, for one reader.
+func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
+
 // Push tells everybody who waits for a change, though there is none: Envoy gets its secrets again.
 func (k *Keeper) Push() {
 	k.mu.Lock()
@@ -157,6 +162,12 @@ func (k *Keeper) SetRoots(pems []string) error {
 func (k *Keeper) replace(id *Identity, j Joined) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if id.Leaf() != k.id.Leaf() {
+		select {
+		case k.renewed <- struct{}{}:
+		default: // it has been told and did not look yet
+		}
+	}
 	k.id, k.joined = id, j
 	k.tell()
 }

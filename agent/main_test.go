@@ -1,9 +1,12 @@
 package agent
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -61,4 +64,23 @@ func stateFolder(t *testing.T) string {
 		}
 	})
 	return dir
+}
+
+// contextUntil is a context that ends soon after done says true, or with the test.
+func contextUntil(t *testing.T, done func() bool) (context.Context, context.CancelFunc) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ctx.Err() == nil {
+			if done() {
+				cancel()
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	})
+	return ctx, func() {
+		cancel()
+		wg.Wait()
+	}
 }
