@@ -87,7 +87,9 @@ func serve(t *testing.T, f *fake) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- admin.New(admin.Config{Listener: l, Backend: f, Log: testlog.New(t)}).Run(ctx) }()
+	go func() {
+		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f, Explain: f, Log: testlog.New(t)}).Run(ctx)
+	}()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -191,10 +193,24 @@ func TestMistakes(t *testing.T) {
 		want string
 	}{
 		{"frobnicate", 2, `unknown command "frobnicate"`},
+		{"ca frobnicate", 2, `ashorectl ca has no command "frobnicate": want rotate, show`},
+		{"join-token create", 2, "--group is missing: name a WorkloadGroup"},
+		{"join-token create --group a/b --ttl 0s", 2, "--ttl 0s: want more than 0"},
+		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
+		{"join-token revoke", 2, "ID is missing"},
+		{"join-token revoke gone", 1, "no token gone"},
+		{"ca rotate --force --abort", 2, "choose one"},
+		{"workload revoke", 2, "WHAT is missing"},
+		{"workload revoke web-1", 2, `"web-1" names nothing to revoke: want NAMESPACE/NAME, spiffe://… or serial:HEX`},
+		{"workload revoke serial:xyz", 2, "is not the serial number of a certificate"},
+		{"workload restore a/b/c", 2, "names nothing"},
+		{"audit tail -n -1", 2, "-n -1: want 0 or more"},
+		{"authz explain shop/web", 2, "FROM and TO are needed"},
+		{"authz explain a b --port 70000", 2, "--port 70000 is not a port"},
 		{"status --frob", 2, "unknown flag: --frob"},
 		{"status a b", 2, `"b" is one argument too many: want ashorectl status [PROXY]`},
 		{"status -o xml", 2, "want table, json or yaml"},
-		{"get", 2, `KIND is missing: name one, such as "ashorectl get virtualservice"; there are destinationrule, gateway, `},
+		{"get", 2, `KIND is missing: name one, such as "ashorectl get virtualservice"; there are `},
 		{"get a b c", 2, `"c" is one argument too many: want ashorectl get KIND [NAME]`},
 		{"dump", 2, `PROXY is missing: name one, such as "ashorectl dump api-1.shop"; connected are api-1.shop, web-1.shop`},
 		{"dump --socket /does/not/exist.sock", 2, `PROXY is missing: name one, such as "ashorectl dump web-1.shop"; "ashorectl status" lists them`},

@@ -39,12 +39,13 @@ func newRoot() *cobra.Command {
 	t := &tool{output: table}
 	root := &cobra.Command{
 		Use:   "ashorectl",
-		Short: "Ask a running ashored how everything is",
+		Short: "Ask a running ashored how everything is, and let machines join",
 		Long: `ashorectl asks a running ashored how everything is: which proxies are connected and what they
-have, what is wrong with the configuration, what is at work, and what a proxy is sent.
+have, what is wrong with the configuration, what is at work, and what a proxy is sent. It makes the
+tokens by which machines join, takes identities away, and shows who did what.
 
-It talks to the admin socket of ashored on the same machine, as root or as the user that ashored
-runs as. Without --socket it takes the one of a development run in this folder or a folder above it
+It talks to the admin socket of ashored on the same machine, as root, as the user that ashored runs
+as, or as one to whom the setting admin.roles gives a role: viewer, operator or admin. Without --socket it takes the one of a development run in this folder or a folder above it
 (.ashore or .run), else /run/ashore/admin.sock.
 
 Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors; 2 wrong usage.`,
@@ -54,6 +55,9 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl get virtualservice -n shop      what is at work, and where it was read
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live
+  ashorectl join-token create --group shop/web   print the one line that makes a machine join
+  ashorectl workload list                   who has an identity, and what is revoked
+  ashorectl authz explain shop/web shop/api --method GET --path /
   source <(ashorectl completion bash)       completion of commands, kinds and proxies`,
 		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
 			if t.timeout < 0 {
@@ -73,7 +77,8 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.SetFlagErrorFunc(usage)
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
-	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand())
+	root.AddCommand(t.statusCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand(),
+		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.auditCommand(), t.authzCommand())
 	completion.Refine(root, atMost(0), usage)
 	return root
 }

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func (t *tool) authzCommand() *cobra.Command {
+	return group("authz", "Ask why a request is allowed or denied",
+		"Policies decide who may ask whom for what. \"explain\" tells which of them decides a request, and why.",
+		"  ashorectl authz explain shop/web shop/api --method GET --path /orders", t.explainCommand())
+}
+
+func (t *tool) explainCommand() *cobra.Command {
+	var q admin.ExplainRequest
+	cmd := &cobra.Command{
+		Use:   "explain FROM TO",
+		Short: "Show which policy decides a request, and why",
+		Long: `explain looks at the policies that are at work for TO and tells what they say to a request of FROM: the verdict, the
+policy and the rule that decide, and of every other policy why it does not match. Nothing is sent.
+
+FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), a connected proxy
+(web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, or a workload's namespace and
+service account. Without --method and --path it is about a TCP connection.`,
+		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
+  ashorectl authz explain anonymous api-1.shop --method GET --path /`,
+		Args: between(2, 2, func(cmd *cobra.Command) string {
+			return "FROM and TO are needed: want " + cmd.UseLine() + ", such as \"ashorectl authz explain shop/web shop/api\""
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if q.Port < 0 || q.Port > 65535 {
+				return usage(cmd, fmt.Errorf("--port %d is not a port: want 1 to 65535", q.Port))
+			}
+			q.From, q.To = args[0], args[1]
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			e, err := c.Explain(cmd.Context(), q)
+			if err != nil {
+				return question(cmd, err)
+			}
+			return t.output.write(cmd.OutOrStdout(), e, func(w io.Writer) error { return explanationText(w, e) })
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 1 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return t.completeProxies(cmd, nil, "")
+		},
+	}
+	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")
+	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path: GET)")
+	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request (default with --method: /)")
+	return cmd
+}
+
+func explanationText(w io.Writer, e admin.Explanation) error {
+	if _, err := fmt.Fprintf(w, "%s: %s to %s\n%s\n", strings.ToUpper(e.Verdict), e.From, e.To, e.Reason); err != nil {
+		return err
+	}
+	if len(e.Steps) > 0 {
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+		if err := columns(w, []string{"", "ACTION", "POLICY", "MATCHES", "WHY", "READ FROM"}, explanationRows(e.Steps)); err != nil {
+			return err
+		}
+	}
+	for _, note := range e.Notes {
+		if _, err := fmt.Fprintf(w, "\n%s\n", note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func explanationRows(steps []admin.ExplainStep) [][]string {
+	var rows [][]string
+	for _, s := range steps {
+		mark, matches := "", "no"
+		if s.Decides {
+			mark = ">"
+		}
+		if s.Matched {
+			matches = "yes"
+			if s.Rule >= 0 {
+				matches = fmt.Sprintf("rule %d", s.Rule)
+			}
+		}
+		rows = append(rows, []string{mark, s.Action, s.Policy, matches, orDash(s.Why), orDash(s.Origin)})
+	}
+	return rows
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func (t *tool) caCommand() *cobra.Command {
+	return group("ca", "See and change the certificate authority",
+		`The certificate authority signs the certificates by which workloads know one another. Its root is what
+everybody trusts; this control plane signs with an intermediate below it.`,
+		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
+		t.showCACommand(), t.rotateCACommand())
+}
+
+func (t *tool) showCACommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "show",
+		Short: "Show whom the mesh trusts, until when, and how far a rotation is",
+		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
+valid, and during a rotation of the root which step was done and what the next one waits for.`,
+		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			a, err := c.Authority(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return t.authority(cmd.OutOrStdout(), a)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+func (t *tool) rotateCACommand() *cobra.Command {
+	var q admin.RotateRequest
+	cmd := &cobra.Command{
+		Use:   "rotate",
+		Short: "Change the root, step by step, without a failed request",
+		Long: `rotate begins a change of the root certificate. Its steps are prepare (a new root is made), distribute
+(everybody is told to trust it too), activate (it signs) and retire (the old one is trusted no more). ashored goes on by
+itself, each time when nothing depends any more on the step before: no connected proxy, no certificate that is still
+valid. That takes as long as certificates live and machines are away; "ashorectl ca show" tells what is waited for.
+
+With --force the next step is done at once: what it waits for is cut off, and a machine that was away has to join anew.
+--abort goes back, as long as the new root signs nothing. It needs the role admin.`,
+		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca rotate --force --reason 'the old key was copied'\n  ashorectl ca rotate --abort",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if q.Force && q.Abort {
+				return usage(cmd, fmt.Errorf("--force goes on and --abort goes back: choose one"))
+			}
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			a, err := c.RotateAuthority(cmd.Context(), q)
+			if err != nil {
+				return question(cmd, err)
+			}
+			return t.authority(cmd.OutOrStdout(), a)
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().BoolVar(&q.Force, "force", false, "do the next step whatever it waits for")
+	cmd.Flags().BoolVar(&q.Abort, "abort", false, "go back to before the rotation")
+	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit log")
+	return cmd
+}
+
+func (t *tool) authority(w io.Writer, a admin.Authority) error {
+	return t.output.write(w, a, func(w io.Writer) error { return authorityText(w, a, time.Now()) })
+}
+
+func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
+	if _, err := fmt.Fprintf(w, "%s, trust domain %s\n\n", a.Kind, a.TrustDomain); err != nil {
+		return err
+	}
+	rows := [][]string{}
+	for _, r := range a.Roots {
+		rows = append(rows, certificateRow("root", r, now))
+	}
+	rows = append(rows, certificateRow("signs", a.Signer, now))
+	if a.Server.ID != "" {
+		rows = append(rows, certificateRow("server", a.Server, now))
+	}
+	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "KEY", "SUBJECT", "ID"}, rows); err != nil {
+		return err
+	}
+	for _, p := range a.Problems {
+		if _, err := fmt.Fprintf(w, "\nPROBLEM %s\n", p); err != nil {
+			return err
+		}
+	}
+	return rotationText(w, a.Rotation, now)
+}
+
+func certificateRow(what string, c admin.Certificate, now time.Time) []string {
+	ends := "ended " + ago(now, c.NotAfter) + " ago"
+	switch {
+	case c.NotAfter.IsZero():
+		ends = "-"
+	case c.NotAfter.After(now):
+		ends = "in " + span(c.NotAfter.Sub(now))
+	}
+	return []string{what, orDash(c.State), ends, orDash(c.Key), orDash(c.Subject), orDash(c.ID)}
+}
+
+// maxWaiting is how many things a table says that are waited for.
+const maxWaiting = 10
+
+func rotationText(w io.Writer, r admin.Rotation, now time.Time) error {
+	if r.Step == "" {
+		return nil
+	}
+	if _, err := fmt.Fprintf(w, "\nRotation: %s was done %s ago, next is %s\n", r.Step, ago(now, r.Since), orDash(r.Next)); err != nil {
+		return err
+	}
+	if len(r.Waiting) == 0 {
+		return nil
+	}
+	var rows [][]string
+	for _, x := range r.Waiting[:min(len(r.Waiting), maxWaiting)] {
+		until := "-"
+		if !x.Until.IsZero() {
+			until = "in " + span(x.Until.Sub(now))
+		}
+		rows = append(rows, []string{x.Kind, x.Name, until, x.Reason})
+	}
+	if _, err := fmt.Fprintf(w, "It waits for %s:\n", count(len(r.Waiting), "thing")); err != nil {
+		return err
+	}
+	if err := columns(w, []string{"WHAT", "NAME", "AT THE LATEST", "WHY"}, rows); err != nil {
+		return err
+	}
+	if more := len(r.Waiting) - maxWaiting; more > 0 {
+		_, err := fmt.Fprintf(w, "and %s: -o yaml shows all\n", count(more, "other"))
+		return err
+	}
+	return nil
+}

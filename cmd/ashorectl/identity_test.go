@@ -1,0 +1,223 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+)
+
+func (*fake) CreateToken(_ context.Context, r admin.TokenRequest, _ string) (admin.Token, error) {
+	if r.Group == "none/none" {
+		return admin.Token{}, admin.NewError(admin.ErrNotFound, "there is no WorkloadGroup none/none")
+	}
+	ttl, err := time.ParseDuration(r.TTL)
+	return admin.Token{ID: "abc", Group: r.Group, Identity: "spiffe://cluster.local/ns/shop/sa/web", Expires: time.Now().Add(ttl + time.Second),
+		Command: "ashore-agent join --token ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
+}
+
+func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
+	now := time.Now()
+	return []admin.TokenStatus{
+		{ID: "abc", Group: "shop/web", Created: now.Add(-time.Minute), By: "user root (uid 0)", Expires: now.Add(59*time.Minute + time.Second), State: "unused"},
+		{ID: "def", Group: "shop/web", Created: now.Add(-time.Hour), Expires: now, State: "used", UsedBy: "shop/web-1", UsedAt: now.Add(-time.Minute)},
+	}, nil
+}
+
+func (*fake) RevokeToken(_ context.Context, id, _ string) error {
+	if id != "abc" {
+		return admin.NewError(admin.ErrNotFound, "no token "+id)
+	}
+	return nil
+}
+
+func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
+	now := time.Now()
+	end := now.Add(100*24*time.Hour + time.Minute)
+	a := admin.Authority{Kind: "self-signed", TrustDomain: "cluster.local", Problems: []string{"odd"},
+		Roots:  []admin.Certificate{{ID: "sha256:01", State: "active", Key: "ECDSA P-256", NotAfter: end, Subject: "CN=a"}, {ID: "sha256:02", State: "next", NotAfter: now.Add(-time.Hour)}},
+		Signer: admin.Certificate{ID: "sha256:03", NotAfter: end}, Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute"}}
+	for i := range 12 {
+		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i), Reason: "has not said that it has it"})
+	}
+	return a, nil
+}
+
+func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest, _ string) (admin.Authority, error) {
+	a, err := f.ShowAuthority(ctx)
+	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %v abort %v %s", r.Force, r.Abort, r.Reason), Since: time.Now(), Next: "x"}
+	return a, err
+}
+
+func (*fake) ListWorkloads(context.Context) (admin.WorkloadList, error) {
+	now := time.Now()
+	return admin.WorkloadList{
+		Workloads: []admin.Workload{
+			{Name: "shop/api-1", Identity: "spiffe://cluster.local/ns/shop/sa/api", Joined: now.Add(-time.Hour), Revoked: true},
+			{Name: "shop/web-1", Identity: "spiffe://cluster.local/ns/shop/sa/web", Group: "shop/web", Joined: now.Add(-time.Hour),
+				Leaves: []admin.Leaf{{Serial: "0a", NotAfter: now}, {Serial: "0b", NotAfter: now.Add(23*time.Hour + time.Minute)}}, Proxies: []string{"web-1.shop"}},
+		},
+		Revocations: []admin.Revocation{{Kind: "workload", Name: "shop/api-1", Reason: "stolen", By: "user root (uid 0)", At: now.Add(-time.Minute)}, {Kind: "serial", Name: "0c", At: now}},
+	}, nil
+}
+
+func (*fake) Revoke(_ context.Context, r admin.RevokeRequest, _ string) (admin.Revoked, error) {
+	switch {
+	case r.Identity != "":
+		return admin.Revoked{Kind: "identity", Name: r.Identity, Workloads: []string{"shop/web-1", "shop/web-2"}}, nil
+	case r.Serial != "":
+		return admin.Revoked{Kind: "serial", Name: r.Serial, Notes: []string{"It can get another."}}, nil
+	}
+	return admin.Revoked{Kind: "workload", Name: r.Workload, Workloads: []string{r.Workload}}, nil
+}
+
+func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
+	return f.Revoke(ctx, r, who)
+}
+
+func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied", Reason: fmt.Sprintf("port %d %s %s", r.Port, r.Method, r.Path), Notes: []string{"Mutual TLS is STRICT."},
+		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0, Decides: true, Why: "path /x", Origin: "a.yaml:3"}, {Policy: "AuthorizationPolicy shop/all", Action: "ALLOW", Rule: -1}}}, nil
+}
+
+func (*fake) Tail(ctx context.Context, n int, follow bool, emit func(audit.Event) error) error {
+	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
+	for _, e := range []audit.Event{
+		{Time: at, Action: audit.TokenCreate, Actor: "user root (uid 0)", Target: "abc", Outcome: audit.OK, Details: map[string]string{"group": "shop/web"}},
+		{Time: at, Action: audit.TokenRefuse, Actor: "10.0.0.9", Target: "abc\x1b[2J", Outcome: audit.Refused, Reason: "another key"},
+	}[2-min(n, 2):] {
+		if err := emit(e); err != nil {
+			return err
+		}
+	}
+	if follow {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+func TestIdentityCommands(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	at := time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC).Local().Format(time.DateTime)
+	waiting := ""
+	for i := range 10 {
+		waiting += fmt.Sprintf("proxy  p%02d   -              has not said that it has it\n", i)
+	}
+	for _, tc := range []struct{ args, out, errOut string }{
+		{"join-token create --group shop/web --ttl 30m", "ashore-agent join --token ashore-join.abc.secret\n",
+			"Run this on the workload's machine as root, once, within 30m. It becomes spiffe://cluster.local/ns/shop/sa/web (group shop/web).\nMind the address.\n"},
+		{"join-token list", `ID   GROUP     AGE  MADE BY            EXPIRES  STATE
+abc  shop/web  1m   user root (uid 0)  in 59m   unused
+def  shop/web  1h   -                  -        used by shop/web-1 1m ago
+`, ""},
+		{"join-token revoke ashore-join.abc.secret", "token abc is revoked\n", ""},
+		{"ca show", `self-signed, trust domain cluster.local
+
+WHAT   STATE   ENDS          KEY          SUBJECT  ID
+root   active  in 100d       ECDSA P-256  CN=a     sha256:01
+root   next    ended 1h ago  -            -        sha256:02
+signs  -       in 100d       -            -        sha256:03
+
+PROBLEM odd
+
+Rotation: prepare was done 1m ago, next is distribute
+It waits for 12 things:
+WHAT   NAME  AT THE LATEST  WHY
+` + waiting + "and 2 others: -o yaml shows all\n", ""},
+		{"workload list", `NAME        IDENTITY                               GROUP     JOINED  CERTIFICATE  SERIAL  PROXIES
+shop/api-1  spiffe://cluster.local/ns/shop/sa/api  -         1h      REVOKED      -       -
+shop/web-1  spiffe://cluster.local/ns/shop/sa/web  shop/web  1h      ends in 23h  0b      web-1.shop
+
+REVOKED   NAME        SINCE  BY                 REASON
+workload  shop/api-1  1m     user root (uid 0)  stolen
+serial    0c          0s     -                  -
+`, ""},
+		{"workload revoke shop/web-1 --reason x", "workload shop/web-1 is revoked\n", ""},
+		{"workload revoke spiffe://cluster.local/ns/shop/sa/web", "identity spiffe://cluster.local/ns/shop/sa/web is revoked\nconcerned: shop/web-1, shop/web-2\n", ""},
+		{"workload restore serial:0A:FF", "serial 0aff is restored\nIt can get another.\n", ""},
+		{"audit tail", at + "  token.create         abc by user root (uid 0) group=shop/web\n" + at + "  token.refuse         REFUSED abc?[2J by 10.0.0.9: another key\n", ""},
+		{"audit tail -n 1 -o json", `{"time":"2026-08-01T12:00:00Z","action":"token.refuse","actor":"10.0.0.9","target":"abc\u001b[2J","outcome":"refused","reason":"another key"}` + "\n", ""},
+		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
+port 80 GET /x
+
+   ACTION  POLICY                        MATCHES  WHY      READ FROM
+>  DENY    AuthorizationPolicy shop/no   rule 0   path /x  a.yaml:3
+   ALLOW   AuthorizationPolicy shop/all  no       -        -
+
+Mutual TLS is STRICT.
+`, ""},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			t.Parallel()
+			code, out, errOut := result(t, append(strings.Fields(tc.args), "--socket", socket)...)
+			if d := cmp.Diff(tc.out, out); d != "" || code != 0 {
+				t.Errorf("exit code %d, output (-want +got):\n%s", code, d)
+			}
+			if d := cmp.Diff(tc.errOut, errOut); d != "" {
+				t.Errorf("standard error (-want +got):\n%s", d)
+			}
+		})
+	}
+	for args, want := range map[string]string{
+		"ca rotate --force --reason stolen":     "force true abort false stolen",
+		"join-token list -o yaml":               "usedBy: shop/web-1",
+		"workload list -o json":                 `"serial": "0b"`,
+		"ca show -o json":                       `"p11"`,
+		"join-token create --group a/b -o json": `"command": "ashore-agent join`,
+		"__complete join-token revoke ":         "abc\n:4",
+		"__complete workload restore ":          "serial:0c",
+		"__complete workload revoke ":           "shop/web-1",
+		"__complete authz explain a ":           "web-1.shop",
+	} {
+		line := append([]string{"--socket", socket}, strings.Split(args, " ")...)
+		if strings.HasPrefix(args, "__complete") {
+			line = append([]string{"__complete", "--socket", socket}, line[3:]...)
+		}
+		if _, out, errOut := result(t, line...); !strings.Contains(out, want) {
+			t.Errorf("%s: %q, want %q in it; standard error %q", args, out, want, errOut)
+		}
+	}
+}
+
+// Following ends without an error when it is interrupted, whatever --timeout is.
+func TestFollowInterrupted(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out := &lineCounter{lines: 2, reached: cancel}
+	var errOut bytes.Buffer
+	if code := run(ctx, []string{"audit", "tail", "-f", "--timeout", "1ms", "--socket", socket}, out, &errOut); code != 0 {
+		t.Errorf("exit code %d: %s", code, &errOut)
+	}
+}
+
+// lineCounter says when so many lines were written.
+type lineCounter struct {
+	lines   int
+	reached func()
+}
+
+func (l *lineCounter) Write(b []byte) (int, error) {
+	if l.lines -= bytes.Count(b, []byte("\n")); l.lines == 0 {
+		l.reached()
+	}
+	return len(b), nil
+}
+
+func TestSpan(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[time.Duration]string{-1: "no time", 1: "1s", 90 * time.Second: "1m", time.Hour - time.Millisecond: "60m", 47 * time.Hour: "47h", 48 * time.Hour: "2d"} {
+		if got := span(in); got != want {
+			t.Errorf("%s: got %q, want %q", in, got, want)
+		}
+	}
+}

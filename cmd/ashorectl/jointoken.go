@@ -1,0 +1,219 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// group is a command that only leads to others.
+func group(use, short, long, example string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short, Long: long, Example: example,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			var names []string
+			for _, c := range cmd.Commands() {
+				names = append(names, c.Name())
+			}
+			return usage(cmd, fmt.Errorf("%s has no command %q: want %s", cmd.CommandPath(), args[0], strings.Join(names, ", ")))
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func (t *tool) joinTokenCommand() *cobra.Command {
+	return group("join-token", "Let machines join the mesh",
+		`A join token lets one machine join, once, as a member of a WorkloadGroup: that group says which identity
+it gets. "create" prints the one line to run there. ashored keeps no token, only what proves one.`,
+		"  ashorectl join-token create --group shop/web\n  ashorectl join-token list",
+		t.createTokenCommand(), t.listTokensCommand(), t.revokeTokenCommand())
+}
+
+func (t *tool) createTokenCommand() *cobra.Command {
+	var of string
+	var ttl time.Duration
+	cmd := &cobra.Command{
+		Use:   "create --group NAMESPACE/NAME",
+		Short: "Print the one line that makes a machine join",
+		Long: `create makes a token and prints one line to run as root on the workload's machine. It has all that is
+needed: the control plane's address, the hash of its root certificate, by which the machine knows it, and
+the token. The key is made on that machine and never leaves it.
+
+The token serves one machine once; there, running the line again is harmless. Whoever has the line can
+join in that machine's place until it was run: pass it on as a password. Standard output is the line
+alone; what else is worth knowing goes to standard error.`,
+		Example: `  ashorectl join-token create --group shop/web
+  ashorectl join-token create --group shop/web --ttl 15m
+  ssh vm7 sudo $(ashorectl join-token create --group shop/web)`,
+		Args: atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if of == "" {
+				return usage(cmd, fmt.Errorf("--group is missing: name a WorkloadGroup, such as --group shop/web; \"ashorectl get workloadgroup\" lists them"))
+			}
+			if ttl <= 0 {
+				return usage(cmd, fmt.Errorf("--ttl %s: want more than 0", ttl))
+			}
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			made, err := c.CreateToken(cmd.Context(), admin.TokenRequest{Group: of, TTL: ttl.String()})
+			if err != nil {
+				return question(cmd, err)
+			}
+			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error { return madeToken(w, cmd.ErrOrStderr(), made, time.Now()) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().StringVar(&of, "group", "", "WorkloadGroup that the machine becomes a member of, NAMESPACE/NAME (required)")
+	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token can be used")
+	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return t.completeObjects(cmd.Context(), []string{"workloadgroup"}, "")
+	}))
+	return cmd
+}
+
+// madeToken writes the command to w and the rest, for people, to aside.
+func madeToken(w, aside io.Writer, made admin.Token, now time.Time) error {
+	_, err := fmt.Fprintf(aside, "Run this on the workload's machine as root, once, within %s. It becomes %s (group %s).\n", span(made.Expires.Sub(now)), made.Identity, made.Group)
+	for _, note := range made.Notes {
+		if err == nil {
+			_, err = fmt.Fprintln(aside, note)
+		}
+	}
+	if err == nil {
+		_, err = fmt.Fprintln(w, made.Command)
+	}
+	return err
+}
+
+func (t *tool) listTokensCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Show which tokens there are, and who used them",
+		Long: `list shows the join tokens that can be used, and those that were used, have expired or were revoked of late.
+The tokens themselves are known to nobody but who was told.`,
+		Example: "  ashorectl join-token list\n  ashorectl join-token list -o json | jq -r '.[] | select(.state == \"unused\") | .id'",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			list, err := c.ListTokens(cmd.Context())
+			if err != nil {
+				return err
+			}
+			if list == nil {
+				list = []admin.TokenStatus{} // [] for programs, not null
+			}
+			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return tokenTable(w, list, time.Now()) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+func tokenTable(w io.Writer, list []admin.TokenStatus, now time.Time) error {
+	if len(list) == 0 {
+		_, err := fmt.Fprintln(w, "none: \"ashorectl join-token create --group NAMESPACE/NAME\" makes one")
+		return err
+	}
+	var rows [][]string
+	for _, k := range list {
+		state, expires := k.State, "-"
+		switch {
+		case k.State == "unused":
+			expires = "in " + span(k.Expires.Sub(now))
+		case k.UsedBy != "":
+			state = fmt.Sprintf("used by %s %s ago", k.UsedBy, ago(now, k.UsedAt))
+		}
+		rows = append(rows, []string{k.ID, k.Group, ago(now, k.Created), orDash(k.By), expires, state})
+	}
+	return columns(w, []string{"ID", "GROUP", "AGE", "MADE BY", "EXPIRES", "STATE"}, rows)
+}
+
+func (t *tool) revokeTokenCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Make a token useless",
+		Long:    `revoke makes a join token useless that was not used yet. What joined with a token is revoked by "ashorectl workload revoke".`,
+		Example: "  ashorectl join-token revoke gi3dsnrvgy4dkmbx",
+		Args: between(1, 1, func(*cobra.Command) string {
+			return "ID is missing: name a token by its ID; \"ashorectl join-token list\" shows them"
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			id := tokenID(args[0])
+			if err := c.RevokeToken(cmd.Context(), id); err != nil {
+				return question(cmd, err)
+			}
+			return t.output.write(cmd.OutOrStdout(), map[string]string{"id": id, "state": "revoked"}, func(w io.Writer) error {
+				_, err := fmt.Fprintf(w, "token %s is revoked\n", id)
+				return err
+			})
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return t.completeTokens(cmd.Context())
+		},
+	}
+}
+
+// tokenID is the ID of what may be a whole token, so that its secret is not sent and shown.
+func tokenID(arg string) string {
+	if rest, whole := strings.CutPrefix(arg, "ashore-join."); whole {
+		arg, _, _ = strings.Cut(rest, ".")
+	}
+	return arg
+}
+
+// completeTokens offers the tokens that can be revoked.
+func (t *tool) completeTokens(ctx context.Context) ([]string, cobra.ShellCompDirective) {
+	c, err := t.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	list, err := c.Within(completionTime).ListTokens(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	for _, k := range list {
+		if k.State == "unused" {
+			out = append(out, k.ID)
+		}
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
+
+// span is a length of time in its largest unit, rounded down but never to nothing: "59m", "23h", "30d".
+func span(d time.Duration) string {
+	switch {
+	case d <= 0:
+		return "no time"
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(1, int(d.Seconds())))
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", int(d.Round(time.Second).Minutes()))
+	case d.Round(time.Second) < 48*time.Hour:
+		return fmt.Sprintf("%dh", int(d.Round(time.Second).Hours()))
+	default:
+		return fmt.Sprintf("%dd", int(d.Round(time.Second).Hours()/24))
+	}
+}

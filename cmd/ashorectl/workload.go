@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+func (t *tool) workloadCommand() *cobra.Command {
+	return group("workload", "See who has an identity, and take it away",
+		`A workload is a machine, or a process on it, that joined and has a certificate. Revoking it takes effect within a
+second: its peers refuse it, also on connections that are open; it gets no new certificate and no configuration.`,
+		"  ashorectl workload list\n  ashorectl workload revoke shop/web-1 --reason 'the machine was stolen'",
+		t.listWorkloadsCommand(),
+		t.changeWorkloadCommand("revoke", "Stop trusting a workload, an identity or a certificate",
+			`revoke ends trust at once, and until "restore". WHAT is
+  NAMESPACE/NAME  one workload as "ashorectl workload list" names it: its certificates and its renewal
+  spiffe://…      an identity: every workload that has it
+  serial:HEX      one certificate; the workload can get another`,
+			"  ashorectl workload revoke shop/web-1 --reason 'stolen'\n  ashorectl workload revoke spiffe://cluster.local/ns/shop/sa/web\n  ashorectl workload revoke serial:4f1d2c",
+			"revoked", (*admin.Client).Revoke),
+		t.changeWorkloadCommand("restore", "Trust again what was revoked",
+			`restore undoes "revoke" of the same thing: a workload is restored by its name, an identity as an identity. WHAT is
+NAMESPACE/NAME, spiffe://… or serial:HEX; "ashorectl workload list" shows what is revoked.`,
+			"  ashorectl workload restore shop/web-1 --reason 'found again'",
+			"restored", (*admin.Client).Restore))
+}
+
+func (t *tool) listWorkloadsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "list",
+		Short: "Show workloads with their identity and certificate, and what is revoked",
+		Long: `list shows every workload that joined, its identity, until when its certificate is valid and whether a proxy of it is
+connected, and then what is revoked, by whom and why.`,
+		Example: "  ashorectl workload list\n  ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked) | .name'",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			list, err := c.Workloads(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), list, func(w io.Writer) error { return workloadTables(w, list, time.Now()) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
+	if len(list.Workloads) == 0 {
+		if _, err := fmt.Fprintln(w, "no workload has joined: \"ashorectl join-token create\" prints how"); err != nil {
+			return err
+		}
+	} else if err := columns(w, []string{"NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL", "PROXIES"}, workloadRows(list.Workloads, now)); err != nil {
+		return err
+	}
+	if len(list.Revocations) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range list.Revocations {
+		rows = append(rows, []string{r.Kind, r.Name, ago(now, r.At), orDash(r.By), orDash(r.Reason)})
+	}
+	return columns(w, []string{"REVOKED", "NAME", "SINCE", "BY", "REASON"}, rows)
+}
+
+func workloadRows(list []admin.Workload, now time.Time) [][]string {
+	var rows [][]string
+	for _, x := range list {
+		certificate, serial := "ended", "-"
+		if n := len(x.Leaves); n > 0 {
+			serial = x.Leaves[n-1].Serial
+			if end := x.Leaves[n-1].NotAfter; end.After(now) {
+				certificate = "ends in " + span(end.Sub(now))
+			}
+		}
+		if x.Revoked {
+			certificate = "REVOKED"
+		}
+		rows = append(rows, []string{x.Name, x.Identity, orDash(x.Group), ago(now, x.Joined), certificate, serial, orDash(strings.Join(x.Proxies, ", "))})
+	}
+	return rows
+}
+
+// changeWorkloadCommand is revoke or restore.
+func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use: verb + " WHAT", Short: short, Long: long, Example: example,
+		Args: between(1, 1, func(*cobra.Command) string {
+			return "WHAT is missing: want NAMESPACE/NAME, spiffe://… or serial:HEX; \"ashorectl workload list\" shows them"
+		}),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			q, err := revokeRequest(args[0])
+			if err != nil {
+				return usage(cmd, err)
+			}
+			q.Reason = reason
+			c, err := t.client()
+			if err != nil {
+				return err
+			}
+			answer, err := do(c, cmd.Context(), q)
+			if err != nil {
+				return question(cmd, err)
+			}
+			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return revokedText(w, answer, done) })
+		},
+		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+			if len(args) > 0 {
+				return nil, cobra.ShellCompDirectiveNoFileComp
+			}
+			return t.completeWorkloads(cmd.Context(), verb == "restore")
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and for whoever lists workloads")
+	return cmd
+}
+
+// serialPrefix marks the serial number of a certificate.
+const serialPrefix = "serial:"
+
+// revokeRequest is what an argument names.
+func revokeRequest(what string) (admin.RevokeRequest, error) {
+	if strings.HasPrefix(what, "spiffe://") {
+		return admin.RevokeRequest{Identity: what}, nil
+	}
+	if serial, ok := strings.CutPrefix(what, serialPrefix); ok {
+		serial = strings.ToLower(strings.ReplaceAll(serial, ":", "")) // as openssl shows it
+		if serial == "" || strings.Trim(serial, "0123456789abcdef") != "" {
+			return admin.RevokeRequest{}, fmt.Errorf("%q is not the serial number of a certificate: want hexadecimal digits, such as serial:4f1d2c", what)
+		}
+		return admin.RevokeRequest{Serial: serial}, nil
+	}
+	namespace, name, ok := strings.Cut(what, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") {
+		return admin.RevokeRequest{}, fmt.Errorf("%q names nothing to revoke: want NAMESPACE/NAME, spiffe://… or serial:HEX", what)
+	}
+	return admin.RevokeRequest{Workload: what}, nil
+}
+
+func revokedText(w io.Writer, r admin.Revoked, done string) error {
+	if _, err := fmt.Fprintf(w, "%s %s is %s\n", r.Kind, r.Name, done); err != nil {
+		return err
+	}
+	if len(r.Workloads) > 0 && r.Kind != "workload" {
+		if _, err := fmt.Fprintf(w, "concerned: %s\n", strings.Join(r.Workloads, ", ")); err != nil {
+			return err
+		}
+	}
+	for _, note := range r.Notes {
+		if _, err := fmt.Fprintln(w, note); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// completeWorkloads offers workloads, or what is revoked.
+func (t *tool) completeWorkloads(ctx context.Context, revoked bool) ([]string, cobra.ShellCompDirective) {
+	c, err := t.client()
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	list, err := c.Within(completionTime).Workloads(ctx)
+	if err != nil {
+		return nil, cobra.ShellCompDirectiveError
+	}
+	var out []string
+	if !revoked {
+		for _, x := range list.Workloads {
+			out = append(out, x.Name)
+		}
+		return out, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, r := range list.Revocations {
+		name := r.Name
+		if r.Kind == "serial" {
+			name = serialPrefix + name
+		}
+		out = append(out, name)
+	}
+	return out, cobra.ShellCompDirectiveNoFileComp
+}
