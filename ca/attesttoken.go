@@ -1,0 +1,72 @@
+package ca
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+)
+
+// tokenAttestor is its name.
+const tokenAttestor = "token"
+
+// TokenAttestor proves who calls by a join token: whoever has it may join its group, once. Workloads name themselves.
+type TokenAttestor struct {
+	ledger *Ledger
+}
+
+// NewTokenAttestor makes one over the tokens of a ledger.
+func NewTokenAttestor(l *Ledger) *TokenAttestor { return &TokenAttestor{ledger: l} }
+
+// Name implements Attestor.
+func (*TokenAttestor) Name() string { return tokenAttestor }
+
+// Attest implements Attestor. A call with a join token proves itself by that or not at all.
+func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
+	if !isToken(c.Bearer) {
+		return nil, ErrNotMine
+	}
+	t, _, err := a.ledger.checkToken(ctx, c.Bearer, c.Now)
+	if err != nil {
+		return nil, err
+	}
+	id, err := a.ledger.resolve(ctx, t.Group)
+	if err != nil { // the token is good, so its holder may know
+		return nil, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
+			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}
+	}
+	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID}
+	p.Bind = func(ctx context.Context, q Ask) (string, error) {
+		name, err := joinName(id.Namespace, q.Workload)
+		if err != nil {
+			return "", err
+		}
+		// A workload that is out must not use up the token.
+		if err := a.ledger.refuseRevoked(ctx, issued{workload: name, proof: p}); err != nil {
+			return "", err
+		}
+		return name, a.ledger.takeToken(ctx, c.Bearer, q.Key, name, c.From, c.Now)
+	}
+	return p, nil
+}
+
+// joinName is the name of a workload that names itself. Errors: *Refusal.
+func joinName(namespace, name string) (string, error) {
+	if !dnsname.Valid(name) {
+		return "", &Refusal{Code: codes.InvalidArgument, Reason: "bad name", Final: true, Err: fmt.Errorf("a workload names itself %.260q", name),
+			Public: "the request's metadata Workload must name the workload: small letters, digits, dashes and dots, at most 253"}
+	}
+	return namespace + "/" + name, nil
+}
+
+// bearer is the token of an authorization header, or empty.
+func bearer(header string) string {
+	scheme, token, ok := strings.Cut(header, " ")
+	if !ok || !strings.EqualFold(scheme, "Bearer") {
+		return ""
+	}
+	return strings.TrimSpace(token)
+}

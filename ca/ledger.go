@@ -1,0 +1,167 @@
+package ca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// DefaultGrace is how long after the end of its certificate a workload may renew with it, unless something else is set: a
+// machine that was away for a long weekend comes back by itself. It renews with the key that the ledger knows, and no other.
+const DefaultGrace = 7 * 24 * time.Hour
+
+// sweepEvery is how often what has ended is forgotten.
+const sweepEvery = 10 * time.Minute
+
+// ErrNoGroup says that there is no such WorkloadGroup.
+var ErrNoGroup = errors.New("there is no such WorkloadGroup")
+
+// LedgerConfig says where a ledger writes and whom it asks.
+type LedgerConfig struct {
+	// Records is where everything stands, shared with all replicas.
+	Records record.Store
+	// TrustDomain is that of the identities that workloads get.
+	TrustDomain string
+	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace, and its template's service
+	// account ("default" when it names none). Errors: ErrNoGroup. Nil: there are no groups.
+	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
+	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
+	// means not at all.
+	Grace time.Duration
+	// Audit gets what operators do. Nil: nobody does.
+	Audit func(audit.Event)
+	// Log gets what goes wrong in the background. Nil: nobody does.
+	Log hclog.Logger
+	// Now is the clock. Nil: time.Now.
+	Now func() time.Time
+}
+
+// Ledger knows who may join, which workload holds which certificate, and who is out. All of it stands in records, so that
+// it outlives the process and is the same for every replica. Safe for concurrent use.
+type Ledger struct {
+	records     record.Store
+	trustDomain string
+	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
+	grace       time.Duration
+	audit       func(audit.Event)
+	log         hclog.Logger
+	now         func() time.Time
+
+	reading sync.Mutex                 // held while revocations are read and put in place, so that an older list never replaces a newer one
+	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
+}
+
+// NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
+func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
+	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, audit: c.Audit, log: c.Log, now: c.Now}
+	switch {
+	case l.grace == 0:
+		l.grace = DefaultGrace
+	case l.grace < 0:
+		l.grace = 0
+	}
+	if l.audit == nil {
+		l.audit = func(audit.Event) {}
+	}
+	if l.log == nil {
+		l.log = hclog.NewNullLogger()
+	}
+	if l.now == nil {
+		l.now = time.Now
+	}
+	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
+		return nil, err
+	}
+	_, err := l.Revocations(ctx)
+	return l, err
+}
+
+// Run keeps up with the revocations of other replicas, and forgets what has ended, until ctx ends.
+func (l *Ledger) Run(ctx context.Context) error {
+	changed := l.Watch(ctx)
+	sweep := time.NewTicker(sweepEvery)
+	defer sweep.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+			if _, err := l.Revocations(ctx); err != nil && ctx.Err() == nil {
+				l.log.Error("revocations cannot be read, the last ones stay in force", "error", err)
+			}
+		case <-sweep.C:
+			if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
+				l.log.Warn("what has ended cannot be forgotten", "error", err)
+			}
+		}
+	}
+}
+
+// Sweep forgets tokens that ended more than a day ago, workloads that can come back no more, and revocations of
+// certificates that no longer matter.
+func (l *Ledger) Sweep(ctx context.Context) error {
+	now := l.now()
+	return errors.Join(l.sweepTokens(ctx, now), l.sweepWorkloads(ctx, now), l.sweepRevocations(ctx, now))
+}
+
+func (l *Ledger) sweepTokens(ctx context.Context, now time.Time) error {
+	records, err := l.records.List(ctx, tokenTable)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range records {
+		t, err := decodeToken(r.Name, r.Value)
+		if err != nil || now.Before(t.Expires.Add(tokenKept)) {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, l.forget(ctx, record.Write{Key: r.Key, Version: r.Version}))
+	}
+	return errors.Join(errs...)
+}
+
+// forget deletes records, unless they have changed.
+func (l *Ledger) forget(ctx context.Context, writes ...record.Write) error {
+	if err := l.records.Commit(ctx, writes...); err != nil && !errors.Is(err, record.ErrConflict) {
+		return err
+	}
+	return nil
+}
+
+// resolve is the identity of a group's workloads. Errors: ErrNoGroup, or a group that makes no identity.
+func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
+	if l.groups == nil {
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, ErrNoGroup)
+	}
+	namespace, account, err := l.groups(ctx, group)
+	if err != nil {
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, err)
+	}
+	id, err := l.identity(namespace, account)
+	if err != nil {
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, err)
+	}
+	return id, nil
+}
+
+// identity is that of a service account here. Errors: a part that may not stand in one.
+func (l *Ledger) identity(namespace, account string) (spiffe.ID, error) {
+	if !dnsname.ValidLabel(namespace) {
+		return spiffe.ID{}, fmt.Errorf("%.80q is not a namespace: want small letters, digits and dashes, at most 63", namespace)
+	}
+	if !dnsname.Valid(account) {
+		return spiffe.ID{}, fmt.Errorf("%.80q is not a service account: want small letters, digits, dashes and dots, at most 253", account)
+	}
+	return spiffe.New(l.trustDomain, namespace, account)
+}

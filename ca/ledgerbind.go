@@ -1,0 +1,221 @@
+package ca
+
+import (
+	"context"
+	"crypto/x509"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// Workloads stand in workloadTable by name; keyTable says which workload a key is of.
+const workloadTable, keyTable = "workload", "workloadkey"
+
+// keyRecord says which workload a key is of.
+type keyRecord struct {
+	Format   int    `json:"v"`
+	Workload string `json:"workload"`
+}
+
+// issued is a certificate that is about to be handed out.
+type issued struct {
+	workload string
+	proof    *Proof
+	key      KeyHash
+	leaf     *x509.Certificate
+	// root and bundle are the IDs of the root that the leaf leads to, and of the bundle that comes with it.
+	root, bundle string
+	now          time.Time
+}
+
+// enter writes down that a workload gets a certificate. Nothing may be handed out before it has. Each workload has a
+// record of its own, so that many can renew at once. Errors: *Refusal, or why it cannot be written.
+func (l *Ledger) enter(ctx context.Context, c issued) error {
+	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
+		return err
+	}
+	// An identity has no record of its own that a revocation at this moment would have changed: look again.
+	return l.refuseRevoked(ctx, c)
+}
+
+func (l *Ledger) tryEnter(ctx context.Context, c issued) error {
+	w, version, err := l.workload(ctx, c.workload)
+	if err != nil {
+		return err
+	}
+	// Read after the workload: a revocation that comes later changes its record, and the commit finds out.
+	if err := l.refuseRevoked(ctx, c); err != nil {
+		return err
+	}
+	before := w
+	if c.proof.Leaf == nil {
+		w = w.replace(c.proof, c.key, c.now)
+	} else {
+		with := KeyHashOf(c.proof.Leaf)
+		if err := w.mayRenew(version != "", c.proof.ID, with); err != nil {
+			return err
+		}
+		w = w.renew(c.proof, with, c.key)
+	}
+	w.prune(c.now)
+	if len(w.Leaves) >= maxLeaves {
+		return &Refusal{Code: codes.ResourceExhausted, Public: "too many certificates of this workload are valid at once", Reason: "too many certificates",
+			Err: fmt.Errorf("%d certificates of workload %s are valid, and it asks for more", len(w.Leaves), c.workload)}
+	}
+	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
+	w.Offered, w.Renewed = c.bundle, c.now
+	writes, err := l.writesOf(ctx, c.workload, before, w, version)
+	if err != nil {
+		return err
+	}
+	return l.records.Commit(ctx, writes...)
+}
+
+// writesOf turns a change of a workload into writes: its own record, and which keys are its.
+func (l *Ledger) writesOf(ctx context.Context, name string, before, after Workload, version string) ([]record.Write, error) {
+	value, err := json.Marshal(after)
+	if err != nil {
+		return nil, err
+	}
+	writes := []record.Write{{Key: record.Key{Table: workloadTable, Name: name}, Value: value, Version: version}}
+	if after.Key != before.Key {
+		w, err := l.claimKey(ctx, name, after.Key)
+		if err != nil {
+			return nil, err
+		}
+		writes = append(writes, w)
+	}
+	for _, old := range []string{before.Key, before.Previous} {
+		if old != "" && old != after.Key && old != after.Previous && !slices.ContainsFunc(writes, func(w record.Write) bool { return w.Name == old }) {
+			writes = append(writes, record.Write{Key: record.Key{Table: keyTable, Name: old}, Version: record.Any})
+		}
+	}
+	return writes, nil
+}
+
+// claimKey is the write that makes a key a workload's. Errors: *Refusal when it is another one's.
+func (l *Ledger) claimKey(ctx context.Context, name, key string) (record.Write, error) {
+	holder, version, err := l.holder(ctx, key)
+	if err != nil {
+		return record.Write{}, err
+	}
+	if version != "" && holder != name {
+		return record.Write{}, &Refusal{Code: codes.PermissionDenied, Public: "the key is in use by another workload: make a new one", Reason: "key of another workload", Final: true,
+			Err: fmt.Errorf("key %s is that of workload %s, and comes for %s", key, holder, name)}
+	}
+	value, err := json.Marshal(keyRecord{Format: 1, Workload: name})
+	if err != nil {
+		return record.Write{}, err
+	}
+	return record.Write{Key: record.Key{Table: keyTable, Name: key}, Value: value, Version: version}, nil
+}
+
+// holder is the workload that a key is of; version is empty when it is of none.
+func (l *Ledger) holder(ctx context.Context, key string) (name, version string, err error) {
+	r, err := l.records.Get(ctx, record.Key{Table: keyTable, Name: key})
+	if err != nil || r.Version == "" {
+		return "", "", err
+	}
+	var k keyRecord
+	if err := decodeRecord(r.Value, &k); err != nil {
+		return "", "", fmt.Errorf("key %s: %w", key, err)
+	}
+	return k.Workload, r.Version, nil
+}
+
+// workload reads one; version is empty when there is none.
+func (l *Ledger) workload(ctx context.Context, name string) (w Workload, version string, err error) {
+	r, err := l.records.Get(ctx, record.Key{Table: workloadTable, Name: name})
+	if err != nil || r.Version == "" {
+		return w, "", err
+	}
+	w, err = decodeWorkload(name, r.Value)
+	return w, r.Version, err
+}
+
+// mayRenew says why a key does not renew for an identity. Errors: *Refusal.
+func (w *Workload) mayRenew(known bool, id spiffe.ID, with KeyHash) error {
+	switch {
+	case !known || !w.holds(with):
+		return refuseCertificate("key unknown", fmt.Errorf("key %s is not, or no longer, the one of a workload: it was replaced, or the certificate is not from a join here", with))
+	case !w.isOf(id):
+		return refuseCertificate("other workload", fmt.Errorf("key %s is that of workload %s with identity %s, and comes with a certificate for %s", with, w.Name, w.Identity, id))
+	case w.Revoked:
+		return refuseCertificate("revoked", fmt.Errorf("workload %s is revoked", w.Name))
+	}
+	return nil
+}
+
+// refuseRevoked says that the identity, the workload or the certificate that a call was proven by is revoked. It asks the
+// records, not what was last read of them. Errors: *Refusal.
+func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
+	names := []record.Key{revocationKey(RevokeIdentity, c.proof.ID.String()), revocationKey(RevokeWorkload, c.workload)}
+	if c.proof.Leaf != nil {
+		names = append(names, revocationKey(RevokeSerial, serialText(c.proof.Leaf)))
+	}
+	for _, key := range names {
+		r, err := l.records.Get(ctx, key)
+		if err != nil {
+			return err
+		}
+		if r.Version == "" {
+			continue
+		}
+		x, err := decodeRevocation(r.Value)
+		if err != nil {
+			return err
+		}
+		return refuseRevoked(c.proof, fmt.Errorf("%s %s was revoked at %s by %s: %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By, x.Reason))
+	}
+	return nil
+}
+
+// refuseRevoked says it to the caller in the words that any other bad proof of his kind gets.
+func refuseRevoked(p *Proof, err error) *Refusal {
+	switch {
+	case p.Leaf != nil:
+		return refuseCertificate("revoked", err)
+	case p.How == jwtAttestor:
+		return &Refusal{Code: codes.PermissionDenied, Public: publicJWT, Reason: "revoked", Err: err, Final: true}
+	}
+	return refuseToken("revoked", err)
+}
+
+// leafOf is what is kept of a certificate.
+func leafOf(c *x509.Certificate, root string) Leaf {
+	return Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
+}
+
+// Holds returns the workload that a certificate's key is bound to: the latest one, or the one before until that is used.
+// Errors: *Refusal when it is of none, of another identity or revoked.
+func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
+	id, err := spiffe.Of(leaf)
+	if err != nil {
+		return Workload{}, refuseCertificate("no identity", err)
+	}
+	key := KeyHashOf(leaf)
+	name, version, err := l.holder(ctx, key.String())
+	if err != nil {
+		return Workload{}, err
+	}
+	var w Workload
+	if version != "" {
+		if w, version, err = l.workload(ctx, name); err != nil {
+			return Workload{}, err
+		}
+	}
+	if err := w.mayRenew(version != "", id, key); err != nil {
+		return Workload{}, err
+	}
+	c := issued{workload: name, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
+	if err := l.refuseRevoked(ctx, c); err != nil {
+		return Workload{}, err
+	}
+	return w, nil
+}

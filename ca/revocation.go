@@ -1,0 +1,239 @@
+package ca
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/x509"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// RevocationKind is what a revocation puts out.
+type RevocationKind string
+
+// The kinds of revocations.
+const (
+	// RevokeIdentity puts out everybody with a SPIFFE ID, for as long as it stands.
+	RevokeIdentity RevocationKind = "identity"
+	// RevokeWorkload puts out one "namespace/name": all its certificates, renewal, and joining under this name again. One
+	// that proves itself by a JWT has a new name for each new key: revoke its identity instead.
+	RevokeWorkload RevocationKind = "workload"
+	// RevokeSerial puts out one certificate. Its workload stays, also with another certificate for the same key.
+	RevokeSerial RevocationKind = "serial"
+)
+
+// Revocation is one thing that is put out.
+type Revocation struct {
+	// Format is 1.
+	Format int            `json:"v"`
+	Kind   RevocationKind `json:"kind"`
+	// Name is the SPIFFE ID, the "namespace/name", or the serial number in hexadecimal digits.
+	Name string `json:"name"`
+	// Reason and By are an operator's.
+	Reason string    `json:"reason,omitempty"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
+	// Until is when it matters no longer, for a serial: when the certificate has ended. Zero: it stands until it is restored.
+	Until time.Time `json:"until,omitzero"`
+	// Certificates are those that it puts out: of a workload no more can come.
+	Certificates []RevokedLeaf `json:"certificates,omitempty"`
+}
+
+// RevokedLeaf is a certificate that is put out.
+type RevokedLeaf struct {
+	// SHA256 is the hash of its DER in hexadecimal digits.
+	SHA256   string    `json:"sha256"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// Revocations is everybody who is out, as of one moment. Immutable.
+type Revocations struct {
+	// List is all there is, oldest first.
+	List []Revocation
+	// Identities are SPIFFE IDs, sorted.
+	Identities []string
+	// Certificates are leaves that have not ended: the SHA-256 of each in DER as hexadecimal digits, sorted.
+	Certificates []string
+	// Epoch grows with each revocation, and with nothing else.
+	Epoch uint64
+}
+
+// lateClock is for how long after its end a certificate still counts as one that peers may take.
+const lateClock = 5 * time.Minute
+
+const (
+	revocationTable = "revocation"
+	// epochName is the record of the epoch; those of revocations have a '/' in their name.
+	epochName = "epoch"
+)
+
+// epochRecord counts revocations.
+type epochRecord struct {
+	Format int    `json:"v"`
+	Epoch  uint64 `json:"epoch"`
+}
+
+// revocationKey is where a revocation stands. An ID may be longer than the name of a record.
+func revocationKey(kind RevocationKind, name string) record.Key {
+	sum := sha256.Sum256([]byte(name))
+	return record.Key{Table: revocationTable, Name: string(kind) + "/" + hex.EncodeToString(sum[:])}
+}
+
+// decodeRevocation reads a revocation's record.
+func decodeRevocation(value []byte) (Revocation, error) {
+	var r Revocation
+	if err := decodeRecord(value, &r); err != nil {
+		return Revocation{}, fmt.Errorf("revocation: %w", err)
+	}
+	switch r.Kind {
+	case RevokeIdentity, RevokeWorkload, RevokeSerial:
+	default:
+		return Revocation{}, fmt.Errorf("revocation: its record has the unknown kind %.40q", r.Kind)
+	}
+	for _, c := range r.Certificates {
+		if !isHash(c.SHA256) {
+			return Revocation{}, fmt.Errorf("revocation of %s %s: its record holds no hash of a certificate", r.Kind, r.Name)
+		}
+	}
+	return r, nil
+}
+
+// Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters compare it.
+func Fingerprint(c *x509.Certificate) string {
+	sum := sha256.Sum256(c.Raw)
+	return hex.EncodeToString(sum[:])
+}
+
+// serialText is a certificate's serial number in hexadecimal digits.
+func serialText(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
+
+// parseSerial takes a serial number as people copy it: with colons, zeros in front, or capitals.
+func parseSerial(text string) (string, error) {
+	n, ok := new(big.Int).SetString(strings.ReplaceAll(text, ":", ""), 16)
+	if !ok || n.Sign() <= 0 || len(text) > 80 {
+		return "", fmt.Errorf("%.80q is not a serial number: want hexadecimal digits", text)
+	}
+	return n.Text(16), nil
+}
+
+// normalise is the name by which something is revoked. Errors: it is not a name of its kind.
+func (k RevocationKind) normalise(name string) (string, error) {
+	switch k {
+	case RevokeIdentity:
+		id, err := spiffe.Parse(name)
+		return id.String(), err
+	case RevokeWorkload:
+		if ns, short, ok := strings.Cut(name, "/"); !ok || ns == "" || short == "" || len(name) > record.MaxName/2+200 {
+			return "", fmt.Errorf("%.200q is not a workload: want namespace/name", name)
+		}
+		return name, nil
+	case RevokeSerial:
+		return parseSerial(name)
+	}
+	return "", fmt.Errorf("%.40q cannot be revoked: want identity, workload or serial", string(k))
+}
+
+// Watch tells, until ctx ends, after revocations have changed, also by another replica.
+func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
+	return l.records.Watch(ctx, revocationTable)
+}
+
+// Revocations reads everybody who is out. A record that cannot be read is an error, and the last ones that could stay in
+// force: nobody is let in because a disk is bad.
+func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
+	l.reading.Lock()
+	defer l.reading.Unlock()
+	records, err := l.records.List(ctx, revocationTable)
+	if err != nil {
+		return nil, fmt.Errorf("list revocations: %w", err)
+	}
+	set, err := newRevokedSet(records, l.now())
+	if err != nil {
+		return nil, err
+	}
+	l.revoked.Store(set)
+	return &set.Revocations, nil
+}
+
+// revokedSet is Revocations for questions about one certificate.
+type revokedSet struct {
+	Revocations
+	identity, certificate map[string]bool // certificate: also ended ones
+}
+
+func newRevokedSet(records []record.Record, now time.Time) (*revokedSet, error) {
+	s := &revokedSet{identity: map[string]bool{}, certificate: map[string]bool{}}
+	for _, r := range records {
+		if r.Name == epochName {
+			var e epochRecord
+			if err := decodeRecord(r.Value, &e); err != nil {
+				return nil, fmt.Errorf("epoch of revocations: %w", err)
+			}
+			s.Epoch = e.Epoch
+			continue
+		}
+		x, err := decodeRevocation(r.Value)
+		if err != nil {
+			return nil, err
+		}
+		s.add(x, now)
+	}
+	slices.SortFunc(s.List, func(a, b Revocation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
+	slices.Sort(s.Identities)
+	slices.Sort(s.Certificates)
+	s.Certificates = slices.Compact(s.Certificates)
+	return s, nil
+}
+
+func (s *revokedSet) add(x Revocation, now time.Time) {
+	s.List = append(s.List, x)
+	if x.Kind == RevokeIdentity {
+		s.identity[x.Name] = true
+		s.Identities = append(s.Identities, x.Name)
+	}
+	for _, c := range x.Certificates {
+		s.certificate[c.SHA256] = true
+		if c.NotAfter.Add(lateClock).After(now) {
+			s.Certificates = append(s.Certificates, c.SHA256)
+		}
+	}
+}
+
+// identities is Identities as a set.
+func (r *Revocations) identities() map[string]bool {
+	out := make(map[string]bool, len(r.Identities))
+	for _, id := range r.Identities {
+		out[id] = true
+	}
+	return out
+}
+
+// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any more.
+func (l *Ledger) sweepRevocations(ctx context.Context, now time.Time) error {
+	records, err := l.records.List(ctx, revocationTable)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range records {
+		if r.Name == epochName {
+			continue
+		}
+		x, err := decodeRevocation(r.Value)
+		if err != nil || x.Until.IsZero() || now.Before(x.Until.Add(l.grace+lateClock)) {
+			errs = append(errs, err)
+			continue
+		}
+		errs = append(errs, l.forget(ctx, record.Write{Key: r.Key, Version: r.Version}))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,208 @@
+package ca
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// maxReason bounds an operator's words.
+const maxReason = 1024
+
+// RevokeRequest asks to put something out, or to take it back in.
+type RevokeRequest struct {
+	Kind RevocationKind
+	// Name is the SPIFFE ID, the "namespace/name", or the serial number in hexadecimal digits.
+	Name string
+	// Reason and By are an operator's.
+	Reason, By string
+}
+
+// Revoke puts something out. When it returns, renewal is refused and Watch has told; what was out already stays so.
+// Errors: ErrNotFound when there is no such workload or certificate, or what is wrong with the request.
+func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
+	if len(r.Reason) > maxReason {
+		return fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(r.Reason), maxReason)
+	}
+	name, err := r.Kind.normalise(r.Name)
+	if err != nil {
+		return err
+	}
+	r.Name = name
+	if err := l.retry(func() error { return l.tryRevoke(ctx, r) }); err != nil {
+		return fmt.Errorf("revoke %s %s: %w", r.Kind, r.Name, err)
+	}
+	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}})
+	_, err = l.Revocations(ctx)
+	return err
+}
+
+func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
+	key := revocationKey(r.Kind, r.Name)
+	was, err := l.records.Get(ctx, key)
+	if err != nil || was.Version != "" {
+		return err
+	}
+	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC()}
+	w, version, err := l.hit(ctx, &x)
+	if err != nil {
+		return err
+	}
+	epoch, err := l.nextEpoch(ctx)
+	if err != nil {
+		return err
+	}
+	value, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	writes := []record.Write{{Key: key, Value: value}, epoch}
+	if version == "" {
+		return l.records.Commit(ctx, writes...)
+	}
+	return l.writeWorkload(ctx, w, version, writes...)
+}
+
+// hit finds what a revocation puts out and marks it; version is empty when no workload changes. A workload's record
+// always changes with it, so that a renewal that is on its way is refused.
+func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version string, err error) {
+	switch x.Kind {
+	case RevokeWorkload:
+		w, version, err = l.workload(ctx, x.Name)
+		if err == nil && version == "" {
+			err = ErrNotFound
+		}
+		w.Revoked = true
+		for _, leaf := range w.Leaves {
+			x.Certificates = append(x.Certificates, RevokedLeaf{leaf.SHA256, leaf.NotAfter})
+		}
+	case RevokeSerial:
+		if w, err = l.bySerial(ctx, x.Name); err != nil {
+			return w, "", err
+		}
+		if w, version, err = l.workload(ctx, w.Name); err != nil {
+			return w, "", err
+		}
+		w.Leaves = slices.Clone(w.Leaves)
+		i := slices.IndexFunc(w.Leaves, func(leaf Leaf) bool { return leaf.Serial == x.Name })
+		if i < 0 { // it ended meanwhile
+			return w, "", ErrNotFound
+		}
+		w.Leaves[i].Revoked = true
+		x.Until, x.Certificates = w.Leaves[i].NotAfter, []RevokedLeaf{{w.Leaves[i].SHA256, w.Leaves[i].NotAfter}}
+	}
+	return w, version, err
+}
+
+// bySerial is the workload that has a certificate with a serial number. Errors: ErrNotFound.
+func (l *Ledger) bySerial(ctx context.Context, serial string) (Workload, error) {
+	all, err := l.Workloads(ctx)
+	for _, w := range all {
+		if slices.ContainsFunc(w.Leaves, func(leaf Leaf) bool { return leaf.Serial == serial }) {
+			return w, nil
+		}
+	}
+	if err == nil {
+		err = ErrNotFound
+	}
+	return Workload{}, err
+}
+
+// nextEpoch is the write that counts one more revocation.
+func (l *Ledger) nextEpoch(ctx context.Context) (record.Write, error) {
+	key := record.Key{Table: revocationTable, Name: epochName}
+	r, err := l.records.Get(ctx, key)
+	if err != nil {
+		return record.Write{}, err
+	}
+	e := epochRecord{Format: 1}
+	if r.Version != "" {
+		if err := decodeRecord(r.Value, &e); err != nil {
+			return record.Write{}, fmt.Errorf("epoch of revocations: %w", err)
+		}
+	}
+	e.Epoch++
+	value, err := json.Marshal(e)
+	return record.Write{Key: key, Value: value, Version: r.Version}, err
+}
+
+// Restore takes something back in. Errors: ErrNotFound when it is not out.
+func (l *Ledger) Restore(ctx context.Context, r RevokeRequest) error {
+	name, err := r.Kind.normalise(r.Name)
+	if err != nil {
+		return err
+	}
+	r.Name = name
+	if err := l.retry(func() error { return l.tryRestore(ctx, r) }); err != nil {
+		return fmt.Errorf("restore %s %s: %w", r.Kind, r.Name, err)
+	}
+	l.audit(audit.Event{Action: audit.WorkloadRestore, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}})
+	_, err = l.Revocations(ctx)
+	return err
+}
+
+func (l *Ledger) tryRestore(ctx context.Context, r RevokeRequest) error {
+	was, err := l.records.Get(ctx, revocationKey(r.Kind, r.Name))
+	if err != nil {
+		return err
+	}
+	if was.Version == "" {
+		return ErrNotFound
+	}
+	gone := record.Write{Key: was.Key, Version: was.Version}
+	w, version, err := l.forgiven(ctx, r)
+	if errors.Is(err, ErrNotFound) { // the workload was forgotten since
+		return l.records.Commit(ctx, gone)
+	}
+	if err != nil {
+		return err
+	}
+	return l.writeWorkload(ctx, w, version, gone)
+}
+
+// forgiven is the workload that a restoration changes, without its mark. Errors: ErrNotFound when there is none.
+func (l *Ledger) forgiven(ctx context.Context, r RevokeRequest) (w Workload, version string, err error) {
+	name := r.Name
+	switch r.Kind {
+	case RevokeIdentity:
+		return w, "", ErrNotFound
+	case RevokeSerial:
+		if w, err = l.bySerial(ctx, r.Name); err != nil {
+			return w, "", err
+		}
+		name = w.Name
+	}
+	if w, version, err = l.workload(ctx, name); err != nil {
+		return w, "", err
+	}
+	if version == "" {
+		return w, "", ErrNotFound
+	}
+	w.Leaves = slices.Clone(w.Leaves)
+	for i := range w.Leaves {
+		if w.Leaves[i].Serial == r.Name {
+			w.Leaves[i].Revoked = false
+		}
+	}
+	if r.Kind == RevokeWorkload {
+		w.Revoked = false
+	}
+	return w, version, nil
+}
+
+// revokedNow says why a certificate is out, by what was last read: the records are not asked.
+func (l *Ledger) revokedNow(identity, fingerprint string) error {
+	s := l.revoked.Load()
+	switch {
+	case s.identity[identity]:
+		return fmt.Errorf("identity %s is revoked", identity)
+	case s.certificate[fingerprint]:
+		return fmt.Errorf("certificate %s of %s is revoked", fingerprint, identity)
+	}
+	return nil
+}

@@ -1,0 +1,99 @@
+package ca
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+)
+
+// refuse writes down why a call is refused, and makes of it what the caller may know.
+func (s *Server) refuse(c Call, p *Proof, err error) error {
+	r, told := errors.AsType[*Refusal](err)
+	switch {
+	case told:
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		r = &Refusal{Code: codes.Canceled, Public: "the call has ended", Reason: "call ended", Err: err}
+	case errors.Is(err, ErrRequest):
+		r = refuseRequest(err)
+	case errors.Is(err, ErrSigner):
+		s.config.Log.Error("no certificate can be issued", "error", err)
+		r = &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: "cannot sign", Err: err}
+	default:
+		s.config.Log.Error("what is needed to issue a certificate cannot be read or written", "error", err)
+		r = &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: "storage", Err: err}
+	}
+	s.metrics.refused.WithLabelValues(r.Reason).Inc()
+	if r.Code == codes.ResourceExhausted && p == nil { // counted, and not written down: whoever floods us shall not flood the log
+		return status.Error(r.Code, r.Public)
+	}
+	switch r.Code {
+	case codes.Unauthenticated, codes.PermissionDenied, codes.FailedPrecondition:
+		s.metrics.unproven.Inc()
+		s.refused.take(addressKey(c.From), c.Now)
+	}
+	s.tell(c, p, refusalEvent(c, p, r))
+	return status.Error(r.Code, r.Public)
+}
+
+// refusalEvent is what the audit log says of a refusal: all of it.
+func refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
+	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(), Details: map[string]string{"cause": r.Reason}}
+	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
+		e.Outcome = audit.Failed
+	}
+	if isToken(c.Bearer) {
+		e.Action = audit.TokenRefuse
+		if id, _, err := parseToken(c.Bearer); err == nil {
+			e.Target = id
+		}
+	}
+	if p == nil && len(c.Peer) > 0 { // claimed and not proven
+		e.Details["claims"], e.Details["serial"] = claimed(c.Peer[0]), serialText(c.Peer[0])
+	}
+	return e
+}
+
+// claimed is what a certificate that proved nothing says.
+func claimed(leaf *x509.Certificate) string {
+	if uris := leaf.URIs; len(uris) > 0 {
+		return uris[0].String()
+	}
+	return leaf.Subject.String()
+}
+
+// issued writes down that a certificate is handed out.
+func (s *Server) issued(c Call, x issued) {
+	s.metrics.issued.WithLabelValues(x.proof.How).Inc()
+	s.metrics.success.Inc()
+	details := map[string]string{
+		"workload": x.workload, "how": x.proof.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
+		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
+	}
+	if x.proof.Leaf == nil {
+		s.tell(c, x.proof, audit.Event{Action: audit.WorkloadJoin, Target: x.workload, Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}})
+	}
+	s.tell(c, x.proof, audit.Event{Action: audit.CertificateIssue, Target: x.proof.ID.String(), Details: details})
+}
+
+// tell writes an event of a call down, with who called as far as it is proven.
+func (s *Server) tell(c Call, p *Proof, e audit.Event) {
+	e.Time = c.Now
+	e.Actor = c.From.String()
+	if e.Details == nil {
+		e.Details = map[string]string{}
+	}
+	if p != nil {
+		e.Actor = p.ID.String()
+		e.Details["from"] = c.From.String()
+		if e.Details["group"] == "" && p.Group != "" {
+			e.Details["group"] = p.Group
+		}
+	}
+	s.config.Audit(e)
+}

@@ -1,0 +1,169 @@
+package ca
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"google.golang.org/grpc/credentials"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// ErrNoPeer says that a connection came without a client certificate.
+var ErrNoPeer = errors.New("the connection has no client certificate")
+
+// Peer is a workload at the other end of a connection.
+type Peer struct {
+	// ID is its identity.
+	ID spiffe.ID
+	// Leaf is its certificate. It ends at Leaf.NotAfter, and with it what it proves.
+	Leaf *x509.Certificate
+	// Fingerprint is the SHA-256 of Leaf's DER in hexadecimal digits.
+	Fingerprint string
+}
+
+// PeerConfig says whom a PeerVerifier believes.
+type PeerConfig struct {
+	// Bundle is the roots that are trusted now.
+	Bundle func() *Bundle
+	// TrustDomain is that of this mesh; Aliases are other names of it.
+	TrustDomain string
+	Aliases     []string
+	// Ledger knows who is revoked.
+	Ledger *Ledger
+}
+
+// PeerVerifier tells which workload is at the other end of a TLS connection. Safe for concurrent use.
+type PeerVerifier struct {
+	config PeerConfig
+	pool   atomic.Pointer[bundlePool]
+}
+
+// bundlePool is a bundle as what verifiers take, made once.
+type bundlePool struct {
+	bundle *Bundle
+	pool   *x509.CertPool
+}
+
+// maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
+const maxChain, maxSize = 8, 16 << 10
+
+// NewPeerVerifier makes one.
+func NewPeerVerifier(c PeerConfig) *PeerVerifier { return &PeerVerifier{config: c} }
+
+func (v *PeerVerifier) roots() *x509.CertPool {
+	b := v.config.Bundle()
+	if p := v.pool.Load(); p != nil && p.bundle == b {
+		return p.pool
+	}
+	p := &bundlePool{b, b.Pool()}
+	v.pool.Store(p)
+	return p.pool
+}
+
+// Verify tells who has a chain, leaf first, whose key was proven to be at hand. A certificate of a workload has exactly
+// one name, its identity: what names a server or an authority too is not one. Errors: *Refusal.
+func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, error) {
+	if len(chain) == 0 {
+		return Peer{}, refuseCertificate("no certificate", ErrNoPeer)
+	}
+	leaf := chain[0]
+	id, err := workloadOf(leaf)
+	if err != nil {
+		return Peer{}, refuseCertificate("not a workload", err)
+	}
+	if id.TrustDomain != v.config.TrustDomain && !slices.Contains(v.config.Aliases, id.TrustDomain) {
+		return Peer{}, refuseCertificate("trust domain", fmt.Errorf("%s is not of the trust domain %s or one of its aliases", id, v.config.TrustDomain))
+	}
+	if err := v.leads(chain, now); err != nil {
+		return Peer{}, err
+	}
+	p := Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}
+	return p, v.Check(p, now)
+}
+
+// workloadOf is the identity of a certificate that can be a workload's.
+func workloadOf(leaf *x509.Certificate) (spiffe.ID, error) {
+	id, err := spiffe.Of(leaf)
+	switch {
+	case err != nil:
+		return id, err
+	case len(leaf.DNSNames)+len(leaf.IPAddresses)+len(leaf.EmailAddresses) > 0:
+		return id, fmt.Errorf("the certificate of %s has other names too: %v %v", id, leaf.DNSNames, leaf.IPAddresses)
+	case leaf.IsCA:
+		return id, fmt.Errorf("the certificate of %s is one of an authority", id)
+	}
+	return id, nil
+}
+
+// leads says why a chain does not lead to a trusted root.
+func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
+	if len(chain) > maxChain {
+		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read", len(chain), maxChain))
+	}
+	between := x509.NewCertPool()
+	for i, c := range chain {
+		if len(c.Raw) > maxSize {
+			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read", i+1, len(c.Raw), maxSize))
+		}
+		if i > 0 {
+			between.AddCert(c)
+		}
+	}
+	opts := x509.VerifyOptions{Roots: v.roots(), Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	_, err := chain[0].Verify(opts)
+	if err == nil {
+		return nil
+	}
+	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
+		return refuseCertificate("expired", err)
+	}
+	return refuseCertificate("untrusted", err)
+}
+
+// Check says whether a peer that was verified is still good: its certificate has not ended, and is not revoked. It costs
+// next to nothing: ask before each thing that a long connection wants. Errors: *Refusal.
+func (v *PeerVerifier) Check(p Peer, now time.Time) error {
+	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
+		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID, p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
+	}
+	if err := v.config.Ledger.revokedNow(p.ID.String(), p.Fingerprint); err != nil {
+		return refuseCertificate("revoked", err)
+	}
+	return nil
+}
+
+// VerifyConnection is Verify for a gRPC connection. Errors: ErrNoPeer when it is not TLS or came without a certificate, *Refusal.
+func (v *PeerVerifier) VerifyConnection(info credentials.AuthInfo, now time.Time) (Peer, error) {
+	chain := peerChain(info)
+	if len(chain) == 0 {
+		return Peer{}, ErrNoPeer
+	}
+	return v.Verify(chain, now)
+}
+
+// peerChain is the client's chain of a gRPC connection, or nil.
+func peerChain(info credentials.AuthInfo) []*x509.Certificate {
+	if t, ok := info.(credentials.TLSInfo); ok {
+		return t.State.PeerCertificates
+	}
+	return nil
+}
+
+// ServerTLS is how 15012 speaks TLS. It asks for a client certificate and takes any: a machine that joins has none, and
+// whose it is, is judged by a PeerVerifier where it matters. There are no session tickets: each connection shows its
+// certificate anew. TLS 1.2 is the least, as with Istio's agents and gRPC's clients in other languages.
+func ServerTLS(certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)) *tls.Config {
+	return &tls.Config{
+		GetCertificate:         certificate,
+		ClientAuth:             tls.RequestClientCert,
+		MinVersion:             tls.VersionTLS12,
+		NextProtos:             []string{"h2"},
+		SessionTicketsDisabled: true,
+	}
+}

@@ -1,0 +1,189 @@
+package ca
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// ErrNotFound says that there is no such token, workload, certificate or revocation.
+var ErrNotFound = errors.New("not found")
+
+// tokenTable is where tokens stand, by ID.
+const tokenTable = "token"
+
+// maxTries is how often a change is tried again after somebody else's was first.
+const maxTries = 20
+
+// TokenRequest asks for a join token.
+type TokenRequest struct {
+	// Group is the WorkloadGroup to join: "namespace/name". It must exist.
+	Group string
+	// TTL is how long the token may be used. Zero means DefaultTokenTTL; at most MaxTokenTTL.
+	TTL time.Duration
+	// By is who asks.
+	By string
+}
+
+// CreateToken makes a join token. Its text is nowhere but in the answer. Errors: what is wrong with the request, among it
+// ErrNoGroup.
+func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
+	r.TTL = cmp.Or(r.TTL, DefaultTokenTTL)
+	if r.TTL < time.Minute || r.TTL > MaxTokenTTL {
+		return "", t, fmt.Errorf("a join token is to live for %s: want 1m to %s", r.TTL, MaxTokenTTL)
+	}
+	if _, err := l.resolve(ctx, r.Group); err != nil {
+		return "", t, err
+	}
+	text, id, err := newToken(rand.Reader)
+	if err != nil {
+		return "", t, err
+	}
+	hash := sha256.Sum256([]byte(text))
+	now := l.now()
+	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now, Expires: now.Add(r.TTL)}
+	if err := l.writeToken(ctx, t, ""); err != nil {
+		return "", Token{}, fmt.Errorf("keep a join token: %w", err)
+	}
+	l.audit(audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
+		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}})
+	return text, t, nil
+}
+
+// Tokens lists the tokens, those that ended within a day included, oldest first. A record that cannot be read is an error
+// beside the others.
+func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
+	records, err := l.records.List(ctx, tokenTable)
+	if err != nil {
+		return nil, fmt.Errorf("list join tokens: %w", err)
+	}
+	var out []Token
+	var errs []error
+	for _, r := range records {
+		t, err := decodeToken(r.Name, r.Value)
+		if err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		out = append(out, t)
+	}
+	slices.SortStableFunc(out, func(a, b Token) int { return a.Created.Compare(b.Created) })
+	return out, errors.Join(errs...)
+}
+
+// RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the workload that it made
+// stays. Errors: ErrNotFound.
+func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
+	err := l.retry(func() error {
+		t, version, err := l.token(ctx, id)
+		if err != nil {
+			return err
+		}
+		if version == "" {
+			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
+		}
+		if !t.Revoked.IsZero() {
+			return nil
+		}
+		t.Revoked, t.RevokedBy = l.now(), by
+		return l.writeToken(ctx, t, version)
+	})
+	if err != nil {
+		return err
+	}
+	l.audit(audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id})
+	return nil
+}
+
+// token reads a token; version is empty when there is none.
+func (l *Ledger) token(ctx context.Context, id string) (t Token, version string, err error) {
+	r, err := l.records.Get(ctx, record.Key{Table: tokenTable, Name: id})
+	if err != nil || r.Version == "" {
+		return t, "", err
+	}
+	t, err = decodeToken(id, r.Value)
+	return t, r.Version, err
+}
+
+func (l *Ledger) writeToken(ctx context.Context, t Token, version string) error {
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value, Version: version})
+}
+
+// refuseToken is a refusal whose caller learns nothing.
+func refuseToken(reason string, err error) *Refusal {
+	return &Refusal{Code: codes.PermissionDenied, Public: publicToken, Reason: reason, Err: err, Final: true}
+}
+
+// checkToken finds the token of a text and says whether it may be used now. It changes nothing. Errors: *Refusal.
+func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (Token, string, error) {
+	id, hash, err := parseToken(text)
+	if err != nil {
+		return Token{}, "", refuseToken("token malformed", err)
+	}
+	t, version, err := l.token(ctx, id)
+	if err != nil {
+		return Token{}, "", err
+	}
+	if version == "" {
+		return Token{}, "", refuseToken("token unknown", fmt.Errorf("there is no join token %s, or it ended long ago", id))
+	}
+	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1 {
+		return Token{}, "", refuseToken("token tampered", fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))
+	}
+	if !t.Revoked.IsZero() {
+		return Token{}, "", refuseToken("token revoked", fmt.Errorf("join token %s was revoked at %s", id, t.Revoked.Format(time.RFC3339)))
+	}
+	if !now.Before(t.Expires) {
+		return Token{}, "", refuseToken("token expired", fmt.Errorf("join token %s ended at %s", id, t.Expires.Format(time.RFC3339)))
+	}
+	return t, version, nil
+}
+
+// takeToken binds a token to a key and a workload, once: the same key and workload may take it again until it ends.
+// Errors: *Refusal.
+func (l *Ledger) takeToken(ctx context.Context, text string, key KeyHash, workload string, from netip.Addr, now time.Time) error {
+	return l.retry(func() error {
+		t, version, err := l.checkToken(ctx, text, now)
+		switch {
+		case err != nil:
+			return err
+		case t.Key == "":
+			t.Key, t.Workload, t.Used, t.From = key.String(), workload, now, from.String()
+			return l.writeToken(ctx, t, version)
+		case t.Key != key.String():
+			return refuseToken("token used", fmt.Errorf("join token %s was used for %s from %s at %s, and now comes with another key", t.ID, t.Workload, t.From, t.Used.Format(time.RFC3339)))
+		case t.Workload != workload:
+			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID, t.Workload, workload))
+		}
+		return nil
+	})
+}
+
+// retry does a change again when somebody else's was first.
+func (l *Ledger) retry(change func() error) error {
+	var err error
+	for range maxTries {
+		if err = change(); !errors.Is(err, record.ErrConflict) {
+			return err
+		}
+	}
+	return err
+}
