@@ -6,6 +6,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -46,6 +47,8 @@ type viewIn struct {
 	namespace string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
+	// provider is whom the proxy's policies ask; nil: nobody.
+	provider *mesh.MeshConfig_ExtensionProvider
 	// identities is empty for proxies that have none.
 	identities identities
 }
@@ -76,6 +79,7 @@ func (c *Context) viewOf(f Facets) *view {
 	in := viewIn{
 		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
+		provider: AskedProvider(c.in.Mesh.Config, f.AuthorizationPolicy),
 	}
 	if f.Identity {
 		in.identities = c.identities
@@ -107,6 +111,9 @@ func newView(in viewIn) *view {
 		called = all.list.Items()
 	default:
 		egress, called = in.imported(all)
+	}
+	if in.provider != nil {
+		called = withProvider(all, called, in.provider)
 	}
 	v := &view{egress: in.tables.egress.Of(egress), all: all}
 	v.destinations = in.destinations(called)

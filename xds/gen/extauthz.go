@@ -40,45 +40,21 @@ type askProvider struct {
 // askProviderOf finds the provider. There is none when the policies name several, one that the mesh does not have, or
 // one whose service the proxy does not know.
 func askProviderOf(sc *push.Scope) askProvider {
-	name, ok := "", false
-	for _, o := range sc.AuthorizationPolicy.Items() {
-		spec, is := o.Spec.(*security.AuthorizationPolicy)
-		if !is || spec.Action != security.AuthorizationPolicy_CUSTOM {
-			continue
-		}
-		if ok && spec.GetProvider().GetName() != name {
-			return askProvider{}
-		}
-		name, ok = spec.GetProvider().GetName(), true
-	}
-	all := sc.Mesh.Config.GetExtensionProviders()
-	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.Name == name })
-	if !ok || i < 0 {
+	p := push.AskedProvider(sc.Mesh.Config, sc.AuthorizationPolicy)
+	if p == nil {
 		return askProvider{}
 	}
-	service, port := providerService(all[i])
-	namespace, host, qualified := strings.Cut(service, "/")
-	if !qualified {
-		namespace, host = "", service
-	}
+	namespace, host, port := push.ProviderService(p)
 	d, known := sc.Destinations.Get(host)
 	if !known || namespace != "" && d.Service.Namespace != namespace {
 		return askProvider{}
 	}
-	for _, p := range d.Service.Ports {
-		if p.Number == port {
-			return askProvider{all[i], host, outboundCluster(port, "", host)}
+	for _, has := range d.Service.Ports {
+		if has.Number == port {
+			return askProvider{p, host, outboundCluster(port, "", host)}
 		}
 	}
 	return askProvider{}
-}
-
-// providerService is where a provider is asked; empty: it is none that can be asked.
-func providerService(p *mesh.MeshConfig_ExtensionProvider) (service string, port uint32) {
-	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
-		return h.Service, h.Port
-	}
-	return p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
 }
 
 // asks says whether the provider can be asked: about connections only by gRPC.

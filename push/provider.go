@@ -1,0 +1,65 @@
+package push
+
+import (
+	"slices"
+	"strings"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// ProviderService is the service that an extension provider of external authorization is asked at; an empty host: it is
+// no such provider. An empty namespace: the service of any.
+func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host string, port uint32) {
+	service, port := p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
+	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
+		service, port = h.Service, h.Port
+	}
+	namespace, host, ok := strings.Cut(service, "/")
+	if !ok {
+		return "", service, port
+	}
+	return namespace, host, port
+}
+
+// AskedProvider is the provider that the CUSTOM policies of a proxy ask; nil: there are no such policies, or they name
+// several providers, or one that the mesh does not have.
+func AskedProvider(m *mesh.MeshConfig, policies *intern.List[*config.Object]) *mesh.MeshConfig_ExtensionProvider {
+	name := ""
+	for _, o := range policies.Items() {
+		spec, ok := o.Spec.(*security.AuthorizationPolicy)
+		if !ok || spec.Action != security.AuthorizationPolicy_CUSTOM {
+			continue
+		}
+		this := spec.GetProvider().GetName()
+		if this == "" || name != "" && name != this {
+			return nil
+		}
+		name = this
+	}
+	all := m.GetExtensionProviders()
+	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
+	if name == "" || i < 0 {
+		return nil
+	}
+	return all[i]
+}
+
+// withProvider adds the service of a provider to those that a proxy calls: its policies ask there, whatever else it may
+// reach. The list stays sorted by host.
+func withProvider(all *visible, called []*registry.Service, p *mesh.MeshConfig_ExtensionProvider) []*registry.Service {
+	_, host, _ := ProviderService(p)
+	s := all.byHost[host]
+	if s == nil {
+		return called
+	}
+	i, ok := slices.BinarySearchFunc(called, host, func(s *registry.Service, host string) int { return strings.Compare(s.Host, host) })
+	if ok {
+		return called
+	}
+	return slices.Insert(slices.Clone(called), i, s)
+}
