@@ -166,7 +166,7 @@ func (c *checker) headerMatches(path string, headers map[string]*networking.Stri
 		c.optionalMatch(p, headers[name])
 		switch {
 		case strings.HasPrefix(name, "@request.auth."):
-			c.unsupported(p, "a match by the claims of a token", "remove it")
+			c.why(p, checkClaim(name))
 		case name == "uri" || name == "scheme" || name == "method" || name == "authority":
 			c.errorf(p, "this would not be matched as a header: use the field %s of the match", name)
 		case strings.HasPrefix(name, ":"):

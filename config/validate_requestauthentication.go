@@ -1,0 +1,141 @@
+package config
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/internal/jwks"
+)
+
+// validateRequestAuthentication checks which tokens requests may bear.
+func validateRequestAuthentication(c *checker) {
+	s := spec[*security.RequestAuthentication](c)
+	if s.Selector != nil && len(s.Selector.MatchLabels) == 0 {
+		c.warnf("spec.selector", "this selects every workload of the namespace, as if it were not there: remove it, or write matchLabels")
+	}
+	c.labels("spec.selector.matchLabels", s.GetSelector().GetMatchLabels())
+	if s.TargetRef != nil { //nolint:staticcheck // refused, so that it is not ignored
+		c.unsupported("spec.targetRef", "a target", "select the workloads, or the gateway's, by spec.selector")
+	}
+	if len(s.TargetRefs) > 0 {
+		c.unsupported("spec.targetRefs", "a target", "select the workloads, or the gateway's, by spec.selector")
+	}
+	if len(s.JwtRules) == 0 {
+		c.warnf("spec.jwtRules", "there are no rules, so that no token is looked at: write some, or remove the object")
+	}
+	for i, r := range s.JwtRules {
+		c.jwtRule(at("spec.jwtRules", i), r)
+	}
+}
+
+// jwtRule checks the tokens of one issuer.
+func (c *checker) jwtRule(path string, r *security.JWTRule) {
+	if r.Issuer == "" {
+		c.errorf(path+".issuer", "the issuer is missing: write what tokens have as iss")
+	}
+	for i, a := range r.Audiences {
+		c.filled(at(path+".audiences", i), a)
+	}
+	c.jwtKeys(path, r)
+	for i, h := range r.FromHeaders {
+		c.why(at(path+".fromHeaders", i)+".name", checkHeaderName(h.GetName()))
+		c.why(at(path+".fromHeaders", i)+".prefix", checkHeaderText(h.GetPrefix()))
+	}
+	for i, p := range r.FromParams {
+		c.filled(at(path+".fromParams", i), p)
+	}
+	for i, name := range r.FromCookies {
+		if !isHeaderToken(name) {
+			c.errorf(at(path+".fromCookies", i), "%s is not the name of a cookie", quote(name))
+		}
+	}
+	c.jwtOutput(path, r)
+	for i, claim := range r.SpaceDelimitedClaims {
+		c.filled(at(path+".spaceDelimitedClaims", i), claim)
+	}
+	if r.Timeout != nil {
+		c.duration(path+".timeout", r.Timeout)
+		c.warnf(path+".timeout", "this has no effect: the control plane fetches keys, and proxies never wait for them")
+	}
+}
+
+// filled refuses an empty text.
+func (c *checker) filled(path, text string) {
+	if text == "" {
+		c.errorf(path, "the text is empty: write it, or remove the item")
+	}
+}
+
+// jwtKeys checks where the keys of an issuer are from.
+// Source: istio.io, JWTRule: without either field, the issuer tells by OpenID Connect Discovery.
+func (c *checker) jwtKeys(path string, r *security.JWTRule) {
+	switch {
+	case r.Jwks != "" && r.JwksUri != "":
+		c.errorf(path+".jwks", "jwksUri is written too: keep one of the two")
+	case r.Jwks != "":
+		if _, err := jwks.Parse([]byte(r.Jwks)); err != nil {
+			c.errorf(path+".jwks", "%s", err)
+		}
+	case r.JwksUri != "":
+		c.keyURL(path+".jwksUri", r.JwksUri, "is not a URL: write https://host/path")
+	case r.Issuer != "":
+		c.keyURL(path, r.Issuer, "is no URL that could tell its keys: write jwksUri or jwks")
+	}
+}
+
+// keyURL checks a URL that the control plane fetches.
+func (c *checker) keyURL(path, text, otherwise string) {
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Hostname() == "" || u.Scheme != "https" && u.Scheme != "http":
+		c.errorf(path, "%s %s", quote(text), otherwise)
+	case u.User != nil:
+		c.errorf(path, "a user or password does not belong in a URL that everybody can read")
+	case u.Scheme == "http":
+		c.warnf(path, "keys that come without TLS can be replaced on the way, and then anybody can make good tokens: they are not fetched unless the control plane's settings allow it; use https")
+	}
+}
+
+// jwtOutput checks the headers that tell the workload what a token says.
+func (c *checker) jwtOutput(path string, r *security.JWTRule) {
+	if r.OutputPayloadToHeader != "" {
+		c.why(path+".outputPayloadToHeader", checkHeaderName(r.OutputPayloadToHeader))
+	}
+	seen := map[string]int{}
+	for i, o := range r.OutputClaimToHeaders {
+		p := at(path+".outputClaimToHeaders", i)
+		c.why(p+".header", checkHeaderName(o.GetHeader()))
+		c.filled(p+".claim", o.GetClaim())
+		name := strings.ToLower(o.GetHeader())
+		if j, twice := seen[name]; twice {
+			c.errorf(p+".header", "the header is that of item %d too: a claim needs one of its own", j)
+		}
+		seen[name] = i
+	}
+}
+
+// claimPrefix begins the names of matches by a claim of the request's token.
+const claimPrefix = "@request.auth.claims"
+
+// checkClaim is the rule for the name of a match by the request's token.
+// Source: istio.io, "JWT claim based routing".
+func checkClaim(name string) string {
+	const form = ": write @request.auth.claims.NAME, with a dot before each name within it, or @request.auth.claims[NAME][WITHIN] where names hold dots"
+	rest, ok := strings.CutPrefix(name, claimPrefix)
+	var parts []string
+	switch {
+	case ok && strings.HasPrefix(rest, "."):
+		parts = strings.Split(rest[1:], ".")
+	case ok && strings.HasPrefix(rest, "[") && strings.HasSuffix(rest, "]"):
+		parts = strings.Split(rest[1:len(rest)-1], "][")
+	default:
+		return quote(name) + " names no claim of a token" + form
+	}
+	if slices.Contains(parts, "") {
+		return quote(name) + " has an empty name" + form
+	}
+	return ""
+}
