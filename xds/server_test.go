@@ -25,7 +25,7 @@ type plane struct {
 }
 
 // newPlane serves until the test ends or stop is called.
-func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Config)) *plane {
+func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Config), options ...grpc.ServerOption) *plane {
 	t.Helper()
 	if mesh == nil {
 		mesh = xdstest.NewMesh()
@@ -42,7 +42,7 @@ func newPlane(t *testing.T, mesh *xdstest.Mesh, addr string, change func(*xds.Co
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := grpc.NewServer(xds.ServerOptions()...)
+	g := grpc.NewServer(append(xds.ServerOptions(), options...)...)
 	s.Register(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)

@@ -1,0 +1,376 @@
+package xds_test
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/google/go-cmp/cmp"
+	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/testport"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/xdstest"
+)
+
+// healthType is what proxies report their workload's health by.
+const healthType = "type.googleapis.com/istio.v1.HealthInformation"
+
+// newRuntime makes a Runtime that runs until the test ends.
+func newRuntime(t *testing.T) *registry.Memory {
+	t.Helper()
+	m, err := registry.NewMemory(registry.MemoryConfig{Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- m.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return m
+}
+
+// publishObjects publishes configuration, and clusters so that streams have something to wait for.
+func (p *plane) publishObjects(specs map[config.Key]proto.Message) {
+	c := p.mesh.Context(xdstest.Layers(nil, serving("a", 1)...))
+	for k, spec := range specs {
+		c.Objects = c.Objects.With(k, &config.Object{Key: k, Spec: spec})
+	}
+	p.server.Publish(c, time.Now())
+}
+
+// groups are two WorkloadGroups of shop and one of bank, and two WorkloadEntries.
+func groups() map[config.Key]proto.Message {
+	group := func(account string) proto.Message {
+		return &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: account}}
+	}
+	return map[config.Key]proto.Message{
+		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"}:   group("web"),
+		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "other"}: group("web"),
+		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "api"}:   group("api"),
+		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "plain"}: group(""),
+		{Kind: config.WorkloadGroup, Namespace: "bank", Name: "bank"}:  group("web"),
+		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "web-1"}: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"},
+		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "api-1"}: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "api"},
+	}
+}
+
+// names writes out who is registered.
+func names(rt registry.Runtime) string {
+	var out []string
+	for k, r := range rt.Registrations().All() {
+		text := k.Namespace + "/" + k.Name + " of " + k.Group
+		if !r.DisconnectedAt.IsZero() {
+			text += ", gone"
+		}
+		switch r.Health.State {
+		case registry.ReportedHealthy:
+			text += ", healthy"
+		case registry.ReportedUnhealthy:
+			text += ", unhealthy: " + r.Health.Message
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, "; ")
+}
+
+// becomes waits until who is registered is want.
+func becomes(t *testing.T, rt registry.Runtime, want string) {
+	t.Helper()
+	eventually(t, func() string {
+		if got := names(rt); got != want {
+			return fmt.Sprintf("registered: %q, want %q", got, want)
+		}
+		return ""
+	})
+}
+
+// Who registers has to be of the namespace and service account of what it registers as.
+func TestWhoRegisters(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	byDefault := a.issue("shop", "default", time.Hour, time.Now())
+	for name, tc := range map[string]struct {
+		cert     *tls.Certificate // nil: without TLS
+		anybody  bool
+		metadata map[string]any
+		want     codes.Code
+		names    string
+	}{
+		"its group":                   {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.OK, "shop/web-10.0.0.1 of web"},
+		"with a network":              {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "web", "NETWORK": "n1"}, codes.OK, "shop/web-10.0.0.1-n1 of web"},
+		"another group of its":        {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "other"}, codes.OK, "shop/other-10.0.0.1 of other"},
+		"a group of another account":  {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "api"}, codes.PermissionDenied, ""},
+		"the default account":         {&byDefault, false, map[string]any{"AUTO_REGISTER_GROUP": "plain"}, codes.OK, "shop/plain-10.0.0.1 of plain"},
+		"a group of nobody's account": {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "plain"}, codes.PermissionDenied, ""},
+		"no such group":               {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "nope"}, codes.FailedPrecondition, ""},
+		"of another namespace":        {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "bank"}, codes.FailedPrecondition, ""},
+		"as another namespace":        {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "bank", "NAMESPACE": "bank"}, codes.PermissionDenied, ""},
+		"its entry":                   {a.web(), false, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.OK, "shop/web-1 of "},
+		"an entry of another account": {&api, false, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied, ""},
+		"no such entry":               {a.web(), false, map[string]any{"WORKLOAD_ENTRY": "web-2"}, codes.FailedPrecondition, ""},
+		"both: the group counts":      {a.web(), false, map[string]any{"WORKLOAD_ENTRY": "web-2", "AUTO_REGISTER_GROUP": "web"}, codes.OK, "shop/web-10.0.0.1 of web"},
+		"nothing asked":               {a.web(), false, map[string]any{}, codes.OK, ""},
+		"nobody":                      {nil, false, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.PermissionDenied, ""},
+		"nobody, for an entry":        {nil, false, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied, ""},
+		"nobody, in development":      {nil, true, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.OK, "shop/web-10.0.0.1 of web"},
+		"proven, in development":      {a.web(), true, map[string]any{"AUTO_REGISTER_GROUP": "api"}, codes.PermissionDenied, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			rt := newRuntime(t)
+			refused := make(chan audit.Event, 1)
+			change := func(c *xds.Config) {
+				c.Runtime, c.RegisterAnybody, c.Audit = rt, tc.anybody, func(e audit.Event) { refused <- e }
+			}
+			var p *plane
+			if tc.cert == nil {
+				p = newPlane(t, nil, testport.Address(t), change)
+			} else {
+				p = newSecurePlane(t, a, change)
+			}
+			p.publishObjects(groups())
+			err := call(t, p, tc.cert).connects(node(t, tc.metadata))
+			if status.Code(err) != tc.want || names(rt) != tc.names {
+				t.Errorf("got %v, registered %q; want %v, %q", err, names(rt), tc.want, tc.names)
+			}
+			if tc.want == codes.FailedPrecondition && !strings.Contains(err.Error(), "cannot find Workload") {
+				t.Errorf("it is not told what is missing: %v", err)
+			}
+			if tc.want == codes.OK || tc.metadata["NAMESPACE"] != nil {
+				return // nothing was refused, or the whole stream
+			}
+			if e := <-refused; e.Action != audit.RegistrationRefuse || e.Outcome != audit.Refused || e.Reason == "" {
+				t.Errorf("recorded: %+v", e)
+			}
+		})
+	}
+}
+
+// What a registration holds is what the node says and what the certificate proves.
+func TestRegistrationContents(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"}, "INSTANCE_IPS": "10.1.1.1,2001:db8::1",
+		"PROXY_CONFIG": map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}})
+	if err := call(t, p, a.web()).connects(n); err != nil {
+		t.Fatal(err)
+	}
+	r := rt.Registrations().At(registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.1.1.1"})
+	if r == nil {
+		t.Fatalf("registered: %s", names(rt))
+	}
+	if r.Identity != "spiffe://cluster.local/ns/shop/sa/web" || fmt.Sprint(r.Addresses) != "[10.1.1.1 2001:db8::1]" || !r.Probed {
+		t.Errorf("got %+v", r)
+	}
+	if d := cmp.Diff(map[string]string{"version": "v2"}, r.Labels); d != "" {
+		t.Errorf("labels (-want +got):\n%s", d)
+	}
+}
+
+// reports says how a workload is; no words: well.
+func (l *line) reports(words string) {
+	l.t.Helper()
+	r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: healthType}
+	if words != "" {
+		r.ErrorDetail = &rpcstatus.Status{Code: 500, Message: words}
+	}
+	l.says(r)
+}
+
+// Health is heard from the stream that speaks for the workload, and the end of that stream is noticed.
+func TestHealthReports(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	asked := func() map[string]any { return map[string]any{"AUTO_REGISTER_GROUP": "web"} }
+	l := call(t, p, a.web())
+	l.reports("too early") // before the node: nobody knows whose it is
+	if err := l.connects(node(t, asked())); err != nil {
+		t.Fatal(err)
+	}
+	becomes(t, rt, "shop/web-10.0.0.1 of web")
+	l.reports("503")
+	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 503")
+	l.reports("")
+	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
+	l.reports(strings.Repeat("é", 5000))
+	eventually(t, func() string {
+		for _, r := range rt.Registrations().All() {
+			if n := len(r.Health.Message); n < 1000 || n > 1024 {
+				return fmt.Sprintf("%d bytes of message", n)
+			}
+		}
+		return ""
+	})
+	newer := call(t, p, a.web())
+	if err := newer.connects(node(t, asked())); err != nil {
+		t.Fatal(err)
+	}
+	newer.reports("")
+	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
+	l.reports("an older stream")
+	l.hang()
+	eventually(t, func() string {
+		if n := len(p.server.Proxies()); n != 1 {
+			return fmt.Sprintf("%d proxies", n)
+		}
+		return ""
+	})
+	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
+	newer.hang()
+	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, healthy")
+}
+
+// A report of somebody who is not registered is nobody's, and harms nothing.
+func TestUnregisteredReport(t *testing.T) {
+	t.Parallel()
+	rt := newRuntime(t)
+	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	l := call(t, p, nil)
+	l.reports("x")
+	if err := l.connects(node(t, map[string]any{})); err != nil {
+		t.Fatal(err)
+	}
+	l.reports("y")
+	p.publish(serving("b", 1)...)
+	if _, err := l.hears(xds.ClusterType); err != nil {
+		t.Fatal(err)
+	}
+	if got := names(rt); got != "" {
+		t.Errorf("registered: %s", got)
+	}
+}
+
+// One address in two groups is two workloads, each with its own health.
+func TestTwoGroups(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	web, other := call(t, p, a.web()), call(t, p, a.web())
+	for group, l := range map[string]*line{"web": web, "other": other} {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	web.reports("503")
+	becomes(t, rt, "shop/other-10.0.0.1 of other; shop/web-10.0.0.1 of web, unhealthy: 503")
+	other.hang()
+	becomes(t, rt, "shop/other-10.0.0.1 of other, gone; shop/web-10.0.0.1 of web, unhealthy: 503")
+}
+
+// Of a revoked workload nothing is left at once; of one whose certificate ended, the grace.
+func TestExpelled(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	short := a.issue("shop", "api", 2*time.Second, time.Now())
+	revoked, late := call(t, p, a.web()), call(t, p, &short)
+	if err := revoked.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
+		t.Fatal(err)
+	}
+	if err := late.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api"})); err != nil {
+		t.Fatal(err)
+	}
+	a.revoke("web")
+	p.server.Recheck()
+	eventually(t, func() string {
+		if got := names(rt); strings.Contains(got, "web") {
+			return "registered: " + got
+		}
+		return ""
+	})
+	becomes(t, rt, "shop/api-10.0.0.1 of api, gone")
+}
+
+// The bundle that a proxy acknowledged is told; without an authority nobody is answered.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	p := newSecurePlane(t, a, nil)
+	trust := func(id string) {
+		c := p.mesh.Context(xdstest.Layers(nil, append(serving("a", 1), xdstest.Bundle("root of "+id))...))
+		c.Scope(push.Facets{}).Trust = &push.Trust{ID: id}
+		p.server.Publish(c, time.Now())
+	}
+	told := func(want string) {
+		t.Helper()
+		eventually(t, func() string {
+			var got []string
+			for _, b := range p.server.Bundles() {
+				got = append(got, fmt.Sprintf("%s asked=%v %q", b.Identity.ServiceAccount, b.Asked, b.Bundle))
+			}
+			if text := strings.Join(got, "; "); text != want {
+				return fmt.Sprintf("told %s, want %s", text, want)
+			}
+			return ""
+		})
+	}
+	l := call(t, p, a.web())
+	l.ask(node(t, map[string]any{}), xds.ProxyConfigType)
+	l.ask(nil, xds.ClusterType)
+	if r, err := l.Recv(); err != nil || r.TypeUrl != xds.ClusterType {
+		t.Fatalf("without an authority: %v, %v", r.GetTypeUrl(), err)
+	}
+	told(`web asked=false ""`)
+	trust("one")
+	l.ask(nil, xds.ProxyConfigType)
+	if _, err := l.hears(xds.ProxyConfigType); err != nil {
+		t.Fatal(err)
+	}
+	told(`web asked=true "one"`)
+	trust("two")
+	r, err := l.Recv()
+	if err != nil || r.TypeUrl != xds.ProxyConfigType {
+		t.Fatalf("after the rotation: %v, %v", r.GetTypeUrl(), err)
+	}
+	told(`web asked=true "one"`) // it did not acknowledge yet
+	l.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce})
+	told(`web asked=true "two"`)
+	trust("three")
+	if r, err = l.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	l.says(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: r.TypeUrl, ResponseNonce: r.Nonce, ErrorDetail: &rpcstatus.Status{Message: "no"}})
+	eventually(t, func() string {
+		for _, ty := range p.server.Proxies()[0].Types {
+			if ty.TypeURL == xds.ProxyConfigType && ty.Rejections == 0 {
+				return "the rejection did not arrive"
+			}
+		}
+		return ""
+	})
+	told(`web asked=true "two"`)
+
+	again := call(t, p, a.web()) // it comes back with what it has
+	trust("two")
+	again.says(&discoveryv3.DeltaDiscoveryRequest{Node: node(t, map[string]any{}), TypeUrl: xds.ProxyConfigType,
+		InitialResourceVersions: map[string]string{xdstest.Bundle("").Name: xdstest.Bundle("root of two").Version()}})
+	l.hang()
+	told(`web asked=true "two"`)
+}
