@@ -19,6 +19,14 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		wrapped = append(wrapped, tls)
 		out.TransportSocket = tlsSocket(tls)
 	}
+	if c.lacksIdentity {
+		return nil, errNoIdentity
+	}
+	if c.mutual {
+		tls := meshServer(b.mesh, anyWorkload(b.mesh))
+		wrapped = append(wrapped, tls)
+		out.TransportSocket = tlsSocket(tls)
+	}
 	switch {
 	case c.isHTTP():
 		m := b.httpManager(side, c.http)
@@ -52,7 +60,7 @@ func (m chainMatch) build(readsTLS bool) *listenerv3.FilterChainMatch {
 	if m.all() {
 		return nil
 	}
-	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items()}
+	out := &listenerv3.FilterChainMatch{ServerNames: m.sni.Items(), TransportProtocol: m.transport.name(), ApplicationProtocols: m.peers.alpn()}
 	if m.port != 0 {
 		out.DestinationPort = wrapperspb.UInt32(m.port)
 	}

@@ -21,6 +21,8 @@ type inboundListenersIn struct {
 	own  *push.Own
 	// sidecar's ingress listeners, where it has any, stand instead of what own says.
 	sidecar *push.SidecarConfig
+	// modes are how the workload takes connections.
+	modes push.PeerModes
 }
 
 // inboundPort is one port that the workload serves.
@@ -48,16 +50,16 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	ports := in.ports()
 	var out []listenerSpec
 	virtual := newChainSet(lists)
-	virtual.specs = passthroughChains(in.base.inboundPort)
+	apart := in.tellsTLS(ports)
+	virtual.specs = in.passthroughChains(apart)
 	for _, p := range ports {
-		chains := p.chains()
-		if p.bound {
-			set := newChainSet(lists)
-			set.specs = chains
-			out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list()})
+		if !p.bound {
+			virtual.specs = append(virtual.specs, in.chains(p, apart)...)
 			continue
 		}
-		virtual.specs = append(virtual.specs, chains...)
+		set := newChainSet(lists)
+		set.specs = in.chains(p, false)
+		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list()})
 	}
 	if in.base.interception == push.None {
 		return out
@@ -72,6 +74,13 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		capture: captureHere,
 		chains:  virtual.list(),
 	})
+}
+
+// tellsTLS says that virtualInbound has to tell TLS from plaintext, for one of its ports or for those that are not known.
+func (in inboundListenersIn) tellsTLS(ports []inboundPort) bool {
+	return in.base.identity() && (in.modes.Default != push.PeerDisable || slices.ContainsFunc(ports, func(p inboundPort) bool {
+		return !p.bound && in.modes.At(p.port) != push.PeerDisable
+	}))
 }
 
 // ports lists what the workload serves, by number, each once: of several services with one target
@@ -150,43 +159,42 @@ func (in inboundListenersIn) addresses() []netip.Addr {
 }
 
 // chains are the filter chains of one port: of HTTP, of connections, or where the protocol is not
-// known of both.
-func (p inboundPort) chains() []chainSpec {
+// known of both. apart says that the listener tells TLS from plaintext.
+func (in inboundListenersIn) chains(p inboundPort, apart bool) []chainSpec {
 	name := p.at.name()
 	cluster := inboundCluster(p.port)
 	var match chainMatch
 	if !p.bound {
 		match.port = p.port
 	}
-	http := chainSpec{
-		name:  name,
-		match: match,
-		http:  httpSpec{statPrefix: "inbound_" + name + ";", inbound: inboundRoute{cluster: cluster, port: p.port}},
-	}
-	tcp := chainSpec{name: name, match: match, tcp: tcpSpec{cluster: cluster, statPrefix: cluster}}
-	switch {
-	case p.protocol.IsHTTP():
-		return []chainSpec{http}
-	case p.protocol == registry.Unknown:
-		http.match.plainHTTP = true
-		return []chainSpec{http, tcp}
-	default:
-		return []chainSpec{tcp}
-	}
+	return inboundChains{
+		http: chainSpec{
+			name:  name,
+			match: match,
+			http:  httpSpec{statPrefix: "inbound_" + name + ";", inbound: inboundRoute{cluster: cluster, port: p.port}},
+		},
+		tcp:      chainSpec{name: name, match: match, tcp: tcpSpec{cluster: cluster, statPrefix: cluster}},
+		protocol: p.protocol,
+		mode:     in.modes.At(p.port),
+		identity: in.base.identity(),
+		apart:    apart,
+	}.list()
 }
 
 // passthroughChains take what is for no known port, and close connections to the listener's own
 // port, which would go round for ever.
-func passthroughChains(own uint32) []chainSpec {
-	return []chainSpec{
-		{name: "virtualInbound-blackhole", match: chainMatch{port: own}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}},
-		{
-			name:  "virtualInbound-catchall-http",
-			match: chainMatch{plainHTTP: true},
-			http:  httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
+func (in inboundListenersIn) passthroughChains(apart bool) []chainSpec {
+	own := chainSpec{name: "virtualInbound-blackhole", match: chainMatch{port: in.base.inboundPort}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}}
+	return append([]chainSpec{own}, inboundChains{
+		http: chainSpec{
+			name: "virtualInbound-catchall-http",
+			http: httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
 		},
-		{name: "virtualInbound", tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
-	}
+		tcp:      chainSpec{name: "virtualInbound", tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
+		mode:     in.modes.Default,
+		identity: in.base.identity(),
+		apart:    apart,
+	}.list()...)
 }
 
 // build makes the route configuration. Source: Istio for the names and for the timeouts: the client's

@@ -16,6 +16,7 @@ type listeners struct {
 	perList *intern.Lists[*intern.List[*push.VirtualService]]
 	sources *intern.Lists[any]
 	items   *intern.Lists[*madeListener]
+	modes   *intern.Lists[push.PortMode]
 
 	bases     *memo.Func[listenerSettings, listenerBase]
 	outbounds *memo.Func[outboundIn, outboundLayout]
@@ -38,6 +39,7 @@ func newListeners() *listeners {
 		perList: &intern.Lists[*intern.List[*push.VirtualService]]{},
 		sources: &intern.Lists[any]{},
 		items:   &intern.Lists[*madeListener]{},
+		modes:   &intern.Lists[push.PortMode]{},
 
 		bases:     memo.New(newListenerBase),
 		outbounds: memo.New(layOutOutbound),
@@ -98,7 +100,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar}).Layer
+		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc)}).Layer
 	}
 	return out
 }

@@ -27,12 +27,17 @@ type listenerSettings struct {
 	catchAll string
 	// outboundPort and inboundPort are where redirected connections arrive.
 	outboundPort, inboundPort uint32
+	// mesh are the settings of mutual TLS; nil when the proxy has no certificate of the mesh.
+	mesh *push.Mesh
 }
+
+// identity says that the proxy has a certificate of the mesh.
+func (s listenerSettings) identity() bool { return s.mesh != nil }
 
 // settingsOf picks what all listeners of a proxy depend on out of a scope.
 func settingsOf(sc *push.Scope) listenerSettings {
 	m := sc.Mesh.Config
-	return listenerSettings{
+	out := listenerSettings{
 		log:           accessLogOf(m),
 		listenerLog:   !m.GetDisableEnvoyListenerLog(),
 		detection:     m.GetProtocolDetectionTimeout().AsDuration(),
@@ -44,6 +49,10 @@ func settingsOf(sc *push.Scope) listenerSettings {
 		outboundPort:  outboundListenPort(sc.Mesh),
 		inboundPort:   inboundListenPort(sc.Mesh),
 	}
+	if sc.Identity {
+		out.mesh = sc.Mesh
+	}
+	return out
 }
 
 // catchAllCluster is where connections to unknown destinations go: the Sidecar's policy decides, else

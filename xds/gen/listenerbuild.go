@@ -2,6 +2,7 @@ package gen
 
 import (
 	"errors"
+	"slices"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -20,7 +21,13 @@ import (
 // buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only then.
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
-	report := func(what string, err error) { out.refused = append(out.refused, *refused(nil, what, err)) }
+	report := func(what string, err error) {
+		if errors.Is(err, errNoIdentity) {
+			out.refused = append(out.refused, strictWithoutIdentity(what))
+			return
+		}
+		out.refused = append(out.refused, *refused(nil, what, err))
+	}
 	l, refs := s.build(report)
 	err := l.Validate()
 	if err == nil && len(l.FilterChains) == 0 && l.DefaultFilterChain == nil {
@@ -68,7 +75,7 @@ func (s listenerSpec) build(report func(what string, err error)) (*listenerv3.Li
 	if s.also.IsValid() {
 		l.AdditionalAddresses = []*listenerv3.AdditionalAddress{{Address: address{ip: s.also, port: s.at.port}.envoy()}}
 	}
-	if s.detectsHTTP() {
+	if s.detectsHTTP() || s.side == sideInbound && s.readsTLS() {
 		l.ListenerFiltersTimeout = durationpb.New(s.base.detection)
 	}
 	if !s.fallback {
@@ -110,10 +117,10 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string, err error)) *listenerRefs {
 	refs := &listenerRefs{seen: map[resource.Ref]bool{}}
 	for _, c := range s.chains.Items() {
-		chain, err := c.build(s.base, s.side, s.readsSNI())
+		chain, err := c.build(s.base, s.side, s.readsTLS())
 		if err != nil {
 			report("a filter chain of the listener "+s.name+" closes its connections", err)
-			if chain = c.closed(s.base, s.readsSNI()); chain.Validate() != nil {
+			if chain = c.closed(s.base, s.readsTLS()); chain.Validate() != nil {
 				continue // what it matches does not exist
 			}
 			refs.add(ClusterType, blackHole)
@@ -142,8 +149,10 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 			out = append(out, listenerFilter("envoy.filters.listener.original_src", packed(&originalsrcv3.OriginalSrc{Mark: proxyMark})))
 		}
 	}
-	if s.readsSNI() {
-		out = append(out, listenerFilter("envoy.filters.listener.tls_inspector", packed(&tlsinspectorv3.TlsInspector{})))
+	if s.readsTLS() {
+		f := listenerFilter("envoy.filters.listener.tls_inspector", packed(&tlsinspectorv3.TlsInspector{}))
+		f.FilterDisabled = anyPort(s.plaintextPorts())
+		out = append(out, f)
 	}
 	if s.detectsHTTP() {
 		f := listenerFilter("envoy.filters.listener.http_inspector", packed(&httpinspectorv3.HttpInspector{}))
@@ -156,14 +165,34 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 // proxyMark is the mark of the proxy's own packets under TPROXY. Source: wire.md, "The VM agent".
 const proxyMark = 1337
 
-// readsSNI says that chains are chosen by SNI, or end TLS.
-func (s listenerSpec) readsSNI() bool {
+// readsTLS says that chains are chosen by what shows in TLS, or end it.
+func (s listenerSpec) readsTLS() bool {
+	return slices.ContainsFunc(s.chains.Items(), chainSpec.readsTLS)
+}
+
+func (c chainSpec) readsTLS() bool {
+	return c.match.sni != nil || c.match.transport != anyTransport || c.tls != nil || c.mutual
+}
+
+// plaintextPorts are those of a workload where nothing depends on TLS, so that a server that speaks first is not kept
+// waiting.
+func (s listenerSpec) plaintextPorts() []uint32 {
+	if s.side != sideInbound {
+		return nil
+	}
+	reads := map[uint32]bool{}
 	for _, c := range s.chains.Items() {
-		if c.match.sni != nil || c.tls != nil {
-			return true
+		if c.mutual || c.tls != nil {
+			reads[c.match.port] = true
 		}
 	}
-	return false
+	var out []uint32
+	for _, c := range s.chains.Items() {
+		if p := c.match.port; p != 0 && !reads[p] && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out
 }
 
 // detectsHTTP says that chains are chosen by protocol.
@@ -187,7 +216,7 @@ func (s listenerSpec) declaredPorts() []uint32 {
 	}
 	var out []uint32
 	for _, c := range s.chains.Items() {
-		if p := c.match.port; p != 0 && !detected[p] {
+		if p := c.match.port; p != 0 && !detected[p] && !slices.Contains(out, p) {
 			out = append(out, p)
 		}
 	}

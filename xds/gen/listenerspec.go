@@ -59,6 +59,10 @@ type chainSpec struct {
 	match chainMatch
 	// tls, when not nil, ends TLS.
 	tls *networking.ServerTLSSettings
+	// mutual ends the mesh's mutual TLS.
+	mutual bool
+	// lacksIdentity closes all connections: mutual TLS would have to be ended, and the proxy has no certificate.
+	lacksIdentity bool
 	// http is at work when its statPrefix is not empty, else tcp.
 	http httpSpec
 	tcp  tcpSpec
@@ -74,6 +78,10 @@ type chainMatch struct {
 	sni *intern.List[string]
 	// plainHTTP takes only what was recognised as plaintext HTTP.
 	plainHTTP bool
+	// transport tells TLS from plaintext.
+	transport transport
+	// peers are the clients, as they show in TLS.
+	peers peers
 }
 
 // httpSpec is a chain that routes requests.
