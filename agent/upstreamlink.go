@@ -1,0 +1,242 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/encoding"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+)
+
+// upstreamLink is one stream to one control plane, over a connection of its own.
+type upstreamLink struct {
+	address string            // set once
+	conn    *grpc.ClientConn  // set once
+	stream  grpc.ClientStream // set once
+	end     context.CancelFunc
+	replies chan []byte   // written and closed by read
+	done    chan struct{} // closed when read has ended
+	readErr error         // written by read before it closes replies
+
+	up     *upstream     // guarded by proxy.mu
+	node   []byte        // for the first request; nil when it is out
+	old    *upstreamLink // ends when this one is proven; nil: none
+	proven bool
+}
+
+// maxReply bounds one response of the control plane.
+const maxReply = 1 << 30
+
+// connect opens a stream. Errors are Dial's, or gRPC's.
+func (p *proxy) connect(ctx context.Context, address string) (*upstreamLink, error) {
+	raw, err := p.cfg.Dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	once := make(chan net.Conn, 1)
+	once <- raw
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // what it gets is a connection that was verified
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, errors.New("the connection has ended")
+			}
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(frameCodec{messages: encoding.GetCodecV2("proto")}), grpc.MaxCallRecvMsgSize(maxReply)),
+		grpc.WithInitialWindowSize(512<<10), grpc.WithInitialConnWindowSize(1<<20),
+		grpc.WithIdleTimeout(0),
+		// A control plane whose machine vanished is noticed within 40 s.
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}))
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	alive, end := context.WithCancel(ctx)
+	stream, err := conn.NewStream(alive, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	if err != nil {
+		end()
+		return nil, errors.Join(err, conn.Close())
+	}
+	l := &upstreamLink{address: address, conn: conn, stream: stream, end: end, replies: make(chan []byte), done: make(chan struct{})}
+	go l.read(alive)
+	return l, nil
+}
+
+// read hands over responses until the stream ends.
+func (l *upstreamLink) read(alive context.Context) {
+	defer close(l.done)
+	defer close(l.replies)
+	for {
+		f := &frame{}
+		if err := l.stream.RecvMsg(f); err != nil {
+			l.readErr = err
+			return
+		}
+		raw := bytes.Clone(f.in.ReadOnlyData())
+		f.in.Free()
+		select {
+		case l.replies <- raw:
+		case <-alive.Done():
+			l.readErr = alive.Err()
+			return
+		}
+	}
+}
+
+// close ends the stream and its connection, and those of the one before.
+func (l *upstreamLink) close() {
+	if l == nil {
+		return
+	}
+	l.old.close()
+	l.old = nil
+	l.end()
+	<-l.done
+	_ = l.conn.Close() // fails only when it is closed already
+}
+
+// exchange talks on a stream until it ends, or a new one is due. Errors: errAgain, or why it ended.
+func (p *proxy) exchange(ctx context.Context, l *upstreamLink) error {
+	proven := time.NewTimer(provenWait)
+	defer proven.Stop()
+	for {
+		if err := p.speak(l); err != nil {
+			return l.cause(err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-p.again:
+			return errAgain
+		case <-p.cfg.Renewed:
+			p.log.Debug("the certificate was renewed: a new stream to the control plane is opened")
+			return errAgain
+		case <-l.up.wake:
+		case <-proven.C:
+			p.prove(l)
+		case raw, ok := <-l.replies:
+			if !ok {
+				return l.cause(io.EOF)
+			}
+			if err := p.hear(l, raw); err != nil {
+				return err
+			}
+			p.prove(l)
+		}
+	}
+}
+
+// cause is why a stream ended: what receiving says, for sending says only that it did.
+func (l *upstreamLink) cause(err error) error {
+	if !errors.Is(err, io.EOF) {
+		return err
+	}
+	for range l.replies { // what came before the end is lost, and will be said again
+	}
+	if errors.Is(l.readErr, io.EOF) {
+		return fmt.Errorf("control plane %s ended the stream", l.address)
+	}
+	return l.readErr
+}
+
+// speak sends what there is to say.
+func (p *proxy) speak(l *upstreamLink) error {
+	for {
+		var a *ads.Ask
+		p.locked(func() {
+			if a = l.up.next(); a == nil {
+				a = p.healthNews(l)
+			}
+		})
+		if a == nil {
+			return nil
+		}
+		a.Node, l.node = l.node, nil
+		if err := l.stream.SendMsg(newFrame(a.Encode())); err != nil {
+			return err
+		}
+	}
+}
+
+// healthNews is the report of the workload's health when the control plane does not know it, after the first request; nil
+// otherwise. p.mu is held.
+func (p *proxy) healthNews(l *upstreamLink) *ads.Ask {
+	if l.node != nil || p.health == nil || p.health.sent {
+		return nil
+	}
+	p.health.sent = true
+	a := &ads.Ask{TypeURL: healthTypeURL}
+	if p.health.words != "" {
+		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: p.health.words}
+	}
+	return a
+}
+
+// hear takes in a response.
+func (p *proxy) hear(l *upstreamLink, raw []byte) error {
+	reply, err := ads.ReadReply(raw, ads.Limits{Names: maxProxyNames})
+	if err != nil {
+		return fmt.Errorf("control plane %s sends what cannot be understood: %w", l.address, err)
+	}
+	if reply.TypeURL == proxyConfigTypeURL {
+		p.hearRoots(l, reply)
+		return nil
+	}
+	p.locked(func() { err = p.relay.take(l.up, reply, p.now()) })
+	return err
+}
+
+// askRoots asks for the mesh's roots; versions is what is held of them.
+func (l *upstreamLink) askRoots(versions map[string]string) {
+	i := ads.NewInterest(proxyConfigTypeURL, versions)
+	i.Want(true, nil)
+	l.up.interests = append(l.up.interests, i)
+}
+
+// hearRoots hands the mesh's roots on, and acknowledges them once they were taken.
+func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
+	versions := map[string]string{}
+	var pem []string
+	var err error
+	for _, it := range reply.Items {
+		var m meshv1alpha1.ProxyConfig
+		if err = proto.Unmarshal(it.Body, &m); err != nil {
+			err = fmt.Errorf("read the mesh's roots: %w", err)
+			break
+		}
+		pem = append(pem, m.GetCaCertificatesPem()...)
+		versions[it.Name] = it.Version
+	}
+	if err == nil && len(pem) > 0 {
+		err = p.cfg.SetRoots(pem)
+	}
+	var rejected *ads.Rejection
+	if err != nil {
+		rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
+		p.log.Warn("the mesh's roots are not taken", "error", err)
+	}
+	p.locked(func() {
+		if err == nil && len(pem) > 0 {
+			p.roots.versions = versions
+		}
+		if i := l.up.find(proxyConfigTypeURL); i != nil {
+			i.Take(reply)
+			i.Answer(rejected)
+		}
+	})
+}
