@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -51,13 +53,13 @@ func (t *tool) rotateCACommand() *cobra.Command {
 itself, each time when nothing depends any more on the step before: no connected proxy, no certificate that is still
 valid. That takes as long as certificates live and machines are away; "ashorectl ca show" tells what is waited for.
 
-With --force the next step is done at once: what it waits for is cut off, and a machine that was away has to join anew.
---abort goes back, as long as the new root signs nothing. It needs the role admin.`,
-		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca rotate --force --reason 'the old key was copied'\n  ashorectl ca rotate --abort",
+With --force STEP the step that comes next is done at once: what it waits for is cut off, and a machine that was away has
+to join anew. It needs the role admin.`,
+		Example: "  ashorectl ca rotate --reason 'yearly'\n  ashorectl ca show\n  ashorectl ca rotate --force activate --reason 'the old key was copied'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if q.Force && q.Abort {
-				return usage(cmd, fmt.Errorf("--force goes on and --abort goes back: choose one"))
+			if cmd.Flags().Changed("force") && !slices.Contains(forcible(), q.Force) {
+				return usage(cmd, fmt.Errorf("--force %q is not a step: want %s", q.Force, strings.Join(forcible(), ", ")))
 			}
 			c, err := t.client()
 			if err != nil {
@@ -71,11 +73,14 @@ With --force the next step is done at once: what it waits for is cut off, and a 
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().BoolVar(&q.Force, "force", false, "do the next step whatever it waits for")
-	cmd.Flags().BoolVar(&q.Abort, "abort", false, "go back to before the rotation")
+	cmd.Flags().StringVar(&q.Force, "force", "", "do this step, the one that comes next, whatever it waits for: "+strings.Join(forcible(), ", "))
+	must(cmd.RegisterFlagCompletionFunc("force", cobra.FixedCompletions(forcible(), cobra.ShellCompDirectiveNoFileComp)))
 	cmd.Flags().StringVar(&q.Reason, "reason", "", "why, for the audit log")
 	return cmd
 }
+
+// forcible are the steps that can be done at once.
+func forcible() []string { return []string{"distribute", "activate", "retire"} }
 
 func (t *tool) authority(w io.Writer, a admin.Authority) error {
 	return t.output.write(w, a, func(w io.Writer) error { return authorityText(w, a, time.Now()) })

@@ -52,7 +52,7 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest, _ string) (admin.Authority, error) {
 	a, err := f.ShowAuthority(ctx)
-	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %v abort %v %s", r.Force, r.Abort, r.Reason), Since: time.Now(), Next: "x"}
+	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %s %s", r.Force, r.Reason), Since: time.Now(), Next: "x"}
 	return a, err
 }
 
@@ -167,15 +167,15 @@ Mutual TLS is STRICT.
 		})
 	}
 	for args, want := range map[string]string{
-		"ca rotate --force --reason stolen":     "force true abort false stolen",
-		"join-token list -o yaml":               "usedBy: shop/web-1",
-		"workload list -o json":                 `"serial": "0b"`,
-		"ca show -o json":                       `"p11"`,
-		"join-token create --group a/b -o json": `"command": "ashore-agent join`,
-		"__complete join-token revoke ":         "abc\n:4",
-		"__complete workload restore ":          "serial:0c",
-		"__complete workload revoke ":           "shop/web-1",
-		"__complete authz explain a ":           "web-1.shop",
+		"ca rotate --force retire --reason stolen": "force retire stolen",
+		"join-token list -o yaml":                  "usedBy: shop/web-1",
+		"workload list -o json":                    `"serial": "0b"`,
+		"ca show -o json":                          `"p11"`,
+		"join-token create --group a/b -o json":    `"command": "ashore-agent join`,
+		"__complete join-token revoke ":            "abc\n:4",
+		"__complete workload restore ":             "serial:0c",
+		"__complete workload revoke ":              "shop/web-1",
+		"__complete authz explain a ":              "web-1.shop",
 	} {
 		line := append([]string{"--socket", socket}, strings.Split(args, " ")...)
 		if strings.HasPrefix(args, "__complete") {

@@ -199,7 +199,7 @@ func TestMistakes(t *testing.T) {
 		{"join-token create --group none/none", 1, "there is no WorkloadGroup none/none"},
 		{"join-token revoke", 2, "ID is missing"},
 		{"join-token revoke gone", 1, "no token gone"},
-		{"ca rotate --force --abort", 2, "choose one"},
+		{"ca rotate --force prepare", 2, `--force "prepare" is not a step: want distribute, activate, retire`},
 		{"workload revoke", 2, "WHAT is missing"},
 		{"workload revoke web-1", 2, `"web-1" names nothing to revoke: want NAMESPACE/NAME, spiffe://… or serial:HEX`},
 		{"workload revoke serial:xyz", 2, "is not the serial number of a certificate"},

@@ -59,12 +59,9 @@ type Waiting struct {
 
 // RotateRequest asks for a change of the root.
 type RotateRequest struct {
-	// Step is the step to go on to; empty: the next one, or the first of a new rotation.
-	Step string `json:"step,omitempty"`
-	// Force does the step whatever it waits for: what depends on the one before is cut off.
-	Force bool `json:"force,omitempty"`
-	// Abort goes back to before the rotation, as long as the new root signs nothing.
-	Abort bool `json:"abort,omitempty"`
+	// Force is the step to do at once, whatever it waits for: what depends on the one before is cut off. It has to be the
+	// one that comes next. Empty: begin a rotation, which then goes on by itself.
+	Force string `json:"force,omitempty"`
 	// Reason is for the audit log.
 	Reason string `json:"reason,omitempty"`
 }
@@ -72,7 +69,7 @@ type RotateRequest struct {
 // Authorities shows and changes the certificate authority. Safe for concurrent use.
 type Authorities interface {
 	ShowAuthority(ctx context.Context) (Authority, error)
-	// RotateAuthority does a step. Errors: ErrInvalid, ErrConflict when something is waited for.
+	// RotateAuthority begins a rotation, or does a step. Errors: ErrInvalid, ErrConflict when that is not what comes next.
 	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
 }
 
@@ -95,7 +92,7 @@ func (c *Client) Authority(ctx context.Context) (Authority, error) {
 	return get[Authority](ctx, c, "/v1/ca", nil)
 }
 
-// RotateAuthority asks for a step of a rotation; see Authorities.
+// RotateAuthority asks for a rotation, or a step of it; see Authorities.
 func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authority, error) {
 	return post[Authority](ctx, c, "/v1/ca/rotate", r)
 }

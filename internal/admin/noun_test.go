@@ -128,7 +128,7 @@ func TestNouns(t *testing.T) {
 	authority, err := c.Authority(ctx)
 	wantAuthority, wantErr := n.ShowAuthority(ctx)
 	check("ca", authority, err, wantAuthority, wantErr)
-	rotated, err := c.RotateAuthority(ctx, RotateRequest{Force: true, Reason: "why"})
+	rotated, err := c.RotateAuthority(ctx, RotateRequest{Force: "activate", Reason: "why"})
 	check("rotate", rotated.Rotation.Step, err, "prepare", nil)
 	workloads, err := c.Workloads(ctx)
 	wantWorkloads, wantErr := n.ListWorkloads(ctx)
