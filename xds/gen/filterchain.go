@@ -15,7 +15,10 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	out := &listenerv3.FilterChain{Name: c.name, FilterChainMatch: c.match.build(readsTLS)}
 	var wrapped []validated
 	if c.tls != nil {
-		tls := serverTLS(c.tls, c.isHTTP())
+		tls, err := serverTLS(c.tls, c.isHTTP(), b.mesh)
+		if err != nil {
+			return nil, err
+		}
 		wrapped = append(wrapped, tls)
 		out.TransportSocket = tlsSocket(tls)
 	}

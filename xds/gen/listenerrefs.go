@@ -34,5 +34,8 @@ func (r *listenerRefs) addChain(c chainSpec) {
 		for _, cert := range certificatesOf(c.tls) {
 			r.add(SecretType, cert.secretName())
 		}
+		if roots, asks := clientRoots(c.tls); asks {
+			r.add(SecretType, roots.secretName())
+		}
 	}
 }

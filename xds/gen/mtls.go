@@ -126,13 +126,11 @@ func alpnMeshHTTP() []string { return []string{"istio-http/1.0", "istio-http/1.1
 func alpnMeshAny() []string { return append([]string{alpnMesh, alpnExchange}, alpnMeshHTTP()...) }
 
 // meshServer ends mutual TLS of clients that bear one of names.
-//
-// Sessions are not resumed: in a resumed one the client's certificate is not looked at again, which may have expired.
 func meshServer(m *push.Mesh, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.DownstreamTlsContext {
-	return &tlsv3.DownstreamTlsContext{
-		CommonTlsContext:                 meshTLS(m, []string{"h2", "http/1.1"}, names),
-		RequireClientCertificate:         wrapperspb.Bool(true),
-		SessionTicketKeysType:            &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true},
-		DisableStatefulSessionResumption: true,
+	out := &tlsv3.DownstreamTlsContext{
+		CommonTlsContext:         meshTLS(m, []string{"h2", "http/1.1"}, names),
+		RequireClientCertificate: wrapperspb.Bool(true),
 	}
+	neverResume(out)
+	return out
 }

@@ -112,6 +112,9 @@ func (s *secrets) plan(in secretIn) *resource.Layer {
 		for _, c := range certificatesOf(g.Server.GetTls()) {
 			f.certificate(c)
 		}
+		if r, asks := clientRoots(g.Server.GetTls()); asks && r.file != "" {
+			f.root(r)
+		}
 	}
 	items := make([]*resource.Resource, 0, len(f.roots)+len(f.certificates))
 	for _, r := range f.roots {
@@ -137,7 +140,13 @@ func (f *secretFinder) client(t *networking.ClientTLSSettings) {
 	if t.Mode == networking.ClientTLSSettings_MUTUAL {
 		f.certificate(certificate{t.ClientCertificate, t.PrivateKey})
 	}
-	if r := rootsOf(t); !t.InsecureSkipVerify.GetValue() && !slices.Contains(f.roots, r) {
+	if !t.InsecureSkipVerify.GetValue() {
+		f.root(rootsOf(t))
+	}
+}
+
+func (f *secretFinder) root(r roots) {
+	if !slices.Contains(f.roots, r) {
 		f.roots = append(f.roots, r)
 	}
 }

@@ -1,12 +1,15 @@
 package gen
 
 import (
+	"errors"
 	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
 // certificate is a certificate chain and its key by the paths of their files on the proxy's machine. It
@@ -17,8 +20,12 @@ type certificate struct{ chain, key string }
 // secretName is "file-cert:<chain>~<key>". Source: wire.md 2.3.
 func (c certificate) secretName() string { return "file-cert:" + c.chain + "~" + c.key }
 
-// certificatesOf are those of a server: the first of several is what a client without SNI sees.
+// certificatesOf are those of a server: the first of several is what a client without SNI sees. None where the server
+// shows the proxy's own.
 func certificatesOf(t *networking.ServerTLSSettings) []certificate {
+	if t.GetMode() == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		return nil
+	}
 	if len(t.GetTlsCertificates()) > 0 {
 		out := make([]certificate, 0, len(t.TlsCertificates))
 		for _, c := range t.TlsCertificates {
@@ -29,26 +36,81 @@ func certificatesOf(t *networking.ServerTLSSettings) []certificate {
 	return []certificate{{t.GetServerCertificate(), t.GetPrivateKey()}}
 }
 
-// serverTLS ends TLS as a server of a Gateway says.
+// clientRoots are the authorities of the clients of a server, and whether it asks clients for a certificate.
+func clientRoots(t *networking.ServerTLSSettings) (roots, bool) {
+	switch t.GetMode() {
+	case networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+		return roots{t.CaCertificates, t.CaCrl}, true
+	default:
+		return roots{}, false
+	}
+}
+
+// errNoAuthorities is why a server closes connections that would have to be checked by nothing.
+var errNoAuthorities = errors.New("the authorities of clients are missing: caCertificates")
+
+// serverTLS ends TLS as a server says, of a Gateway or of a Sidecar. m are the mesh's settings; nil: the proxy has no
+// certificate of the mesh.
 //
 // Source: Istio: HTTP servers offer HTTP/2 and HTTP/1.1. Servers that forward connections offer
 // nothing (Istio offers the same there, and a client may then speak HTTP/2 to a server that cannot).
-func serverTLS(t *networking.ServerTLSSettings, http bool) *tlsv3.DownstreamTlsContext {
-	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t)}
+func serverTLS(t *networking.ServerTLSSettings, http bool, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
+	var alpn []string
 	if http {
-		common.AlpnProtocols = []string{"h2", "http/1.1"}
+		alpn = []string{"h2", "http/1.1"}
 	}
+	if t.Mode == networking.ServerTLSSettings_ISTIO_MUTUAL {
+		return meshServerTLS(t, alpn, m)
+	}
+	common := &tlsv3.CommonTlsContext{TlsParams: tlsParameters(t), AlpnProtocols: alpn}
 	for _, c := range certificatesOf(t) {
 		common.TlsCertificateSdsSecretConfigs = append(common.TlsCertificateSdsSecretConfigs,
 			&tlsv3.SdsSecretConfig{Name: c.secretName(), SdsConfig: fromADS()})
 	}
-	return &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(false)}
+	out := &tlsv3.DownstreamTlsContext{CommonTlsContext: common, RequireClientCertificate: wrapperspb.Bool(t.Mode == networking.ServerTLSSettings_MUTUAL)}
+	r, asks := clientRoots(t)
+	if !asks {
+		return out, nil
+	}
+	if r.file == "" {
+		return nil, errNoAuthorities
+	}
+	trust(common, r, t.SubjectAltNames)
+	v := common.GetCombinedValidationContext().DefaultValidationContext
+	v.VerifyCertificateSpki, v.VerifyCertificateHash = t.VerifyCertificateSpki, t.VerifyCertificateHash
+	neverResume(out)
+	return out, nil
+}
+
+// meshServerTLS ends the mesh's mutual TLS at a server: of workloads of the mesh that bear one of the server's names,
+// any where it has none.
+func meshServerTLS(t *networking.ServerTLSSettings, alpn []string, m *push.Mesh) (*tlsv3.DownstreamTlsContext, error) {
+	if m == nil {
+		return nil, errNoIdentity
+	}
+	names := exactNames(t.SubjectAltNames)
+	if len(names) == 0 {
+		names = anyWorkload(m)
+	}
+	out := meshServer(m, names)
+	out.CommonTlsContext.AlpnProtocols = alpn
+	if p := tlsParameters(t); p != nil {
+		out.CommonTlsContext.TlsParams = p
+	}
+	return out, nil
+}
+
+// neverResume has each connection show the client's certificate anew: of a resumed session it is not looked at again,
+// and may have expired or been revoked.
+func neverResume(t *tlsv3.DownstreamTlsContext) {
+	t.SessionTicketKeysType = &tlsv3.DownstreamTlsContext_DisableStatelessSessionResumption{DisableStatelessSessionResumption: true}
+	t.DisableStatefulSessionResumption = true
 }
 
 // tlsSocket ends TLS.
 func tlsSocket(t *tlsv3.DownstreamTlsContext) *corev3.TransportSocket {
 	return &corev3.TransportSocket{
-		Name:       "envoy.transport_sockets.tls",
+		Name:       tlsSocketName,
 		ConfigType: &corev3.TransportSocket_TypedConfig{TypedConfig: packed(t)},
 	}
 }
