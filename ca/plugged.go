@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
@@ -131,12 +132,19 @@ func (p *pluggedFiles) parse(now time.Time) (*Plugged, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.at(pluggedCert), err)
 	}
+	return &Plugged{Signer: signer, Bundle: NewBundle(roots...), Warnings: warnings}, nil
+}
+
+// ending are the warnings of certificates on the path from what signs to the root that end soon.
+func (p *Plugged) ending(now time.Time) []string {
+	var out []string
+	path := append(slices.Clone(p.Signer.Intermediates), p.Signer.Root)
 	for _, c := range path {
-		if left := c.NotAfter.Sub(now); left < soon {
-			warnings = append(warnings, fmt.Sprintf("%s ends at %s: put a new set there before", title(c), c.NotAfter.UTC().Format(time.RFC3339)))
+		if c.NotAfter.Sub(now) < soon {
+			out = append(out, fmt.Sprintf("%s ends at %s: put a new set there before", title(c), c.NotAfter.UTC().Format(time.RFC3339)))
 		}
 	}
-	return &Plugged{Signer: signer, Bundle: NewBundle(roots...), Warnings: warnings}, nil
+	return out
 }
 
 // authority is the certificate that signs.

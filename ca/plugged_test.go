@@ -138,7 +138,7 @@ func TestReadPlugged(t *testing.T) {
 			if err := p.trial("cluster.local", noon, rand.Reader); err != nil {
 				t.Error(err)
 			}
-			if got := strings.Join(p.Warnings, "\n"); (tc.warning == "") != (got == "") || !strings.Contains(got, tc.warning) {
+			if got := strings.Join(append(p.ending(noon), p.Warnings...), "\n"); (tc.warning == "") != (got == "") || !strings.Contains(got, tc.warning) {
 				t.Errorf("warnings %q, want %q", got, tc.warning)
 			}
 		})

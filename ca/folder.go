@@ -1,0 +1,157 @@
+package ca
+
+import (
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
+)
+
+// pair is a key and its certificate. They stand in one file, so that a kill leaves both or neither.
+type pair struct {
+	key  crypto.Signer
+	cert *x509.Certificate
+}
+
+// under says whether the pair's certificate is signed by a root and valid now.
+func (p *pair) under(root *x509.Certificate, now time.Time) bool {
+	return p.cert.CheckSignatureFrom(root) == nil && !now.Before(p.cert.NotBefore) && now.Before(p.cert.NotAfter)
+}
+
+// folder is where keys are kept.
+type folder struct {
+	path string
+	// before is told of each change that is about to be made to the disk; nil: nobody is. Tests end there, as a kill would.
+	before func(what string)
+}
+
+func (f folder) at(name string) string { return filepath.Join(f.path, name) }
+
+func (f folder) about(what, name string) {
+	if f.before != nil {
+		f.before(what + " " + name)
+	}
+}
+
+// open makes the folder as far as it is not there, for its owner alone, and removes what a kill left half-written.
+func (f folder) open() error {
+	if err := os.MkdirAll(f.path, 0o700); err != nil {
+		return err
+	}
+	if err := os.Chmod(f.path, 0o700); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(f.path)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), ".pem.new-") {
+			errs = append(errs, os.Remove(f.at(e.Name())))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// write puts a file in place, whole or not at all, and returns when it will survive.
+func (f folder) write(name string, text []byte, mode fs.FileMode) error {
+	f.about("create", name)
+	file, err := os.CreateTemp(f.path, "."+name+".new-") // mode 0600
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(text)
+	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err == nil {
+		f.about("rename to", name)
+		err = os.Rename(file.Name(), f.at(name))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", f.at(name), err), os.Remove(file.Name()))
+	}
+	f.about("sync", name)
+	return f.sync()
+}
+
+// sync has renames survive.
+func (f folder) sync() error {
+	d, err := os.Open(f.path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// rename gives a file the name of another, which it replaces.
+func (f folder) rename(from, to string) error {
+	f.about("rename", from)
+	if err := os.Rename(f.at(from), f.at(to)); err != nil {
+		return err
+	}
+	f.about("sync", to)
+	return f.sync()
+}
+
+// has says whether there is anything by a name.
+func (f folder) has(name string) bool {
+	_, err := os.Lstat(f.at(name))
+	return err == nil
+}
+
+// writePair keeps a key and its certificate, readable by its owner alone.
+func (f folder) writePair(name string, p *pair) error {
+	text, err := EncodeKey(p.key)
+	if err != nil {
+		return err
+	}
+	return f.write(name, append(text, EncodeCertificates(p.cert)...), 0o600)
+}
+
+// pair reads what writePair wrote; nil when there is no such file. Errors name the file, and hold nothing of the key.
+func (f folder) pair(name string) (*pair, error) {
+	text, info, err := readfile.Read(f.at(name), maxPlugged)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if err := checkKeyMode(f.at(name), info.Mode()); err != nil {
+		return nil, err
+	}
+	p, err := decodePair(text)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", f.at(name), err)
+	}
+	return p, nil
+}
+
+// decodePair reads a key and the certificate after it.
+func decodePair(text []byte) (*pair, error) {
+	block, rest := pem.Decode(text)
+	if block == nil {
+		return nil, errors.New("it holds no PEM block: it is damaged or was cut off")
+	}
+	key, err := DecodeKey(text[:len(text)-len(rest)])
+	if err != nil {
+		return nil, err
+	}
+	certs, err := DecodeCertificates(rest)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("after the key: %w", err)
+	case len(certs) != 1:
+		return nil, fmt.Errorf("it holds %d certificates, want the key's own", len(certs))
+	case !sameKey(certs[0].PublicKey, key.Public()):
+		return nil, errors.New("its key is not that of its certificate")
+	}
+	return &pair{key: key, cert: certs[0]}, nil
+}

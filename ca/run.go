@@ -1,0 +1,118 @@
+package ca
+
+import (
+	"context"
+	"time"
+)
+
+// How often the authority is looked after: files that are replaced are seen within pluggedPace, a rotation is led on at
+// rotatingPace, and at idlePace it is seen whether something is to be renewed.
+const (
+	pluggedPace  = time.Second
+	rotatingPace = 2 * time.Second
+	idlePace     = 30 * time.Second
+)
+
+// Run takes plugged-in files that are replaced, renews what signs and the control plane's certificate, and leads a
+// rotation on, until ctx ends. What fails is logged, shown, and tried again; what was current stays so.
+func (m *Manager) Run(ctx context.Context) error {
+	changed := m.config.Records.Watch(ctx, table)
+	for {
+		again := m.look(ctx)
+		timer := time.NewTimer(again)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		case <-changed:
+			timer.Stop()
+		case <-timer.C:
+		}
+	}
+}
+
+// look does what is to be done now, and returns after how long to look again.
+func (m *Manager) look(ctx context.Context) time.Duration {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	now := m.config.Now()
+	var err error
+	pace := pluggedPace
+	if m.plugged != nil {
+		err = m.lookPlugged(ctx, now)
+	} else {
+		err = m.lookOwn(ctx, now)
+		pace = idlePace
+		if m.own.state.Step != None || err != nil {
+			pace = rotatingPace
+		}
+	}
+	m.note(ctx, err)
+	return pace
+}
+
+// lookPlugged takes a set that was put in place. The caller holds mu.
+func (m *Manager) lookPlugged(ctx context.Context, now time.Time) error {
+	took, err := m.plugged.look(ctx, now)
+	if err != nil {
+		return err
+	}
+	if err := m.publish(now); err != nil {
+		return err
+	}
+	if took {
+		m.warnStranded(ctx, now)
+	}
+	return nil
+}
+
+// lookOwn renews, and leads a rotation on as far as it goes. The caller holds mu.
+func (m *Manager) lookOwn(ctx context.Context, now time.Time) error {
+	for {
+		if err := m.refreshOwn(ctx, now); err != nil || m.own.state.Step == None {
+			return err
+		}
+		facts, err := m.config.Facts(ctx)
+		if err != nil {
+			return err
+		}
+		if done, err := m.own.advance(ctx, facts, now); err != nil || !done {
+			return err
+		}
+	}
+}
+
+// refreshOwn has what is current be what records and files say. The caller holds mu.
+func (m *Manager) refreshOwn(ctx context.Context, now time.Time) error {
+	if err := m.own.refresh(ctx, now); err != nil {
+		return err
+	}
+	return m.publish(now)
+}
+
+// note remembers why a look failed, and logs it once. The caller holds mu.
+func (m *Manager) note(ctx context.Context, err error) {
+	text := ""
+	if err != nil && ctx.Err() == nil {
+		text = err.Error()
+		if text != m.trouble {
+			m.config.Log.Error("the certificate authority goes on with what it has", "error", err)
+		}
+	}
+	m.trouble = text
+}
+
+// warnStranded tells of workloads that a plugged-in set leaves behind. The caller holds mu.
+func (m *Manager) warnStranded(ctx context.Context, now time.Time) {
+	if m.plugged == nil {
+		return
+	}
+	facts, err := m.config.Facts(ctx)
+	if err != nil {
+		m.config.Log.Warn("nobody knows whether the plugged-in set strands workloads", "error", err)
+		return
+	}
+	if text := m.plugged.strandedText(m.plugged.history.stranded(facts, now)); text != "" {
+		m.config.Log.Error("workloads are stranded", "text", text)
+	}
+}

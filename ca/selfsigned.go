@@ -1,0 +1,312 @@
+package ca
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// The files of a folder of keys. Those with a key hold its certificate too, and are readable by their owner alone.
+const (
+	rootFile         = "root-key.pem"
+	nextRootFile     = "next-root-key.pem" // while a rotation goes on
+	intermediateFile = "intermediate-key.pem"
+	rootsFile        = "root-cert.pem" // a copy of what is trusted, for people
+)
+
+const (
+	// rootLife is how long a root lives.
+	rootLife = 10 * 365 * 24 * time.Hour
+	// intermediateLife is how long an intermediate lives. It is renewed at half of that.
+	intermediateLife = 30 * 24 * time.Hour
+)
+
+// selfSigned is an authority with a root of its own. Its roots and the state of a rotation stand in the records, where
+// all replicas see them; keys stand in its folder alone. What signs is an intermediate of this replica.
+type selfSigned struct {
+	dir         folder
+	records     stateStore
+	trustDomain string
+	kind        KeyKind
+	log         hclog.Logger
+	audit       func(audit.Event)
+
+	state   State
+	version string
+	keys    map[string]*pair // of roots, by id: those at hand
+	inter   *pair
+	signer  *Signer
+	bundle  *Bundle
+	// keyless is what to tell while the key of the root that signs is not here; else empty.
+	keyless string
+}
+
+// start finds the roots again, or makes the first one. It never makes a root when the records or the files know of one
+// that is not there: nobody would trust what it signs.
+func (s *selfSigned) start(ctx context.Context, now time.Time) error {
+	if err := s.dir.open(); err != nil {
+		return err
+	}
+	if err := s.load(); err != nil {
+		return err
+	}
+	_, version, err := s.records.read(ctx)
+	if err == nil && version == "" {
+		err = s.first(ctx, now)
+	}
+	if err != nil {
+		return err
+	}
+	return s.refresh(ctx, now)
+}
+
+// load reads the keys of the folder.
+func (s *selfSigned) load() error {
+	s.keys = map[string]*pair{}
+	for _, name := range []string{rootFile, nextRootFile} {
+		p, err := s.dir.pair(name)
+		switch {
+		case err != nil:
+			return fmt.Errorf("%w; restore the file from a backup: without it nothing new can be signed once the intermediate ends", err)
+		case p != nil:
+			s.keys[RootID(p.cert)] = p
+		}
+	}
+	p, err := s.dir.pair(intermediateFile)
+	if err != nil { // a new one is as good: leaves bring the one that signed them along
+		s.log.Warn("the intermediate cannot be read; a new one is made", "error", err)
+	}
+	s.inter = p
+	return nil
+}
+
+// first has the records know of the folder's root, or of a new one when nothing is there at all.
+func (s *selfSigned) first(ctx context.Context, now time.Time) error {
+	if err := s.unknownElsewhere(ctx); err != nil {
+		return err
+	}
+	root, err := s.dir.pair(rootFile)
+	if err != nil {
+		return err
+	}
+	fresh := root == nil
+	if fresh {
+		if root, err = s.makeRoot(rootFile, now); err != nil {
+			return err
+		}
+	} else {
+		s.log.Warn("the records know of no root; the one of the folder is taken", "root", RootID(root.cert), "file", s.dir.at(rootFile))
+	}
+	id := RootID(root.cert)
+	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
+	s.dir.about("commit", "first")
+	err = s.records.write(ctx, st, "")
+	if errors.Is(err, record.ErrConflict) {
+		return fmt.Errorf("another replica has made the mesh's root at this moment: put an intermediate that is signed by it into %s, or remove %s and use plugged-in files",
+			s.dir.at(intermediateFile), s.dir.at(rootFile))
+	}
+	if err == nil && fresh {
+		s.log.Info("made the mesh's root", "root", id, "ends", root.cert.NotAfter, "file", s.dir.at(rootFile))
+	}
+	return err
+}
+
+// unknownElsewhere says what tells of a root that neither the records nor root-key.pem have.
+func (s *selfSigned) unknownElsewhere(ctx context.Context) error {
+	const again = "or move the whole state folder aside to begin anew: every workload has to join again then"
+	plugged, err := s.records.records.Get(ctx, record.Key{Table: table, Name: pluggedRecord})
+	switch {
+	case err != nil:
+		return err
+	case plugged.Version != "":
+		return errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would strand every workload: name the folder of the four files again, " + again)
+	case s.dir.has(rootFile):
+		return s.halfRotated()
+	}
+	for _, name := range []string{nextRootFile, intermediateFile, rootsFile} {
+		if s.dir.has(name) {
+			return fmt.Errorf("%s says that there was a root, and neither %s nor the records have it: restore both from a backup, %s", s.dir.at(name), s.dir.at(rootFile), again)
+		}
+	}
+	return nil
+}
+
+// halfRotated says that the folder is that of a rotation of which the records know nothing, and that its new root signed.
+func (s *selfSigned) halfRotated() error {
+	root, err := s.dir.pair(rootFile)
+	if err != nil || s.inter == nil || s.inter.cert.CheckSignatureFrom(root.cert) == nil {
+		return err
+	}
+	return fmt.Errorf("%s is not signed by the root in %s, and the records know of no root: restore the store and the folder from the same backup", s.dir.at(intermediateFile), s.dir.at(rootFile))
+}
+
+// makeRoot makes a root and keeps it.
+func (s *selfSigned) makeRoot(name string, now time.Time) (*pair, error) {
+	key, err := NewKey(s.kind, rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
+	}
+	root, err := NewRoot(Authority{Name: "Ashore root of " + s.trustDomain, Validity: rootLife}, key, now, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{key: key, cert: root.Cert}
+	if err := s.dir.writePair(name, p); err != nil {
+		return nil, err
+	}
+	s.keys[RootID(p.cert)] = p
+	return p, nil
+}
+
+// refresh has signer and bundle be what the records say, and renews the intermediate.
+func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
+	st, version, err := s.records.read(ctx)
+	switch {
+	case err != nil:
+		return err
+	case version == "":
+		return errors.New("the records do not know the mesh's root any more: restore the store from a backup")
+	}
+	bundle, err := st.bundle()
+	if err != nil {
+		return err
+	}
+	s.state, s.version = st, version
+	if s.bundle == nil || s.bundle.ID != bundle.ID {
+		s.bundle = bundle
+		if err := s.dir.write(rootsFile, bundle.PEM(), 0o644); err != nil {
+			s.log.Warn("the copy of the roots for people is old", "error", err)
+		}
+	}
+	if err := s.tidy(); err != nil {
+		return err
+	}
+	return s.sign(now)
+}
+
+// tidy has the folder hold one root after a rotation: its key takes the place of the old one's.
+func (s *selfSigned) tidy() error {
+	if s.state.Step != None || !s.dir.has(nextRootFile) {
+		return nil
+	}
+	p, err := s.dir.pair(nextRootFile)
+	if err != nil || RootID(p.cert) != s.state.Active {
+		return err // one that was prepared and never recorded is used by the next rotation
+	}
+	return s.dir.rename(nextRootFile, rootFile)
+}
+
+// sign has the signer be this replica's intermediate below the active root.
+func (s *selfSigned) sign(now time.Time) error {
+	root, err := s.state.root(s.state.Active)
+	if err != nil {
+		return err
+	}
+	inter, err := s.intermediate(root, now)
+	if err != nil {
+		return err
+	}
+	var chain []*x509.Certificate
+	if s.state.Step == StepActivate && len(s.state.Cross) > 0 {
+		cross, err := x509.ParseCertificate(s.state.Cross)
+		if err != nil {
+			return fmt.Errorf("the cross-signed root in the records: %w", err)
+		}
+		if now.Before(cross.NotAfter) {
+			chain = append(chain, cross)
+		}
+	}
+	signer, err := NewSigner(inter.cert, inter.key, chain, root, now)
+	if err != nil {
+		return err
+	}
+	if s.signer == nil || !s.signer.Cert.Equal(signer.Cert) || len(s.signer.Intermediates) != len(signer.Intermediates) {
+		s.signer = signer
+	}
+	return nil
+}
+
+// intermediate is the one below a root: that at hand, or a new one once half of its life is over.
+func (s *selfSigned) intermediate(root *x509.Certificate, now time.Time) (*pair, error) {
+	usable := s.inter != nil && s.inter.under(root, now)
+	by, err := s.rootKey(root)
+	s.keyless = ""
+	if usable && err != nil {
+		s.keyless = s.unrenewed(err)
+	}
+	if usable && !due(s.inter.cert, earlier(now.Add(intermediateLife), root.NotAfter), now) {
+		return s.inter, nil
+	}
+	if err == nil {
+		var p *pair
+		if p, err = s.makeIntermediate(by, now); err == nil {
+			s.inter = p
+			return p, nil
+		}
+	}
+	if !usable {
+		return nil, err
+	}
+	s.keyless = s.unrenewed(err)
+	return s.inter, nil
+}
+
+// unrenewed tells what keeps the intermediate from being renewed.
+func (s *selfSigned) unrenewed(err error) string {
+	return fmt.Sprintf("the intermediate cannot be renewed and ends at %s: %v", s.inter.cert.NotAfter.UTC().Format(time.RFC3339), err)
+}
+
+// rootKey is the key of a root. It is looked for on the disk too: an operator may have put it back.
+func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
+	id := RootID(root)
+	for _, name := range []string{rootFile, nextRootFile} {
+		if s.keys[id] != nil {
+			return s.keys[id], nil
+		}
+		p, err := s.dir.pair(name)
+		switch {
+		case err != nil:
+			return nil, err
+		case p != nil:
+			s.keys[RootID(p.cert)] = p
+		}
+	}
+	if p := s.keys[id]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("the records say that root %s signs, and its key is not in %s (%s): restore that file from a backup of the same time as the store, "+
+		"or put an intermediate that is signed by this root, key and certificate, into %s", id, s.dir.path, rootFile, intermediateFile)
+}
+
+// makeIntermediate makes an intermediate of this replica and keeps it.
+func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
+	above, err := NewSigner(root.cert, root.key, nil, root.cert, now)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w (this machine's clock says %s)", s.dir.at(rootFile), err, now.UTC().Format(time.RFC3339))
+	}
+	key, err := NewKey(s.kind, rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
+	}
+	cert, err := above.NewIntermediate(Authority{Name: "Ashore intermediate of " + s.trustDomain, Validity: intermediateLife, Leaves: true}, key.Public(), now, rand.Reader)
+	if err != nil {
+		return nil, err
+	}
+	p := &pair{key: key, cert: cert}
+	if err := s.dir.writePair(intermediateFile, p); err != nil {
+		return nil, err
+	}
+	s.log.Info("made an intermediate", "root", RootID(root.cert), "serial", cert.SerialNumber.Text(16), "ends", cert.NotAfter)
+	s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "intermediate", Details: map[string]string{
+		"root": RootID(root.cert), "serial": cert.SerialNumber.Text(16), "notAfter": cert.NotAfter.Format(time.RFC3339),
+	}})
+	return p, nil
+}

@@ -1,0 +1,185 @@
+package ca
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"time"
+)
+
+// maxWaiting bounds how many of those that are waited for are named.
+const maxWaiting = 20
+
+// Status is what "ca show" shows.
+type Status struct {
+	// Source is "self-signed" or "plugged-in".
+	Source string `json:"source"`
+	// Folder is where its files are.
+	Folder      string `json:"folder"`
+	TrustDomain string `json:"trustDomain"`
+	// BundleID names the roots that are trusted now.
+	BundleID string       `json:"bundle"`
+	Roots    []RootStatus `json:"roots"`
+	// Signer is the certificate that signs those of workloads.
+	Signer CertificateStatus `json:"signer"`
+	// Server is the control plane's own.
+	Server   CertificateStatus `json:"server"`
+	Rotation RotationStatus    `json:"rotation"`
+	// Problems are what an operator should do something about.
+	Problems []string `json:"problems,omitempty"`
+}
+
+// RootStatus is one root certificate.
+type RootStatus struct {
+	// ID is what join tokens call it.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Role is "signs", "trusted" or "prepared", which nobody trusts yet.
+	Role     string    `json:"role"`
+	NotAfter time.Time `json:"notAfter"`
+}
+
+// CertificateStatus is a certificate that is renewed.
+type CertificateStatus struct {
+	Name   string `json:"name,omitempty"`
+	Serial string `json:"serial"`
+	// Root is the id of the root that it leads to.
+	Root     string    `json:"root"`
+	NotAfter time.Time `json:"notAfter"`
+	// Renew is when it is renewed by itself; zero: its operator does.
+	Renew time.Time `json:"renew,omitzero"`
+}
+
+// RotationStatus is how far a rotation is.
+type RotationStatus struct {
+	// Step is the one that was done last; empty: no rotation goes on.
+	Step  Step      `json:"step,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Following is the step that comes next.
+	Following Step `json:"following,omitempty"`
+	// Waiting are some of those that the following step waits for, and Count is how many there are.
+	Waiting []Waiting `json:"waiting,omitempty"`
+	Count   int       `json:"count,omitempty"`
+	// Until is when the last one is waited for no longer; zero: some are waited for until they have done their part.
+	Until time.Time `json:"until,omitzero"`
+}
+
+// Show says what signs, what is trusted, what a rotation waits for, and what is wrong. Errors: the facts cannot be had.
+func (m *Manager) Show(ctx context.Context) (Status, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.show(ctx)
+}
+
+// show is Show. The caller holds mu.
+func (m *Manager) show(ctx context.Context) (Status, error) {
+	facts, err := m.config.Facts(ctx)
+	if err != nil {
+		return Status{}, fmt.Errorf("who depends on which root: %w", err)
+	}
+	now, v := m.config.Now(), m.view.Load()
+	s := Status{
+		TrustDomain: m.config.TrustDomain, BundleID: v.bundle.ID,
+		Signer: certificateStatus(v.signer.Cert, v.signer), Server: certificateStatus(v.server.Leaf, v.signer),
+	}
+	s.Server.Name, s.Server.Renew = ControlPlaneID(m.config.TrustDomain).String(), half(v.server.Leaf)
+	for _, r := range v.bundle.Roots {
+		s.root(r, map[bool]string{true: "signs", false: "trusted"}[r.Equal(v.signer.Root)])
+	}
+	if m.plugged != nil {
+		m.plugged.show(&s, facts, now)
+	} else if err := m.own.show(&s, facts, now); err != nil {
+		return Status{}, err
+	}
+	if m.trouble != "" {
+		s.Problems = append(s.Problems, m.trouble)
+	}
+	return s, nil
+}
+
+// Rotate begins a rotation of the root, or forces a step of the one that goes on, and leads it on as far as it goes.
+// Errors: ErrRotate.
+func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.plugged != nil {
+		return Status{}, fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new one, wait until every workload has both, "+
+			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
+	}
+	now := m.config.Now()
+	if err := m.refreshOwn(ctx, now); err != nil {
+		return Status{}, err
+	}
+	facts, err := m.config.Facts(ctx)
+	if err != nil {
+		return Status{}, err
+	}
+	if r.Force == None {
+		err = m.own.begin(ctx, r.Actor, now)
+	} else {
+		err = m.own.force(ctx, r, facts, now)
+	}
+	if err != nil {
+		return Status{}, err
+	}
+	if err := m.lookOwn(ctx, now); err != nil {
+		return Status{}, err
+	}
+	return m.show(ctx)
+}
+
+func (s *Status) root(c *x509.Certificate, role string) {
+	s.Roots = append(s.Roots, RootStatus{ID: RootID(c), Name: c.Subject.CommonName, Role: role, NotAfter: c.NotAfter})
+}
+
+func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
+	return CertificateStatus{Name: c.Subject.CommonName, Serial: c.SerialNumber.Text(16), Root: RootID(s.Root), NotAfter: c.NotAfter}
+}
+
+// show adds what is a self-signed authority's own.
+func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
+	st.Source, st.Folder = "self-signed", s.dir.path
+	st.Signer.Renew = half(s.signer.Cert)
+	if s.state.Step == StepPrepare {
+		next, err := s.state.root(s.state.Next)
+		if err != nil {
+			return err
+		}
+		st.root(next, "prepared")
+	}
+	if s.state.Step != None {
+		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
+		st.Rotation.wait(s.waiting(f, now))
+	}
+	if s.keyless != "" {
+		st.Problems = append(st.Problems, s.keyless)
+	}
+	if left := s.signer.Root.NotAfter.Sub(now); left < rootLife/10 {
+		st.Problems = append(st.Problems, fmt.Sprintf("the root ends at %s: begin a rotation", s.signer.Root.NotAfter.UTC().Format(time.RFC3339)))
+	}
+	return nil
+}
+
+// wait names those that are waited for.
+func (r *RotationStatus) wait(w []Waiting) {
+	r.Count, r.Waiting = len(w), w[:min(len(w), maxWaiting)]
+	for _, x := range w {
+		if x.Until.IsZero() {
+			r.Until = time.Time{}
+			return
+		}
+		r.Until = later(r.Until, x.Until)
+	}
+}
+
+// show adds what is a plugged-in authority's own.
+func (p *plugIn) show(st *Status, f Facts, now time.Time) {
+	st.Source, st.Folder = "plugged-in", p.dir
+	st.Problems = append(append(st.Problems, p.now.ending(now)...), p.now.Warnings...)
+	if p.refusedFor != "" {
+		st.Problems = append(st.Problems, "what stands in the folder is refused, the set read before stays in use: "+p.refusedFor)
+	}
+	if text := p.strandedText(p.history.stranded(f, now)); text != "" {
+		st.Problems = append(st.Problems, text)
+	}
+}
