@@ -1,0 +1,329 @@
+package ca
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// A rotation under a machine that is away: at every step whoever trusts only the old root, or only the new one once it is
+// handed out, believes workloads and the control plane; the old root goes when nobody needs it.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m := h.move()
+	old := m.Signer().Root
+	changed := m.Changed(t.Context())
+	day := noon.Add(24 * time.Hour)
+	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", m.Bundle().ID}}, Leaves: []LeafFact{{"shop/away", RootID(old), m.Bundle().ID, day}}})
+
+	s, err := m.Rotate(t.Context(), RotateRequest{Actor: "user root (uid 0)"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 2 || len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
+		t.Fatalf("after it began: %+v", s.Rotation)
+	}
+	select {
+	case <-changed:
+	default:
+		t.Error("the bundle changed and nobody was told")
+	}
+	both := m.Bundle()
+	fresh := both.Roots[0]
+	if fresh.Equal(old) {
+		fresh = both.Roots[1]
+	}
+	if !m.Signer().Root.Equal(old) {
+		t.Fatal("it signs with a root that nobody trusts yet")
+	}
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "a rotation goes on since 2026-11-21T12:00:00Z; its next step is activate, which --force activate does") {
+		t.Errorf("began twice: %v", err)
+	}
+
+	// The proxy has the bundle; the machine that is away is waited for until its certificate ends.
+	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{{"shop/away", RootID(old), "", day}}})
+	h.later(m, time.Hour)
+	s = show(t, m)
+	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "has a valid certificate and not the bundle with both roots", day}}, s.Rotation.Waiting); d != "" || !s.Rotation.Until.Equal(day) {
+		t.Errorf("waiting until %s (-want +got):\n%s", s.Rotation.Until, d)
+	}
+
+	// A day later the new root signs. The machine comes back within its grace, and knows the old root alone.
+	h.later(m, 23*time.Hour)
+	if s = show(t, m); s.Rotation.Step != StepActivate || !m.Signer().Root.Equal(fresh) {
+		t.Fatalf("after a day: %+v", s.Rotation)
+	}
+	for name, root := range map[string]*x509.Certificate{"old": old, "new": fresh} {
+		if err := believes(t, m.Signer(), day, root); err != nil {
+			t.Errorf("who trusts the %s root does not believe a workload: %v", name, err)
+		}
+		if err := joins(t, m, RootID(root), "localhost", day); err != nil {
+			t.Errorf("who knows the %s root does not believe the control plane: %v", name, err)
+		}
+	}
+	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+
+	// It renewed: nobody needs the old root.
+	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{
+		{"shop/away", RootID(old), both.ID, day}, {"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
+	}})
+	h.later(m, time.Second)
+	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) || len(m.Signer().Intermediates) != 1 {
+		t.Fatalf("at the end: %+v, %d roots", s.Rotation, len(m.Bundle().Roots))
+	}
+	if err := joins(t, m, RootID(old), "localhost", day); err == nil {
+		t.Error("the old root is presented still")
+	}
+	if again := h.move(); again.Bundle().ID != m.Bundle().ID || !again.Signer().Cert.Equal(m.Signer().Cert) {
+		t.Error("a restart made another authority")
+	}
+	want := []string{"prepare user root (uid 0)", "distribute ashored", "activate ashored", "retire ashored"}
+	if d := cmp.Diff(want, h.audited("ca.rotate")); d != "" {
+		t.Errorf("audited (-want +got):\n%s", d)
+	}
+}
+
+// Each step can be forced, one at a time and by its name, and that is audited with how many were waited for.
+func TestForce(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m := h.move()
+	force := func(s Step) error {
+		_, err := m.Rotate(t.Context(), RotateRequest{Actor: "op", Force: s})
+		return err
+	}
+	if err := force(StepActivate); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "no rotation goes on") {
+		t.Errorf("forced nothing: %v", err)
+	}
+	old := RootID(m.Signer().Root)
+	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}, {"q", ""}}, Leaves: []LeafFact{{"w", old, "", noon.Add(time.Hour)}}})
+	if err := force(None); err != nil {
+		t.Fatal(err)
+	}
+	if err := force(StepRetire); !errors.Is(err, ErrRotate) || !strings.Contains(err.Error(), "the next step is activate, not retire") {
+		t.Errorf("forced two steps at once: %v", err)
+	}
+	for _, step := range []Step{StepActivate, StepRetire} {
+		if err := force(step); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := show(t, m); s.Rotation.Step != None || RootID(m.Signer().Root) == old {
+		t.Errorf("afterwards %+v", s.Rotation)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var forced []string
+	for _, e := range h.events {
+		if e.Details["forced"] != "" {
+			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"]+" "+e.Details["example"])
+		}
+	}
+	if d := cmp.Diff([]string{"op activate 3 proxy p", "op retire 3 proxy p"}, forced); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// When nobody can say who depends on what, a rotation waits.
+func TestRotationWithoutFacts(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m := h.move()
+	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	h.config.Facts = func(context.Context) (Facts, error) { return Facts{}, errors.New("the ledger cannot be read") }
+	again := h.move()
+	h.later(again, time.Hour)
+	if again.own.state.Step != StepDistribute || again.trouble != "the ledger cannot be read" {
+		t.Errorf("step %s, trouble %q", again.own.state.Step, again.trouble)
+	}
+	if _, err := again.Show(t.Context()); err == nil {
+		t.Error("shown without facts")
+	}
+}
+
+// killed is how a test ends a manager in the midst of a change.
+type killed struct{}
+
+// until runs f and ends it at its nth change to disk or records. It says whether f came to its end, and what came next.
+func (m *Manager) until(n int, f func()) (ended bool, at string) {
+	count := 0
+	m.own.dir.before = func(what string) {
+		if count++; count == n {
+			at = what
+			panic(killed{})
+		}
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			if _, ok := v.(killed); !ok {
+				panic(v)
+			}
+		}
+	}()
+	f()
+	return true, ""
+}
+
+// ashored may be killed between any two writes: it starts again, with a root that everybody trusts, and a rotation that
+// was begun comes to its end.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	stories := map[string]struct {
+		before func(t *testing.T, h *house)
+		story  func(ctx context.Context, m *Manager)
+	}{
+		"first start": {func(*testing.T, *house) {}, func(ctx context.Context, m *Manager) { _ = m.start(ctx) }},
+		"rotation": {func(_ *testing.T, h *house) { h.move() }, func(ctx context.Context, m *Manager) {
+			if m.start(ctx) == nil {
+				_, _ = m.Rotate(ctx, RotateRequest{})
+			}
+		}},
+		"renewal": {func(_ *testing.T, h *house) { h.move(); h.later(nil, 20*24*time.Hour) }, func(ctx context.Context, m *Manager) { _ = m.start(ctx) }},
+	}
+	for name, tc := range stories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var places []string
+			for n := 1; ; n++ {
+				h := newHouse(t)
+				tc.before(t, h)
+				roots := h.roots()
+				m, err := newManager(h.config)
+				if err != nil {
+					t.Fatal(err)
+				}
+				ended, at := m.until(n, func() { tc.story(t.Context(), m) })
+				if ended {
+					break
+				}
+				places = append(places, at)
+				h.survives(t, at, roots)
+			}
+			if len(places) < 3 {
+				t.Errorf("it was killed at %q alone", places)
+			}
+			t.Logf("killed at %d places: %s", len(places), strings.Join(places, ", "))
+		})
+	}
+}
+
+// roots are those that everybody trusts as far as the records say.
+func (h *house) roots() []*x509.Certificate {
+	st, version, err := stateStore{h.records}.read(h.t.Context())
+	if err != nil || version == "" {
+		return nil
+	}
+	b, err := st.bundle()
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return b.Roots
+}
+
+// survives starts again after a kill at a place, and leads what was begun to its end.
+func (h *house) survives(t *testing.T, at string, trusted []*x509.Certificate) {
+	t.Helper()
+	now := h.config.Now()
+	m, err := NewManager(t.Context(), h.config)
+	if err != nil {
+		t.Fatalf("killed before %q: %v", at, err)
+	}
+	// Who knows only the roots of before the kill believes what is signed now, unless all has moved on.
+	st := m.own.state
+	if len(trusted) > 0 && m.Bundle().has(RootID(trusted[0])) {
+		if err := believes(t, m.Signer(), now, trusted...); err != nil {
+			t.Errorf("killed before %q, now at step %q: %v", at, st.Step, err)
+		}
+	}
+	if err := believes(t, m.Signer(), now, m.Bundle().Roots...); err != nil {
+		t.Errorf("killed before %q: %v", at, err)
+	}
+	m.look(t.Context())
+	if s := show(t, m); s.Rotation.Step != None || len(s.Problems) > 0 {
+		t.Errorf("killed before %q: step %q, problems %q", at, s.Rotation.Step, s.Problems)
+	}
+	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
+		t.Errorf("killed before %q, and no rotation afterwards: %v", at, err)
+	}
+	again := h.move()
+	if again.Bundle().ID != m.Bundle().ID || again.own.dir.has(nextRootFile) {
+		t.Errorf("killed before %q: the folder is not tidy", at)
+	}
+}
+
+// Replicas agree: one that has an intermediate and no root's key takes over what another decides, and says that it
+// does not sign with the new root; one that has neither is told what to do.
+func TestReplicas(t *testing.T) {
+	t.Parallel()
+	a, b := newHouse(t), newHouse(t)
+	b.config.Records = a.records
+	first := a.move()
+	if _, err := NewManager(t.Context(), b.config); err == nil || !strings.Contains(err.Error(), "or put an intermediate that is signed by this root, key and certificate, into intermediate-key.pem") {
+		t.Fatalf("without any key: %v", err)
+	}
+	root := &pair{key: first.own.keys[RootID(first.Signer().Root)].key, cert: first.Signer().Root}
+	maker := &selfSigned{dir: folder{path: b.config.Dir}, trustDomain: "cluster.local", log: b.config.Log, audit: b.config.Audit}
+	if _, err := maker.makeIntermediate(root, noon); err != nil {
+		t.Fatal(err)
+	}
+	second := b.move()
+	if first.Bundle().ID != second.Bundle().ID || first.Signer().Cert.Equal(second.Signer().Cert) {
+		t.Error("replicas do not trust the same, or sign with one key")
+	}
+
+	a.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
+	if _, err := first.Rotate(t.Context(), RotateRequest{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	changed := second.Changed(ctx)
+	ended := make(chan error)
+	b.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
+	go func() { ended <- second.Run(ctx) }()
+	<-changed
+	if second.Bundle().ID != first.Bundle().ID || len(second.Bundle().Roots) != 2 {
+		t.Error("the other replica's bundle did not arrive")
+	}
+	stop()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, err := first.Rotate(t.Context(), RotateRequest{Force: StepActivate}); err != nil {
+		t.Fatal(err)
+	}
+	second.look(t.Context())
+	if !strings.Contains(second.trouble, "its key is not in") || second.Signer() == nil {
+		t.Errorf("trouble: %q", second.trouble)
+	}
+}
+
+// Two replicas that begin at one moment do not make two roots.
+func TestTwoFirst(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m, err := newManager(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m.own.dir.before = func(what string) {
+		if what == "commit first" {
+			other := newHouse(t)
+			other.config.Records = h.records
+			other.move()
+		}
+	}
+	if err := m.start(t.Context()); err == nil || !strings.Contains(err.Error(), "another replica has made the mesh's root at this moment") {
+		t.Errorf("got %v", err)
+	}
+}
