@@ -23,6 +23,8 @@ type inboundListenersIn struct {
 	sidecar *push.SidecarConfig
 	// modes are how the workload takes connections.
 	modes push.PeerModes
+	// epoch changes with revocations.
+	epoch uint64
 }
 
 // inboundPort is one port that the workload serves.
@@ -59,7 +61,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		}
 		set := newChainSet(lists)
 		set.specs = in.chains(p, false)
-		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list()})
+		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list(), epoch: in.epoch})
 	}
 	if in.base.interception == push.None {
 		return out
@@ -73,6 +75,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		bound:   true,
 		capture: captureHere,
 		chains:  virtual.list(),
+		epoch:   in.epoch,
 	})
 }
 

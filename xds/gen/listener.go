@@ -90,6 +90,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 			servers:      in.servers,
 			routes:       l.gatewayRoutes(sc),
 			destinations: sc.Destinations,
+			epoch:        epochOf(sc),
 		}).Layer}
 	}
 	out := resource.Set{Shared: &l.outbound.Get(outboundListenersIn{
@@ -100,7 +101,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc)}).Layer
+		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc), epoch: epochOf(sc)}).Layer
 	}
 	return out
 }

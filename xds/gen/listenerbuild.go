@@ -127,6 +127,9 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 		} else {
 			refs.addChain(c)
 		}
+		if !c.isHTTP() {
+			markEpoch(chain, s.epoch)
+		}
 		if c.match.all() && s.capture == captureNone && s.chains.Len() > 1 {
 			l.DefaultFilterChain = chain
 			continue
