@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"net"
+	"slices"
 	"sync"
 	"testing"
 
@@ -79,8 +80,8 @@ func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[
 			c.node = req.GetNode()
 			c.mu.Unlock()
 		}
-		if req.GetResponseNonce() != "" {
-			continue
+		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener}, req.GetTypeUrl()) {
+			continue // there is nothing to say to a report, or of the roots
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{
 			TypeUrl: req.GetTypeUrl(), Nonce: fmt.Sprint(n + 1), Resources: c.resources[req.GetTypeUrl()]}); err != nil {

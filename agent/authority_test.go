@@ -150,7 +150,7 @@ type asked struct {
 }
 
 // startPlane serves on a free port of address until the test ends.
-func startPlane(t testing.TB, m *mesh, address string) *fakePlane {
+func startPlane(t testing.TB, m *mesh, address string, more ...func(*grpc.Server)) *fakePlane {
 	t.Helper()
 	p := &fakePlane{t: t, mesh: m, id: spiffe.ID{TrustDomain: m.trustDomain, Namespace: "shop", ServiceAccount: "web"}, life: time.Hour}
 	cert := m.server(t, nil)
@@ -167,6 +167,9 @@ func startPlane(t testing.TB, m *mesh, address string) *fakePlane {
 	}}
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(cfg)))
 	securityv1.RegisterIstioCertificateServiceServer(g, p)
+	for _, register := range more {
+		register(g)
+	}
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	t.Cleanup(func() {

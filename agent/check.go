@@ -115,6 +115,9 @@ func (c *checker) controlPlane(s *Settings) {
 		c.fail("xds.addresses", "not set; give host:port of the control plane, such as 127.0.0.1:15010 for an \"ashored --dev\" on this machine; \"ashore-agent join\" sets it")
 	}
 	c.once("xds.addresses", s.XDS.Addresses)
+	if s.XDS.MaxAge < 0 {
+		c.fail("xds.maxAge", "%v is less than no time; want 0 (24h) or more", s.XDS.MaxAge)
+	}
 	for _, a := range s.XDS.Addresses {
 		if _, _, err := hostPort(a); err != nil {
 			c.fail("xds.addresses", "%v", err)

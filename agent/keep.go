@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"sync"
 	"time"
 
@@ -26,10 +27,10 @@ type KeeperConfig struct {
 // Keeper keeps a workload's identity: it renews the certificate at about half of its life, takes in the mesh's roots,
 // and has all of it on disk before anybody uses it. Safe for concurrent use.
 type Keeper struct {
-	store     store      // guarded by saving
-	authority *authority // set once
-	name      string     // set once
-	log       hclog.Logger
+	store store                                                      // guarded by saving
+	ask   func(context.Context, asking) (*Identity, net.Addr, error) // set once
+	name  string                                                     // set once
+	log   hclog.Logger
 
 	saving sync.Mutex // held while the disk is written
 
@@ -54,7 +55,7 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 		return nil, err
 	}
 	k.id, k.joined = id, joined
-	k.authority = &authority{addresses: c.Addresses, config: k.ClientTLS}
+	k.ask = (&authority{addresses: c.Addresses, config: k.ClientTLS}).ask
 	return k, nil
 }
 
@@ -245,7 +246,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := k.authority.ask(ctx, asking{key: key, name: k.name})
+	next, _, err := k.ask(ctx, asking{key: key, name: k.name})
 	if err != nil {
 		return err
 	}

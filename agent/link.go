@@ -3,6 +3,9 @@ package agent
 import (
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -33,11 +36,66 @@ type LinkState struct {
 	// CopyFrom is when the configuration that Envoy has was last known to be the control plane's, when it comes from
 	// the copy on disk; zero: it is live.
 	CopyFrom time.Time `json:"copyFrom,omitzero"`
+	// Confirmed is when a control plane confirmed last what Envoy has; zero: never. Old says that this is longer ago than the
+	// setting xds.maxAge.
+	Confirmed time.Time `json:"confirmed,omitzero"`
+	Old       bool      `json:"old,omitempty"`
+	// CopyRefused is why the copy on disk was not used, and CopyError why it cannot be written; empty: neither.
+	CopyRefused string `json:"copyRefused,omitempty"`
+	CopyError   string `json:"copyError,omitempty"`
 	// Rejected is what Envoy refused of its configuration, in its words; empty: nothing.
 	Rejected string `json:"rejected,omitempty"`
 }
 
-// newLink is the product's.
-func newLink(*Settings, *Keeper, hclog.Logger) (link, error) {
-	return nil, errors.New("this build has no way to the control plane for a workload with an identity; --dev is plaintext")
+// newLink is the product's: the caching proxy, over connections that present the workload's certificate.
+func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
+	n, err := node(s)
+	if err != nil {
+		return nil, err
+	}
+	p, err := newProxy(proxyConfig{
+		Node:      n,
+		Addresses: s.XDS.Addresses,
+		Dial: func(ctx context.Context, address string) (net.Conn, error) {
+			conn, err := dial(ctx, address, k.ClientTLS())
+			if err != nil {
+				return nil, err // not a nil connection in an interface
+			}
+			return conn, nil
+		},
+		Renewed:   k.Renewed(),
+		SetRoots:  k.SetRoots,
+		Copy:      filepath.Join(s.State, "copy"),
+		Identity:  k.Identity().ID.String(),
+		MaxAge:    s.XDS.MaxAge,
+		RefuseOld: s.XDS.RefuseOld,
+		Log:       log,
+	})
+	if err != nil {
+		return nil, diskError("open the copy of the configuration", err)
+	}
+	return proxyLink{p}, nil
+}
+
+// proxyLink is the proxy in the agent's words.
+type proxyLink struct{ *proxy }
+
+// ReportHealth implements link.
+func (l proxyLink) ReportHealth(h Health) {
+	if h.Healthy {
+		l.proxy.ReportHealth(nil)
+		return
+	}
+	l.proxy.ReportHealth(errors.New(h.Reason))
+}
+
+// LinkState implements link.
+func (l proxyLink) LinkState() LinkState {
+	s := l.Status()
+	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CopyFrom, Confirmed: s.Confirmed, Old: s.Old,
+		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Rejected: strings.Join(s.Words, "; ")}
+	if s.Connected == "" {
+		out.Trouble = s.LastError
+	}
+	return out
 }

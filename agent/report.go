@@ -189,6 +189,12 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 	switch s := a.link.LinkState(); {
 	case s.Rejected != "":
 		r.say("configuration", stateBad, "see \"ashorectl status\": the control plane sends what this Envoy cannot use", "Envoy refuses a part: %s", s.Rejected)
+	case s.Old:
+		r.say("configuration", stateBad, "make a control plane reachable: revocations and policies are not known here", "no control plane confirmed it since %s, %s ago", s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
+	case s.CopyRefused != "" && s.Address == "":
+		r.say("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
+	case s.CopyError != "":
+		r.say("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
 	case !s.CopyFrom.IsZero():
 		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
 	case s.Address == "":

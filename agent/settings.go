@@ -62,6 +62,11 @@ type Workload struct {
 type XDS struct {
 	// Addresses are host:port of its replicas.
 	Addresses []string `yaml:"addresses"`
+	// MaxAge is how long a configuration counts that no control plane confirms: a copy on disk that is older is not used.
+	// Revocations and policies of that time are not known here. Zero: 24h.
+	MaxAge time.Duration `yaml:"maxAge"`
+	// RefuseOld makes Envoy serve nothing while what it has is older than MaxAge; otherwise that is an alarm.
+	RefuseOld bool `yaml:"refuseOld"`
 }
 
 // Envoy is the program that is run.

@@ -1,0 +1,398 @@
+package agent
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// web is the identity of most tests.
+func web() spiffe.ID {
+	return spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
+}
+
+// kept is a keeper with a fresh certificate on disk.
+func kept(t *testing.T, m *mesh, life time.Duration) *Keeper {
+	t.Helper()
+	dir := stateFolder(t)
+	now := time.Now()
+	if err := (store{dir}).save(m.identity(t, web(), life), Joined{Version: 1, Group: "shop/web", At: now, Renewed: now}); err != nil {
+		t.Fatal(err)
+	}
+	return keeper(t, dir)
+}
+
+func keeper(t *testing.T, dir string) *Keeper {
+	t.Helper()
+	k, err := NewKeeper(KeeperConfig{Dir: dir, Addresses: []string{"127.0.15.9:1"}, Name: "web-1", Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return k
+}
+
+// answers makes a keeper get certificates from m, or what err says.
+func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() error) (asked func() []time.Time) {
+	var times []time.Time
+	var keys [][32]byte
+	k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+		times = append(times, time.Now())
+		if h := keyHash(q.key); len(keys) == 0 || keys[len(keys)-1] != h {
+			keys = append(keys, h)
+		}
+		if e := err(); e != nil {
+			return nil, nil, e
+		}
+		if len(keys) != 1 {
+			t.Errorf("%d keys were tried for one certificate", len(keys))
+		}
+		keys = nil
+		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key)), life))
+		return id, nil, e
+	}
+	return func() []time.Time { return times }
+}
+
+// running keeps until the bubble's test ends it.
+func keeping(t *testing.T, k *Keeper) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- k.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A certificate is renewed between 40 and 60 % of its life, again and again, with a new key each time; everybody is told.
+func TestKeep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		const life = 24 * time.Hour
+		k := kept(t, m, life)
+		asked := answers(t, k, m, life, func() error { return nil })
+		before := k.Identity()
+		changed, forget := k.Changed()
+		defer forget()
+		last := time.Now()
+		defer keeping(t, k)()
+		for n := range 5 {
+			<-changed
+			<-k.Renewed()
+			synctest.Wait()
+			times := asked()
+			if len(times) != n+1 {
+				t.Fatalf("%d requests, want %d", len(times), n+1)
+			}
+			if at := times[n].Sub(last); at < life*2/5 || at > life*3/5+time.Second {
+				t.Errorf("renewed after %v of %v", at, life)
+			}
+			last = times[n]
+			if id := k.Identity(); id == before || keyHash(id.Key) == keyHash(before.Key) {
+				t.Error("the same key again")
+			}
+			before = k.Identity()
+			on, joined, err := k.store.load()
+			if err != nil || on.Serial() != k.Identity().Serial() || !joined.Renewed.Equal(times[n]) {
+				t.Errorf("on disk %v, %v, %v", on, joined, err)
+			}
+		}
+		if n := k.Renewal(); n.Count != 5 || n.Trouble != nil || n.Skew.Abs() > time.Second {
+			t.Errorf("renewal %+v", n)
+		}
+	})
+}
+
+// While the control plane is away it is tried again, ever less often and with the same key, and the old certificate
+// stays; also after its end, for the control plane may still know the key.
+func TestKeepTrouble(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		const life = 24 * time.Hour
+		k := kept(t, m, life)
+		back := time.Now().Add(30 * time.Hour)
+		first := k.Identity()
+		asked := answers(t, k, m, life, func() error {
+			if time.Now().Before(back) {
+				return &RefusedError{Address: "a:1", Code: codes.PermissionDenied, Text: "no"}
+			}
+			return nil
+		})
+		end := keeping(t, k)
+		time.Sleep(23 * time.Hour)
+		synctest.Wait()
+		if n := k.Renewal(); n.Tries < 20 || n.Trouble == nil || k.Identity() != first {
+			t.Errorf("renewal %+v, identity changed: %v", n, k.Identity() != first)
+		}
+		time.Sleep(8 * time.Hour)
+		synctest.Wait()
+		end()
+		if n := k.Renewal(); n.Trouble != nil || n.Tries != 0 || n.Count != 1 || k.Identity() == first {
+			t.Errorf("after the control plane is back: %+v", n)
+		}
+		times := asked()
+		for i := 1; i < len(times); i++ {
+			if gap := times[i].Sub(times[i-1]); gap > longestRetry*3/2 {
+				t.Fatalf("%v between two tries", gap)
+			}
+		}
+		if n := len(times); n > 20*60/2 {
+			t.Errorf("%d tries in 20 hours: too many", n)
+		}
+	})
+}
+
+// An agent that starts with a certificate from disk asks nobody before it is time, and begins where the former one stopped.
+func TestKeepRestart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		const life = 24 * time.Hour
+		dir := kept(t, m, life).store.dir
+		start := time.Now()
+		for range 4 {
+			k := keeper(t, dir)
+			asked := answers(t, k, m, life, func() error { return nil })
+			end := keeping(t, k)
+			time.Sleep(2 * time.Hour)
+			synctest.Wait()
+			end()
+			if len(asked()) != 0 {
+				t.Fatalf("asked %v after the certificate came", asked()[0].Sub(start))
+			}
+		}
+		time.Sleep(10 * time.Hour) // off
+		k := keeper(t, dir)
+		asked := answers(t, k, m, life, func() error { return nil })
+		late := time.Now()
+		end := keeping(t, k)
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		end()
+		if times := asked(); len(times) != 1 || times[0].Sub(late) > 10*time.Second {
+			t.Errorf("renewed at %v, want it soon after the start, once", times)
+		}
+	})
+}
+
+// Ten thousand machines that joined at one moment renew over a fifth of the life, evenly.
+func TestRenewalSpread(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	from := time.Now()
+	const life, parts = 24 * time.Hour, 20
+	var count [parts]int
+	for range 10_000 {
+		at := renewalTime(from, from.Add(life), rng.Float64()).Sub(from)
+		part := int((at - life*2/5) * parts / (life / 5))
+		if at < life*2/5 || part >= parts {
+			t.Fatalf("renewed after %v", at)
+		}
+		count[part]++
+	}
+	for i, n := range count {
+		if n < 400 || n > 600 {
+			t.Errorf("%d renew in part %d of %d, want about 500", n, i, parts)
+		}
+	}
+}
+
+// The pause doubles up to a bound that fits the life, and half of it is by chance.
+func TestRetryPause(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		tries     int
+		life      time.Duration
+		low, high time.Duration
+	}{
+		{1, 24 * time.Hour, 500 * time.Millisecond, 1500 * time.Millisecond},
+		{3, 24 * time.Hour, 2 * time.Second, 6 * time.Second},
+		{100, 24 * time.Hour, longestRetry / 2, longestRetry * 3 / 2},
+		{100, time.Minute, 1500 * time.Millisecond, 4500 * time.Millisecond},
+		{100, time.Second, 500 * time.Millisecond, 1500 * time.Millisecond},
+	} {
+		if low, high := retryPause(tc.tries, tc.life, 0), retryPause(tc.tries, tc.life, 1); low != tc.low || high != tc.high {
+			t.Errorf("after %d tries of a life of %v: %v to %v, want %v to %v", tc.tries, tc.life, low, high, tc.low, tc.high)
+		}
+	}
+}
+
+// A trust bundle is taken whole or not at all: an empty one, an unreadable one, and one that leaves this workload's own
+// certificate without a root change nothing.
+func TestSetRoots(t *testing.T) {
+	t.Parallel()
+	m, other := newMesh(t, "cluster.local"), newMesh(t, "cluster.local")
+	k := kept(t, m, time.Hour)
+	mine, more := string(ca.EncodeCertificates(m.root.Cert)), string(ca.EncodeCertificates(other.root.Cert))
+	leaf := string(ca.EncodeCertificates(k.Identity().Leaf()))
+	for name, bundle := range map[string][]string{
+		"none": nil, "empty": {"", "\n"}, "garbage": {mine, "garbage"}, "a leaf": {mine, leaf}, "without ours": {more}, "half": {mine, more[:200]},
+	} {
+		before := k.Identity()
+		if err := k.SetRoots(bundle); err == nil || !strings.Contains(err.Error(), "the former one stays") || k.Identity() != before {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	before := k.Identity()
+	if err := k.SetRoots([]string{mine}); err != nil || k.Identity() != before {
+		t.Errorf("the same again: %v; want no change", err)
+	}
+	changed, forget := k.Changed()
+	defer forget()
+	if err := k.SetRoots([]string{mine + more}); err != nil {
+		t.Fatal(err)
+	}
+	<-changed
+	select {
+	case <-k.Renewed():
+		t.Error("new roots count as a new certificate: connections would be opened anew")
+	default:
+	}
+	id, _, err := k.store.load()
+	if err != nil || !sameCertificates(id.Roots, []*x509.Certificate{m.root.Cert, other.root.Cert}) || id.Serial() != before.Serial() {
+		t.Errorf("on disk: %v, %v", id, err)
+	}
+	// With both roots a server below the other one is believed.
+	check := &serverCheck{roots: k.Identity().Roots, trustDomain: "cluster.local", now: time.Now}
+	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err != nil {
+		t.Errorf("a control plane below the new root: %v", err)
+	}
+	check.trustDomain = "else.example"
+	if _, err := check.verify(parse(t, other.server(t, nil).Certificate)); err == nil || !strings.Contains(err.Error(), "belongs to else.example") {
+		t.Errorf("a control plane of another trust domain: %v", err)
+	}
+}
+
+func parse(t *testing.T, ders [][]byte) (out []*x509.Certificate) {
+	t.Helper()
+	for _, der := range ders {
+		c, err := x509.ParseCertificate(der)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// A certificate for somebody else, or one that is not valid now, is not taken.
+func TestTakeRefused(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	k := kept(t, m, time.Hour)
+	before := k.Identity()
+	admin := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "admin"}, time.Hour)
+	if err := k.take(admin, time.Now()); err == nil || !strings.Contains(err.Error(), "gave a certificate for spiffe://cluster.local/ns/shop/sa/admin, and this workload is spiffe://cluster.local/ns/shop/sa/web") {
+		t.Errorf("another identity: %v", err)
+	}
+	next := m.identity(t, web(), time.Hour)
+	if err := k.take(next, time.Now().Add(-time.Hour)); err == nil || !strings.Contains(err.Error(), "begins at ") || !strings.Contains(err.Error(), "set the clock") {
+		t.Errorf("a clock that is late: %v", err)
+	}
+	if k.Identity() != before {
+		t.Error("it was taken nevertheless")
+	}
+}
+
+// At whatever step a save stops, what is read is the old identity or the new one, whole; and the next save works and
+// leaves no key behind.
+func TestKillPoints(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
+	old, next := m.identity(t, web(), time.Hour), m.identity(t, web(), time.Hour)
+	for name, stop := range map[string]func(s store) error{
+		"the folder is made": func(s store) error { return os.Mkdir(filepath.Join(s.dir, "identity.2"), 0o700) },
+		"half of the files":  func(s store) error { return half(s.dir, next) },
+		"all files, no link": func(s store) error {
+			return errors.Join(os.Mkdir(filepath.Join(s.dir, "identity.2"), 0o700), fill(filepath.Join(s.dir, "identity.2"), next, joined))
+		},
+		"the link, not yet renamed": func(s store) error { return os.Symlink("identity.2", filepath.Join(s.dir, identityLink+".new")) },
+		"renamed, not yet cleaned": func(s store) error {
+			dir := filepath.Join(s.dir, "identity.2")
+			link := filepath.Join(s.dir, identityLink+".new")
+			return errors.Join(os.Mkdir(dir, 0o700), fill(dir, next, joined), os.Symlink("identity.2", link), os.Rename(link, filepath.Join(s.dir, identityLink)))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := store{stateFolder(t)}
+			if err := errors.Join(s.save(old, joined), stop(s)); err != nil {
+				t.Fatal(err)
+			}
+			want := old.Serial()
+			if name == "renamed, not yet cleaned" {
+				want = next.Serial()
+			}
+			if id, _, err := s.load(); err != nil || id.Serial() != want {
+				t.Fatalf("read %v, %v; want %s", id, err, want)
+			}
+			last := m.identity(t, web(), time.Hour)
+			if err := s.save(last, joined); err != nil {
+				t.Fatal(err)
+			}
+			if id, _, err := s.load(); err != nil || id.Serial() != last.Serial() {
+				t.Errorf("after another save: %v, %v", id, err)
+			}
+			if left, err := filepath.Glob(filepath.Join(s.dir, identityPrefix+"*")); err != nil || len(left) != 1 {
+				t.Errorf("folders %v, %v; want one", left, err)
+			}
+		})
+	}
+}
+
+// half writes an identity of which the chain is missing.
+func half(dir string, id *Identity) error {
+	sub := filepath.Join(dir, "identity.2")
+	key, err := ca.EncodeKey(id.Key)
+	return errors.Join(err, os.Mkdir(sub, 0o700), writeFile(filepath.Join(sub, keyFile), key))
+}
+
+// What is wrong with the files is named; a reader never gets a key with another's certificate.
+func TestLoadBroken(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
+	id, other := m.identity(t, web(), time.Hour), newMesh(t, "cluster.local").identity(t, web(), time.Hour)
+	for _, tc := range []struct {
+		name, file, content, want string
+	}{
+		{"no key", keyFile, "", "key.pem: it holds no PEM block of a private key"},
+		{"another key", keyFile, string(must(ca.EncodeKey(other.Key))), "the certificate is for another key"},
+		{"half a chain", chainFile, string(ca.EncodeCertificates(id.Leaf()))[:300], "chain.pem: it holds no PEM block"},
+		{"no intermediate", chainFile, string(ca.EncodeCertificates(id.Leaf())), "does not lead to a root of the mesh"},
+		{"no roots", rootsFile, "", "roots.pem: there is no root certificate in it"},
+		{"other roots", rootsFile, string(ca.EncodeCertificates(other.Roots...)), "does not lead to a root of the mesh"},
+		{"no group", joinedFile, "{", "joined.json: "},
+		{"a form to come", joinedFile, `{"v":2}`, "joined.json: its form is 2, this agent knows 1"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			s := store{stateFolder(t)}
+			if err := errors.Join(s.save(id, joined), os.WriteFile(filepath.Join(s.dir, identityLink, tc.file), []byte(tc.content), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			_, _, err := s.load()
+			if err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "join again") {
+				t.Errorf("error %v, want %q", err, tc.want)
+			}
+		})
+	}
+}
