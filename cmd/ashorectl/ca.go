@@ -87,18 +87,15 @@ func (t *tool) authority(w io.Writer, a admin.Authority) error {
 }
 
 func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
-	if _, err := fmt.Fprintf(w, "%s, trust domain %s\n\n", a.Kind, a.TrustDomain); err != nil {
+	if _, err := fmt.Fprintf(w, "%s (%s), trust domain %s\n\n", a.Kind, orDash(a.Folder), a.TrustDomain); err != nil {
 		return err
 	}
-	rows := [][]string{}
+	var rows [][]string
 	for _, r := range a.Roots {
 		rows = append(rows, certificateRow("root", r, now))
 	}
-	rows = append(rows, certificateRow("signs", a.Signer, now))
-	if a.Server.ID != "" {
-		rows = append(rows, certificateRow("server", a.Server, now))
-	}
-	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "KEY", "SUBJECT", "ID"}, rows); err != nil {
+	rows = append(rows, certificateRow("signer", a.Signer, now), certificateRow("server", a.Server, now))
+	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "RENEWED", "SUBJECT", "ROOT"}, rows); err != nil {
 		return err
 	}
 	for _, p := range a.Problems {
@@ -110,18 +107,24 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 }
 
 func certificateRow(what string, c admin.Certificate, now time.Time) []string {
-	ends := "ended " + ago(now, c.NotAfter) + " ago"
-	switch {
-	case c.NotAfter.IsZero():
-		ends = "-"
-	case c.NotAfter.After(now):
-		ends = "in " + span(c.NotAfter.Sub(now))
+	renewed := "-"
+	if c.Renew.After(now) {
+		renewed = "in " + span(c.Renew.Sub(now))
 	}
-	return []string{what, orDash(c.State), ends, orDash(c.Key), orDash(c.Subject), orDash(c.ID)}
+	return []string{what, orDash(c.State), ends(c.NotAfter, now), renewed, orDash(c.Subject), orDash(c.Root)}
 }
 
-// maxWaiting is how many things a table says that are waited for.
-const maxWaiting = 10
+// ends is when something ends, or did.
+func ends(at, now time.Time) string {
+	switch {
+	case at.IsZero():
+		return "-"
+	case at.After(now):
+		return "in " + span(at.Sub(now))
+	default:
+		return "ended " + ago(now, at) + " ago"
+	}
+}
 
 func rotationText(w io.Writer, r admin.Rotation, now time.Time) error {
 	if r.Step == "" {
@@ -130,25 +133,25 @@ func rotationText(w io.Writer, r admin.Rotation, now time.Time) error {
 	if _, err := fmt.Fprintf(w, "\nRotation: %s was done %s ago, next is %s\n", r.Step, ago(now, r.Since), orDash(r.Next)); err != nil {
 		return err
 	}
-	if len(r.Waiting) == 0 {
+	if r.Count == 0 {
 		return nil
 	}
-	var rows [][]string
-	for _, x := range r.Waiting[:min(len(r.Waiting), maxWaiting)] {
-		until := "-"
-		if !x.Until.IsZero() {
-			until = "in " + span(x.Until.Sub(now))
-		}
-		rows = append(rows, []string{x.Kind, x.Name, until, x.Reason})
+	until := ", until they have done their part"
+	if !r.Until.IsZero() {
+		until = ", " + ends(r.Until, now) + " at the latest"
 	}
-	if _, err := fmt.Fprintf(w, "It waits for %s:\n", count(len(r.Waiting), "thing")); err != nil {
+	if _, err := fmt.Fprintf(w, "It waits for %d%s:\n", r.Count, until); err != nil {
 		return err
+	}
+	var rows [][]string
+	for _, x := range r.Waiting {
+		rows = append(rows, []string{x.Kind, x.Name, ends(x.Until, now), x.Reason})
 	}
 	if err := columns(w, []string{"WHAT", "NAME", "AT THE LATEST", "WHY"}, rows); err != nil {
 		return err
 	}
-	if more := len(r.Waiting) - maxWaiting; more > 0 {
-		_, err := fmt.Fprintf(w, "and %s: -o yaml shows all\n", count(more, "other"))
+	if more := r.Count - len(r.Waiting); more > 0 {
+		_, err := fmt.Fprintf(w, "and %s\n", count(more, "other"))
 		return err
 	}
 	return nil

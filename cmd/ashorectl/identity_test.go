@@ -41,10 +41,12 @@ func (*fake) RevokeToken(_ context.Context, id, _ string) error {
 func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 	now := time.Now()
 	end := now.Add(100*24*time.Hour + time.Minute)
-	a := admin.Authority{Kind: "self-signed", TrustDomain: "cluster.local", Problems: []string{"odd"},
-		Roots:  []admin.Certificate{{ID: "sha256:01", State: "active", Key: "ECDSA P-256", NotAfter: end, Subject: "CN=a"}, {ID: "sha256:02", State: "next", NotAfter: now.Add(-time.Hour)}},
-		Signer: admin.Certificate{ID: "sha256:03", NotAfter: end}, Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute"}}
-	for i := range 12 {
+	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local", Problems: []string{"odd"},
+		Roots:    []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Subject: "a"}, {Root: "sha256:02", State: "trusted", NotAfter: now.Add(-time.Hour)}},
+		Signer:   admin.Certificate{Root: "sha256:01", Serial: "0a", NotAfter: end, Renew: end},
+		Server:   admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane", NotAfter: end},
+		Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute", Count: 12}}
+	for i := range 10 {
 		a.Rotation.Waiting = append(a.Rotation.Waiting, admin.Waiting{Kind: "proxy", Name: fmt.Sprintf("p%02d", i), Reason: "has not said that it has it"})
 	}
 	return a, nil
@@ -119,19 +121,20 @@ abc  shop/web  1m   user root (uid 0)  in 59m   unused
 def  shop/web  1h   -                  -        used by shop/web-1 1m ago
 `, ""},
 		{"join-token revoke ashore-join.abc.secret", "token abc is revoked\n", ""},
-		{"ca show", `self-signed, trust domain cluster.local
+		{"ca show", `self-signed (/var/lib/ashore/ca), trust domain cluster.local
 
-WHAT   STATE   ENDS          KEY          SUBJECT  ID
-root   active  in 100d       ECDSA P-256  CN=a     sha256:01
-root   next    ended 1h ago  -            -        sha256:02
-signs  -       in 100d       -            -        sha256:03
+WHAT    STATE    ENDS          RENEWED  SUBJECT                                      ROOT
+root    signs    in 100d       -        a                                            sha256:01
+root    trusted  ended 1h ago  -        -                                            sha256:02
+signer  -        in 100d       in 100d  -                                            sha256:01
+server  -        in 100d       -        spiffe://cluster.local/ashore/control-plane  sha256:01
 
 PROBLEM odd
 
 Rotation: prepare was done 1m ago, next is distribute
-It waits for 12 things:
+It waits for 12, until they have done their part:
 WHAT   NAME  AT THE LATEST  WHY
-` + waiting + "and 2 others: -o yaml shows all\n", ""},
+` + waiting + "and 2 others\n", ""},
 		{"workload list", `NAME        IDENTITY                               GROUP     JOINED  CERTIFICATE  SERIAL  PROXIES
 shop/api-1  spiffe://cluster.local/ns/shop/sa/api  -         1h      REVOKED      -       -
 shop/web-1  spiffe://cluster.local/ns/shop/sa/web  shop/web  1h      ends in 23h  0b      web-1.shop
@@ -170,7 +173,7 @@ Mutual TLS is STRICT.
 		"ca rotate --force retire --reason stolen": "force retire stolen",
 		"join-token list -o yaml":                  "usedBy: shop/web-1",
 		"workload list -o json":                    `"serial": "0b"`,
-		"ca show -o json":                          `"p11"`,
+		"ca show -o json":                          `"p09"`,
 		"join-token create --group a/b -o json":    `"command": "ashore-agent join`,
 		"__complete join-token revoke ":            "abc\n:4",
 		"__complete workload restore ":             "serial:0c",

@@ -8,33 +8,35 @@ import (
 
 // Authority is how the certificate authority is.
 type Authority struct {
-	// Kind is "self-signed" or "plugged in".
+	// Kind is "self-signed" or "plugged-in", and Folder where its files are.
 	Kind        string `json:"kind"`
+	Folder      string `json:"folder,omitempty"`
 	TrustDomain string `json:"trustDomain"`
-	// Roots are whom the mesh trusts.
+	// Roots are whom the mesh trusts, or is about to.
 	Roots []Certificate `json:"roots"`
 	// Signer is what this control plane signs with, and Server what it shows to agents and proxies.
 	Signer Certificate `json:"signer"`
-	Server Certificate `json:"server,omitzero"`
-	// Bundle names the set of roots.
+	Server Certificate `json:"server"`
+	// Bundle names the set of roots that is trusted.
 	Bundle   string   `json:"bundle"`
 	Rotation Rotation `json:"rotation"`
-	// Problems are what somebody has to see to, such as a plugged in set that is bad or ends soon.
+	// Problems are what somebody has to see to, such as a plugged-in set that is bad or ends soon.
 	Problems []string `json:"problems,omitempty"`
 }
 
 // Certificate is one certificate for people. Never a key.
 type Certificate struct {
-	// ID is "sha256:" and the hexadecimal SHA-256 of the certificate: what a join command says of the root.
-	ID        string    `json:"id"`
-	Subject   string    `json:"subject,omitempty"`
-	Key       string    `json:"key,omitempty"` // "ECDSA P-256"
-	NotBefore time.Time `json:"notBefore,omitzero"`
-	NotAfter  time.Time `json:"notAfter,omitzero"`
-	// State is what a root is in a rotation: "active", "next", "old".
+	Subject string `json:"subject,omitempty"`
+	// State is what a root is for: "signs", "trusted", or "prepared", which nobody trusts yet.
 	State string `json:"state,omitempty"`
-	// Names are what a server's certificate is for.
-	Names []string `json:"names,omitempty"`
+	// Root is the ID of the root itself, or of the one that the certificate leads to: "sha256:" and the hexadecimal
+	// SHA-256, as join commands say it.
+	Root string `json:"root"`
+	// Serial is in hexadecimal digits; empty for a root.
+	Serial   string    `json:"serial,omitempty"`
+	NotAfter time.Time `json:"notAfter"`
+	// Renew is when it is renewed by itself; zero: it is not.
+	Renew time.Time `json:"renew,omitzero"`
 }
 
 // Rotation is how far a change of the root is.
@@ -44,13 +46,16 @@ type Rotation struct {
 	Since time.Time `json:"since,omitzero"`
 	// Next is the step that comes; empty between rotations.
 	Next string `json:"next,omitempty"`
-	// Waiting is what Next waits for.
+	// Waiting are some of those that Next waits for, and Count is how many there are.
 	Waiting []Waiting `json:"waiting,omitempty"`
+	Count   int       `json:"count,omitempty"`
+	// Until is when the last one is waited for no longer; zero: some are waited for until they have done their part.
+	Until time.Time `json:"until,omitzero"`
 }
 
 // Waiting is one thing that the next step of a rotation waits for.
 type Waiting struct {
-	// Kind is "proxy", "workload", "token" or "replica".
+	// Kind is "proxy", "workload", "token" or "control plane".
 	Kind   string    `json:"kind"`
 	Name   string    `json:"name"`
 	Reason string    `json:"reason"`

@@ -38,7 +38,7 @@ func (n *nouns) RevokeToken(_ context.Context, id, who string) error {
 }
 
 func (n *nouns) ShowAuthority(context.Context) (Authority, error) {
-	return Authority{Kind: "self-signed", Roots: []Certificate{{ID: "sha256:00", State: "active"}}}, nil
+	return Authority{Kind: "self-signed", Roots: []Certificate{{Root: "sha256:00", State: "signs"}}}, nil
 }
 
 func (n *nouns) RotateAuthority(_ context.Context, r RotateRequest, who string) (Authority, error) {
