@@ -26,7 +26,7 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 2 || len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
+	if s.Rotation.Step != StepDistribute || s.Rotation.Following != StepActivate || s.Rotation.Count != 3 || len(s.Roots) != 2 || !s.Rotation.Until.IsZero() {
 		t.Fatalf("after it began: %+v", s.Rotation)
 	}
 	select {
@@ -67,7 +67,7 @@ func TestRotation(t *testing.T) {
 			t.Errorf("who knows the %s root does not believe the control plane: %v", name, err)
 		}
 	}
-	if d := cmp.Diff([]Waiting{{"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
+	if d := cmp.Diff([]Waiting{{"control plane", "requests", "what was asked for before this step is answered", day.Add(settling)}, {"workload", "shop/away", "may renew with a certificate from the old root", day.Add(time.Hour)}}, s.Rotation.Waiting); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 
@@ -75,7 +75,7 @@ func TestRotation(t *testing.T) {
 	h.fact(Facts{Grace: time.Hour, Connected: []ProxyBundle{{"p", both.ID}}, Leaves: []LeafFact{
 		{"shop/away", RootID(old), both.ID, day}, {"shop/away", RootID(fresh), both.ID, day.Add(24 * time.Hour)},
 	}})
-	h.later(m, time.Second)
+	h.later(m, settling)
 	if s = show(t, m); s.Rotation.Step != None || len(m.Bundle().Roots) != 1 || !m.Bundle().Roots[0].Equal(fresh) || len(m.Signer().Intermediates) != 1 {
 		t.Fatalf("at the end: %+v, %d roots", s.Rotation, len(m.Bundle().Roots))
 	}
@@ -127,7 +127,7 @@ func TestForce(t *testing.T) {
 			forced = append(forced, e.Actor+" "+e.Details["step"]+" "+e.Details["forced"]+" "+e.Details["example"])
 		}
 	}
-	if d := cmp.Diff([]string{"op activate 3 proxy p", "op retire 3 proxy p"}, forced); d != "" {
+	if d := cmp.Diff([]string{"op activate 4 control plane requests", "op retire 4 control plane requests"}, forced); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }
@@ -181,15 +181,17 @@ func TestKilled(t *testing.T) {
 	t.Parallel()
 	stories := map[string]struct {
 		before func(t *testing.T, h *house)
-		story  func(ctx context.Context, m *Manager)
+		story  func(ctx context.Context, h *house, m *Manager)
 	}{
-		"first start": {func(*testing.T, *house) {}, func(ctx context.Context, m *Manager) { _ = m.start(ctx) }},
-		"rotation": {func(_ *testing.T, h *house) { h.move() }, func(ctx context.Context, m *Manager) {
+		"first start": {func(*testing.T, *house) {}, func(ctx context.Context, _ *house, m *Manager) { _ = m.start(ctx) }},
+		"rotation": {func(_ *testing.T, h *house) { h.move() }, func(ctx context.Context, h *house, m *Manager) {
 			if m.start(ctx) == nil {
 				_, _ = m.Rotate(ctx, RotateRequest{})
+				h.later(m, settling)
+				h.later(m, settling)
 			}
 		}},
-		"renewal": {func(_ *testing.T, h *house) { h.move(); h.later(nil, 20*24*time.Hour) }, func(ctx context.Context, m *Manager) { _ = m.start(ctx) }},
+		"renewal": {func(_ *testing.T, h *house) { h.move(); h.later(nil, 20*24*time.Hour) }, func(ctx context.Context, _ *house, m *Manager) { _ = m.start(ctx) }},
 	}
 	for name, tc := range stories {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +205,7 @@ func TestKilled(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				ended, at := m.until(n, func() { tc.story(t.Context(), m) })
+				ended, at := m.until(n, func() { tc.story(t.Context(), h, m) })
 				if ended {
 					break
 				}
@@ -249,13 +251,17 @@ func (h *house) survives(t *testing.T, at string, trusted []*x509.Certificate) {
 	if err := believes(t, m.Signer(), now, m.Bundle().Roots...); err != nil {
 		t.Errorf("killed before %q: %v", at, err)
 	}
-	m.look(t.Context())
+	for range 3 {
+		h.later(m, settling)
+	}
 	if s := show(t, m); s.Rotation.Step != None || len(s.Problems) > 0 {
 		t.Errorf("killed before %q: step %q, problems %q", at, s.Rotation.Step, s.Problems)
 	}
 	if _, err := m.Rotate(t.Context(), RotateRequest{}); err != nil {
 		t.Errorf("killed before %q, and no rotation afterwards: %v", at, err)
 	}
+	h.later(m, settling)
+	h.later(m, settling)
 	again := h.move()
 	if again.Bundle().ID != m.Bundle().ID || again.own.dir.has(nextRootFile) {
 		t.Errorf("killed before %q: the folder is not tidy", at)

@@ -88,6 +88,9 @@ type Waiting struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
+// settling is how long a step lasts at least: a certificate that was being made when it was done is in nobody's facts yet.
+const settling = 10 * time.Second
+
 // following is the step after the last one.
 func (s State) following() Step {
 	switch s.Step {
@@ -132,6 +135,9 @@ func (s State) waiting(f Facts, now time.Time) []Waiting {
 	case StepActivate:
 		w = append(f.proxies(bundleID(s.trusted())), f.dependent(s.Active, bundleID(s.trusted()), now)...)
 		w = append(w, f.tokens(s.Since, now)...)
+	}
+	if until := s.Since.Add(settling); (s.Step == StepDistribute || s.Step == StepActivate) && now.Before(until) {
+		w = append(w, Waiting{Kind: "control plane", Name: "requests", Reason: "what was asked for before this step is answered", Until: until.UTC()})
 	}
 	slices.SortStableFunc(w, func(a, b Waiting) int { return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name)) })
 	return w

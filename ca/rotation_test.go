@@ -52,6 +52,8 @@ func TestNext(t *testing.T) {
 			[]Waiting{{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}}}},
 		{"a token of before", StepActivate, Facts{Tokens: []TokenFact{{"t", in(-2 * time.Hour), in(time.Hour)}, {"u", in(-2 * time.Hour), in(0)}, {"v", in(0), in(time.Hour)}}}, StepActivate,
 			[]Waiting{{"token", "t", "names the old root", in(time.Hour)}}},
+		// A certificate that was being signed by the old root is in no ledger yet.
+		{"a moment after", StepActivate, Facts{Grace: -1}, StepActivate, []Waiting{{"control plane", "requests", "what was asked for before this step is answered", in(time.Second)}}},
 		{"in order", StepDistribute, Facts{Connected: []ProxyBundle{{"q", ""}, {"p", ""}}, Leaves: []LeafFact{{"w", "a", "", in(1)}, {"v", "a", "", in(1)}}}, StepDistribute,
 			[]Waiting{
 				{"proxy", "p", "connected, and has not acknowledged the bundle with both roots", time.Time{}},
@@ -67,6 +69,9 @@ func TestNext(t *testing.T) {
 				from = State{Format: 1, Active: "a", Roots: map[string][]byte{"a": {1}}}
 			} else {
 				from = rotating(tc.step)
+			}
+			if tc.facts.Grace < 0 {
+				from.Since = noon.Add(time.Second - settling)
 			}
 			to, wait := next(from, tc.facts, noon)
 			if to.Step != tc.want {
@@ -93,7 +98,7 @@ func TestRotationLaws(t *testing.T) {
 			t.Errorf("%s signs, %v are trusted", s.Active, trusted)
 		}
 		seen = append(seen, fmt.Sprintf("%s:%s:%v", s.Step, s.Active, trusted))
-		s, _ = next(s, Facts{}, noon)
+		s, _ = next(s, Facts{}, s.Since.Add(settling))
 	}
 	want := []string{"prepare:a:[a]", "distribute:a:[a b]", "activate:b:[b a]", ":b:[b]"}
 	if d := cmp.Diff(want, seen); d != "" {
