@@ -3,15 +3,14 @@ package xds
 import (
 	"cmp"
 	"slices"
-
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
 // ProxyBundle is which trusted authorities a connected proxy has, as far as it said.
 type ProxyBundle struct {
 	// Proxy is the node ID.
-	Proxy    string
-	Identity spiffe.ID
+	Proxy string
+	// Who is who it proved to be.
+	Who Peer
 	// Asked says that it asked for the bundle at all.
 	Asked bool
 	// Bundle is the push.Trust.ID that it acknowledged last; empty when none, or one from before its stream.
@@ -29,7 +28,7 @@ func (s *Server) Bundles() []ProxyBundle {
 	out := make([]ProxyBundle, len(streams))
 	for i, st := range streams {
 		st.mu.Lock()
-		out[i] = ProxyBundle{Proxy: st.proxy.ID, Identity: st.who.Identity, Asked: st.order.find(ProxyConfigType) != nil, Bundle: st.bundle()}
+		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.order.find(ProxyConfigType) != nil, Bundle: st.bundle()}
 		st.mu.Unlock()
 	}
 	slices.SortFunc(out, func(a, b ProxyBundle) int { return cmp.Compare(a.Proxy, b.Proxy) })

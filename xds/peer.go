@@ -28,6 +28,14 @@ type Peer struct {
 	chain []*x509.Certificate // as it was presented, the leaf first
 }
 
+// Leaf is its certificate, not to be changed; nil for nobody.
+func (p Peer) Leaf() *x509.Certificate {
+	if len(p.chain) == 0 {
+		return nil
+	}
+	return p.chain[0]
+}
+
 var (
 	// errNoCertificate is why a connection with TLS proves nothing.
 	errNoCertificate = errors.New("no client certificate was presented")

@@ -323,7 +323,7 @@ func TestBundles(t *testing.T) {
 		eventually(t, func() string {
 			var got []string
 			for _, b := range p.server.Bundles() {
-				got = append(got, fmt.Sprintf("%s asked=%v %q", b.Identity.ServiceAccount, b.Asked, b.Bundle))
+				got = append(got, fmt.Sprintf("%s asked=%v %q", b.Who.Identity.ServiceAccount, b.Asked, b.Bundle))
 			}
 			if text := strings.Join(got, "; "); text != want {
 				return fmt.Sprintf("told %s, want %s", text, want)
