@@ -367,9 +367,11 @@ func TestBundles(t *testing.T) {
 	})
 	told(`web asked=true "two"`)
 
-	again := call(t, p, a.web()) // it comes back with what it has
+	again := call(t, p, a.web()) // another one comes with what it has from another replica
 	trust("two")
-	again.says(&discoveryv3.DeltaDiscoveryRequest{Node: node(t, map[string]any{}), TypeUrl: xds.ProxyConfigType,
+	n := node(t, map[string]any{})
+	n.Id = xdstest.NodeID("other", "10.0.0.2")
+	again.says(&discoveryv3.DeltaDiscoveryRequest{Node: n, TypeUrl: xds.ProxyConfigType,
 		InitialResourceVersions: map[string]string{xdstest.Bundle("").Name: xdstest.Bundle("root of two").Version()}})
 	l.hang()
 	told(`web asked=true "two"`)
