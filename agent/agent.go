@@ -73,6 +73,9 @@ func New(c Config) (*Agent, error) {
 	a.supervisor = &supervisor{run: a.process.run, log: a.log}
 	a.ready = newReadiness(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
 	a.ready.metrics = a.serveMetrics
+	if a.link != nil {
+		a.ready.trouble = func() string { return a.link.LinkState().Trouble }
+	}
 	return a, nil
 }
 
@@ -86,7 +89,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	if err != nil {
 		return err
 	}
-	if err := s.adopt(k.Identity()); err != nil {
+	if err := s.adopt(k.Identity(), k.Joined()); err != nil {
 		return err
 	}
 	a.keeper = k
@@ -96,8 +99,11 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 }
 
 // adopt makes the settings those of an identity.
-func (s *Settings) adopt(id *Identity) error {
+func (s *Settings) adopt(id *Identity, j Joined) error {
 	w := &s.Workload
+	if w.Name != j.Workload {
+		return &UsageError{"workload.name", fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s", w.Name, j.Workload, s.State)}
+	}
 	if w.Namespace != id.ID.Namespace {
 		return &UsageError{"workload.namespace", fmt.Sprintf("%q is not that of the identity in %s, %s; leave it out, or name another state folder", w.Namespace, s.State, id.ID)}
 	}

@@ -213,7 +213,7 @@ func refusal(address string, err error) error {
 	switch s.Code() {
 	case codes.PermissionDenied:
 	case codes.Unauthenticated:
-		r.Todo = "it does not know who asks: join again with a new line of \"ashorectl join-token create\""
+		r.Todo = "a new line is made by \"ashorectl join-token create\""
 	case codes.FailedPrecondition, codes.NotFound:
 		r.Todo = "make sure that the WorkloadGroup exists (ashorectl get workloadgroup)"
 	case codes.InvalidArgument:

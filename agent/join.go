@@ -84,7 +84,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, err
 	}
 	now := time.Now()
-	if err := disk.save(id, Joined{Version: 1, Group: c.Group, At: now, Renewed: now}); err != nil {
+	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now}); err != nil {
 		return nil, err
 	}
 	if skew := clockSkew(id, now); skew.Abs() > time.Minute {

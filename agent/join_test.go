@@ -128,7 +128,7 @@ func TestJoinAnew(t *testing.T) {
 	ended := old.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Hour)
 	for name, disk := range map[string]func(dir string) error{
 		"of another mesh": func(dir string) error {
-			return store{dir}.save(ended, Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()})
+			return store{dir}.save(ended, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()})
 		},
 		"broken": func(dir string) error {
 			return errors.Join(os.Mkdir(filepath.Join(dir, "identity.1"), 0o700), os.Symlink("identity.1", filepath.Join(dir, identityLink)))
@@ -233,7 +233,7 @@ func TestJoinRefused(t *testing.T) {
 		{"garbage", answer(func(c []string) []string { c[0] = "x"; return c }), true, []string{"element 1 of the chain: it holds no PEM block"}},
 		{"another group here", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			id := m.identity(t, spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}, time.Hour)
-			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", At: time.Now(), Renewed: time.Now()}); err != nil {
+			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", Workload: "web-1", At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
 		}, false, []string{"has the identity of a member of shop/db, and the line is for shop/web", "leave first: ashore-agent leave --state "}},

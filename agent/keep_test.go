@@ -30,7 +30,7 @@ func kept(t *testing.T, m *mesh, life time.Duration) *Keeper {
 	t.Helper()
 	dir := stateFolder(t)
 	now := time.Now()
-	if err := (store{dir}).save(m.identity(t, web(), life), Joined{Version: 1, Group: "shop/web", At: now, Renewed: now}); err != nil {
+	if err := (store{dir}).save(m.identity(t, web(), life), Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: now, Renewed: now}); err != nil {
 		t.Fatal(err)
 	}
 	return keeper(t, dir)
@@ -317,7 +317,7 @@ func TestTakeRefused(t *testing.T) {
 func TestKillPoints(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
-	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
+	joined := Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()}
 	old, next := m.identity(t, web(), time.Hour), m.identity(t, web(), time.Hour)
 	for name, stop := range map[string]func(s store) error{
 		"the folder is made": func(s store) error { return os.Mkdir(filepath.Join(s.dir, "identity.2"), 0o700) },
@@ -369,7 +369,7 @@ func half(dir string, id *Identity) error {
 func TestLoadBroken(t *testing.T) {
 	t.Parallel()
 	m := newMesh(t, "cluster.local")
-	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
+	joined := Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now()}
 	id, other := m.identity(t, web(), time.Hour), newMesh(t, "cluster.local").identity(t, web(), time.Hour)
 	for _, tc := range []struct {
 		name, file, content, want string

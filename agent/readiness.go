@@ -23,6 +23,7 @@ type readiness struct {
 	log        hclog.Logger // set once
 	slots      chan struct{}
 	metrics    http.HandlerFunc // set once, before Run; nil: none
+	trouble    func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
 
 	mu         sync.Mutex
 	draining   bool // guarded by mu
@@ -136,6 +137,8 @@ func (s *readiness) waiting(ctx context.Context) error {
 	switch {
 	case len(missing) > 0 && stats[statConnected] == 0:
 		return fmt.Errorf("Envoy has no %s: the control plane at %s does not answer", strings.Join(missing, " and no "), strings.Join(s.replicas, ", "))
+	case len(missing) > 0 && s.trouble != nil && s.trouble() != "":
+		return fmt.Errorf("Envoy has no %s: %s", strings.Join(missing, " and no "), s.trouble())
 	case len(missing) > 0:
 		return fmt.Errorf("Envoy has accepted no %s from the control plane yet", strings.Join(missing, " and no "))
 	case stats[statWorkers] == 0:

@@ -37,6 +37,8 @@ type Joined struct {
 	Version int `json:"v"`
 	// Group is the WorkloadGroup, "namespace/name".
 	Group string `json:"group"`
+	// Workload is the name that it joined by, unique in its namespace.
+	Workload string `json:"workload"`
 	// At is when the workload joined.
 	At time.Time `json:"at"`
 	// Renewed is when the certificate came last.
