@@ -33,6 +33,7 @@ import (
 type testCA struct {
 	folder string
 	cert   *x509.Certificate
+	root   []byte // cert in DER
 	key    *ecdsa.PrivateKey
 	serial int64
 }
@@ -50,6 +51,7 @@ func newTestCA(t *testing.T) *testCA {
 	if err != nil {
 		t.Fatal(err)
 	}
+	ca.root = der
 	ca.replace(t, "ca.pem", "CERTIFICATE", der)
 	return ca
 }
