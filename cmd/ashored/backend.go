@@ -61,6 +61,14 @@ func (b *backend) publish(c *push.Context) (first bool) {
 	return next.number == 1
 }
 
+// context is the latest that was published; nil before the first.
+func (b *backend) context() *push.Context {
+	if p := b.latest.Load(); p != nil {
+		return p.context
+	}
+	return nil
+}
+
 // Version implements admin.Backend.
 func (b *backend) Version() admin.Version { return build.Read() }
 

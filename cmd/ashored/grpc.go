@@ -12,6 +12,9 @@ import (
 // drainTime is how long streams may take to end by themselves when the program does.
 const drainTime = 2 * time.Second
 
+// handshakeTime is how long a connection may take to speak TLS and HTTP/2.
+const handshakeTime = 20 * time.Second
+
 // serveGRPC serves srv on l until ctx ends. What srv serves has to end its streams by itself then;
 // after drainTime they are cut off.
 func serveGRPC(ctx context.Context, srv *grpc.Server, l net.Listener) error {

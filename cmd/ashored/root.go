@@ -15,12 +15,12 @@ type flags struct {
 	config string
 	dev    bool
 	// the following are for development alone
-	files, state, xds, metrics, socket string
+	files, state, xds, secure, metrics, socket string
 }
 
 // devFlags are the names of the flags that need --dev, with the setting that does the same.
 func devFlags() map[string]string {
-	return map[string]string{"files": "files", "state": "state", "xds-address": "xds.plaintextAddress",
+	return map[string]string{"files": "files", "state": "state", "xds-address": "xds.plaintextAddress", "xds-tls-address": "xds.address",
 		"metrics-address": "metrics.address", "admin-socket": "admin.socket"}
 }
 
@@ -30,7 +30,7 @@ func newRoot() *cobra.Command {
 		Use:   "ashored",
 		Short: "The control plane of an Ashore mesh",
 		Long: `ashored reads Istio's configuration API from a folder of YAML, builds what every proxy is to have, and
-serves it to Envoy over xDS.
+serves it to Envoy over xDS, on port 15012 with TLS. It is the mesh's certificate authority too.
 
 Settings come from one file, --config; see docs/settings.md. With --dev no file is needed: ashored
 serves the folder --files as plaintext xDS on loopback, and keeps its state in the folder --state.
@@ -58,6 +58,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.files, "files", "", "with --dev: folder of configuration to serve (required)")
 	fs.StringVar(&f.state, "state", devState, "with --dev: folder to keep state in")
 	fs.StringVar(&f.xds, "xds-address", devXDS, "with --dev: address of plaintext xDS")
+	fs.StringVar(&f.secure, "xds-tls-address", "", "with --dev: address of xDS and the certificate authority with TLS (default: none)")
 	fs.StringVar(&f.metrics, "metrics-address", defaultMetrics, "with --dev: address of metrics, health and readiness")
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
@@ -108,7 +109,7 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 func (f *flags) develop(s *settings, given func(string) bool) {
 	s.flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
-		"files": {&s.Files, &f.files}, "state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds},
+		"files": {&s.Files, &f.files}, "state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
 		"metrics-address": {&s.Metrics.Address, &f.metrics}, "admin-socket": {&s.Admin.Socket, &f.socket},
 	} {
 		if given(name) {

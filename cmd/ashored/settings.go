@@ -15,9 +15,12 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -42,19 +45,35 @@ type settings struct {
 	Admin   adminSettings   `yaml:"admin"`
 	Log     logSettings     `yaml:"log"`
 	Memory  memorySettings  `yaml:"memory"`
+	CA      caSettings      `yaml:"ca"`
+	// Attestors are whom the authority believes besides join tokens and its own certificates.
+	Attestors attestorSettings `yaml:"attestors"`
+	Audit     auditSettings    `yaml:"audit"`
+	Workloads workloadSettings `yaml:"workloads"`
+	// Fetch bounds where keys of issuers are fetched from.
+	Fetch fetchSettings `yaml:"fetch"`
 	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
 	Mesh     yaml.Node `yaml:"mesh"`
 	Networks yaml.Node `yaml:"meshNetworks"`
 
 	mesh     *push.Mesh     // made of Mesh and Networks
 	warnings []feed.Problem // about them
+	access   admin.Access   // made of Admin.Roles
+	fetch    jwks.Config    // made of Fetch
 
 	places *strictyaml.Places // of the settings that are from a file
 	flags  map[string]string  // the flags that settings are from
+	dev    bool               // development
 }
 
 type xdsSettings struct {
-	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. Default: off; 127.0.0.1:15010 in development.
+	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in development: there is no
+	// authority, and nobody has an identity.
+	Address string `yaml:"address"`
+	// Advertise is where agents reach Address, HOST:PORT, for the line that makes them join. Default: Address, with the name
+	// of this machine where that is every address.
+	Advertise string `yaml:"advertise"`
+	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What connects there has no identity. Default: off; 127.0.0.1:15010 in development.
 	PlaintextAddress string `yaml:"plaintextAddress"`
 	// Gap is the least time between two builds in a storm of changes. Default 50ms.
 	Gap time.Duration `yaml:"gap"`
@@ -68,6 +87,8 @@ type metricsSettings struct {
 type adminSettings struct {
 	// Socket is the unix socket of the admin API. Default /run/ashore/admin.sock; admin.sock in the state folder in development.
 	Socket string `yaml:"socket"`
+	// Roles says who may use it besides root and the user that ashored runs as. Default: nobody.
+	Roles admin.Roles `yaml:"roles"`
 }
 
 type logSettings struct {
@@ -88,21 +109,25 @@ type memorySettings struct {
 // defaults are the settings of an empty file.
 func defaults() settings {
 	return settings{
-		State:   "/var/lib/ashore",
-		Files:   "/etc/ashore/config",
-		Domain:  "cluster.local",
-		XDS:     xdsSettings{Gap: 50 * time.Millisecond},
-		Metrics: metricsSettings{Address: defaultMetrics},
-		Admin:   adminSettings{Socket: "/run/ashore/admin.sock"},
-		Log:     logSettings{Level: "info", Format: "text"},
-		Memory:  memorySettings{GCPercent: 50},
+		State:     "/var/lib/ashore",
+		Files:     "/etc/ashore/config",
+		Domain:    "cluster.local",
+		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond},
+		Metrics:   metricsSettings{Address: defaultMetrics},
+		Admin:     adminSettings{Socket: "/run/ashore/admin.sock"},
+		Log:       logSettings{Level: "info", Format: "text"},
+		Memory:    memorySettings{GCPercent: 50},
+		CA:        caSettings{KeyType: "ecdsa", Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
+		Audit:     auditSettings{MaxSize: "64MiB", Keep: 8},
+		Workloads: workloadSettings{Grace: 10 * time.Second, RestartGrace: time.Minute},
 	}
 }
 
 // devDefaults are the settings of development without flags or file.
 func devDefaults() settings {
 	s := defaults()
-	s.State, s.Files, s.Admin.Socket, s.XDS.PlaintextAddress = devState, "", "", devXDS
+	s.dev = true
+	s.State, s.Files, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = devState, "", "", "", devXDS
 	return s
 }
 
@@ -135,25 +160,15 @@ func (s *settings) checkOwn(file string) error {
 	wrong := func(setting, format string, args ...any) {
 		errs = append(errs, fmt.Errorf("%s: %s: %s", s.place(setting, file), setting, fmt.Sprintf(format, args...)))
 	}
-	if s.XDS.PlaintextAddress == "" {
-		wrong("xds.plaintextAddress", "not set: there is no address to serve proxies at; %s serves those of this machine", devXDS)
-	} else if err := checkAddress(s.XDS.PlaintextAddress); err != nil {
-		wrong("xds.plaintextAddress", "%v", err)
-	}
+	s.checkServed(wrong)
+	s.checkIdentity(wrong)
 	if s.XDS.Gap <= 0 {
 		wrong("xds.gap", "%v: want more than 0, such as 1ms", s.XDS.Gap)
-	}
-	// An empty address would be any port of every interface.
-	if err := checkAddress(s.Metrics.Address); err != nil {
-		wrong("metrics.address", "%v", err)
 	}
 	for _, path := range []struct{ setting, value string }{{"files", s.Files}, {"state", s.State}, {"admin.socket", s.Admin.Socket}} {
 		if path.value == "" {
 			wrong(path.setting, "empty: name a path")
 		}
-	}
-	if s.Metrics.Address != "" && s.Metrics.Address == s.XDS.PlaintextAddress {
-		wrong("metrics.address", "%s is xds.plaintextAddress too: give each an address of its own", s.Metrics.Address)
 	}
 	if inside(s.State, s.Files) || inside(s.Files, s.State) {
 		wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, s.Files)
@@ -176,6 +191,25 @@ func (s *settings) checkOwn(file string) error {
 		wrong("memory.limit", "%s is less than ashored needs: want %dMiB or more, or leave it out", s.Memory.Limit, leastMemory>>20)
 	}
 	return errors.Join(errs...)
+}
+
+// checkServed checks the addresses that are listened on.
+func (s *settings) checkServed(wrong func(setting, format string, args ...any)) {
+	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
+		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
+	}
+	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address}, {"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}}
+	for i, a := range addresses {
+		// An empty address of metrics would be any port of every interface.
+		if err := checkAddress(a.value); err != nil && (a.value != "" || a.setting == "metrics.address") {
+			wrong(a.setting, "%v", err)
+		}
+		for _, b := range addresses[:i] {
+			if a.value != "" && a.value == b.value {
+				wrong(a.setting, "%s is %s too: give each an address of its own", a.value, b.setting)
+			}
+		}
+	}
 }
 
 // leastMemory is the lowest limit that makes sense, in bytes: below it garbage is collected without end.

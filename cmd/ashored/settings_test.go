@@ -46,6 +46,9 @@ mesh:
 		s.Log.Format != "json" || s.Memory.GCPercent != 80 || s.Metrics.Address != defaultMetrics {
 		t.Errorf("settings %+v", s)
 	}
+	if s.XDS.Address != ":15012" || s.CA.grace() != 168*time.Hour || s.access.Others() {
+		t.Errorf("settings %+v, want the defaults of what is not set", s)
+	}
 	if s.mesh.Config.GetAccessLogFile() != "/dev/stdout" || s.mesh.Domain != "mesh.example" || s.mesh.Config.GetConnectTimeout().AsDuration() != 10*time.Second {
 		t.Errorf("mesh %+v: want what was set, and Istio's defaults", s.mesh)
 	}
@@ -57,7 +60,24 @@ func TestWrongSettings(t *testing.T) {
 	const address = "xds: {plaintextAddress: \"127.0.0.1:1\"}\n"
 	for _, tc := range []struct{ name, in, want string }{
 		{"unknown", address + "stat: /x\n", `ashored.yaml:2: stat: unknown setting; did you mean "state"?`},
-		{"nothing to serve", "", "ashored.yaml: xds.plaintextAddress: not set"},
+		{"nothing to serve", "xds: {address: \"\"}\n", "ashored.yaml:1: xds.address: empty, and xds.plaintextAddress is not set"},
+		{"secure address", "xds: {address: localhost}\n", `xds.address: "localhost" is not an address`},
+		{"advertised", "xds: {advertise: \"0.0.0.0:1\"}\n", `xds.advertise: "0.0.0.0" of "0.0.0.0:1" is no name or address`},
+		{"advertised without port", "xds: {advertise: mesh}\n", `xds.advertise: "mesh" is not an address`},
+		{"key type", "ca: {keyType: dsa}\n", `ashored.yaml:1: ca.keyType: "dsa" is not a type of key: want ecdsa or rsa`},
+		{"validity", "ca: {validity: 1s}\n", "ca.validity: 1s: want 1m or more"},
+		{"max validity", "ca: {maxValidity: 1h}\n", "ca.maxValidity: 1h0m0s is less than ca.validity, 24h0m0s"},
+		{"grace", "ca: {grace: -1h}\n", "ca.grace: want a duration"},
+		{"name", "ca: {names: ['a b']}\n", `ca.names: "a b" is neither a DNS name nor an IP address`},
+		{"issuer", "attestors: {jwt: [{jwks: /x}]}\n", `attestors.jwt: issuer 1 "": issuer is not set`},
+		{"keys", "attestors: {jwt: [{issuer: x}]}\n", `attestors.jwt: issuer 1 "x": jwks is not set`},
+		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
+		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: there is nobody to prove it to"},
+		{"size of the audit log", "audit: {maxSize: 12}\n", `audit.maxSize: "12" is not a size`},
+		{"audit logs", "audit: {keep: 0}\n", "audit.keep: 0: want 1 to 1000"},
+		{"lease", "workloads: {grace: 0s}\n", "workloads: grace 0s and restartGrace 1m0s: want more than 0"},
+		{"no such user", "admin: {roles: {viewer: {users: [no-such-user-here]}}}\n", `ashored.yaml:1: admin.roles: viewer: this machine has no user "no-such-user-here"`},
+		{"range", "fetch: {allow: [localhost]}\n", `fetch.allow: "localhost" is not a range of addresses`},
 		{"address without port", "xds: {plaintextAddress: localhost}\n", `xds.plaintextAddress: "localhost" is not an address: want HOST:PORT`},
 		{"host name", address + "metrics: {address: \"localhost:1\"}\n", `ashored.yaml:2: metrics.address: "localhost" of "localhost:1" is not an IP address`},
 		{"port", address + "metrics: {address: \":70000\"}\n", `"70000" is not a port`},
@@ -68,7 +88,7 @@ func TestWrongSettings(t *testing.T) {
 		{"little memory", address + "memory: {limit: 1MiB}\n", "ashored.yaml:2: memory.limit: 1MiB is less than ashored needs: want 64MiB or more"},
 		{"domain with a space", address + "domain: 'a b'\n", `ashored.yaml:2: domain: "a b" is not the suffix of host names`},
 		{"domain with an empty part", address + "domain: .local\n", `ashored.yaml:2: domain: ".local" is not`},
-		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, domain, files, log, "},
+		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, attestors, audit, ca, domain, "},
 		{"no metrics address", address + "metrics: {address: \"\"}\n", `metrics.address: "" is not an address`},
 		{"gap", "xds: {plaintextAddress: \"127.0.0.1:1\", gap: 0s}\n", "ashored.yaml:1: xds.gap: 0s: want more than 0"},
 		{"empty files", address + "files: \"\"\n", "files: empty: name a path"},
@@ -118,6 +138,7 @@ func FuzzParseBytes(f *testing.F) {
 func TestSettingsTogether(t *testing.T) {
 	t.Parallel()
 	tests := map[string]struct{ text, want string }{
+		"one address for two":  {"xds: {address: \"127.0.0.1:7000\", plaintextAddress: \"127.0.0.1:7000\"}\n", "xds.plaintextAddress: 127.0.0.1:7000 is xds.address too"},
 		"one address":          {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nmetrics: {address: \"127.0.0.1:7000\"}\n", "metrics.address"},
 		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
 		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/\n", "state"},

@@ -12,16 +12,21 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
@@ -39,14 +44,14 @@ func serve(ctx context.Context, s settings, log hclog.Logger) error {
 	for _, w := range s.warnings {
 		log.Warn("setting", "problem", w.String())
 	}
-	if !loopback(s.XDS.PlaintextAddress) {
+	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration", "address", s.XDS.PlaintextAddress)
 	}
 	p, err := wire(ctx, s, log)
 	if err != nil {
 		return errors.Join(err, p.end())
 	}
-	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "files", s.Files, "state", s.State)
+	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "files", s.Files, "state", s.State)
 	if err := errors.Join(task.Run(ctx, p.parts...), p.end()); err != nil {
 		return err
 	}
@@ -69,15 +74,18 @@ func (p *program) run(name string, f func(context.Context) error) {
 
 // doors are what a program opens before it starts: what can be in use or broken shows at once.
 type doors struct {
-	xds, metrics net.Listener
-	admin        net.Listener
-	store        *bolt.Store
+	secure, plain net.Listener // of xDS; nil: not served
+	metrics       net.Listener
+	admin         net.Listener
+	store         *bolt.Store
+	audit         *audit.Log
+	registry      *prometheus.Registry
 }
 
 // open opens the store and the addresses. What is open is closed with the program. The store comes
 // first: of two programs with one state folder the second is told which process holds it.
-func (p *program) open(s settings, log hclog.Logger) (doors, error) {
-	var d doors
+func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logger) (doors, error) {
+	d := doors{registry: registry}
 	check, err := checkCommand()
 	if err != nil {
 		return d, err
@@ -86,19 +94,53 @@ func (p *program) open(s settings, log hclog.Logger) (doors, error) {
 		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
 	p.close = append(p.close, d.store.Close)
-	if d.xds, err = listen(s.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"); err != nil {
+	if d.audit, err = openAudit(s, d.registry, log); err != nil {
 		return d, err
 	}
-	p.closing(d.xds)
-	if d.metrics, err = listen(s.Metrics.Address, "metrics.address", "metrics-address"); err != nil {
-		return d, err
+	p.close = append(p.close, d.audit.Close)
+	return d, p.listen(s, &d)
+}
+
+// openAudit opens the audit log.
+func openAudit(s settings, registry *prometheus.Registry, log hclog.Logger) (*audit.Log, error) {
+	size, err := parseBytes(s.Audit.MaxSize)
+	if err != nil {
+		return nil, fmt.Errorf("setting audit.maxSize: %w", err)
 	}
-	p.closing(d.metrics)
-	if d.admin, err = admin.Listen(s.Admin.Socket, false); err != nil {
-		return d, fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
+	l, err := audit.Open(audit.Config{Path: filepath.Join(s.State, "audit.jsonl"), MaxSize: size, Keep: s.Audit.Keep, Log: log.Named("audit"), Registerer: registry})
+	if err != nil {
+		return nil, fmt.Errorf("%w (in the state folder, setting state)", err)
 	}
-	p.closing(d.admin)
-	return d, nil
+	return l, nil
+}
+
+// listen opens the addresses.
+func (p *program) listen(s settings, d *doors) error {
+	for _, door := range []struct {
+		at                     *net.Listener
+		address, setting, flag string
+	}{
+		{&d.secure, s.XDS.Address, "xds.address", "xds-tls-address"},
+		{&d.plain, s.XDS.PlaintextAddress, "xds.plaintextAddress", "xds-address"},
+		{&d.metrics, s.Metrics.Address, "metrics.address", "metrics-address"},
+	} {
+		if door.address == "" {
+			continue
+		}
+		l, err := listen(door.address, door.setting, door.flag)
+		if err != nil {
+			return err
+		}
+		*door.at = l
+		p.closing(l)
+	}
+	l, err := admin.Listen(s.Admin.Socket, s.access.Others())
+	if err != nil {
+		return fmt.Errorf("%w (setting admin.socket, or --admin-socket in development)", err)
+	}
+	d.admin = l
+	p.closing(l)
+	return nil
 }
 
 // closing closes l with the program, unless who serves it has done so.
@@ -131,7 +173,9 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err := firstStart(ctx, s); err != nil {
 		return p, err
 	}
-	d, err := p.open(s, log)
+	generator := gen.New()
+	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
+	d, err := p.open(s, newRegistry(back.summary), log)
 	if err != nil {
 		return p, err
 	}
@@ -142,33 +186,68 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err := files.Check(ctx); err != nil {
 		return p, err
 	}
-	generator := gen.New()
-	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
-	registry := newRegistry(back.summary)
-	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: registry})
+	id, err := d.identity(ctx, s, back, log.Named("ca"))
+	if err != nil {
+		return p, err
+	}
+	workloads, err := registry.NewMemory(registry.MemoryConfig{File: filepath.Join(s.State, "runtime.json"), Replica: machineName(),
+		Grace: s.Workloads.Grace, RestartGrace: s.Workloads.RestartGrace, Log: log.Named("workloads")})
+	if err != nil {
+		return p, err
+	}
+	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: d.registry, Verify: id.verify, Runtime: workloads,
+		RegisterAnybody: s.dev, Audit: d.audit.Record})
 	if err != nil {
 		return p, err
 	}
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{files, d.store},
-		Derive:  entry.NewBackground(d.store, nil, 0),
+		Derive:  entry.NewBackground(d.store, workloads, 0),
 		Mesh:    s.mesh,
+		Trust:   id.trusted(),
+		Keys:    newKeySource(s, log.Named("jwks")),
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, back, log.Named("push")),
 	})
 	back.assembler, back.proxies = assembler.Status, fleet{server}
 
-	srv := grpc.NewServer(xds.ServerOptions()...)
-	server.Register(srv)
-	site := &web{listener: d.metrics, gatherer: registry, waiting: back.waiting, log: log.Named("metrics")}
-	operators := admin.New(admin.Config{Listener: d.admin, Backend: back, Log: log.Named("admin")})
+	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
+	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
-	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, srv, d.xds) })
+	p.serve(d, id, server)
 	p.run("metrics", site.run)
-	p.run("admin", operators.Run)
+	p.run("admin", admin.New(id.adminConfig(s, d, back, log.Named("admin"))).Run)
+	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
 	return p, nil
+}
+
+// identity is what proves and issues identities; nil when no setting asks for it.
+func (d doors) identity(ctx context.Context, s settings, back *backend, log hclog.Logger) (*identity, error) {
+	if !s.secure() {
+		return nil, nil
+	}
+	return newIdentity(ctx, identityConfig{settings: s, records: d.store.Records(), context: back.context, audit: d.audit.Record, registerer: d.registry, log: log})
+}
+
+// serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
+func (p *program) serve(d doors, id *identity, server *xds.Server) {
+	if d.plain != nil {
+		plain := grpc.NewServer(xds.ServerOptions()...)
+		server.Register(plain)
+		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, d.plain) })
+	}
+	if id == nil {
+		return
+	}
+	id.fleet.Store(server)
+	id.run(p)
+	options := append(xds.ServerOptions(), grpc.Creds(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate))), grpc.ConnectionTimeout(handshakeTime))
+	secure := grpc.NewServer(options...)
+	server.Register(secure)
+	id.server.Register(secure)
+	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, d.secure) })
 }
 
 // reporter logs what lies between what the sources say: they log their own problems themselves.

@@ -29,6 +29,8 @@ type Leaf struct {
 	// Serial is in hexadecimal digits.
 	Serial   string    `json:"serial"`
 	NotAfter time.Time `json:"notAfter"`
+	// Revoked says that it is, by its serial or with its workload.
+	Revoked bool `json:"revoked,omitempty"`
 }
 
 // Revocation is what is not trusted any more.

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// identity is what proves, issues and revokes identities. There is none without a listener with TLS.
+type identity struct {
+	manager *ca.Manager
+	ledger  *ca.Ledger
+	peers   *ca.PeerVerifier
+	server  *ca.Server
+	jwt     *ca.JWTAttestor
+	trust   *trust
+	domain  string // the trust domain
+	groups  func(ctx context.Context, group string) (namespace, account string, err error)
+	log     hclog.Logger
+
+	fleet atomic.Pointer[xds.Server] // nil until there is one
+}
+
+// identityConfig is what an identity is made of.
+type identityConfig struct {
+	settings settings
+	records  record.Store
+	// context is the latest that was published; nil before the first.
+	context    func() *push.Context
+	audit      func(audit.Event)
+	registerer prometheus.Registerer
+	log        hclog.Logger
+}
+
+// newIdentity finds the authority, or makes one. Errors name the setting and what to do.
+func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
+	s := c.settings
+	domain := s.mesh.Config.GetTrustDomain()
+	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context)}
+	var err error
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Audit: c.audit, Log: c.log})
+	if err != nil {
+		return nil, fmt.Errorf("ledger of workloads: %w", err)
+	}
+	bundle := func() *ca.Bundle { return id.manager.Bundle() }
+	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
+	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
+		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(),
+		Records: c.records, Audit: c.audit, Log: c.log, Facts: id.facts,
+	})
+	if err != nil {
+		if s.CA.Plugged != "" {
+			return nil, fmt.Errorf("%w (setting ca.plugged: mend the files, or remove the setting for an authority of ashored's own)", err)
+		}
+		return nil, fmt.Errorf("%w (in the state folder, setting state)", err)
+	}
+	if err := id.believe(s, c); err != nil {
+		return nil, err
+	}
+	id.trust = &trust{identity: id, out: make(chan *push.Trust)}
+	return id, nil
+}
+
+// believe makes the server that issues, and whom it believes.
+func (id *identity) believe(s settings, c identityConfig) error {
+	var issuers []ca.Issuer
+	for _, j := range s.Attestors.JWT {
+		issuers = append(issuers, j.issuer())
+	}
+	var err error
+	id.jwt, err = ca.NewJWTAttestor(ca.JWTConfig{Issuers: issuers, Ledger: id.ledger, Fetcher: jwks.NewFetcher(s.fetch), Log: c.log})
+	if err != nil {
+		return fmt.Errorf("setting attestors.jwt: %w", err)
+	}
+	attestors := []ca.Attestor{ca.NewTokenAttestor(id.ledger), ca.NewCertificateAttestor(id.peers, id.ledger), id.jwt}
+	id.server, err = ca.NewServer(ca.ServerConfig{Signer: id.manager.Signer, Bundle: id.manager.Bundle, Rules: s.CA.rules(), Attestors: attestors,
+		Ledger: id.ledger, Audit: c.audit, Log: c.log, Registerer: c.registerer})
+	return err
+}
+
+// verify is who presented a chain, for the xDS server. An identity that there is not proves nothing.
+func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID, error) {
+	if id == nil {
+		return spiffe.ID{}, errors.New("there is no certificate authority")
+	}
+	p, err := id.peers.Verify(chain, now)
+	return p.ID, err
+}
+
+// run adds its parts to a program.
+func (id *identity) run(p *program) {
+	p.run("certificate authority", id.manager.Run)
+	p.run("ledger of workloads", id.ledger.Run)
+	p.run("issuers of tokens", id.jwt.Run)
+	p.run("trust", id.trust.run)
+	p.run("bundles", (&acknowledger{identity: id}).run)
+}
+
+// trusted tells the assembler whom workloads believe; nil when there is no authority.
+func (id *identity) trusted() <-chan *push.Trust {
+	if id == nil {
+		return nil
+	}
+	return id.trust.out
+}
+
+// adminConfig is what operators are answered by.
+func (id *identity) adminConfig(s settings, d doors, back *backend, log hclog.Logger) admin.Config {
+	c := admin.Config{Listener: d.admin, Backend: back, Audit: d.audit, Missing: noAuthority, Record: d.audit.Record, Log: log, Role: s.access.Role}
+	if id != nil {
+		o := operators{identity: id, reached: s.reached(), record: d.audit.Record, now: time.Now}
+		c.Tokens, c.Authority, c.Workloads = o, o, o
+	}
+	return c
+}
+
+// facts are what a rotation of the root waits for: what the ledger knows, and who is connected.
+func (id *identity) facts(ctx context.Context) (ca.Facts, error) {
+	f, err := id.ledger.Facts(ctx)
+	if err != nil {
+		return f, err
+	}
+	server := id.fleet.Load()
+	if server == nil {
+		return f, nil
+	}
+	for _, b := range server.Bundles() {
+		if b.Who.Identity != (spiffe.ID{}) { // who has none trusts nobody
+			f.Connected = append(f.Connected, ca.ProxyBundle{Name: b.Proxy, BundleID: b.Bundle})
+		}
+	}
+	return f, nil
+}
+
+// groupsOf looks WorkloadGroups up in the latest context.
+func groupsOf(latest func() *push.Context) func(context.Context, string) (namespace, account string, err error) {
+	return func(_ context.Context, group string) (string, string, error) {
+		c := latest()
+		if c == nil {
+			return "", "", errors.New("configuration is not read yet: try again in a moment")
+		}
+		o, found := c.Inputs().Objects.Get(groupKey(group))
+		if !found {
+			return "", "", ca.ErrNoGroup
+		}
+		spec, ok := o.Spec.(*networking.WorkloadGroup)
+		if !ok {
+			return "", "", ca.ErrNoGroup
+		}
+		return o.Namespace, cmp.Or(spec.GetTemplate().GetServiceAccount(), "default"), nil
+	}
+}
+
+// groupKey is the key of "namespace/name"; one that nothing has when it is not of that form.
+func groupKey(group string) config.Key {
+	namespace, name, _ := cutName(group)
+	return config.Key{Kind: config.WorkloadGroup, Namespace: namespace, Name: name}
+}

@@ -1,0 +1,242 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// noAuthority is what operators are told who ask for what only an authority has.
+const noAuthority = "it has no certificate authority; set xds.address, or in development --xds-tls-address"
+
+// operators answers operators about identities. Safe for concurrent use.
+type operators struct {
+	*identity
+	// reached is where agents reach this control plane.
+	reached string
+	record  func(audit.Event)
+	now     func() time.Time
+}
+
+var (
+	_ admin.Tokens      = operators{}
+	_ admin.Authorities = operators{}
+	_ admin.Workloads   = operators{}
+)
+
+// answered makes an error of the authority one that says whose fault it is.
+func answered(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, ca.ErrNoGroup):
+		return admin.NewError(admin.ErrNotFound, err.Error()+": \"ashorectl get workloadgroup\" lists those that are at work; write one, or mend its name")
+	case errors.Is(err, ca.ErrNotFound):
+		return admin.NewError(admin.ErrNotFound, err.Error())
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, record.ErrConflict):
+		return admin.NewError(admin.ErrConflict, err.Error())
+	}
+	return err
+}
+
+// CreateToken implements admin.Tokens.
+func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who string) (admin.Token, error) {
+	ttl := ca.DefaultTokenTTL
+	if r.TTL != "" {
+		var err error
+		if ttl, err = time.ParseDuration(r.TTL); err != nil || ttl < time.Minute || ttl > ca.MaxTokenTTL {
+			return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a token cannot live for %q: want 1m to %s", r.TTL, ca.MaxTokenTTL))
+		}
+	}
+	if _, _, ok := cutName(r.Group); !ok {
+		return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
+	}
+	text, t, err := o.ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: who})
+	if err != nil {
+		return admin.Token{}, answered(err)
+	}
+	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.notes()}
+	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.reached, ca.RootID(o.manager.Signer().Root), t.Group, text)
+	return out, nil
+}
+
+// identityOf is what members of a group become; empty when that cannot be told.
+func (o operators) identityOf(ctx context.Context, group string) string {
+	namespace, account, err := o.groups(ctx, group)
+	if err != nil {
+		return ""
+	}
+	id, err := spiffe.New(o.domain, namespace, account)
+	if err != nil {
+		return ""
+	}
+	return id.String()
+}
+
+// notes are what is worth knowing before a machine joins.
+func (o operators) notes() []string {
+	host, _, err := net.SplitHostPort(o.reached)
+	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip != nil && ip.IsLoopback()) {
+		return []string{fmt.Sprintf("%s is reached from this machine alone: for others set xds.address and xds.advertise.", o.reached)}
+	}
+	return nil
+}
+
+// ListTokens implements admin.Tokens.
+func (o operators) ListTokens(ctx context.Context) ([]admin.TokenStatus, error) {
+	tokens, err := o.ledger.Tokens(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]admin.TokenStatus, len(tokens))
+	for i, t := range tokens {
+		out[i] = admin.TokenStatus{ID: t.ID, Group: t.Group, Created: t.Created, By: t.By, Expires: t.Expires, State: t.State(o.now()), UsedBy: t.Workload, UsedAt: t.Used}
+	}
+	return out, nil
+}
+
+// RevokeToken implements admin.Tokens.
+func (o operators) RevokeToken(ctx context.Context, id, who string) error {
+	return answered(o.ledger.RevokeToken(ctx, id, who))
+}
+
+// ShowAuthority implements admin.Authorities.
+func (o operators) ShowAuthority(ctx context.Context) (admin.Authority, error) {
+	s, err := o.manager.Show(ctx)
+	return authorityOf(s), err
+}
+
+// RotateAuthority implements admin.Authorities.
+func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, who string) (admin.Authority, error) {
+	if r.Force != "" && !slices.Contains([]ca.Step{ca.StepDistribute, ca.StepActivate, ca.StepRetire}, ca.Step(r.Force)) {
+		return admin.Authority{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a step that can be forced: want distribute, activate or retire", r.Force))
+	}
+	s, err := o.manager.Rotate(ctx, ca.RotateRequest{Actor: who, Force: ca.Step(r.Force)})
+	e := audit.Event{Action: audit.CARotate, Actor: who, Target: "request", Reason: r.Reason}
+	if r.Force != "" {
+		e.Details = map[string]string{"force": r.Force}
+	}
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, strings.TrimPrefix(r.Reason+": "+err.Error(), ": ")
+	}
+	o.record(e)
+	if err != nil {
+		return admin.Authority{}, answered(err)
+	}
+	return authorityOf(s), nil
+}
+
+// authorityOf is how an authority is, for operators.
+func authorityOf(s ca.Status) admin.Authority {
+	of := func(c ca.CertificateStatus) admin.Certificate {
+		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, NotAfter: c.NotAfter, Renew: c.Renew}
+	}
+	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{}, Signer: of(s.Signer), Server: of(s.Server), Bundle: s.BundleID, Problems: s.Problems,
+		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since, Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
+	for _, r := range s.Roots {
+		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID, NotAfter: r.NotAfter})
+	}
+	for _, w := range s.Rotation.Waiting {
+		out.Rotation.Waiting = append(out.Rotation.Waiting, admin.Waiting(w))
+	}
+	return out
+}
+
+// ListWorkloads implements admin.Workloads.
+func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error) {
+	workloads, err := o.ledger.Workloads(ctx)
+	if err != nil {
+		return admin.WorkloadList{}, err
+	}
+	revoked, err := o.ledger.Revocations(ctx)
+	if err != nil {
+		return admin.WorkloadList{}, err
+	}
+	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
+	proxies := o.proxiesBySerial()
+	for _, w := range workloads {
+		shown := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
+			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity)}
+		for _, l := range w.Leaves {
+			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
+			shown.Proxies = append(shown.Proxies, proxies[l.Serial]...)
+		}
+		out.Workloads = append(out.Workloads, shown)
+	}
+	for _, r := range revoked.List {
+		out.Revocations = append(out.Revocations, admin.Revocation{Kind: string(r.Kind), Name: r.Name, Reason: r.Reason, By: r.By, At: r.At})
+	}
+	return out, nil
+}
+
+// proxiesBySerial are the proxies that are connected, by the certificate that they showed.
+func (o operators) proxiesBySerial() map[string][]string {
+	out := map[string][]string{}
+	server := o.fleet.Load()
+	if server == nil {
+		return out
+	}
+	connected := server.Proxies()
+	for i, p := range proxyList(connected) {
+		if serial := connected[i].Who.Serial; serial != "" {
+			out[serial] = append(out[serial], p.ID)
+		}
+	}
+	return out
+}
+
+// Revoke implements admin.Workloads.
+func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
+	return o.change(ctx, r, who, o.ledger.Revoke)
+}
+
+// Restore implements admin.Workloads.
+func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
+	return o.change(ctx, r, who, o.ledger.Restore)
+}
+
+// change revokes or restores.
+func (o operators) change(ctx context.Context, r admin.RevokeRequest, who string, do func(context.Context, ca.RevokeRequest) error) (admin.Revoked, error) {
+	q := ca.RevokeRequest{Reason: r.Reason, By: who}
+	switch {
+	case r.Identity != "":
+		if _, err := spiffe.Parse(r.Identity); err != nil {
+			return admin.Revoked{}, admin.NewError(admin.ErrInvalid, err.Error())
+		}
+		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
+	case r.Workload != "":
+		if _, _, ok := cutName(r.Workload); !ok {
+			return admin.Revoked{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME", r.Workload))
+		}
+		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
+	default:
+		q.Kind, q.Name = ca.RevokeSerial, r.Serial
+	}
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: o.concerned(ctx, q)}
+	return out, answered(do(ctx, q))
+}
+
+// concerned are the workloads that a revocation is about, as far as the ledger can tell.
+func (o operators) concerned(ctx context.Context, q ca.RevokeRequest) []string {
+	workloads, _ := o.ledger.Workloads(ctx) // it is for people; what matters fails by itself
+	var out []string
+	for _, w := range workloads {
+		switch {
+		case q.Kind == ca.RevokeIdentity && w.Identity == q.Name, q.Kind == ca.RevokeWorkload && w.Name == q.Name:
+			out = append(out, w.Name)
+		case q.Kind == ca.RevokeSerial && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) }):
+			out = append(out, w.Name)
+		}
+	}
+	return out
+}

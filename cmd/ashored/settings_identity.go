@@ -1,0 +1,240 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/internal/jwks"
+)
+
+// caSettings are those of the certificate authority, which there is when xds.address is set.
+type caSettings struct {
+	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem) of an authority to
+	// sign with. Default: none, an authority of its own is made in the state folder.
+	Plugged string `yaml:"plugged"`
+	// KeyType is that of the keys that are made here: ecdsa (P-256) or rsa (2048 bits). Default ecdsa.
+	KeyType string `yaml:"keyType"`
+	// Validity is how long a workload's certificate lives. Default 24h. MaxValidity is the most that one may ask for.
+	// Default 24h, or Validity when that is longer.
+	Validity    time.Duration `yaml:"validity"`
+	MaxValidity time.Duration `yaml:"maxValidity"`
+	// Grace is how long after the end of its certificate a workload may renew it. Default 168h; 0: not at all.
+	Grace time.Duration `yaml:"grace"`
+	// Names are DNS names and IP addresses that the control plane is reached by, for its certificate. Added to them are
+	// those of xds.address and xds.advertise, the name of this machine, localhost, and what Istio's agents expect.
+	Names []string `yaml:"names"`
+}
+
+type attestorSettings struct {
+	// JWT are the issuers whose tokens prove who a workload is. Default: none.
+	JWT []jwtSettings `yaml:"jwt"`
+}
+
+type jwtSettings struct {
+	// Issuer is the claim "iss" of its tokens.
+	Issuer string `yaml:"issuer"`
+	// Audiences are those that a token may be for. Default: istio-ca.
+	Audiences []string `yaml:"audiences"`
+	// JWKS is where its keys are: a file, or an https:// address.
+	JWKS string `yaml:"jwks"`
+	// Namespace and ServiceAccount are the paths of claims that name the identity. Default: Kubernetes' claims where a
+	// token has them, else the claims "namespace" and "serviceAccount".
+	Namespace      []string `yaml:"namespace"`
+	ServiceAccount []string `yaml:"serviceAccount"`
+}
+
+// issuer is what the authority needs of it.
+func (j jwtSettings) issuer() ca.Issuer {
+	out := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, Namespace: j.Namespace, ServiceAccount: j.ServiceAccount}
+	if strings.Contains(j.JWKS, "://") {
+		out.URL = j.JWKS
+	} else {
+		out.File = j.JWKS
+	}
+	return out
+}
+
+type auditSettings struct {
+	// MaxSize is the size at which the audit log begins a new file. Default 64MiB.
+	MaxSize string `yaml:"maxSize"`
+	// Keep is how many full files are kept. Default 8.
+	Keep int `yaml:"keep"`
+}
+
+type workloadSettings struct {
+	// Grace is how long a workload stays registered after its proxy has gone. Default 10s.
+	Grace time.Duration `yaml:"grace"`
+	// RestartGrace is how long it does after ashored was started, until its proxy is back. Default 1m.
+	RestartGrace time.Duration `yaml:"restartGrace"`
+}
+
+type fetchSettings struct {
+	// Allow are ranges of addresses that keys are fetched from although they are loopback, link-local or a metadata
+	// service. Default: none.
+	Allow []string `yaml:"allow"`
+	// HTTP lets keys be fetched without TLS. Default false.
+	HTTP bool `yaml:"http"`
+}
+
+// config is what a fetcher is made of. Errors: a range that is none.
+func (f fetchSettings) config() (jwks.Config, error) {
+	c := jwks.Config{AllowHTTP: f.HTTP}
+	for _, text := range f.Allow {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return c, fmt.Errorf("%q is not a range of addresses: want one such as 127.0.0.0/8", text)
+		}
+		c.Allow = append(c.Allow, p.Masked())
+	}
+	return c, nil
+}
+
+// secure says that there is an authority and a listener with TLS.
+func (s *settings) secure() bool { return s.XDS.Address != "" }
+
+// checkIdentity checks what has to do with certificates, tokens and who may ask; wrong is told what is.
+func (s *settings) checkIdentity(wrong func(setting, format string, args ...any)) {
+	s.checkAuthority(wrong)
+	for i, j := range s.Attestors.JWT {
+		if err := s.checkJWT(j); err != nil {
+			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Issuer, err)
+		}
+	}
+	if !s.secure() && len(s.Attestors.JWT) > 0 {
+		wrong("attestors.jwt", "there is nobody to prove it to: set xds.address, or remove this")
+	}
+	if n, err := parseBytes(s.Audit.MaxSize); err != nil || n == 0 {
+		wrong("audit.maxSize", "%q is not a size: want a number with MiB or GiB, such as 64MiB", s.Audit.MaxSize)
+	}
+	if s.Audit.Keep < 1 || s.Audit.Keep > 1000 {
+		wrong("audit.keep", "%d: want 1 to 1000", s.Audit.Keep)
+	}
+	if s.Workloads.Grace <= 0 || s.Workloads.RestartGrace <= 0 {
+		wrong("workloads", "grace %s and restartGrace %s: want more than 0", s.Workloads.Grace, s.Workloads.RestartGrace)
+	}
+	var err error
+	if s.access, err = s.Admin.Roles.Resolve(); err != nil {
+		for _, e := range errs(err) {
+			wrong("admin.roles", "%v: add it to the machine, or correct the name", e)
+		}
+	}
+	if s.fetch, err = s.Fetch.config(); err != nil {
+		wrong("fetch.allow", "%v", err)
+	}
+}
+
+// errs are the errors that err joins.
+func errs(err error) []error {
+	if j, ok := err.(interface{ Unwrap() []error }); ok {
+		return j.Unwrap()
+	}
+	return []error{err}
+}
+
+func (s *settings) checkAuthority(wrong func(setting, format string, args ...any)) {
+	if s.CA.KeyType != "ecdsa" && s.CA.KeyType != "rsa" {
+		wrong("ca.keyType", "%q is not a type of key: want ecdsa or rsa", s.CA.KeyType)
+	}
+	if s.CA.Validity < time.Minute {
+		wrong("ca.validity", "%s: want 1m or more, such as 24h", s.CA.Validity)
+	}
+	if s.CA.MaxValidity != 0 && s.CA.MaxValidity < s.CA.Validity {
+		wrong("ca.maxValidity", "%s is less than ca.validity, %s", s.CA.MaxValidity, s.CA.Validity)
+	}
+	for _, n := range s.CA.Names {
+		if net.ParseIP(n) == nil && !dnsname.Valid(strings.ToLower(n)) {
+			wrong("ca.names", "%q is neither a DNS name nor an IP address; it has no port here", n)
+		}
+	}
+	if s.XDS.Advertise != "" {
+		if err := checkAdvertised(s.XDS.Advertise); err != nil {
+			wrong("xds.advertise", "%v", err)
+		}
+	}
+}
+
+// checkAdvertised wants HOST:PORT that others can reach.
+func checkAdvertised(text string) error {
+	host, port, err := net.SplitHostPort(text)
+	if err != nil || port == "" || port == "0" {
+		return fmt.Errorf("%q is not an address: want HOST:PORT such as mesh.example:15012", text)
+	}
+	if ip := net.ParseIP(host); ip == nil && !dnsname.Valid(strings.ToLower(host)) || ip != nil && ip.IsUnspecified() {
+		return fmt.Errorf("%q of %q is no name or address that a machine could reach", host, text)
+	}
+	return nil
+}
+
+func (s *settings) checkJWT(j jwtSettings) error {
+	if j.Issuer == "" {
+		return errors.New("issuer is not set: give what its tokens say as \"iss\"")
+	}
+	if j.JWKS == "" {
+		return errors.New("jwks is not set: name the file, or the https:// address, that has its keys")
+	}
+	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
+		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")
+	}
+	return nil
+}
+
+// reached is where agents reach the control plane: what is advertised, or the address with this machine's name when that
+// is every address.
+func (s *settings) reached() string {
+	if s.XDS.Advertise != "" {
+		return s.XDS.Advertise
+	}
+	host, port, err := net.SplitHostPort(s.XDS.Address)
+	if ip := net.ParseIP(host); err != nil || ip != nil && !ip.IsUnspecified() {
+		return s.XDS.Address
+	}
+	return net.JoinHostPort(machineName(), port)
+}
+
+// machineName is what others may know this machine by.
+func machineName() string {
+	name, err := os.Hostname()
+	if err != nil || !dnsname.Valid(strings.ToLower(name)) {
+		return "localhost"
+	}
+	return strings.ToLower(name)
+}
+
+// serverNames are the names and addresses of the control plane's certificate, beyond those that it always has.
+func (s *settings) serverNames() []string {
+	out := append([]string{machineName()}, s.CA.Names...)
+	for _, address := range []string{s.reached(), s.XDS.Address} {
+		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && (net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
+			out = append(out, host)
+		}
+	}
+	return out
+}
+
+// keyKind is that of the keys that the authority makes.
+func (c caSettings) keyKind() ca.KeyKind {
+	if c.KeyType == "rsa" {
+		return ca.RSA2048
+	}
+	return ca.ECDSAP256
+}
+
+// rules bound what is issued.
+func (c caSettings) rules() ca.Rules {
+	return ca.Rules{Validity: c.Validity, MaxValidity: c.MaxValidity}
+}
+
+// grace is that of a ledger, where none is a negative one.
+func (c caSettings) grace() time.Duration {
+	if c.Grace == 0 {
+		return -1
+	}
+	return c.Grace
+}
