@@ -134,6 +134,14 @@ func TestTables(t *testing.T) {
 // scope is what the workload's proxy sees under the policies of a table.
 func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 	t.Helper()
+	c := push.Build(nil, w.inputs(t, tb))
+	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{"app": "web"}}.Node(t)
+	return c.Scope(c.Classify(n))
+}
+
+// inputs are what a table says.
+func (w *world) inputs(t *testing.T, tb *table) push.Inputs {
+	t.Helper()
 	result := config.Parse("config.yaml", []byte(base+tb.part("policies.yaml")))
 	for _, p := range result.Problems {
 		if p.Severity == feed.Error {
@@ -153,9 +161,15 @@ func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 		in.Mesh.Config = m
 	}
 	in.Trust = w.trust(t, tb)
-	c := push.Build(nil, in)
-	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{"app": "web"}}.Node(t)
-	return c.Scope(c.Classify(n))
+	return in
+}
+
+// archive is a table without calls, in a mesh that has a provider.
+func archive(policies, revoked string) *txtar.Archive {
+	const mesh = "extensionProviders: [{name: judge, envoyExtAuthzHttp: {service: judge.example, port: 80, includeRequestHeadersInCheck: [x-pass]}}]"
+	return &txtar.Archive{Files: []txtar.File{
+		{Name: "policies.yaml", Data: []byte(policies)}, {Name: "revoked", Data: []byte(revoked)}, {Name: "mesh.yaml", Data: []byte(mesh)},
+	}}
 }
 
 // trust is what a table's part revoked says.

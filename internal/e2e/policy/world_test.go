@@ -105,7 +105,7 @@ func digest(c *tls.Certificate) string {
 }
 
 // runEnvoy runs an Envoy until the test ends.
-func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap) {
+func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap, options ...string) {
 	t.Helper()
 	text, err := protojson.Marshal(b)
 	if err != nil {
@@ -116,7 +116,8 @@ func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap) {
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.Command(envoyProgram(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
+	args := append([]string{"-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}, options...)
+	cmd := exec.Command(envoyProgram(t), args...)
 	cmd.Stdout, cmd.Stderr = &out, &out
 	wait, err := testchild.Start(cmd)
 	if err != nil {
