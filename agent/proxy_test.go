@@ -162,8 +162,14 @@ func testNode(t *testing.T) *corev3.Node {
 	return &corev3.Node{Id: xdstest.NodeID("web", "127.0.16.1"), Metadata: meta}
 }
 
-// startProxy runs a proxy until the test ends or stop is called; stop does not write a last copy, as kill -9 does not.
+// startProxy runs a proxy until the test ends or stop is called.
 func startProxy(t *testing.T, edit func(*proxyConfig), replicas ...string) *proxied {
+	t.Helper()
+	return startProxyAt(t, filepath.Join(stateFolder(t), "xds.sock"), edit, replicas...)
+}
+
+// startProxyAt is startProxy where Envoy looks for it.
+func startProxyAt(t *testing.T, socket string, edit func(*proxyConfig), replicas ...string) *proxied {
 	t.Helper()
 	c := proxyConfig{
 		Node: testNode(t), Addresses: replicas, Log: testlog.New(t),
@@ -178,7 +184,6 @@ func startProxy(t *testing.T, edit func(*proxyConfig), replicas ...string) *prox
 	if err != nil {
 		t.Fatal(err)
 	}
-	socket := filepath.Join(stateFolder(t), "xds.sock")
 	l, err := net.Listen("unix", socket)
 	if err != nil {
 		t.Fatal(err)
@@ -348,6 +353,86 @@ func TestProxyLeavesUnready(t *testing.T) {
 		becomesTrue(t, func() string { return leads(e, 1, "r1", "c0") })
 		leave()
 		p.stop()
+	}
+}
+
+// The control plane hears that a route is there when Envoy says so, not before.
+func TestProxyAcknowledgesForEnvoy(t *testing.T) {
+	t.Parallel()
+	bothProtocols(t, func(t *testing.T, delta bool) {
+		r := startReplica(t, testport.Address(t), append(chain(1, "c0"), chain(2, "c1")...)...)
+		p := startProxy(t, nil, r.address)
+		gate := make(chan struct{})
+		var once sync.Once
+		open := func() { once.Do(func() { close(gate) }) }
+		defer open()
+		var shut sync.Mutex
+		closed := false
+		e := fakeEnvoy(p, delta, func(c *xdstest.Config) {
+			c.Answer = func(typeURL string) {
+				shut.Lock()
+				wait := closed && typeURL == xds.RouteType
+				shut.Unlock()
+				if wait {
+					<-gate
+				}
+			}
+		})
+		envoyOn(t, e)
+		becomesTrue(t, func() string { return leads(e, 2, "r1", "c0") })
+		becomesTrue(t, r.latest)
+		shut.Lock()
+		closed = true
+		shut.Unlock()
+		before := e.Received()[xds.RouteType]
+		world := append(chain(1, "c0"), chain(2, "c1")...)
+		world[3] = xdstest.Route("r1", "c1")
+		r.publish(world...)
+		becomesTrue(t, func() string {
+			if e.Received()[xds.RouteType] == before {
+				return "the route did not arrive"
+			}
+			return ""
+		})
+		for range 20 {
+			if r.latest() == "" {
+				t.Fatal("the route is acknowledged before Envoy did")
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+		open()
+		becomesTrue(t, r.latest)
+	})
+}
+
+// An Envoy that comes back after more than one change gets them in an order in which no listener leads nowhere. (Not so in state
+// of the world: a response that has to hold everything cannot hold what is gone.)
+func TestProxyCatchesUp(t *testing.T) {
+	t.Parallel()
+	r := startReplica(t, testport.Address(t), chain(1, "c0")...)
+	p := startProxy(t, nil, r.address)
+	e := fakeEnvoy(p, true, nil)
+	leave := envoyOn(t, e)
+	becomesTrue(t, func() string { return leads(e, 1, "r1", "c0") })
+	for i := 1; i <= 4; i++ {
+		leave()
+		for k := range 3 {
+			world := chain(1, fmt.Sprintf("c%d-%d", i, k))
+			world[2] = xdstest.Listener("l1", uint32(21000+i), "r1")
+			r.publish(world...)
+			becomesTrue(t, func() string {
+				if got := r.refusals(); len(got) > 0 {
+					return fmt.Sprint(got)
+				}
+				return r.latest()
+			})
+		}
+		leave = envoyOn(t, e)
+		becomesTrue(t, func() string { return leads(e, 1, "r1", fmt.Sprintf("c%d-2", i)) })
+		becomesTrue(t, r.latest)
+	}
+	for _, b := range e.Broken() {
+		t.Error(b)
 	}
 }
 

@@ -18,6 +18,7 @@ type envoyStream struct {
 	states bool          // set once: state of the world
 	reader *ads.Reader   // set once
 	prefix string        // set once: of nonces
+	since  time.Time     // set once
 	wake   chan struct{} // set once; cap 1
 
 	subs    []*envoySub

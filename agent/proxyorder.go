@@ -109,9 +109,11 @@ func (st *envoyStream) hold(sub *envoySub, now time.Time) func(name string) bool
 	if !sub.holding.IsZero() && now.Sub(sub.holding) >= proxyRemovalWait {
 		return nil
 	}
+	// An Envoy that lived on will ask for listeners and routes soon.
+	young := !sub.Fresh() && now.Sub(st.since) < proxyRemovalWait
 	return func(string) bool {
 		for _, typeURL := range before {
-			if o := st.find(typeURL); o != nil && !o.Settled(st.relay.target(o.held)) {
+			if o := st.find(typeURL); o == nil && young || o != nil && !o.Settled(st.relay.target(o.held)) {
 				return true
 			}
 		}
