@@ -1,4 +1,3 @@
-// Package runtimetest is what every registry.Runtime promises, as a test.
 package runtimetest
 
 import (

@@ -1,0 +1,2 @@
+// Package runtimetest is what every registry.Runtime promises, as a test.
+package runtimetest
