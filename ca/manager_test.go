@@ -265,7 +265,7 @@ func TestSelfSignedRefuses(t *testing.T) {
 		"plugged in before": {func(h *house) {
 			k := record.Key{Table: table, Name: pluggedRecord}
 			forget(h)
-			if err := h.config.Records.Commit(t.Context(), record.Write{Key: k, Value: []byte("{}")}); err != nil {
+			if err := h.config.Records.Commit(t.Context(), record.Write{Key: k, Value: []byte(`{"v":1}`)}); err != nil {
 				t.Error(err)
 			}
 		}, []string{"this mesh trusts a plugged-in root"}},

@@ -60,25 +60,30 @@ func (p *plugIn) start(ctx context.Context, now time.Time) error {
 }
 
 // recall reads which roots were trusted before: those of a self-signed authority, if that was before.
-func (p *plugIn) recall(ctx context.Context) error {
-	r, err := p.records.Get(ctx, record.Key{Table: table, Name: pluggedRecord})
-	switch {
-	case err != nil:
+func (p *plugIn) recall(ctx context.Context) (err error) {
+	if p.history, err = readHistory(ctx, p.records); err != nil || p.history.Format != 0 {
 		return err
-	case r.Version != "":
-		if err := json.Unmarshal(r.Value, &p.history); err != nil {
-			return fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", pluggedRecord, table, err)
-		}
-		if p.history.Format != 1 {
-			return fmt.Errorf("the record %s of table %s has format %d, this version reads 1: start the version that wrote it", pluggedRecord, table, p.history.Format)
-		}
-		return nil
 	}
 	st, version, err := stateStore{p.records}.read(ctx)
 	if err == nil && version != "" {
 		p.history = pluggedHistory{Format: 1, Signer: st.Active, Trusted: st.trusted()}
 	}
 	return err
+}
+
+// readHistory is the record of plugged-in roots; its Format is zero when there is none.
+func readHistory(ctx context.Context, records record.Store) (h pluggedHistory, err error) {
+	r, err := records.Get(ctx, record.Key{Table: table, Name: pluggedRecord})
+	if err != nil || r.Version == "" {
+		return h, err
+	}
+	if err := json.Unmarshal(r.Value, &h); err != nil {
+		return h, fmt.Errorf("the record %s of table %s: %w: restore the store from a backup", pluggedRecord, table, err)
+	}
+	if h.Format != 1 {
+		return h, fmt.Errorf("the record %s of table %s has format %d, this version reads 1: start the version that wrote it", pluggedRecord, table, h.Format)
+	}
+	return h, nil
 }
 
 // try makes an authority of files and sees that peers believe what it signs.
@@ -176,8 +181,13 @@ func (h pluggedHistory) stranded(f Facts, now time.Time) []Waiting {
 	return w
 }
 
-// strandedText is what to tell of stranded workloads; empty when there are none.
-func (p *plugIn) strandedText(w []Waiting) string {
+// strandedText is what to tell of workloads that this set strands; empty when there are none.
+func (p *plugIn) strandedText(f Facts, now time.Time) string {
+	return strandedText(p.history.stranded(f, now), "the plugged-in set", "Put the root that they know beside the new one into "+pluggedRoots+" and, until all have renewed, sign with the old authority")
+}
+
+// strandedText is what to tell of stranded workloads, by what, and what to do; empty when there are none.
+func strandedText(w []Waiting, by, do string) string {
 	if len(w) == 0 {
 		return ""
 	}
@@ -185,6 +195,8 @@ func (p *plugIn) strandedText(w []Waiting) string {
 	for _, x := range w[:min(len(w), 5)] {
 		names = append(names, x.Name)
 	}
-	return fmt.Sprintf("%d workloads are stranded by the plugged-in set (%s%s): %s. Put the root that they know beside the new one into %s and, until all have renewed, sign with the old authority",
-		len(w), strings.Join(names, ", "), map[bool]string{true: ", …"}[len(w) > 5], w[0].Reason, pluggedRoots)
+	if len(w) > 5 {
+		names = append(names, "…")
+	}
+	return fmt.Sprintf("%d workloads are stranded by %s (%s): %s. %s; those that cannot wait join again", len(w), by, strings.Join(names, ", "), w[0].Reason, do)
 }

@@ -10,7 +10,7 @@ import (
 const (
 	pluggedPace  = time.Second
 	rotatingPace = 2 * time.Second
-	idlePace     = 30 * time.Second
+	idlePace     = 5 * time.Minute
 )
 
 // Run takes plugged-in files that are replaced, renews what signs and the control plane's certificate, and leads a
@@ -102,17 +102,20 @@ func (m *Manager) note(ctx context.Context, err error) {
 	m.trouble = text
 }
 
-// warnStranded tells of workloads that a plugged-in set leaves behind. The caller holds mu.
+// warnStranded tells of workloads that a change of authority leaves behind. The caller holds mu.
 func (m *Manager) warnStranded(ctx context.Context, now time.Time) {
-	if m.plugged == nil {
-		return
-	}
 	facts, err := m.config.Facts(ctx)
 	if err != nil {
-		m.config.Log.Warn("nobody knows whether the plugged-in set strands workloads", "error", err)
+		m.config.Log.Warn("nobody knows whether workloads are stranded", "error", err)
 		return
 	}
-	if text := m.plugged.strandedText(m.plugged.history.stranded(facts, now)); text != "" {
+	var text string
+	if m.plugged != nil {
+		text = m.plugged.strandedText(facts, now)
+	} else {
+		text = m.own.strandedText(facts, now)
+	}
+	if text != "" {
 		m.config.Log.Error("workloads are stranded", "text", text)
 	}
 }

@@ -47,6 +47,8 @@ type selfSigned struct {
 	bundle  *Bundle
 	// keyless is what to tell while the key of the root that signs is not here; else empty.
 	keyless string
+	// plugged is what is recorded of plugged-in files that were used before; its Format is zero when there were none.
+	plugged pluggedHistory
 }
 
 // start finds the roots again, or makes the first one. It never makes a root when the records or the files know of one
@@ -59,6 +61,9 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 		return err
 	}
 	_, version, err := s.records.read(ctx)
+	if err == nil {
+		s.plugged, err = readHistory(ctx, s.records.records)
+	}
 	if err == nil && version == "" {
 		err = s.first(ctx, now)
 	}
@@ -90,7 +95,7 @@ func (s *selfSigned) load() error {
 
 // first has the records know of the folder's root, or of a new one when nothing is there at all.
 func (s *selfSigned) first(ctx context.Context, now time.Time) error {
-	if err := s.unknownElsewhere(ctx); err != nil {
+	if err := s.unknownElsewhere(); err != nil {
 		return err
 	}
 	root, err := s.dir.pair(rootFile)
@@ -120,13 +125,10 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 }
 
 // unknownElsewhere says what tells of a root that neither the records nor root-key.pem have.
-func (s *selfSigned) unknownElsewhere(ctx context.Context) error {
+func (s *selfSigned) unknownElsewhere() error {
 	const again = "or move the whole state folder aside to begin anew: every workload has to join again then"
-	plugged, err := s.records.records.Get(ctx, record.Key{Table: table, Name: pluggedRecord})
 	switch {
-	case err != nil:
-		return err
-	case plugged.Version != "":
+	case s.plugged.Format != 0:
 		return errors.New("the records say that this mesh trusts a plugged-in root, and a root of its own would strand every workload: name the folder of the four files again, " + again)
 	case s.dir.has(rootFile):
 		return s.halfRotated()
@@ -309,4 +311,13 @@ func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) 
 		"root": RootID(root.cert), "serial": cert.SerialNumber.Text(16), "notAfter": cert.NotAfter.Format(time.RFC3339),
 	}})
 	return p, nil
+}
+
+// strandedText is what to tell of workloads that know plugged-in roots alone, which were used before.
+func (s *selfSigned) strandedText(f Facts, now time.Time) string {
+	if s.plugged.Format == 0 {
+		return ""
+	}
+	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted}
+	return strandedText(h.stranded(f, now), "leaving the plugged-in set", "Name its folder again, and use a set that is signed by both roots in turn")
 }
