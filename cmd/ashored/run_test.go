@@ -53,6 +53,7 @@ spec:
 // site is an ashored at work in a folder of its own.
 type site struct {
 	dir, xds, metrics, socket string
+	more                      []string // arguments
 	log                       *lines
 }
 
@@ -107,8 +108,8 @@ func (s *site) put(t *testing.T, name, text string) {
 }
 
 func (s *site) args() []string {
-	return []string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
-		"--xds-address", s.xds, "--metrics-address", s.metrics}
+	return append([]string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
+		"--xds-address", s.xds, "--metrics-address", s.metrics}, s.more...)
 }
 
 // start runs ashored in this process and returns what ends it and gives its exit code.

@@ -1,0 +1,424 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/metadata"
+	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/emptypb"
+	"google.golang.org/protobuf/types/known/structpb"
+	securityv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testport"
+)
+
+const groupFile = `apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: web, namespace: shop}
+spec:
+  template: {serviceAccount: web}
+`
+
+// secureSite is a site with an authority, at an address of its own.
+type secureSite struct {
+	*site
+	secure string
+}
+
+func newSecureSite(t *testing.T) *secureSite {
+	t.Helper()
+	s := &secureSite{newSite(t), testport.Address(t)}
+	s.put(t, "group.yaml", groupFile)
+	s.more = []string{"--xds-tls-address", s.secure}
+	return s
+}
+
+// member is a workload that may have joined.
+type member struct {
+	site *secureSite
+	hash string // of the root
+	key  *ecdsa.PrivateKey
+	cert *tls.Certificate // nil before it has one
+}
+
+// newMember makes a key, and reads from a join command whom to believe.
+func (s *secureSite) newMember(t *testing.T, command string) *member {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &member{site: s, hash: flagOf(command, "--ca-hash"), key: key}
+}
+
+// flagOf is the value of a flag in a command line.
+func flagOf(command, name string) string {
+	words := strings.Fields(command)
+	if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
+		return words[i+1]
+	}
+	return ""
+}
+
+// dial connects with TLS. Whoever answers has to be a control plane below the root that the join command named.
+func (m *member) dial(t *testing.T) *grpc.ClientConn {
+	t.Helper()
+	c := &tls.Config{InsecureSkipVerify: true, VerifyConnection: m.isControlPlane} //nolint:gosec // VerifyConnection does
+	if m.cert != nil {
+		c.Certificates = []tls.Certificate{*m.cert}
+	}
+	conn, err := grpc.NewClient(m.site.secure, grpc.WithTransportCredentials(credentials.NewTLS(c)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // some tests do earlier
+	return conn
+}
+
+func (m *member) isControlPlane(s tls.ConnectionState) error {
+	chain := s.PeerCertificates
+	pool, between := x509.NewCertPool(), x509.NewCertPool()
+	for _, c := range chain[1:] {
+		if ca.RootID(c) == m.hash {
+			pool.AddCert(c)
+		} else {
+			between.AddCert(c)
+		}
+	}
+	if _, err := chain[0].Verify(x509.VerifyOptions{Roots: pool, Intermediates: between}); err != nil {
+		return err
+	}
+	if len(chain[0].URIs) != 1 || chain[0].URIs[0].String() != "spiffe://cluster.local/ashore/control-plane" {
+		return fmt.Errorf("its names are %v", chain[0].URIs)
+	}
+	return nil
+}
+
+// ask asks for a certificate, with a token when there is one, else with the certificate that it has.
+func (m *member) ask(t *testing.T, token, workload string) error {
+	t.Helper()
+	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, m.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx := t.Context()
+	if token != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+token)
+	}
+	conn := m.dial(t)
+	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
+		Csr:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(workload)}},
+	})
+	if err := errors.Join(err, conn.Close()); err != nil {
+		return err
+	}
+	keyDER, err := x509.MarshalECPrivateKey(m.key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := strings.Join(answer.GetCertChain()[:len(answer.GetCertChain())-1], "")
+	cert, err := tls.X509KeyPair([]byte(chain), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}))
+	m.cert = &cert
+	return err
+}
+
+// stream asks for clusters as a node. What it returns receives one answer, or fails as the stream does.
+func (m *member) stream(t *testing.T, node string) (receive func() error) {
+	t.Helper()
+	st, err := m.dial(t).NewStream(t.Context(), &grpc.StreamDesc{ClientStreams: true, ServerStreams: true}, "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), node)
+	req := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), id)
+	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType), "type.googleapis.com/envoy.config.cluster.v3.Cluster")
+	var msg emptypb.Empty
+	msg.ProtoReflect().SetUnknown(req)
+	if err := st.SendMsg(&msg); err != nil {
+		t.Fatal(err)
+	}
+	return func() error {
+		var answer emptypb.Empty
+		return st.RecvMsg(&answer)
+	}
+}
+
+const webNode = "sidecar~10.0.0.9~web-1.shop~shop.svc.cluster.local"
+
+// A machine joins with the line that an operator copies, is served by its identity alone, and is out the moment that it is
+// revoked, until it is restored; the audit log tells it all, and no secret.
+func TestIdentity(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web", TTL: "10m"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := flagOf(made.Command, "--token")
+	if flagOf(made.Command, "--control-plane") != s.secure || flagOf(made.Command, "--group") != "shop/web" || made.Identity != "spiffe://cluster.local/ns/shop/sa/web" || len(made.Notes) != 1 {
+		t.Errorf("made %+v", made)
+	}
+	web, thief := s.newMember(t, made.Command), s.newMember(t, made.Command)
+	for range 2 { // pasting the line twice is harmless
+		if err := web.ask(t, token, "web-1"); err != nil {
+			t.Fatalf("join: %v", err)
+		}
+	}
+	if err := thief.ask(t, token, "web-1"); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "make a new one") {
+		t.Errorf("a used token with another key: %v", err)
+	}
+
+	receive := web.stream(t, webNode)
+	if err := receive(); err != nil {
+		t.Fatalf("xDS with a certificate: %v", err)
+	}
+	if err := web.stream(t, strings.ReplaceAll(webNode, "shop", "bank"))(); status.Code(err) != codes.PermissionDenied {
+		t.Errorf("a node of another namespace: %v", err)
+	}
+	if err := thief.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("xDS without a certificate: %v", err)
+	}
+	list, err := client.Workloads(ctx)
+	if err != nil || len(list.Workloads) != 1 || list.Workloads[0].Name != "shop/web-1" || !slices.Equal(list.Workloads[0].Proxies, []string{"web-1.shop"}) {
+		t.Fatalf("workloads %+v, %v", list, err)
+	}
+
+	if _, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"}); err != nil {
+		t.Fatal(err)
+	}
+	for err = nil; err == nil; { // what was sent before the cut
+		err = receive()
+	}
+	if status.Code(err) != codes.Unauthenticated {
+		t.Errorf("the stream of who is revoked ended with %v", err)
+	}
+	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("renewal of who is revoked: %v", err)
+	}
+	if err := web.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a new stream of who is revoked: %v", err)
+	}
+	if _, err := client.Restore(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := web.ask(t, "", ""); err != nil {
+		t.Errorf("renewal of who is restored: %v", err)
+	}
+	s.checkAudit(t, client, token)
+}
+
+// checkAudit looks for what TestIdentity did.
+func (s *secureSite) checkAudit(t *testing.T, client *admin.Client, token string) {
+	t.Helper()
+	seen := map[string]int{}
+	err := client.TailAudit(t.Context(), 1000, false, func(e audit.Event) error { seen[e.Action+" "+e.Outcome]++; return nil })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"token.create ok", "token.use ok", "token.refuse refused", "certificate.issue ok", "certificate.refuse refused", "workload.join ok", "workload.revoke ok", "workload.restore ok"} {
+		if seen[want] == 0 {
+			t.Errorf("no %s in the audit log, which has %v", want, seen)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
+	_, secret, _ := strings.Cut(strings.TrimPrefix(token, "ashore-join."), ".")
+	if err != nil || bytes.Contains(text, []byte(secret)) || strings.Contains(s.log.String(), secret) {
+		t.Errorf("the secret of the token is in a log (%v)", err)
+	}
+}
+
+// What operators ask that makes no sense has words and a status.
+func TestOperatorMistakes(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	token := func(group, ttl string) error {
+		_, err := client.CreateToken(ctx, admin.TokenRequest{Group: group, TTL: ttl})
+		return err
+	}
+	revoke := func(r admin.RevokeRequest) error { _, err := client.Revoke(ctx, r); return err }
+	rotate := func(force string) error {
+		_, err := client.RotateAuthority(ctx, admin.RotateRequest{Force: force})
+		return err
+	}
+	for _, tc := range []struct {
+		what string
+		err  error
+		is   error
+		want string
+	}{
+		{"no such group", token("shop/none", ""), admin.ErrNotFound, "ashorectl get workloadgroup"},
+		{"no group", token("web", ""), admin.ErrInvalid, "want NAMESPACE/NAME"},
+		{"long life", token("shop/web", "9999h"), admin.ErrInvalid, "want 1m to 168h0m0s"},
+		{"no such token", client.RevokeToken(ctx, "none"), admin.ErrNotFound, "none"},
+		{"no such workload", revoke(admin.RevokeRequest{Workload: "shop/none"}), admin.ErrNotFound, "shop/none"},
+		{"no such certificate", revoke(admin.RevokeRequest{Serial: "ab"}), admin.ErrNotFound, "ab"},
+		{"no identity", revoke(admin.RevokeRequest{Identity: "http://x"}), admin.ErrInvalid, ""},
+		{"nothing to force", rotate("activate"), admin.ErrConflict, "nothing to force"},
+		{"no step", rotate("nonsense"), admin.ErrInvalid, "want distribute, activate or retire"},
+	} {
+		if !errors.Is(tc.err, tc.is) || !strings.Contains(fmt.Sprint(tc.err), tc.want) {
+			t.Errorf("%s: got %v, want %v with %q", tc.what, tc.err, tc.is, tc.want)
+		}
+	}
+}
+
+// A rotation waits for workloads until they have both roots, is done at once when that is forced, and leaves nobody
+// behind who knows the old root alone.
+func TestRotation(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	before, err := client.Authority(ctx)
+	if err != nil || before.Kind != "self-signed" || len(before.Roots) != 1 || before.Rotation.Step != "" {
+		t.Fatalf("authority %+v, %v", before, err)
+	}
+	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := s.newMember(t, made.Command)
+	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	waits := func(a admin.Authority) bool {
+		return slices.ContainsFunc(a.Rotation.Waiting, func(w admin.Waiting) bool { return w.Name == "shop/web-1" })
+	}
+	during, err := client.RotateAuthority(ctx, admin.RotateRequest{Reason: "test"})
+	if err != nil || during.Rotation.Step != string(ca.StepDistribute) || len(during.Roots) != 2 || !waits(during) {
+		t.Fatalf("a rotation that was begun: %+v, %v; want that it waits for the workload", during, err)
+	}
+	for range 2 { // an answer brings both roots, and the next renewal shows that it arrived
+		if web.key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader); err != nil {
+			t.Fatal(err)
+		}
+		if err := web.ask(t, "", ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if during, err = client.Authority(ctx); err != nil || waits(during) {
+		t.Errorf("%+v, %v; want that it waits for the workload no more", during.Rotation, err)
+	}
+	after, err := client.RotateAuthority(ctx, admin.RotateRequest{Force: "activate", Reason: "test"})
+	if err != nil || after.Signer.Root == before.Signer.Root {
+		t.Fatalf("forced: %+v, %v", after, err)
+	}
+	if err := web.ask(t, "", ""); err != nil { // dial believes the old root alone
+		t.Errorf("renewal below the new root: %v", err)
+	}
+}
+
+// What was written is there after the process was killed: tokens, workloads, revocations, and the same authority.
+func TestIdentityOutlivesKill(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	cmd, wait := s.child(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web := s.newMember(t, made.Command)
+	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	s.start(t)
+	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("renewal of who was revoked before the kill: %v", err)
+	}
+	if _, err := client.Restore(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := web.ask(t, "", ""); err != nil { // below the same root: dial looks
+		t.Errorf("renewal after the kill: %v", err)
+	}
+	s.checkKeys(t)
+}
+
+// checkKeys looks at the modes of what is secret.
+func (s *secureSite) checkKeys(t *testing.T) {
+	t.Helper()
+	keys := 0
+	err := filepath.WalkDir(filepath.Join(s.dir, "state"), func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.Type().IsRegular() {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil && strings.Contains(d.Name(), "key") {
+			keys++
+			if info.Mode().Perm() != 0o600 {
+				t.Errorf("%s has mode %v", path, info.Mode())
+			}
+		}
+		return err
+	})
+	if err != nil || keys == 0 {
+		t.Errorf("%d keys were found, %v", keys, err)
+	}
+}
+
+// Without an authority its questions say why there is no answer.
+func TestNoAuthority(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	if _, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); !errors.Is(err, admin.ErrNotSetUp) || !strings.Contains(err.Error(), "--xds-tls-address") {
+		t.Errorf("got %v", err)
+	}
+	if err := client.TailAudit(ctx, 1, false, func(audit.Event) error { return nil }); err != nil {
+		t.Errorf("the audit log is there without an authority: %v", err)
+	}
+}
+
+// A plugged-in authority that is bad keeps the program from starting, with the setting and the file.
+func TestBadPlugged(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	dir := filepath.Join(s.dir, "plugged")
+	settings := filepath.Join(s.dir, "ashored.yaml")
+	text := fmt.Sprintf("ca: {plugged: %q}\n", dir)
+	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(settings, []byte(text), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	var said lines
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if code := run(ctx, append(s.args(), "--config", settings), &said, &said); code != exitFailed || !strings.Contains(said.String(), "setting ca.plugged") || !strings.Contains(said.String(), "ca-cert.pem") {
+		t.Errorf("exit code %d, it said %q", code, &said)
+	}
+}
