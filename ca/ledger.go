@@ -91,19 +91,25 @@ func (l *Ledger) Run(ctx context.Context) error {
 	changed := l.Watch(ctx)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
+	l.refresh(ctx) // what was told before we listened
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-changed:
-			if _, err := l.Revocations(ctx); err != nil && ctx.Err() == nil {
-				l.log.Error("revocations cannot be read, the last ones stay in force", "error", err)
-			}
+			l.refresh(ctx)
 		case <-sweep.C:
 			if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
 				l.log.Warn("what has ended cannot be forgotten", "error", err)
 			}
 		}
+	}
+}
+
+// refresh reads the revocations again; where they cannot be read, the last ones stay in force.
+func (l *Ledger) refresh(ctx context.Context) {
+	if _, err := l.Revocations(ctx); err != nil && ctx.Err() == nil {
+		l.log.Error("revocations cannot be read, the last ones stay in force", "error", err)
 	}
 }
 
