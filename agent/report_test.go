@@ -1,0 +1,220 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// fakeLink stands as a test says.
+type fakeLink struct {
+	state  LinkState
+	health []Health
+}
+
+func (*fakeLink) Register(*grpc.Server)         {}
+func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
+func (l *fakeLink) LinkState() LinkState        { return l.state }
+
+// What is not well shows in its line, and with what to do.
+func TestReport(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	now := time.Now()
+	long := now.Add(-3 * time.Hour)
+	for _, tc := range []struct {
+		name  string
+		state func(a *Agent, l *fakeLink)
+		line  string
+		want  string // state and text
+		todo  string
+	}{
+		{"the control plane is away", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: long, Trouble: "control plane a:1: nothing listens there"}
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: nothing listens there", "make a control plane reachable: a:1"},
+		{"a copy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Since: now, CopyFrom: long} }, "configuration",
+			"warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
+		{"too old", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Confirmed: long, Old: true, CopyFrom: long}
+		}, "configuration",
+			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339), "revocations and policies are not known here"},
+		{"a copy that is not used", func(_ *Agent, l *fakeLink) { l.state = LinkState{CopyRefused: "it is of another machine"} }, "configuration",
+			"bad none: the copy on disk is not used: it is of another machine", ""},
+		{"a refused part", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Rejected: "bad listener"} }, "configuration",
+			"bad Envoy refuses a part: bad listener", "ashorectl status"},
+		{"connected", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
+		{"live", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1"} }, "configuration", "ok live", ""},
+		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
+			"warn " + "SERIAL ends in 1h0m0s, not renewed after 1 tries: no answer", "renewing is tried again by itself"},
+		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = 5*time.Minute, 1 }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
+		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = -5*time.Minute, 1 }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
+		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.report(Health{Reason: "connection refused"}) }, "registration",
+			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the application is not well"},
+		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, the application was not probed yet", ""},
+		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
+		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
+			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}
+		},
+			"presented", "bad Envoy presents the certificate 01, issued is SERIAL", "restart this agent"},
+		{"the disk", func(*Agent, *fakeLink) {}, "disk", "ok ", ""},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			k := kept(t, m, time.Hour)
+			l := &fakeLink{}
+			s := Default()
+			s.State, s.Workload.Name, s.Workload.Namespace, s.Workload.Group = k.store.dir, "web-1", "shop", "web"
+			s.Workload.Addresses, s.XDS.Addresses, s.Envoy.Path = []string{"127.0.15.40"}, []string{"a:1"}, envoyPath(t)
+			if err := s.Complete(); err != nil {
+				t.Fatal(err)
+			}
+			a, err := New(Config{Settings: s, Log: testlog.New(t), makeLink: func(*Settings, *Keeper, hclog.Logger) (link, error) { return l, nil }})
+			if err != nil {
+				t.Fatal(err)
+			}
+			tc.state(a, l)
+			r := a.Report(t.Context())
+			var text strings.Builder
+			if err := r.Write(&text); err != nil {
+				t.Fatal(err)
+			}
+			want := strings.ReplaceAll(tc.want, "SERIAL", a.keeper.Identity().Serial())
+			found := false
+			for _, line := range r.Lines {
+				found = found || line.Name == tc.line && strings.HasPrefix(line.State+" "+line.Text, want)
+			}
+			if !found || r.Well || tc.todo != "" && !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
+				t.Errorf("want %q %q, to do %q; got:\n%s", tc.line, want, tc.todo, text.String())
+			}
+		})
+	}
+}
+
+// A workload that is told to end reports that first, and waits for others to hear of it.
+func TestLeaveEndpoints(t *testing.T) {
+	t.Parallel()
+	l := &fakeLink{}
+	a := &Agent{link: l, log: testlog.New(t)}
+	a.settings.Workload.Group = "web"
+	a.leaveEndpoints(t.Context())
+	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, l.health); d != "" {
+		t.Errorf("reports (-want +got):\n%s", d)
+	}
+}
+
+// One workload that has joined is found by itself, one of several by its name.
+func TestFindJoined(t *testing.T) {
+	t.Parallel()
+	base := t.TempDir()
+	if _, err := findJoined(filepath.Join(base, "none"), "", ""); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("nothing there: %v", err)
+	}
+	add := func(name string, joined bool) {
+		if err := os.Mkdir(filepath.Join(base, name), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if !joined {
+			return
+		}
+		if err := os.Symlink("identity.1", filepath.Join(base, name, identityLink)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add("trial.default", false)
+	if _, err := findJoined(base, "", ""); !errors.Is(err, ErrNoIdentity) {
+		t.Errorf("one that did not join: %v", err)
+	}
+	add("web-1.shop", true)
+	if dir, err := findJoined(base, "", ""); err != nil || filepath.Base(dir) != "web-1.shop" {
+		t.Errorf("one: %q, %v", dir, err)
+	}
+	add("web-2.shop", true)
+	add("web-1.bank", true)
+	if _, err := findJoined(base, "", ""); err == nil || !strings.Contains(err.Error(), "several workloads of this machine have joined: say which one by --state: ") {
+		t.Errorf("several: %v", err)
+	}
+	if _, err := findJoined(base, "web-1", ""); err == nil {
+		t.Error("two of one name: one is taken")
+	}
+	if dir, err := findJoined(base, "web-1", "bank"); err != nil || filepath.Base(dir) != "web-1.bank" {
+		t.Errorf("by name and namespace: %q, %v", dir, err)
+	}
+}
+
+// Joining keeps the settings that differ from the defaults, and no others.
+func TestOwnSettings(t *testing.T) {
+	t.Parallel()
+	s := Default()
+	s.State, s.Workload.Name, s.Ports.Status, s.Drain.Maximum = stateFolder(t), "web-1", 15120, 90*time.Second
+	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
+	s.Probe = Probe{HTTPGet: &ProbeHTTP{Port: 8080, Path: "/ready"}, Period: 3 * time.Second}
+	if err := saveOwn(&s); err != nil {
+		t.Fatal(err)
+	}
+	got := ownSettings(t, s.State, func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.2"} })
+	want := s
+	want.Workload.Addresses = []string{"127.0.0.2"}
+	if err := want.Complete(); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("read back (-want +got):\n%s", d)
+	}
+	text, err := os.ReadFile(OwnSettings(s.State))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, no := range []string{"logLevel", "namespace", "state:", "15021"} {
+		if strings.Contains(string(text), no) {
+			t.Errorf("it holds %s:\n%s", no, text)
+		}
+	}
+}
+
+// A socket is for this user and root, also when another program left something in its place.
+func TestSockets(t *testing.T) {
+	t.Parallel()
+	dir := stateFolder(t)
+	path := filepath.Join(dir, "s")
+	first, err := listenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first.(ownListener).SetUnlinkOnClose(false) // as after a kill
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, err := listenUnix(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	conn, err := net.Dial("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	served, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := errors.Join(conn.Close(), served.Close(), l.Close()); err != nil {
+		t.Error(err)
+	}
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
+		t.Errorf("in place of a file: %v", err)
+	}
+}
