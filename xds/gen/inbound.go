@@ -52,8 +52,8 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	ports := in.ports()
 	var out []listenerSpec
 	virtual := newChainSet(lists)
-	apart := in.tellsTLS(ports)
-	virtual.specs = in.passthroughChains(apart)
+	apart := in.tellsTLS()
+	virtual.specs = in.passthroughChains(apart, ports)
 	for _, p := range ports {
 		if !p.bound {
 			virtual.specs = append(virtual.specs, in.chains(p, apart)...)
@@ -79,11 +79,9 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	})
 }
 
-// tellsTLS says that virtualInbound has to tell TLS from plaintext, for one of its ports or for those that are not known.
-func (in inboundListenersIn) tellsTLS(ports []inboundPort) bool {
-	return in.base.identity() && (in.modes.Default != push.PeerDisable || slices.ContainsFunc(ports, func(p inboundPort) bool {
-		return !p.bound && in.modes.At(p.port) != push.PeerDisable
-	}))
+// tellsTLS says that virtualInbound has to tell TLS from plaintext, for some port.
+func (in inboundListenersIn) tellsTLS() bool {
+	return in.base.identity() && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
 }
 
 // ports lists what the workload serves, by number, each once: of several services with one target
@@ -184,20 +182,35 @@ func (in inboundListenersIn) chains(p inboundPort, apart bool) []chainSpec {
 	}.list()
 }
 
-// passthroughChains take what is for no known port, and close connections to the listener's own
-// port, which would go round for ever.
-func (in inboundListenersIn) passthroughChains(apart bool) []chainSpec {
-	own := chainSpec{name: "virtualInbound-blackhole", match: chainMatch{port: in.base.inboundPort}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}}
-	return append([]chainSpec{own}, inboundChains{
+// passthroughChains take what is for none of ports, and close connections to the listener's own
+// port, which would go round for ever. Ports that have a mode of their own have chains of their own.
+// Source: Istio, which does so for port-level modes of PeerAuthentication.
+func (in inboundListenersIn) passthroughChains(apart bool, ports []inboundPort) []chainSpec {
+	own := in.base.inboundPort
+	out := []chainSpec{{name: "virtualInbound-blackhole", match: chainMatch{port: own}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}}}
+	out = append(out, in.passthrough(0, in.modes.Default, apart)...)
+	for _, m := range in.modes.Ports.Items() {
+		if m.Port != own && !slices.ContainsFunc(ports, func(p inboundPort) bool { return !p.bound && p.port == m.Port }) {
+			out = append(out, in.passthrough(m.Port, m.Mode, apart)...)
+		}
+	}
+	return out
+}
+
+// passthrough are the chains that take what is for a port that nobody declared; 0: for all of them.
+func (in inboundListenersIn) passthrough(port uint32, mode push.PeerMode, apart bool) []chainSpec {
+	match := chainMatch{port: port}
+	return inboundChains{
 		http: chainSpec{
-			name: "virtualInbound-catchall-http",
-			http: httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
+			name:  "virtualInbound-catchall-http",
+			match: match,
+			http:  httpSpec{statPrefix: inboundPassthrough + ";", inbound: inboundRoute{cluster: inboundPassthrough}},
 		},
-		tcp:      chainSpec{name: "virtualInbound", tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
-		mode:     in.modes.Default,
+		tcp:      chainSpec{name: "virtualInbound", match: match, tcp: tcpSpec{cluster: inboundPassthrough, statPrefix: inboundPassthrough}},
+		mode:     mode,
 		identity: in.base.identity(),
 		apart:    apart,
-	}.list()...)
+	}.list()
 }
 
 // build makes the route configuration. Source: Istio for the names and for the timeouts: the client's

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
@@ -33,7 +35,19 @@ func versions(set resource.Set) []string {
 // edit makes one edit of a mesh, chosen by three numbers.
 func edit(in push.Inputs, what, which, how byte) push.Inputs {
 	k := registry.Key{Host: fmt.Sprintf("svc-%d.example.com", which%6), Namespace: "shop"}
-	switch what % 4 {
+	switch what % 5 {
+	case 4:
+		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[which%2], Name: fmt.Sprint("p", which%3)}
+		if how%7 == 6 {
+			in.Objects = in.Objects.Without(key)
+			return in
+		}
+		p := &security.PeerAuthentication{Mtls: &security.PeerAuthentication_MutualTLS{Mode: security.PeerAuthentication_MutualTLS_Mode(how % 4)}}
+		if which%4 == 0 {
+			p.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"version": "v1"}}
+			p.PortLevelMtls = map[uint32]*security.PeerAuthentication_MutualTLS{uint32(how): {Mode: security.PeerAuthentication_MutualTLS_DISABLE}}
+		}
+		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: p})
 	case 0:
 		if how%5 == 4 {
 			in.Services, in.Endpoints = in.Services.Without(k), in.Endpoints.Without(k)
@@ -50,7 +64,7 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 				Address: []string{"10.0.0.1", "10.0.0.2", "name.example.com", "unix:///a", "fd00::1", "10.0.0.1"}[(which+i)%6],
 				Labels:  map[string]string{"version": []string{"v1", "v2"}[i%2]}, Weight: uint32(i) << (which % 32), Namespace: "shop",
 				Workload: []string{"", "w"}[which%2], Locality: registry.Locality{Region: []string{"", "east", "west"}[(i+how)%3]},
-				Health: registry.Health(which / 6 % 3),
+				Health: registry.Health(which / 6 % 3), TLSMode: []string{"", "istio"}[how/6%2], ServiceAccount: []string{"", "web", "db"}[(int(how)/12+int(i))%3],
 			})
 		}
 		in.Endpoints = in.Endpoints.With(k, l)
@@ -66,6 +80,9 @@ func edit(in push.Inputs, what, which, how byte) push.Inputs {
 		}
 		if how%3 == 0 {
 			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_MUTUAL, ClientCertificate: "/c", PrivateKey: "/k", InsecureSkipVerify: wrapperspb.Bool(how%4 == 0)}
+		}
+		if how%6 == 1 {
+			p.Tls = &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}
 		}
 		if how%5 == 0 {
 			p.LoadBalancer = &networking.LoadBalancerSettings{LbPolicy: &networking.LoadBalancerSettings_Simple{Simple: networking.LoadBalancerSettings_PASSTHROUGH}}
@@ -96,6 +113,7 @@ func FuzzGenerator(f *testing.F) {
 		nodes := []*scopes{
 			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Locality: "east"})},
 			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"fd00::1"}, Namespace: "shop", Locality: "west", Interception: "NONE"})},
+			{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.0.0.1"}, Namespace: "shop", Identity: true})},
 		}
 		type handed struct {
 			set  resource.Set

@@ -64,6 +64,12 @@ func fuzzScopes(objects []*config.Object) map[string]*push.Scope {
 	add("none", node)
 	node.Type, node.Interception = push.Router, push.Redirect
 	add("router", node)
+	node.Identity = true
+	add("router with identity", node)
+	node.Type, node.IPs = push.Sidecar, addresses.Of([]netip.Addr{netip.MustParseAddr("10.0.0.200")})
+	add("redirect with identity", node)
+	node.Interception = push.None
+	add("none with identity", node)
 	return out
 }
 
