@@ -31,7 +31,7 @@ type Workload struct {
 	// Key has been used: the answer that brought Key's certificate may have been lost.
 	Key      string `json:"key"`
 	Previous string `json:"previous,omitempty"`
-	// Leaves are its certificates that have not ended, and the last one in any case; oldest first.
+	// Leaves are its certificates that have not ended, or the last one when all have; oldest first.
 	Leaves []Leaf `json:"leaves"`
 	// Bundle is the ID of the bundle that it is known to have. Offered is the latest one that it was told of: it has that when
 	// it uses the key whose certificate came with it.
@@ -101,10 +101,13 @@ func (w *Workload) Expires() time.Time {
 	return last
 }
 
-// prune forgets certificates that have ended, but for the last one: a workload may come back with that.
+// prune forgets certificates that have ended. When all have, the last one stays: a workload may come back with that.
 func (w *Workload) prune(now time.Time) {
-	last := w.Expires()
-	w.Leaves = slices.DeleteFunc(slices.Clone(w.Leaves), func(l Leaf) bool { return !l.NotAfter.After(now) && !l.NotAfter.Equal(last) })
+	valid := slices.DeleteFunc(slices.Clone(w.Leaves), func(l Leaf) bool { return !l.NotAfter.After(now) })
+	if len(valid) == 0 && len(w.Leaves) > 0 {
+		valid = append(valid, slices.MaxFunc(w.Leaves, func(a, b Leaf) int { return a.NotAfter.Compare(b.NotAfter) }))
+	}
+	w.Leaves = valid
 }
 
 // replace is the workload after a new proof: the newest operator's word wins, and the keys from before renew no more.

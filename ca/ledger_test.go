@@ -1,0 +1,200 @@
+package ca
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// A rotation waits for all that may still be used, and for nobody who is out.
+func TestFacts(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	a := l.join("shop/web", "a")
+	l.join("shop/web", "b")
+	c := l.join("shop/web", "c")
+	l.join("shop/api", "d")
+	unused := l.token("shop/web")
+	l.revoke(RevokeWorkload, "shop/b")
+	l.revoke(RevokeSerial, serialText(c.Leaf))
+	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/default")
+	if err := l.ledger.Acknowledge(t.Context(), "shop/a", "bundle"); err != nil {
+		t.Fatal(err)
+	}
+	f, err := l.ledger.Facts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, err := parseToken(unused)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := Facts{
+		Grace:  48 * time.Hour,
+		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle", NotAfter: a.Leaf.NotAfter}},
+		Tokens: []TokenFact{{ID: id, Created: noon, NotAfter: noon.Add(time.Hour)}},
+	}
+	if d := cmp.Diff(want, f, cmpopts.EquateEmpty()); d != "" {
+		t.Error(d)
+	}
+	l.pass(24*time.Hour + 47*time.Hour)
+	if f, err := l.ledger.Facts(t.Context()); err != nil || len(f.Leaves) != 1 || len(f.Tokens) != 0 {
+		t.Errorf("in the grace: %+v, error %v", f, err)
+	}
+	l.pass(2 * time.Hour)
+	if f, err := l.ledger.Facts(t.Context()); err != nil || len(f.Leaves) != 0 {
+		t.Errorf("after it: %+v, error %v", f, err)
+	}
+}
+
+// Which bundle a workload has is known from its acknowledgement, or from a renewal with the key that the bundle came with;
+// an older one never replaces a newer one.
+func TestBundles(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	has := func(want string) {
+		t.Helper()
+		if w, err := l.ledger.Workload(t.Context(), "shop/a"); err != nil || w.Bundle != want {
+			t.Errorf("it has %q, want %q; error %v", w.Bundle, want, err)
+		}
+	}
+	first := l.join("shop/web", "a")
+	has("")
+	lost, _, err := l.ask(client{cert: first})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(l.bundle.ID)
+	old := l.bundle.ID
+	l.bundle = NewBundle(l.root.Cert, testRoot(t).Cert)
+	second, _, err := l.ask(client{cert: lost})
+	if err != nil {
+		t.Fatal(err)
+	}
+	has(old)
+	if err := l.ledger.Acknowledge(t.Context(), "shop/a", "newest"); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.ask(client{cert: second}); err != nil {
+		t.Fatal(err)
+	}
+	has("newest")
+	if err := l.ledger.Acknowledge(t.Context(), "shop/none", "x"); !errors.Is(err, ErrNotFound) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A workload is forgotten with its keys when it can come back no more, and its name is free.
+func TestWorkloadsAreForgotten(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := l.join("shop/web", "a")
+	if _, _, err := l.ask(client{cert: c}); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []struct {
+		passes          time.Duration
+		workloads, keys int
+	}{{72*time.Hour - time.Second, 1, 2}, {time.Second, 0, 0}} {
+		l.pass(step.passes)
+		if err := l.ledger.Sweep(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		all, err := l.ledger.Workloads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := l.store.List(t.Context(), keyTable)
+		if err != nil || len(all) != step.workloads || len(keys) != step.keys {
+			t.Errorf("%d workloads and %d keys are known, want %d and %d; error %v", len(all), len(keys), step.workloads, step.keys, err)
+		}
+	}
+}
+
+// A workload that renews for weeks has a small record, and no more keys than two.
+func TestRecordsStaySmall(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := l.join("shop/web", "a")
+	for range 30 {
+		l.pass(12 * time.Hour)
+		next, _, err := l.ask(client{cert: c})
+		if err != nil {
+			t.Fatal(err)
+		}
+		c = next
+	}
+	w, err := l.ledger.Workload(t.Context(), "shop/a")
+	if err != nil || len(w.Leaves) != 2 {
+		t.Errorf("%d certificates are known, error %v", len(w.Leaves), err)
+	}
+	if keys, err := l.store.List(t.Context(), keyTable); err != nil || len(keys) != 2 {
+		t.Errorf("%d keys are known, error %v", len(keys), err)
+	}
+}
+
+// Many workloads renew at once without one waiting for another's record.
+func TestManyRenewals(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	const n = 32
+	all := make(chan struct{})
+	var mu sync.Mutex
+	waiting := 0
+	var wg sync.WaitGroup
+	certs := make([]client, n)
+	for i := range certs {
+		certs[i].cert = l.join("shop/web", fmt.Sprint("w", i))
+	}
+	l.store.fail(func(w []record.Write) error { // no commit ends before all have begun
+		mu.Lock()
+		if waiting++; waiting == n {
+			close(all)
+		}
+		mu.Unlock()
+		<-all
+		return nil
+	})
+	for _, c := range certs {
+		wg.Go(func() {
+			if _, _, err := l.ask(c); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// One record that cannot be read hides no other workload, lets nobody renew, and stops a rotation.
+func TestBadWorkloadRecord(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := l.join("shop/web", "a")
+	l.join("shop/web", "b")
+	bad := record.Write{Key: record.Key{Table: workloadTable, Name: "shop/a"}, Value: []byte(`{"v":1}`), Version: record.Any}
+	if err := l.store.Commit(t.Context(), bad); err != nil {
+		t.Fatal(err)
+	}
+	if all, err := l.ledger.Workloads(t.Context()); err == nil || len(all) != 1 {
+		t.Errorf("got %d workloads, error %v", len(all), err)
+	}
+	if _, err := l.ledger.Facts(t.Context()); err == nil {
+		t.Error("a rotation would not wait for a workload that cannot be read")
+	}
+	if _, _, err := l.ask(client{cert: c}); err == nil {
+		t.Error("it renews")
+	}
+}

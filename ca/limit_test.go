@@ -1,0 +1,182 @@
+package ca
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// Each caller has a rate of its own, in bounded memory.
+func TestBuckets(t *testing.T) {
+	t.Parallel()
+	b := newBuckets(Rate{PerSecond: 2, Burst: 3}, 2)
+	taken := func(caller string, at time.Duration) int {
+		n := 0
+		for b.take(caller, noon.Add(at)) {
+			n++
+		}
+		return n
+	}
+	for _, step := range []struct {
+		caller string
+		at     time.Duration
+		want   int
+	}{
+		{"a", 0, 3}, {"a", time.Second, 2}, {"b", time.Second, 3}, {"a", 500 * time.Millisecond, 0}, {"a", time.Hour, 3},
+		{"c", time.Hour, 3}, // b is forgotten
+		{"a", time.Hour, 0}, {"b", time.Hour, 3},
+	} {
+		if got := taken(step.caller, step.at); got != step.want {
+			t.Errorf("%s at %s: got %d, want %d", step.caller, step.at, got, step.want)
+		}
+	}
+	if len(b.by) != 2 || b.recent.Len() != 2 {
+		t.Errorf("it remembers %d and %d", len(b.by), b.recent.Len())
+	}
+	if !b.has("new", noon) || b.has("b", noon.Add(time.Hour)) {
+		t.Error("what is left is not what can be taken")
+	}
+	if free := newBuckets(Rate{PerSecond: -1}, 1); !free.take("a", noon) || !free.has("a", noon) {
+		t.Error("no bound is one")
+	}
+}
+
+// An address counts as the machine or the network behind it.
+func TestAddressKey(t *testing.T) {
+	t.Parallel()
+	for a, want := range map[string]string{"10.0.0.1": "10.0.0.1", "::ffff:10.0.0.1": "10.0.0.1", "2001:db8::1": "2001:db8::/64", "2001:db8::2": "2001:db8::/64", "fe80::1%eth0": "fe80::/64"} {
+		if got := addressKey(netip.MustParseAddr(a)); got != want {
+			t.Errorf("%s counts as %s, want %s", a, got, want)
+		}
+	}
+	if got := addressKey(netip.Addr{}); got == "" {
+		t.Error("no address has no key")
+	}
+}
+
+// Whoever calls or is refused too often is not listened to, and writes nothing into the audit log by that.
+func TestServerLimits(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		limits Limits
+		client func(l *lab) client
+		first  codes.Code
+		public string
+	}{
+		"address": {Limits{Address: Rate{PerSecond: 1, Burst: 1}}, func(l *lab) client {
+			return client{token: l.token("shop/web"), name: "a", key: testKey(l.t, ECDSAP256)}
+		},
+			codes.OK, "too many calls come from this address"},
+		"refused": {Limits{Refused: Rate{PerSecond: 1, Burst: 1}}, func(*lab) client { return client{} }, codes.Unauthenticated, "too many calls from this address were refused"},
+		"caller": {Limits{Caller: Rate{PerSecond: 1, Burst: 1}}, func(l *lab) client {
+			return client{token: l.token("shop/web"), name: "a", key: testKey(l.t, ECDSAP256)}
+		},
+			codes.OK, "too many calls come from this caller"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, func(c *ServerConfig) { c.Limits = tc.limits })
+			l.serve()
+			c := tc.client(l)
+			_, _, err := l.ask(c)
+			if err := wantRefused(err, tc.first, ""); err != nil && (err != nil) == (tc.first != codes.OK) {
+				t.Fatal(err)
+			}
+			l.events = nil
+			_, _, err = l.ask(c)
+			if err := wantRefused(err, codes.ResourceExhausted, tc.public); err != nil {
+				t.Error(err)
+			}
+			if len(l.events) > 0 {
+				t.Errorf("the audit log has %v", l.events)
+			}
+			l.pass(2 * time.Second)
+			_, _, err = l.ask(c)
+			if err := wantRefused(err, codes.ResourceExhausted, ""); err == nil {
+				t.Error("it is never listened to again")
+			}
+		})
+	}
+}
+
+// Calls wait for their turn, a bounded number for a bounded time.
+func TestTurns(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(c *ServerConfig) {
+		c.Limits = Limits{InFlight: 1, Waiting: 1, Wait: time.Hour}
+	})
+	l.serve()
+	tokens := []string{l.token("shop/web"), l.token("shop/web")}
+	entered, goOn := make(chan struct{}, 8), make(chan struct{})
+	l.store.fail(func(w []record.Write) error {
+		if w[0].Table == tokenTable {
+			entered <- struct{}{}
+			<-goOn
+		}
+		return nil
+	})
+	var wg sync.WaitGroup
+	for i, token := range tokens {
+		wg.Go(func() {
+			if _, _, err := l.ask(client{token: token, name: fmt.Sprint("w", i)}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	<-entered
+	for full := false; !full; time.Sleep(time.Millisecond) {
+		l.server.turns.mu.Lock()
+		full = l.server.turns.count == 2
+		l.server.turns.mu.Unlock()
+	}
+	_, _, err := l.ask(client{})
+	if err := wantRefused(err, codes.ResourceExhausted, "too many calls wait"); err != nil {
+		t.Error(err)
+	}
+	if len(entered) != 0 {
+		t.Error("two calls are worked on at once")
+	}
+	close(goOn)
+	wg.Wait()
+	l.server.turns.mu.Lock()
+	defer l.server.turns.mu.Unlock()
+	if l.server.turns.count != 0 || len(l.server.turns.by) != 0 {
+		t.Errorf("%d calls never left", l.server.turns.count)
+	}
+}
+
+// A workload with too many valid certificates gets no more: each must stay known until it ends.
+func TestTooManyCertificates(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := l.join("shop/web", "a")
+	w, version, err := l.ledger.workload(t.Context(), "shop/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for len(w.Leaves) < maxLeaves {
+		w.Leaves = append(w.Leaves, w.Leaves[0])
+	}
+	if err := l.ledger.writeWorkload(t.Context(), w, version); err != nil {
+		t.Fatalf("a full record does not fit: %v", err)
+	}
+	_, _, err = l.ask(client{cert: c})
+	if err := wantRefused(err, codes.ResourceExhausted, "valid at once"); err != nil {
+		t.Error(err)
+	}
+	if err := l.audited(audit.CertificateRefuse, "too many certificates"); err != nil {
+		t.Error(err)
+	}
+	l.pass(25 * time.Hour)
+	if _, _, err := l.ask(client{cert: c}); err != nil {
+		t.Errorf("after they ended: %v", err)
+	}
+}
