@@ -145,7 +145,7 @@ func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 
 // typeColumns are the types that any proxy has, in the order in which they are sent.
 func typeColumns(proxies []admin.ProxyStatus) []string {
-	order := []string{"cds", "eds", "lds", "rds", "nds"}
+	order := []string{"cds", "eds", "lds", "rds", "nds", "pcds"}
 	var out []string
 	for _, p := range proxies {
 		for _, t := range p.Types {
@@ -195,8 +195,11 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	if !p.Delta {
 		way = "state of the world"
 	}
-	if _, err := fmt.Fprintf(w, "%s: %s in namespace %s at %s, connected since %s (%s ago), %s\n\n",
+	if _, err := fmt.Fprintf(w, "%s: %s in namespace %s at %s, connected since %s (%s ago), %s\n",
 		p.ID, p.Kind, p.Namespace, p.Peer, p.Connected.Local().Format(time.DateTime), ago(now, p.Connected), way); err != nil {
+		return err
+	}
+	if err := proven(w, p, now); err != nil {
 		return err
 	}
 	var rows [][]string
@@ -211,6 +214,19 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 		return err
 	}
 	return rejections(w, []admin.ProxyStatus{p}, now)
+}
+
+// proven is who a proxy proved to be, and an empty line.
+func proven(w io.Writer, p admin.ProxyStatus, now time.Time) error {
+	text := "no identity: it is connected without TLS"
+	if p.Identity != "" {
+		text = fmt.Sprintf("%s, certificate %s until %s (%s left)", p.Identity, p.Serial, p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
+	}
+	if p.Bundle != "" {
+		text += ", trusts roots " + short(p.Bundle)
+	}
+	_, err := fmt.Fprintf(w, "%s\n\n", text)
+	return err
 }
 
 // acknowledged is what a proxy accepted last, and how long ago.

@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
 // proxies is what the backend needs of the xDS server.
@@ -44,6 +45,8 @@ type backend struct {
 	settings  []feed.Problem // warnings about the settings file
 	assembler func() push.Status
 	proxies   proxies
+	// entries are the WorkloadEntries of workloads that registered themselves; nil: nobody does.
+	entries func() entry.Entries
 	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse traffic instead; nil: none.
 	refused func() []feed.Problem
 
@@ -156,25 +159,42 @@ func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 		return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s is not supported yet: there are none", info.Kind))
 	}
 	out := []admin.Object{}
-	if p := b.latest.Load(); p != nil {
-		for key, o := range p.context.Inputs().Objects.From(config.Key{Kind: info.Kind}) {
-			if key.Kind != info.Kind {
-				break
-			}
-			if namespace != "" && namespace != key.Namespace || name != "" && name != key.Name {
-				continue
-			}
-			shown, err := objectOf(o, info)
-			if err != nil {
-				return nil, err
-			}
-			out = append(out, shown)
+	for key, o := range b.atWork(info.Kind).From(config.Key{Kind: info.Kind}) {
+		if key.Kind != info.Kind {
+			break
 		}
+		if namespace != "" && namespace != key.Namespace || name != "" && name != key.Name {
+			continue
+		}
+		shown, err := objectOf(o, info)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, shown)
 	}
 	if name != "" && len(out) == 0 {
 		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("no %s %q is at work; \"ashorectl problems\" says why when a file defines it", info.Kind, strings.TrimPrefix(namespace+"/"+name, "/")))
 	}
 	return out, nil
+}
+
+// atWork is everything of a kind that is at work, and more of other kinds: what operators wrote, and workloads that
+// registered themselves under names that no operator used.
+func (b *backend) atWork(kind config.Kind) push.Objects {
+	p := b.latest.Load()
+	if p == nil {
+		return push.Objects{}
+	}
+	all := p.context.Inputs().Objects
+	if kind != config.WorkloadEntry || b.entries == nil {
+		return all
+	}
+	for key, o := range b.entries().All() {
+		if all.At(key) == nil {
+			all = all.With(key, o)
+		}
+	}
+	return all
 }
 
 // objectOf is an object as operators write it.

@@ -30,6 +30,8 @@ func shortType(typeURL string) string {
 		return "ecds"
 	case xds.NameTableType:
 		return "nds"
+	case xds.ProxyConfigType:
+		return "pcds"
 	default:
 		return typeURL
 	}

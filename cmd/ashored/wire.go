@@ -200,9 +200,10 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err != nil {
 		return p, err
 	}
+	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{files, d.store},
-		Derive:  entry.NewBackground(d.store, workloads, 0),
+		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),
 		Keys:    newKeySource(s, log.Named("jwks")),
@@ -210,7 +211,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, back, log.Named("push")),
 	})
-	back.assembler, back.proxies = assembler.Status, fleet{server}
+	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
 
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)

@@ -51,6 +51,13 @@ type ProxyStatus struct {
 	// Peer is the address that it connected from.
 	Peer      string    `json:"peer"`
 	Connected time.Time `json:"connected"`
+	// Identity is what it proved to be, a SPIFFE ID, by the certificate of that serial number, in hexadecimal digits, which
+	// ends at Expires; empty and zero on a connection without TLS.
+	Identity string    `json:"identity,omitempty"`
+	Serial   string    `json:"serial,omitempty"`
+	Expires  time.Time `json:"expires,omitzero"`
+	// Bundle is the ID of the trusted roots that it acknowledged last; empty when it did not ask for them.
+	Bundle string `json:"bundle,omitempty"`
 	// Delta is false for state of the world.
 	Delta bool         `json:"delta"`
 	Types []TypeStatus `json:"types"`
