@@ -307,6 +307,7 @@ func TestHealthFlap(t *testing.T) {
 		}
 		source <- feed.Batch[*config.Object]{Source: "files", Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: all}}}
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(contexts) != 1 {
 			t.Fatalf("%d contexts at the start", len(contexts))
 		}
@@ -317,6 +318,7 @@ func TestHealthFlap(t *testing.T) {
 		}
 		registerAll(t, rt, join("api", "10.0.0.2", "api", unhealthy))
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(contexts) != 2 {
 			t.Fatalf("%d contexts after the flap", len(contexts))
 		}
@@ -336,6 +338,7 @@ func TestHealthFlap(t *testing.T) {
 		}
 		registerAll(t, rt, join("api", "10.0.0.1", "api")) // connects anew: nothing that proxies see
 		time.Sleep(time.Second)
+		synctest.Wait()
 		if len(contexts) != 2 {
 			t.Errorf("%d contexts after a reconnect, want 2", len(contexts))
 		}
