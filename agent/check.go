@@ -16,7 +16,7 @@ import (
 
 // UsageError is a setting that is wrong: what it is, what it should be.
 type UsageError struct {
-	// Setting is its name in the settings file; the flag is found by it too.
+	// Setting is its name in the settings file; the flag is found by it too. What is only a flag is that: "--token".
 	Setting string
 	Text    string
 }

@@ -98,7 +98,7 @@ func (c *JoinConfig) prepare(s *Settings) error {
 	check := &checker{}
 	namespace, group, ok := strings.Cut(c.Group, "/")
 	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
-		check.fail("group", "%q is not a WorkloadGroup; want namespace/name, such as shop/web", c.Group)
+		check.fail("--group", "%q is not a WorkloadGroup; want namespace/name, such as shop/web", c.Group)
 	}
 	if own := s.Workload.Namespace; own != Default().Workload.Namespace && own != namespace {
 		check.fail("workload.namespace", "%q is not that of the group %s; leave it out", own, c.Group)
@@ -110,10 +110,10 @@ func (c *JoinConfig) prepare(s *Settings) error {
 		check.fail("dev", "is for a workload without identity; leave it out")
 	}
 	if err := checkHash(c.Hash); err != nil {
-		check.fail("ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
+		check.fail("--ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
 	}
 	if err := checkToken(c.Token); err != nil {
-		check.fail("token", "%v", err)
+		check.fail("--token", "%v", err)
 	}
 	s.Workload.Namespace, s.Workload.Group = namespace, group
 	// The address is known when the control plane was reached: any other one stands for it in the check.
@@ -123,7 +123,7 @@ func (c *JoinConfig) prepare(s *Settings) error {
 	}
 	err := full.Complete()
 	if len(s.XDS.Addresses) == 0 {
-		err = &UsageError{"control-plane", "not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
+		err = &UsageError{"--control-plane", "not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
 	}
 	s.Workload.Name, s.State = full.Workload.Name, full.State
 	if s.State, err = absolute(s.State, err); err != nil || len(check.errs) > 0 {

@@ -325,17 +325,17 @@ func TestJoinUsage(t *testing.T) {
 		edit func(*JoinConfig)
 		want string
 	}{
-		{"group", func(c *JoinConfig) { c.Group = "web" }, `group: "web" is not a WorkloadGroup; want namespace/name, such as shop/web`},
-		{"group's namespace", func(c *JoinConfig) { c.Group = "Shop/web" }, `group: "Shop/web" is not a WorkloadGroup`},
+		{"group", func(c *JoinConfig) { c.Group = "web" }, `--group: "web" is not a WorkloadGroup; want namespace/name, such as shop/web`},
+		{"group's namespace", func(c *JoinConfig) { c.Group = "Shop/web" }, `--group: "Shop/web" is not a WorkloadGroup`},
 		{"namespace", func(c *JoinConfig) { c.Settings.Workload.Namespace = "bank" }, `workload.namespace: "bank" is not that of the group shop/web`},
 		{"service account", func(c *JoinConfig) { c.Settings.Workload.ServiceAccount = "x" }, "workload.serviceAccount: is given by the WorkloadGroup"},
 		{"dev", func(c *JoinConfig) { c.Settings.Dev = true }, "dev: is for a workload without identity"},
-		{"no hash", func(c *JoinConfig) { c.Hash = "" }, `ca-hash: "" is not the hash of a root certificate: want sha256: and 64 hexadecimal digits`},
-		{"half a hash", func(c *JoinConfig) { c.Hash = c.Hash[:20] }, "ca-hash: "},
-		{"no token", func(c *JoinConfig) { c.Token = "" }, "token: not set; give the line"},
-		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" }, "token: is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole"},
-		{"a token in two lines", func(c *JoinConfig) { c.Token = "ashore-join.a.b\nc" }, "token: is not one of"},
-		{"no control plane", func(c *JoinConfig) { c.Settings.XDS.Addresses = nil }, "control-plane: not set; give host:port"},
+		{"no hash", func(c *JoinConfig) { c.Hash = "" }, `--ca-hash: "" is not the hash of a root certificate: want sha256: and 64 hexadecimal digits`},
+		{"half a hash", func(c *JoinConfig) { c.Hash = c.Hash[:20] }, "--ca-hash: "},
+		{"no token", func(c *JoinConfig) { c.Token = "" }, "--token: not set; give the line"},
+		{"half a token", func(c *JoinConfig) { c.Token = "ashore-join.abc" }, "--token: is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole"},
+		{"a token in two lines", func(c *JoinConfig) { c.Token = "ashore-join.a.b\nc" }, "--token: is not one of"},
+		{"no control plane", func(c *JoinConfig) { c.Settings.XDS.Addresses = nil }, "--control-plane: not set; give host:port"},
 		{"no port", func(c *JoinConfig) { c.Settings.XDS.Addresses = []string{"a"} }, `xds.addresses: "a" is not host:port`},
 		{"address", func(c *JoinConfig) { c.Settings.Workload.Addresses = []string{"x"} }, `workload.addresses: "x" is not an IP address`},
 	} {
