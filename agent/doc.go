@@ -1,11 +1,18 @@
-// Package agent is the machine's side of the mesh: it runs the Envoy beside a workload.
+// Package agent is the machine's side of the mesh: it makes a workload a member, keeps its identity, and runs the Envoy
+// beside it.
 //
-// Settings say who the workload is and where the control plane answers. Bootstrap turns them into Envoy's
-// first configuration, which knows one cluster (the control plane) and asks there for everything else. Agent
-// writes it, starts Envoy, starts it again when it ends, answers whether it is ready, and drains it at the end.
+// Join verifies a control plane by the hash of its root, makes a key on the machine, and proves with a one-time token who
+// the workload is. A Keeper renews the certificate from then on; key, certificates and roots are replaced on disk
+// together, so that an agent that starts needs nobody. Envoy gets them over a unix socket (secrets), with its
+// configuration, which a caching proxy answers from what the control plane said last (proxy).
+//
+// Settings say who the workload is and where the control plane answers. Bootstrap turns them into Envoy's first
+// configuration. Agent writes it, starts Envoy, starts it again when it ends, answers whether it is ready, compares what
+// Envoy presents with what was issued, probes the application, and at the end leaves the endpoints and drains.
+// Report tells how all of it is. With Dev there is no identity, and Envoy asks the control plane itself, in plaintext.
 //
 // Several agents run on one machine without privileges when each workload has an address of its own
 // (127.0.0.2, 127.0.0.3, …): every port that the agent or Envoy opens is opened on that address alone.
 //
-// The package does not redirect traffic, hold certificates or speak xDS itself.
+// The package does not redirect traffic.
 package agent
