@@ -66,11 +66,13 @@ type crossings struct {
 	rules    crowds[ruleHost, config.Key, *contender]
 	services crowds[servicePlace, registry.Key, *registry.Service]
 	gateways gatewayCrowds
+	peers    crowds[peerPlace, config.Key, *config.Object]
 }
 
 // look finds what stands in the way of what in in, wherever that may have changed since it was called last. It tells
 // of every such place, also of those where nothing is found.
 func (c *crossings) look(in Inputs, tell func(at place, found []finding)) {
+	root := in.Mesh.Config.GetRootNamespace()
 	for ch := range in.Objects.Diff(c.seen.Objects) {
 		switch ch.Key.Kind {
 		case config.VirtualService:
@@ -81,6 +83,8 @@ func (c *crossings) look(in Inputs, tell func(at place, found []finding)) {
 			c.moveServices(ch, in.Services)
 		case config.Gateway:
 			c.gateways.change(ch)
+		case config.PeerAuthentication:
+			c.changePeers(ch, root, tell)
 		}
 	}
 	for ch := range in.Services.Diff(c.seen.Services) {
@@ -90,6 +94,7 @@ func (c *crossings) look(in Inputs, tell func(at place, found []finding)) {
 	c.routes.visit(func(at routePlace, members []*contender) { tell(at.place(), routeClashes(at, members)) })
 	c.rules.visit(func(at ruleHost, members []*contender) { tell(at.place(), ruleClashes(at, members)) })
 	c.services.visit(func(at servicePlace, members []*registry.Service) { tell(at.place(), serviceClashes(at, members, in)) })
+	c.peers.visit(func(at peerPlace, members []*config.Object) { tell(at.place(), peerClashes(at, members, root)) })
 	c.gateways.look(tell)
 }
 

@@ -11,6 +11,8 @@ import (
 
 	mesh "istio.io/api/mesh/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
+	typev1beta1 "istio.io/api/type/v1beta1"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -88,7 +90,7 @@ func TestCrossingsIncremental(t *testing.T) {
 // randomEdit adds, replaces, moves or removes something.
 func randomEdit(r *rand.Rand, in Inputs, n uint64) Inputs {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
-	key := config.Key{Kind: config.Kind(pick(string(config.VirtualService), string(config.DestinationRule), string(config.ServiceEntry), string(config.Gateway), string(config.Gateway))), Namespace: pick("a", "b"), Name: pick("x", "y", "z")}
+	key := config.Key{Kind: config.Kind(pick(string(config.VirtualService), string(config.DestinationRule), string(config.ServiceEntry), string(config.Gateway), string(config.Gateway), string(config.PeerAuthentication))), Namespace: pick("a", "b"), Name: pick("x", "y", "z")}
 	if key.Kind == config.Gateway { // many, so that few of them meet
 		key.Name = pick("u", "v", "w", "x", "y", "z")
 	}
@@ -96,6 +98,16 @@ func randomEdit(r *rand.Rand, in Inputs, n uint64) Inputs {
 	to := [][]string{nil, {"."}, {"*"}, {"a", "b"}}[r.IntN(4)]
 	host := pick("one", "two.com")
 	switch key.Kind {
+	case config.PeerAuthentication:
+		if r.IntN(3) == 0 {
+			key.Namespace = "root"
+			o.Key = key
+		}
+		p := &security.PeerAuthentication{}
+		if r.IntN(2) == 0 {
+			p.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{pick("app", "env"): pick("1", "2")}}
+		}
+		o.Spec = p
 	case config.VirtualService:
 		m := &networking.HTTPMatchRequest{Port: uint32(r.IntN(2))}
 		o.Spec = &networking.VirtualService{Hosts: []string{host, "two.com"}, ExportTo: to, Gateways: []string{pick("mesh", "gw")}, Http: []*networking.HTTPRoute{{Match: []*networking.HTTPMatchRequest{m}}}}
