@@ -61,7 +61,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle }, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
+	l.peers = NewPeerVerifier(PeerConfig{Bundle: func() *Bundle { return l.bundle }, Signer: func() *Signer { return l.signer }, TrustDomain: "cluster.local", Aliases: []string{"old.local"}, Ledger: l.ledger})
 	c := ServerConfig{
 		Signer: func() *Signer { return l.signer }, Bundle: func() *Bundle { return l.bundle }, Ledger: l.ledger, Audit: l.record, Log: log, Now: l.now,
 		Attestors: []Attestor{NewTokenAttestor(l.ledger), NewCertificateAttestor(l.peers, l.ledger)},

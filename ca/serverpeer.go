@@ -31,6 +31,9 @@ type Peer struct {
 type PeerConfig struct {
 	// Bundle is the roots that are trusted now.
 	Bundle func() *Bundle
+	// Signer is what signs now. Nil: nothing that is known. Its way to a root of the bundle was verified when it was made,
+	// and is not verified again for each certificate that it signed.
+	Signer func() *Signer
 	// TrustDomain is that of this mesh; Aliases are other names of it.
 	TrustDomain string
 	Aliases     []string
@@ -41,13 +44,15 @@ type PeerConfig struct {
 // PeerVerifier tells which workload is at the other end of a TLS connection. Safe for concurrent use.
 type PeerVerifier struct {
 	config PeerConfig
-	pool   atomic.Pointer[bundlePool]
+	anchor atomic.Pointer[anchors]
 }
 
-// bundlePool is a bundle as what verifiers take, made once.
-type bundlePool struct {
+// anchors are a bundle and a signer as what verifiers take, made once.
+type anchors struct {
 	bundle *Bundle
+	signer *Signer
 	pool   *x509.CertPool
+	known  *x509.Certificate // the signer's, in pool; nil when its root is not trusted
 }
 
 // maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
@@ -56,14 +61,22 @@ const maxChain, maxSize = 8, 16 << 10
 // NewPeerVerifier makes one.
 func NewPeerVerifier(c PeerConfig) *PeerVerifier { return &PeerVerifier{config: c} }
 
-func (v *PeerVerifier) roots() *x509.CertPool {
-	b := v.config.Bundle()
-	if p := v.pool.Load(); p != nil && p.bundle == b {
-		return p.pool
+// anchors are what chains are to end in now.
+func (v *PeerVerifier) anchors() *anchors {
+	a := &anchors{bundle: v.config.Bundle()}
+	if v.config.Signer != nil {
+		a.signer = v.config.Signer()
 	}
-	p := &bundlePool{b, b.Pool()}
-	v.pool.Store(p)
-	return p.pool
+	if last := v.anchor.Load(); last != nil && last.bundle == a.bundle && last.signer == a.signer {
+		return last
+	}
+	a.pool = a.bundle.Pool()
+	if a.signer != nil && a.bundle.has(RootID(a.signer.Root)) {
+		a.known = a.signer.Cert
+		a.pool.AddCert(a.known)
+	}
+	v.anchor.Store(a)
+	return a
 }
 
 // Verify tells who has a chain, leaf first, whose key was proven to be at hand. A certificate of a workload has exactly
@@ -106,16 +119,16 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 	if len(chain) > maxChain {
 		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read", len(chain), maxChain))
 	}
-	between := x509.NewCertPool()
+	a, between := v.anchors(), x509.NewCertPool()
 	for i, c := range chain {
 		if len(c.Raw) > maxSize {
 			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read", i+1, len(c.Raw), maxSize))
 		}
-		if i > 0 {
+		if i > 0 && !c.Equal(a.known) {
 			between.AddCert(c)
 		}
 	}
-	opts := x509.VerifyOptions{Roots: v.roots(), Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	opts := x509.VerifyOptions{Roots: a.pool, Intermediates: between, CurrentTime: now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	_, err := chain[0].Verify(opts)
 	if err == nil {
 		return nil
