@@ -97,10 +97,12 @@ func (st *envoyStream) receive(r *ads.Request, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if err := sub.note(r, st.states); err != nil {
-		return err
+	if st.states || !sub.Started() || r.Renames() {
+		if err := sub.note(r, st.states); err != nil {
+			return err
+		}
+		st.relay.want(sub.held)
 	}
-	st.relay.want(sub.held)
 	if !sub.Started() && !sub.ready() {
 		if len(sub.queue) >= maxProxyQueue {
 			return fmt.Errorf("%d requests for %s before the first answer are too many", len(sub.queue)+1, r.TypeURL)

@@ -22,7 +22,8 @@ type heldType struct {
 	open     map[string]struct{} // names that the control plane offered and no Envoy has judged
 	denied   map[string]struct{} // names of which Envoy refuses what is offered
 
-	layer *resource.Layer // of what Envoy is to have; nil: to be made
+	layer *resource.Layer     // of what Envoy is to have, but for stale; nil: to be made
+	stale map[string]struct{} // names that are not in layer as they should be
 }
 
 // heldEntry is one resource.
@@ -50,7 +51,7 @@ const (
 
 func newHeldType(typeURL string) *heldType {
 	kind, rank := proxyKind(typeURL)
-	return &heldType{kind: kind, rank: rank, names: map[string]struct{}{}, gone: map[string]struct{}{}, entries: map[string]*heldEntry{}, open: map[string]struct{}{}, denied: map[string]struct{}{}}
+	return &heldType{kind: kind, rank: rank, names: map[string]struct{}{}, gone: map[string]struct{}{}, entries: map[string]*heldEntry{}, open: map[string]struct{}{}, denied: map[string]struct{}{}, stale: map[string]struct{}{}}
 }
 
 // wanted is what Envoy is to have of an entry: what is offered, or, when it refused that, what it took before. Nil for nothing.
@@ -63,7 +64,7 @@ func (e *heldEntry) wanted() *resource.Resource {
 
 // target is what Envoy is to have.
 func (t *heldType) target() resource.Set {
-	if t.layer == nil {
+	if t.layer == nil || len(t.stale) > 0 && !t.replace() {
 		items := make([]*resource.Resource, 0, len(t.entries))
 		for _, e := range t.entries {
 			if r := e.wanted(); r != nil {
@@ -72,7 +73,22 @@ func (t *heldType) target() resource.Set {
 		}
 		t.layer = resource.NewLayer(items)
 	}
+	clear(t.stale)
 	return resource.Set{Shared: t.layer}
+}
+
+// replace makes the layer what it should be when nothing came or went: that costs no sorting.
+func (t *heldType) replace() bool {
+	items := make([]*resource.Resource, 0, len(t.stale))
+	for name := range t.stale {
+		e := t.entries[name]
+		if e == nil || e.wanted() == nil || t.layer.Get(name) == nil {
+			return false
+		}
+		items = append(items, e.wanted())
+	}
+	t.layer = t.layer.With(items)
+	return true
 }
 
 // answered says whether it is known what there is of a name: only then may Envoy hear of it.
@@ -114,7 +130,7 @@ func (t *heldType) undecide(name string, e *heldEntry) {
 	e.words, e.refusedAt = "", time.Time{}
 	delete(t.denied, name)
 	t.open[name] = struct{}{}
-	t.layer = nil
+	t.stale[name] = struct{}{}
 }
 
 // remove takes in that the control plane says that a name does not exist, or no more.
@@ -139,7 +155,7 @@ func (t *heldType) forget(name string) {
 func (t *heldType) discard(name string) {
 	if t.entries[name] != nil {
 		delete(t.entries, name)
-		t.layer = nil
+		t.stale[name] = struct{}{}
 	}
 	delete(t.open, name)
 	delete(t.denied, name)
@@ -173,7 +189,7 @@ func (t *heldType) refuse(name, version, words string, at time.Time) bool {
 	e.words, e.refusedAt = words, at
 	delete(t.open, name)
 	t.denied[name] = struct{}{}
-	t.layer = nil
+	t.stale[name] = struct{}{}
 	return true
 }
 

@@ -23,6 +23,9 @@ func (r *Request) Unsubscribes() (names iter.Seq[string], everything bool) {
 	return texts(list), all
 }
 
+// Renames says whether a request subscribes to names, or drops some.
+func (r *Request) Renames() bool { return r.subscribes+r.unsubscribes > 0 }
+
 func texts(in iter.Seq[[]byte]) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for b := range in {
