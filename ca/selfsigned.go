@@ -120,6 +120,7 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	}
 	if err == nil && fresh {
 		s.log.Info("made the mesh's root", "root", id, "ends", root.cert.NotAfter, "file", s.dir.at(rootFile))
+		s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "root", Details: map[string]string{"root": id, "notAfter": root.cert.NotAfter.Format(time.RFC3339)}})
 	}
 	return err
 }
@@ -292,7 +293,8 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
 	above, err := NewSigner(root.cert, root.key, nil, root.cert, now)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w (this machine's clock says %s)", s.dir.at(rootFile), err, now.UTC().Format(time.RFC3339))
+		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the root has ended, move the state folder aside and let every workload join again",
+			RootID(root.cert), err, now.UTC().Format(time.RFC3339))
 	}
 	key, err := NewKey(s.kind, rand.Reader)
 	if err != nil {
