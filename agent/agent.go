@@ -45,8 +45,9 @@ type Agent struct {
 	link      link
 	presented *presentation
 
-	leaving atomic.Bool            // the identity is removed at the end
-	healthy atomic.Pointer[Health] // how the application is; nil: not known yet
+	vitals *vitals
+
+	leaving atomic.Bool // the identity is removed at the end
 }
 
 // New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
@@ -94,8 +95,11 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	}
 	a.keeper = k
 	a.presented = &presentation{keeper: k, certs: a.admin.certs, log: a.log}
-	a.link, err = makeLink(s, k, log)
-	return err
+	if a.link, err = makeLink(s, k, log); err != nil {
+		return err
+	}
+	a.vitals = newVitals(a.link.ReportHealth)
+	return nil
 }
 
 // adopt makes the settings those of an identity.
@@ -213,42 +217,23 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 		leave()
 	}}
 	parts = append(parts, task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }})
-	return task.Run(alive, append(parts, a.identityParts(ctx, ls)...)...)
+	return task.Run(alive, append(parts, a.identityParts(ls)...)...)
 }
 
-// identityParts are those of a workload with an identity. serving ends when the agent begins to end.
-func (a *Agent) identityParts(serving context.Context, ls *listeners) []task.Part {
+// identityParts are those of a workload with an identity.
+func (a *Agent) identityParts(ls *listeners) []task.Part {
 	if a.keeper == nil {
 		return nil
 	}
 	server := newLocalServer(newSecrets(a.keeper, a.log), a.link)
-	prober := newProber(&a.settings, a.report, a.log)
+	prober := newProber(&a.settings, a.vitals.application, a.log)
 	return []task.Part{
 		{Name: "identity", Run: a.keeper.Run},
 		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		{Name: "probe", Run: func(c context.Context) error {
-			c, cancel := context.WithCancel(c)
-			defer cancel()
-			defer context.AfterFunc(serving, cancel)() // what ends is not reported as well any more
-			return prober.Run(c)
-		}},
+		{Name: "probe", Run: prober.Run},
 	}
-}
-
-// report tells the control plane how the application is.
-func (a *Agent) report(h Health) {
-	a.healthy.Store(&h)
-	a.link.ReportHealth(h)
-}
-
-// health is how the application is; known is false before the first probe.
-func (a *Agent) health() (h Health, known bool) {
-	if p := a.healthy.Load(); p != nil {
-		return *p, true
-	}
-	return Health{}, false
 }
 
 // leaveEndpoints makes others send no more, and waits until they have heard of it.
@@ -256,7 +241,7 @@ func (a *Agent) leaveEndpoints(ctx context.Context) {
 	if a.link == nil || a.settings.Workload.Group == "" {
 		return
 	}
-	a.report(Health{Reason: "this proxy is about to end"})
+	a.vitals.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
 	select {
 	case <-ctx.Done():
@@ -289,10 +274,15 @@ const (
 
 // watchReadiness logs when Envoy becomes ready or stops being so, and what it waits for.
 func (a *Agent) watchReadiness(ctx context.Context) error {
-	told := ""
+	told, row := "", 0
 	for n := 1; ; n++ {
 		wait := readinessLater
-		if err := a.ready.check(ctx); err != nil {
+		err := a.ready.check(ctx)
+		if row++; err == nil {
+			row = 0
+		}
+		a.tellReadiness(err, row)
+		if err != nil {
 			wait = readinessSoon
 			if text := err.Error(); n%25 == 0 && text != told { // each 5 s at most
 				told = text
@@ -304,6 +294,20 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 			return nil
 		case <-time.After(wait):
 		}
+	}
+}
+
+// unreadyAfter is how many looks in a row at an Envoy that is not ready make it one: a single question may get no answer in time.
+const unreadyAfter = 3
+
+// tellReadiness lets the control plane know, when there is one that wants to. row is how many looks in a row gave an error.
+func (a *Agent) tellReadiness(err error, row int) {
+	switch {
+	case a.vitals == nil:
+	case err == nil:
+		a.vitals.envoy("")
+	case row >= unreadyAfter:
+		a.vitals.envoy("the proxy is not ready: " + err.Error())
 	}
 }
 

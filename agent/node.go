@@ -91,7 +91,7 @@ func nodeProxyConfig(s *Settings) map[string]any {
 		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
 		"statusPort":       s.Ports.Status,
 	}
-	if p := s.Probe.config(); p != nil {
+	if p := s.readinessProbe(); p != nil {
 		c["readinessProbe"] = p
 	}
 	return c

@@ -114,6 +114,16 @@ func (p *Probe) config() map[string]any {
 	return out
 }
 
+// readinessProbe is what the control plane is told of probes, nil: there are none. A registered workload has one in any case,
+// that of its proxy: it is no endpoint before the first report.
+func (s *Settings) readinessProbe() map[string]any {
+	p := s.Probe
+	if !p.set() && s.Workload.Group != "" && !s.Dev {
+		p.HTTPGet = &ProbeHTTP{Path: "/healthz/ready", Port: s.Ports.Status}
+	}
+	return p.config()
+}
+
 // probe checks the settings.
 func (c *checker) probe(p *Probe) {
 	ways := 0

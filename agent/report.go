@@ -210,12 +210,12 @@ func (a *Agent) sayRegistration(r *Report) {
 		r.say("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
 		return
 	}
-	h, known := a.health()
+	h, known := a.vitals.Health()
 	switch {
 	case !known:
-		r.say("registration", stateWarn, "wait for the application's first good probe", "%s/%s at %s, the application was not probed yet", w.Namespace, w.Group, w.Addresses[0])
+		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
 	case !h.Healthy:
-		r.say("registration", stateBad, "see why the application is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
 	default:
 		r.say("registration", stateOK, "", "%s/%s at %s, healthy", w.Namespace, w.Group, w.Addresses[0])
 	}

@@ -60,9 +60,9 @@ func TestReport(t *testing.T) {
 			"warn " + "SERIAL ends in 1h0m0s, not renewed after 1 tries: no answer", "renewing is tried again by itself"},
 		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = 5*time.Minute, 1 }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = -5*time.Minute, 1 }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
-		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.report(Health{Reason: "connection refused"}) }, "registration",
-			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the application is not well"},
-		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, the application was not probed yet", ""},
+		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
+			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
+		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, not among the endpoints yet", ""},
 		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
 		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
 			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}
@@ -106,10 +106,30 @@ func TestReport(t *testing.T) {
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
 	l := &fakeLink{}
-	a := &Agent{link: l, log: testlog.New(t)}
+	a := &Agent{link: l, log: testlog.New(t), vitals: newVitals(l.ReportHealth)}
 	a.settings.Workload.Group = "web"
 	a.leaveEndpoints(t.Context())
 	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, l.health); d != "" {
+		t.Errorf("reports (-want +got):\n%s", d)
+	}
+}
+
+// A workload is an endpoint when its proxy is ready and its application is well, and never again once it is about to end.
+func TestVitals(t *testing.T) {
+	t.Parallel()
+	l := &fakeLink{}
+	v := newVitals(l.ReportHealth)
+	v.application(Health{Healthy: true})
+	v.envoy("")
+	v.envoy("")
+	v.application(Health{Reason: "503"})
+	v.envoy("the proxy is not ready: away")
+	v.application(Health{Healthy: true})
+	v.envoy("")
+	v.end()
+	v.application(Health{Healthy: true})
+	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"}, {Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
+	if d := cmp.Diff(want, l.health); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
 	}
 }
