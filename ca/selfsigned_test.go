@@ -83,7 +83,7 @@ func TestRotationConflict(t *testing.T) {
 		conflicts++
 		r, err := h.records.Get(t.Context(), rotationKey())
 		if err == nil {
-			err = h.records.Commit(t.Context(), record.Write{Key: r.Key, Value: r.Value, Version: r.Version})
+			err = h.records.Commit(t.Context(), record.Write(r))
 		}
 		if err != nil {
 			t.Error(err)
