@@ -57,6 +57,8 @@ type Proof struct {
 	Caller string
 	// Leaf is the certificate that it was proven by, or nil.
 	Leaf *x509.Certificate
+	// seen is the workload as the ledger had it when it was looked at, or nil.
+	seen *held
 	// Bind says which workload the certificate is for, "namespace/name", and takes what can be taken once. It is called
 	// before anything is signed. Errors: *Refusal, or why it cannot be told now.
 	Bind func(ctx context.Context, a Ask) (workload string, err error)

@@ -45,15 +45,16 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	if err != nil {
 		return nil, err
 	}
-	w, err := a.ledger.Holds(ctx, p.Leaf)
+	h, err := a.ledger.holds(ctx, p.Leaf)
 	if err != nil {
 		return nil, err
 	}
+	w := h.workload
 	id, err := a.ledger.identity(p.ID.Namespace, p.ID.ServiceAccount) // in today's trust domain
 	if err != nil {
 		return nil, refuseCertificate("no identity", err)
 	}
-	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: "workload " + w.Name, Leaf: p.Leaf}
+	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: "workload " + w.Name, Leaf: p.Leaf, seen: &h}
 	proof.Bind = func(_ context.Context, q Ask) (string, error) {
 		if _, short, _ := strings.Cut(w.Name, "/"); q.Workload != "" && q.Workload != short {
 			return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q", w.Name, q.Workload))

@@ -23,6 +23,8 @@ type keyRecord struct {
 	Workload string `json:"workload"`
 }
 
+func (k *keyRecord) format() int { return k.Format }
+
 // issued is a certificate that is about to be handed out.
 type issued struct {
 	workload string
@@ -37,18 +39,27 @@ type issued struct {
 // enter writes down that a workload gets a certificate. Nothing may be handed out before it has. Each workload has a
 // record of its own, so that many can renew at once. Errors: *Refusal, or why it cannot be written.
 func (l *Ledger) enter(ctx context.Context, c issued) error {
-	if err := l.retry(func() error { return l.tryEnter(ctx, c) }); err != nil {
+	seen := c.proof.seen
+	err := l.retry(func() error {
+		if seen == nil {
+			w, version, err := l.workload(ctx, c.workload)
+			if err != nil {
+				return err
+			}
+			seen = &held{w, version}
+		}
+		defer func() { seen = nil }()
+		return l.tryEnter(ctx, c, seen.workload, seen.version)
+	})
+	if err != nil {
 		return err
 	}
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
 	return l.refuseRevoked(ctx, c)
 }
 
-func (l *Ledger) tryEnter(ctx context.Context, c issued) error {
-	w, version, err := l.workload(ctx, c.workload)
-	if err != nil {
-		return err
-	}
+// tryEnter is enter for a workload as it was read at a version.
+func (l *Ledger) tryEnter(ctx context.Context, c issued, w Workload, version string) error {
 	// Read after the workload: a revocation that comes later changes its record, and the commit finds out.
 	if err := l.refuseRevoked(ctx, c); err != nil {
 		return err
@@ -192,30 +203,40 @@ func leafOf(c *x509.Certificate, root string) Leaf {
 	return Leaf{Serial: serialText(c), SHA256: Fingerprint(c), NotAfter: c.NotAfter, Root: root}
 }
 
+// held is a workload as it was read at a version.
+type held struct {
+	workload Workload
+	version  string
+}
+
 // Holds returns the workload that a certificate's key is bound to: the latest one, or the one before until that is used.
 // Errors: *Refusal when it is of none, of another identity or revoked.
 func (l *Ledger) Holds(ctx context.Context, leaf *x509.Certificate) (Workload, error) {
+	h, err := l.holds(ctx, leaf)
+	return h.workload, err
+}
+
+func (l *Ledger) holds(ctx context.Context, leaf *x509.Certificate) (h held, err error) {
 	id, err := spiffe.Of(leaf)
 	if err != nil {
-		return Workload{}, refuseCertificate("no identity", err)
+		return held{}, refuseCertificate("no identity", err)
 	}
 	key := KeyHashOf(leaf)
 	name, version, err := l.holder(ctx, key.String())
 	if err != nil {
-		return Workload{}, err
+		return held{}, err
 	}
-	var w Workload
 	if version != "" {
-		if w, version, err = l.workload(ctx, name); err != nil {
-			return Workload{}, err
+		if h.workload, h.version, err = l.workload(ctx, name); err != nil {
+			return held{}, err
 		}
 	}
-	if err := w.mayRenew(version != "", id, key); err != nil {
-		return Workload{}, err
+	if err := h.workload.mayRenew(h.version != "", id, key); err != nil {
+		return held{}, err
 	}
 	c := issued{workload: name, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
 	if err := l.refuseRevoked(ctx, c); err != nil {
-		return Workload{}, err
+		return held{}, err
 	}
-	return w, nil
+	return h, nil
 }

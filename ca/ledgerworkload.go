@@ -57,6 +57,8 @@ type Leaf struct {
 	Revoked bool `json:"revoked,omitempty"`
 }
 
+func (w *Workload) format() int { return w.Format }
+
 // decodeWorkload reads a workload's record.
 func decodeWorkload(name string, value []byte) (Workload, error) {
 	var w Workload

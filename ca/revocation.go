@@ -82,6 +82,9 @@ type epochRecord struct {
 	Epoch  uint64 `json:"epoch"`
 }
 
+func (r *Revocation) format() int  { return r.Format }
+func (e *epochRecord) format() int { return e.Format }
+
 // revocationKey is where a revocation stands. An ID may be longer than the name of a record.
 func revocationKey(kind RevocationKind, name string) record.Key {
 	sum := sha256.Sum256([]byte(name))
