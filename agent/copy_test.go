@@ -57,7 +57,9 @@ func encodeExample(t testing.TB, at time.Time, key []byte) []byte {
 // decodeExample reads a copy and counts the records that were handed out.
 func decodeExample(raw, key []byte, owner copyOwner) (h copyHeader, got []copyRecord, err error) {
 	h, err = readCopy(bytes.NewReader(raw), int64(len(raw)), owner, key, func(_ copyHeader, r *copyRecord) error {
-		got = append(got, *r)
+		mine := *r
+		mine.body = bytes.Clone(r.body)
+		got = append(got, mine)
 		return nil
 	})
 	return h, got, err

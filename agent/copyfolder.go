@@ -175,9 +175,9 @@ func (c *copyFolder) clean() error {
 type tail struct{ last []byte }
 
 func (t *tail) Write(b []byte) (int, error) {
-	t.last = append(t.last, b...)
+	t.last = append(t.last, b[max(0, len(b)-copyTag):]...)
 	if n := len(t.last) - copyTag; n > 0 {
-		t.last = append([]byte(nil), t.last[n:]...)
+		t.last = append(t.last[:0], t.last[n:]...)
 	}
 	return len(b), nil
 }

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -210,9 +211,14 @@ func writeCopy(w io.Writer, h copyHeader, all records, key []byte) error {
 	if _, err := both.Write(append(start, head...)); err != nil {
 		return err
 	}
+	var size []byte
 	for r := range all {
 		buf = r.encode(buf[:0])
-		if _, err := both.Write(append(binary.AppendUvarint(nil, uint64(len(buf))), buf...)); err != nil {
+		size = binary.AppendUvarint(size[:0], uint64(len(buf)))
+		if _, err := both.Write(size); err != nil {
+			return err
+		}
+		if _, err := both.Write(buf); err != nil {
 			return err
 		}
 	}
@@ -222,8 +228,8 @@ func writeCopy(w io.Writer, h copyHeader, all records, key []byte) error {
 	return out.Flush()
 }
 
-// readCopy verifies a whole copy of that size and then calls f for each record, whose bytes are its own. Errors say why it
-// is not used, and then f was not called, unless it is f's own.
+// readCopy verifies a whole copy of that size and then calls f for each record, whose body is valid until f returns. Errors
+// say why it is not used, and then f was not called, unless it is f's own.
 func readCopy(file io.ReadSeeker, size int64, owner copyOwner, key []byte, f func(copyHeader, *copyRecord) error) (copyHeader, error) {
 	mac := hmac.New(sha256.New, key)
 	h, at, err := readCopyStart(io.TeeReader(file, mac), size)
@@ -247,9 +253,10 @@ func readCopy(file io.ReadSeeker, size int64, owner copyOwner, key []byte, f fun
 	if _, err := file.Seek(at, io.SeekStart); err != nil {
 		return h, err
 	}
-	in := bufio.NewReader(io.LimitReader(file, int64(h.records)))
+	in, buf := bufio.NewReader(io.LimitReader(file, int64(h.records))), []byte(nil)
 	for {
-		raw, err := readCopyRecord(in)
+		raw, err := readCopyRecord(in, buf)
+		buf = raw
 		if errors.Is(err, io.EOF) {
 			return h, nil
 		}
@@ -304,8 +311,8 @@ func checkCopyTag(in io.Reader, mac hash.Hash, records int64) error {
 	return nil
 }
 
-// readCopyRecord reads one record; io.EOF: there is none left.
-func readCopyRecord(in *bufio.Reader) ([]byte, error) {
+// readCopyRecord reads one record, into buf when it fits; io.EOF: there is none left.
+func readCopyRecord(in *bufio.Reader, buf []byte) ([]byte, error) {
 	n, err := binary.ReadUvarint(in)
 	if err != nil {
 		if errors.Is(err, io.EOF) {
@@ -316,7 +323,7 @@ func readCopyRecord(in *bufio.Reader) ([]byte, error) {
 	if n > maxCopyRecord {
 		return nil, errCopyDamaged
 	}
-	raw := make([]byte, n)
+	raw := slices.Grow(buf[:0], int(n))[:n]
 	if _, err := io.ReadFull(in, raw); err != nil {
 		return nil, errCopyDamaged
 	}

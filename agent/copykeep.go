@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io/fs"
@@ -56,13 +57,13 @@ func (r *restoring) take(_ copyHeader, c *copyRecord) error {
 	}
 	switch c.kind {
 	case copyBuild:
-		r.build = c.body
+		r.build = bytes.Clone(c.body)
 	case copyType:
 		r.held, r.entry = r.relay.held(c.name), nil
 		r.held.all, r.held.complete = c.flags&copyFlagAll != 0, c.flags&copyFlagComplete != 0
 	case copyWanted:
 		r.held.names[c.name] = struct{}{}
-		r.held.retain(r.held.names)
+		r.held.retain(map[string]struct{}{c.name: {}})
 	case copyGone:
 		r.held.gone[c.name] = struct{}{}
 	case copyOffered:

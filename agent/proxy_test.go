@@ -154,7 +154,7 @@ type proxied struct {
 }
 
 // testNode is how the Envoy of these tests introduces itself.
-func testNode(t *testing.T) *corev3.Node {
+func testNode(t testing.TB) *corev3.Node {
 	meta, err := structpb.NewStruct(map[string]any{"NAMESPACE": "shop"})
 	if err != nil {
 		t.Fatal(err)
