@@ -6,7 +6,7 @@ import (
 )
 
 // How often the authority is looked after: files that are replaced are seen within pluggedPace, a rotation is led on at
-// rotatingPace, and at idlePace it is seen whether something is to be renewed.
+// rotatingPace or slower, and at idlePace it is seen whether something is to be renewed.
 const (
 	pluggedPace  = time.Second
 	rotatingPace = 2 * time.Second
@@ -35,7 +35,7 @@ func (m *Manager) Run(ctx context.Context) error {
 func (m *Manager) look(ctx context.Context) time.Duration {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	now := m.config.Now()
+	began, now := time.Now(), m.config.Now()
 	var err error
 	pace := pluggedPace
 	if m.plugged != nil {
@@ -44,11 +44,16 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 		err = m.lookOwn(ctx, now)
 		pace = idlePace
 		if m.own.state.Step != None || err != nil {
-			pace = rotatingPace
+			pace = paceAfter(time.Since(began))
 		}
 	}
 	m.note(ctx, err)
 	return pace
+}
+
+// paceAfter is the pace of a rotation whose looks take so long: they are a hundredth of the time at most, up to a minute's pace.
+func paceAfter(took time.Duration) time.Duration {
+	return max(rotatingPace, min(100*took, time.Minute))
 }
 
 // lookPlugged takes a set that was put in place. The caller holds mu.
