@@ -144,7 +144,9 @@ func (id *identity) facts(ctx context.Context) (ca.Facts, error) {
 		return f, nil
 	}
 	for _, b := range server.Bundles() {
-		if b.Who.Identity != (spiffe.ID{}) { // who has none trusts nobody
+		// Who has no identity trusts nobody. Who never asks for roots, as Istio's agents, never acknowledges any: what the
+		// ledger says of its certificate is waited for.
+		if b.Who.Identity != (spiffe.ID{}) && b.Asked {
 			f.Connected = append(f.Connected, ca.ProxyBundle{Name: b.Proxy, BundleID: b.Bundle})
 		}
 	}
