@@ -38,7 +38,6 @@ type lab struct {
 	bundle  *Bundle
 	ledger  *Ledger
 	peers   *PeerVerifier
-	jwt     *JWTAttestor
 	server  *Server
 	address string
 

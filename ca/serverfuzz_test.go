@@ -73,7 +73,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 func FuzzCreateCertificate(f *testing.F) {
 	l := newLab(f, nil)
 	l.server.config.Limits = Limits{}.withDefaults()
-	l.server.caller, l.server.address = newBuckets(Rate{PerSecond: -1}, 1), newBuckets(Rate{PerSecond: -1}, 1)
+	l.server.caller, l.server.address, l.server.refused = newBuckets(Rate{PerSecond: -1}, 1), newBuckets(Rate{PerSecond: -1}, 1), newBuckets(Rate{PerSecond: -1}, 1)
 	key := testKey(f, ECDSAP256)
 	for _, c := range []client{{key: key}, {key: key, name: "a"}, {key: key, lives: 1 << 62}, {key: key, more: map[string]string{"CertSigner": "x"}}, {csr: []byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----")}} {
 		wire, err := proto.Marshal(l.request(c))
