@@ -1,0 +1,153 @@
+package push
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// The values of policies, as they are compared with what is known of a call. Source: istio.io, AuthorizationPolicy.
+
+// matchText says whether s is what v says: "*" is anything but nothing, "*x" and "x*" are ends and beginnings.
+func matchText(v, s string) bool {
+	switch {
+	case v == "*":
+		return s != ""
+	case strings.HasPrefix(v, "*"):
+		return strings.HasSuffix(s, v[1:])
+	case strings.HasSuffix(v, "*"):
+		return strings.HasPrefix(s, v[:len(v)-1])
+	default:
+		return s == v
+	}
+}
+
+// isName says that the stars of v stand where they mean something.
+func isName(v string) bool {
+	stars := strings.Count(v, "*")
+	return v != "" && (stars == 0 || stars == 1 && (v[0] == '*' || v[len(v)-1] == '*'))
+}
+
+// matchStars says whether s is v, in which each star stands for any text.
+func matchStars(v, s string) bool {
+	first, rest, ok := strings.Cut(v, "*")
+	if !ok {
+		return s == v
+	}
+	if !strings.HasPrefix(s, first) {
+		return false
+	}
+	for i := len(first); i <= len(s); i++ {
+		if matchStars(rest, s[i:]) {
+			return true
+		}
+	}
+	return false
+}
+
+// matchHost says whether a host is what v says, in any case. wide: one without a port stands for all ports, and for the
+// same name with a final dot.
+func matchHost(v, host string, wide bool) bool {
+	v, host = strings.ToLower(v), strings.ToLower(host)
+	if matchText(v, host) || !wide || strings.HasSuffix(v, "*") || namesPort(v) {
+		return matchText(v, host)
+	}
+	// every way of taking a port and a dot off, for an address in brackets has colons of its own
+	for i := range len(host) {
+		if host[i] == ':' && (matchText(v, host[:i]) || matchText(v, strings.TrimSuffix(host[:i], "."))) {
+			return true
+		}
+	}
+	return matchText(v, strings.TrimSuffix(host, "."))
+}
+
+// namesPort says that a host ends with a port.
+func namesPort(host string) bool {
+	_, port, ok := strings.Cut(host[strings.LastIndexByte(host, ']')+1:], ":")
+	return ok && port != ""
+}
+
+// matchSubnet says whether an address is the one of v, or in its block; not ok when v is neither.
+func matchSubnet(v string, a netip.Addr) (t truth, ok bool) {
+	p, err := netip.ParsePrefix(v)
+	if err != nil {
+		one, err := netip.ParseAddr(v)
+		if err != nil || one.Zone() != "" {
+			return no, false
+		}
+		p = netip.PrefixFrom(one, one.BitLen())
+	}
+	if !a.IsValid() {
+		return unsure, true
+	}
+	return truthOf(p.Contains(a)), true
+}
+
+// matchPort says whether a port is that of v; not ok when v is none.
+func matchPort(v string, port uint32) (t truth, ok bool) {
+	n, err := strconv.ParseUint(v, 10, 16)
+	if err != nil || n == 0 {
+		return no, false
+	}
+	if port == 0 {
+		return unsure, true
+	}
+	return truthOf(uint32(n) == port), true
+}
+
+// matchPath says whether a path is what v says; not ok when v cannot be told.
+func matchPath(v, path string) (t truth, ok bool) {
+	isTemplate := strings.Contains(v, "{*}") || strings.Contains(v, "{**}")
+	switch {
+	case isTemplate && !isPathTemplate(v), !isTemplate && (!isName(v) || strings.ContainsAny(v, "{}?#")):
+		return no, false
+	case path == "":
+		return unsure, true
+	}
+	if i := strings.IndexAny(path, "?#"); i >= 0 {
+		path = path[:i]
+	}
+	if isTemplate {
+		return truthOf(matchTemplate(strings.Split(v[1:], "/"), strings.Split(strings.TrimPrefix(path, "/"), "/"))), true
+	}
+	return truthOf(matchText(v, path)), true
+}
+
+// isPathTemplate says that proxies understand a template: {*} and {**} are whole segments, and none comes after {**}.
+func isPathTemplate(v string) bool {
+	if v[0] != '/' {
+		return false
+	}
+	segments := strings.Split(v[1:], "/")
+	for i, s := range segments {
+		switch {
+		case s == "{*}" || s == "{**}":
+			if slices.Contains(segments[:i], "{**}") {
+				return false
+			}
+		case s == "" && i == len(segments)-1:
+		case s == "" || strings.ContainsFunc(s, func(r rune) bool {
+			return r >= 0x80 || !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~%!$&'()+,;:@", r))
+		}):
+			return false
+		}
+	}
+	return true
+}
+
+// matchTemplate compares segments. {*} is one that is not empty, {**} at least one, which may be empty.
+func matchTemplate(want, have []string) bool {
+	if len(want) == 0 {
+		return len(have) == 0
+	}
+	if want[0] == "{**}" {
+		for i := range have {
+			if matchTemplate(want[1:], have[i+1:]) {
+				return true
+			}
+		}
+		return false
+	}
+	return len(have) > 0 && (want[0] == have[0] || want[0] == "{*}" && have[0] != "") && matchTemplate(want[1:], have[1:])
+}

@@ -1,0 +1,269 @@
+package push
+
+import (
+	"net/netip"
+	"slices"
+	"strings"
+
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// ruleJudge says whether rules of one policy match a call. It is the reference for what proxies are sent: a plain
+// reading of the policy, beside which package gen's translation is tested.
+type ruleJudge struct {
+	call Call
+	// domains are the mesh's trust domain and its aliases.
+	domains []string
+	// namespace is that of the policy.
+	namespace string
+	// widen says that the policy refuses: a condition that cannot be told is left out. In one that allows, a rule with
+	// such a condition never matches.
+	widen bool
+
+	odd bool   // some condition of the rule cannot be told
+	why string // the first condition that does not hold for sure
+}
+
+// rule says whether a rule matches.
+func (j *ruleJudge) rule(r *security.Rule) truth {
+	j.odd, j.why = r == nil, ""
+	t := yes
+	for _, w := range r.GetWhen() {
+		t = min(t, j.condition(w))
+	}
+	from, to := truthOf(len(r.GetFrom()) == 0), truthOf(len(r.GetTo()) == 0)
+	for _, f := range r.GetFrom() {
+		from = max(from, j.source(f.GetSource()))
+	}
+	for _, o := range r.GetTo() {
+		to = max(to, j.operation(o.GetOperation()))
+	}
+	if j.odd && !j.widen {
+		j.why = "a condition cannot be told of this call, so that the rule never allows it"
+		return no
+	}
+	return min(t, from, to)
+}
+
+// values says whether one of want holds and none of not. match is not ok for a value that cannot be told.
+func (j *ruleJudge) values(field string, want, not []string, match func(string) (truth, bool)) truth {
+	t := min(j.oneOf(want, yes, match), j.oneOf(not, no, match).not())
+	if t != yes && j.why == "" {
+		j.why = field
+	}
+	return t
+}
+
+// oneOf says whether one of list holds; empty when the list is, or when one of it cannot be told.
+func (j *ruleJudge) oneOf(list []string, empty truth, match func(string) (truth, bool)) truth {
+	if len(list) == 0 {
+		return empty
+	}
+	t := no
+	for _, v := range list {
+		one, ok := match(v)
+		if !ok {
+			j.odd = true
+			return empty
+		}
+		t = max(t, one)
+	}
+	return t
+}
+
+// source says whether the conditions on the caller hold.
+func (j *ruleJudge) source(s *security.Source) truth {
+	fields := []struct {
+		name      string
+		want, not []string
+		match     func(string) (truth, bool)
+	}{
+		{"principals", s.GetPrincipals(), s.GetNotPrincipals(), j.principal},
+		{"requestPrincipals", s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), j.ofRequests(j.requestPrincipal)},
+		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), j.callerNamespace},
+		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), j.serviceAccount},
+		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), j.trustDomain},
+		{"ipBlocks", s.GetIpBlocks(), s.GetNotIpBlocks(), subnetOf(j.call.Source)},
+		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), subnetOf(j.call.Remote)},
+	}
+	t, some := yes, false
+	for _, f := range fields {
+		some = some || len(f.want)+len(f.not) > 0
+		t = min(t, j.values("from.source."+f.name, f.want, f.not, f.match))
+	}
+	j.odd = j.odd || !some
+	return t
+}
+
+// operation says whether the conditions on what is called hold.
+func (j *ruleJudge) operation(o *security.Operation) truth {
+	host := func(wide bool) func(string) (truth, bool) {
+		return j.ofRequests(func(v string) (truth, bool) {
+			return known(j.call.Host, func(h string) bool { return matchHost(v, h, wide) }), isName(v)
+		})
+	}
+	t := min(
+		j.values("to.operation.hosts", o.GetHosts(), nil, host(j.widen)),
+		j.values("to.operation.notHosts", nil, o.GetNotHosts(), host(!j.widen)),
+		j.values("to.operation.methods", o.GetMethods(), o.GetNotMethods(), j.ofRequests(j.name(j.call.Method))),
+		j.values("to.operation.paths", o.GetPaths(), o.GetNotPaths(), j.ofRequests(func(v string) (truth, bool) { return matchPath(v, j.call.Path) })),
+		j.values("to.operation.ports", o.GetPorts(), o.GetNotPorts(), func(v string) (truth, bool) { return matchPort(v, j.call.Port) }),
+	)
+	if len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths())+len(o.GetPorts())+len(o.GetNotPorts()) == 0 {
+		j.odd = true
+	}
+	return t
+}
+
+// ofRequests is match for requests; connections have nothing of the sort.
+func (j *ruleJudge) ofRequests(match func(string) (truth, bool)) func(string) (truth, bool) {
+	if j.call.TCP {
+		return func(string) (truth, bool) { return no, false }
+	}
+	return match
+}
+
+// name matches a text of the call, in which stars mean nothing but where they stand at an end of the value.
+func (j *ruleJudge) name(text string) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		return known(text, func(s string) bool { return matchText(v, s) }), isName(v)
+	}
+}
+
+func subnetOf(a netip.Addr) func(string) (truth, bool) {
+	return func(v string) (truth, bool) { return matchSubnet(v, a) }
+}
+
+// principal matches the caller's identity in any of the mesh's trust domains.
+func (j *ruleJudge) principal(v string) (truth, bool) {
+	v = strings.TrimPrefix(v, "spiffe://")
+	if !isName(v) {
+		return no, false
+	}
+	if j.call.From == (spiffe.ID{}) {
+		return no, true
+	}
+	have := strings.TrimPrefix(j.call.From.String(), "spiffe://")
+	domain, rest, ok := strings.Cut(v, "/")
+	if !ok || domain != "cluster.local" && !slices.Contains(j.domains, domain) {
+		return truthOf(matchText(v, have)), true
+	}
+	return truthOf(slices.ContainsFunc(j.domains, func(d string) bool { return matchText(d+"/"+rest, have) })), true
+}
+
+func (j *ruleJudge) callerNamespace(v string) (truth, bool) {
+	return truthOf(j.call.From != (spiffe.ID{}) && matchStars(v, j.call.From.Namespace)), v != ""
+}
+
+func (j *ruleJudge) serviceAccount(v string) (truth, bool) {
+	namespace, name, ok := strings.Cut(v, "/")
+	if !ok {
+		namespace, name = j.namespace, v
+	}
+	if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+		return no, false
+	}
+	return truthOf(j.call.From.Namespace == namespace && j.call.From.ServiceAccount == name), true
+}
+
+func (j *ruleJudge) trustDomain(v string) (truth, bool) {
+	return truthOf(j.call.From != (spiffe.ID{}) && matchText(v, j.call.From.TrustDomain)), isName(v) && !strings.Contains(v, "/")
+}
+
+// requestPrincipal matches the issuer and the subject of the token, with a slash between them.
+func (j *ruleJudge) requestPrincipal(v string) (truth, bool) {
+	switch iss, sub := j.call.Claims["iss"], j.call.Claims["sub"]; {
+	case !isName(v) || !strings.Contains(v, "*") && (len(v) < 3 || !strings.Contains(v[1:len(v)-1], "/")):
+		return no, false
+	case j.call.Claims == nil:
+		return unsure, true
+	default:
+		return truthOf(len(iss) == 1 && len(sub) == 1 && iss[0] != "" && sub[0] != "" && matchText(v, iss[0]+"/"+sub[0])), true
+	}
+}
+
+// condition says whether a condition of when holds.
+func (j *ruleJudge) condition(w *security.Condition) truth {
+	match := j.attribute(w.GetKey())
+	if match == nil || len(w.GetValues())+len(w.GetNotValues()) == 0 {
+		j.odd = true
+		return yes
+	}
+	return j.values("when "+w.GetKey(), w.GetValues(), w.GetNotValues(), match)
+}
+
+// attribute matches values of an attribute; nil: there is no such attribute.
+func (j *ruleJudge) attribute(key string) func(string) (truth, bool) {
+	switch key {
+	case "source.ip":
+		return subnetOf(j.call.Source)
+	case "remote.ip":
+		return subnetOf(j.call.Remote)
+	case "destination.ip":
+		return subnetOf(j.call.Destination)
+	case "source.namespace":
+		return j.callerNamespace
+	case "source.principal":
+		return j.principal
+	case "source.serviceaccount", "source.serviceAccount":
+		return j.serviceAccount
+	case "source.trustDomain":
+		return j.trustDomain
+	case "destination.port":
+		return func(v string) (truth, bool) { return matchPort(v, j.call.Port) }
+	case "connection.sni":
+		return j.name(j.call.ServerName)
+	case "request.auth.principal":
+		return j.ofRequests(j.requestPrincipal)
+	case "request.auth.audiences":
+		return j.ofRequests(j.claim("aud"))
+	case "request.auth.presenter":
+		return j.ofRequests(j.claim("azp"))
+	}
+	if name, ok := inBrackets(key, "request.headers"); ok && !strings.ContainsAny(name, "[]") {
+		return j.ofRequests(j.header(strings.ToLower(name)))
+	}
+	if name, ok := inBrackets(key, "request.auth.claims"); ok {
+		return j.ofRequests(j.claim(name))
+	}
+	if _, ok := strings.CutPrefix(key, "experimental.envoy.filters."); ok && strings.HasSuffix(key, "]") {
+		return func(v string) (truth, bool) { return unsure, v != "" } // only the proxy knows
+	}
+	return nil
+}
+
+// inBrackets is what stands in the brackets of "before[x]", and whether key has that form.
+func inBrackets(key, before string) (string, bool) {
+	rest, ok := strings.CutPrefix(key, before)
+	if !ok || len(rest) < 3 || rest[0] != '[' || rest[len(rest)-1] != ']' {
+		return "", false
+	}
+	name := rest[1 : len(rest)-1]
+	for n := range strings.SplitSeq(name, "][") {
+		if n == "" || strings.ContainsAny(n, "[]") {
+			return "", false
+		}
+	}
+	return name, true
+}
+
+func (j *ruleJudge) header(name string) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		if v == "" || j.call.Headers == nil {
+			return unsure, v != ""
+		}
+		have, ok := j.call.Headers[name]
+		return truthOf(ok && (v == "*" || matchText(v, have))), true
+	}
+}
+
+func (j *ruleJudge) claim(name string) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		if v == "" || j.call.Claims == nil {
+			return unsure, v != ""
+		}
+		return truthOf(slices.ContainsFunc(j.call.Claims[name], func(have string) bool { return matchText(v, have) })), true
+	}
+}

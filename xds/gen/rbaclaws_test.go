@@ -1,0 +1,294 @@
+package gen
+
+import (
+	"math/rand/v2"
+	"net/netip"
+	"strconv"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// policyMaker makes policies at random out of few values, so that calls meet them. odd also makes what validation
+// refuses.
+type policyMaker struct {
+	*rand.Rand
+	odd bool
+}
+
+func (r policyMaker) some(values, odd []string) []string {
+	if r.odd {
+		values = append(append([]string{}, values...), odd...)
+	}
+	if r.IntN(3) > 0 {
+		return nil
+	}
+	out := make([]string, 1+r.IntN(2))
+	for i := range out {
+		out[i] = values[r.IntN(len(values))]
+	}
+	return out
+}
+
+func (r policyMaker) source() *security.Source {
+	if r.odd && r.IntN(10) == 0 {
+		return nil
+	}
+	principals := []string{"*", "cluster.local/ns/a/sa/x", "td/ns/a/sa/x", "alias/*", "*/sa/x", "cluster.local/ns/*", "other/ns/a/sa/x"}
+	return &security.Source{
+		Principals:           r.some(principals, []string{"", "a*b", "*a*", "spiffe://cluster.local/ns/a/sa/x"}),
+		NotPrincipals:        r.some(principals, []string{"", "**"}),
+		RequestPrincipals:    r.some([]string{"*", "i/s", "i/*", "*/s", "i/s/t", "*t", "i*"}, []string{"", "i", "/", "a*b", "i/"}),
+		NotRequestPrincipals: r.some([]string{"*", "i/s", "i/s/*"}, []string{"", "i"}),
+		Namespaces:           r.some([]string{"a", "b", "*", "*b", "a*"}, []string{""}),
+		NotNamespaces:        r.some([]string{"a", "b*"}, []string{""}),
+		ServiceAccounts:      r.some([]string{"x", "a/x", "b/y"}, []string{"", "*", "a/b/c", "/x"}),
+		TrustDomains:         r.some([]string{"td", "*", "*d", "al*"}, []string{"", "a/b"}),
+		IpBlocks:             r.some([]string{"10.0.0.0/8", "10.0.0.1", "::/0"}, []string{"", "x", "10.0.0.0/40"}),
+		NotIpBlocks:          r.some([]string{"10.0.0.1", "10.1.0.0/16"}, []string{"x"}),
+		RemoteIpBlocks:       r.some([]string{"10.0.0.0/8", "10.0.0.2/31"}, []string{"x"}),
+		NotRemoteIpBlocks:    r.some([]string{"10.0.0.1"}, []string{""}),
+	}
+}
+
+func (r policyMaker) operation() *security.Operation {
+	if r.odd && r.IntN(10) == 0 {
+		return &security.Operation{}
+	}
+	hosts := []string{"h.example", "*", "*.example", "h.*", "H.example:80", "[::1]"}
+	paths := []string{"/", "/a", "/a/*", "*b", "*", "/{*}", "/a/{**}", "/{*}/b"}
+	return &security.Operation{
+		Hosts:      r.some(hosts, []string{"", "a*b"}),
+		NotHosts:   r.some(hosts, []string{"", "*a*"}),
+		Methods:    r.some([]string{"GET", "*", "P*"}, []string{"", "G*T"}),
+		NotMethods: r.some([]string{"GET", "*ST"}, []string{""}),
+		Paths:      r.some(paths, []string{"", "a*b", "/{*}x", "/{**}/{*}", "/a?b"}),
+		NotPaths:   r.some(paths, []string{"{*}"}),
+		Ports:      r.some([]string{"80", "90"}, []string{"", "0", "http", "99999"}),
+		NotPorts:   r.some([]string{"80"}, []string{"x"}),
+	}
+}
+
+func (r policyMaker) condition() *security.Condition {
+	keys := []struct {
+		key    string
+		values []string
+	}{
+		{"source.ip", []string{"10.0.0.1", "10.0.0.0/8"}}, {"remote.ip", []string{"10.0.0.2"}}, {"destination.ip", []string{"10.9.0.0/16"}},
+		{"source.namespace", []string{"a"}}, {"source.principal", []string{"*/sa/x", "*"}}, {"source.serviceaccount", []string{"x"}},
+		{"source.trustDomain", []string{"td"}}, {"destination.port", []string{"80"}}, {"connection.sni", []string{"h.example", "*.example"}},
+		{"request.headers[X-a]", []string{"1", "*", "1*"}}, {"request.auth.claims[g]", []string{"1", "*"}}, {"request.auth.claims[g][h]", []string{"1"}},
+		{"request.auth.principal", []string{"*", "i/s"}}, {"request.auth.audiences", []string{"1"}}, {"request.auth.presenter", []string{"1*"}},
+	}
+	if r.odd {
+		keys = append(keys, struct {
+			key    string
+			values []string
+		}{[]string{"", "source.ips", "request.headers", "request.headers[", "request.auth.claims[]", "request.headers[a][b]", "experimental.envoy.filters.x"}[r.IntN(7)], []string{"1"}})
+	}
+	k := keys[r.IntN(len(keys))]
+	c := &security.Condition{Key: k.key, Values: r.some(k.values, []string{""}), NotValues: r.some(k.values, []string{""})}
+	if len(c.Values)+len(c.NotValues) == 0 && !r.odd {
+		c.Values = k.values[:1]
+	}
+	return c
+}
+
+func (r policyMaker) rule() *security.Rule {
+	if r.odd && r.IntN(20) == 0 {
+		return nil
+	}
+	out := &security.Rule{}
+	for range r.IntN(3) {
+		out.From = append(out.From, &security.Rule_From{Source: r.source()})
+	}
+	for range r.IntN(3) {
+		out.To = append(out.To, &security.Rule_To{Operation: r.operation()})
+	}
+	for range r.IntN(3) {
+		out.When = append(out.When, r.condition())
+	}
+	return out
+}
+
+// policies are up to four of a namespace.
+func (r policyMaker) policies() []*config.Object {
+	var out []*config.Object
+	for i := range 1 + r.IntN(4) {
+		p := &security.AuthorizationPolicy{Action: security.AuthorizationPolicy_Action(r.IntN(4))}
+		if p.Action == security.AuthorizationPolicy_CUSTOM {
+			p.ActionDetail = &security.AuthorizationPolicy_Provider{Provider: &security.AuthorizationPolicy_ExtensionProvider{Name: "nobody"}}
+		}
+		for range r.IntN(3) {
+			p.Rules = append(p.Rules, r.rule())
+		}
+		o := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "p" + strconv.Itoa(i)}, Spec: p}
+		if r.IntN(6) == 0 {
+			o.Annotations = map[string]string{dryRunAnnotation: []string{"true", "false", "x"}[r.IntN(3)]}
+		}
+		out = append(out, o)
+	}
+	return out
+}
+
+// anyCall is a call of which all is known.
+func (r policyMaker) anyCall() push.Call {
+	one := func(values ...string) string { return values[r.IntN(len(values))] }
+	c := push.Call{
+		TCP:         r.IntN(3) == 0,
+		Source:      netip.MustParseAddr(one("10.0.0.1", "10.1.0.1", "192.0.2.1", "2001:db8::1")),
+		Remote:      netip.MustParseAddr(one("10.0.0.1", "10.0.0.2", "192.0.2.1")),
+		Destination: netip.MustParseAddr(one("10.9.0.1", "10.8.0.1")),
+		Port:        []uint32{80, 90, 100}[r.IntN(3)],
+		ServerName:  one("h.example", "other"),
+	}
+	if r.IntN(3) > 0 {
+		c.From = spiffe.ID{TrustDomain: one("td", "alias", "other"), Namespace: one("a", "b", "ab"), ServiceAccount: one("x", "y")}
+	}
+	if c.TCP {
+		return c
+	}
+	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90", "x.example", "[::1]:80", "other")
+	c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b")
+	c.Headers, c.Claims = map[string]string{}, map[string][]string{}
+	if r.IntN(2) == 0 {
+		c.Headers["x-a"] = one("1", "12", "2")
+	}
+	if r.IntN(2) == 0 {
+		c.Claims = map[string][]string{"iss": {one("i", "i/s", "j")}, "sub": {one("s", "t", "s/t")}, "g": {"1", one("2", "3")}, "g][h": {one("1", "2")}, "aud": {one("1", "2")}, "azp": {"12"}}
+	}
+	return c
+}
+
+// policyScope is a scope of these policies, in a mesh of the trust domain td.
+func policyScope(policies []*config.Object) *push.Scope {
+	m := config.DefaultMesh()
+	m.TrustDomain, m.TrustDomainAliases = "td", []string{"alias"}
+	sc := testScope(testEgress(nil))
+	sc.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
+	sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policies)
+	return sc
+}
+
+// checkPolicies compares what the filters do with what the policies say, by the plain reading of package push.
+func checkPolicies(t testing.TB, r policyMaker, calls int) {
+	t.Helper()
+	sc := policyScope(r.policies())
+	set := judgeFilters(t, New().Set(ExtensionConfigType, sc))
+	for range calls {
+		call := r.anyCall()
+		passes, asks := rbacModel{t, call}.passes(set)
+		want := sc.Judge(call)
+		if asks {
+			t.Errorf("a provider that there is not would be asked")
+		}
+		if want.Verdict == push.Depends || passes != (want.Verdict == push.Allowed) {
+			t.Fatalf("the filters let it pass: %v; the policies say %s, %s\ncall: %+v\npolicies: %v", passes, want.Verdict, want.Reason, call, specs(sc))
+		}
+	}
+}
+
+func specs(sc *push.Scope) []string {
+	var out []string
+	for _, o := range sc.AuthorizationPolicy.Items() {
+		out = append(out, o.Spec.(*security.AuthorizationPolicy).String())
+	}
+	return out
+}
+
+// What proxies are sent does what the policies say, whatever they are: also those that validation refuses.
+func TestFiltersDoWhatPoliciesSay(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		checkPolicies(t, policyMaker{rand.New(rand.NewPCG(seed, 1)), seed%2 == 1}, 20)
+		if t.Failed() {
+			t.Fatalf("seed %d", seed)
+		}
+	}
+}
+
+// FuzzPolicies is the same for the fuzzer.
+func FuzzPolicies(f *testing.F) {
+	f.Add(uint64(1), true)
+	f.Fuzz(func(t *testing.T, seed uint64, odd bool) {
+		checkPolicies(t, policyMaker{rand.New(rand.NewPCG(seed, 2)), odd}, 20)
+	})
+}
+
+// A part that cannot be understood never lets a call pass that is refused without that part: neither in a policy that
+// denies, nor in one that allows.
+func TestOddPartsNeverWeaken(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := policyMaker{rand.New(rand.NewPCG(seed, 3)), false}
+		before := r.policies()
+		after := make([]*config.Object, len(before))
+		for i, o := range before {
+			c := *o
+			c.Spec = proto.Clone(o.Spec)
+			after[i] = &c
+			p := c.Spec.(*security.AuthorizationPolicy)
+			for _, rule := range p.Rules {
+				rule.When = append(rule.When, &security.Condition{Key: "what.is.this", Values: []string{"x"}})
+			}
+		}
+		g := New()
+		good, odd := judgeFilters(t, g.Set(ExtensionConfigType, policyScope(before))), judgeFilters(t, g.Set(ExtensionConfigType, policyScope(after)))
+		for range 20 {
+			call := r.anyCall()
+			was, _ := rbacModel{t, call}.passes(good)
+			if now, _ := (rbacModel{t, call}).passes(odd); now && !was {
+				t.Fatalf("seed %d: a condition that nobody understands lets a call pass: %+v\n%v", seed, call, specs(policyScope(after)))
+			}
+		}
+	}
+}
+
+// A changed policy changes no listener, not by a byte, and neither does a provider or a revocation whose epoch stays.
+func TestPoliciesTouchNoListener(t *testing.T) {
+	t.Parallel()
+	g := New()
+	plain := policyScope(nil)
+	before := g.Set(ListenerType, plain)
+	if before.Shared == nil {
+		t.Fatal("there are no listeners")
+	}
+	for seed := range uint64(50) {
+		sc := *plain
+		sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policyMaker{rand.New(rand.NewPCG(seed, 4)), false}.policies())
+		sc.Trust = &push.Trust{Identities: []string{"spiffe://td/ns/a/sa/x"}, Certificates: []string{"00"}}
+		if got := g.Set(ListenerType, &sc); got != before {
+			t.Fatalf("seed %d: the listeners are others", seed)
+		}
+	}
+}
+
+// Equal inputs share one layer, and a policy changes only the filters that it is about.
+func TestFiltersAreShared(t *testing.T) {
+	t.Parallel()
+	g := New()
+	deny := &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "d"}, Spec: &security.AuthorizationPolicy{
+		Action: security.AuthorizationPolicy_DENY, Rules: []*security.Rule{{}},
+	}}
+	a, b, c := policyScope(nil), policyScope(nil), policyScope([]*config.Object{deny})
+	first := g.Set(ExtensionConfigType, a)
+	if g.Set(ExtensionConfigType, b) != first {
+		t.Error("equal filters are two layers")
+	}
+	changed := g.Set(ExtensionConfigType, c)
+	for r := range changed.All() {
+		was := first.Get(r.Name)
+		if isDeny := r.Name == filterDeny || r.Name == filterDeny+ofConnections; (was == r) == isDeny {
+			t.Errorf("%s: the same as before: %v", r.Name, was == r)
+		}
+	}
+	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters()) {
+		t.Errorf("there are %d filters", n)
+	}
+}
