@@ -62,8 +62,7 @@ func (i *Identity) withRoots(roots []*x509.Certificate) *Identity {
 }
 
 // newIdentity puts an identity together and checks that its parts fit: the key is the certificate's, which names a
-// workload. Whether the chain leads to one of the roots is asked at the leaf's begin, so that one that has ended is
-// still an identity. Errors say what does not fit.
+// workload. Errors say what does not fit.
 func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity, error) {
 	if len(chain) == 0 || len(roots) == 0 {
 		return nil, errors.New("there is no certificate, or no root certificate")
@@ -76,12 +75,19 @@ func newIdentity(key crypto.Signer, chain, roots []*x509.Certificate) (*Identity
 	if err != nil {
 		return nil, err
 	}
-	opts := x509.VerifyOptions{Roots: pool(roots), Intermediates: pool(chain[1:]), CurrentTime: leaf.NotBefore.Add(time.Second),
+	return &Identity{ID: id, Key: key, Chain: chain, Roots: roots}, nil
+}
+
+// rooted says why the certificate leads to none of the roots; nil when it leads to one. That it has ended is another
+// matter: it is judged by when it began. A root that is taken out of the mesh takes its certificates with it.
+func (i *Identity) rooted() error {
+	leaf := i.Leaf()
+	opts := x509.VerifyOptions{Roots: pool(i.Roots), Intermediates: pool(i.Chain[1:]), CurrentTime: leaf.NotBefore.Add(time.Second),
 		KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	if _, err := leaf.Verify(opts); err != nil {
-		return nil, fmt.Errorf("the certificate does not lead to a root of the mesh: %w", err)
+		return fmt.Errorf("the certificate does not lead to a root of the mesh: %w", err)
 	}
-	return &Identity{ID: id, Key: key, Chain: chain, Roots: roots}, nil
+	return nil
 }
 
 func pool(certs []*x509.Certificate) *x509.CertPool {
@@ -146,7 +152,11 @@ func parseAnswer(key crypto.Signer, elements []string) (*Identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the roots: %w", err)
 	}
-	return newIdentity(key, chain, roots)
+	id, err := newIdentity(key, chain, roots)
+	if err != nil {
+		return nil, err
+	}
+	return id, id.rooted()
 }
 
 // parseRoots reads a trust bundle. It is refused whole when a part of it cannot be a root, or when there is none: a

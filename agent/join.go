@@ -185,14 +185,17 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 		c.Log.Info("the certificate of an earlier join has ended: joining anew", "ended", id.Leaf().NotAfter)
 		return nil, nil
 	case !c.believes(id):
-		c.Log.Info("the line names another root certificate than the earlier join: joining anew")
+		c.Log.Info("the line names another root certificate than that of the earlier join: joining anew")
 		return nil, nil
 	}
 	return &JoinResult{Settings: s, Identity: id, Already: true}, nil
 }
 
-// believes says whether the line is for the mesh of an identity.
+// believes says whether the line is for the mesh of an identity, and the identity for that mesh.
 func (c *JoinConfig) believes(id *Identity) bool {
+	if id.rooted() != nil {
+		return false
+	}
 	for _, r := range id.Roots {
 		if hashOf(r) == c.Hash {
 			return true

@@ -44,12 +44,13 @@ type Keeper struct {
 	skew     time.Duration              // guarded by mu: how far this clock is ahead of the authority's, as far as that shows
 	watchers map[chan struct{}]struct{} // guarded by mu
 	renewed  chan struct{}              // cap 1; written when the certificate changed
+	now      chan struct{}              // cap 1; written when it has to be renewed now
 }
 
 // NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not joined, or what is wrong
 // with the files and what to do.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
-	k := &Keeper{store: store{c.Dir}, name: c.Name, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1)}
+	k := &Keeper{store: store{c.Dir}, name: c.Name, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	id, joined, err := k.store.load()
 	if err != nil {
 		return nil, err
@@ -135,7 +136,8 @@ func (k *Keeper) ClientTLS() *tls.Config {
 }
 
 // SetRoots takes in a trust bundle, texts of PEM. One that is empty, or that cannot be read whole, is refused and
-// changes nothing; the same is when the workload's own certificate leads to none of its roots.
+// changes nothing. One that leaves the workload's own certificate without a root is taken: somebody took that root out, and
+// nobody else believes the certificate any more. A new one is asked for at once.
 func (k *Keeper) SetRoots(pems []string) error {
 	roots, err := parseRoots(pems)
 	if err != nil {
@@ -147,15 +149,19 @@ func (k *Keeper) SetRoots(pems []string) error {
 	if sameCertificates(id.Roots, roots) {
 		return nil
 	}
-	next, err := newIdentity(id.Key, id.Chain, roots)
-	if err != nil {
-		return fmt.Errorf("the trust bundle is refused, the former one stays: %w", err)
-	}
+	next := id.withRoots(roots)
 	if err := k.store.save(next, k.Joined()); err != nil {
 		return err
 	}
 	k.replace(next, k.Joined())
 	k.log.Info("the mesh's roots changed", "roots", len(roots), "before", len(id.Roots))
+	if err := next.rooted(); err != nil {
+		k.log.Error("the root of this workload's certificate was taken out of the mesh: a new certificate is asked for; join again if this goes on", "error", err)
+		select {
+		case k.now <- struct{}{}:
+		default: // it is about to be asked for
+		}
+	}
 	return nil
 }
 
@@ -183,6 +189,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-k.now:
 		case <-time.After(wait):
 		}
 		err := k.renew(ctx)

@@ -116,7 +116,10 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	r.Identity, r.Serial, r.Ends = id.ID.String(), id.Serial(), leaf.NotAfter
 	r.say("identity", stateOK, "", "%s, joined %s ago from the group %s", id.ID, span(now.Sub(j.At)), j.Group)
 	left := leaf.NotAfter.Sub(now)
+	orphan := id.rooted()
 	switch {
+	case orphan != nil:
+		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s: its root is not one of the mesh any more%s", id.Serial(), because(n))
 	case left <= 0:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s ended %s ago%s", id.Serial(), span(-left), because(n))
 	case n.Trouble != nil && left < id.Life()/4:
