@@ -49,12 +49,28 @@ func (c *checker) ingress(path string, l *networking.IstioIngressListener) {
 	if l.Bind != "" {
 		c.why(path+".bind", checkAddress(l.Bind))
 	}
-	if l.Tls != nil {
-		c.unsupported(path+".tls", "TLS of an inbound listener", "remove it, and protect the port otherwise")
-	}
+	c.ingressTLS(path, l)
 	c.connectionPool(path+".connectionPool", l.ConnectionPool)
 	if l.DefaultEndpoint != "" {
 		c.why(path+".defaultEndpoint", checkDefaultEndpoint(l.DefaultEndpoint))
+	}
+}
+
+// ingressTLS checks how an inbound listener ends TLS of clients that are not of the mesh.
+func (c *checker) ingressTLS(path string, l *networking.IstioIngressListener) {
+	if l.Tls == nil {
+		return
+	}
+	switch p := strings.ToUpper(l.GetPort().GetProtocol()); p {
+	case "HTTPS", "TLS":
+	default:
+		c.errorf(path+".tls", "protocol %s is without TLS: choose HTTPS or TLS, or remove tls", p)
+	}
+	switch l.Tls.Mode {
+	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
+		c.serverTLS(path+".tls", l.Tls, false)
+	default:
+		c.errorf(path+".tls.mode", "an inbound listener ends TLS by SIMPLE, MUTUAL or OPTIONAL_MUTUAL, not by %s; the mesh's own mutual TLS is for a PeerAuthentication to ask for", l.Tls.Mode)
 	}
 }
 

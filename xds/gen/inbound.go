@@ -33,6 +33,8 @@ type inboundPort struct {
 	protocol registry.Protocol
 	// at names the chains, and is where a listener of its own is.
 	at address
+	// tls, when not nil, ends TLS of clients that are not of the mesh; protocol is what is inside.
+	tls *networking.ServerTLSSettings
 	// bound says that the port has a listener of its own.
 	bound bool
 }
@@ -52,7 +54,7 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	ports := in.ports()
 	var out []listenerSpec
 	virtual := newChainSet(lists)
-	apart := in.tellsTLS()
+	apart := in.tellsTLS(ports)
 	virtual.specs = in.passthroughChains(apart, ports)
 	for _, p := range ports {
 		if !p.bound {
@@ -80,8 +82,9 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 }
 
 // tellsTLS says that virtualInbound has to tell TLS from plaintext, for some port.
-func (in inboundListenersIn) tellsTLS() bool {
-	return in.base.identity() && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
+func (in inboundListenersIn) tellsTLS(ports []inboundPort) bool {
+	mutual := in.base.identity() && (in.modes.Default != push.PeerDisable || in.modes.Ports.Len() > 0)
+	return mutual || slices.ContainsFunc(ports, func(p inboundPort) bool { return !p.bound && p.tls != nil })
 }
 
 // ports lists what the workload serves, by number, each once: of several services with one target
@@ -127,7 +130,7 @@ func (in inboundListenersIn) ingressPorts() []inboundPort {
 	var out []inboundPort
 	for _, l := range in.sidecar.Spec.Ingress {
 		n := l.GetPort().GetNumber()
-		p := inboundPort{port: n, protocol: parseProtocol(l.GetPort().GetProtocol()), bound: bindsPort(in.base.interception, l.CaptureMode)}
+		p := inboundPort{port: n, protocol: insideTLS(l), tls: l.Tls, bound: bindsPort(in.base.interception, l.CaptureMode)}
 		p.at = in.ingressAddress(l, p.bound)
 		if p.protocol == registry.UDP || in.reserved(p) || slices.ContainsFunc(out, func(o inboundPort) bool { return o.port == n }) {
 			continue
@@ -136,6 +139,21 @@ func (in inboundListenersIn) ingressPorts() []inboundPort {
 	}
 	slices.SortFunc(out, func(a, b inboundPort) int { return cmp.Compare(a.port, b.port) })
 	return out
+}
+
+// insideTLS is the protocol of an ingress listener, inside of TLS where it ends it.
+func insideTLS(l *networking.IstioIngressListener) registry.Protocol {
+	p := parseProtocol(l.GetPort().GetProtocol())
+	switch {
+	case l.Tls == nil:
+		return p
+	case p == registry.HTTPS:
+		return registry.HTTP
+	case p.IsHTTP():
+		return p
+	default:
+		return registry.TCP
+	}
 }
 
 // ingressAddress is where an ingress listener is: its bind address, else the proxy's own first one.
@@ -177,6 +195,7 @@ func (in inboundListenersIn) chains(p inboundPort, apart bool) []chainSpec {
 		tcp:      chainSpec{name: name, match: match, tcp: tcpSpec{cluster: cluster, statPrefix: cluster}},
 		protocol: p.protocol,
 		mode:     in.modes.At(p.port),
+		own:      p.tls,
 		identity: in.base.identity(),
 		apart:    apart,
 	}.list()

@@ -3,6 +3,8 @@ package gen
 import (
 	"errors"
 
+	networking "istio.io/api/networking/v1alpha3"
+
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -89,6 +91,8 @@ type inboundChains struct {
 	http, tcp chainSpec
 	protocol  registry.Protocol
 	mode      push.PeerMode
+	// own, when not nil, ends TLS of clients that are not of the mesh; protocol is known then.
+	own *networking.ServerTLSSettings
 	// identity says that the proxy has a certificate of the mesh.
 	identity bool
 	// apart says that the listener tells TLS from plaintext, be it for another port.
@@ -99,6 +103,7 @@ type inboundChains struct {
 //
 // Source: Istio's inbound listeners. STRICT takes TLS alone, with a certificate. PERMISSIVE tells clients of the mesh by
 // what they offer in TLS; TLS of others is the workload's own, and passes as it is. DISABLE leaves all to the workload.
+// Where a Sidecar's listener has TLS of its own, clients that are not of the mesh have to speak that.
 // Where both HTTP and connections are possible, clients that end in mutual TLS say which it is: nobody sees inside
 // before it is ended.
 func (c inboundChains) list() []chainSpec {
@@ -109,6 +114,10 @@ func (c inboundChains) list() []chainSpec {
 		return []chainSpec{closed}
 	case c.mode == push.PeerStrict:
 		return c.mutual(anyClient, anyClient)
+	case c.mode == push.PeerPermissive && c.identity && c.own != nil:
+		return append(c.mutual(anyPeer, tcpPeer), over(c.terminating(), tlsTransport))
+	case c.own != nil:
+		return []chainSpec{c.terminating()}
 	case c.mode == push.PeerPermissive && c.identity:
 		return append(c.mutual(anyPeer, tcpPeer), c.permissive()...)
 	case c.protocol.IsHTTP():
@@ -146,6 +155,16 @@ func (c inboundChains) permissive() []chainSpec {
 	default:
 		return []chainSpec{over(c.tcp, plainTransport), others}
 	}
+}
+
+// terminating is the chain that ends the listener's own TLS.
+func (c inboundChains) terminating() chainSpec {
+	out := c.tcp
+	if c.protocol.IsHTTP() {
+		out = c.http
+	}
+	out.tls = c.own
+	return out
 }
 
 // plainRequests is c for what was recognised as plaintext HTTP.

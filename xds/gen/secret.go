@@ -87,6 +87,8 @@ type secrets struct {
 type secretIn struct {
 	destinations *push.Destinations
 	gateways     *intern.List[push.GatewayServer]
+	// sidecar is set only when its ingress listeners end TLS.
+	sidecar *push.SidecarConfig
 }
 
 func newSecrets() *secrets {
@@ -99,7 +101,11 @@ func newSecrets() *secrets {
 }
 
 func (s *secrets) set(sc *push.Scope) resource.Set {
-	return resource.Set{Shared: s.layers.Get(secretIn{sc.Destinations, sc.Gateways})}
+	in := secretIn{destinations: sc.Destinations, gateways: sc.Gateways}
+	if sc.Sidecar != nil && slices.ContainsFunc(sc.Sidecar.Spec.Ingress, func(l *networking.IstioIngressListener) bool { return l.Tls != nil }) {
+		in.sidecar = sc.Sidecar
+	}
+	return resource.Set{Shared: s.layers.Get(in)}
 }
 
 // plan finds the files, in the order of destinations and servers, each once, and makes a secret of each.
@@ -109,11 +115,11 @@ func (s *secrets) plan(in secretIn) *resource.Layer {
 		eachCluster(dest, func(port uint32, subset *networking.Subset) { f.client(policyFor(dest.Rule, subset, port).tls) })
 	}
 	for _, g := range in.gateways.Items() {
-		for _, c := range certificatesOf(g.Server.GetTls()) {
-			f.certificate(c)
-		}
-		if r, asks := clientRoots(g.Server.GetTls()); asks && r.file != "" {
-			f.root(r)
+		f.server(g.Server.GetTls())
+	}
+	if in.sidecar != nil {
+		for _, l := range in.sidecar.Spec.Ingress {
+			f.server(l.Tls)
 		}
 	}
 	items := make([]*resource.Resource, 0, len(f.roots)+len(f.certificates))
@@ -142,6 +148,16 @@ func (f *secretFinder) client(t *networking.ClientTLSSettings) {
 	}
 	if !t.InsecureSkipVerify.GetValue() {
 		f.root(rootsOf(t))
+	}
+}
+
+// server adds what a server with settings t refers to.
+func (f *secretFinder) server(t *networking.ServerTLSSettings) {
+	for _, c := range certificatesOf(t) {
+		f.certificate(c)
+	}
+	if r, asks := clientRoots(t); asks && r.file != "" {
+		f.root(r)
 	}
 }
 
