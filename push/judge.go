@@ -85,6 +85,8 @@ func judgePolicy(o *config.Object, spec *security.AuthorizationPolicy, call Call
 			return out
 		case t == unsure && !out.Unsure:
 			out.Rule, out.Unsure, out.Why = i, true, "it is not known whether "+j.why+" holds"
+		case out.Why == "" && j.odd && allow:
+			out.Why = "it has a condition that cannot be told of this call, and so allows none"
 		case out.Why == "":
 			out.Why = j.why + " does not hold"
 		}

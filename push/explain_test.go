@@ -1,0 +1,165 @@
+package push
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// explained is a mesh of one service with two workloads, under policies in YAML.
+func explained(t *testing.T, policies string, trust *Trust) *Context {
+	t.Helper()
+	m := config.DefaultMesh()
+	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
+		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: 80},
+	}}}
+	in := Inputs{Mesh: &Mesh{Config: m, Domain: "cluster.local"}, Trust: trust}
+	key := registry.Key{Host: "web.example", Namespace: "shop"}
+	in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: []registry.Port{
+		{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}, {Number: 90, Name: "tcp", Protocol: registry.TCP},
+	}})
+	in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{
+		{Address: "10.0.0.1", Namespace: "shop", Workload: "web-1", ServiceAccount: "web", Labels: map[string]string{"app": "web"}, TLSMode: "istio"},
+		{Address: "10.0.0.2", Namespace: "shop", Workload: "web-2", ServiceAccount: "web", Labels: map[string]string{"app": "other"}},
+	}})
+	result := config.Parse("p.yaml", []byte(policies))
+	if len(result.Problems) > 0 {
+		t.Fatal(result.Problems)
+	}
+	for _, o := range result.Objects {
+		in.Objects = in.Objects.With(o.Key, o)
+	}
+	return Build(nil, in)
+}
+
+func policyText(name, spec string) string {
+	return "---\napiVersion: security.istio.io/v1\nkind: AuthorizationPolicy\nmetadata: {name: " + name + ", namespace: shop}\nspec: " + spec + "\n"
+}
+
+// A verdict names what decides, and says when that is not known.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	deny := policyText("d", `{action: DENY, selector: {matchLabels: {app: web}}, rules: [{from: [{source: {namespaces: [bad]}}], to: [{operation: {paths: ["/admin*"]}}]}]}`)
+	allow := policyText("a", `{selector: {matchLabels: {app: web}}, rules: [{from: [{source: {principals: ["*"]}}]}]}`)
+	ask := policyText("c", `{action: CUSTOM, provider: {name: judge}, rules: [{to: [{operation: {ports: ["8080"]}}]}]}`)
+	nobody := policyText("c", `{action: CUSTOM, provider: {name: nobody}, rules: [{}]}`)
+	tried := strings.Replace(policyText("t", `{action: DENY, rules: [{}]}`), "namespace: shop", `namespace: shop, annotations: {istio.io/dry-run: "true"}`, 1)
+	for name, tc := range map[string]struct {
+		policies, from, to, path string
+		trust                    *Trust
+		want                     Verdict
+		reason                   string
+	}{
+		"no policies":       {"", "shop/a", "web.example:80", "/", nil, Allowed, "no policy denies it"},
+		"denied":            {deny, "bad/a", "web.example:80", "/admin", nil, Denied, "rule 0 of AuthorizationPolicy shop/d denies it"},
+		"not denied":        {deny, "shop/a", "web.example:80", "/admin", nil, Allowed, "no policy denies it"},
+		"path not known":    {deny, "bad/a", "web.example:80", "", nil, Depends, "it is not known whether to.operation.paths holds"},
+		"tcp denies more":   {deny, "bad/a", "web.example:90", "", nil, Denied, "denies it"},
+		"allowed":           {deny + allow, "shop/a", "web.example:80", "/", nil, Allowed, "rule 0 of AuthorizationPolicy shop/a allows it"},
+		"deny before allow": {deny + allow, "bad/a", "web.example:80", "/admin", nil, Denied, "shop/d denies it"},
+		"nobody allowed":    {allow, "anonymous", "web.example:80", "/", nil, Denied, "none of them matches"},
+		"denied anyway":     {deny + allow, "anonymous", "web.example:80", "", nil, Denied, "none of them matches"},
+		"asked":             {ask, "shop/a", "web.example:80", "/", nil, Depends, "the provider of rule 0 of AuthorizationPolicy shop/c decides"},
+		"not asked":         {ask, "shop/a", "web.example:90", "/", nil, Allowed, "no policy denies it"},
+		"nobody to ask":     {nobody, "shop/a", "web.example:80", "/", nil, Denied, "nobody can be asked"},
+		"only tried":        {tried, "shop/a", "web.example:80", "/", nil, Allowed, "no policy denies it"},
+		"revoked":           {allow, "shop/a", "web.example:80", "/", &Trust{Identities: []string{"spiffe://cluster.local/ns/shop/sa/a"}}, Denied, "is revoked"},
+		"not revoked":       {allow, "shop/b", "web.example:80", "/", &Trust{Identities: []string{"spiffe://cluster.local/ns/shop/sa/a"}}, Allowed, "allows it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := explained(t, tc.policies, tc.trust)
+			from, err := c.Caller(tc.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := c.Explain(Call{From: from, Method: "GET", Path: tc.path}, tc.to)
+			if len(all) != 2 || all[0].Name() != "shop/web-1" || all[1].Name() != "shop/web-2" {
+				t.Fatalf("targets are %+v", all)
+			}
+			if got := all[0]; got.Verdict != tc.want || !strings.Contains(got.Reason, tc.reason) {
+				t.Errorf("got %s: %s; want %s: %s", got.Verdict, got.Reason, tc.want, tc.reason)
+			}
+		})
+	}
+}
+
+// The steps are the policies in the order in which they decide, and one of them decides.
+func TestExplainSteps(t *testing.T) {
+	t.Parallel()
+	c := explained(t, policyText("a", `{rules: [{to: [{operation: {methods: [PUT]}}]}, {to: [{operation: {methods: [GET]}}]}]}`)+
+		policyText("d", `{action: DENY, rules: [{from: [{source: {namespaces: [bad]}}]}]}`), nil)
+	steps := c.Explain(Call{From: spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "a"}, Method: "GET"}, "web.example:80")[0].Steps
+	if len(steps) != 2 || steps[0].Action != "DENY" || steps[0].Rule != -1 || steps[0].Decides || steps[0].Why != "from.source.namespaces does not hold" ||
+		steps[1].Action != "ALLOW" || steps[1].Rule != 1 || !steps[1].Decides || steps[1].Why != "" {
+		t.Errorf("steps are %+v", steps)
+	}
+}
+
+// A target is a service's port, a workload by its name, its service account or its address, each port once.
+func TestTargets(t *testing.T) {
+	t.Parallel()
+	c := explained(t, "", nil)
+	for to, want := range map[string]string{
+		"web.example":    "web-1:90 web-1:8080 web-2:90 web-2:8080",
+		"WEB.example:80": "web-1:8080 web-2:8080",
+		"web.example:1":  "",
+		"shop/web-1":     "web-1:90 web-1:8080",
+		"shop/web":       "web-1:90 web-1:8080 web-2:90 web-2:8080",
+		"shop/web:90":    "web-1:90 web-2:90",
+		"other/web":      "",
+		"10.0.0.2":       "web-2:90 web-2:8080",
+		"10.0.0.2:8080":  "web-2:8080",
+		"shop/":          "",
+		"":               "",
+	} {
+		got := ""
+		for _, x := range c.Targets(to, 0) {
+			got += " " + x.Workload + ":" + itoa(x.Port)
+		}
+		if strings.TrimSpace(got) != want {
+			t.Errorf("%q: got %q, want %q", to, got, want)
+		}
+	}
+}
+
+func itoa(n uint32) string {
+	return netip.AddrPortFrom(netip.IPv4Unspecified(), uint16(n)).String()[len("0.0.0.0:"):]
+}
+
+// A caller is an identity in one of its forms; anything else is refused with what to write.
+func TestCaller(t *testing.T) {
+	t.Parallel()
+	c := explained(t, "", nil)
+	for text, want := range map[string]string{
+		"shop/web": "spiffe://cluster.local/ns/shop/sa/web", "anonymous": "", "td/ns/a/sa/b": "spiffe://td/ns/a/sa/b", "spiffe://td/ns/a/sa/b": "spiffe://td/ns/a/sa/b",
+	} {
+		if got, err := c.Caller(text); err != nil || got.String() != want {
+			t.Errorf("%q: got %q, %v", text, got, err)
+		}
+	}
+	for _, text := range []string{"", "web", "a/b/c", "a b/c", "spiffe://td"} {
+		if got, err := c.Caller(text); err == nil {
+			t.Errorf("%q is %v", text, got)
+		}
+	}
+}
+
+// The provider of a gateway's policies is among what the gateway knows, whatever it routes.
+func TestProviderIsKnown(t *testing.T) {
+	t.Parallel()
+	c := explained(t, policyText("c", `{action: CUSTOM, provider: {name: judge}, rules: [{}]}`), nil)
+	router := Node{Type: Router, Namespace: "shop"}
+	if _, ok := c.Scope(c.Classify(router)).Destinations.Get("web.example"); !ok {
+		t.Error("the provider's service is not known")
+	}
+	if _, ok := explained(t, "", nil).Scope(Facets{Type: Router, Namespace: "shop"}).Destinations.Get("web.example"); ok {
+		t.Error("a router knows a service that nothing names")
+	}
+}
