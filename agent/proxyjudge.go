@@ -102,6 +102,9 @@ func (r *relay) take(up *upstream, reply *ads.Reply, now time.Time) error {
 
 // judge notes what Envoy made of what is offered, and answers the responses that are decided.
 func (r *relay) judge(t *heldType, now time.Time) {
+	if r.expired && t.kind.TypeURL == listenerTypeURL {
+		return // Envoy has none, for another reason
+	}
 	for name := range t.open {
 		if st := r.speaker(t, name); st != nil && st.find(t.kind.TypeURL).Standing(name, r.target(t)) == ads.Held {
 			t.accept(name)
