@@ -327,6 +327,25 @@ func TestNothingIsUsedUpByABadRequest(t *testing.T) {
 	}
 }
 
+// A token that came for a workload that is out is not used up: it serves when the workload is taken back in.
+func TestNothingIsUsedUpByARevokedWorkload(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	l.join("shop/web", "a")
+	l.revoke(RevokeWorkload, "shop/a")
+	token := l.token("shop/web")
+	if _, _, err := l.ask(client{token: token, name: "a"}); err == nil {
+		t.Fatal("a revoked workload joins")
+	}
+	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.ask(client{token: token, name: "a"}); err != nil {
+		t.Error(err)
+	}
+}
+
 // Of many machines with one token, one joins.
 func TestOneMachineWins(t *testing.T) {
 	t.Parallel()

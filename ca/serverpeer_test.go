@@ -78,8 +78,10 @@ func TestVerifyPeer(t *testing.T) {
 func TestServerTLS(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
-	own := l.certificate(l.signer, web(t).String(), noon, noon.Add(time.Hour), nil)
-	server := ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return l.controlPlane(), nil })
+	end := later(time.Now(), noon).Add(time.Hour) // a session would not be resumed after it, by the real clock
+	own := l.certificate(l.signer, web(t).String(), noon, end, nil)
+	cert := l.certificate(l.signer, "spiffe://cluster.local/ashore/control-plane", noon, end, nil)
+	server := ServerTLS(func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return cert, nil })
 	cache := tls.NewLRUClientSessionCache(4)
 	for i, c := range []*tls.Config{{Certificates: []tls.Certificate{*own}}, {Certificates: []tls.Certificate{*own}}, {}, {MaxVersion: tls.VersionTLS12, Certificates: []tls.Certificate{*own}}} {
 		c.InsecureSkipVerify, c.ClientSessionCache, c.ServerName = true, cache, "x"
