@@ -194,10 +194,26 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	})
 }
 
+// unnamed is the problem of a cluster that speaks mutual TLS with nobody, because nothing says who its endpoints are; nil:
+// something does, or there are none yet.
+func (s clusterSpec) unnamed(name string) *feed.Problem {
+	p := s.peer(false)
+	if s.discovery() != byOriginal || p.rule != nil || p.names != nil || p.identities.Len() > 0 {
+		return nil
+	}
+	return s.problem("the cluster " + name + " closes its connections, because nothing says who its endpoints are and ISTIO_MUTUAL believes nobody unnamed: " +
+		"write tls.subjectAltNames, or subjectAltNames of the ServiceEntry")
+}
+
 // withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no certificate.
 func (s clusterSpec) withoutIdentity(name string) *feed.Problem {
-	p := &feed.Problem{Severity: feed.Warning, Text: "the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
-		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode"}
+	return s.problem("the cluster " + name + " closes its connections on proxies that have no certificate of the mesh, " +
+		"because ISTIO_MUTUAL needs one: let their machines join, or set another tls.mode")
+}
+
+// problem is a warning about the rule that decides.
+func (s clusterSpec) problem(text string) *feed.Problem {
+	p := &feed.Problem{Severity: feed.Warning, Text: text}
 	if s.rule != nil {
 		p.Object, p.File, p.Line = s.rule.Key.String(), s.rule.Origin.File, s.rule.Origin.Line
 	}
