@@ -2,6 +2,7 @@ package ca
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -34,6 +35,9 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err
 	}
 	id, err := a.ledger.resolve(ctx, t.Group)
+	if err != nil && !errors.Is(err, ErrNoGroup) && !errors.Is(err, errGroupIdentity) {
+		return nil, err // not yet, or not now
+	}
 	if err != nil { // the token is good, so its holder may know
 		return nil, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}

@@ -26,6 +26,9 @@ const sweepEvery = 10 * time.Minute
 // ErrNoGroup says that there is no such WorkloadGroup.
 var ErrNoGroup = errors.New("there is no such WorkloadGroup")
 
+// errGroupIdentity says that a WorkloadGroup makes no identity.
+var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
+
 // LedgerConfig says where a ledger writes and whom it asks.
 type LedgerConfig struct {
 	// Records is where everything stands, shared with all replicas.
@@ -33,7 +36,7 @@ type LedgerConfig struct {
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
 	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace, and its template's service
-	// account ("default" when it names none). Errors: ErrNoGroup. Nil: there are no groups.
+	// account ("default" when it names none). Errors: ErrNoGroup, or why it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
 	// means not at all.
@@ -145,7 +148,7 @@ func (l *Ledger) forget(ctx context.Context, writes ...record.Write) error {
 	return nil
 }
 
-// resolve is the identity of a group's workloads. Errors: ErrNoGroup, or a group that makes no identity.
+// resolve is the identity of a group's workloads. Errors: ErrNoGroup, errGroupIdentity, or why it cannot be told now.
 func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	if l.groups == nil {
 		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, ErrNoGroup)
@@ -156,7 +159,7 @@ func (l *Ledger) resolve(ctx context.Context, group string) (spiffe.ID, error) {
 	}
 	id, err := l.identity(namespace, account)
 	if err != nil {
-		return spiffe.ID{}, fmt.Errorf("group %.200q: %w", group, err)
+		return spiffe.ID{}, fmt.Errorf("group %.200q: %w: %w", group, errGroupIdentity, err)
 	}
 	return id, nil
 }

@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"strings"
@@ -342,6 +343,24 @@ func TestNothingIsUsedUpByARevokedWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, _, err := l.ask(client{token: token, name: "a"}); err != nil {
+		t.Error(err)
+	}
+}
+
+// While groups cannot be told the caller is to try again: his token is good, and stays so.
+func TestGroupsThatCannotBeTold(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := client{token: l.token("shop/web"), name: "a"}
+	known := l.ledger.groups
+	l.ledger.groups = func(context.Context, string) (string, string, error) { return "", "", errDisk }
+	_, _, err := l.ask(c)
+	if err := wantRefused(err, codes.Unavailable, "try again"); err != nil {
+		t.Error(err)
+	}
+	l.ledger.groups = known
+	if _, _, err := l.ask(c); err != nil {
 		t.Error(err)
 	}
 }
