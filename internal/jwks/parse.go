@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/go-jose/go-jose/v4"
 )
@@ -102,6 +103,9 @@ func parseKey(raw json.RawMessage) (*jose.JSONWebKey, error) {
 	if err := checkKey(k.Key); err != nil {
 		return nil, err
 	}
+	if !fits(k.Key, k.Algorithm) {
+		return nil, nil //nolint:nilnil // for signatures of another kind
+	}
 	// Certificates say nothing that is checked here, and nobody needs them to verify.
 	return &jose.JSONWebKey{Key: k.Key, KeyID: k.KeyID, Algorithm: k.Algorithm, Use: k.Use}, nil
 }
@@ -134,6 +138,22 @@ func checkKey(key any) error {
 		return fmt.Errorf("it is a %T", key)
 	}
 	return nil
+}
+
+// fits says whether signatures by an algorithm can be verified by a key; every algorithm is allowed that is not named.
+// Source: RFC 7518, section 3.1; RFC 8037, section 3.1.
+func fits(key any, algorithm string) bool {
+	if algorithm == "" {
+		return true
+	}
+	switch k := key.(type) {
+	case *rsa.PublicKey:
+		return slices.Contains([]string{"RS256", "RS384", "RS512", "PS256", "PS384", "PS512"}, algorithm)
+	case *ecdsa.PublicKey:
+		return algorithm == map[int]string{256: "ES256", 384: "ES384", 521: "ES512"}[k.Curve.Params().BitSize]
+	default:
+		return algorithm == "EdDSA"
+	}
 }
 
 // Text is the set as a document: public keys alone, whatever else stood beside them.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -24,8 +25,11 @@ const jwtFilter = "envoy.filters.http.jwt_authn"
 // and EnvoyFilters read it there.
 const jwtPayload = "payload"
 
-// noKeys is a key set without keys: no token is good by it.
-const noKeys = `{"keys":[]}`
+// noKeys is a key set by which no token is good. Envoy 1.40 refuses one without keys, and with it all that a policy
+// says; so this one holds a key that nobody has the private part of: a point of P-256 whose x is the SHA-256 of
+// "Ashore: a public key of nobody 1".
+const noKeys = `{"keys":[{"kty":"EC","crv":"P-256","alg":"ES256","use":"sig",` +
+	`"x":"qCPtLOZIToVmNRQ2ebm9SiK_JH6mani2UtugUxQdQR0","y":"b4OYWuE2Pk98rvTc2mhDa9LBwghNIo3PC-UP65xY5GQ"}]}`
 
 // jwtIn is everything that the check of tokens depends on.
 type jwtIn struct {
@@ -130,10 +134,14 @@ func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
 	return p
 }
 
-// keysFor are the keys of a rule; none when they have not been fetched yet, so that no token is taken unverified.
+// keysFor are the keys of a rule; none when they have not been fetched yet or cannot be read, so that no token is taken
+// unverified.
 func (in jwtIn) keysFor(r *security.JWTRule) string {
 	if r.GetJwks() != "" {
-		return r.Jwks
+		if keys, err := jwks.Parse([]byte(r.Jwks)); err == nil {
+			return keys.Text()
+		}
+		return noKeys
 	}
 	if keys, ok := in.keys.Get(push.KeyURL(r)); ok {
 		return keys

@@ -2,6 +2,7 @@ package gen
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	jwtv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/jwt_authn/v3"
@@ -34,7 +35,8 @@ func TestTokenKeys(t *testing.T) {
 		rule *security.JWTRule
 		want string
 	}{
-		"inline":      {fetched, &security.JWTRule{Issuer: "a", Jwks: "{}"}, "{}"},
+		"inline":      {fetched, &security.JWTRule{Issuer: "a", Jwks: " " + noKeys}, `{"keys":[{"use":"sig","kty":"EC","crv":"P-256","alg":"ES256",` + noKeys[strings.Index(noKeys, `"x"`):]},
+		"unreadable":  {fetched, &security.JWTRule{Issuer: "a", Jwks: "{}"}, noKeys},
 		"fetched":     {fetched, &security.JWTRule{Issuer: "a", JwksUri: "https://a/keys"}, `{"keys":[1]}`},
 		"discovery":   {fetched, &security.JWTRule{Issuer: "https://issuer/"}, `{"keys":[2]}`},
 		"not fetched": {fetched, &security.JWTRule{Issuer: "a", JwksUri: "https://b/keys"}, noKeys},

@@ -58,7 +58,7 @@ spec:
 //	shop/web tcp -> open
 //
 // from an identity, or from "-" without a certificate, after "@" the address that it comes from, with sni=NAME by TLS.
-// A part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
+// Keys and tokens are written as in expand. A part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
 type table struct {
 	name      string
 	http, tcp uint32
@@ -142,7 +142,7 @@ func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 // inputs are what a table says.
 func (w *world) inputs(t *testing.T, tb *table) push.Inputs {
 	t.Helper()
-	result := config.Parse("config.yaml", []byte(base+tb.part("policies.yaml")))
+	result := config.Parse("config.yaml", []byte(base+expand(t, tb.part("policies.yaml"))))
 	for _, p := range result.Problems {
 		if p.Severity == feed.Error {
 			t.Fatalf("%s: %v", tb.name, p)
@@ -229,6 +229,9 @@ func (w *world) call(t *testing.T, tb *table, line string) {
 // request sends a request, and returns the status of its answer.
 func (w *world) request(t *testing.T, tb *table, from string, fields []string) string {
 	t.Helper()
+	for i := range fields {
+		fields[i] = expand(t, fields[i])
+	}
 	req, err := http.NewRequest(fields[0], "http://"+address+fields[2], nil)
 	if err != nil {
 		t.Fatal(err)
