@@ -3,6 +3,7 @@ package agent
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -34,7 +35,8 @@ func converge(t *testing.T, delta bool, rng *rand.Rand) {
 	addresses, at := []string{a, b}, 0
 	world, bad := randomWorld(rng, false)
 	r := startReplica(t, a, world...)
-	p := startProxy(t, withCopy(filepath.Join(t.TempDir(), "copy")), a, b)
+	socket, dir := filepath.Join(stateFolder(t), "xds.sock"), filepath.Join(t.TempDir(), "copy")
+	p := startProxyAt(t, socket, withCopy(dir), a, b)
 	var mu sync.Mutex
 	current := bad
 	config := func(c *xdstest.Config) {
@@ -57,7 +59,7 @@ func converge(t *testing.T, delta bool, rng *rand.Rand) {
 		current = bad
 		mu.Unlock()
 		r.publish(world...)
-		switch rng.IntN(5) {
+		switch rng.IntN(6) {
 		case 0: // Envoy loses its stream
 			leave()
 			leave = envoyOn(t, e)
@@ -69,6 +71,14 @@ func converge(t *testing.T, delta bool, rng *rand.Rand) {
 			r.stop()
 			at = 1 - at
 			r = startReplica(t, addresses[at], world...)
+		case 3: // another agent, on a copy or without one
+			p.stop()
+			if rng.IntN(2) == 0 {
+				if err := os.RemoveAll(dir); err != nil {
+					t.Fatal(err)
+				}
+			}
+			p = startProxyAt(t, socket, withCopy(dir), a, b)
 		}
 		time.Sleep(time.Duration(rng.IntN(15)) * time.Millisecond)
 	}
