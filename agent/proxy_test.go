@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"path/filepath"
 	"slices"
@@ -13,8 +14,10 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
@@ -554,6 +557,27 @@ func TestProxyOtherNode(t *testing.T) {
 	err := xdstest.NewEnvoy(xdstest.Config{Addr: p.socket, ID: xdstest.NodeID("other", "127.0.16.2"), Delta: true}).Run(t.Context())
 	if status.Code(err) != codes.InvalidArgument || !strings.Contains(err.Error(), "other.shop") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// A stream that ends before it began is no trouble.
+func TestProxyStreamWithoutRequest(t *testing.T) {
+	t.Parallel()
+	p := startProxy(t, nil, "127.0.0.1:1")
+	conn, err := grpc.NewClient(p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(conn).DeltaAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Recv(); !errors.Is(err, io.EOF) {
+		t.Errorf("got %v, want the end", err)
 	}
 }
 

@@ -94,7 +94,7 @@ func (c *envoyCall) read() {
 
 // run owns the stream. Only one of these things happens at a time: a request, news, the end of a wait, the end.
 func (c *envoyCall) run(ctx context.Context) error {
-	if err := c.begin(ctx); err != nil {
+	if err := c.begin(ctx); err != nil || c.stream == nil {
 		return err
 	}
 	st, settled := c.stream, time.NewTimer(envoySettleWait)
@@ -134,7 +134,7 @@ func (c *envoyCall) ended() error {
 	return c.readErr
 }
 
-// begin waits for the first request, which says who Envoy is, and takes the stream in.
+// begin waits for the first request, which says who Envoy is, and takes the stream in, unless it ended before that.
 func (c *envoyCall) begin(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
