@@ -118,7 +118,10 @@ func (s *Settings) adopt(id *Identity, j Joined) error {
 	return nil
 }
 
-func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, "bootstrap.json") }
+// bootstrapFile is Envoy's first configuration, in the state folder.
+const bootstrapFile = "bootstrap.json"
+
+func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
 
 // Run starts Envoy and keeps it running. When ctx ends, Envoy is drained and ended, and Run returns nil; that
 // takes up to the settings' Drain.Maximum and a few seconds. Errors name the setting that they are about.

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -145,7 +146,8 @@ func Leave(ctx context.Context, state string, wait time.Duration) error {
 
 // forget removes what joining left. The caller holds the lock.
 func forget(state string) error {
-	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state))); err != nil {
+	// The copy of the configuration and the bootstrap are of this identity too.
+	if err := errors.Join(store{state}.remove(), removeMissing(OwnSettings(state)), os.RemoveAll(copyOf(state)), removeMissing(filepath.Join(state, bootstrapFile))); err != nil {
 		return diskError("remove the identity", err)
 	}
 	return nil

@@ -65,7 +65,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		},
 		Renewed:   k.Renewed(),
 		SetRoots:  k.SetRoots,
-		Copy:      filepath.Join(s.State, "copy"),
+		Copy:      copyOf(s.State),
 		Identity:  k.Identity().ID.String(),
 		MaxAge:    s.XDS.MaxAge,
 		RefuseOld: s.XDS.RefuseOld,
@@ -76,6 +76,9 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	}
 	return proxyLink{p}, nil
 }
+
+// copyOf is the folder of a state folder's copy of the configuration.
+func copyOf(state string) string { return filepath.Join(state, "copy") }
 
 // proxyLink is the proxy in the agent's words.
 type proxyLink struct{ *proxy }

@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"google.golang.org/grpc/codes"
 )
 
 // Report is how an agent and its workload are: ten lines for people, and the same for programs.
@@ -119,13 +121,13 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	orphan := id.rooted()
 	switch {
 	case orphan != nil:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s: its root is not one of the mesh any more%s", id.Serial(), because(n))
+		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
 	case left <= 0:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s ended %s ago%s", id.Serial(), span(-left), because(n))
+		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case n.Trouble != nil && left < id.Life()/4:
-		r.say("certificate", stateBad, "make the control plane reachable before the certificate ends; or join again", "%s ends in %s%s", id.Serial(), span(left), because(n))
+		r.say("certificate", stateBad, "make the control plane reachable before the certificate ends; or join again", "%s %s, ends in %s", id.Serial(), because(n), span(left))
 	case n.Trouble != nil:
-		r.say("certificate", stateWarn, "nothing yet: renewing is tried again by itself", "%s ends in %s%s", id.Serial(), span(left), because(n))
+		r.say("certificate", stateWarn, "nothing yet: renewing is tried again by itself", "%s %s, ends in %s", id.Serial(), because(n), span(left))
 	case n.Due.IsZero():
 		r.say("certificate", stateOK, "", "%s ends in %s, renewed %s ago", id.Serial(), span(left), span(now.Sub(j.Renewed)))
 	default:
@@ -148,9 +150,9 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 
 func because(n Renewal) string {
 	if n.Trouble == nil {
-		return ""
+		return "not renewed"
 	}
-	return fmt.Sprintf(", not renewed after %d tries: %v", n.Tries, strings.ReplaceAll(n.Trouble.Error(), "\n", "; "))
+	return fmt.Sprintf("not renewed after %d tries: %v", n.Tries, strings.ReplaceAll(n.Trouble.Error(), "\n", "; "))
 }
 
 func (a *Agent) sayLink(r *Report, now time.Time) {
@@ -164,7 +166,11 @@ func (a *Agent) sayLink(r *Report, now time.Time) {
 		r.say("control plane", stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
 		return
 	}
-	r.say("control plane", stateBad, "make a control plane reachable: "+strings.Join(a.settings.XDS.Addresses, ", "), "none since %s: %s", span(now.Sub(s.Since)), strings.ReplaceAll(s.Trouble, "\n", "; "))
+	todo := "make a control plane reachable: " + strings.Join(a.settings.XDS.Addresses, ", ")
+	if strings.Contains(s.Trouble, codes.Unauthenticated.String()) || strings.Contains(s.Trouble, codes.PermissionDenied.String()) {
+		todo = "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
+	}
+	r.say("control plane", stateBad, todo, "none since %s: %s", span(now.Sub(s.Since)), strings.ReplaceAll(s.Trouble, "\n", "; "))
 }
 
 func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
@@ -219,6 +225,8 @@ func (a *Agent) sayRegistration(r *Report) {
 		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
 	case !h.Healthy:
 		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+	case a.link.LinkState().Address == "":
+		r.say("registration", stateWarn, "", "%s/%s at %s, well, but no control plane hears of it: it counts until its lease ends", w.Namespace, w.Group, w.Addresses[0])
 	default:
 		r.say("registration", stateOK, "", "%s/%s at %s, healthy", w.Namespace, w.Group, w.Addresses[0])
 	}
