@@ -28,7 +28,6 @@ func MeshFields() []MeshField {
 
 func meshFields() []MeshField {
 	const (
-		identity   = "workloads have no identity from Ashore yet"
 		kubernetes = "there is no Kubernetes ingress to serve"
 		telemetry  = "there are no providers of telemetry yet"
 	)
@@ -60,7 +59,7 @@ func meshFields() []MeshField {
 		{Path: "enableAutoMtls", Honoured: true, Text: "whether clients speak mutual TLS to the endpoints that take it, where no DestinationRule says otherwise; true when unset"},
 		{Path: "trustDomain", Honoured: true, Text: "the trust domain of identities; cluster.local when unset"},
 		{Path: "trustDomainAliases", Honoured: true, Text: "further trust domains whose workloads count as those of trustDomain, if the mesh's roots vouch for their certificates; none when unset"},
-		{Path: "caCertificates", Text: identity},
+		{Path: "caCertificates", Text: "workloads believe the roots of Ashore's own authority alone"},
 		{Path: "defaultServiceExportTo", Honoured: true, Text: "to which namespaces services without exportTo are visible; * when unset"},
 		{Path: "defaultVirtualServiceExportTo", Honoured: true, Text: "to which namespaces VirtualServices without exportTo are visible; * when unset"},
 		{Path: "defaultDestinationRuleExportTo", Honoured: true, Text: "to which namespaces DestinationRules without exportTo are visible; * when unset"},
@@ -77,7 +76,7 @@ func meshFields() []MeshField {
 		{Path: "enablePrometheusMerge", Text: "whether metrics are merged is a setting of the agent", harmless: isFalse},
 		{Path: "verifyCertificateAtClient", Text: "the certificates of TLS destinations are always verified, unless a DestinationRule sets insecureSkipVerify",
 			harmless: func(v protoreflect.Value) bool { return !isFalse(v) }},
-		{Path: "ca", Protects: true, Text: identity},
+		{Path: "ca", Protects: true, Text: "certificates are signed by Ashore's own authority"},
 		{Path: "extensionProviders", Honoured: true, Text: "whom CUSTOM AuthorizationPolicies may ask: envoyExtAuthzHttp and envoyExtAuthzGrpc; other kinds give a warning"},
 		{Path: "defaultProviders", Text: telemetry},
 		{Path: "discoverySelectors", Protects: true, Text: "all namespaces are read"},
@@ -132,9 +131,9 @@ func proxyFields() []MeshField {
 		{Path: "readinessProbe", Text: "workloads are not probed yet"},
 		{Path: "proxyStatsMatcher", Text: "proxies keep Envoy's own choice of statistics"},
 		{Path: "holdApplicationUntilProxyStarts", Text: "applications are started by systemd, not by Ashore", harmless: isFalse},
-		{Path: "caCertificatesPem", Text: "workloads have no identity from Ashore yet"},
+		{Path: "caCertificatesPem", Text: "proxies get the roots from the agent"},
 		{Path: "image", Text: "Envoy is a program of the machine, not an image"},
-		{Path: "privateKeyProvider", Text: "workloads have no identity from Ashore yet"},
+		{Path: "privateKeyProvider", Text: "keys are made and kept by the agent"},
 		{Path: "proxyHeaders", Protects: true, Text: "proxies set the headers that Istio's do by default"},
 		{Path: "fileFlushInterval", Text: "access logs are written as Envoy does by default"},
 		{Path: "fileFlushMinSizeKb", Text: "access logs are written as Envoy does by default"},
