@@ -1,10 +1,12 @@
 package ca
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -197,4 +199,37 @@ func TestBadWorkloadRecord(t *testing.T) {
 	if _, _, err := l.ask(client{cert: c}); err == nil {
 		t.Error("it renews")
 	}
+}
+
+// What has ended is forgotten while the ledger runs.
+func TestRunSweeps(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l, err := NewLedger(t.Context(), LedgerConfig{Records: record.NewMemory(), TrustDomain: "cluster.local", Groups: labGroups})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := l.CreateToken(t.Context(), TokenRequest{Group: "shop/web"}); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			if err := l.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		for _, step := range []struct {
+			passes time.Duration
+			want   int
+		}{{24 * time.Hour, 1}, {time.Hour + sweepEvery, 0}} {
+			time.Sleep(step.passes)
+			synctest.Wait()
+			if tokens, err := l.Tokens(t.Context()); err != nil || len(tokens) != step.want {
+				t.Errorf("%d tokens are known, want %d; error %v", len(tokens), step.want, err)
+			}
+		}
+		cancel()
+		wg.Wait()
+	})
 }
