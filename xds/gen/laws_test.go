@@ -21,7 +21,9 @@ import (
 )
 
 // ownTypes are the types that this file's laws are about.
-func ownTypes() []string { return []string{ClusterType, EndpointType, SecretType, NameTableType} }
+func ownTypes() []string {
+	return []string{ClusterType, EndpointType, SecretType, ExtensionConfigType, NameTableType}
+}
 
 // versions are the names and versions of a set, in order.
 func versions(set resource.Set) []string {
@@ -35,7 +37,22 @@ func versions(set resource.Set) []string {
 // edit makes one edit of a mesh, chosen by three numbers.
 func edit(in push.Inputs, what, which, how byte) push.Inputs {
 	k := registry.Key{Host: fmt.Sprintf("svc-%d.example.com", which%6), Namespace: "shop"}
-	switch what % 5 {
+	switch what % 6 {
+	case 5:
+		if how%5 == 4 {
+			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)}, Epoch: uint64(how)}
+			return in
+		}
+		key := config.Key{Kind: config.AuthorizationPolicy, Namespace: []string{"shop", "istio-system", "other"}[which%3], Name: fmt.Sprint("p", which%4)}
+		if how%7 == 6 {
+			in.Objects = in.Objects.Without(key)
+			return in
+		}
+		made := policyMaker{rand.New(rand.NewPCG(uint64(how), uint64(which))), how%2 == 0}.policies()[0].Spec.(*security.AuthorizationPolicy)
+		if which%4 == 0 {
+			made.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"version": "v1"}}
+		}
+		in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: made})
 	case 4:
 		key := config.Key{Kind: config.PeerAuthentication, Namespace: []string{"shop", "istio-system"}[which%2], Name: fmt.Sprint("p", which%3)}
 		if how%7 == 6 {
@@ -199,9 +216,9 @@ func TestLayersStay(t *testing.T) {
 		sc   *push.Scope
 		same []string
 	}{
-		"endpoint": {(&scopes{context: s.context, node: s.node}).next(withEndpoint(in, 3, 9)), []string{ClusterType, ListenerType, RouteType, SecretType, NameTableType}},
+		"endpoint": {(&scopes{context: s.context, node: s.node}).next(withEndpoint(in, 3, 9)), []string{ClusterType, ListenerType, RouteType, SecretType, ExtensionConfigType, NameTableType}},
 		"route":    {(&scopes{context: s.context, node: s.node}).next(withRoute), []string{ClusterType, EndpointType, SecretType, NameTableType}},
-		"locality": {elsewhere.next(in), []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, NameTableType}},
+		"locality": {elsewhere.next(in), []string{ClusterType, EndpointType, ListenerType, RouteType, SecretType, ExtensionConfigType, NameTableType}},
 	} {
 		for _, typeURL := range c.same {
 			if g.Set(typeURL, before) != g.Set(typeURL, c.sc) {
