@@ -55,7 +55,7 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 	if err != nil {
 		return nil, err
 	}
-	k.id, k.joined = id, joined
+	k.id, k.joined, k.skew = id, joined, clockSkew(id, joined.Renewed)
 	k.ask = (&authority{addresses: c.Addresses, config: k.ClientTLS}).ask
 	return k, nil
 }

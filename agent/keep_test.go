@@ -193,6 +193,24 @@ func TestKeepRestart(t *testing.T) {
 	})
 }
 
+// Agents that begin together after their certificates were due, as after a power cut, do not ask at one moment.
+func TestLateTogether(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		k := kept(t, newMesh(t, "cluster.local"), 24*time.Hour)
+		time.Sleep(20 * time.Hour)
+		first, last := 10*time.Second, time.Duration(0)
+		for range 200 {
+			k.plan(time.Now(), true)
+			wait := time.Until(k.Renewal().Due)
+			first, last = min(first, wait), max(last, wait)
+		}
+		if first > time.Second || last < 9*time.Second || last > 10*time.Second {
+			t.Errorf("they ask %v to %v after they began, want 0 to 10s", first, last)
+		}
+	})
+}
+
 // Ten thousand machines that joined at one moment renew over a fifth of the life, evenly.
 func TestRenewalSpread(t *testing.T) {
 	t.Parallel()

@@ -122,6 +122,8 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	switch {
 	case orphan != nil:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
+	case now.Before(leaf.NotBefore):
+		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
 	case left <= 0:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case n.Trouble != nil && left < id.Life()/4:
@@ -242,16 +244,14 @@ func (a *Agent) sayClock(r *Report) {
 	}
 	n := a.keeper.Renewal()
 	switch {
-	case n.Count == 0:
-		r.say("clock", stateOK, "", "%s, compared when the certificate is renewed", time.Now().UTC().Format(time.RFC3339))
 	case n.Skew.Abs() > clockTolerance:
 		way := "ahead of"
 		if n.Skew < 0 {
 			way = "behind"
 		}
-		r.say("clock", stateWarn, "set the clock (timedatectl, chrony)", "%s %s the control plane's", span(n.Skew.Abs()), way)
+		r.say("clock", stateWarn, "set the clock (timedatectl, chrony)", "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
 	default:
-		r.say("clock", stateOK, "", "within %s of the control plane's", clockTolerance)
+		r.say("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
 	}
 }
 

@@ -3,10 +3,12 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -65,8 +67,8 @@ func TestReport(t *testing.T) {
 		{"live", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1"} }, "configuration", "ok live", ""},
 		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL not renewed after 1 tries: no answer", "renewing is tried again by itself"},
-		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = 5*time.Minute, 1 }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
-		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew, a.keeper.renewals = -5*time.Minute, 1 }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
+		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
+		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
 		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, not among the endpoints yet", ""},
@@ -106,6 +108,50 @@ func TestReport(t *testing.T) {
 				t.Errorf("want %q %q, to do %q; got:\n%s", tc.line, want, tc.todo, text.String())
 			}
 		})
+	}
+}
+
+// What the status says of a certificate at other times.
+func TestReportCertificate(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	id := m.identity(t, web(), 24*time.Hour)
+	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
+	away := Renewal{Trouble: errors.New("away"), Tries: 3}
+	for _, tc := range []struct {
+		name        string
+		after       time.Duration
+		n           Renewal
+		state, text string
+		todo        string
+	}{
+		{"new", time.Hour, Renewal{Due: time.Now().Add(10 * time.Hour)}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago, the next time in 9h0m0s", ""},
+		{"from disk", time.Hour, Renewal{}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago", ""},
+		{"renewal fails", 15 * time.Hour, away, stateWarn, " not renewed after 3 tries: away, ends in 9h0m0s", "by itself"},
+		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
+		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "join again"},
+		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
+	} {
+		r := &Report{}
+		sayKept(r, id, joined, tc.n, time.Now().Add(tc.after))
+		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
+			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
+		}
+	}
+}
+
+// A disk that takes nothing is named, with what to do.
+func TestDiskError(t *testing.T) {
+	t.Parallel()
+	for want, err := range map[string]error{
+		"keep the identity: write x: no space left on device: the disk is full; make room and run this again": fmt.Errorf("write x: %w", syscall.ENOSPC),
+		"the disk is full":             fmt.Errorf("write x: %w", syscall.EDQUOT),
+		"the file system is read-only": fmt.Errorf("write x: %w", syscall.EROFS),
+		"this user may not write there; run as root, or set another folder (setting state, or --state)": &os.PathError{Op: "open", Path: "x", Err: syscall.EACCES},
+	} {
+		if got := diskError("keep the identity", err); !strings.Contains(got.Error(), want) || !errors.Is(got, errors.Unwrap(err)) {
+			t.Errorf("%q, want %q", got, want)
+		}
 	}
 }
 
