@@ -80,7 +80,8 @@ func (j *ruleJudge) source(s *security.Source) truth {
 		match     func(string) (truth, bool)
 	}{
 		{"principals", s.GetPrincipals(), s.GetNotPrincipals(), j.principal},
-		{"requestPrincipals", s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), j.ofRequests(j.requestPrincipal)},
+		{"requestPrincipals", s.GetRequestPrincipals(), nil, j.ofRequests(j.requestPrincipal(j.widen))},
+		{"notRequestPrincipals", nil, s.GetNotRequestPrincipals(), j.ofRequests(j.requestPrincipal(!j.widen))},
 		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), j.callerNamespace},
 		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), j.serviceAccount},
 		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), j.trustDomain},
@@ -171,30 +172,37 @@ func (j *ruleJudge) trustDomain(v string) (truth, bool) {
 	return truthOf(j.call.From != (spiffe.ID{}) && matchText(v, j.call.From.TrustDomain)), isName(v) && !strings.Contains(v, "/")
 }
 
-// requestPrincipal matches the issuer and the subject of the token, with a slash between them.
-func (j *ruleJudge) requestPrincipal(v string) (truth, bool) {
-	switch iss, sub := j.call.Claims["iss"], j.call.Claims["sub"]; {
-	case !isName(v) || !strings.Contains(v, "*") && (len(v) < 3 || !strings.Contains(v[1:len(v)-1], "/")):
-		return no, false
-	case j.call.Claims == nil:
-		return unsure, true
-	default:
-		return truthOf(len(iss) == 1 && len(sub) == 1 && iss[0] != "" && sub[0] != "" && matchText(v, iss[0]+"/"+sub[0])), true
+// requestPrincipal matches the issuer and the subject of the token, with a slash between them. wide takes any slash of the
+// value for that one, otherwise it is the last.
+func (j *ruleJudge) requestPrincipal(wide bool) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		match := func(iss, sub string) bool { return matchText(v, iss+"/"+sub) }
+		ok := isName(v) && (strings.Contains(v, "*") || len(v) > 2 && strings.Contains(v[1:len(v)-1], "/"))
+		if i := strings.LastIndexByte(v, '/'); i >= 0 && !wide {
+			match = func(iss, sub string) bool { return matchText(v[:i], iss) && matchText(v[i+1:], sub) }
+			ok = isName(v) && i > 0 && i < len(v)-1
+		}
+		iss, sub := j.call.Claims["iss"], j.call.Claims["sub"]
+		if !ok || j.call.Claims == nil {
+			return unsure, ok
+		}
+		return truthOf(len(iss) == 1 && len(sub) == 1 && iss[0] != "" && sub[0] != "" && match(iss[0], sub[0])), true
 	}
 }
 
 // condition says whether a condition of when holds.
 func (j *ruleJudge) condition(w *security.Condition) truth {
-	match := j.attribute(w.GetKey())
+	match, except := j.attribute(w.GetKey(), j.widen), j.attribute(w.GetKey(), !j.widen)
 	if match == nil || len(w.GetValues())+len(w.GetNotValues()) == 0 {
 		j.odd = true
 		return yes
 	}
-	return j.values("when "+w.GetKey(), w.GetValues(), w.GetNotValues(), match)
+	return min(j.values("when "+w.GetKey(), w.GetValues(), nil, match), j.values("when "+w.GetKey(), nil, w.GetNotValues(), except))
 }
 
-// attribute matches values of an attribute; nil: there is no such attribute.
-func (j *ruleJudge) attribute(key string) func(string) (truth, bool) {
+// attribute matches values of an attribute; nil: there is no such attribute. wide takes more where a value has several
+// readings.
+func (j *ruleJudge) attribute(key string, wide bool) func(string) (truth, bool) {
 	switch key {
 	case "source.ip":
 		return subnetOf(j.call.Source)
@@ -215,7 +223,7 @@ func (j *ruleJudge) attribute(key string) func(string) (truth, bool) {
 	case "connection.sni":
 		return j.name(j.call.ServerName)
 	case "request.auth.principal":
-		return j.ofRequests(j.requestPrincipal)
+		return j.ofRequests(j.requestPrincipal(wide))
 	case "request.auth.audiences":
 		return j.ofRequests(j.claim("aud"))
 	case "request.auth.presenter":

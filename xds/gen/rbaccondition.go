@@ -14,9 +14,10 @@ func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbac
 			b.failed = true
 			continue
 		}
-		switch makePrincipal, makePermission := b.principalOf(c.GetKey()), b.permissionOf(c.GetKey()); {
-		case makePrincipal != nil:
-			principals = append(principals, b.principals(c.Values, c.NotValues, makePrincipal)...)
+		switch wanted, makePermission := b.principalOf(c.GetKey(), b.widen), b.permissionOf(c.GetKey()); {
+		case wanted != nil:
+			principals = append(principals, b.principals(c.Values, nil, wanted)...)
+			principals = append(principals, b.principals(nil, c.NotValues, b.principalOf(c.GetKey(), !b.widen))...)
 		case makePermission != nil:
 			permissions = append(permissions, b.permissions(c.Values, c.NotValues, makePermission)...)
 		default:
@@ -26,8 +27,9 @@ func (b *rbacBuilder) conditions(when []*security.Condition) (principals []*rbac
 	return principals, permissions
 }
 
-// principalOf translates values of an attribute of the caller; nil: it is none.
-func (b *rbacBuilder) principalOf(key string) func(string) *rbacv3.Principal {
+// principalOf translates values of an attribute of the caller; nil: it is none. wide takes more where a value has
+// several readings.
+func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Principal {
 	switch key {
 	case "source.ip":
 		return peerAddress
@@ -42,7 +44,7 @@ func (b *rbacBuilder) principalOf(key string) func(string) *rbacv3.Principal {
 	case "source.trustDomain":
 		return callerDomain
 	case "request.auth.principal":
-		return httpOnly(b, requestIdentity)
+		return httpOnly(b, requestIdentity(wide))
 	case "request.auth.audiences":
 		return httpOnly(b, claimPrincipal([]string{"aud"}))
 	case "request.auth.presenter":

@@ -15,7 +15,8 @@ func (b *rbacBuilder) source(s *security.Source) []*rbacv3.Principal {
 	var out []*rbacv3.Principal
 	take := func(list []*rbacv3.Principal) { out = append(out, list...) }
 	take(b.principals(s.GetPrincipals(), s.GetNotPrincipals(), b.identity))
-	take(b.principals(s.GetRequestPrincipals(), s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity)))
+	take(b.principals(s.GetRequestPrincipals(), nil, httpOnly(b, requestIdentity(b.widen))))
+	take(b.principals(nil, s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity(!b.widen))))
 	take(b.principals(s.GetNamespaces(), s.GetNotNamespaces(), callerNamespace))
 	take(b.principals(s.GetServiceAccounts(), s.GetNotServiceAccounts(), b.serviceAccount))
 	take(b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain))
@@ -133,36 +134,39 @@ func clientAddress(v string) *rbacv3.Principal {
 	return &rbacv3.Principal{Identifier: &rbacv3.Principal_RemoteIp{RemoteIp: r}}
 }
 
-// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have slashes of their own, so
-// that each slash of the value may be the one between them.
-func requestIdentity(v string) *rbacv3.Principal {
-	var out []*rbacv3.Principal
-	add := func(issuer, subject *matcherv3.StringMatcher) {
-		if issuer != nil && subject != nil {
-			out = append(out, allPrincipals([]*rbacv3.Principal{claim(textValue(issuer), "iss"), claim(textValue(subject), "sub")}))
+// requestIdentity is the holder of a token: its issuer, a slash and its subject. Both may have slashes of their own: the
+// last one of the value is the one between them, as in Istio, or with wide each may be, which is for rules that refuse.
+func requestIdentity(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		if nameMatch(v) == nil {
+			return nil
 		}
-	}
-	some := regexMatch(".+")
-	if nameMatch(v) == nil {
-		return nil
-	}
-	switch {
-	case v == "*":
-		add(some, some)
-	case strings.HasPrefix(v, "*"):
-		add(some, textMatch(v))
-	case strings.HasSuffix(v, "*"):
-		add(textMatch(v), some)
-	}
-	for i := range len(v) {
-		if v[i] == '/' {
-			add(textMatch(v[:i]), textMatch(v[i+1:]))
+		var out []*rbacv3.Principal
+		add := func(issuer, subject string) {
+			i, s := textMatch(issuer), textMatch(subject)
+			if i != nil && s != nil {
+				out = append(out, allPrincipals([]*rbacv3.Principal{claim(textValue(i), "iss"), claim(textValue(s), "sub")}))
+			}
 		}
+		last := strings.LastIndexByte(v, '/')
+		if wide || last < 0 {
+			switch {
+			case strings.HasPrefix(v, "*"):
+				add("*", v)
+			case strings.HasSuffix(v, "*"):
+				add(v, "*")
+			}
+		}
+		for i := range len(v) {
+			if v[i] == '/' && (wide || i == last) {
+				add(v[:i], v[i+1:])
+			}
+		}
+		if len(out) == 0 {
+			return nil
+		}
+		return onePrincipal(out)
 	}
-	if len(out) == 0 {
-		return nil
-	}
-	return onePrincipal(out)
 }
 
 // claim is a caller by a claim of its token.
