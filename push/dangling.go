@@ -32,6 +32,9 @@ func (c *Context) Dangling() []feed.Problem {
 	for _, sc := range c.sidecars.byKey.All() {
 		d.egressListeners(sc)
 	}
+	for _, o := range c.authorization.byKey.All() {
+		d.provider(o)
+	}
 	d.sidecarObjects()
 	d.sharedGateways()
 	return d.problems

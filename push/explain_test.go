@@ -16,9 +16,12 @@ import (
 func explained(t *testing.T, policies string, trust *Trust) *Context {
 	t.Helper()
 	m := config.DefaultMesh()
-	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
-		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: 80},
-	}}}
+	judge := func(port uint32) *mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp {
+		return &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
+			EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.example", Port: port},
+		}
+	}
+	m.ExtensionProviders = []*mesh.MeshConfig_ExtensionProvider{{Name: "judge", Provider: judge(80)}, {Name: "moved", Provider: judge(81)}, {Name: "logs"}}
 	in := Inputs{Mesh: &Mesh{Config: m, Domain: "cluster.local"}, Trust: trust}
 	key := registry.Key{Host: "web.example", Namespace: "shop"}
 	in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: []registry.Port{
