@@ -18,15 +18,15 @@ import (
 
 // assignmentSpec is everything that the endpoints of one cluster are made of. Comparable.
 type assignmentSpec struct {
-	service   *registry.Service
-	port      uint32
+	service *registry.Service
+	port    uint32
+	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only then, are the policies
+	// by which they may not.
+	mutual    bool
 	subset    *networking.Subset
 	endpoints *registry.EndpointList
 	order     *ordering
-	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only then, are the policies
-	// by which they may not.
-	mutual bool
-	peers  *push.PeerPolicies
+	peers     *push.PeerPolicies
 }
 
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints, so
@@ -42,10 +42,10 @@ func buildAssignment(s assignmentSpec) *resource.Resource {
 type host struct {
 	*registry.Endpoint
 	port uint32
-	// priority is smaller for what is nearer to the client.
-	priority int
 	// mutual says that it is spoken to by mutual TLS.
 	mutual bool
+	// priority is smaller for what is nearer to the client.
+	priority int
 }
 
 // reachable says that Envoy can connect to an endpoint's address as it stands.

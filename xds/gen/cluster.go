@@ -141,21 +141,22 @@ func eachCluster(d push.Destination, f func(port uint32, subset *networking.Subs
 type clusterSpec struct {
 	service *registry.Service
 	port    uint32
-	subset  *networking.Subset
-	policy  policy
-	// rule is the object that decides the policy, for people; nil: none.
-	rule   *config.Object
-	mesh   *push.Mesh
+	// the small ones stand together: what is not larger than 128 bytes is kept without an allocation of its own
 	router bool
-	// mutual says whether mutual TLS is spoken, identities, set only then, with whom.
-	mutual     mutual
+	mutual mutual // whether mutual TLS is spoken
+	// families is set only where the cluster carries its endpoints, as are the last four.
+	families families
+	subset   *networking.Subset
+	policy   policy
+	// rule is the object that decides the policy, for people; nil: none.
+	rule *config.Object
+	mesh *push.Mesh
+	// identities are those with whom mutual TLS is spoken; nil where none is.
 	identities *intern.List[push.Identity]
-	// the following are set only where the cluster carries its endpoints
-	caps      push.Capabilities
-	families  families
-	endpoints *registry.EndpointList
-	order     *ordering
-	peers     *push.PeerPolicies
+	caps       push.Capabilities
+	endpoints  *registry.EndpointList
+	order      *ordering
+	peers      *push.PeerPolicies
 }
 
 // madeCluster is a cluster, and the shape that an outbound one is encoded with.
