@@ -19,7 +19,7 @@ func (st *stream) refresh() {
 		return
 	}
 	st.snap = snap
-	scope := snap.context.Scope(snap.context.Classify(st.proxy.Node))
+	scope := snap.context.Scope(snap.context.Classify(st.node(snap.context)))
 	if scope == st.scope {
 		return
 	}

@@ -39,6 +39,7 @@ type stream struct {
 	// The following fields are used by run alone.
 	counted    string      // as which version
 	member     *membership // nil: its workload is not registered
+	labelled   labelled    // of the latest group
 	reader     *ads.Reader
 	snap       *snapshot
 	scope      *push.Scope

@@ -1,0 +1,54 @@
+package xds
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// labelled is a node with the labels of its WorkloadGroup.
+type labelled struct {
+	group *config.Object // whose labels node has; nil: none, node is none
+	node  push.Node
+}
+
+// node is the proxy as policies and Sidecars select it: a workload that registered with a group has the labels of that
+// group, and its own over them, as its endpoint has. A machine that joins need not know them.
+func (st *stream) node(c Context) push.Node {
+	if st.member == nil || st.member.key.Group == "" {
+		return st.proxy.Node
+	}
+	o := c.Object(config.Key{Kind: config.WorkloadGroup, Namespace: st.member.key.Namespace, Name: st.member.key.Group})
+	if o == nil {
+		return st.proxy.Node // the group is gone
+	}
+	if st.labelled.group != o {
+		st.labelled = labelled{group: o, node: st.server.nodes.labelled(st.proxy.Node, o)}
+	}
+	return st.labelled.node
+}
+
+// labelled is n with the labels of a group.
+func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
+	spec, ok := group.Spec.(*networking.WorkloadGroup)
+	if !ok {
+		return n
+	}
+	own := make(map[string]string, len(n.Labels.Items()))
+	for _, l := range n.Labels.Items() {
+		own[l.Key] = l.Value
+	}
+	all := entry.GroupLabels(spec, own)
+	labels := make([]push.Label, 0, len(all))
+	for _, k := range slices.SortedFunc(maps.Keys(all), strings.Compare) {
+		labels = append(labels, push.Label{Key: shared(k), Value: shared(all[k])})
+	}
+	n.Labels = ns.labels.Of(labels)
+	return n
+}

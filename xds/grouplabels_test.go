@@ -1,0 +1,61 @@
+package xds
+
+import (
+	"fmt"
+	"testing"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// groups is a Context that knows one WorkloadGroup, or none.
+type groups struct {
+	Context
+	web *config.Object
+}
+
+func (g groups) Object(key config.Key) *config.Object {
+	if g.web != nil && key == g.web.Key {
+		return g.web
+	}
+	return nil
+}
+
+// A workload that registered with a group has the labels of that group, and its own over them: as of now, and only if it
+// registered.
+func TestGroupLabels(t *testing.T) {
+	t.Parallel()
+	group := func(labels map[string]string) *config.Object {
+		return &config.Object{Key: config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"},
+			Spec: &networking.WorkloadGroup{Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: labels}, Template: &networking.WorkloadEntry{Labels: map[string]string{"app": "template", "t": "1"}}}}
+	}
+	s := &Server{nodes: &nodes{}}
+	own := push.Node{ID: "web-1.shop", Namespace: "shop", Labels: s.nodes.labels.Of([]push.Label{{Key: "own", Value: "1"}, {Key: "tier", Value: "own"}})}
+	st := &stream{server: s, proxy: &proxy{Node: own}}
+	shown := func(web *config.Object) string { return fmt.Sprint(st.node(groups{web: web}).Labels.Items()) }
+	first := group(map[string]string{"app": "web", "tier": "group"})
+	if got, want := shown(first), "[{own 1} {tier own}]"; got != want {
+		t.Errorf("not registered: got %s, want %s", got, want)
+	}
+	st.member = &membership{key: registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.0.0.1"}}
+	want := "[{app web} {own 1} {t 1} {tier own}]"
+	if got := shown(first); got != want {
+		t.Errorf("registered: got %s, want %s", got, want)
+	}
+	if a, b := st.node(groups{web: first}), st.node(groups{web: group(map[string]string{"app": "web", "tier": "other"})}); a != b {
+		t.Errorf("equal labels are told apart: %v, %v", a, b)
+	}
+	if got, want := shown(group(map[string]string{"app": "api"})), "[{app api} {own 1} {t 1} {tier own}]"; got != want {
+		t.Errorf("the group changed: got %s, want %s", got, want)
+	}
+	if got := st.node(groups{}); got != own {
+		t.Errorf("the group is gone: got %v", got)
+	}
+	st.member.key.Group = ""
+	if got := st.node(groups{web: first}); got != own {
+		t.Errorf("a reporter for an entry: got %v", got)
+	}
+}
