@@ -44,6 +44,7 @@ type Agent struct {
 	keeper    *Keeper
 	link      link
 	presented *presentation
+	secrets   *secrets
 
 	vitals *vitals
 
@@ -94,6 +95,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 		return err
 	}
 	a.keeper = k
+	a.secrets = newSecrets(k, log)
 	a.presented = &presentation{keeper: k, certs: a.admin.certs, log: a.log}
 	if a.link, err = makeLink(s, k, log); err != nil {
 		return err
@@ -228,7 +230,7 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 	if a.keeper == nil {
 		return nil
 	}
-	server := newLocalServer(newSecrets(a.keeper, a.log), a.link)
+	server := newLocalServer(a.secrets, a.link)
 	prober := newProber(&a.settings, a.vitals.application, a.log)
 	return []task.Part{
 		{Name: "identity", Run: a.keeper.Run},
