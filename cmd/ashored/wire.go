@@ -218,7 +218,9 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	p.run("xds", server.Run)
 	p.serve(d, id, server)
 	p.run("metrics", site.run)
-	p.run("admin", admin.New(id.adminConfig(s, d, back, log.Named("admin"))).Run)
+	control := id.adminConfig(s, d, back, log.Named("admin"))
+	control.Explain = explainer{context: back.context, proxies: server.Proxies}
+	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
 	return p, nil
