@@ -111,22 +111,37 @@ func (s *Server) Recheck() {
 	}
 }
 
-// recheckAll is one pass.
+// recheckAll is one pass: who is revoked goes first, since verifying a fleet takes seconds. It gives way to the next pass.
 func (s *Server) recheckAll() {
-	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.streams))
-	for st := range s.streams {
-		if st.who.chain != nil {
-			streams = append(streams, st)
+	streams, now := s.proven(), time.Now()
+	if s.cfg.Revoked != nil {
+		for _, st := range streams {
+			if err := s.cfg.Revoked(st.who.Leaf(), st.who.Identity, now); err != nil {
+				st.expel(err)
+			}
 		}
 	}
-	s.mu.Unlock()
-	now := time.Now()
 	for _, st := range streams {
+		if len(s.recheck) > 0 {
+			return
+		}
 		if _, err := s.verify(st.who, now); err != nil {
 			st.expel(err)
 		}
 	}
+}
+
+// proven are the streams whose peers proved who they are.
+func (s *Server) proven() []*stream {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make([]*stream, 0, len(s.streams))
+	for st := range s.streams {
+		if st.who.chain != nil {
+			out = append(out, st)
+		}
+	}
+	return out
 }
 
 // expel ends the stream and the registration of its workload. It does not wait.

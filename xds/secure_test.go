@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -345,5 +346,44 @@ func TestRecheckBetween(t *testing.T) {
 	l.ask(node(t, map[string]any{}), xds.ClusterType)
 	if code := l.ended(); code != codes.Unauthenticated {
 		t.Errorf("ended with %v", code)
+	}
+}
+
+// Who is known to be revoked goes before anybody is verified anew, which may take long.
+func TestRevokedGoFirst(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	var revoked atomic.Bool
+	stuck := make(chan struct{})
+	defer close(stuck) // before the server ends, which waits
+	p := newSecurePlane(t, a, func(c *xds.Config) {
+		c.Verify = func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error) {
+			if revoked.Load() {
+				<-stuck
+			}
+			return a.verify(chain, now)
+		}
+		c.Revoked = func(leaf *x509.Certificate, id spiffe.ID, _ time.Time) error {
+			if revoked.Load() && id.ServiceAccount == "web" && leaf.URIs[0].String() == id.String() {
+				return errors.New("it is revoked")
+			}
+			return nil
+		}
+	})
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	cut, stays := call(t, p, a.web()), call(t, p, &api)
+	for _, l := range []*line{cut, stays} {
+		if err := l.connects(node(t, map[string]any{})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	revoked.Store(true)
+	p.server.Recheck()
+	if code := cut.ended(); code != codes.Unauthenticated {
+		t.Errorf("ended with %v", code)
+	}
+	p.publish(append(serving("a", 1), serving("b", 1)...)...)
+	if _, err := stays.hears(xds.ClusterType); err != nil {
+		t.Errorf("the other one: %v", err)
 	}
 }

@@ -44,15 +44,26 @@ func (b *Background) Run(ctx context.Context, again func()) error {
 func (b *Background) follow(ctx context.Context, again func()) {
 	changed := b.runtime.Watch(ctx)
 	again() // for what changed before it looked
+	rest := time.NewTimer(0)
+	defer rest.Stop()
 	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-rest.C:
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-changed:
 			again()
+			rest.Reset(followGap)
 		}
 	}
 }
+
+// followGap is the least time between two calls: when a fleet comes back, many are taken in at once.
+const followGap = 10 * time.Millisecond
 
 // Derive returns the services that changed since the last call, and those that an address was found for.
 func (b *Background) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {

@@ -124,8 +124,11 @@ func (d *Deriver) replaceWorkload(old, now *config.Object, dirty map[registry.Ke
 	}
 }
 
-// mark marks the services that select a WorkloadEntry.
+// mark marks the services that select a WorkloadEntry, in a set that may be nil.
 func (d *Deriver) mark(o *config.Object, dirty map[registry.Key]bool) {
+	if dirty == nil {
+		return
+	}
 	labels := labelsOf(o)
 	for _, entry := range d.selectors[o.Namespace] {
 		spec := entry.Spec.(*networking.ServiceEntry)

@@ -99,7 +99,11 @@ func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[regist
 	if r != nil {
 		now = entryOf(r, d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group}))
 	}
-	if old := x.entries[k]; old != nil {
+	old := x.entries[k]
+	if old != nil && now != nil && sameEndpoint(old, now, x.of[old], r) {
+		dirty = nil // proxies are told nothing new
+	}
+	if old != nil {
 		d.mark(old, dirty)
 		x.index.remove(old)
 		x.shown = x.shown.Without(old.Key)
@@ -112,6 +116,12 @@ func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[regist
 		x.shown = x.shown.With(now.Key, now)
 		x.of[now], x.entries[k] = r, now
 	}
+}
+
+// sameEndpoint says that two entries of one registration, with what they were made of, are the same endpoint.
+func sameEndpoint(a, b *config.Object, from, to *registry.Registration) bool {
+	return proto.Equal(a.Spec, b.Spec) && a.Annotations[probedAnnotation] == b.Annotations[probedAnnotation] &&
+		from.Health.State == to.Health.State && from.DisconnectedAt.IsZero() == to.DisconnectedAt.IsZero()
 }
 
 // Account is the service account of a group's workloads: the template's, or else "default".

@@ -96,6 +96,7 @@ func endpointsOf(b feed.Batch[registry.Instances]) string {
 // shop is the service api, which selects app=api, and the group api.
 func shop(group *networking.WorkloadGroup) objects {
 	se := serviceEntry(networking.ServiceEntry_STATIC, "api.shop")
+	se.Addresses = []string{"240.0.0.1"} // nothing is derived again for want of one
 	se.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "api"}}
 	objs := with(objects{}, config.ServiceEntry, "api", se)
 	if group == nil {
@@ -210,6 +211,28 @@ func TestRegisteredEntry(t *testing.T) {
 	}
 	if group.Template.Address != "" {
 		t.Error("the group was changed")
+	}
+}
+
+// A proxy that connects anew, or says again what it said, costs nothing but what it is shown as.
+func TestReconnectDerivesNothing(t *testing.T) {
+	t.Parallel()
+	rt := newRuntime(t)
+	registerAll(t, rt, join("api", "10.0.0.1", "api", unhealthy))
+	b := entry.NewBackground(&ledger{}, rt, 0)
+	objs := shop(apiGroup())
+	b.Derive(t.Context(), objs)
+	before := b.Entries()
+	registerAll(t, rt, join("api", "10.0.0.1", "api"), join("api", "10.0.0.1", "api", unhealthy))
+	if got := b.Derive(t.Context(), objs); len(got.Updates) > 0 {
+		t.Errorf("derived %s", endpointsOf(got))
+	}
+	if b.Entries() == before {
+		t.Error("it is shown as before, with the time of its last connection")
+	}
+	registerAll(t, rt, join("api", "10.0.0.1", "api", healthyReport))
+	if got := endpointsOf(b.Derive(t.Context(), objs)); got != "10.0.0.1 api-10.0.0.1 sa=api tls=istio" {
+		t.Errorf("got %q", got)
 	}
 }
 
