@@ -203,7 +203,8 @@ func (t *heldType) retry(everything bool) {
 }
 
 // claim is what to tell a control plane that is asked anew: what Envoy has, or would get, in the control plane's versions.
-// What Envoy refused, or has not judged while it was there, is not claimed, so that it is said again and answered.
+// What Envoy refused, or has not judged while it was there, is claimed in the version before, or in none, so that it is said
+// again and answered.
 func (t *heldType) claim() map[string]string {
 	out := make(map[string]string, len(t.entries))
 	for name, e := range t.entries {
@@ -214,7 +215,8 @@ func (t *heldType) claim() map[string]string {
 		case e.accepted != nil && e.accepted != e.offered:
 			out[name], e.told = e.acceptedVersion, undecided
 		default:
-			e.told = undecided
+			// It is held all the same, and has to be named: or nobody would say that it is gone.
+			out[name], e.told = "", undecided
 		}
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"slices"
 	"strings"
@@ -454,5 +455,36 @@ func TestReadNode(t *testing.T) {
 	}
 	if _, _, err := readNode([]byte{1 << 3}); err == nil {
 		t.Error("a node that is cut short is read")
+	}
+}
+
+// Everything that is held is named to the next control plane, in the version that Envoy has: what is gone has to be said.
+func TestHeldClaims(t *testing.T) {
+	t.Parallel()
+	h, now := newHeldType(clusterTypeURL), time.Unix(1, 0)
+	offer := func(name, version string) {
+		h.offer(&ads.Item{Name: name, Version: version, TypeURL: clusterTypeURL, Body: []byte(name + version)})
+	}
+	for _, name := range []string{"taken", "changed", "refused", "vouched", "new", "never"} {
+		offer(name, "1")
+	}
+	for _, name := range []string{"taken", "changed", "refused"} {
+		h.accept(name)
+	}
+	h.entries["vouched"].told = taken
+	offer("changed", "2")
+	offer("refused", "2")
+	h.refuse("refused", h.entries["refused"].offered.Version(), "bad", now)
+	h.refuse("never", h.entries["never"].offered.Version(), "bad", now)
+	want := map[string]string{"taken": "1", "changed": "1", "refused": "1", "vouched": "1", "new": "", "never": ""}
+	if got := h.claim(); !maps.Equal(got, want) {
+		t.Errorf("claims %v, want %v", got, want)
+	}
+	set := h.target()
+	if r := set.Get("refused"); r == nil || string(r.Body()) != "refused1" {
+		t.Errorf("of what it refused Envoy is to have %v, want what it took before", r)
+	}
+	if set.Get("never") != nil || set.Get("changed") != h.entries["changed"].offered {
+		t.Errorf("Envoy is to have %v", set)
 	}
 }
