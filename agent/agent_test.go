@@ -31,10 +31,11 @@ const patience = 30 * time.Second
 
 // running is an agent that runs until the test stops it.
 type running struct {
-	t    *testing.T
-	s    Settings
-	stop context.CancelFunc
-	done chan error
+	t     *testing.T
+	s     Settings
+	agent *Agent
+	stop  context.CancelFunc
+	done  chan error
 
 	once sync.Once
 	err  error
@@ -51,7 +52,7 @@ func start(t *testing.T, s Settings) *running {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, s: s, stop: cancel, done: make(chan error, 1)}
+	r := &running{t: t, s: s, agent: a, stop: cancel, done: make(chan error, 1)}
 	go func() { r.done <- a.Run(ctx) }()
 	t.Cleanup(func() {
 		if err := r.end(); err != nil {
