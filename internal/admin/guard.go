@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,10 +61,17 @@ func (s *Server) permit(role Role, next http.HandlerFunc) http.HandlerFunc {
 	}
 }
 
-// turnAway refuses who may not, and records it.
+// turnAway refuses who may not, and records it, but not without end.
 func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, text, reason string) {
-	s.cfg.Log.Warn("admin request refused", "by", who(r), "method", r.Method, "path", r.URL.Path, "reason", reason)
-	s.cfg.Record(audit.Event{Action: audit.AdminRefuse, Actor: who(r), Target: r.Method + " " + r.URL.Path, Outcome: audit.Refused, Reason: reason})
+	p, _ := peerOf(r) // who is not known counts as one
+	if record, silent := s.refusals.take(p.UID, time.Now()); record {
+		e := audit.Event{Action: audit.AdminRefuse, Actor: who(r), Target: r.Method + " " + r.URL.Path, Outcome: audit.Refused, Reason: reason}
+		if silent > 0 {
+			e.Details = map[string]string{"notRecorded": strconv.Itoa(silent)}
+		}
+		s.cfg.Log.Warn("admin request refused", "by", e.Actor, "method", r.Method, "path", r.URL.Path, "reason", reason, "not_recorded", silent)
+		s.cfg.Record(e)
+	}
 	s.refuse(w, http.StatusForbidden, text)
 }
 

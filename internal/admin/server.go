@@ -53,6 +53,7 @@ type Server struct {
 	cfg       Config
 	busy      chan struct{}   // one slot for each request at work
 	following chan struct{}   // one slot for each that follows the audit log
+	refusals  refusals        // safe for concurrent use
 	ending    context.Context // ends with Run; what follows ends with it
 	end       context.CancelFunc
 }
