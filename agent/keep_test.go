@@ -305,8 +305,13 @@ func TestRootTakenOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, next := newMesh(t, "cluster.local"), newMesh(t, "cluster.local")
 		k := kept(t, m, 24*time.Hour)
-		away := errors.New("away")
-		asked := answers(t, k, next, 24*time.Hour, func() error { return away })
+		back := time.Now().Add(time.Hour + time.Second/4)
+		asked := answers(t, k, next, 24*time.Hour, func() error {
+			if time.Now().Before(back) {
+				return errors.New("away")
+			}
+			return nil
+		})
 		end := keeping(t, k)
 		time.Sleep(time.Hour)
 		if err := k.SetRoots([]string{string(ca.EncodeCertificates(next.root.Cert))}); err != nil {
@@ -322,7 +327,6 @@ func TestRootTakenOut(t *testing.T) {
 		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text, "its root is not one of the mesh any more") || !strings.HasPrefix(r.Todo[0], "join again") {
 			t.Errorf("status %+v", r)
 		}
-		away = nil
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		end()
