@@ -38,6 +38,8 @@ type exception struct {
 	// unsure: a rejected response held it beside others, and nothing about it was accepted since. The
 	// client may have applied that and still name the version it had before.
 	unsure bool
+	// claimed: the client says that it has some version of it from an earlier stream.
+	claimed bool
 	// words are the client's own about the refused version, and at is when it said them.
 	words string
 	at    time.Time

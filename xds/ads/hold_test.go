@@ -43,3 +43,22 @@ func TestClaimedAndGoneWaits(t *testing.T) {
 		t.Errorf("afterwards %+v, want one removal", last)
 	}
 }
+
+// A name that the client asks for, and that it may have but does not say so, is answered at once: it may wait for that.
+func TestDoubtedAndGoneIsAnswered(t *testing.T) {
+	t.Parallel()
+	s, rd := ads.NewSubscription(endpoints(), false, ads.NewCache(), "s-"), ads.NewReader(false, ads.Limits{})
+	s.Distrust(ads.Doubt{Names: []string{"old"}})
+	a := ads.Ask{TypeURL: endpointType, Subscribe: []string{"old"}}
+	r, err := rd.Read(a.Encode())
+	if err != nil {
+		t.Fatal(err)
+	}
+	to := set(endpointType, "new=1")
+	if _, err := s.Receive(r, to, ads.Limits{}, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Next(to, func(string) bool { return true }, time.Time{}); got == nil || got.Resources != 1 {
+		t.Errorf("got %+v, want an empty assignment", got)
+	}
+}

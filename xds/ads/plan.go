@@ -151,7 +151,7 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(st
 			pl.tainted = append(pl.tainted, next)
 		case next != nil:
 			pl.say(name, next, false)
-		case (e.standing == kept || e.old != nil || !e.oldKnown) && hold(name):
+		case (e.standing == kept || e.old != nil || e.claimed) && hold(name):
 			pl.say(name, nil, false)
 			if e.standing != kept {
 				pl.kept = append(pl.kept, name)

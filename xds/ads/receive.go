@@ -2,6 +2,7 @@ package ads
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -137,6 +138,14 @@ func (s *Subscription) believe(r *Request, to resource.Set) {
 	for name, version := range r.versions() {
 		c.take(string(name), string(version))
 	}
+	claimed := slices.Clone(c.stale)
+	defer func() {
+		for _, name := range claimed {
+			if e := s.exceptions[name]; e != nil {
+				e.claimed = true
+			}
+		}
+	}()
 	for _, name := range doubt.Names {
 		c.doubt(name)
 	}
