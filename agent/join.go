@@ -8,6 +8,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -78,6 +79,9 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	}
 	if len(s.Workload.Addresses) == 0 {
 		s.Workload.Addresses = []string{local}
+	}
+	if err := os.RemoveAll(copyOf(s.State)); err != nil { // of another mesh, perhaps, with the same names
+		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	s.Workload.ServiceAccount = "" // the certificate says it
 	if err := saveOwn(&s); err != nil {
