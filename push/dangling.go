@@ -35,6 +35,7 @@ func (c *Context) Dangling() []feed.Problem {
 	for _, o := range c.authorization.byKey.All() {
 		d.provider(o)
 	}
+	d.externalWorkloads()
 	d.sidecarObjects()
 	d.sharedGateways()
 	return d.problems
