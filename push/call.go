@@ -12,6 +12,8 @@ type Call struct {
 	TCP bool
 	// From is who calls, by its certificate. The zero value is a caller without one: nobody.
 	From spiffe.ID
+	// Certificate is the one that the caller showed: the SHA-256 of its DER in lower-case hexadecimal.
+	Certificate string
 	// Source is who opened the connection, Remote the client that trusted proxies tell of, Destination the address
 	// that it was for.
 	Source, Remote, Destination netip.Addr

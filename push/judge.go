@@ -55,10 +55,14 @@ func (sc *Scope) Judge(call Call) Judgement {
 	if sc.Trust != nil && call.From != (spiffe.ID{}) && slices.Contains(sc.Trust.Identities, call.From.String()) {
 		return Judgement{Verdict: Denied, Reason: "the identity " + call.From.String() + " is revoked"}
 	}
+	if sc.Trust != nil && call.Certificate != "" && slices.Contains(sc.Trust.Certificates, call.Certificate) {
+		return Judgement{Verdict: Denied, Reason: "the certificate of " + call.From.String() + " is revoked"}
+	}
 	domains := append([]string{sc.Mesh.Config.GetTrustDomain()}, sc.Mesh.Config.GetTrustDomainAliases()...)
 	if domains[0] == "" {
 		domains[0] = "cluster.local"
 	}
+	call.Path = normalPath(call.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 	for _, action := range []security.AuthorizationPolicy_Action{
 		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW,
 	} {

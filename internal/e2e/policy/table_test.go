@@ -63,6 +63,7 @@ type table struct {
 	name      string
 	http, tcp uint32
 	calls     []string
+	scope     *push.Scope
 	archive   *txtar.Archive
 }
 
@@ -111,6 +112,7 @@ func TestTables(t *testing.T) {
 		}
 		calls += len(tb.calls)
 		g, sc := gen.New(), w.scope(t, tb)
+		tb.scope = sc
 		b.StaticResources.Listeners = append(b.StaticResources.Listeners,
 			w.listen(t, tb.http, inboundFilters(t, g, sc, 8080)), w.listen(t, tb.tcp, inboundFilters(t, g, sc, 9000)))
 		tables = append(tables, tb)
@@ -125,6 +127,7 @@ func TestTables(t *testing.T) {
 				t.Parallel()
 				for _, line := range tb.calls {
 					w.call(t, tb, line)
+					w.judge(t, tb, line)
 				}
 			})
 		}

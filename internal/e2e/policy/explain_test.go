@@ -1,0 +1,56 @@
+package policy
+
+import (
+	"cmp"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// judge compares the answer that a call gets with what is explained of it, as far as it can be known: whether a provider
+// lets a call pass, and what a token says, is not.
+func (w *world) judge(t *testing.T, tb *table, line string) {
+	t.Helper()
+	what, want, _ := strings.Cut(line, " -> ")
+	fields := strings.Fields(what)
+	got := tb.scope.Judge(w.known(t, tb, fields))
+	if got.Verdict == push.Depends || tb.scope.RequestAuthentication.Len() > 0 {
+		return
+	}
+	if passes := want == "open" || strings.HasPrefix(want, "200"); passes != (got.Verdict == push.Allowed) {
+		t.Errorf("%s: explained as %s: %s", line, got.Verdict, got.Reason)
+	}
+}
+
+// known is what is known of a call of a table.
+func (w *world) known(t *testing.T, tb *table, fields []string) push.Call {
+	t.Helper()
+	who, source, _ := strings.Cut(fields[0], "@")
+	from := netip.MustParseAddr(cmp.Or(source, "127.0.0.1"))
+	if source == "" {
+		from = netip.MustParseAddr(address) // Linux takes the target's, of all of loopback
+	}
+	c := push.Call{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string]string{}, Claims: map[string][]string{}, ServerName: "none"}
+	if isTLS(who) {
+		c.From, c.Certificate = identity(t, who), digest(w.certificate(t, who))
+	}
+	rest := fields[2:]
+	if c.TCP = fields[1] == "tcp"; c.TCP {
+		c.Port = tb.tcp
+	} else {
+		c.Method, c.Host, c.Path, rest = fields[1], fields[2], fields[3], fields[4:]
+	}
+	for _, f := range rest {
+		switch key, value, _ := strings.Cut(f, "="); key {
+		case "sni":
+			c.ServerName = value
+		case "x-forwarded-for":
+			c.Remote = netip.MustParseAddr(value)
+		default:
+			c.Headers[key] = value
+		}
+	}
+	return c
+}

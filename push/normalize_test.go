@@ -1,0 +1,39 @@
+package push
+
+import (
+	"testing"
+
+	mesh "istio.io/api/mesh/v1alpha1"
+)
+
+// Paths are compared in the form that proxies give them.
+func TestNormalPath(t *testing.T) {
+	t.Parallel()
+	const (
+		none   = mesh.MeshConfig_ProxyPathNormalization_NONE
+		base   = mesh.MeshConfig_ProxyPathNormalization_DEFAULT
+		merge  = mesh.MeshConfig_ProxyPathNormalization_MERGE_SLASHES
+		decode = mesh.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
+	)
+	for _, tc := range []struct {
+		path string
+		how  mesh.MeshConfig_ProxyPathNormalization_NormalizationType
+		want string
+	}{
+		{"", base, ""},
+		{"/a/../b", none, "/a/../b"},
+		{"/a/../b?c=/../d", base, "/b?c=/../d"},
+		{"/../a/./b/.", base, "/a/b/"},
+		{"/a/..", base, "/"},
+		{`/a\b`, base, "/a/b"},
+		{"/%61%2F%2e%2E/%zz%4", base, "/a%2F../%zz%4"},
+		{"/a//b", base, "/a//b"},
+		{"/a///b", merge, "/a/b"},
+		{"/a%2f%5Cb", merge, "/a%2f%5Cb"},
+		{"/a%2f%5Cb", decode, "/a/b"},
+	} {
+		if got := normalPath(tc.path, tc.how); got != tc.want {
+			t.Errorf("%s with %s: got %s, want %s", tc.path, tc.how, got, tc.want)
+		}
+	}
+}
