@@ -13,11 +13,13 @@ import (
 	"go.uber.org/goleak"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoregistry"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds/gen"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -40,12 +42,13 @@ func TestGolden(t *testing.T) {
 		example := filepath.Dir(folder)
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()
-			c := push.Build(nil, goldentest.Inputs(t, objects(t, folder), byLetter{}))
+			proxies := goldentest.Proxies(t, filepath.Join(example, "proxies.yaml"))
+			c := push.Build(nil, goldentest.Inputs(t, registered(t, objects(t, folder), proxies), byLetter{}))
 			for _, p := range c.Dangling() {
 				t.Errorf("%v", p)
 			}
 			names := map[string]bool{}
-			for _, p := range goldentest.Proxies(t, filepath.Join(example, "proxies.yaml")) {
+			for _, p := range proxies {
 				names[p.Name+".yaml"] = true
 				goldentest.Compare(t, filepath.Join(example, "golden", p.Name+".yaml"), resources(t, c, p))
 			}
@@ -74,6 +77,35 @@ func objects(t *testing.T, folder string) []*config.Object {
 		out = append(out, result.Objects...)
 	}
 	return out
+}
+
+// registered are the objects, and a WorkloadEntry for each proxy that registers with a group. Such a proxy has the
+// group's labels too, from here on.
+func registered(t *testing.T, objects []*config.Object, proxies []goldentest.Proxy) []*config.Object {
+	t.Helper()
+	groups := map[config.Key]*networking.WorkloadGroup{}
+	for _, o := range objects {
+		if o.Kind == config.WorkloadGroup {
+			groups[o.Key] = o.Spec.(*networking.WorkloadGroup)
+		}
+	}
+	for i, p := range proxies {
+		if p.Group == "" {
+			continue
+		}
+		g := groups[config.Key{Kind: config.WorkloadGroup, Namespace: p.Namespace, Name: p.Group}]
+		if g == nil {
+			t.Fatalf("proxy %s: there is no WorkloadGroup %s/%s", p.Name, p.Namespace, p.Group)
+		}
+		proxies[i].Labels = entry.GroupLabels(g, p.Labels)
+		o := &config.Object{
+			Key:  config.Key{Kind: config.WorkloadEntry, Namespace: p.Namespace, Name: p.Name},
+			Spec: &networking.WorkloadEntry{Address: p.Addresses[0], Labels: proxies[i].Labels, ServiceAccount: entry.Account(g)},
+		}
+		o.Hash = config.HashOf(o)
+		objects = append(objects, o)
+	}
+	return objects
 }
 
 // onlyExpected fails when a proxy that is no more has left its file behind.
@@ -114,9 +146,9 @@ func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {
 	n.Capabilities = g.Capabilities(p.Extensions)
 	scope := c.Scope(c.Classify(n))
 	var out strings.Builder
-	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType} {
+	for _, typ := range []string{gen.ClusterType, gen.EndpointType, gen.ListenerType, gen.RouteType, gen.SecretType, gen.ExtensionConfigType} {
 		set := g.Set(typ, scope)
-		if typ == gen.SecretType && set.Len() == 0 {
+		if (typ == gen.SecretType || typ == gen.ExtensionConfigType) && set.Len() == 0 {
 			continue
 		}
 		out.WriteString("# " + typ[strings.LastIndexByte(typ, '.')+1:] + "\n")

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,7 +12,10 @@ import (
 	"time"
 )
 
-// experiments are the three that a user is invited to, made and judged by ourselves.
+// seeWithin bounds how long an experiment may take to show, on a machine however slow.
+const seeWithin = time.Minute
+
+// experiments are those that a user is invited to, made and judged by ourselves.
 func (m *mesh) experiments(ctx context.Context) error {
 	for _, e := range []struct {
 		title string
@@ -21,6 +23,9 @@ func (m *mesh) experiments(ctx context.Context) error {
 	}{
 		{"Traffic is shifted by editing one line", m.shift},
 		{"A file is broken; traffic goes on, and the error is shown", m.breakFile},
+		{"A caller without a certificate is refused", m.plaintext},
+		{"A policy denies the frontend, and tells why; it is removed", m.deny},
+		{"The frontend's identity is revoked, and restored", m.revoke},
 		{"ashored is killed; traffic goes on, and ashored comes back", m.kill},
 	} {
 		m.say("\n%s", e.title)
@@ -34,7 +39,7 @@ func (m *mesh) experiments(ctx context.Context) error {
 // splitFile is the file that experiments edit.
 func (m *mesh) splitFile() string { return filepath.Join(m.config(), "split.yaml") }
 
-// edit replaces text in the file, by a temporary file and a rename as editors do.
+// edit replaces text in the file, as editors do.
 func (m *mesh) edit(from, to string) error {
 	path := m.splitFile()
 	data, err := os.ReadFile(path)
@@ -45,8 +50,13 @@ func (m *mesh) edit(from, to string) error {
 		return fmt.Errorf("%s has no %q", path, from)
 	}
 	m.say("  in %s: %q becomes %q", path, from, to)
+	return m.replace(path, []byte(strings.Replace(string(data), from, to, 1)))
+}
+
+// replace writes a file, at once for whoever reads it.
+func (m *mesh) replace(path string, data []byte) error {
 	tmp := filepath.Join(m.o.dir, "edited")
-	if err := os.WriteFile(tmp, []byte(strings.Replace(string(data), from, to, 1)), 0o644); err != nil {
+	if err := os.WriteFile(tmp, data, 0o644); err != nil {
 		return err
 	}
 	return os.Rename(tmp, path)
@@ -54,7 +64,7 @@ func (m *mesh) edit(from, to string) error {
 
 // expect waits until v2 gets about the wanted share of 1000 requests and none fails.
 func (m *mesh) expect(ctx context.Context, want float64) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()
 	return until(ctx, func() error {
 		s, err := m.measure(ctx, 1000)
@@ -106,39 +116,29 @@ func (m *mesh) breakFile(ctx context.Context) error {
 	return err
 }
 
-// problems is what "ashorectl problems" prints, and its exit code.
-func (m *mesh) problems(ctx context.Context) (string, int, error) {
-	cmd := exec.CommandContext(ctx, filepath.Join(m.o.programs, "ashorectl"), "--socket", filepath.Join(m.state(), "admin.sock"), "problems")
-	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
-	if err != nil && !errors.As(err, &exit) {
-		return "", 0, err
-	}
-	return string(out), cmd.ProcessState.ExitCode(), nil
-}
-
 // problemShown waits until the broken file is told with file, line and what was meant.
 func (m *mesh) problemShown(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()
 	return until(ctx, func() error {
-		text, code, err := m.problems(ctx)
+		text, code, err := m.ask(ctx, "ashorectl", "problems")
 		if err != nil {
 			return err
 		}
 		if code != 1 || !strings.Contains(text, "split.yaml:") || !strings.Contains(text, "subsett") {
 			return fmt.Errorf("ashorectl problems does not show it (exit code %d):\n%s", code, text)
 		}
-		m.say("  ashorectl problems says:\n    %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    "))
+		m.say("  ashorectl problems says:")
+		m.show(text)
 		return nil
 	})
 }
 
 func (m *mesh) problemGone(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()
 	return until(ctx, func() error {
-		text, code, err := m.problems(ctx)
+		text, code, err := m.ask(ctx, "ashorectl", "problems")
 		if err == nil && code != 0 {
 			err = fmt.Errorf("ashorectl problems still shows (exit code %d):\n%s", code, text)
 		}
@@ -179,11 +179,10 @@ func (m *mesh) killAndReturn(ctx context.Context) error {
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		return fmt.Errorf("kill %d: %w", pid, err)
 	}
-	ready := "http://" + m.o.metrics + "/ready"
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, seeWithin)
 	defer cancel()
 	gone := func() error {
-		if _, err := m.get(ctx, ready); err == nil {
+		if _, err := m.get(ctx, m.ready()); err == nil {
 			return errors.New("ashored still answers")
 		}
 		return nil
@@ -191,7 +190,7 @@ func (m *mesh) killAndReturn(ctx context.Context) error {
 	if err := until(ctx, gone); err != nil {
 		return err
 	}
-	if err := until(ctx, func() error { _, err := m.get(ctx, ready); return err }); err != nil {
+	if err := until(ctx, func() error { _, err := m.get(ctx, m.ready()); return err }); err != nil {
 		return fmt.Errorf("ashored does not come back: %w", err)
 	}
 	m.say("  ashored is back")

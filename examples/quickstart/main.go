@@ -1,9 +1,13 @@
 // Command quickstart runs a small mesh on this machine, without root, to look at and to play with: a control
 // plane, a frontend and two versions of a backend, each beside an Envoy of its own. "make run" starts it.
 //
+// Every workload joins as on a machine of its own: with the line that "ashorectl join-token create" prints. It gets
+// an identity, and speaks mutual TLS with the others.
+//
 // It works on a copy of its configuration in the folder .run, prints what runs where and what to try, starts
-// ashored again when somebody kills it, and ends everything at Ctrl-C. With --smoke it makes the experiments
-// itself, prints what it saw, and ends with 0 when all was as it should be.
+// ashored again when somebody kills it, and ends everything at Ctrl-C. Each run begins anew: with an authority,
+// identities and a configuration of its own. With --smoke it makes the experiments itself, prints what it saw, and
+// ends with 0 when all was as it should be.
 package main
 
 import (
@@ -55,6 +59,8 @@ type options struct {
 	dir string
 	// network is the front of the workloads' addresses.
 	network string
+	// extras is the folder of what experiments add to the configuration.
+	extras string
 	// xds and metrics are ashored's addresses.
 	xds, metrics string
 	smoke        bool
@@ -68,9 +74,10 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.echo, "echo", filepath.Join(".tools", "echo"), "the echo `program`")
 	fs.StringVar(&o.envoy, "envoy", "", "the Envoy `program` (default: $ENVOY, else .tools/envoy)")
 	fs.StringVar(&o.example, "example", filepath.Join("examples", "quickstart", "config"), "`folder` of the configuration")
+	fs.StringVar(&o.extras, "experiments", filepath.Join("examples", "quickstart", "experiments"), "`folder` of what experiments add to it")
 	fs.StringVar(&o.dir, "dir", ".run", "`folder` for the copy of the configuration, state and logs")
 	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`")
-	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15010", "`address` of ashored's xDS")
+	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15012", "`address` of ashored's xDS and certificate authority")
 	fs.StringVar(&o.metrics, "metrics-address", "127.0.0.1:15014", "`address` of ashored's metrics and readiness")
 	fs.BoolVar(&o.smoke, "smoke", false, "make the experiments and end")
 	if err := fs.Parse(args); err != nil {

@@ -85,7 +85,9 @@ func (m *mesh) guide(ctx context.Context, began time.Time) error {
 		return err
 	}
 	m.say("Traffic flows, %.1f s after the start.\n", time.Since(began).Seconds())
-	m.describe()
+	if err := m.describe(ctx); err != nil {
+		return err
+	}
 	if !m.o.smoke {
 		m.invite()
 		<-ctx.Done()
@@ -104,7 +106,7 @@ func (m *mesh) wait(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, startWithin)
 	defer cancel()
 	type ask struct{ what, url string }
-	asks := []ask{{"ashored", "http://" + m.o.metrics + "/ready"}}
+	asks := []ask{{"ashored", m.ready()}}
 	for _, w := range workloads() {
 		asks = append(asks, ask{w.name, "http://" + m.at(w, portStatus) + "/healthz/ready"})
 	}
@@ -121,6 +123,9 @@ func (m *mesh) wait(ctx context.Context) error {
 		return err
 	})
 }
+
+// ready is where ashored says that it serves proxies.
+func (m *mesh) ready() string { return "http://" + m.o.metrics + "/ready" }
 
 // until asks again until ok is nil; the error is the last one.
 func until(ctx context.Context, ok func() error) error {

@@ -22,6 +22,8 @@ type program struct {
 	name string
 	path string
 	args []string
+	// more makes further arguments before the first start; nil: there are none.
+	more func(context.Context) ([]string, error)
 	log  string // the file that it writes to
 	// revive is how long after somebody ended it it is started again.
 	revive time.Duration
@@ -34,6 +36,16 @@ type program struct {
 // run runs the program until ctx ends. What somebody ends, by a signal, is started again; a program that gives up
 // is an error.
 func (p *program) run(ctx context.Context) error {
+	if p.more != nil {
+		more, err := p.more(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		p.args = append(p.args, more...)
+	}
 	for {
 		err := p.once(ctx)
 		if ctx.Err() != nil {
@@ -97,9 +109,9 @@ func tail(path string) string {
 	return "  " + strings.Join(lines[from:min(from+10, len(lines))], "\n  ")
 }
 
-// workload is one application with its Envoy.
+// workload is one application with its Envoy. It joins the WorkloadGroup that is called as it is.
 type workload struct {
-	name, app, version string
+	name, app, version string // app is its service account too
 	host               string // last number of the address
 	proxy              bool   // its application calls others through Envoy
 }
@@ -122,21 +134,16 @@ func workloads() []workload {
 
 // programs are everything that runs, the control plane first.
 func (m *mesh) programs() []*program {
-	bin := func(name string) string { return filepath.Join(m.o.programs, name) }
-	control := m.program("ashored", bin("ashored"), "--dev", "--files", m.config(), "--state", m.state(),
-		"--xds-address", m.o.xds, "--metrics-address", m.o.metrics)
+	control := m.program("ashored", m.tool("ashored"), "--config", m.settings())
 	control.revive = reviveAfter
 	out := []*program{control}
 	for _, w := range workloads() {
 		echo := m.program(w.name, m.o.echo, "--name", w.app, "--version", w.version, "--http", m.at(w, portApp))
-		agent := m.program(w.name+"-agent", bin("ashore-agent"), "run", "--dev", "--xds", m.o.xds, "--envoy", m.o.envoy,
-			"--name", w.name, "--namespace", "quickstart", "--address", m.address(w), "--labels", "app="+w.app+",version="+w.version,
-			"--service-account", w.app, "--interception", "none", "--state", filepath.Join(m.o.dir, w.name),
-			"--drain-minimum", "0s", "--drain-maximum", "2s", "--concurrency", "1")
 		if w.proxy {
 			echo.args = append(echo.args, "--proxy", "http://"+m.at(w, portProxy))
-			agent.args = append(agent.args, "--http-proxy-port", portProxy)
 		}
+		agent := m.program(w.name+"-agent", m.tool("ashore-agent"))
+		agent.more = func(ctx context.Context) ([]string, error) { return m.joining(ctx, w) }
 		out = append(out, echo, agent)
 	}
 	return out
@@ -158,3 +165,8 @@ func (m *mesh) address(w workload) string         { return m.o.network + "." + w
 func (m *mesh) at(w workload, port string) string { return m.address(w) + ":" + port }
 func (m *mesh) config() string                    { return filepath.Join(m.o.dir, "config") }
 func (m *mesh) state() string                     { return filepath.Join(m.o.dir, "state") }
+func (m *mesh) extras() string                    { return filepath.Join(m.o.dir, "experiments") }
+func (m *mesh) tool(name string) string           { return filepath.Join(m.o.programs, name) }
+func (m *mesh) settings() string                  { return filepath.Join(m.o.dir, "ashored.yaml") }
+func (m *mesh) socket() string                    { return filepath.Join(m.state(), "admin.sock") }
+func (m *mesh) home(w workload) string            { return filepath.Join(m.o.dir, w.name) }

@@ -14,8 +14,8 @@ func TestProxies(t *testing.T) {
 	t.Parallel()
 	var want []goldentest.Proxy
 	for _, w := range workloads() {
-		p := goldentest.Proxy{Name: w.name, Namespace: "quickstart", Addresses: []string{"127.0.0." + w.host},
-			Labels: map[string]string{"app": w.app, "version": w.version}, Interception: "NONE"}
+		p := goldentest.Proxy{Name: w.name, Namespace: "quickstart", Group: w.name, Identity: true,
+			Addresses: []string{"127.0.0." + w.host}, Interception: "NONE"}
 		if w.proxy {
 			port, err := strconv.ParseUint(portProxy, 10, 16)
 			if err != nil {

@@ -62,18 +62,19 @@ func build(t *testing.T, network, xds, metrics string) []string {
 		}
 	})
 	return []string{"--programs", programs, "--echo", filepath.Join(programs, "echo"), "--envoy", envoy, "--example", "config",
-		"--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds, "--metrics-address", metrics}
+		"--dir", filepath.Join(dir, "run"), "--network", network, "--xds-address", xds, "--metrics-address", metrics, "--experiments", "experiments"}
 }
 
-// The quickstart works with everything real: traffic flows, all three experiments come out right, and nothing is left.
+// The quickstart works with everything real: traffic flows, all experiments come out right, and nothing is left.
 func TestSmoke(t *testing.T) {
 	t.Parallel()
-	args := append(build(t, "127.0.44", "127.0.44.1:15010", "127.0.44.1:15014"), "--smoke")
+	args := append(build(t, "127.0.44", "127.0.44.1:15012", "127.0.44.1:15014"), "--smoke")
 	var out, errs buffer
 	if code := execute(t.Context(), args, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d: %s\n%s", code, errs.String(), out.String())
 	}
-	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "All as it should be."} {
+	for _, want := range []string{"Traffic flows", `did you mean "subset"?`, "ashored is back", "was told who calls",
+		"status 403:20", "DENIED", "REVOKED", "All as it should be."} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not in the output:\n%s", want, out.String())
 		}
@@ -84,7 +85,7 @@ func TestSmoke(t *testing.T) {
 // The end by a signal is no failure, wherever it comes, and leaves nothing; a second run of the same folder is refused meanwhile.
 func TestEnd(t *testing.T) {
 	t.Parallel()
-	args := build(t, "127.0.45", "127.0.45.1:15010", "127.0.45.1:15014")
+	args := build(t, "127.0.45", "127.0.45.1:15012", "127.0.45.1:15014")
 	ctx, stop := context.WithCancel(t.Context())
 	var out, errs buffer
 	code := make(chan int, 1)
@@ -105,8 +106,8 @@ func TestEnd(t *testing.T) {
 	}
 	// With a folder of its own it would still meet the ports.
 	other := append(append([]string(nil), args...), "--dir", args[9]+"2")
-	if c := execute(t.Context(), other, &second, &second); c != 1 || !strings.Contains(second.String(), "port of ashored's xDS: listen tcp 127.0.45.1:15010") ||
-		!strings.Contains(second.String(), `choose another: make run ARGS="--xds-address 127.0.0.1:16010"`) {
+	if c := execute(t.Context(), other, &second, &second); c != 1 || !strings.Contains(second.String(), "port of ashored's xDS: listen tcp 127.0.45.1:15012") ||
+		!strings.Contains(second.String(), `choose another: make run ARGS="--xds-address 127.0.0.1:16012"`) {
 		t.Errorf("ports taken: exit code %d, %q", c, second.String())
 	}
 	stop()
@@ -151,7 +152,7 @@ func TestUsage(t *testing.T) {
 		"--xds-address x:y": "1 quickstart: port of ashored's xDS",
 	} {
 		var out, errs buffer
-		line := append([]string{"--dir", filepath.Join(dir, "run"), "--network", "127.0.46", "--xds-address", "127.0.46.1:15010", "--metrics-address", "127.0.46.1:15014"}, strings.Fields(args)...)
+		line := append([]string{"--dir", filepath.Join(dir, "run"), "--network", "127.0.46", "--xds-address", "127.0.46.1:15012", "--metrics-address", "127.0.46.1:15014"}, strings.Fields(args)...)
 		code := execute(t.Context(), line, &out, &errs)
 		if got := fmt.Sprint(code, " ", errs.String()); !strings.HasPrefix(got, want) {
 			t.Errorf("%s: %q, want %q", args, got, want)

@@ -52,6 +52,11 @@ func (s share) String() string {
 	return text
 }
 
+// askURL makes the frontend call the backend once, and answer with what the backend was sent.
+func (m *mesh) askURL() string {
+	return fmt.Sprintf("http://%s/call?url=http://backend.internal:8000/", m.at(workloads()[0], portIngress))
+}
+
 // callURL makes the frontend call the backend, through both Envoys, so many times.
 func (m *mesh) callURL(times int) string {
 	return fmt.Sprintf("http://%s/call?times=%d&url=http://backend.internal:8000/", m.at(workloads()[0], portIngress), times)

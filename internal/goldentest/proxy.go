@@ -32,6 +32,8 @@ type Proxy struct {
 	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
 	// Identity says that it has a certificate of the mesh.
 	Identity bool `yaml:"identity"`
+	// Group is the WorkloadGroup of its namespace that it registers with; empty: none.
+	Group string `yaml:"group"`
 	// Extensions are the ones that its Envoy says it has.
 	Extensions []string `yaml:"extensions"`
 }

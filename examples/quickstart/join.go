@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+)
+
+// joining is the command line of a workload's agent: the line for its group that "ashorectl join-token create" prints,
+// as somebody would paste it, and behind it what one machine with several workloads needs. An agent that is started
+// again gets the same line: it has joined, and goes on.
+func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startWithin)
+	defer cancel()
+	var line []string
+	if err := until(ctx, func() (err error) { line, err = m.token(ctx, "quickstart/"+w.name); return err }); err != nil {
+		return nil, fmt.Errorf("no join token for %s within %v: %w", w.name, startWithin, err)
+	}
+	args := append(line[1:], "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy, "--concurrency", "1",
+		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "2s")
+	if w.proxy {
+		args = append(args, "--http-proxy-port", portProxy)
+	}
+	return args, nil
+}
+
+// token makes a join token for a group and returns the line to paste, word by word.
+func (m *mesh) token(ctx context.Context, group string) ([]string, error) {
+	if _, err := m.get(ctx, m.ready()); err != nil {
+		return nil, err
+	}
+	cmd := exec.CommandContext(ctx, m.tool("ashorectl"), "--socket", m.socket(), "join-token", "create", "--group", group)
+	out, err := cmd.Output()
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
+		return nil, fmt.Errorf("ashorectl join-token create: %w: %s", err, strings.TrimSpace(string(exit.Stderr)))
+	} else if err != nil {
+		return nil, err
+	}
+	line := strings.Fields(string(out))
+	if len(line) < 2 || line[0] != "ashore-agent" || line[1] != "join" {
+		return nil, fmt.Errorf("ashorectl join-token create prints %q, which is no line to paste", out)
+	}
+	return line, nil
+}
+
+// ask runs one of the tools and returns what it prints, and its exit code.
+func (m *mesh) ask(ctx context.Context, tool string, args ...string) (string, int, error) {
+	if tool == "ashorectl" {
+		args = append([]string{"--socket", m.socket()}, args...)
+	}
+	cmd := exec.CommandContext(ctx, m.tool(tool), args...)
+	out, err := cmd.CombinedOutput()
+	if _, ok := errors.AsType[*exec.ExitError](err); err != nil && !ok {
+		return "", 0, err
+	}
+	return string(out), cmd.ProcessState.ExitCode(), nil
+}
+
+// order is ask of what has to succeed; it shows the command.
+func (m *mesh) order(ctx context.Context, args ...string) (string, error) {
+	m.say("  ashorectl %s", strings.Join(args, " "))
+	out, code, err := m.ask(ctx, "ashorectl", args...)
+	if err == nil && code != 0 {
+		err = fmt.Errorf("ashorectl %s ends with %d: %s", strings.Join(args, " "), code, out)
+	}
+	return out, err
+}
+
+// show prints what a tool said, further to the right.
+func (m *mesh) show(text string) {
+	m.say("    %s", strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n    "))
+}
