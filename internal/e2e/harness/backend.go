@@ -3,6 +3,7 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -56,8 +57,18 @@ func (ns *Namespace) Backend(t testing.TB, name, address string) *Backend {
 	b.server.Protocols.SetHTTP1(true)
 	b.server.Protocols.SetUnencryptedHTTP2(true)
 	done := make(chan struct{})
-	go func() { defer close(done); b.server.Serve(l) }()
-	t.Cleanup(func() { b.server.Close(); <-done })
+	go func() {
+		defer close(done)
+		if err := b.server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			t.Errorf("backend %s: %v", name, err)
+		}
+	}()
+	t.Cleanup(func() {
+		if err := b.server.Close(); err != nil {
+			t.Errorf("close backend %s: %v", name, err)
+		}
+		<-done
+	})
 	return b
 }
 
@@ -86,7 +97,7 @@ func (b *Backend) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		status = http.StatusServiceUnavailable
 	}
 	w.WriteHeader(status)
-	json.NewEncoder(w).Encode(s) // the client may be gone
+	_ = json.NewEncoder(w).Encode(s) // it fails only when the client is gone
 }
 
 // Requests is how many it has seen.
@@ -131,21 +142,26 @@ func ServeEcho(t testing.TB, name string, listen func() (net.Listener, error)) n
 		for {
 			c, err := l.Accept()
 			if err != nil {
+				if !errors.Is(err, net.ErrClosed) {
+					t.Errorf("echo %s: %v", name, err)
+				}
 				return
 			}
 			conns.Store(c, nil)
 			open.Go(func() {
 				defer conns.Delete(c)
-				defer c.Close()
+				defer func() { _ = c.Close() }() // the peer may have cut it
 				if _, err := fmt.Fprintln(c, name); err == nil {
-					io.Copy(c, c)
+					_, _ = io.Copy(c, c) // ends with the connection, however that ends
 				}
 			})
 		}
 	})
 	t.Cleanup(func() {
-		l.Close()
-		conns.Range(func(c, _ any) bool { c.(net.Conn).Close(); return true })
+		if err := l.Close(); err != nil {
+			t.Errorf("close echo %s: %v", name, err)
+		}
+		conns.Range(func(c, _ any) bool { _ = c.(net.Conn).Close(); return true }) // the peer may have cut it
 		open.Wait()
 	})
 	return l.Addr()

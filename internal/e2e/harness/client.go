@@ -5,11 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"slices"
-	"sync"
 	"testing"
 	"time"
 )
@@ -56,6 +53,14 @@ func (ns *Namespace) Client(t testing.TB, address string) *Client {
 		Timeout:       20 * time.Second,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
+}
+
+// Fresh makes every call of the client use a connection of its own.
+func (c *Client) Fresh() *Client {
+	if t, ok := c.http.Transport.(*http.Transport); ok {
+		t.DisableKeepAlives = true
+	}
+	return c
 }
 
 // Do makes one call. An error says that no answer came.
@@ -117,90 +122,4 @@ func Status(want int) func(Answer) error {
 		}
 		return nil
 	}
-}
-
-// Load is a steady stream of calls that records what fails.
-type Load struct {
-	stop chan struct{}
-	done sync.WaitGroup
-
-	mu       sync.Mutex
-	total    int            // guarded by mu
-	failures map[string]int // guarded by mu
-	answers  map[string]int // guarded by mu, by backend
-}
-
-// StartLoad calls from several workers, each a few hundred times a second, until Stop. An answer
-// fails when it is not 200.
-func StartLoad(t testing.TB, c *Client, r Request) *Load {
-	l := &Load{stop: make(chan struct{}), failures: map[string]int{}, answers: map[string]int{}}
-	for range 4 {
-		l.done.Go(func() {
-			for {
-				select {
-				case <-l.stop:
-					return
-				case <-time.After(3 * time.Millisecond):
-				}
-				l.record(c.Do(r))
-			}
-		})
-	}
-	t.Cleanup(func() { l.Stop() })
-	return l
-}
-
-func (l *Load) record(a Answer, err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.total++
-	switch {
-	case err != nil:
-		l.failures[err.Error()]++
-	case a.Status != http.StatusOK:
-		l.failures[fmt.Sprintf("%d %.120s", a.Status, a.Body)]++
-	default:
-		l.answers[a.Seen.Backend]++
-	}
-}
-
-// Total is how many calls were made so far.
-func (l *Load) Total() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.total
-}
-
-// Failures is how many calls failed so far.
-func (l *Load) Failures() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n := 0
-	for _, k := range l.failures {
-		n += k
-	}
-	return n
-}
-
-// Stop ends the load; it may be called again.
-func (l *Load) Stop() {
-	select {
-	case <-l.stop:
-	default:
-		close(l.stop)
-	}
-	l.done.Wait()
-}
-
-// Clean ends the load and fails the test when a single call failed, or fewer than least were made.
-func (l *Load) Clean(t testing.TB, least int) {
-	t.Helper()
-	l.Stop()
-	for _, text := range slices.Sorted(maps.Keys(l.failures)) {
-		t.Errorf("%d of %d calls failed: %s", l.failures[text], l.total, text)
-	}
-	if l.total < least {
-		t.Errorf("only %d calls were made, the test means to make %d", l.total, least)
-	}
-	t.Logf("%d calls, answered by %v", l.total, l.answers)
 }

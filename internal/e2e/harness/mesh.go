@@ -28,6 +28,8 @@ type Mesh struct {
 	next   atomic.Int32
 	extra  []string // further flags of ashored
 	ns     *Namespace
+
+	settings string // of a secure mesh: the settings file; empty: development
 }
 
 // subnets numbers the loopback networks of this process.
@@ -62,6 +64,9 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	for _, o := range options {
 		o(m)
 	}
+	if m.settings != "" {
+		m.Configure(m.settings)
+	}
 	m.Start()
 	return m
 }
@@ -85,6 +90,9 @@ func freeSubnet(t testing.TB) string {
 // XDS is the address of ashored's discovery service.
 func (m *Mesh) XDS() string { return m.subnet + "1:15010" }
 
+// Socket is ashored's admin socket.
+func (m *Mesh) Socket() string { return filepath.Join(m.State, "admin.sock") }
+
 // Metrics is the address of ashored's metrics and health.
 func (m *Mesh) Metrics() string { return m.subnet + "1:15014" }
 
@@ -94,12 +102,15 @@ func (m *Mesh) IP() string { return fmt.Sprintf("%s%d", m.subnet, m.next.Add(1))
 // Start runs ashored, again after it was killed or stopped, and waits until it serves.
 func (m *Mesh) Start() {
 	m.T.Helper()
-	socket := filepath.Join(m.State, "admin.sock")
-	argv := append(m.ns.prefix(),
-		filepath.Join(programs, "ashored"), "--dev", "--files", m.Files, "--state", m.State,
-		"--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", socket)
+	argv := append(m.ns.prefix(), filepath.Join(programs, "ashored"))
+	if m.settings == "" {
+		argv = append(argv, "--dev", "--files", m.Files, "--state", m.State,
+			"--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", m.Socket())
+	} else {
+		argv = append(argv, "--config", m.settingsFile())
+	}
 	m.Ashored = start(m.T, "ashored", 0, append(argv, m.extra...)...)
-	m.Admin = admin.NewClient(socket)
+	m.Admin = admin.NewClient(m.Socket())
 	Eventually(m.T, "ashored answers", func() error {
 		if !m.Ashored.Running() {
 			return errors.New("it has ended:\n" + m.Ashored.Log())

@@ -2,8 +2,10 @@ package harness
 
 import (
 	"bufio"
+	"context"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"path/filepath"
 	"strconv"
@@ -24,7 +26,9 @@ type Workload struct {
 	// Redirected runs it in a network namespace whose traffic is redirected to its two ports; the
 	// proxy's own has group ID ProxyGID.
 	Redirected *Namespace
-	// Flags are further flags of ashore-agent run.
+	// Group is the WorkloadGroup, "shop/web", of a workload that joins.
+	Group string
+	// Flags are further flags of ashore-agent run, or join.
 	Flags []string
 }
 
@@ -37,14 +41,25 @@ type Proxy struct {
 	mesh *Mesh
 	// IP is the workload's address.
 	IP string
-	ns *Namespace
+	// State is the agent's state folder.
+	State string
+	ns    *Namespace
+	// socket is that of Envoy's admin interface; empty: a port.
+	socket string
 }
 
 // Proxy starts one and waits until it is ready: it has listeners and clusters.
 func (m *Mesh) Proxy(w Workload) *Proxy {
 	m.T.Helper()
 	p := m.StartProxy(w)
-	Eventually(m.T, "proxy "+w.Name+" is ready", func() error {
+	p.Ready()
+	return p
+}
+
+// Ready waits until Envoy serves.
+func (p *Proxy) Ready() {
+	p.mesh.T.Helper()
+	Eventually(p.mesh.T, p.name+" is ready", func() error {
 		if !p.Running() {
 			return fmt.Errorf("it has ended:\n%s", p.Log())
 		}
@@ -57,7 +72,6 @@ func (m *Mesh) Proxy(w Workload) *Proxy {
 		}
 		return nil
 	})
-	return p
 }
 
 // StartProxy starts one and does not wait.
@@ -73,16 +87,17 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	if w.Redirected != nil {
 		interception, gid, w.IP = "redirect", ProxyGID, w.Redirected.IP
 	}
+	state := m.T.TempDir()
 	argv := append(w.Redirected.prefix(),
 		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", envoy(m.T),
-		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", m.T.TempDir())
+		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", state)
 	if w.Labels != "" {
 		argv = append(argv, "--labels", w.Labels)
 	}
 	if w.Router {
 		argv = append(argv, "--type", "router")
 	}
-	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP, ns: w.Redirected}
+	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP, State: state, ns: w.Redirected}
 }
 
 // Client calls the proxy's listener at port.
@@ -122,7 +137,13 @@ func (p *Proxy) ConfigDump() string {
 
 // admin asks Envoy's admin interface.
 func (p *Proxy) admin(path string) (string, error) {
-	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: p.ns.Dial}}
+	dial := p.ns.Dial
+	if p.socket != "" {
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", p.socket)
+		}
+	}
+	client := http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{DisableKeepAlives: true, DialContext: dial}}
 	resp, err := client.Get("http://" + p.IP + ":15000" + path)
 	if err != nil {
 		return "", err

@@ -1,0 +1,255 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testchild"
+)
+
+// Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text is further YAML of the
+// settings file, "ca: {validity: 1m}"; what the harness sets itself is files, state, xds, metrics, admin.
+func Secure(settings string) Option {
+	return func(m *Mesh) { m.settings = settings + "\n" }
+}
+
+// Configure writes the settings file of a secure mesh anew, with that text; it takes effect with the next Start.
+func (m *Mesh) Configure(settings string) {
+	m.T.Helper()
+	m.settings = settings
+	text := fmt.Sprintf("files: %s\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.Files, m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
+		m.T.Fatal(err)
+	}
+}
+
+func (m *Mesh) settingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }
+
+// TLS is the address of discovery and the certificate authority of a secure mesh.
+func (m *Mesh) TLS() string { return m.subnet + "1:15012" }
+
+// Token makes a join token for a WorkloadGroup, once the group is known.
+func (m *Mesh) Token(group, ttl string) admin.Token {
+	m.T.Helper()
+	var t admin.Token
+	Eventually(m.T, "a join token for "+group, func() (err error) {
+		t, err = m.Admin.CreateToken(context.Background(), admin.TokenRequest{Group: group, TTL: ttl})
+		return err
+	})
+	return t
+}
+
+// Line is the printed line that makes a machine join, as words.
+func Line(t testing.TB, token admin.Token) []string {
+	t.Helper()
+	words := strings.Fields(token.Command)
+	if len(words) < 3 || words[0] != "ashore-agent" || words[1] != "join" {
+		t.Fatalf("the line to join is %q, want ashore-agent join …", token.Command)
+	}
+	return append([]string{filepath.Join(programs, "ashore-agent")}, words[1:]...)
+}
+
+// Join makes a token, runs its line as who pastes it, and waits until Envoy is ready.
+func (m *Mesh) Join(w Workload) *Proxy {
+	m.T.Helper()
+	p := m.StartJoin(w)
+	p.Ready()
+	return p
+}
+
+// StartJoin is Join that does not wait for Envoy.
+func (m *Mesh) StartJoin(w Workload) *Proxy {
+	m.T.Helper()
+	p := m.prepare(&w)
+	p.Process = start(m.T, "proxy "+w.Name, 0, append(Line(m.T, m.Token(w.Group, "1h")), p.flags(w)...)...)
+	return p
+}
+
+// prepare gives a workload that joins its address and state folder.
+func (m *Mesh) prepare(w *Workload) *Proxy {
+	m.T.Helper()
+	if w.IP == "" {
+		w.IP = m.IP()
+	}
+	state := m.T.TempDir()
+	return &Proxy{mesh: m, IP: w.IP, State: state, socket: filepath.Join(state, "admin.sock")}
+}
+
+// flags are what a user adds to the line on a machine with several workloads, and brief drains.
+func (p *Proxy) flags(w Workload) []string {
+	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", envoy(p.mesh.T),
+		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "1s"}
+	if w.Labels != "" {
+		flags = append(flags, "--labels", w.Labels)
+	}
+	if w.Router {
+		flags = append(flags, "--type", "router")
+	}
+	return append(flags, w.Flags...)
+}
+
+// Run starts the agent of a workload that has joined, again after it was killed or stopped, and does not wait.
+func (p *Proxy) Run(flags ...string) {
+	p.mesh.T.Helper()
+	argv := append([]string{filepath.Join(programs, "ashore-agent"), "run", "--state", p.State}, flags...)
+	p.Process = start(p.mesh.T, p.name, 0, argv...)
+}
+
+// Report is what "ashore-agent status" says, as far as tests ask.
+type Report struct {
+	Well  bool `json:"well"`
+	Lines []struct{ Name, State, Text string }
+	Todo  []string `json:"todo"`
+	// Serial is that of the certificate.
+	Serial string `json:"serial"`
+}
+
+// Line is "state text" of one line of a report.
+func (r Report) Line(name string) string {
+	for _, l := range r.Lines {
+		if l.Name == name {
+			return l.State + " " + l.Text
+		}
+	}
+	return ""
+}
+
+// Report asks for the status as a user does.
+func (p *Proxy) Report() (Report, error) {
+	var r Report
+	out, code, err := Command("ashore-agent", "status", "--state", p.State, "-o", "json")
+	if err != nil {
+		return r, err
+	}
+	if err := json.Unmarshal([]byte(out), &r); err != nil {
+		return r, fmt.Errorf("ashore-agent status ended with %d and printed %q: %w", code, out, err)
+	}
+	return r, nil
+}
+
+// WantLine waits until a line of the status has all of words.
+func (p *Proxy) WantLine(line string, words ...string) {
+	p.mesh.T.Helper()
+	Eventually(p.mesh.T, fmt.Sprintf("status of %s: %s with %q", p.name, line, words), func() error {
+		r, err := p.Report()
+		if err != nil {
+			return err
+		}
+		for _, w := range words {
+			if !strings.Contains(r.Line(line), w) {
+				return fmt.Errorf("it says %q", r.Line(line))
+			}
+		}
+		return nil
+	})
+}
+
+// Command runs one of the programs under test to its end, and returns what it printed and its exit code.
+func Command(program string, args ...string) (string, int, error) {
+	return toEnd(append([]string{filepath.Join(programs, program)}, args...))
+}
+
+// toEnd runs a command to its end.
+func toEnd(argv []string) (string, int, error) {
+	cmd := exec.Command(argv[0], argv[1:]...)
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	wait, err := testchild.Start(cmd)
+	if err != nil {
+		return "", 0, err
+	}
+	var exit *exec.ExitError
+	if err := wait(); err != nil && !errors.As(err, &exit) {
+		return out.String(), 0, err
+	}
+	return out.String(), cmd.ProcessState.ExitCode(), nil
+}
+
+// Paste runs a line that makes a machine join to its end: it joins, and runs nothing.
+func (m *Mesh) Paste(line []string, name, ip, state string, flags ...string) (string, int, error) {
+	return toEnd(append(append(line, "--name", name, "--address", ip, "--state", state, "--no-run"), flags...))
+}
+
+// Identity is that of a workload without an Envoy, in the hands of the test.
+type Identity struct {
+	// IP and State are the workload's address and state folder.
+	IP, State string
+	// Certificate has the chain as the workload presents it.
+	Certificate tls.Certificate
+	// Roots are those that it trusts.
+	Roots *x509.CertPool
+}
+
+// Enrol has a workload join that runs no Envoy.
+func (m *Mesh) Enrol(w Workload) *Identity {
+	m.T.Helper()
+	p := m.prepare(&w)
+	if out, code, err := m.Paste(Line(m.T, m.Token(w.Group, "1h")), w.Name, p.IP, p.State, w.Flags...); err != nil || code != 0 {
+		m.T.Fatalf("join %s: exit code %d, error %v:\n%s", w.Name, code, err, out)
+	}
+	id, err := LoadIdentity(p.State)
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	id.IP = p.IP
+	return id
+}
+
+// LoadIdentity reads that of a state folder.
+func LoadIdentity(state string) (*Identity, error) {
+	dir := filepath.Join(state, "identity")
+	c, err := tls.LoadX509KeyPair(filepath.Join(dir, "chain.pem"), filepath.Join(dir, "key.pem"))
+	if err != nil {
+		return nil, err
+	}
+	roots, err := os.ReadFile(filepath.Join(dir, "roots.pem"))
+	if err != nil {
+		return nil, err
+	}
+	id := &Identity{State: state, Certificate: c, Roots: x509.NewCertPool()}
+	if !id.Roots.AppendCertsFromPEM(roots) {
+		return nil, fmt.Errorf("%s has no root certificates", dir)
+	}
+	return id, nil
+}
+
+// Audited waits until the audit log has an event with that action whose other parts have all of words.
+func (m *Mesh) Audited(action string, words ...string) audit.Event {
+	m.T.Helper()
+	var found audit.Event
+	Eventually(m.T, fmt.Sprintf("audited: %s with %q", action, words), func() error {
+		var last []string
+		ok := false
+		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
+			text := fmt.Sprintf("%s %s %s %s %v", e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
+			if e.Action != action {
+				return nil
+			}
+			last = append(last, text)
+			for _, w := range words {
+				if !strings.Contains(text, w) {
+					return nil
+				}
+			}
+			found, ok = e, true
+			return nil
+		})
+		if err == nil && !ok {
+			err = fmt.Errorf("of that action it has %q", last)
+		}
+		return err
+	})
+	return found
+}
