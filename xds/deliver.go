@@ -19,12 +19,17 @@ func (st *stream) refresh() {
 		return
 	}
 	st.snap = snap
-	scope := snap.context.Scope(snap.context.Classify(st.node(snap.context)))
-	if scope == st.scope {
+	node := st.node(snap.context)
+	scope := snap.context.Scope(snap.context.Classify(node))
+	if scope == st.scope && node == st.shown {
 		return
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
+	st.shown = node
+	if scope == st.scope {
+		return
+	}
 	st.scope = scope
 	st.order.outdate()
 	if st.converging.IsZero() {

@@ -28,12 +28,6 @@ type enrolment struct {
 	probed bool
 }
 
-// membership is the registration of a stream's workload.
-type membership struct {
-	key     registry.RegistrationKey
-	session string
-}
-
 // farewellWait bounds how long a stream that has ended may take to say so.
 const farewellWait = 5 * time.Second
 
@@ -72,7 +66,8 @@ func (st *stream) register(ctx context.Context) error {
 		s.log.Error("workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}
-	st.member = &membership{r.RegistrationKey, r.Session}
+	st.member = &membership{key: r.RegistrationKey, session: r.Session, stream: st, as: r}
+	s.speakers.add(st.member)
 	s.log.Info("workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
 }
@@ -115,6 +110,7 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if r.Rejected != nil {
 		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
 	}
+	st.server.speakers.note(st.member, h)
 	err := st.server.cfg.Runtime.Report(ctx, st.member.key, st.member.session, h)
 	switch {
 	case errors.Is(err, registry.ErrSession): // a newer stream of the proxy tells by itself
@@ -140,7 +136,12 @@ func (st *stream) unregister() {
 	if st.expelled.Load() {
 		leave = st.server.cfg.Runtime.Remove
 	}
-	if err := leave(ctx, st.member.key, st.member.session); err != nil && !errors.Is(err, registry.ErrSession) {
+	heir, report := st.server.speakers.remove(st.member)
+	err := leave(ctx, st.member.key, st.member.session)
+	if err == nil && heir != nil {
+		err = st.server.inherit(ctx, heir, report)
+	}
+	if err != nil && !errors.Is(err, registry.ErrSession) {
 		st.server.log.Error("registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID, "error", err)
 	}
 }

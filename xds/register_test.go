@@ -244,6 +244,51 @@ func TestHealthReports(t *testing.T) {
 	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, healthy")
 }
 
+// A proxy that connects anew may give up the stream that was heard last: the one that stays speaks for the workload.
+func TestLatestStreamEndsFirst(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	stays, goes := call(t, p, a.web()), call(t, p, a.web())
+	for _, l := range []*line{stays, goes} {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	goes.reports("503")
+	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 503")
+	stays.reports("")
+	goes.hang()
+	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
+	stays.reports("500")
+	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 500")
+	stays.hang()
+	becomes(t, rt, "shop/web-10.0.0.1 of web, gone, unhealthy: 500")
+}
+
+// A proxy shows with the labels of its group: it is selected by them.
+func TestShownWithGroupLabels(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	all := groups()
+	all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "web"}] = &networking.WorkloadGroup{
+		Template: &networking.WorkloadEntry{ServiceAccount: "web"}, Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{"app": "web"}}}
+	p.publishObjects(all)
+	l := call(t, p, a.web())
+	if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, func() string {
+		proxies := p.server.Proxies()
+		if len(proxies) == 1 && fmt.Sprint(proxies[0].Node.Labels.Items()) == "[{app web}]" {
+			return ""
+		}
+		return fmt.Sprintf("%+v", proxies)
+	})
+}
+
 // A report of somebody who is not registered is nobody's, and harms nothing.
 func TestUnregisteredReport(t *testing.T) {
 	t.Parallel()

@@ -99,6 +99,7 @@ type Server struct {
 	// taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
+	speakers speakers // safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

@@ -14,7 +14,8 @@ import (
 // ProxyStatus is one connected proxy.
 type ProxyStatus struct {
 	// ID is the node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
-	ID   string
+	ID string
+	// Node is the proxy as policies select it, with the labels of its WorkloadGroup.
 	Node push.Node
 	// Version is the client's, "1.40.0" or Istio's.
 	Version string
@@ -63,7 +64,11 @@ func (s *Server) Proxies() []ProxyStatus {
 func (st *stream) status() ProxyStatus {
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	p := ProxyStatus{ID: st.proxy.ID, Node: st.proxy.Node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
+	node := st.proxy.Node
+	if st.shown != (push.Node{}) {
+		node = st.shown
+	}
+	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.order.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.to.Len(), Status: t.Status(t.to)})
 	}

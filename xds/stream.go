@@ -51,6 +51,7 @@ type stream struct {
 	// while it sends.
 	mu      sync.Mutex
 	order   order
+	shown   push.Node            // the proxy as it is selected, see node; none before the first refresh
 	bundles map[string]string    // IDs of bundles by the version that they were sent in
 	doubts  map[string]ads.Doubt // what an earlier stream left, for types not asked for yet
 }

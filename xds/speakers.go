@@ -1,0 +1,89 @@
+package xds
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// membership is the registration of a stream's workload.
+type membership struct {
+	key     registry.RegistrationKey
+	session string
+	stream  *stream               // who speaks
+	as      registry.Registration // what it said
+
+	report registry.Report // what it reported last; guarded by speakers.mu
+}
+
+// speakers are the streams that speak for registered workloads. A proxy that connects anew has two for a while, and the
+// one that it gives up may be the one that was heard last: when that ends, the other one speaks. The zero value has none.
+type speakers struct {
+	mu sync.Mutex
+	of map[registry.RegistrationKey][]*membership // guarded by mu; the latest last
+}
+
+func (s *speakers) add(m *membership) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.of == nil {
+		s.of = map[registry.RegistrationKey][]*membership{}
+	}
+	s.of[m.key] = append(s.of[m.key], m)
+}
+
+// note remembers a report for when m speaks again.
+func (s *speakers) note(m *membership, h registry.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	m.report = h
+}
+
+// remove takes m out and returns who speaks for the workload now, with what that reported last; nil: nobody.
+func (s *speakers) remove(m *membership) (heir *membership, report registry.Report) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := slices.DeleteFunc(s.of[m.key], func(o *membership) bool { return o == m })
+	if len(left) == 0 {
+		delete(s.of, m.key)
+		return nil, report
+	}
+	s.of[m.key] = left
+	for _, o := range slices.Backward(left) {
+		if !o.stream.expelled.Load() {
+			return o, o.report
+		}
+	}
+	return nil, report
+}
+
+// has says whether m is still there.
+func (s *speakers) has(m *membership) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Contains(s.of[m.key], m)
+}
+
+// inherit registers a workload anew for a stream that is there still, after another one that spoke for it has ended.
+func (s *Server) inherit(ctx context.Context, heir *membership, report registry.Report) error {
+	rt := s.cfg.Runtime
+	if err := rt.Connect(ctx, heir.as); err != nil {
+		return err
+	}
+	if report.State != registry.NotReported {
+		if err := rt.Report(ctx, heir.key, heir.session, report); err != nil && !errors.Is(err, registry.ErrSession) {
+			return err
+		}
+	}
+	if s.speakers.has(heir) {
+		return nil
+	}
+	// it ended meanwhile, before it spoke
+	if err := rt.Disconnect(ctx, heir.key, heir.session); err != nil && !errors.Is(err, registry.ErrSession) {
+		return err
+	}
+	return nil
+}
