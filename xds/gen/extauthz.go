@@ -80,11 +80,9 @@ func (s rbacScope) custom(in extensionsIn) (rules, asked *rbacv3.RBAC) {
 	return rules, nil
 }
 
-// filter asks the provider about what filterCustom told of; nil: there is none.
+// filter asks the provider about what filterCustom told of. Only a provider that can be asked has one: see asks.
 func (a askProvider) filter(tcp bool) proto.Message {
 	switch {
-	case a.provider == nil:
-		return nil
 	case tcp:
 		return a.ofConnections()
 	case a.provider.GetEnvoyExtAuthzHttp() != nil:
@@ -97,9 +95,6 @@ func (a askProvider) filter(tcp bool) proto.Message {
 // ofConnections asks about connections, by gRPC alone.
 func (a askProvider) ofConnections() proto.Message {
 	p := a.provider.GetEnvoyExtAuthzGrpc()
-	if p == nil {
-		return nil
-	}
 	return &networkauthzv3.ExtAuthz{
 		StatPrefix:             "tcp.",
 		FailureModeAllow:       p.FailOpen,

@@ -54,7 +54,7 @@ func connectionFilters() []string {
 
 // extensions makes the filters that are fetched on their own.
 type extensions struct {
-	trusts  *intern.Lists[string]
+	texts   *intern.Lists[string]
 	items   *intern.Lists[*resource.Resource]
 	made    *memo.Func[extensionSpec, resource.Resource]
 	layers  *memo.Func[*intern.List[*resource.Resource], resource.Layer]
@@ -79,9 +79,9 @@ type extensionsIn struct {
 
 func newExtensions() *extensions {
 	e := &extensions{
-		trusts: &intern.Lists[string]{},
-		items:  &intern.Lists[*resource.Resource]{},
-		made:   memo.New(buildExtension),
+		texts: &intern.Lists[string]{},
+		items: &intern.Lists[*resource.Resource]{},
+		made:  memo.New(buildExtension),
 		layers: memo.New(func(l *intern.List[*resource.Resource]) *resource.Layer {
 			return resource.NewLayer(slices.Clone(l.Items()))
 		}),
@@ -92,9 +92,9 @@ func newExtensions() *extensions {
 
 // set returns the filters of a scope.
 func (e *extensions) set(sc *push.Scope) resource.Set {
-	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.trusts.Of(policyDomains(sc.Mesh))}
+	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.texts.Of(policyDomains(sc.Mesh))}
 	if t := sc.Trust; t != nil {
-		in.identities, in.certificates = e.trusts.Of(t.Identities), e.trusts.Of(t.Certificates)
+		in.identities, in.certificates = e.texts.Of(t.Identities), e.texts.Of(t.Certificates)
 	}
 	in.ask, in.tokens = askProviderOf(sc), tokenChecks(sc)
 	return resource.Set{Shared: e.planned.Get(in)}
