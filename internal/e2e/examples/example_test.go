@@ -28,7 +28,12 @@ type example struct {
 // as the path of a file, is replaced by pairs of old and new.
 func open(t *testing.T, name string, pairs ...string) *example {
 	t.Helper()
-	m := harness.New(t, nil)
+	return openIn(t, harness.New(t, nil), name, pairs...)
+}
+
+// openIn is open in a mesh that runs already.
+func openIn(t *testing.T, m *harness.Mesh, name string, pairs ...string) *example {
+	t.Helper()
 	ip := m.IP()
 	e := &example{Mesh: m, t: t, folder: filepath.Join("..", "..", "..", "examples", name), subnet: ip[:strings.LastIndexByte(ip, '.')+1]}
 	e.replace = strings.NewReplacer(append(pairs, network, e.subnet)...)
@@ -83,6 +88,10 @@ func (e *example) proxy(name string) *harness.Proxy {
 	w.Labels = strings.Join(labels, ",")
 	if p.HTTPProxyPort != 0 {
 		w.Flags = []string{"--http-proxy-port", strconv.Itoa(int(p.HTTPProxyPort))}
+	}
+	if p.Group != "" {
+		w.Group = p.Namespace + "/" + p.Group
+		return e.Join(w)
 	}
 	return e.Proxy(w)
 }
