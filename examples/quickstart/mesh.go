@@ -45,7 +45,7 @@ func (m *mesh) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, lock.Close()) }()
+	defer func() { err = errors.Join(err, unlock(lock)) }()
 	if err := m.checkPorts(ctx); err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func (m *mesh) Run(ctx context.Context) (err error) {
 	for _, p := range m.programs() {
 		parts = append(parts, task.Part{Name: p.name, Run: p.run})
 	}
-	parts = append(parts, task.Part{Name: "quickstart", Run: func(ctx context.Context) error { return m.guide(ctx, began) }})
+	parts = append(parts, task.Part{Name: "quickstart", Run: func(ctx context.Context) error { return ended(ctx, m.guide(ctx, began)) }})
 	switch err := task.Run(ctx, parts...); {
 	case errors.Is(err, errDone), err == nil && !m.o.smoke:
 		return m.clean()
@@ -65,6 +65,14 @@ func (m *mesh) Run(ctx context.Context) (err error) {
 	default:
 		return fmt.Errorf("%w\nlogs are in %s", err, filepath.Join(m.o.dir, "logs"))
 	}
+}
+
+// ended is err, which is none when it comes of the end.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(err, errDone) {
+		return nil
+	}
+	return err
 }
 
 // clean removes what a run that went well has left behind.

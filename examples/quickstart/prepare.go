@@ -32,6 +32,11 @@ func (m *mesh) lock() (*os.File, error) {
 	return f, nil
 }
 
+// unlock gives the folder back, also while a program that is just being started has the file still.
+func unlock(f *os.File) error {
+	return errors.Join(unix.Flock(int(f.Fd()), unix.LOCK_UN), f.Close())
+}
+
 // prepare makes fresh folders, copies the configuration and writes ashored's settings. What an earlier run left that was
 // killed is removed: its identities are of an authority that is no more.
 func (m *mesh) prepare() error {

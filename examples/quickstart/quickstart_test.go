@@ -117,6 +117,32 @@ func TestEnd(t *testing.T) {
 	leftNothing(t, args)
 }
 
+// A signal while programs start and workloads join ends all of it too.
+func TestEndEarly(t *testing.T) {
+	t.Parallel()
+	args := build(t, "127.0.47", "127.0.47.1:15012", "127.0.47.1:15014")
+	for _, reached := range []string{"ashored.yaml", "ashored.pid", "state/admin.sock", "backend-v2-agent.pid", "frontend/identity"} {
+		ctx, stop := context.WithCancel(t.Context())
+		var out, errs buffer
+		code := make(chan int, 1)
+		go func() { code <- execute(ctx, args, &out, &errs) }()
+		deadline := time.Now().Add(startWithin)
+		for path := filepath.Join(args[9], reached); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(path); err == nil {
+				break
+			}
+			if len(code) > 0 {
+				break
+			}
+		}
+		stop()
+		if c := <-code; c != 0 {
+			t.Errorf("ended at %s: exit code %d: %s", reached, c, errs.String())
+		}
+		leftNothing(t, args)
+	}
+}
+
 // leftNothing checks that no folder, process or port of a run is left.
 func leftNothing(t *testing.T, args []string) {
 	t.Helper()
