@@ -59,6 +59,8 @@ type Proof struct {
 	Leaf *x509.Certificate
 	// seen is the workload as the ledger had it when it was looked at, or nil.
 	seen *held
+	// repeats is when what can be taken once was taken, by the same caller; zero: it was not before. Bind sets it.
+	repeats time.Time
 	// Bind says which workload the certificate is for, "namespace/name", and takes what can be taken once. It is called
 	// before anything is signed. Errors: *Refusal, or why it cannot be told now.
 	Bind func(ctx context.Context, a Ask) (workload string, err error)

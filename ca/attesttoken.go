@@ -48,11 +48,12 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		if err != nil {
 			return "", err
 		}
-		// A workload that is out must not use up the token.
-		if err := a.ledger.refuseRevoked(ctx, issued{workload: name, proof: p}); err != nil {
+		// Who is refused must not use up the token.
+		if err := a.ledger.mayJoin(ctx, issued{workload: name, proof: p, key: q.Key, now: c.Now}, t.Key == ""); err != nil {
 			return "", err
 		}
-		return name, a.ledger.takeToken(ctx, c.Bearer, q.Key, name, c.From, c.Now)
+		p.repeats, err = a.ledger.takeToken(ctx, c.Bearer, q.Key, name, c.From, c.Now)
+		return name, err
 	}
 	return p, nil
 }

@@ -34,11 +34,13 @@ type issued struct {
 	// root and bundle are the IDs of the root that the leaf leads to, and of the bundle that comes with it.
 	root, bundle string
 	now          time.Time
+	// replaced is the hash of the key that renews no more because of it, or empty. enter sets it.
+	replaced string
 }
 
 // enter writes down that a workload gets a certificate. Nothing may be handed out before it has. Each workload has a
 // record of its own, so that many can renew at once. Errors: *Refusal, or why it cannot be written.
-func (l *Ledger) enter(ctx context.Context, c issued) error {
+func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	seen := c.proof.seen
 	err := l.retry(func() error {
 		if seen == nil {
@@ -55,18 +57,25 @@ func (l *Ledger) enter(ctx context.Context, c issued) error {
 		return err
 	}
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
-	return l.refuseRevoked(ctx, c)
+	return l.refuseRevoked(ctx, *c)
 }
 
 // tryEnter is enter for a workload as it was read at a version.
-func (l *Ledger) tryEnter(ctx context.Context, c issued, w Workload, version string) error {
+func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version string) error {
 	// Read after the workload: a revocation that comes later changes its record, and the commit finds out.
-	if err := l.refuseRevoked(ctx, c); err != nil {
+	if err := l.refuseRevoked(ctx, *c); err != nil {
 		return err
 	}
 	before := w
+	c.replaced = ""
 	if c.proof.Leaf == nil {
+		if err := l.mayReplace(w, version != "", *c); err != nil {
+			return err
+		}
 		w = w.replace(c.proof, c.key, c.now)
+		if before.Key != w.Key {
+			c.replaced = before.Key
+		}
 	} else {
 		with := KeyHashOf(c.proof.Leaf)
 		if err := w.mayRenew(version != "", c.proof.ID, with); err != nil {

@@ -225,7 +225,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.Ist
 		return nil, err
 	}
 	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: RootID(signer.Root), bundle: bundle.ID, now: c.Now}
-	if err := s.config.Ledger.enter(ctx, x); err != nil {
+	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}
 	s.issued(c, x)

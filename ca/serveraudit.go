@@ -76,7 +76,11 @@ func (s *Server) issued(c Call, x issued) {
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
 	}
 	if x.proof.Leaf == nil {
-		s.tell(c, x.proof, audit.Event{Action: audit.WorkloadJoin, Target: x.workload, Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}})
+		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload, Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
+		if x.replaced != "" {
+			join.Details["replaced"] = x.replaced
+		}
+		s.tell(c, x.proof, join)
 	}
 	s.tell(c, x.proof, audit.Event{Action: audit.CertificateIssue, Target: x.proof.ID.String(), Details: details})
 }

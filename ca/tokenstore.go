@@ -157,11 +157,12 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 	return t, version, nil
 }
 
-// takeToken binds a token to a key and a workload, once: the same key and workload may take it again until it ends.
-// Errors: *Refusal.
-func (l *Ledger) takeToken(ctx context.Context, text string, key KeyHash, workload string, from netip.Addr, now time.Time) error {
-	return l.retry(func() error {
+// takeToken binds a token to a key and a workload, once: the same key and workload may take it again until it ends, and
+// are told when they took it first. Errors: *Refusal.
+func (l *Ledger) takeToken(ctx context.Context, text string, key KeyHash, workload string, from netip.Addr, now time.Time) (first time.Time, err error) {
+	err = l.retry(func() error {
 		t, version, err := l.checkToken(ctx, text, now)
+		first = t.Used
 		switch {
 		case err != nil:
 			return err
@@ -175,6 +176,7 @@ func (l *Ledger) takeToken(ctx context.Context, text string, key KeyHash, worklo
 		}
 		return nil
 	})
+	return first, err
 }
 
 // retry does a change again when somebody else's was first.
