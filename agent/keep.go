@@ -30,6 +30,7 @@ type Keeper struct {
 	store store                                                      // guarded by saving
 	ask   func(context.Context, asking) (*Identity, net.Addr, error) // set once
 	name  string                                                     // set once
+	clock func() time.Time                                           // set once
 	log   hclog.Logger
 
 	saving sync.Mutex // held while the disk is written
@@ -50,7 +51,7 @@ type Keeper struct {
 // NewKeeper reads the identity from disk; nobody is asked. Errors: that the workload has not joined, or what is wrong
 // with the files and what to do.
 func NewKeeper(c KeeperConfig) (*Keeper, error) {
-	k := &Keeper{store: store{c.Dir}, name: c.Name, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
+	k := &Keeper{store: store{c.Dir}, name: c.Name, clock: time.Now, log: c.Log.Named("identity"), watchers: map[chan struct{}]struct{}{}, renewed: make(chan struct{}, 1), now: make(chan struct{}, 1)}
 	id, joined, err := k.store.load()
 	if err != nil {
 		return nil, err
@@ -181,23 +182,38 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 
 // Run renews the certificate until ctx ends.
 func (k *Keeper) Run(ctx context.Context) error {
-	k.plan(time.Now(), true)
-	for {
-		k.mu.Lock()
-		wait := time.Until(k.due)
-		k.mu.Unlock()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-k.now:
-		case <-time.After(wait):
-		}
+	k.plan(k.clock(), true)
+	for k.awaitDue(ctx) {
 		err := k.renew(ctx)
 		if ctx.Err() != nil {
 			return nil
 		}
 		k.note(err)
 	}
+	return nil
+}
+
+// clockLook is how often the clock is looked at while nothing is due: timers stand still while a machine sleeps, and clocks
+// are set.
+const clockLook = time.Minute
+
+// awaitDue waits until the certificate is to be renewed. False: ctx ended.
+func (k *Keeper) awaitDue(ctx context.Context) bool {
+	for ctx.Err() == nil {
+		k.mu.Lock()
+		left := k.due.Sub(k.clock())
+		k.mu.Unlock()
+		if left <= 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-k.now:
+			return true
+		case <-time.After(min(left, clockLook)):
+		}
+	}
+	return false
 }
 
 // plan says when the certificate is renewed next. start says that the agent has just begun.
@@ -257,7 +273,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return k.take(next, time.Now())
+	return k.take(next, k.clock())
 }
 
 // take keeps a certificate that came, and uses it from then on.
@@ -306,7 +322,7 @@ func (k *Keeper) note(err error) {
 		k.mu.Lock()
 		k.trouble, k.tries = nil, 0
 		k.mu.Unlock()
-		k.plan(time.Now(), false)
+		k.plan(k.clock(), false)
 		return
 	}
 	k.mu.Lock()
@@ -314,7 +330,7 @@ func (k *Keeper) note(err error) {
 	k.trouble = err
 	k.tries++
 	from, end := k.span()
-	now := time.Now()
+	now := k.clock()
 	pause := retryPause(k.tries, end.Sub(from), rand.Float64())
 	k.due = now.Add(pause)
 	left := end.Sub(now).Round(time.Second)

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -448,4 +449,25 @@ func TestLoadBroken(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A machine that slept renews soon after it wakes: its timers did not go on.
+func TestKeepAfterSleep(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		k := kept(t, m, 24*time.Hour)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return nil })
+		var slept atomic.Int64
+		k.clock = func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
+		defer keeping(t, k)()
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		slept.Store(int64(20 * time.Hour))
+		time.Sleep(2 * clockLook)
+		synctest.Wait()
+		if n := len(asked()); n != 1 {
+			t.Errorf("%d requests after the machine woke, want one", n)
+		}
+	})
 }
