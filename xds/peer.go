@@ -101,6 +101,12 @@ func authorize(n *push.Node, who Peer) error {
 	return nil
 }
 
+// client names whom the stream is of, among all. A node ID is what anybody may say: only together with who says it does it
+// tell one from another, or whoever knows an ID could keep its proxy out.
+func (st *stream) client() string {
+	return st.who.Identity.Namespace + "/" + st.who.Identity.ServiceAccount + " " + st.proxy.ID
+}
+
 // Recheck verifies every live stream anew and ends those that are not to be believed any more: to be called when
 // something was revoked. It does not wait; calls while a pass is under way are one more pass.
 func (s *Server) Recheck() {

@@ -387,3 +387,20 @@ func TestRevokedGoFirst(t *testing.T) {
 		t.Errorf("the other one: %v", err)
 	}
 }
+
+// Nobody keeps a proxy out by saying its node ID: streams are counted by who they are of.
+func TestNodeIDOfAnother(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	p := newSecurePlane(t, a, nil)
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	for i := range 17 {
+		err := call(t, p, &api).connects(node(t, map[string]any{}))
+		if want := map[bool]codes.Code{false: codes.OK, true: codes.ResourceExhausted}[i == 16]; status.Code(err) != want {
+			t.Fatalf("stream %d: got %v, want %v", i+1, err, want)
+		}
+	}
+	if err := call(t, p, a.web()).connects(node(t, map[string]any{})); err != nil {
+		t.Errorf("the proxy of that ID: %v", err)
+	}
+}

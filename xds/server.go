@@ -103,7 +103,7 @@ type Server struct {
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
-	clients map[string][]*stream // guarded by mu: the same by node ID
+	clients map[string][]*stream // guarded by mu: the same by stream.client
 }
 
 // snapshot is a published context.
@@ -200,35 +200,36 @@ func (s *Server) Register(g *grpc.Server) {
 func (s *Server) delta(_ any, st grpc.ServerStream) error  { return s.serve(st, false) }
 func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, true) }
 
-// maxClientStreams is how many streams of one node ID are served at a time: a proxy has one, and for a while two when it
+// maxClientStreams is how many streams of one client are served at a time: a proxy has one, and for a while two when it
 // connects anew.
 const maxClientStreams = 16
 
 // add takes a stream in. It returns the others of the same client, which did not end yet, and what those that did
 // left in doubt; not ok when there are too many.
 func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt, ok bool) {
+	client := st.client()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	others = s.clients[st.proxy.ID]
+	others = s.clients[client]
 	if len(others) >= maxClientStreams {
 		return nil, nil, false
 	}
-	s.clients[st.proxy.ID] = append(slices.Clip(others), st)
+	s.clients[client] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
-	return others, s.past.take(st.proxy.ID), true
+	return others, s.past.take(client), true
 }
 
 // remove takes a stream out and remembers what it leaves in doubt, both at once: whoever connects sees one or the other.
 func (s *Server) remove(st *stream) {
-	doubts := st.doubted(nil)
+	client, doubts := st.client(), st.doubted(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past.put(st.proxy.ID, doubts)
+	s.past.put(client, doubts)
 	delete(s.streams, st)
-	left := slices.DeleteFunc(slices.Clone(s.clients[st.proxy.ID]), func(o *stream) bool { return o == st })
+	left := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
 	if len(left) == 0 {
-		delete(s.clients, st.proxy.ID)
+		delete(s.clients, client)
 		return
 	}
-	s.clients[st.proxy.ID] = left
+	s.clients[client] = left
 }
