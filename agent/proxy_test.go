@@ -596,3 +596,47 @@ func TestProxyStatusWhenAway(t *testing.T) {
 		return ""
 	})
 }
+
+// What one process of Envoy refused, because a port was taken perhaps, the next one judges by itself: at once where it has
+// nothing to lose, else once it has settled.
+func TestProxyRefusedIsOfferedToTheNext(t *testing.T) {
+	t.Parallel()
+	bothProtocols(t, func(t *testing.T, delta bool) {
+		r := startReplica(t, testport.Address(t), chain(1, "c0")...)
+		p := startProxy(t, nil, r.address)
+		changed, added := xdstest.Route("r1", "d0"), xdstest.Listener("l2", 20002, "r2")
+		leave := envoyOn(t, fakeEnvoy(p, delta, func(c *xdstest.Config) {
+			c.Reject = func(_, name string, body []byte) string {
+				if name == "l2" || name == "r1" && string(body) == string(changed.Body()) {
+					return name + " is bad here"
+				}
+				return ""
+			}
+		}))
+		becomesTrue(t, r.latest)
+		world := append(chain(1, "c0"), chain(2, "d0")...)
+		world[3], world[6] = changed, added
+		r.publish(world...)
+		becomesTrue(t, func() string {
+			if got := p.Status(); got.Refused != 2 {
+				return fmt.Sprintf("refused %q", got.Words)
+			}
+			return ""
+		})
+		leave()
+		e := fakeEnvoy(p, delta, nil)
+		envoyOn(t, e)
+		becomesTrue(t, func() string { return leads(e, 2, "r2", "d0") })
+		if said := leads(e, 2, "r1", "c0"); said != "" {
+			t.Errorf("before it settled: %s", said)
+		}
+		p.locked(func() { p.relay.settle(p.relay.streams[len(p.relay.streams)-1]) })
+		becomesTrue(t, func() string { return leads(e, 2, "r1", "d0") })
+		becomesTrue(t, func() string {
+			if got := p.Status(); got.Refused != 0 || len(r.refusals()) > 0 {
+				return fmt.Sprintf("refused %q, and at the control plane %q", got.Words, r.refusals())
+			}
+			return r.latest()
+		})
+	})
+}

@@ -193,14 +193,23 @@ func (t *heldType) refuse(name, version, words string, at time.Time) bool {
 	return true
 }
 
-// retry makes what Envoy refused be offered to another one: everything, or else what an earlier Envoy took.
-func (t *heldType) retry(everything bool) {
+// retry makes what Envoy refused be offered again, where which says so.
+func (t *heldType) retry(which func(*heldEntry) bool) (some bool) {
 	for name := range t.denied {
-		if e := t.entries[name]; everything || e.accepted == e.offered {
+		if e := t.entries[name]; which(e) {
 			t.undecide(name, e)
+			some = true
 		}
 	}
+	return some
 }
+
+// everything makes all that was refused be offered again.
+func everything(*heldEntry) bool { return true }
+
+// harmless is what may be offered to any new stream: an earlier Envoy took it, or Envoy has nothing of that name, and so
+// nothing to lose.
+func (e *heldEntry) harmless() bool { return e.accepted == nil || e.accepted == e.offered }
 
 // claim is what to tell a control plane that is asked anew: what Envoy has, or would get, in the control plane's versions.
 // What Envoy refused, or has not judged while it was there, is claimed in the version before, or in none, so that it is said

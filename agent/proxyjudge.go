@@ -106,10 +106,17 @@ func (r *relay) judge(t *heldType, now time.Time) {
 		return // Envoy has none, for another reason
 	}
 	for name := range t.open {
-		if st := r.speaker(t, name); st != nil && st.find(t.kind.TypeURL).Standing(name, r.target(t)) == ads.Held {
+		st := r.speaker(t, name)
+		if st == nil {
+			continue
+		}
+		switch sub := st.find(t.kind.TypeURL); sub.Standing(name, r.target(t)) {
+		case ads.Held:
 			t.accept(name)
 			r.version++
 			r.tell(t, name)
+		case ads.Refused: // on an earlier stream of the same process
+			r.refusals(st, sub, "", now)
 		}
 	}
 	for name := range t.denied {

@@ -62,7 +62,7 @@ func (p *proxy) introduce(raw []byte) error {
 		if p.build != nil {
 			p.log.Info("another envoy was started: the control plane is told what it can do")
 			for _, t := range p.relay.types {
-				t.retry(true)
+				t.retry(everything)
 			}
 		}
 		p.build = build

@@ -111,7 +111,7 @@ func (r *relay) open(states bool, now time.Time) *envoyStream {
 	r.past, r.unclean = nil, false
 	r.streams = append(r.streams, st)
 	for _, t := range r.types {
-		t.retry(false)
+		t.retry((*heldEntry).harmless)
 	}
 	return st
 }
@@ -188,6 +188,21 @@ func (r *relay) wanted(t *heldType, name string) bool {
 		}
 	}
 	return false
+}
+
+// settle is called when a stream has lasted for a while. A process that was not there when something was refused judges it by itself
+// now: why the one before refused it, a port that was taken or a file that was missing, may be mended. Until now it
+// had what was accepted, so that it could begin its work.
+func (r *relay) settle(st *envoyStream) {
+	if cds := st.find(clusterTypeURL); cds != nil && !cds.Resumed() {
+		for _, t := range r.types {
+			if t.retry(everything) {
+				r.version++
+				r.wake(t)
+			}
+		}
+	}
+	r.prune()
 }
 
 // prune drops what an Envoy wanted that is gone, once its successor has had the time to ask.

@@ -121,7 +121,7 @@ func (c *envoyCall) run(ctx context.Context) error {
 		case <-st.wake:
 		case <-expired:
 		case <-settled.C:
-			c.proxy.locked(c.proxy.relay.prune)
+			c.proxy.locked(func() { c.proxy.relay.settle(st) })
 		}
 	}
 }
