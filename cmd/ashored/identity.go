@@ -12,6 +12,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/credentials"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -61,8 +62,8 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
-	bundle := func() *ca.Bundle { return id.manager.Bundle() }
-	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
+	bundle, signer := func() *ca.Bundle { return id.manager.Bundle() }, func() *ca.Signer { return id.manager.Signer() }
+	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
 		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(),
 		Records: c.records, Audit: c.audit, Log: c.log, Facts: id.facts,
@@ -104,6 +105,15 @@ func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID,
 	}
 	p, err := id.peers.Verify(chain, now)
 	return p.ID, err
+}
+
+// credentials are those of the listener with TLS.
+func (id *identity) credentials() credentials.TransportCredentials {
+	proves := func(chain []*x509.Certificate, now time.Time) error {
+		_, err := id.peers.Verify(chain, now)
+		return err
+	}
+	return doorman{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), proves}
 }
 
 // revoked says why a certificate that was verified counts no more. It costs next to nothing.

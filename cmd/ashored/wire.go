@@ -14,9 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/credentials"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
@@ -216,7 +214,9 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
-	p.serve(d, id, server)
+	if err := p.serve(d, id, server); err != nil {
+		return p, err
+	}
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = explainer{context: back.context, proxies: server.Proxies}
@@ -235,22 +235,26 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
-func (p *program) serve(d doors, id *identity, server *xds.Server) {
+func (p *program) serve(d doors, id *identity, server *xds.Server) error {
 	if d.plain != nil {
 		plain := grpc.NewServer(xds.ServerOptions()...)
 		server.Register(plain)
 		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, d.plain) })
 	}
 	if id == nil {
-		return
+		return nil
 	}
 	id.fleet.Store(server)
 	id.run(p)
-	options := append(xds.ServerOptions(), grpc.Creds(credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate))), grpc.ConnectionTimeout(handshakeTime))
-	secure := grpc.NewServer(options...)
+	in, err := newLobby(d.secure, d.registry)
+	if err != nil {
+		return err
+	}
+	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime))...)
 	server.Register(secure)
 	id.server.Register(secure)
-	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, d.secure) })
+	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in) })
+	return nil
 }
 
 // reporter logs what lies between what the sources say: they log their own problems themselves.
