@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -33,7 +34,8 @@ type Issuer struct {
 	// Audiences are those that a token may be for: one of them must be in the claim aud. Empty means "istio-ca", as with
 	// Istio's agents.
 	Audiences []string
-	// File or URL is where its keys stand (JWKS). One of them.
+	// File or URL is where its keys stand (JWKS), one of them. Neither: an issuer whose name is an https:// address tells
+	// where, as OpenID Connect Discovery says.
 	File, URL string
 	// Namespace and ServiceAccount are where in the token the identity stands, each a path of claims. Empty means
 	// kubernetes.io → namespace and kubernetes.io → serviceaccount → name, as in Kubernetes' tokens, or, where a token has
@@ -93,11 +95,14 @@ func NewJWTAttestor(c JWTConfig) (*JWTAttestor, error) {
 }
 
 func (a *JWTAttestor) add(s Issuer) error {
+	if s.File == "" && s.URL == "" && strings.HasPrefix(s.Name, "https://") {
+		s.URL = strings.TrimSuffix(s.Name, "/") + jwks.DiscoveryPath
+	}
 	switch {
 	case s.Name == "":
 		return errors.New("it has no name: give what its tokens say as iss")
 	case (s.File == "") == (s.URL == ""):
-		return errors.New("its keys need either a file or a URL")
+		return errors.New("its keys need either a file or a URL, unless its name is an https:// address that tells where they are")
 	case (len(s.Namespace) == 0) != (len(s.ServiceAccount) == 0):
 		return errors.New("the claims of namespace and service account go together")
 	case a.issuers[s.Name] != nil:
@@ -153,7 +158,7 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 	if err != nil {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
-	return a.proof(id), nil
+	return a.proof(id, podOf(issuer, claims)), nil
 }
 
 // verify checks signature, times, issuer and audience, and returns all claims.
@@ -223,21 +228,40 @@ func claim(claims map[string]any, path []string) (string, error) {
 	return s, nil
 }
 
-// proof is who a token proves. A service account has many machines: its workloads are told apart by their first keys, with
-// a sign between that no name has.
-func (a *JWTAttestor) proof(id spiffe.ID) *Proof {
+// proof is who a token proves. A service account has many machines: its workloads are told apart by the pods that their
+// tokens name, so that a new key is the same workload, or else by their first keys.
+func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 	p := &Proof{ID: id, How: jwtAttestor, Caller: "account " + id.String()}
+	account := id.Namespace + "/" + id.ServiceAccount
 	p.Bind = func(ctx context.Context, q Ask) (string, error) {
+		if pod != "" {
+			return account + accountSign + pod, nil
+		}
 		name, version, err := a.ledger.holder(ctx, q.Key.String())
 		if err != nil {
 			return "", err
 		}
-		if version == "" || !strings.HasPrefix(name, id.Namespace+"/"+id.ServiceAccount+"~") {
-			name = id.Namespace + "/" + id.ServiceAccount + "~" + q.Key.String()[:16]
+		if version != "" && strings.HasPrefix(name, account+accountSign) {
+			return name, nil
 		}
-		return name, nil
+		return account + accountSign + q.Key.String()[:16], a.ledger.mayAdd(ctx, account)
 	}
 	return p
+}
+
+// maxPod bounds the name of a pod that is taken into that of a workload.
+const maxPod = 100
+
+// podOf is the pod that a token of Kubernetes is bound to, or empty.
+func podOf(issuer *issuerKeys, claims map[string]any) string {
+	if len(issuer.Namespace) > 0 {
+		return ""
+	}
+	pod, err := claim(claims, []string{"kubernetes.io", "pod", "name"})
+	if err != nil || len(pod) > maxPod || !dnsname.Valid(pod) {
+		return ""
+	}
+	return pod
 }
 
 // poke has keys read again, soon.

@@ -277,3 +277,89 @@ func TestJWTJoins(t *testing.T) {
 		}
 	}
 }
+
+// A token that names a pod is for one workload, whatever keys it makes: they are one record, and one revocation ends it.
+func TestJWTOfPod(t *testing.T) {
+	t.Parallel()
+	p, l := newIDP(t), newLab(t, nil)
+	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: p.file}))
+	l.serve()
+	pod := func(name string) client {
+		return client{token: p.sign("a", good(map[string]any{"kubernetes.io": map[string]any{
+			"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}, "pod": map[string]any{"name": name},
+		}}))}
+	}
+	for range 3 {
+		if _, _, err := l.ask(pod("web-1")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	w, err := l.ledger.Workload(t.Context(), "shop/web~web-1")
+	if err != nil || len(w.Leaves) != 3 {
+		t.Fatalf("got %+v, error %v", w, err)
+	}
+	l.revoke(RevokeWorkload, w.Name)
+	_, _, err = l.ask(pod("web-1"))
+	if err := wantRefused(err, codes.PermissionDenied, publicJWT); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := l.ask(pod("web-2")); err != nil {
+		t.Errorf("another pod: %v", err)
+	}
+	if _, _, err := l.ask(pod("../web-3")); err != nil {
+		t.Errorf("no pod could be called that, and the token is good: %v", err)
+	}
+	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 3 {
+		t.Errorf("the ledger has %d workloads, want 3; error %v", len(all), err)
+	}
+}
+
+// Whoever has a token of a service account cannot fill the ledger by making keys; what has ended makes room.
+func TestJWTRecordsAreBounded(t *testing.T) {
+	t.Parallel()
+	p, l := newIDP(t), newLab(t, nil)
+	l.ledger.maxAccount = 2
+	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: p.file}))
+	l.serve()
+	token := p.sign("a", good(map[string]any{"exp": noon.Add(1000 * time.Hour).Unix()}))
+	first := client{token: token, key: testKey(t, ECDSAP256)}
+	for _, c := range []client{first, first, {token: token}} {
+		if _, _, err := l.ask(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, _, err := l.ask(client{token: token})
+	if err := wantRefused(err, codes.ResourceExhausted, "too many workloads of this service account"); err != nil {
+		t.Error(err)
+	}
+	if err := l.audited(audit.CertificateRefuse, "account full"); err != nil {
+		t.Error(err)
+	}
+	if _, _, err := l.ask(first); err != nil {
+		t.Errorf("one that is known: %v", err)
+	}
+	if _, _, err := l.ask(client{token: p.sign("a", good(map[string]any{"kubernetes.io": nil, "namespace": "shop", "serviceAccount": "api"}))}); err != nil {
+		t.Errorf("of another account: %v", err)
+	}
+	l.pass(24*time.Hour + 48*time.Hour)
+	if err := l.ledger.Sweep(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, err := l.ask(client{token: token}); err != nil {
+		t.Errorf("after the others have ended: %v", err)
+	}
+}
+
+// An issuer without a place for its keys is asked where they are, if its name is an address.
+func TestJWTDiscovery(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{"https://idp": "https://idp/.well-known/openid-configuration", "https://idp/x/": "https://idp/x/.well-known/openid-configuration"} {
+		a, err := NewJWTAttestor(JWTConfig{Issuers: []Issuer{{Name: name}}})
+		if err != nil || a.order[0].URL != want {
+			t.Errorf("%s: got %+v, error %v", name, a, err)
+		}
+	}
+	if _, err := NewJWTAttestor(JWTConfig{Issuers: []Issuer{{Name: "https://127.0.0.1"}}}); err == nil {
+		t.Error("the control plane asks itself")
+	}
+}

@@ -3,11 +3,10 @@ package ca
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/jwks"
+	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
 // pokePause is the least time between two readings of keys: whoever sends tokens of made-up keys shall not have us ask
@@ -61,14 +60,9 @@ func (a *JWTAttestor) load(ctx context.Context, s Issuer) (*jwks.Set, error) {
 	if s.URL != "" {
 		return a.fetcher.Fetch(ctx, s.URL)
 	}
-	f, err := os.Open(s.File)
+	text, _, err := readfile.Read(s.File, jwks.MaxBytes)
 	if err != nil {
 		return nil, err
-	}
-	defer f.Close() //nolint:errcheck // it was only read
-	text, err := io.ReadAll(io.LimitReader(f, jwks.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("read %s: %w", s.File, err)
 	}
 	set, err := jwks.Parse(text)
 	if err != nil {

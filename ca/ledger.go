@@ -1,6 +1,7 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -41,6 +42,9 @@ type LedgerConfig struct {
 	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
 	// means not at all.
 	Grace time.Duration
+	// MaxAccount is how many workloads of one service account may be told apart by their keys alone: those proven by a JWT
+	// that names no pod. Zero means DefaultMaxAccount.
+	MaxAccount int
 	// Audit gets what operators do. Nil: nobody does.
 	Audit func(audit.Event)
 	// Log gets what goes wrong in the background. Nil: nobody does.
@@ -56,9 +60,11 @@ type Ledger struct {
 	trustDomain string
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
+	maxAccount  int
 	audit       func(audit.Event)
 	log         hclog.Logger
 	now         func() time.Time
+	accounts    accounts // safe for concurrent use
 
 	reading sync.Mutex                 // held while revocations are read and put in place, so that an older list never replaces a newer one
 	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
@@ -66,7 +72,7 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, audit: c.Audit, log: c.Log, now: c.Now}
+	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount), audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
 		l.grace = DefaultGrace

@@ -107,10 +107,11 @@ func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 		return err
 	}
 	var errs []error
+	var stay []string
 	for _, r := range records {
 		w, err := decodeWorkload(r.Name, r.Value)
 		if err != nil || now.Before(w.Expires().Add(l.grace)) {
-			errs = append(errs, err)
+			errs, stay = append(errs, err), append(stay, r.Name)
 			continue
 		}
 		writes := []record.Write{{Key: r.Key, Version: r.Version}}
@@ -121,5 +122,6 @@ func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 		}
 		errs = append(errs, l.forget(ctx, writes...))
 	}
+	l.accounts.set(stay)
 	return errors.Join(errs...)
 }

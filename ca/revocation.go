@@ -25,7 +25,7 @@ const (
 	// RevokeIdentity puts out everybody with a SPIFFE ID, for as long as it stands.
 	RevokeIdentity RevocationKind = "identity"
 	// RevokeWorkload puts out one "namespace/name": all its certificates, renewal, and joining under this name again. One
-	// that proves itself by a JWT has a new name for each new key: revoke its identity instead.
+	// that proves itself by a JWT which names no pod has a new name for each new key: revoke its identity instead.
 	RevokeWorkload RevocationKind = "workload"
 	// RevokeSerial puts out one certificate. Its workload stays, also with another certificate for the same key.
 	RevokeSerial RevocationKind = "serial"
