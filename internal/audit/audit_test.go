@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -195,7 +196,7 @@ func TestRotateImpossible(t *testing.T) {
 		l.Record(Event{Action: TokenUse, Target: fmt.Sprint(i)})
 	}
 	var out []string
-	r := &reader{path: l.path}
+	r := &reader{file: l.file}
 	var err error
 	if r.f, err = os.Open(l.path); err != nil {
 		t.Fatal(err)
@@ -345,6 +346,80 @@ func TestFollow(t *testing.T) {
 	if len(l.watchers.all) != 0 {
 		t.Error("who left is still told")
 	}
+}
+
+// Who follows sees every event once and in order, however often the file is renamed meanwhile, and however slow he is.
+func TestFollowRotations(t *testing.T) {
+	t.Parallel()
+	const events = 300
+	l := open(t, Config{MaxSize: 300, Keep: 200, Log: hclog.NewNullLogger()})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	begun, done := make(chan struct{}), make(chan error, 1)
+	next := -1
+	go func() {
+		done <- l.Tail(ctx, 1, true, func(e Event) error {
+			if e.Target != fmt.Sprint(next) {
+				return fmt.Errorf("got %s, want %d", e.Target, next)
+			}
+			switch next++; next {
+			case 0:
+				close(begun)
+			case events:
+				cancel()
+			}
+			return nil
+		})
+	}()
+	l.Record(Event{Action: TokenUse, Target: "-1"})
+	select {
+	case <-begun:
+	case err := <-done:
+		t.Fatal(err)
+	}
+	for i := range events {
+		l.Record(Event{Action: TokenUse, Target: fmt.Sprint(i)})
+	}
+	if err := <-done; err != nil || next != events {
+		t.Errorf("%v after %d events", err, next)
+	}
+}
+
+// The latest events are found while files are renamed.
+func TestTailRotations(t *testing.T) {
+	t.Parallel()
+	l := open(t, Config{MaxSize: 300, Keep: 100, Log: hclog.NewNullLogger()})
+	for i := range 20 {
+		l.Record(Event{Action: TokenUse, Target: fmt.Sprint(i)})
+	}
+	stop, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := 20; ; i++ {
+			select {
+			case <-stop:
+				return
+			default:
+				l.Record(Event{Action: TokenUse, Target: fmt.Sprint(i)})
+			}
+		}
+	}()
+	for range 200 {
+		if got := targets(t, l, 8); len(got) != 8 || got[7] != numbers(atoi(t, got[0]), atoi(t, got[0])+8)[7] {
+			t.Errorf("got %v, want 8 in a row", got)
+		}
+	}
+	close(stop)
+	<-done
+}
+
+func atoi(t *testing.T, text string) int {
+	t.Helper()
+	n, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // An error of who reads ends reading.

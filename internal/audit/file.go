@@ -7,17 +7,22 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 )
 
-// file is the file that lines are appended to. One goroutine at a time uses it.
+// file is the file that lines are appended to. One goroutine at a time writes; at, earlier and later are safe beside it.
 type file struct {
-	path    string // set once
-	maxSize int64  // set once
-	keep    int    // set once
-	log     hclog.Logger
+	path    string       // set once
+	maxSize int64        // set once
+	keep    int          // set once
+	log     hclog.Logger // set once
+
+	names *sync.Mutex // set once; held while files change their names, and while they are opened by them
+
+	// the following belong to who writes
 
 	f    *os.File
 	size int64
@@ -99,6 +104,8 @@ func (a *file) turn() error {
 	if err := a.f.Sync(); err != nil {
 		return err
 	}
+	a.names.Lock()
+	defer a.names.Unlock()
 	for n := a.keep; n >= 1; n-- {
 		if err := os.Rename(a.numbered(n-1), a.numbered(n)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
@@ -119,6 +126,75 @@ func (a *file) numbered(n int) string {
 		return a.path
 	}
 	return a.path + "." + strconv.Itoa(n)
+}
+
+// at opens the n-th file for reading, or the first one before it that there is.
+func (a *file) at(n int) (*os.File, error) {
+	a.names.Lock()
+	defer a.names.Unlock()
+	for ; ; n++ {
+		f, err := os.Open(a.numbered(n))
+		if !errors.Is(err, fs.ErrNotExist) || n >= a.keep {
+			return f, err
+		}
+	}
+}
+
+// earlier opens the file before f; nil: there is none, or f itself is kept no more.
+func (a *file) earlier(f *os.File) (*os.File, error) {
+	a.names.Lock()
+	defer a.names.Unlock()
+	n, err := a.place(f)
+	if err != nil || n < 0 {
+		return nil, err
+	}
+	return openIfThere(a.numbered(n + 1))
+}
+
+// later opens the file after f, the oldest that there is when f is kept no more; nil: f is the present one.
+func (a *file) later(f *os.File) (*os.File, error) {
+	a.names.Lock()
+	defer a.names.Unlock()
+	n, err := a.place(f)
+	switch {
+	case err != nil || n == 0:
+		return nil, err
+	case n > 0:
+		return openIfThere(a.numbered(n - 1))
+	}
+	for n = a.keep; n >= 0; n-- {
+		if next, err := openIfThere(a.numbered(n)); next != nil || err != nil {
+			return next, err
+		}
+	}
+	return nil, nil
+}
+
+// place is which one f is by now; -1: none that is kept. names is held.
+func (a *file) place(f *os.File) (int, error) {
+	is, err := f.Stat()
+	if err != nil {
+		return 0, err
+	}
+	for n := range a.keep + 1 {
+		there, err := os.Stat(a.numbered(n))
+		if err == nil && os.SameFile(is, there) {
+			return n, nil
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return 0, err
+		}
+	}
+	return -1, nil
+}
+
+// openIfThere opens a file for reading; nil: there is none.
+func openIfThere(path string) (*os.File, error) {
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return f, err
 }
 
 // syncDir makes the entries of a folder durable.

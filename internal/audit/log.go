@@ -48,7 +48,6 @@ type Log struct {
 	wake     chan struct{}      // cap 1; written by Record, read by Run
 	now      func() time.Time   // set once
 	path     string             // set once
-	keep     int                // set once
 	watchers watchers           // those who follow; safe for concurrent use
 
 	mu      sync.Mutex
@@ -59,7 +58,7 @@ type Log struct {
 	missing int      // guarded by mu: events that were not written, and no line says so yet
 
 	writing sync.Mutex // held by who writes to the file
-	file    *file      // guarded by writing
+	file    *file      // set once; what it says belongs to who writes is guarded by writing
 	dirty   bool       // guarded by writing: there is something to sync
 }
 
@@ -92,10 +91,10 @@ func Open(c Config) (*Log, error) {
 		return nil, fmt.Errorf("audit log: make its folder: %w", err)
 	}
 	l := &Log{
-		log: c.Log, wake: make(chan struct{}, 1), now: time.Now, path: path, keep: c.Keep,
+		log: c.Log, wake: make(chan struct{}, 1), now: time.Now, path: path,
 		events: prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_audit_events_total", Help: "Events written to the audit log."}),
 		lost:   prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_audit_lost_total", Help: "Events that could not be written to the audit log; the program's log has them."}),
-		file:   &file{path: path, maxSize: c.MaxSize, keep: c.Keep, log: c.Log},
+		file:   &file{path: path, maxSize: c.MaxSize, keep: c.Keep, log: c.Log, names: &sync.Mutex{}},
 	}
 	if err := l.file.open(); err != nil {
 		return nil, fmt.Errorf("audit log: %w", err)

@@ -7,10 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
-	"slices"
-	"strconv"
 	"sync"
 )
 
@@ -22,24 +19,21 @@ const maxLine = 1 << 20
 func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) error) error {
 	woken, stop := l.watchers.add()
 	defer stop()
-	f, err := os.Open(l.path)
+	f, err := l.file.at(0)
 	if err != nil {
 		return fmt.Errorf("read the audit log: %w", err)
 	}
-	r := &reader{path: l.path, f: f}
+	r := &reader{file: l.file, f: f}
 	defer func() { _ = r.f.Close() }() // it was read only
 	latest, err := r.latest(n)
 	if err != nil {
 		return err
 	}
-	if missing := n - len(latest); missing > 0 {
-		older, err := l.older(missing, f)
-		if err != nil {
-			return err
-		}
-		latest = append(older, latest...)
+	older, err := l.older(n-len(latest), f)
+	if err != nil {
+		return err
 	}
-	for _, e := range latest {
+	for _, e := range append(older, latest...) {
 		if err := emit(e); err != nil {
 			return err
 		}
@@ -57,42 +51,30 @@ func (l *Log) Tail(ctx context.Context, n int, follow bool, emit func(Event) err
 	return nil
 }
 
-// older are the latest n events of the files before current.
-func (l *Log) older(n int, current *os.File) ([]Event, error) {
+// older are the latest n events of the files before one.
+func (l *Log) older(n int, f *os.File) ([]Event, error) {
 	var out []Event
-	for i := 1; i <= l.keep && len(out) < n; i++ {
-		f, err := os.Open(l.path + "." + strconv.Itoa(i))
-		if errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+	for len(out) < n {
+		earlier, err := l.file.earlier(f)
 		if err != nil {
 			return nil, fmt.Errorf("read the audit log: %w", err)
 		}
-		if same(f, current) { // it was renamed meanwhile
-			_ = f.Close()
-			continue
+		if earlier == nil {
+			break
 		}
-		r := &reader{path: l.path, f: f}
-		events, err := r.latest(n - len(out))
-		_ = f.Close()
+		defer func() { _ = earlier.Close() }() // it was read only
+		events, err := (&reader{file: l.file, f: earlier}).latest(n - len(out))
 		if err != nil {
 			return nil, err
 		}
-		out = append(events, out...)
+		out, f = append(events, out...), earlier
 	}
 	return out, nil
 }
 
-// same says that two open files are one.
-func same(a, b *os.File) bool {
-	x, errX := a.Stat()
-	y, errY := b.Stat()
-	return errX == nil && errY == nil && os.SameFile(x, y)
-}
-
-// reader reads a file that grows, and the one that takes its place.
+// reader reads a file that grows, and those that take its place.
 type reader struct {
-	path string
+	file *file
 	f    *os.File
 	at   int64 // what was read of f, in whole lines
 }
@@ -101,31 +83,34 @@ type reader struct {
 func (r *reader) latest(n int) ([]Event, error) {
 	var out []Event
 	err := r.lines(func(e Event) error {
-		if n > 0 {
-			if len(out) == n {
-				out = slices.Delete(out, 0, 1)
-			}
-			out = append(out, e)
+		if n <= 0 {
+			return nil
+		}
+		if out = append(out, e); len(out) == 2*n { // one copy for n events
+			out = out[:copy(out, out[n:])]
 		}
 		return nil
 	})
-	return out, err
+	return out[max(0, len(out)-n):], err
 }
 
-// rest hands over what came since, also of the file that took this one's place.
+// rest hands over what came since, also of the files that took this one's place.
 func (r *reader) rest(emit func(Event) error) error {
 	for {
-		next, err := os.Open(r.path)
+		next, err := r.file.later(r.f)
 		if err != nil {
 			return fmt.Errorf("read the audit log: %w", err)
 		}
 		if err := r.lines(emit); err != nil { // after the look at what is there now: a full file gets no more
-			return errors.Join(err, next.Close())
+			if next != nil {
+				err = errors.Join(err, next.Close())
+			}
+			return err
 		}
-		if same(r.f, next) {
-			return next.Close()
+		if next == nil {
+			return nil
 		}
-		_ = r.f.Close()
+		_ = r.f.Close() // it was read only
 		r.f, r.at = next, 0
 	}
 }
