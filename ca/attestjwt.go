@@ -125,6 +125,9 @@ func (a *JWTAttestor) add(s Issuer) error {
 // Name implements Attestor.
 func (*JWTAttestor) Name() string { return jwtAttestor }
 
+// unknownKey is the reason of a refusal that a new key of an issuer causes, or a token that anybody made up.
+const unknownKey = "jwt key unknown"
+
 // refuseJWT is a refusal whose caller learns nothing.
 func refuseJWT(reason string, err error) *Refusal {
 	return &Refusal{Code: codes.Unauthenticated, Public: publicJWT, Reason: reason, Err: err}
@@ -170,7 +173,11 @@ func (a *JWTAttestor) verify(issuer *issuerKeys, token *jwt.JSONWebToken, now ti
 	set := issuer.keys.Load()
 	if set == nil || header.KeyID != "" && !set.Has(header.KeyID) {
 		a.poke()
-		return nil, &Refusal{Code: codes.Unavailable, Public: "the keys of the token's issuer are being read; try again", Reason: "jwt key unknown",
+		reason := "jwt keys not read"
+		if set != nil {
+			reason = unknownKey
+		}
+		return nil, &Refusal{Code: codes.Unavailable, Public: "the keys of the token's issuer are being read; try again", Reason: reason,
 			Err: fmt.Errorf("no key %.80q of issuer %s is known yet", header.KeyID, issuer.Name)}
 	}
 	for _, key := range set.Keys(header.KeyID, header.Algorithm) {

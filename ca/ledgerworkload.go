@@ -13,7 +13,7 @@ import (
 
 // maxLeaves bounds how many certificates of one workload are valid at once: each must be known for as long as it can be
 // revoked, and a workload that asks for more is broken.
-const maxLeaves = 256
+const maxLeaves = 128
 
 // Workload is what the ledger knows of one.
 type Workload struct {

@@ -22,9 +22,12 @@ type Limits struct {
 	// Address is how often one address may call, proven or not. Zero means 500 a second, 4000 at once. Here and below an
 	// IPv6 address counts by its first 64 bits, for whoever has one has all of them.
 	Address Rate
-	// Refused is how often an address may be refused before it is not listened to. It bounds what a stranger can write into
-	// the audit log. Zero means 10 a second, 200 at once.
+	// Refused is how often an address may be refused before it is not listened to. Zero means 10 a second, 200 at once.
 	Refused Rate
+	// Written is how many refusals of one address, or of one caller that was proven, are written into the audit log, and
+	// WrittenAll of all of them together: old lines make room for new ones there, and nobody shall drive them out. Of what is
+	// left out the next line has the number. Zero means one in 10 seconds, 100 at once; all together 2 a second, 2000 at once.
+	Written, WrittenAll Rate
 	// Caller is how often a join token, a workload or a service account proven by JWT may call. Zero means 50 a second, 500
 	// at once.
 	Caller Rate
@@ -59,6 +62,12 @@ func (l Limits) withDefaults() Limits {
 	}
 	if l.Refused == (Rate{}) {
 		l.Refused = Rate{10, 200}
+	}
+	if l.Written == (Rate{}) {
+		l.Written = Rate{.1, 100}
+	}
+	if l.WrittenAll == (Rate{}) {
+		l.WrittenAll = Rate{2, 2000}
 	}
 	if l.Caller == (Rate{}) {
 		l.Caller = Rate{50, 500}

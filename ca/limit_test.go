@@ -1,8 +1,10 @@
 package ca
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -162,8 +164,12 @@ func TestTooManyCertificates(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	w.Leaves[0].Revoked, w.Group = true, strings.Repeat("g", 510)
 	for len(w.Leaves) < maxLeaves {
 		w.Leaves = append(w.Leaves, w.Leaves[0])
+	}
+	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*3/4 {
+		t.Fatalf("a full record has %d bytes, and may be revoked only as long as it fits; error %v", len(text), err)
 	}
 	if err := l.ledger.writeWorkload(t.Context(), w, version); err != nil {
 		t.Fatalf("a full record does not fit: %v", err)
@@ -178,5 +184,34 @@ func TestTooManyCertificates(t *testing.T) {
 	l.pass(25 * time.Hour)
 	if _, _, err := l.ask(client{cert: c}); err != nil {
 		t.Errorf("after they ended: %v", err)
+	}
+}
+
+// Whoever is refused all the time does not fill the audit log, and does not keep others from being written down; what was
+// left out is counted.
+func TestRefusalsDoNotFillTheLog(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, func(c *ServerConfig) { c.Limits.Written, c.Limits.Refused = Rate{1, 3}, Rate{-1, 0} })
+	stranger := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.1"), Now: noon}
+	for range 10 {
+		if err := l.server.refuse(stranger, nil, refuseCertificate("untrusted", errDisk)); err == nil {
+			t.Fatal("not refused")
+		}
+	}
+	if n := len(l.events); n != 3 {
+		t.Errorf("%d events, want 3", n)
+	}
+	other := stranger
+	other.From = netip.MustParseAddr("192.0.2.2")
+	left := ""
+	for who, p := range map[string]*Proof{"another address": nil, "a workload": {Caller: "workload shop/a"}} {
+		l.events = nil
+		if err := l.server.refuse(other, p, refuseCertificate("untrusted", errDisk)); err == nil || len(l.events) != 1 {
+			t.Errorf("%s: error %v, %d events", who, err, len(l.events))
+		}
+		left += l.events[0].Details["unwritten"]
+	}
+	if left != "7" {
+		t.Errorf("the log says that %q refusals were left out, want 7", left)
 	}
 }

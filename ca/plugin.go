@@ -170,7 +170,7 @@ func (h pluggedHistory) stranded(f Facts, now time.Time) []Waiting {
 		case !l.NotAfter.After(now):
 		case !slices.Contains(h.Trusted, l.RootID):
 			longest.add(l.Workload, "its certificate leads to a root that is not trusted any more", l.NotAfter)
-		case l.BundleID == bundleID(h.Trusted):
+		case l.BundleID == bundleID(h.Trusted), l.RootID == h.Signer: // a certificate comes with its root
 		case l.BundleID == bundleID(h.Before) && slices.Contains(h.Before, h.Signer):
 		default:
 			longest.add(l.Workload, "does not trust the root that signs now", l.NotAfter)

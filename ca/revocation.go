@@ -9,11 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -46,6 +48,10 @@ type Revocation struct {
 	Until time.Time `json:"until,omitzero"`
 	// Certificates are those that it puts out: of a workload no more can come.
 	Certificates []RevokedLeaf `json:"certificates,omitempty"`
+	// Epoch is that of Revocations since it; zero in records of before there was one.
+	Epoch uint64 `json:"epoch,omitempty"`
+	// Addresses are from where it was known to speak then.
+	Addresses []netip.Addr `json:"addresses,omitempty"`
 }
 
 // RevokedLeaf is a certificate that is put out.
@@ -165,6 +171,20 @@ func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	}
 	l.revoked.Store(set)
 	return &set.Revocations, nil
+}
+
+// Peers are the addresses of who was revoked lately, as of now.
+func (r *Revocations) Peers(now time.Time) []revoked.Peer {
+	var out []revoked.Peer
+	for _, x := range r.List {
+		if now.Sub(x.At) >= revoked.Recent {
+			continue
+		}
+		for _, a := range x.Addresses {
+			out = append(out, revoked.Peer{Address: a, Epoch: x.Epoch})
+		}
+	}
+	return revoked.Sort(out)
 }
 
 // revokedSet is Revocations for questions about one certificate.

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // maxReason bounds an operator's words.
@@ -21,6 +23,8 @@ type RevokeRequest struct {
 	Name string
 	// Reason and By are an operator's.
 	Reason, By string
+	// Addresses are from where it is known to speak, for peers that can end connections; at most revoked.MaxAddresses count.
+	Addresses []netip.Addr
 }
 
 // Revoke puts something out. When it returns, renewal is refused and Watch has told; what was out already stays so.
@@ -48,12 +52,13 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	if err != nil || was.Version != "" {
 		return err
 	}
-	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC()}
+	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC(),
+		Addresses: r.Addresses[:min(len(r.Addresses), revoked.MaxAddresses)]}
 	w, version, err := l.hit(ctx, &x)
 	if err != nil {
 		return err
 	}
-	epoch, err := l.nextEpoch(ctx)
+	epoch, err := l.nextEpoch(ctx, &x)
 	if err != nil {
 		return err
 	}
@@ -113,8 +118,8 @@ func (l *Ledger) bySerial(ctx context.Context, serial string) (Workload, error) 
 	return Workload{}, err
 }
 
-// nextEpoch is the write that counts one more revocation.
-func (l *Ledger) nextEpoch(ctx context.Context) (record.Write, error) {
+// nextEpoch is the write that counts one more revocation, x.
+func (l *Ledger) nextEpoch(ctx context.Context, x *Revocation) (record.Write, error) {
 	key := record.Key{Table: revocationTable, Name: epochName}
 	r, err := l.records.Get(ctx, key)
 	if err != nil {
@@ -127,6 +132,7 @@ func (l *Ledger) nextEpoch(ctx context.Context) (record.Write, error) {
 		}
 	}
 	e.Epoch++
+	x.Epoch = e.Epoch
 	value, err := json.Marshal(e)
 	return record.Write{Key: key, Value: value, Version: r.Version}, err
 }

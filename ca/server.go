@@ -8,6 +8,7 @@ import (
 	"math"
 	"net"
 	"net/netip"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -53,6 +54,9 @@ type Server struct {
 	address *buckets // calls by address
 	refused *buckets // refusals by address
 	caller  *buckets // calls by whom they were proven to come from
+
+	written, writtenAll *buckets     // refusals that are written down, by address or caller, and all of them
+	unwritten           atomic.Int64 // refusals that were not, since the last one that was
 }
 
 // NewServer makes a server. Errors: metrics that are registered already.
@@ -76,6 +80,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 		address: newBuckets(c.Limits.Address, c.Limits.Callers),
 		refused: newBuckets(c.Limits.Refused, c.Limits.Callers),
 		caller:  newBuckets(c.Limits.Caller, c.Limits.Callers),
+		written: newBuckets(c.Limits.Written, c.Limits.Callers), writtenAll: newBuckets(c.Limits.WrittenAll, 1),
 	}, nil
 }
 

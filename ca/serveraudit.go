@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"errors"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -14,35 +15,59 @@ import (
 
 // refuse writes down why a call is refused, and makes of it what the caller may know.
 func (s *Server) refuse(c Call, p *Proof, err error) error {
-	r, told := errors.AsType[*Refusal](err)
-	switch {
-	case told:
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		r = &Refusal{Code: codes.Canceled, Public: "the call has ended", Reason: "call ended", Err: err}
-	case errors.Is(err, ErrRequest):
-		r = refuseRequest(err)
-	case errors.Is(err, ErrSigner):
-		s.config.Log.Error("no certificate can be issued", "error", err)
-		r = &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: "cannot sign", Err: err}
-	default:
-		s.config.Log.Error("what is needed to issue a certificate cannot be read or written", "error", err)
-		r = &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: "storage", Err: err}
-	}
+	r := refusalOf(err)
 	s.metrics.refused.WithLabelValues(r.Reason).Inc()
 	if r.Code == codes.ResourceExhausted && p == nil { // counted, and not written down: whoever floods us shall not flood the log
 		return status.Error(r.Code, r.Public)
 	}
-	switch r.Code {
-	case codes.Unauthenticated, codes.PermissionDenied, codes.FailedPrecondition:
+	switch {
+	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition, r.Reason == unknownKey:
 		s.metrics.unproven.Inc()
 		s.refused.take(addressKey(c.From), c.Now)
 	}
-	s.tell(c, p, refusalEvent(c, p, r))
+	if s.writes(c, p) {
+		if r.Reason == noSigner || r.Reason == noStorage {
+			s.config.Log.Error("no certificate can be issued", "reason", r.Reason, "error", err)
+		}
+		s.tell(c, p, s.refusalEvent(c, p, r))
+	}
 	return status.Error(r.Code, r.Public)
 }
 
+// The reasons of refusals that are the control plane's own fault.
+const noSigner, noStorage = "cannot sign", "storage"
+
+// refusalOf is the refusal that an error is.
+func refusalOf(err error) *Refusal {
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		return r
+	}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return &Refusal{Code: codes.Canceled, Public: "the call has ended", Reason: "call ended", Err: err}
+	case errors.Is(err, ErrRequest):
+		return refuseRequest(err)
+	case errors.Is(err, ErrSigner):
+		return &Refusal{Code: codes.Unavailable, Public: "the authority cannot sign now; try again", Reason: noSigner, Err: err}
+	}
+	return &Refusal{Code: codes.Unavailable, Public: "the control plane cannot tell now; try again", Reason: noStorage, Err: err}
+}
+
+// writes says whether one more refusal is written down.
+func (s *Server) writes(c Call, p *Proof) bool {
+	by := addressKey(c.From)
+	if p != nil {
+		by = p.Caller
+	}
+	if s.written.take(by, c.Now) && s.writtenAll.take("", c.Now) {
+		return true
+	}
+	s.unwritten.Add(1)
+	return false
+}
+
 // refusalEvent is what the audit log says of a refusal: all of it.
-func refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
+func (s *Server) refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
 	e := audit.Event{Action: audit.CertificateRefuse, Outcome: audit.Refused, Reason: r.Error(), Details: map[string]string{"cause": r.Reason}}
 	if r.Code == codes.Unavailable || r.Code == codes.Canceled {
 		e.Outcome = audit.Failed
@@ -52,6 +77,9 @@ func refusalEvent(c Call, p *Proof, r *Refusal) audit.Event {
 		if id, _, err := parseToken(c.Bearer); err == nil {
 			e.Target = id
 		}
+	}
+	if n := s.unwritten.Swap(0); n > 0 {
+		e.Details["unwritten"] = strconv.FormatInt(n, 10)
 	}
 	if p == nil && len(c.Peer) > 0 { // claimed and not proven
 		e.Details["claims"], e.Details["serial"] = claimed(c.Peer[0]), serialText(c.Peer[0])
