@@ -164,6 +164,8 @@ func TestSwapStrands(t *testing.T) {
 	s.write(t, h.config.Plugged)
 	h.later(m, time.Second)
 	s.files[pluggedRoots] = EncodeCertificates(s.root.Cert, fresh.root.Cert)
+	leaves = append(leaves, LeafFact{"shop/joined", RootID(s.root.Cert), "", noon.Add(time.Hour)}) // a moment ago: it has said nothing yet
+	h.fact(Facts{Leaves: leaves})
 	s.write(t, h.config.Plugged)
 	h.later(m, time.Second)
 	both := m.Bundle()
