@@ -183,10 +183,7 @@ func (p *proxy) keepCopy(ctx context.Context) error {
 // saveCopy writes the copy. An error is shown by Status and logged when it is new: everything else goes on.
 func (p *proxy) saveCopy(clean bool) {
 	p.mu.Lock()
-	h := copyHeader{saved: p.now(), confirmed: p.confirmed, clean: clean && p.relay.certain()}
-	if p.link.proven {
-		h.confirmed = p.now()
-	}
+	h := copyHeader{saved: p.now(), confirmed: p.heard(), clean: clean && p.relay.certain()}
 	all, version := p.records(), p.relay.version
 	p.mu.Unlock()
 	if h.confirmed.IsZero() {
@@ -204,7 +201,7 @@ func (p *proxy) saveCopy(clean bool) {
 // confirmCopy notes that a control plane confirms what the copy holds.
 func (p *proxy) confirmCopy() {
 	p.mu.Lock()
-	proven, at := p.link.proven && p.saved == p.relay.version, p.now()
+	proven, at := p.link.proven && p.saved == p.relay.version, p.heard()
 	p.mu.Unlock()
 	if proven {
 		p.copied(p.copy.confirm(at))

@@ -29,7 +29,7 @@ type proxyConfig struct {
 	// Renewed tells that Dial would present another certificate: a new stream is opened, and then the old one ended.
 	Renewed <-chan struct{}
 	// SetRoots takes the certificates of the mesh's roots, PEM, whenever they change. Its error is told to the control
-	// plane, which counts the roots as not received. Nil: the roots are not asked for.
+	// plane, which counts the roots as not received, and tells them again a minute later. Nil: the roots are not asked for.
 	SetRoots func(pem []string) error
 	// Copy is the folder where a copy of what is held is kept. Empty: none is.
 	Copy string
@@ -63,7 +63,6 @@ type proxy struct {
 	seen      uint64        // guarded by mu: relay.version that dirty was told of
 	saved     uint64        // guarded by mu: relay.version that the copy has
 	build     []byte        // guarded by mu: what Envoy adds to node; nil: not known
-	roots     rootsHeld     // guarded by mu
 	health    *healthReport // guarded by mu; nil: never reported
 	link      linkState     // guarded by mu
 	confirmed time.Time     // guarded by mu: when a control plane confirmed last what is held; zero: never
@@ -85,9 +84,6 @@ type healthReport struct {
 	words string // empty: healthy
 	sent  bool   // on this stream
 }
-
-// rootsHeld is what the control plane said of the roots.
-type rootsHeld struct{ versions map[string]string }
 
 // newProxy makes one and reads the copy on disk. A copy that cannot be used is no error: the log and Status tell why.
 // Errors: what is missing in c, or a folder that cannot be used.
@@ -195,12 +191,27 @@ func (p *proxy) tellOld(age time.Duration) {
 		"age", age.Round(time.Second), "bound", p.cfg.MaxAge)
 }
 
-// age is how long ago a control plane confirmed what is held, and whether that is too long. p.mu is held.
+// heard is when a control plane last said that what is held is right. p.mu is held.
+func (p *proxy) heard() time.Time {
+	if p.link.proven && p.cfg.SetRoots == nil {
+		return p.now() // nothing is asked again and again: the stream is all there is
+	}
+	return p.confirmed
+}
+
+// age is how long ago a control plane confirmed what is held, and whether that is too long. A stream that is open proves nothing
+// by itself: the machine may have slept for a week, and the control plane may be stuck. p.mu is held.
 func (p *proxy) age() (age time.Duration, old bool) {
-	if p.link.proven || p.confirmed.IsZero() {
+	if p.confirmed.IsZero() {
 		return 0, false
 	}
-	age = p.now().Sub(p.confirmed)
+	if now := p.now(); p.confirmed.After(now) {
+		p.confirmed = now.Round(0) // the clock was set back: it counts from here
+	}
+	age = p.now().Sub(p.heard())
+	if p.link.proven && age < 3*confirmGap {
+		return age, false
+	}
 	return age, age > p.cfg.MaxAge
 }
 
@@ -246,7 +257,7 @@ func (p *proxy) Status() proxyStatus {
 	s := proxyStatus{Since: p.link.since, LastError: p.link.lastErr, Confirmed: p.confirmed, CopyFrom: p.onCopy,
 		CopyRefused: p.refusal, CopyError: p.writeErr, Envoys: len(p.relay.streams), Words: p.relay.refusedWords()}
 	if p.link.proven {
-		s.Connected, s.Confirmed = p.link.address, p.now()
+		s.Connected, s.Confirmed = p.link.address, p.heard()
 	}
 	_, s.Old = p.age()
 	s.Resources, s.Refused = p.relay.counts()

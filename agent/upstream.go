@@ -17,8 +17,8 @@ const (
 	lastBackoff  = 30 * time.Second
 	// nodeWait is how long the first stream waits for Envoy to say what it can do.
 	nodeWait = 2 * time.Second
-	// provenWait is how long a stream has to last without an answer until it counts as accepted: where nothing changed, no
-	// answer comes.
+	// provenWait is how long a stream on which no roots are asked for has to last without an answer until it counts as accepted:
+	// where nothing changed, no answer comes.
 	provenWait = 2 * time.Second
 )
 
@@ -114,7 +114,7 @@ func (p *proxy) attach(next, old *upstreamLink) {
 		next.node = append(append([]byte(nil), p.node...), p.build...)
 		next.up = p.relay.connect()
 		if p.cfg.SetRoots != nil {
-			next.askRoots(p.roots.versions)
+			next.askRoots()
 		}
 		if p.health != nil {
 			p.health.sent = false
@@ -130,7 +130,7 @@ func (p *proxy) detach(address string, err error) {
 	p.locked(func() {
 		was, again = p.link.proven, p.link.lastErr == text
 		if was {
-			p.confirmed, p.link.since = p.now().Round(0), p.now()
+			p.confirmed, p.link.since = p.heard().Round(0), p.now()
 		}
 		p.link = linkState{since: p.link.since, lastErr: text}
 		p.relay.up = nil
@@ -158,9 +158,11 @@ func streamError(address string, err error) string {
 	return fmt.Sprintf("control plane %s: %s: %s%s", address, s.Code(), s.Message(), todo)
 }
 
-// prove notes that a control plane accepted a stream: what is held is what it says. The stream before may end.
+// prove notes that a control plane speaks on a stream: what is held is what it says. The stream before may end.
 func (p *proxy) prove(l *upstreamLink) {
+	l.silent = 0
 	if l.proven {
+		p.locked(func() { p.confirmed = p.now().Round(0) })
 		return
 	}
 	l.proven = true

@@ -19,6 +19,7 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -163,7 +164,7 @@ func TestUpstreamRenews(t *testing.T) {
 		t.Errorf("%d connections, want 2", dialled)
 	}
 	asks := slices.DeleteFunc(c.requests(proxyConfigTypeURL), func(r *discoveryv3.DeltaDiscoveryRequest) bool { return r.GetResponseNonce() != "" })
-	if len(asks) != 2 || asks[1].GetInitialResourceVersions()[""] != "1" {
+	if len(asks) != 2 || len(asks[1].GetInitialResourceVersions()) > 0 {
 		t.Errorf("the streams ask %v", asks)
 	}
 }
@@ -199,8 +200,8 @@ func answerOnce(versions map[string]string) func(*discoveryv3.DeltaDiscoveryRequ
 	}
 }
 
-// The mesh's roots are acknowledged when they were taken, refused with the reason when not, and claimed on the next stream only
-// in the first case. The node is Envoy's, and goes out once.
+// The mesh's roots are acknowledged when they were taken, refused with the reason when not, and never claimed: they are compared
+// with what the workload has. The node is Envoy's, and goes out once.
 func TestUpstreamRoots(t *testing.T) {
 	t.Parallel()
 	for _, trouble := range []error{nil, errors.New("the disk is full")} {
@@ -223,15 +224,74 @@ func TestUpstreamRoots(t *testing.T) {
 			t.Errorf("answer %v, trouble %v", got[1], trouble)
 		}
 		c.cut()
-		again := c.count(t, proxyConfigTypeURL, 3)[2]
-		if claimed := again.GetInitialResourceVersions()[""] == "1"; claimed != (trouble == nil) {
-			t.Errorf("the next stream claims %v, trouble %v", again.GetInitialResourceVersions(), trouble)
+		if again := c.count(t, proxyConfigTypeURL, 3)[2]; len(again.GetInitialResourceVersions()) > 0 {
+			t.Errorf("the next stream claims %v", again.GetInitialResourceVersions())
 		}
 		mu.Lock()
 		if len(taken) == 0 || taken[0] != "root 1" {
 			t.Errorf("roots %q", taken)
 		}
 		mu.Unlock()
+	}
+}
+
+// A bundle of roots with nothing in it is not acknowledged unless it was taken.
+func TestUpstreamEmptyRoots(t *testing.T) {
+	t.Parallel()
+	c := startRecorder(t, func(r *discoveryv3.DeltaDiscoveryRequest) *discoveryv3.DeltaDiscoveryResponse {
+		if r.GetResponseNonce() != "" {
+			return nil
+		}
+		b, err := anypb.New(&meshv1alpha1.ProxyConfig{})
+		if err != nil {
+			return nil
+		}
+		return &discoveryv3.DeltaDiscoveryResponse{TypeUrl: proxyConfigTypeURL, Nonce: "n1", Resources: []*discoveryv3.Resource{{Name: rootsName, Version: "1", Resource: b}}}
+	})
+	startProxy(t, func(pc *proxyConfig) {
+		pc.SetRoots = func(pem []string) error { _, err := parseRoots(pem); return err }
+	}, c.address)
+	if got := c.count(t, proxyConfigTypeURL, 2)[1]; got.GetErrorDetail() == nil {
+		t.Errorf("an empty bundle is acknowledged: %v", got)
+	}
+}
+
+// A control plane that says nothing is not one that confirms, and it is left in the end; one that does is asked again and again.
+func TestUpstreamSilence(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_000_000, 0)
+	p, err := newProxy(proxyConfig{Node: testNode(t), Addresses: []string{"127.0.16.1:1"}, Log: testlog.New(t), Now: func() time.Time { return now }, MaxAge: time.Hour,
+		Dial:     func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody") },
+		SetRoots: func([]string) error { return nil }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	l := &upstreamLink{address: "127.0.16.1:1", up: p.relay.connect()}
+	l.askRoots()
+	l.up.next()
+	p.prove(l)
+	for range maxSilence {
+		if err := p.question(l); err != nil {
+			t.Fatal(err)
+		}
+		if a := l.up.next(); a == nil || !slices.Equal(a.Subscribe, []string{rootsName}) {
+			t.Fatalf("asked %+v, want the roots once more", a)
+		}
+	}
+	if err := p.question(l); err == nil || !strings.Contains(err.Error(), "does not answer") {
+		t.Errorf("after %d questions: %v", maxSilence+1, err)
+	}
+	now = now.Add(7 * 24 * time.Hour) // the machine slept
+	if age, old := p.age(); !old || age < 7*24*time.Hour {
+		t.Errorf("after a week asleep: %v, old %v", age, old)
+	}
+	p.detach(l.address, errors.New("no pings"))
+	if _, old := p.age(); !old {
+		t.Error("a stream that ends makes young what nobody confirmed")
+	}
+	p.prove(l)
+	if age, old := p.age(); old || age != 0 {
+		t.Errorf("after an answer: %v, old %v", age, old)
 	}
 }
 

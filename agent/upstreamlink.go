@@ -34,7 +34,15 @@ type upstreamLink struct {
 	node   []byte        // for the first request; nil when it is out
 	old    *upstreamLink // ends when this one is proven; nil: none
 	proven bool
+	silent int // how many times in a row it was asked, and said nothing at all until the next time
 }
+
+const (
+	// rootsName is what the one resource of the mesh's roots is called.
+	rootsName = "trust-bundle"
+	// maxSilence is how many questions in a row, a confirmGap apart, a control plane may leave without an answer: then it is left.
+	maxSilence = 2
+)
 
 // maxReply bounds one response of the control plane.
 const maxReply = 1 << 30
@@ -114,6 +122,8 @@ func (l *upstreamLink) close() {
 func (p *proxy) exchange(ctx context.Context, l *upstreamLink) error {
 	proven := time.NewTimer(provenWait)
 	defer proven.Stop()
+	confirm := time.NewTicker(confirmGap)
+	defer confirm.Stop()
 	for {
 		if err := p.speak(l); err != nil {
 			return l.cause(err)
@@ -128,7 +138,13 @@ func (p *proxy) exchange(ctx context.Context, l *upstreamLink) error {
 			return errAgain
 		case <-l.up.wake:
 		case <-proven.C:
-			p.prove(l)
+			if p.cfg.SetRoots == nil {
+				p.prove(l)
+			}
+		case <-confirm.C:
+			if err := p.question(l); err != nil {
+				return err
+			}
 		case raw, ok := <-l.replies:
 			if !ok {
 				return l.cause(io.EOF)
@@ -201,16 +217,33 @@ func (p *proxy) hear(l *upstreamLink, raw []byte) error {
 	return err
 }
 
-// askRoots asks for the mesh's roots; versions is what is held of them.
-func (l *upstreamLink) askRoots(versions map[string]string) {
-	i := ads.NewInterest(proxyConfigTypeURL, versions)
-	i.Want(true, nil)
+// askRoots asks for the mesh's roots. None are claimed: what the control plane says is compared with what the workload has,
+// which may have come with a certificate from another replica.
+func (l *upstreamLink) askRoots() {
+	i := ads.NewInterest(proxyConfigTypeURL, nil)
+	i.Want(true, map[string]struct{}{rootsName: {}})
 	l.up.interests = append(l.up.interests, i)
+}
+
+// question asks for the roots once more: the answer confirms what is held, and repeats roots that could not be kept. Errors: the
+// control plane has not said anything for too long.
+func (p *proxy) question(l *upstreamLink) error {
+	if p.cfg.SetRoots == nil {
+		return nil
+	}
+	if l.silent++; l.silent > maxSilence {
+		return fmt.Errorf("control plane %s keeps the stream open and does not answer", l.address)
+	}
+	p.locked(func() {
+		if i := l.up.find(proxyConfigTypeURL); i != nil {
+			i.Again(rootsName)
+		}
+	})
+	return nil
 }
 
 // hearRoots hands the mesh's roots on, and acknowledges them once they were taken.
 func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
-	versions := map[string]string{}
 	var pem []string
 	var err error
 	for _, it := range reply.Items {
@@ -220,9 +253,8 @@ func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
 			break
 		}
 		pem = append(pem, m.GetCaCertificatesPem()...)
-		versions[it.Name] = it.Version
 	}
-	if err == nil && len(pem) > 0 {
+	if err == nil && len(reply.Items) > 0 {
 		err = p.cfg.SetRoots(pem)
 	}
 	var rejected *ads.Rejection
@@ -231,9 +263,6 @@ func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
 		p.log.Warn("the mesh's roots are not taken", "error", err)
 	}
 	p.locked(func() {
-		if err == nil && len(pem) > 0 {
-			p.roots.versions = versions
-		}
 		if i := l.up.find(proxyConfigTypeURL); i != nil {
 			i.Take(reply)
 			i.Answer(rejected)
