@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -19,6 +20,8 @@ const (
 	maxTail = 10_000
 	// maxFollowers bounds how many follow the audit log at once.
 	maxFollowers = 8
+	// tailError is the trailer that says why the stream ended early.
+	tailError = "Ashore-Error"
 	// maxAuditLine bounds a line of the stream, in bytes.
 	maxAuditLine = 1 << 20
 )
@@ -34,20 +37,16 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx := r.Context()
-	if follow {
-		select {
-		case s.following <- struct{}{}:
-			defer func() { <-s.following }()
-		default:
-			return NewError(ErrBusy, fmt.Sprintf("%d follow the audit log already: end one of them", maxFollowers))
-		}
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(s.ending, cancel)()
+	leave, err := s.readAudit(follow)
+	if err != nil {
+		return err
 	}
+	defer leave()
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	defer context.AfterFunc(s.ending, cancel)()
 	w.Header().Set("Content-Type", "application/jsonl")
+	w.Header().Set("Trailer", tailError)
 	c := http.NewResponseController(w)
 	out := json.NewEncoder(w)
 	if follow {
@@ -64,10 +63,35 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 		}
 		return c.Flush()
 	})
-	if err != nil {
-		s.cfg.Log.Debug("audit log not read to its end", "error", err)
+	if err != nil && r.Context().Err() == nil { // else the asker has gone
+		s.cfg.Log.Warn("audit log not read to its end", "by", who(r), "error", err)
+		w.Header().Set(tailError, printableError(err))
 	}
 	return nil
+}
+
+// printableError is an error as the value of a header.
+func printableError(err error) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, err.Error())
+}
+
+// readAudit takes a place among those who follow, or among the requests at work. Errors: ErrBusy.
+func (s *Server) readAudit(follow bool) (leave func(), err error) {
+	places, text := s.busy, fmt.Sprintf("%d requests are at work already: try again", maxRequests)
+	if follow {
+		places, text = s.following, fmt.Sprintf("%d follow the audit log already: end one of them", maxFollowers)
+	}
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	default:
+		return nil, NewError(ErrBusy, text)
+	}
 }
 
 // tailOf is what is asked for.
@@ -120,6 +144,8 @@ func (c *Client) TailAudit(ctx context.Context, n int, follow bool, emit func(au
 		return nil
 	case err != nil:
 		return c.explain(ctx, err)
+	case resp.Trailer.Get(tailError) != "":
+		return errors.New(resp.Trailer.Get(tailError))
 	case follow:
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while the audit log was followed at %s", c.socket))
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -237,6 +238,36 @@ func TestTailAudit(t *testing.T) {
 	if err := c.TailAudit(t.Context(), 1, true, func(audit.Event) error { return stop }); !errors.Is(err, stop) {
 		t.Errorf("got %v", err)
 	}
+}
+
+// A log that cannot be read to its end is an error, also after events.
+func TestTailAuditFails(t *testing.T) {
+	t.Parallel()
+	for _, after := range []int{0, 2} {
+		path := socketPath(t)
+		l, err := Listen(path, false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, New(Config{Listener: l, Backend: &fake{}, Audit: brokenLog{after}, Log: testlog.New(t)}))
+		seen := 0
+		err = NewClient(path).TailAudit(t.Context(), 9, false, func(audit.Event) error { seen++; return nil })
+		if seen != after || err == nil || !strings.Contains(err.Error(), "input/output error") {
+			t.Errorf("%d events, %v; want %d, and why there are no more", seen, err, after)
+		}
+	}
+}
+
+// brokenLog ends with an error after some events.
+type brokenLog struct{ after int }
+
+func (b brokenLog) Tail(_ context.Context, _ int, _ bool, emit func(audit.Event) error) error {
+	for range b.after {
+		if err := emit(audit.Event{Action: audit.TokenUse}); err != nil {
+			return err
+		}
+	}
+	return syscall.EIO
 }
 
 // Who follows does not keep a server from ending.

@@ -84,7 +84,7 @@ func (s *Server) Run(ctx context.Context) error {
 		ErrorLog:          s.cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(s.cfg.Listener) }()
+	go func() { failed <- srv.Serve(newSeats(s.cfg.Listener)) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", s.cfg.Listener.Addr(), err)
