@@ -1,0 +1,52 @@
+package examples
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// Every object of the mesh's API that the documentation shows can be put to work as it stands there.
+func TestDocumentedObjects(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("..", "docs", "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no documentation: %v", err)
+	}
+	objects := 0
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, text := range yamlBlocks(string(data)) {
+			if !strings.Contains(text, "apiVersion:") {
+				continue // settings
+			}
+			result := config.Parse(file, []byte(text))
+			for _, p := range result.Problems {
+				t.Errorf("%v in\n%s", p, text)
+			}
+			objects += len(result.Objects)
+		}
+	}
+	if objects < 15 {
+		t.Errorf("%d objects were found; the documentation has more", objects)
+	}
+}
+
+// yamlBlocks are the blocks of a page that are fenced as YAML.
+func yamlBlocks(page string) []string {
+	var out []string
+	for {
+		_, rest, ok := strings.Cut(page, "\n```yaml\n")
+		if !ok {
+			return out
+		}
+		block, after, _ := strings.Cut(rest, "\n```")
+		out, page = append(out, block), "\n"+strings.TrimPrefix(after, "\n")
+	}
+}
