@@ -15,6 +15,9 @@ const (
 	// firstBackoff and lastBackoff are the bounds of the wait before the next try, when all replicas have been tried.
 	firstBackoff = 500 * time.Millisecond
 	lastBackoff  = 30 * time.Second
+	// steadyLink is how long a stream has to last to end a series of failures: a control plane that accepts streams and ends them
+	// at once is not to be asked by everybody several times a second.
+	steadyLink = 10 * time.Second
 	// nodeWait is how long the first stream waits for Envoy to say what it can do.
 	nodeWait = 2 * time.Second
 	// provenWait is how long a stream on which no roots are asked for has to last without an answer until it counts as accepted:
@@ -29,45 +32,90 @@ var errAgain = errors.New("a new stream is due")
 // tried, after a wait that grows when all have failed.
 func (p *proxy) follow(ctx context.Context) error {
 	p.awaitNode(ctx)
-	addresses := p.cfg.Addresses
-	at, failures := rand.IntN(len(addresses)), 0
-	var current *upstreamLink
-	defer func() { current.close() }()
-	retry := time.AfterFunc(0, func() {})
-	defer func() { retry.Stop() }()
+	f := &follower{proxy: p, at: rand.IntN(len(p.cfg.Addresses)), retry: time.AfterFunc(0, func() {})}
+	defer func() {
+		f.retry.Stop()
+		f.current.close()
+	}()
 	for ctx.Err() == nil {
-		next, err := p.connect(ctx, addresses[at])
-		if err == nil {
-			p.attach(next, current)
-			current = next
-			err = p.exchange(ctx, current)
-			if current.proven {
-				failures = 0
-			}
-		} else if current != nil && ctx.Err() == nil {
-			p.log.Warn("a new stream to the control plane cannot be opened, the old one goes on", "address", addresses[at], "error", err)
-			at = (at + 1) % len(addresses)
-			failures++
-			retry.Stop()
-			retry = time.AfterFunc(backoff(failures, len(addresses)), func() { poke(p.again) })
-			err = p.exchange(ctx, current)
-		}
-		if ctx.Err() != nil {
-			return nil
-		}
-		if errors.Is(err, errAgain) {
+		err := f.step(ctx)
+		if ctx.Err() != nil || errors.Is(err, errAgain) {
 			continue
 		}
-		current.close()
-		current = nil
-		p.detach(addresses[at], err)
-		at = (at + 1) % len(addresses)
-		failures++
-		if !sleep(ctx, backoff(failures, len(addresses))) {
+		address := f.address()
+		if f.current != nil {
+			address = f.current.address
+		}
+		f.current.close()
+		f.current = nil
+		p.detach(address, err)
+		if !sleep(ctx, f.fail()) {
 			return nil
 		}
 	}
 	return nil
+}
+
+// follower is where follow stands. Only executed by its goroutine.
+type follower struct {
+	*proxy
+	at       int           // of the addresses: the one to be tried next
+	failures int           // in a row
+	current  *upstreamLink // nil: none
+	retry    *time.Timer   // asks for a new stream while the current one goes on
+}
+
+func (f *follower) address() string { return f.cfg.Addresses[f.at] }
+
+// fail goes on to the next replica, and says how long to wait before.
+func (f *follower) fail() time.Duration {
+	f.at = (f.at + 1) % len(f.cfg.Addresses)
+	f.failures++
+	return backoff(f.failures, len(f.cfg.Addresses))
+}
+
+// step opens a stream and talks on it, or on the current one when that is not possible. Errors: errAgain, or why there is
+// none any more.
+func (f *follower) step(ctx context.Context) error {
+	next, err, lost := f.connectBeside(ctx, f.address(), f.current)
+	switch {
+	case err == nil:
+		f.attach(next, f.current)
+		f.current = next
+	case f.current == nil:
+		return err
+	case lost != nil || ctx.Err() != nil:
+		return lost
+	default:
+		f.log.Warn("a new stream to the control plane cannot be opened, the old one goes on", "address", f.address(), "error", err)
+		f.retry.Stop()
+		f.retry = time.AfterFunc(f.fail(), func() { poke(f.again) })
+	}
+	lost = f.exchange(ctx, f.current, f.again, f.cfg.Renewed)
+	if err == nil && f.current.proven && time.Since(f.current.opened) >= steadyLink {
+		f.failures = 0
+	}
+	return lost
+}
+
+// connectBeside is connect while the current stream, which may be nil, is heard. lost is why that ended meanwhile; nil: it did
+// not.
+func (p *proxy) connectBeside(ctx context.Context, address string, current *upstreamLink) (next *upstreamLink, err, lost error) {
+	if current == nil {
+		next, err = p.connect(ctx, address)
+		return next, err, nil
+	}
+	dialled := make(chan struct{})
+	go func() {
+		defer close(dialled)
+		next, err = p.connect(ctx, address)
+	}()
+	lost = p.exchange(ctx, current, dialled, nil)
+	<-dialled
+	if errors.Is(lost, errAgain) {
+		lost = nil
+	}
+	return next, err, lost
 }
 
 // backoff is how long to wait after so many failures in a row: each replica is tried soon, but not by everybody at one

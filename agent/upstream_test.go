@@ -548,3 +548,39 @@ func TestHeldClaims(t *testing.T) {
 		t.Errorf("Envoy is to have %v", set)
 	}
 }
+
+// While a new stream is opened at a replica that does not answer, the current one is heard.
+func TestUpstreamHeardWhileDialling(t *testing.T) {
+	t.Parallel()
+	r := startReplica(t, testport.Address(t), chain(1, "c0")...)
+	renewed, hang := make(chan struct{}, 1), make(chan struct{})
+	dialled := make(chan struct{}, 8)
+	p := startProxy(t, func(pc *proxyConfig) {
+		dial := pc.Dial
+		pc.Renewed = renewed
+		pc.Dial = func(ctx context.Context, address string) (net.Conn, error) {
+			dialled <- struct{}{}
+			if len(dialled) > 1 {
+				select {
+				case <-hang:
+				case <-ctx.Done():
+				}
+				return nil, errors.New("a firewall is in the way")
+			}
+			return dial(ctx, address)
+		}
+	}, r.address)
+	e := fakeEnvoy(p, true, nil)
+	envoyOn(t, e)
+	becomesTrue(t, func() string { return leads(e, 1, "r1", "c0") })
+	renewed <- struct{}{}
+	becomesTrue(t, func() string {
+		if len(dialled) < 2 {
+			return "not dialled again"
+		}
+		return ""
+	})
+	r.publish(chain(1, "c1")...)
+	becomesTrue(t, func() string { return leads(e, 1, "r1", "c1") })
+	close(hang)
+}

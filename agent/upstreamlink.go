@@ -26,6 +26,7 @@ type upstreamLink struct {
 	conn    *grpc.ClientConn  // set once
 	stream  grpc.ClientStream // set once
 	end     context.CancelFunc
+	opened  time.Time     // set once
 	replies chan []byte   // written and closed by read
 	done    chan struct{} // closed when read has ended
 	readErr error         // written by read before it closes replies
@@ -80,7 +81,7 @@ func (p *proxy) connect(ctx context.Context, address string) (*upstreamLink, err
 		end()
 		return nil, errors.Join(err, conn.Close())
 	}
-	l := &upstreamLink{address: address, conn: conn, stream: stream, end: end, replies: make(chan []byte), done: make(chan struct{})}
+	l := &upstreamLink{address: address, conn: conn, stream: stream, end: end, opened: time.Now(), replies: make(chan []byte), done: make(chan struct{})}
 	go l.read(alive)
 	return l, nil
 }
@@ -118,8 +119,8 @@ func (l *upstreamLink) close() {
 	_ = l.conn.Close() // fails only when it is closed already
 }
 
-// exchange talks on a stream until it ends, or a new one is due. Errors: errAgain, or why it ended.
-func (p *proxy) exchange(ctx context.Context, l *upstreamLink) error {
+// exchange talks on a stream until it ends, or a new one is due. Errors: errAgain for one of the two, or why it ended.
+func (p *proxy) exchange(ctx context.Context, l *upstreamLink, due, renewed <-chan struct{}) error {
 	proven := time.NewTimer(provenWait)
 	defer proven.Stop()
 	confirm := time.NewTicker(confirmGap)
@@ -131,9 +132,9 @@ func (p *proxy) exchange(ctx context.Context, l *upstreamLink) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.again:
+		case <-due:
 			return errAgain
-		case <-p.cfg.Renewed:
+		case <-renewed:
 			p.log.Debug("the certificate was renewed: a new stream to the control plane is opened")
 			return errAgain
 		case <-l.up.wake:
