@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // Trust is whom workloads believe, and whom not any more. Immutable: the pointer is the version. It comes from the
@@ -26,6 +27,8 @@ type Trust struct {
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
+	// Peers are from where those spoke that were revoked lately, sorted; for agents.
+	Peers []revoked.Peer
 }
 
 // policies is the index of the objects of one kind that select workloads: those of a namespace stand together.

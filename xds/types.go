@@ -5,6 +5,7 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -21,6 +22,8 @@ const (
 
 	// ProxyConfigType holds the trusted authorities of the mesh, for agents.
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+	// RevokedPeersType holds the addresses of workloads that were revoked lately, for agents.
+	RevokedPeersType = revoked.Type
 
 	// healthType is a report of a client about its workload; there is no response to it.
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
@@ -44,6 +47,7 @@ func newKinds() kinds {
 		{TypeURL: ExtensionConfigType},
 		{TypeURL: NameTableType, Wildcard: true, Whole: true},
 		{TypeURL: ProxyConfigType, Wildcard: true, Whole: true},
+		{TypeURL: RevokedPeersType, Wildcard: true, Whole: true},
 	} {
 		k.known[kind.TypeURL] = kind
 		k.order = append(k.order, kind.TypeURL)
@@ -95,6 +99,8 @@ func short(typeURL string) string {
 		return "nds"
 	case ProxyConfigType:
 		return "pcds"
+	case RevokedPeersType:
+		return "revoked"
 	}
 	return "other"
 }

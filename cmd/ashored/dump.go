@@ -32,6 +32,8 @@ func shortType(typeURL string) string {
 		return "nds"
 	case xds.ProxyConfigType:
 		return "pcds"
+	case xds.RevokedPeersType:
+		return "revoked"
 	default:
 		return typeURL
 	}

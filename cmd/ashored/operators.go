@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 // noAuthority is what operators are told who ask for what only an authority has.
@@ -22,10 +23,8 @@ const noAuthority = "it has no certificate authority; set xds.address, or in dev
 // operators answers operators about identities. Safe for concurrent use.
 type operators struct {
 	*identity
-	// reached is where agents reach this control plane.
-	reached string
-	record  func(audit.Event)
-	now     func() time.Time
+	record func(audit.Event)
+	now    func() time.Time
 }
 
 var (
@@ -65,8 +64,8 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 	if err != nil {
 		return admin.Token{}, answered(err)
 	}
-	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.notes()}
-	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.reached, ca.RootID(o.manager.Signer().Root), t.Group, text)
+	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.reach.notes}
+	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.reach.address, ca.RootID(o.manager.Signer().Root), t.Group, text)
 	return out, nil
 }
 
@@ -81,15 +80,6 @@ func (o operators) identityOf(ctx context.Context, group string) string {
 		return ""
 	}
 	return id.String()
-}
-
-// notes are what is worth knowing before a machine joins.
-func (o operators) notes() []string {
-	host, _, err := net.SplitHostPort(o.reached)
-	if ip := net.ParseIP(host); err == nil && (host == "localhost" || ip != nil && ip.IsLoopback()) {
-		return []string{fmt.Sprintf("%s is reached from this machine alone: for others set xds.address and xds.advertise.", o.reached)}
-	}
-	return nil
 }
 
 // ListTokens implements admin.Tokens.
@@ -222,21 +212,50 @@ func (o operators) change(ctx context.Context, r admin.RevokeRequest, who string
 	default:
 		q.Kind, q.Name = ca.RevokeSerial, r.Serial
 	}
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: o.concerned(ctx, q)}
+	concerned := o.concerned(ctx, q)
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}
+	q.Addresses = o.addresses(q, concerned)
 	return out, answered(do(ctx, q))
 }
 
 // concerned are the workloads that a revocation is about, as far as the ledger can tell.
-func (o operators) concerned(ctx context.Context, q ca.RevokeRequest) []string {
-	workloads, _ := o.ledger.Workloads(ctx) // it is for people; what matters fails by itself
+func (o operators) concerned(ctx context.Context, q ca.RevokeRequest) []ca.Workload {
+	workloads, _ := o.ledger.Workloads(ctx) // what matters fails by itself
+	return slices.DeleteFunc(slices.Clone(workloads), func(w ca.Workload) bool {
+		switch q.Kind {
+		case ca.RevokeIdentity:
+			return w.Identity != q.Name
+		case ca.RevokeWorkload:
+			return w.Name != q.Name
+		}
+		return !slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
+	})
+}
+
+// names are those of workloads.
+func names(workloads []ca.Workload) []string {
 	var out []string
 	for _, w := range workloads {
-		switch {
-		case q.Kind == ca.RevokeIdentity && w.Identity == q.Name, q.Kind == ca.RevokeWorkload && w.Name == q.Name:
-			out = append(out, w.Name)
-		case q.Kind == ca.RevokeSerial && slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) }):
-			out = append(out, w.Name)
-		}
+		out = append(out, w.Name)
 	}
 	return out
+}
+
+// addresses are from where the proxies speak that a revocation is about, as far as they are connected.
+func (o operators) addresses(q ca.RevokeRequest, concerned []ca.Workload) []netip.Addr {
+	server := o.fleet.Load()
+	if server == nil {
+		return nil
+	}
+	serials := map[string]bool{}
+	for _, w := range concerned {
+		for _, l := range w.Leaves {
+			if q.Kind != ca.RevokeSerial || strings.EqualFold(l.Serial, q.Name) {
+				serials[l.Serial] = true
+			}
+		}
+	}
+	return server.Addresses(func(p xds.Peer) bool {
+		return serials[p.Serial] || q.Kind == ca.RevokeIdentity && p.Identity.String() == q.Name
+	})
 }

@@ -71,7 +71,8 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 		server.Recheck()
 	}
 	b := t.identity.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: revoked.Identities, Certificates: revoked.Certificates, Epoch: revoked.Epoch}
+	out := &push.Trust{ID: b.ID, Identities: revoked.Identities, Certificates: revoked.Certificates, Epoch: revoked.Epoch,
+		Peers: revoked.Peers(time.Now())}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}
@@ -81,7 +82,8 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 // sameTrust is old where found says the same: equal things keep their pointer.
 func sameTrust(old, found *push.Trust) *push.Trust {
 	if old != nil && old.ID == found.ID && old.Epoch == found.Epoch && slices.Equal(old.Roots, found.Roots) &&
-		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
+		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) &&
+		slices.Equal(old.Peers, found.Peers) {
 		return old
 	}
 	return found

@@ -19,7 +19,7 @@ const (
 	// Recent is for how long an address is told: it may be another's after a while.
 	Recent = time.Hour
 	// MaxPeers bounds a list, and MaxAddresses what one revocation adds to it.
-	MaxPeers, MaxAddresses = 1024, 64
+	MaxPeers, MaxAddresses = 1024, 512
 )
 
 // Peer is an address from which a revoked workload spoke.

@@ -1,6 +1,7 @@
 package gen
 
 import (
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -16,6 +17,7 @@ type Generator struct {
 	extensions *extensions
 	names      nameTables
 	bundles    bundles
+	peers      revokedPeers
 }
 
 // New makes a Generator.
@@ -30,6 +32,7 @@ func New() *Generator {
 		extensions: newExtensions(),
 		names:      newNameTables(),
 		bundles:    newBundles(),
+		peers:      newRevokedPeers(),
 	}
 }
 
@@ -54,6 +57,8 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.names.set(sc)
 	case ProxyConfigType:
 		return g.bundles.set(sc)
+	case revoked.Type:
+		return g.peers.set(sc)
 	default:
 		return resource.Set{}
 	}
