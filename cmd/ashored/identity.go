@@ -35,6 +35,7 @@ type identity struct {
 	jwt     *ca.JWTAttestor
 	trust   *trust
 	domain  string // the trust domain
+	reach   reach
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
 	log     hclog.Logger
 
@@ -44,7 +45,9 @@ type identity struct {
 // identityConfig is what an identity is made of.
 type identityConfig struct {
 	settings settings
-	records  record.Store
+	// reach is where agents reach it.
+	reach   reach
+	records record.Store
 	// context is the latest that was published; nil before the first.
 	context    func() *push.Context
 	audit      func(audit.Event)
@@ -56,7 +59,7 @@ type identityConfig struct {
 func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	s := c.settings
 	domain := s.mesh.Config.GetTrustDomain()
-	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context)}
+	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), reach: c.reach}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Audit: c.audit, Log: c.log})
 	if err != nil {
@@ -65,7 +68,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	bundle, signer := func() *ca.Bundle { return id.manager.Bundle() }, func() *ca.Signer { return id.manager.Signer() }
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(),
+		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.address),
 		Records: c.records, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {
@@ -116,9 +119,12 @@ func (id *identity) credentials() credentials.TransportCredentials {
 	return doorman{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), proves}
 }
 
-// revoked says why a certificate that was verified counts no more. It costs next to nothing.
-func (id *identity) revoked(leaf *x509.Certificate, who spiffe.ID, now time.Time) error {
-	return id.peers.Check(ca.Peer{ID: who, Leaf: leaf, Fingerprint: ca.Fingerprint(leaf)}, now)
+// revoked says why an identity or a certificate counts no more. It costs next to nothing.
+func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
+	if id == nil {
+		return nil // nobody can be revoked
+	}
+	return id.peers.Revoked(who, fingerprint)
 }
 
 // run adds its parts to a program.
@@ -142,7 +148,7 @@ func (id *identity) trusted() <-chan *push.Trust {
 func (id *identity) adminConfig(s settings, d doors, back *backend, log hclog.Logger) admin.Config {
 	c := admin.Config{Listener: d.admin, Backend: back, Audit: d.audit, Missing: noAuthority, Record: d.audit.Record, Log: log, Role: s.access.Role}
 	if id != nil {
-		o := operators{identity: id, reached: s.reached(), record: d.audit.Record, now: time.Now}
+		o := operators{identity: id, record: d.audit.Record, now: time.Now}
 		c.Tokens, c.Authority, c.Workloads = o, o, o
 	}
 	return c

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"os"
 	"strings"
 	"time"
 
@@ -185,32 +184,11 @@ func (s *settings) checkJWT(j jwtSettings) error {
 	return nil
 }
 
-// reached is where agents reach the control plane: what is advertised, or the address with this machine's name when that
-// is every address.
-func (s *settings) reached() string {
-	if s.XDS.Advertise != "" {
-		return s.XDS.Advertise
-	}
-	host, port, err := net.SplitHostPort(s.XDS.Address)
-	if ip := net.ParseIP(host); err != nil || ip != nil && !ip.IsUnspecified() {
-		return s.XDS.Address
-	}
-	return net.JoinHostPort(machineName(), port)
-}
-
-// machineName is what others may know this machine by.
-func machineName() string {
-	name, err := os.Hostname()
-	if err != nil || !dnsname.Valid(strings.ToLower(name)) {
-		return "localhost"
-	}
-	return strings.ToLower(name)
-}
-
-// serverNames are the names and addresses of the control plane's certificate, beyond those that it always has.
-func (s *settings) serverNames() []string {
+// serverNames are the names and addresses of the control plane's certificate, beyond those that it always has; reached is
+// where agents reach it.
+func (s *settings) serverNames(reached string) []string {
 	out := append([]string{machineName()}, s.CA.Names...)
-	for _, address := range []string{s.reached(), s.XDS.Address} {
+	for _, address := range []string{reached, s.XDS.Address} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && (net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
 			out = append(out, host)
 		}

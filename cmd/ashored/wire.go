@@ -231,7 +231,9 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 	if !s.secure() {
 		return nil, nil
 	}
-	return newIdentity(ctx, identityConfig{settings: s, records: d.store.Records(), context: back.context, audit: d.audit.Record, registerer: d.registry, log: log})
+	at := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine())
+	log.Info("machines join here", "address", at.address)
+	return newIdentity(ctx, identityConfig{settings: s, reach: at, records: d.store.Records(), context: back.context, audit: d.audit.Record, registerer: d.registry, log: log})
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
