@@ -36,6 +36,20 @@ func shapeFlags(fs *flag.FlagSet, s *fleet.Shape) {
 	fs.IntVar(&s.Endpoints, "endpoints", 4, "endpoints a service")
 	fs.IntVar(&s.Namespaces, "namespaces", 10, "namespaces")
 	fs.BoolVar(&s.Scoped, "scoped", false, "add a Sidecar to each namespace that imports only its own")
+	fs.IntVar(&s.Policies, "policies", 0, "AuthorizationPolicies, with strict mutual TLS")
+}
+
+// authorityFlag is where the authority is whose certificates are presented.
+func authorityFlag(fs *flag.FlagSet) *string {
+	return fs.String("authority", "", "folder of the authority, as the setting ca.plugged has it, for mutual TLS; empty: plaintext")
+}
+
+// openAuthority is nil for an empty folder.
+func openAuthority(ctx context.Context, dir string) (*fleet.Authority, error) {
+	if dir == "" {
+		return nil, nil
+	}
+	return fleet.OpenAuthority(ctx, dir)
 }
 
 func gen(args []string) error {
@@ -59,7 +73,8 @@ func run(ctx context.Context, args []string) error {
 	var cfg fleet.RunConfig
 	shapeFlags(fs, &cfg.Shape)
 	fs.StringVar(&cfg.Dir, "dir", "", "folder that the server reads, from gen with the same numbers")
-	fs.StringVar(&cfg.Addr, "addr", "127.0.0.1:15010", "plaintext ADS address")
+	fs.StringVar(&cfg.Addr, "addr", "127.0.0.1:15010", "ADS address")
+	authority := authorityFlag(fs)
 	fs.IntVar(&cfg.PID, "pid", 0, "process of the server, for its CPU time and memory")
 	fs.IntVar(&cfg.Proxies, "proxies", 200, "simulated proxies")
 	fs.BoolVar(&cfg.Delta, "delta", true, "delta xDS; false: state of the world")
@@ -71,6 +86,10 @@ func run(ctx context.Context, args []string) error {
 	}
 	if cfg.Dir == "" || cfg.PID == 0 {
 		return fmt.Errorf("%w: name the folder with -dir and the server's process with -pid", errUsage)
+	}
+	var err error
+	if cfg.Authority, err = openAuthority(ctx, *authority); err != nil {
+		return err
 	}
 	cfg.Report = func(f fleet.Figures) {
 		_, _ = fmt.Fprintf(os.Stderr, "    %-8s %6.3f CPU-s  %8.1f / %8.1f ms  %7.1f MB  %d missing\n", f.Phase, f.ServerCPU, f.P50ms, f.MaxMs, f.RSSMB, f.Missing)
@@ -90,15 +109,20 @@ func floor(ctx context.Context, args []string) error {
 	dir := fs.String("dir", "", "folder whose changes are sent")
 	from := fs.String("record", "127.0.0.1:15010", "server to record from")
 	listen := fs.String("listen", "127.0.0.1:16010", "address to serve on")
+	authority := authorityFlag(fs)
 	if err := parse(fs, args); err != nil {
 		return err
 	}
 	if *dir == "" {
 		return fmt.Errorf("%w: name the folder with -dir", errUsage)
 	}
+	a, err := openAuthority(ctx, *authority)
+	if err != nil {
+		return err
+	}
 	within, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	rec, err := fleet.Record(within, *from, shape)
+	rec, err := fleet.Record(within, *from, shape, a)
 	if err != nil {
 		return err
 	}
@@ -113,5 +137,5 @@ func floor(ctx context.Context, args []string) error {
 	if _, err := fmt.Println("serving on", l.Addr()); err != nil {
 		return err
 	}
-	return fleet.NewFloor(rec).Run(ctx, l, *dir)
+	return fleet.NewFloor(rec, a).Run(ctx, l, *dir)
 }

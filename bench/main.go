@@ -2,6 +2,11 @@
 // plane can cost for the same bytes, on the same machine and in the same run.
 //
 //	bench                                   both at 200 and 1000 proxies, and the table of ratios
+//	bench -tls                              the same by mutual TLS, and with policies
+//	bench -certificates                     what issuing a certificate costs beside its cryptography
+//	bench -joins 1000                       how long so many workloads need to join
+//	bench -agent                            what an agent costs, and how soon it is ready from its copy
+//	bench -all                              everything
 //	bench gen   -dir D                      write a mesh as configuration files
 //	bench run   -dir D -addr H:P -pid PID   measure a server that serves D
 //	bench floor -dir D -record H:P          record what a server sends, and serve just that
@@ -41,9 +46,12 @@ func dispatch(ctx context.Context, args []string) error {
 	if len(args) > 0 && args[0] != "" && args[0][0] != '-' {
 		name, args = args[0], args[1:]
 	}
+	if len(args) > 0 && args[0] == envoyFlag {
+		return simulatedEnvoy(ctx, args)
+	}
 	switch name {
 	case "":
-		return compare(ctx, args)
+		return measureAll(ctx, args)
 	case "gen":
 		return gen(args)
 	case "run":

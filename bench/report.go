@@ -28,9 +28,9 @@ func times(factor, plus float64) func(float64) float64 {
 	return func(base float64) float64 { return factor*base + plus }
 }
 
-// deltaChecks compare delta with the floor.
-func deltaChecks() []check {
-	return []check{
+// deltaChecks compare delta with the floor; policies says that policies change too.
+func deltaChecks(policies bool) []check {
+	all := []check{
 		{"connect", "server CPU", "s", cpu, times(2, 0), "2 ×"},
 		{"connect", "last proxy", "ms", last, times(1.2, 0), "1.2 ×"},
 		{"endpoint", "server CPU", "s", cpu, times(3, 0.02), "3 × + 0.02 s"},
@@ -40,6 +40,10 @@ func deltaChecks() []check {
 		{"churn", "server CPU", "s", cpu, times(2, 0), "2 ×"},
 		{"churn", "memory at its peak", "MB", peak, times(1, 150), "+ 150 MB"},
 	}
+	if !policies {
+		return all
+	}
+	return append(all, check{"policy", "server CPU", "s", cpu, times(3, 0.02), "3 × + 0.02 s"}, check{"policy", "last proxy", "ms", last, times(1, 20), "+ 20 ms"})
 }
 
 // sotwChecks compare state of the world with delta.
@@ -56,7 +60,7 @@ func report(all []comparison) (string, int) {
 	var b strings.Builder
 	missed := 0
 	for _, c := range all {
-		base, checks := "floor", deltaChecks()
+		base, checks := "floor", deltaChecks(c.Policies > 0)
 		if !c.Delta {
 			base, checks = "delta", sotwChecks()
 		}
@@ -153,14 +157,14 @@ func machine() string {
 	return fmt.Sprintf("%d cores of %s, %s, the fleet on the same machine", runtime.NumCPU(), model, runtime.Version())
 }
 
-// The marks between which a file's table of results stands.
-const (
-	beginMark = "<!-- results: begin -->"
-	endMark   = "<!-- results: end -->"
-)
+// marks are the lines between which a table of results stands in a file.
+func marks(name string) (begin, end string) {
+	return "<!-- " + name + ": begin -->", "<!-- " + name + ": end -->"
+}
 
-// writeTable replaces what stands between the marks in the file path.
-func writeTable(path, command, machine, text string) error {
+// writeTable replaces what stands between the marks of that name in the file path.
+func writeTable(path, mark, command, machine, text string) error {
+	beginMark, endMark := marks(mark)
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("write the results: %w", err)

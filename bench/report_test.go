@@ -57,7 +57,7 @@ func TestReport(t *testing.T) {
 	shape := fleet.Shape{Services: 10, Endpoints: 4, Namespaces: 2}
 	bad := phases(3)
 	bad.LostStreams, bad.LastError = 4, "EOF"
-	text, missed := report([]comparison{{setup{shape, 5, true}, phases(1), phases(1)}, {setup{shape, 5, false}, bad, phases(1)}})
+	text, missed := report([]comparison{{setup{Shape: shape, Proxies: 5, Delta: true}, phases(1), phases(1)}, {setup{Shape: shape, Proxies: 5}, bad, phases(1)}})
 	if missed != 4 {
 		t.Errorf("%d targets missed, want the 4 of state of the world", missed)
 	}
@@ -68,27 +68,88 @@ func TestReport(t *testing.T) {
 	}
 }
 
+// The floor with TLS is judged as the one without; policies are rows of their own.
+func TestReportOfPolicies(t *testing.T) {
+	t.Parallel()
+	r := fleet.Result{Phases: []fleet.Figures{{Phase: "policy", ServerCPU: 0.01, MaxMs: 12}}}
+	shape := fleet.Shape{Services: 10, Endpoints: 4, Namespaces: 2, Policies: 200}
+	text, missed := report([]comparison{{setup{Shape: shape, Proxies: 5, Delta: true, TLS: true}, r, r}})
+	for _, want := range []string{"delta, unscoped, mutual TLS, strict, 200 policies**", "| policy | last proxy | 12 ms | 12 ms | 1.00 | + 20 ms | reached |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if missed != 0 {
+		t.Errorf("%d targets missed", missed)
+	}
+}
+
 func TestWriteTable(t *testing.T) {
 	t.Parallel()
+	begin, end := marks("joins")
+	other := "<!-- results: begin -->\nkept\n<!-- results: end -->\n"
 	path := filepath.Join(t.TempDir(), "p.md")
-	if err := os.WriteFile(path, []byte("head\n"+beginMark+"\nold\n"+endMark+"\nfoot\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte("head\n"+other+begin+"\nold\n"+end+"\nfoot\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeTable(path, "make bench", "a machine", "table\n"); err != nil {
+	if err := writeTable(path, "joins", "make bench", "a machine", "table\n"); err != nil {
 		t.Fatal(err)
 	}
 	got, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff("head\n"+beginMark+"\n\n`make bench` on a machine:\n\ntable\n"+endMark+"\nfoot\n", string(got)); d != "" {
+	if d := cmp.Diff("head\n"+other+begin+"\n\n`make bench` on a machine:\n\ntable\n"+end+"\nfoot\n", string(got)); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
-	if err := os.WriteFile(path, []byte("no marks"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := writeTable(path, "", "", ""); err == nil || !strings.Contains(err.Error(), beginMark) {
+	if err := writeTable(path, "agent", "", "", ""); err == nil || !strings.Contains(err.Error(), "<!-- agent: begin -->") {
 		t.Errorf("error %v, want one that names the marks", err)
+	}
+}
+
+// What is measured is what is named; the two kinds of fleets when nothing is, or all.
+func TestChoose(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		args                 string
+		plain, secure, joins int
+		build, certs, agents bool
+	}{
+		{"", 2, 0, 0, true, false, false},
+		{"-proxies 50 -sotw -build=false", 2, 0, 0, false, false, false},
+		{"-tls", 0, 3, 0, false, false, false},
+		{"-tls -policies 10 -proxies 50", 0, 1, 0, false, false, false},
+		{"-joins 50 -agent", 0, 0, 50, false, false, true},
+		{"-certificates", 0, 0, 0, false, true, false},
+		{"-all", 5, 3, 1000, true, true, true},
+	} {
+		o, err := parseOptions(strings.Fields(tc.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(o.plain) != tc.plain || len(o.secure) != tc.secure || o.joins != tc.joins || o.build != tc.build || o.certificates != tc.certs || o.agents != tc.agents {
+			t.Errorf("%q: %d and %d fleets, %d joins, build %v, certificates %v, agents %v", tc.args, len(o.plain), len(o.secure), o.joins, o.build, o.certificates, o.agents)
+		}
+	}
+}
+
+// Rates are judged by CPU time where it is told: what others do on the machine at that time does not count.
+func TestIssuingTable(t *testing.T) {
+	t.Parallel()
+	text, missed := issuingTable(parseBench(`BenchmarkIssue-2 100 100000 ns/op
+BenchmarkSignAlone-2 100 85000 ns/op
+BenchmarkCreateCertificate/alone-2 100 1 ns/op 100000 cpu-ns/op
+BenchmarkCreateCertificate/alone,_client_verified-2 100 1 ns/op 150000 cpu-ns/op
+BenchmarkCreateCertificate/handler-2 100 900000 ns/op 200000 cpu-ns/op
+BenchmarkCreateCertificate/handler-2 100 1 ns/op 300000 cpu-ns/op
+`), 2)
+	for _, want := range []string{"| 100 µs | 20000 | crypto/x509: parsing, verifying, signing | 85 µs | 85 % | 80 % | reached |", "| 200 µs | 10000 |", "| 150 µs | 75 % | 80 % | **missed** |", "| 100 µs | 50 % |  |  |"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if missed != 1 {
+		t.Errorf("%d targets missed, want 1", missed)
 	}
 }
 
@@ -114,7 +175,7 @@ PASS
 
 func TestUsage(t *testing.T) {
 	t.Parallel()
-	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"}, {"gen", "x"}} {
+	for _, args := range [][]string{{"frob"}, {"run"}, {"gen"}, {"floor"}, {"-proxies", "many"}, {"-proxies", "0"}, {"-joins", "-1"}, {envoyFlag}, {"gen", "x"}} {
 		if err := dispatch(t.Context(), args); !errors.Is(err, errUsage) {
 			t.Errorf("%v: error %v, want one of usage", args, err)
 		}

@@ -32,6 +32,9 @@ const (
 type server struct {
 	name string
 	addr string
+	// socket is ashored's admin socket; authority the folder of the authority, where the fleet is to have its certificates.
+	socket, authority string
+
 	cmd  *exec.Cmd
 	log  *tail
 	done chan struct{} // closed when the process has ended
@@ -101,19 +104,43 @@ func freeAddr() (string, error) {
 	return l.Addr().String(), l.Close()
 }
 
-// startAshored starts the program bin on the folder files and waits until it is ready.
-func startAshored(ctx context.Context, bin, files, work string) (*server, error) {
+// ashored is how it is started.
+type ashored struct {
+	bin, files string
+	work       string // a folder for its state
+	// secure serves TLS alone, with the authority in the folder of that name or, when it is empty, one of ashored's own.
+	secure    bool
+	authority string
+}
+
+// arguments make it serve at those addresses.
+func (a ashored) arguments(xds, metrics, state, socket string) ([]string, error) {
+	if !a.secure {
+		return []string{"--dev", "--files", a.files, "--state", state, "--xds-address", xds, "--metrics-address", metrics, "--admin-socket", socket}, nil
+	}
+	settings := fmt.Sprintf("files: %s\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n", a.files, state, xds, metrics, socket, a.authority)
+	path := state + ".yaml"
+	return []string{"--config", path}, os.WriteFile(path, []byte(settings), 0o600)
+}
+
+// startAshored starts it and waits until it is ready.
+func startAshored(ctx context.Context, a ashored) (*server, error) {
 	xds, err1 := freeAddr()
 	metrics, err2 := freeAddr()
-	state, err3 := os.MkdirTemp(work, "state")
+	state, err3 := os.MkdirTemp(a.work, "state")
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, err
 	}
-	s, err := launch("ashored", xds, bin, io.Discard, "--dev", "--files", files, "--state", state,
-		"--xds-address", xds, "--metrics-address", metrics, "--admin-socket", filepath.Join(state, "admin.sock"))
+	socket := filepath.Join(state, "admin.sock")
+	args, err := a.arguments(xds, metrics, state, socket)
 	if err != nil {
 		return nil, err
 	}
+	s, err := launch("ashored", xds, a.bin, io.Discard, args...)
+	if err != nil {
+		return nil, err
+	}
+	s.socket, s.authority = socket, a.authority
 	if err := s.ready(ctx, "http://"+metrics+"/ready"); err != nil {
 		return nil, errors.Join(err, s.stop())
 	}
@@ -151,7 +178,7 @@ func answers(ctx context.Context, url string) bool {
 }
 
 // startFloor starts a floor that records from, and waits until it serves.
-func startFloor(self, files string, shape fleet.Shape, from string) (*server, error) {
+func startFloor(self, files string, shape fleet.Shape, from *server) (*server, error) {
 	addr, err := freeAddr()
 	if err != nil {
 		return nil, err
@@ -161,11 +188,12 @@ func startFloor(self, files string, shape fleet.Shape, from string) (*server, er
 		return nil, err
 	}
 	defer r.Close()
-	args := append([]string{"floor", "-dir", files, "-record", from, "-listen", addr}, shapeArgs(shape)...)
+	args := append([]string{"floor", "-dir", files, "-record", from.addr, "-listen", addr, "-authority", from.authority}, shapeArgs(shape)...)
 	s, err := launch("floor", addr, self, w, args...)
 	if err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
+	s.authority = from.authority
 	go func() { <-s.done; _ = w.Close() }() // ends the reader below
 	if line, err := bufio.NewReader(r).ReadString('\n'); err != nil || !strings.HasPrefix(line, "serving on ") {
 		return nil, errors.Join(s.ended(), s.stop())
@@ -175,13 +203,13 @@ func startFloor(self, files string, shape fleet.Shape, from string) (*server, er
 
 func shapeArgs(s fleet.Shape) []string {
 	return []string{"-services", strconv.Itoa(s.Services), "-endpoints", strconv.Itoa(s.Endpoints), "-namespaces", strconv.Itoa(s.Namespaces),
-		"-scoped=" + strconv.FormatBool(s.Scoped)}
+		"-scoped=" + strconv.FormatBool(s.Scoped), "-policies", strconv.Itoa(s.Policies)}
 }
 
 // load runs the fleet against s in a process of its own, so that its garbage is not the next one's.
 func load(ctx context.Context, self, files string, c setup, s *server) (fleet.Result, error) {
 	args := append([]string{"run", "-dir", files, "-addr", s.addr, "-pid", strconv.Itoa(s.cmd.Process.Pid), "-proxies", strconv.Itoa(c.Proxies),
-		"-delta=" + strconv.FormatBool(c.Delta)}, shapeArgs(c.Shape)...)
+		"-delta=" + strconv.FormatBool(c.Delta), "-authority", s.authority}, shapeArgs(c.Shape)...)
 	cmd := exec.CommandContext(ctx, self, args...)
 	cmd.Stderr = os.Stderr
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}

@@ -11,9 +11,9 @@ import (
 // clockTicks is the kernel's USER_HZ, 100 on every architecture that Go supports.
 const clockTicks = 100
 
-// cpuSeconds is the CPU time of a process: by its threads' scheduler statistics (nanoseconds), which
+// CPUSeconds is the CPU time of a process: by its threads' scheduler statistics (nanoseconds), which
 // a Go server's few long-lived threads keep complete, or by clock ticks where the kernel has none.
-func cpuSeconds(pid int) (float64, error) {
+func CPUSeconds(pid int) (float64, error) {
 	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
 	if err != nil {
 		return 0, err
@@ -59,8 +59,8 @@ func tickSeconds(pid int) (float64, error) {
 	return ticks / clockTicks, nil
 }
 
-// memoryMB is a field of a process's status in megabytes: VmRSS now, VmHWM at its peak.
-func memoryMB(pid int, field string) (float64, error) {
+// MemoryMB is a field of a process's status in megabytes: VmRSS now, VmHWM at its peak.
+func MemoryMB(pid int, field string) (float64, error) {
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	if err != nil {
 		return 0, fmt.Errorf("memory of the server: %w", err)

@@ -48,19 +48,21 @@ func smallMesh(t *testing.T, s Shape) *Recording {
 		t.Fatal(err)
 	}
 	filter := &listenerv3.Filter{Name: "http", ConfigType: &listenerv3.Filter_TypedConfig{TypedConfig: manager}}
+	judge := &listenerv3.Filter{Name: "deny", ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: &corev3.ExtensionConfigSource{}}}
 	address := &corev3.Address{Address: &corev3.Address_SocketAddress{SocketAddress: &corev3.SocketAddress{Address: "10.0.0.1"}}}
 	endpoint := &endpointv3.LbEndpoint{HostIdentifier: &endpointv3.LbEndpoint_Endpoint{Endpoint: &endpointv3.Endpoint{Address: address}}}
 	return &Recording{shape: s, first: map[string][]byte{
 		cdsType: delta(t, cdsType, name, &clusterv3.Cluster{Name: name, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}}),
 		edsType: delta(t, edsType, name, &endpointv3.ClusterLoadAssignment{ClusterName: name,
 			Endpoints: []*endpointv3.LocalityLbEndpoints{{LbEndpoints: []*endpointv3.LbEndpoint{endpoint}}}}),
-		ldsType: delta(t, ldsType, "0.0.0.0_8080", &listenerv3.Listener{Name: "0.0.0.0_8080", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{filter}}}}),
-		rdsType: delta(t, rdsType, "8080", &routev3.RouteConfiguration{Name: "8080"}),
+		ldsType:  delta(t, ldsType, "0.0.0.0_8080", &listenerv3.Listener{Name: "0.0.0.0_8080", FilterChains: []*listenerv3.FilterChain{{Filters: []*listenerv3.Filter{judge, filter}}}}),
+		rdsType:  delta(t, rdsType, "8080", &routev3.RouteConfiguration{Name: "8080"}),
+		ecdsType: delta(t, ecdsType, "deny", &corev3.TypedExtensionConfig{Name: "deny", TypedConfig: &anypb.Any{Value: []byte(firstPolicy)}}),
 	}}
 }
 
 // serveFloor runs a floor until the test ends and returns its address.
-func serveFloor(t *testing.T, rec *Recording, dir string) string {
+func serveFloor(t *testing.T, rec *Recording, dir string, a *Authority) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -68,7 +70,7 @@ func serveFloor(t *testing.T, rec *Recording, dir string) string {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- NewFloor(rec).Run(ctx, l, dir) }()
+	go func() { done <- NewFloor(rec, a).Run(ctx, l, dir) }()
 	t.Cleanup(func() {
 		cancel()
 		if err := <-done; err != nil {
@@ -87,9 +89,9 @@ func TestRunOnFloor(t *testing.T) {
 		t.Fatal(err)
 	}
 	rec := smallMesh(t, shape)
-	addr := serveFloor(t, rec, dir)
+	addr := serveFloor(t, rec, dir, nil)
 
-	again, err := Record(t.Context(), addr, shape)
+	again, err := Record(t.Context(), addr, shape, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,6 +122,57 @@ func TestRunOnFloor(t *testing.T) {
 	}
 }
 
+// By mutual TLS every proxy converges too, policies included, and who has no certificate of the mesh is served nothing.
+func TestRunByTLS(t *testing.T) {
+	t.Parallel()
+	shape := Shape{Services: 10, Endpoints: 2, Namespaces: 1, Policies: 3}
+	dir := filepath.Join(t.TempDir(), "files")
+	if err := shape.Write(dir); err != nil {
+		t.Fatal(err)
+	}
+	ours, others := testAuthority(t), testAuthority(t)
+	rec := smallMesh(t, shape)
+	addr := serveFloor(t, rec, dir, ours)
+	if again, err := Record(t.Context(), addr, shape, ours); err != nil || again.Sizes()[cdsType] != rec.Sizes()[cdsType] {
+		t.Fatalf("recorded %v, %v from the floor, which has %v", again.Sizes(), err, rec.Sizes())
+	}
+	cfg := RunConfig{Shape: shape, Dir: dir, Addr: addr, Authority: ours, PID: os.Getpid(), Proxies: 3, Delta: true,
+		Timeout: 20 * time.Second, Settle: time.Millisecond, Rounds: 2}
+	got, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var phases []string
+	for _, f := range got.Phases {
+		phases = append(phases, f.Phase)
+		if f.Missing != 0 {
+			t.Errorf("phase %+v: a proxy is missing", f)
+		}
+	}
+	if want := "[connect endpoint endpoint route route policy policy]"; fmt.Sprint(phases) != want || got.LostStreams != 0 {
+		t.Errorf("phases %v, %d streams lost: want %s", phases, got.LostStreams, want)
+	}
+	for name, a := range map[string]*Authority{"another authority": others, "plaintext": nil} {
+		cfg.Authority, cfg.Timeout, cfg.Rounds = a, 50*time.Millisecond, 0
+		if got, err := Run(t.Context(), cfg); err != nil || got.Phases[0].Missing != 3 {
+			t.Errorf("%s: %+v, %v: want all proxies missing", name, got, err)
+		}
+	}
+}
+
+func testAuthority(t *testing.T) *Authority {
+	t.Helper()
+	dir := t.TempDir()
+	if err := WriteAuthority(dir); err != nil {
+		t.Fatal(err)
+	}
+	a, err := OpenAuthority(t.Context(), dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
 // A proxy that is sent nothing is counted as missing; a server that is gone is no reason to wait for ever.
 func TestRunAgainstNobody(t *testing.T) {
 	t.Parallel()
@@ -143,8 +196,8 @@ func TestRunAgainstNobody(t *testing.T) {
 
 func TestCostOfNobody(t *testing.T) {
 	t.Parallel()
-	_, err := cpuSeconds(1 << 30)
-	_, err2 := memoryMB(1<<30, "VmRSS")
+	_, err := CPUSeconds(1 << 30)
+	_, err2 := MemoryMB(1<<30, "VmRSS")
 	if err == nil || err2 == nil {
 		t.Errorf("errors %v and %v, want both", err, err2)
 	}
@@ -153,14 +206,14 @@ func TestCostOfNobody(t *testing.T) {
 // What the yardstick writes is right: a mistake in it would be measured as speed.
 func TestShapeIsValid(t *testing.T) {
 	t.Parallel()
-	shape := Shape{Services: 20, Endpoints: 3, Namespaces: 2, Scoped: true}
+	shape := Shape{Services: 20, Endpoints: 3, Namespaces: 2, Scoped: true, Policies: 5}
 	dir := t.TempDir()
 	if err := shape.Write(dir); err != nil {
 		t.Fatal(err)
 	}
 	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
-	if err != nil || len(files) != 20+2+2 {
-		t.Fatalf("%d files, %v; want 20 services, 2 routes and 2 sidecars", len(files), err)
+	if err != nil || len(files) != 20+2+2+5+1 {
+		t.Fatalf("%d files, %v; want 20 services, 2 routes, 2 sidecars, 5 policies and strict mutual TLS", len(files), err)
 	}
 	for _, f := range files {
 		data, err := os.ReadFile(f)
@@ -178,6 +231,6 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(_ *testing.T, b []byte) {
 		parseDelta(b)
 		parseSotW(b)
-		edsName(b)
+		assignmentOf(b)
 	})
 }

@@ -13,20 +13,22 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 )
 
 // Floor sends a Recording to everyone, and for a changed file the bytes that the change must cost at
 // least. Delta only.
 type Floor struct {
-	rec *Recording // set once
+	rec       *Recording // set once
+	authority *Authority // set once; nil: without TLS
 
 	mu  sync.Mutex
 	out map[chan []byte]struct{} // guarded by mu; one channel a stream
 }
 
-// NewFloor makes a floor of rec.
-func NewFloor(rec *Recording) *Floor {
-	return &Floor{rec: rec, out: map[chan []byte]struct{}{}}
+// NewFloor makes a floor of rec that speaks mutual TLS with certificates of the authority, unless that is nil.
+func NewFloor(rec *Recording, a *Authority) *Floor {
+	return &Floor{rec: rec, authority: a, out: map[chan []byte]struct{}{}}
 }
 
 // Run serves on l and watches dir, which holds the files of the recorded mesh, until ctx ends.
@@ -38,7 +40,11 @@ func (f *Floor) Run(ctx context.Context, l net.Listener, dir string) error {
 	if err := w.Add(dir); err != nil {
 		return errors.Join(fmt.Errorf("watch %s: %w", dir, err), w.Close())
 	}
-	srv := grpc.NewServer(grpc.MaxConcurrentStreams(100000), grpc.ForceServerCodec(rawCodec{}))
+	options := []grpc.ServerOption{grpc.MaxConcurrentStreams(100000), grpc.ForceServerCodec(rawCodec{})}
+	if f.authority != nil {
+		options = append(options, grpc.Creds(credentials.NewTLS(f.authority.Server())))
+	}
+	srv := grpc.NewServer(options...)
 	srv.RegisterService(&grpc.ServiceDesc{ServiceName: service, HandlerType: (*any)(nil),
 		Streams: []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: f.stream, ServerStreams: true, ClientStreams: true}}}, f)
 
@@ -121,7 +127,7 @@ func (f *Floor) broadcast(b []byte) {
 // watch broadcasts changes until w is closed.
 func (f *Floor) watch(w *fsnotify.Watcher) error {
 	ip := regexp.MustCompile(`172\.\d+\.\d+\.\d+`)
-	marker := regexp.MustCompile(`x-marker: "([^"]+)"`)
+	marker := regexp.MustCompile(`(?:x-marker: "|paths: \["/)(marker-[^"]+)"`)
 	for ev := range w.Events {
 		if !ev.Has(fsnotify.Create) || !strings.HasSuffix(ev.Name, ".yaml") {
 			continue
@@ -140,10 +146,12 @@ func (f *Floor) change(path string, ip, marker *regexp.Regexp) error {
 		return err
 	}
 	base := filepath.Base(path)
-	if strings.HasPrefix(base, "route") {
-		if m := marker.FindSubmatch(body); m != nil {
-			f.broadcast(f.rec.withRoute(string(m[1])))
+	if m := marker.FindSubmatch(body); m != nil {
+		b, err := f.rec.withMarker(base, string(m[1]))
+		if err != nil {
+			return err
 		}
+		f.broadcast(b)
 		return nil
 	}
 	var i int

@@ -29,7 +29,7 @@ func (s Shape) node(i int, extensions []*corev3.Extension) (*corev3.Node, error)
 	ip, ns := s.endpointIP(svc, ep), s.namespace(svc)
 	meta, err := structpb.NewStruct(map[string]any{
 		"NAMESPACE": ns, "CLUSTER_ID": "Kubernetes", "MESH_ID": "mesh1", "NAME": fmt.Sprintf("vm%d", i),
-		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": fmt.Sprintf("sa%d", svc), "WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
+		"INSTANCE_IPS": ip, "ISTIO_VERSION": "1.31.0", "SERVICE_ACCOUNT": s.account(svc), "WORKLOAD_NAME": fmt.Sprintf("svc%d", svc),
 		"LABELS": map[string]any{"app": fmt.Sprintf("svc%d", svc), "version": fmt.Sprintf("v%d", ep%2+1)},
 	})
 	if err != nil {

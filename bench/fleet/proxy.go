@@ -3,6 +3,7 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 )
 
@@ -37,6 +39,7 @@ type watch struct {
 type proxy struct {
 	node    *corev3.Node           // set once
 	delta   bool                   // set once
+	tls     *tls.Config            // set once; nil: without TLS
 	refs    *refs                  // set once; shared
 	current *atomic.Pointer[watch] // set once; what the fleet waits for now
 	onReady func(time.Duration)    // set once; called when everything asked for has arrived the first time
@@ -76,7 +79,7 @@ func (p *proxy) run(ctx context.Context, addr string) {
 
 // connect opens one stream and serves it until it ends.
 func (p *proxy) connect(ctx context.Context, addr string) error {
-	st, conn, err := open(ctx, addr, p.delta)
+	st, conn, err := open(ctx, addr, p.delta, p.tls)
 	if err != nil {
 		return err
 	}
@@ -91,9 +94,14 @@ func (p *proxy) connect(ctx context.Context, addr string) error {
 	}
 }
 
-// open dials addr and opens a stream of either protocol that carries raw bytes.
-func open(ctx context.Context, addr string, delta bool) (grpc.ClientStream, *grpc.ClientConn, error) {
-	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(insecure.NewCredentials()),
+// open dials addr, with TLS when there is a configuration for it, and opens a stream of either protocol that carries raw
+// bytes.
+func open(ctx context.Context, addr string, delta bool, secure *tls.Config) (grpc.ClientStream, *grpc.ClientConn, error) {
+	creds := insecure.NewCredentials()
+	if secure != nil {
+		creds = credentials.NewTLS(secure)
+	}
+	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodec(rawCodec{})),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
 	if err != nil {
@@ -112,7 +120,7 @@ func open(ctx context.Context, addr string, delta bool) (grpc.ClientStream, *grp
 
 // begin sends the first request of a stream: clusters, with the node.
 func (p *proxy) begin(st grpc.ClientStream) error {
-	p.want, p.order = map[string]map[string]bool{edsType: {}, rdsType: {}}, map[string][]string{}
+	p.want, p.order = map[string]map[string]bool{edsType: {}, rdsType: {}, ecdsType: {}}, map[string][]string{}
 	p.got = map[string]bool{}
 	return p.request(st, cdsType, nil, "", "", p.node)
 }
@@ -166,26 +174,30 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 
 // follow asks for the resources that those of r name and that were not asked for yet.
 func (p *proxy) follow(st grpc.ClientStream, r response) error {
-	var child string
-	var fresh []string
+	fresh := map[string][]string{}
 	for _, res := range r.resources {
-		typ, names := p.refs.of(r.typeURL, res.value)
-		for _, n := range names {
-			if _, known := p.want[typ][n]; !known {
-				p.want[typ][n] = false
-				child, fresh = typ, append(fresh, n)
+		for _, to := range p.refs.of(r.typeURL, res.value) {
+			if _, known := p.want[to.typeURL][to.name]; !known {
+				p.want[to.typeURL][to.name] = false
+				fresh[to.typeURL] = append(fresh[to.typeURL], to.name)
 			}
 		}
 	}
-	if len(fresh) == 0 {
-		return nil
+	for _, typ := range []string{edsType, rdsType, ecdsType} {
+		names := fresh[typ]
+		if len(names) == 0 {
+			continue
+		}
+		slices.Reverse(names)
+		p.order[typ] = slices.Concat(names, p.order[typ])
+		if !p.delta {
+			names = p.order[typ]
+		}
+		if err := p.request(st, typ, names, "", "", nil); err != nil {
+			return err
+		}
 	}
-	slices.Reverse(fresh)
-	p.order[child] = slices.Concat(fresh, p.order[child])
-	if !p.delta {
-		fresh = p.order[child]
-	}
-	return p.request(st, child, fresh, "", "", nil)
+	return nil
 }
 
 // report tells the fleet when the proxy is complete for the first time, and when the marker came.

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +23,16 @@ type Recording struct {
 	first map[string][]byte // type URL -> response
 }
 
-// Record connects one delta proxy to addr and keeps what it is sent until it is complete.
-func Record(ctx context.Context, addr string, shape Shape) (*Recording, error) {
+// Record connects one delta proxy to addr, with a certificate of the authority unless that is nil, and keeps what it is sent
+// until it is complete.
+func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recording, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	st, conn, err := open(ctx, addr, true)
+	secure, err := a.Client(shape, 0)
+	if err != nil {
+		return nil, err
+	}
+	st, conn, err := open(ctx, addr, true, secure)
 	if err != nil {
 		return nil, err
 	}
@@ -98,10 +104,34 @@ func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 	return proto.Marshal(out)
 }
 
+// withMarker is the response that the change of a file must cost into which a marker was put.
+func (r *Recording) withMarker(file, marker string) ([]byte, error) {
+	if strings.HasPrefix(file, "policy") {
+		return r.withPolicy(marker)
+	}
+	return r.withRoute(marker), nil
+}
+
 // withRoute is the response that a changed route must cost: the recorded route configurations, with
 // the marker in one more field.
 func (r *Recording) withRoute(marker string) []byte {
 	b := append([]byte(nil), r.first[rdsType]...)
 	b = protowire.AppendTag(b, 6, protowire.BytesType) // removed_resources, which a simulated proxy ignores
 	return protowire.AppendString(b, marker)
+}
+
+// withPolicy is the response that a changed policy of the whole mesh must cost: the recorded filters that it is in, with the
+// marker in one more field.
+func (r *Recording) withPolicy(marker string) ([]byte, error) {
+	var recorded, out discoveryv3.DeltaDiscoveryResponse
+	if err := proto.Unmarshal(r.first[ecdsType], &recorded); err != nil {
+		return nil, fmt.Errorf("recorded filters: %w", err)
+	}
+	out.TypeUrl, out.Nonce, out.RemovedResources = ecdsType, "n", []string{marker} // a simulated proxy ignores what is removed
+	for _, res := range recorded.GetResources() {
+		if bytes.Contains(res.GetResource().GetValue(), []byte(firstPolicy)) {
+			out.Resources = append(out.Resources, res)
+		}
+	}
+	return proto.Marshal(&out)
 }

@@ -2,6 +2,7 @@ package fleet
 
 import (
 	"hash/maphash"
+	"slices"
 	"sync"
 
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -13,31 +14,34 @@ import (
 // edsCluster is Cluster.DiscoveryType EDS.
 const edsCluster = 3
 
+// ref is a resource that another one makes Envoy ask for.
+type ref struct{ typeURL, name string }
+
 // refs remembers what a resource refers to by its content, so that a fleet parses each distinct
 // resource once. Safe for concurrent use.
 type refs struct {
 	seed maphash.Seed
-	m    sync.Map // hash -> []string
+	m    sync.Map // hash -> []ref
 }
 
 func newRefs() *refs { return &refs{seed: maphash.MakeSeed()} }
 
-// of returns the names that a resource of typeURL makes Envoy ask for, and their type.
-func (r *refs) of(typeURL string, value []byte) (child string, names []string) {
+// of returns the resources that a resource of typeURL makes Envoy ask for.
+func (r *refs) of(typeURL string, value []byte) []ref {
 	switch typeURL {
 	case cdsType:
-		return edsType, r.get(value, edsName)
+		return r.get(value, assignmentOf)
 	case ldsType:
-		return rdsType, r.get(value, rdsNames)
+		return r.get(value, listenerRefs)
 	default:
-		return "", nil
+		return nil
 	}
 }
 
-func (r *refs) get(value []byte, f func([]byte) []string) []string {
+func (r *refs) get(value []byte, f func([]byte) []ref) []ref {
 	h := maphash.Bytes(r.seed, value)
 	if v, ok := r.m.Load(h); ok {
-		names, _ := v.([]string)
+		names, _ := v.([]ref)
 		return names
 	}
 	names := f(value)
@@ -45,8 +49,8 @@ func (r *refs) get(value []byte, f func([]byte) []string) []string {
 	return names
 }
 
-// edsName is the load assignment that a cluster needs; none when it is not an EDS cluster.
-func edsName(value []byte) []string {
+// assignmentOf is the load assignment that a cluster needs; none when it is not an EDS cluster.
+func assignmentOf(value []byte) []ref {
 	var name, service string
 	var typ uint64
 	fields(value, func(num protowire.Number, t protowire.Type, v uint64, d []byte) {
@@ -63,14 +67,14 @@ func edsName(value []byte) []string {
 	case typ != edsCluster:
 		return nil
 	case service != "":
-		return []string{service}
+		return []ref{{edsType, service}}
 	default:
-		return []string{name}
+		return []ref{{edsType, name}}
 	}
 }
 
-// rdsNames are the route configurations that a listener names.
-func rdsNames(value []byte) []string {
+// listenerRefs are the route configurations and the filters that a listener names.
+func listenerRefs(value []byte) []ref {
 	var l listenerv3.Listener
 	if proto.Unmarshal(value, &l) != nil {
 		return nil
@@ -79,14 +83,34 @@ func rdsNames(value []byte) []string {
 	if d := l.GetDefaultFilterChain(); d != nil {
 		chains = append(chains, d)
 	}
-	var out []string
+	var out []ref
+	add := func(typeURL, name string) {
+		if r := (ref{typeURL, name}); !slices.Contains(out, r) {
+			out = append(out, r)
+		}
+	}
 	for _, c := range chains {
 		for _, f := range c.GetFilters() {
 			var m hcmv3.HttpConnectionManager
-			if f.GetTypedConfig().MessageIs(&m) && f.GetTypedConfig().UnmarshalTo(&m) == nil && m.GetRds() != nil {
-				out = append(out, m.GetRds().GetRouteConfigName())
+			switch {
+			case f.GetConfigDiscovery() != nil:
+				add(ecdsType, f.GetName())
+			case f.GetTypedConfig().MessageIs(&m) && f.GetTypedConfig().UnmarshalTo(&m) == nil:
+				managerRefs(&m, add)
 			}
 		}
 	}
 	return out
+}
+
+// managerRefs adds what a connection manager names.
+func managerRefs(m *hcmv3.HttpConnectionManager, add func(typeURL, name string)) {
+	if m.GetRds() != nil {
+		add(rdsType, m.GetRds().GetRouteConfigName())
+	}
+	for _, f := range m.GetHttpFilters() {
+		if f.GetConfigDiscovery() != nil {
+			add(ecdsType, f.GetName())
+		}
+	}
 }

@@ -16,9 +16,11 @@ type RunConfig struct {
 	Shape Shape
 	// Dir is the folder that the server reads; its files are changed.
 	Dir string
-	// Addr is the server's plaintext ADS address, PID its process.
+	// Addr is the server's ADS address, PID its process.
 	Addr string
 	PID  int
+	// Authority gives every proxy a certificate to speak mutual TLS with. Nil: without TLS.
+	Authority *Authority
 	// Proxies is the size of the fleet.
 	Proxies int
 	// Delta chooses the protocol.
@@ -110,7 +112,11 @@ func (f *fleet) make(onReady func(time.Duration)) error {
 		if err != nil {
 			return err
 		}
-		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, refs: known, current: &f.current, onReady: onReady})
+		secure, err := f.cfg.Authority.Client(f.cfg.Shape, i)
+		if err != nil {
+			return err
+		}
+		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, tls: secure, refs: known, current: &f.current, onReady: onReady})
 	}
 	return nil
 }
@@ -128,8 +134,8 @@ func (f *fleet) changes(ctx context.Context) error {
 			return err
 		}
 	}
-	if f.cfg.Churn == 0 {
-		return nil
+	if err := f.policies(ctx); err != nil || f.cfg.Churn == 0 {
+		return err
 	}
 	return f.churn(ctx, expect)
 }
@@ -172,6 +178,22 @@ func (f *fleet) route(ctx context.Context, marker string, expect int) error {
 	})
 }
 
+// policies edits the policy of the whole mesh, where there are policies.
+func (f *fleet) policies(ctx context.Context) error {
+	if f.cfg.Shape.Policies == 0 {
+		return nil
+	}
+	for r := range f.cfg.Rounds {
+		marker := fmt.Sprintf("marker-policy-%d", r)
+		if err := f.await(ctx, "policy", marker, ecdsType, f.cfg.Proxies, func() error {
+			return replace(policyPath(f.cfg.Dir, 0), f.cfg.Shape.policyFile(0, marker))
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // churn changes many services at a fixed pace; the arrival of the last change closes the phase, and
 // latency is counted from it.
 func (f *fleet) churn(ctx context.Context, expect int) error {
@@ -196,7 +218,7 @@ func (f *fleet) churn(ctx context.Context, expect int) error {
 
 // phase does something, waits for one latency from each of expect proxies, settles, and reads the cost.
 func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan time.Duration, do func() error) error {
-	before, err := cpuSeconds(f.cfg.PID)
+	before, err := CPUSeconds(f.cfg.PID)
 	if err != nil {
 		return err
 	}
@@ -208,12 +230,12 @@ func (f *fleet) phase(ctx context.Context, name string, expect int, seen <-chan 
 	if err := wait(ctx, f.cfg.Settle); err != nil {
 		return err
 	}
-	after, err := cpuSeconds(f.cfg.PID)
+	after, err := CPUSeconds(f.cfg.PID)
 	if err != nil {
 		return err
 	}
-	rss, rssErr := memoryMB(f.cfg.PID, "VmRSS")
-	peak, peakErr := memoryMB(f.cfg.PID, "VmHWM")
+	rss, rssErr := MemoryMB(f.cfg.PID, "VmRSS")
+	peak, peakErr := MemoryMB(f.cfg.PID, "VmHWM")
 	if err := errors.Join(rssErr, peakErr); err != nil {
 		return err
 	}

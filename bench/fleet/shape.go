@@ -7,6 +7,9 @@ import (
 	"strings"
 )
 
+// firstPolicy is the marker of the policy of the whole mesh before any change.
+const firstPolicy = "marker-policy-first"
+
 // Shape is the size of a generated mesh.
 type Shape struct {
 	// Services and Endpoints: how many services, and how many endpoints each has.
@@ -16,9 +19,15 @@ type Shape struct {
 	Namespaces int `json:"namespaces"`
 	// Scoped adds a Sidecar to each namespace that imports only its own.
 	Scoped bool `json:"scoped"`
+	// Policies, when there are some, make mutual TLS strict in the whole mesh, and are so many AuthorizationPolicies: one of
+	// the whole mesh, the others each of one workload.
+	Policies int `json:"policies"`
 }
 
 func (s Shape) namespace(i int) string { return fmt.Sprintf("ns%d", i%s.Namespaces) }
+
+// account is the service account of service i.
+func (s Shape) account(i int) string { return fmt.Sprintf("sa%d", i) }
 
 func (s Shape) host(i int) string {
 	return fmt.Sprintf("svc%d.%s.svc.cluster.local", i, s.namespace(i))
@@ -35,6 +44,9 @@ func servicePath(dir string, i int) string {
 }
 func routePath(dir string, i int) string {
 	return filepath.Join(dir, fmt.Sprintf("route%05d.yaml", i))
+}
+func policyPath(dir string, i int) string {
+	return filepath.Join(dir, fmt.Sprintf("policy%05d.yaml", i))
 }
 
 // serviceFile is service i; extra, when not empty, is the address of one more endpoint.
@@ -56,10 +68,10 @@ spec:
   endpoints:
 `, i, s.namespace(i), s.host(i), i>>16&0xff, i>>8&0xff, i&0xff)
 	for e := range s.Endpoints {
-		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v%d}, serviceAccount: sa%d}\n", s.endpointIP(i, e), i, e%2+1, i)
+		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v%d}, serviceAccount: %s}\n", s.endpointIP(i, e), i, e%2+1, s.account(i))
 	}
 	if extra != "" {
-		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v1}, serviceAccount: sa%d}\n", extra, i, i)
+		fmt.Fprintf(&b, "  - {address: %s, labels: {app: svc%d, version: v1}, serviceAccount: %s}\n", extra, i, s.account(i))
 	}
 	return b.String()
 }
@@ -98,7 +110,38 @@ func (s Shape) sidecarFile(n int) string {
 	return fmt.Sprintf("apiVersion: networking.istio.io/v1\nkind: Sidecar\nmetadata: {name: default, namespace: ns%d}\nspec:\n  egress:\n  - hosts: [\"./*\"]\n", n)
 }
 
-// Write writes the mesh into dir: a file for each service, a file of routes for every tenth, and the Sidecars.
+// strictFile makes mutual TLS strict everywhere.
+func strictFile() string {
+	return "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: default, namespace: istio-system}\nspec: {mtls: {mode: STRICT}}\n"
+}
+
+// policyFile is AuthorizationPolicy i. The first one is of the whole mesh and refuses the path "/"+marker; the others let
+// workloads of one service be called by others of their namespace.
+func (s Shape) policyFile(i int, marker string) string {
+	if i == 0 {
+		return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: mesh, namespace: istio-system}
+spec:
+  action: DENY
+  rules:
+  - to: [{operation: {paths: ["/%s"]}}]
+`, marker)
+	}
+	svc := i % s.Services
+	return fmt.Sprintf(`apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: policy%d, namespace: %s}
+spec:
+  selector: {matchLabels: {app: svc%d}}
+  action: ALLOW
+  rules:
+  - from: [{source: {namespaces: [%s]}}, {source: {principals: ["%s/ns/%s/sa/%s"]}}]
+    to: [{operation: {methods: [GET, POST], paths: ["/api/*", "/health"]}}]
+`, i, s.namespace(svc), svc, s.namespace(svc), trustDomain, s.namespace(0), s.account(0))
+}
+
+// Write writes the mesh into dir: a file for each service, a file of routes for every tenth, the Sidecars and the policies.
 func (s Shape) Write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -114,8 +157,8 @@ func (s Shape) Write(dir string) error {
 			return err
 		}
 	}
-	if !s.Scoped {
-		return nil
+	if err := s.writePolicies(dir); err != nil || !s.Scoped {
+		return err
 	}
 	for n := range s.Namespaces {
 		if err := replace(filepath.Join(dir, fmt.Sprintf("sidecar%d.yaml", n)), s.sidecarFile(n)); err != nil {
@@ -123,6 +166,18 @@ func (s Shape) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+func (s Shape) writePolicies(dir string) error {
+	if s.Policies == 0 {
+		return nil
+	}
+	for i := range s.Policies {
+		if err := replace(policyPath(dir, i), s.policyFile(i, firstPolicy)); err != nil {
+			return err
+		}
+	}
+	return replace(filepath.Join(dir, "strict.yaml"), strictFile())
 }
 
 // replace puts a file into place by rename, as an editor or a deployment tool would.

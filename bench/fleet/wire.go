@@ -13,6 +13,8 @@ const (
 	edsType = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
 	ldsType = "type.googleapis.com/envoy.config.listener.v3.Listener"
 	rdsType = "type.googleapis.com/envoy.config.route.v3.RouteConfiguration"
+	// ecdsType are the filters that listeners name and that are fetched on their own: those that policies are made into.
+	ecdsType = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig"
 )
 
 // The two methods of aggregated discovery.
