@@ -2,7 +2,9 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/tls"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -88,7 +90,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, err
 	}
 	now := time.Now()
-	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now}); err != nil {
+	if err := disk.save(id, Joined{Version: 1, Group: c.Group, Workload: s.Workload.Name, At: now, Renewed: now, Token: tokenHash(c.Token)}); err != nil {
 		return nil, err
 	}
 	if skew := clockSkew(id, now); skew.Abs() > time.Minute {
@@ -169,6 +171,9 @@ func (c *JoinConfig) running(s Settings, busy *BusyError) (*JoinResult, error) {
 			busy.PID, joined.Group, c.Group, s.State)
 	case !time.Now().Before(id.Leaf().NotAfter) || !c.believes(id):
 		return nil, fmt.Errorf("an agent runs here (process %d) with an identity that is not good any more: stop it, and run this line again", busy.PID)
+	case c.another(joined):
+		return nil, fmt.Errorf("an agent runs here (process %d), and this is another line than the one that it joined by: to join anew, stop it and run this line again; "+
+			"otherwise there is nothing to do (the token was not used)", busy.PID)
 	}
 	return &JoinResult{Settings: s, Identity: id, Already: true, Running: busy.PID}, nil
 }
@@ -191,8 +196,20 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 	case !c.believes(id):
 		c.Log.Info("the line names another root certificate than that of the earlier join: joining anew")
 		return nil, nil
+	case c.another(joined):
+		c.Log.Info("this is another line than that of the earlier join: joining anew")
+		return nil, nil
 	}
 	return &JoinResult{Settings: s, Identity: id, Already: true}, nil
+}
+
+// another says that the line is not the one that the workload joined by: somebody made it because this workload is to join
+// again, after a revocation perhaps, or because its key was lost.
+func (c *JoinConfig) another(j Joined) bool { return j.Token != "" && j.Token != tokenHash(c.Token) }
+
+func tokenHash(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
 }
 
 // believes says whether the line is for the mesh of an identity, and the identity for that mesh.

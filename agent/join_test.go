@@ -114,6 +114,11 @@ func TestJoinAgain(t *testing.T) {
 	if r, err := Join(t.Context(), c); err != nil || !r.Already || r.Running != os.Getpid() {
 		t.Errorf("while an agent runs: %+v, %v; want its process", r, err)
 	}
+	other := c
+	other.Token += "x"
+	if _, err := Join(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another line") {
+		t.Errorf("another line while an agent runs: %v", err)
+	}
 	c.Group = "shop/other"
 	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "an agent runs here (process ") || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
 		t.Errorf("another group while an agent runs: %v", err)
@@ -132,6 +137,9 @@ func TestJoinAnew(t *testing.T) {
 		},
 		"broken": func(dir string) error {
 			return errors.Join(os.Mkdir(filepath.Join(dir, "identity.1"), 0o700), os.Symlink("identity.1", filepath.Join(dir, identityLink)))
+		},
+		"by another line": func(dir string) error {
+			return store{dir}.save(p.mesh.identity(t, web(), time.Hour), Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: time.Now(), Renewed: time.Now(), Token: tokenHash("another")})
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
