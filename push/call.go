@@ -23,8 +23,8 @@ type Call struct {
 	ServerName string
 	// Method, Host and Path are the request's.
 	Method, Host, Path string
-	// Headers are all of the request, names in lower case; nil: not known.
-	Headers map[string]string
+	// Headers are all of the request, names in lower case, each with one value or several; nil: not known.
+	Headers map[string][]string
 	// Claims are those of the request's token by their names, those of nested ones as "a][b"; each has one value or
 	// several. Nil: not known; empty: the request has no token.
 	Claims map[string][]string

@@ -23,6 +23,16 @@ func matchText(v, s string) bool {
 	}
 }
 
+// matchItem says whether one of the items of list, between commas, is what v says.
+func matchItem(v, list string) bool {
+	for item := range strings.SplitSeq(list, ",") {
+		if matchText(v, strings.Trim(item, " \t")) {
+			return true
+		}
+	}
+	return false
+}
+
 // isName says that the stars of v stand where they mean something.
 func isName(v string) bool {
 	stars := strings.Count(v, "*")

@@ -230,7 +230,7 @@ func (j *ruleJudge) attribute(key string, wide bool) func(string) (truth, bool) 
 		return j.ofRequests(j.claim("azp"))
 	}
 	if name, ok := inBrackets(key, "request.headers"); ok && !strings.ContainsAny(name, "[]") {
-		return j.ofRequests(j.header(strings.ToLower(name)))
+		return j.ofRequests(j.header(strings.ToLower(name), wide))
 	}
 	if name, ok := inBrackets(key, "request.auth.claims"); ok {
 		return j.ofRequests(j.claim(name))
@@ -256,13 +256,21 @@ func inBrackets(key, before string) (string, bool) {
 	return name, true
 }
 
-func (j *ruleJudge) header(name string) func(string) (truth, bool) {
+// header matches a header that may be there several times: wide wants one that matches, or an item between commas of one,
+// otherwise all have to.
+func (j *ruleJudge) header(name string, wide bool) func(string) (truth, bool) {
 	return func(v string) (truth, bool) {
 		if v == "" || j.call.Headers == nil {
 			return unsure, v != ""
 		}
-		have, ok := j.call.Headers[name]
-		return truthOf(ok && (v == "*" || matchText(v, have))), true
+		have := j.call.Headers[name]
+		switch {
+		case v == "*":
+			return truthOf(len(have) > 0), true
+		case wide:
+			return truthOf(slices.ContainsFunc(have, func(h string) bool { return matchText(v, h) || matchItem(v, h) })), true
+		}
+		return truthOf(len(have) > 0 && !slices.ContainsFunc(have, func(h string) bool { return !matchText(v, h) })), true
 	}
 }
 

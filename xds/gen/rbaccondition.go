@@ -51,7 +51,7 @@ func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Pr
 		return httpOnly(b, claimPrincipal([]string{"azp"}))
 	}
 	if names, ok := bracketed(key, "request.headers"); ok && len(names) == 1 {
-		return httpOnly(b, headerPrincipal(names[0]))
+		return httpOnly(b, headerPrincipal(names[0], wide))
 	}
 	if names, ok := bracketed(key, "request.auth.claims"); ok {
 		return httpOnly(b, claimPrincipal(names))
@@ -91,17 +91,6 @@ func bracketed(key, before string) ([]string, bool) {
 		}
 	}
 	return names, true
-}
-
-// headerPrincipal is a request by one of its headers. Of several with one name, the values count as one, with commas.
-func headerPrincipal(name string) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		m := policyHeader(strings.ToLower(name), v, textMatch(v))
-		if m == nil {
-			return nil
-		}
-		return &rbacv3.Principal{Identifier: &rbacv3.Principal_Header{Header: m}}
-	}
 }
 
 // claimPrincipal is a request by a claim of its token, which is a text or a list of texts.

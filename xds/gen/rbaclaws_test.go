@@ -83,7 +83,7 @@ func (r policyMaker) condition() *security.Condition {
 		{"source.ip", []string{"10.0.0.1", "10.0.0.0/8"}}, {"remote.ip", []string{"10.0.0.2"}}, {"destination.ip", []string{"10.9.0.0/16"}},
 		{"source.namespace", []string{"a"}}, {"source.principal", []string{"*/sa/x", "*"}}, {"source.serviceaccount", []string{"x"}},
 		{"source.trustDomain", []string{"td"}}, {"destination.port", []string{"80"}}, {"connection.sni", []string{"h.example", "*.example"}},
-		{"request.headers[X-a]", []string{"1", "*", "1*"}}, {"request.auth.claims[g]", []string{"1", "*"}}, {"request.auth.claims[g][h]", []string{"1"}},
+		{"request.headers[X-a]", []string{"1", "*", "1*", "*1", "12"}}, {"request.auth.claims[g]", []string{"1", "*"}}, {"request.auth.claims[g][h]", []string{"1"}},
 		{"request.auth.principal", []string{"*", "i/s"}}, {"request.auth.audiences", []string{"1"}}, {"request.auth.presenter", []string{"1*"}},
 	}
 	if r.odd {
@@ -156,9 +156,11 @@ func (r policyMaker) anyCall() push.Call {
 	}
 	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90", "x.example", "[::1]:80", "other")
 	c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b")
-	c.Headers, c.Claims = map[string]string{}, map[string][]string{}
+	c.Headers, c.Claims = map[string][]string{}, map[string][]string{}
 	if r.IntN(2) == 0 {
-		c.Headers["x-a"] = one("1", "12", "2")
+		for range 1 + r.IntN(2) {
+			c.Headers["x-a"] = append(c.Headers["x-a"], one("1", "12", "2", "2, 1", "21,3", "2,", ""))
+		}
 	}
 	if r.IntN(2) == 0 {
 		c.Claims = map[string][]string{"iss": {one("i", "i/s", "j")}, "sub": {one("s", "t", "s/t")}, "g": {"1", one("2", "3")}, "g][h": {one("1", "2")}, "aud": {one("1", "2")}, "azp": {"12"}}

@@ -133,23 +133,23 @@ func (m rbacModel) principal(p *rbacv3.Principal) bool {
 	return false
 }
 
-// header judges a header; one that is there and empty is there.
+// header judges a header, of which one is enough; one that is there and empty is there.
 func (m rbacModel) header(h *routev3.HeaderMatcher) bool {
 	if m.call.TCP {
 		m.t.Errorf("a filter of connections asks for the header %s: Envoy refuses it", h.Name)
 		return false
 	}
-	have, ok := m.call.Headers[h.Name]
+	have := m.call.Headers[h.Name]
 	switch h.Name {
 	case ":authority":
-		have, ok = m.call.Host, true
+		have = []string{m.call.Host}
 	case ":method":
-		have, ok = m.call.Method, true
+		have = []string{m.call.Method}
 	}
 	if h.GetPresentMatch() {
-		return ok
+		return len(have) > 0
 	}
-	return ok && text(h.GetStringMatch(), have)
+	return slices.ContainsFunc(have, func(one string) bool { return text(h.GetStringMatch(), one) })
 }
 
 func (m rbacModel) path() string {

@@ -32,7 +32,7 @@ func (w *world) known(t *testing.T, tb *table, fields []string) push.Call {
 	if source == "" {
 		from = netip.MustParseAddr(address) // Linux takes the target's, of all of loopback
 	}
-	c := push.Call{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string]string{}, Claims: map[string][]string{}, ServerName: "none"}
+	c := push.Call{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string][]string{}, Claims: map[string][]string{}, ServerName: "none"}
 	if isTLS(who) {
 		c.From, c.Certificate = identity(t, who), digest(w.certificate(t, who))
 	}
@@ -44,12 +44,13 @@ func (w *world) known(t *testing.T, tb *table, fields []string) push.Call {
 	}
 	for _, f := range rest {
 		switch key, value, _ := strings.Cut(f, "="); key {
+		case "protocol":
 		case "sni":
 			c.ServerName = value
 		case "x-forwarded-for":
 			c.Remote = netip.MustParseAddr(value)
 		default:
-			c.Headers[key] = value
+			c.Headers[key] = append(c.Headers[key], value)
 		}
 	}
 	return c

@@ -57,7 +57,8 @@ spec:
 //	shop/web GET web.example /path x-header=value -> 200
 //	shop/web tcp -> open
 //
-// from an identity, or from "-" without a certificate, after "@" the address that it comes from, with sni=NAME by TLS.
+// from an identity, or from "-" without a certificate, after "@" the address that it comes from, with sni=NAME by TLS and
+// with protocol=h2 by HTTP/2.
 // Keys and tokens are written as in expand. A part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
 type table struct {
 	name      string
@@ -240,16 +241,21 @@ func (w *world) request(t *testing.T, tb *table, from string, fields []string) s
 		t.Fatal(err)
 	}
 	req.Host = fields[1]
-	name := ""
+	name, protocols := "", &http.Protocols{}
+	protocols.SetHTTP1(true)
 	for _, h := range fields[3:] {
 		key, value, _ := strings.Cut(h, "=")
-		if key == "sni" {
+		switch key {
+		case "sni":
 			name = value
-			continue
+		case "protocol":
+			protocols.SetUnencryptedHTTP2(value == "h2")
+		default:
+			req.Header.Add(key, value)
 		}
-		req.Header.Add(key, value)
 	}
 	client := &http.Client{Transport: &http.Transport{
+		Protocols:         protocols,
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return w.dial(ctx, t, tb.http, from, name)

@@ -1,0 +1,25 @@
+package gen
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// What matches the opposite of a value matches exactly what the value does not, and values of the greatest length are
+// within what Envoy takes.
+func TestOtherMatch(t *testing.T) {
+	t.Parallel()
+	texts := []string{"", "a", "b", "ab", "ba", "abc", "cab", "a.c", "axc", "é", "éa", "aé", "x", "aab", "bab"}
+	for _, v := range []string{"a", "ab", "a*", "*a", "ab*", "*ab", "a.c", "é", "aé*", "*éa"} {
+		other := regexp.MustCompile("^(?:" + otherMatch(v).GetSafeRegex().Regex + ")$")
+		for _, s := range texts {
+			if one := text(textMatch(v), s); one == other.MatchString(s) {
+				t.Errorf("%q: %q matches: %v, its opposite: %v", v, s, one, other.MatchString(s))
+			}
+		}
+	}
+	if long := strings.Repeat("a", maxOther); text(otherMatch(long), long) || !text(otherMatch(long), long[1:]) {
+		t.Error("the longest value is matched wrongly")
+	}
+}
