@@ -43,8 +43,9 @@ type PeerConfig struct {
 
 // PeerVerifier tells which workload is at the other end of a TLS connection. Safe for concurrent use.
 type PeerVerifier struct {
-	config PeerConfig
-	anchor atomic.Pointer[anchors]
+	config  PeerConfig // set once
+	domains []string   // set once: all names of this mesh; nil when it has one
+	anchor  atomic.Pointer[anchors]
 }
 
 // anchors are a bundle and a signer as what verifiers take, made once.
@@ -59,7 +60,13 @@ type anchors struct {
 const maxChain, maxSize = 8, 16 << 10
 
 // NewPeerVerifier makes one.
-func NewPeerVerifier(c PeerConfig) *PeerVerifier { return &PeerVerifier{config: c} }
+func NewPeerVerifier(c PeerConfig) *PeerVerifier {
+	v := &PeerVerifier{config: c}
+	if len(c.Aliases) > 0 {
+		v.domains = append([]string{c.TrustDomain}, c.Aliases...)
+	}
+	return v
+}
 
 // anchors are what chains are to end in now.
 func (v *PeerVerifier) anchors() *anchors {
@@ -145,10 +152,40 @@ func (v *PeerVerifier) Check(p Peer, now time.Time) error {
 	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
 		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID, p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
 	}
-	if err := v.config.Ledger.revokedNow(p.ID.String(), p.Fingerprint); err != nil {
+	return v.Revoked(p.ID, p.Fingerprint)
+}
+
+// Revoked says why an identity, or the certificate with a fingerprint, is out, by what was last read of revocations: a
+// revoked identity is out under every name that this mesh has or had. Errors: *Refusal.
+func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
+	if err := v.config.Ledger.revokedNow(id.String(), fingerprint); err != nil {
 		return refuseCertificate("revoked", err)
 	}
+	for _, domain := range v.domains {
+		if id.TrustDomain = domain; v.config.Ledger.revokedNow(id.String(), fingerprint) != nil {
+			return refuseCertificate("revoked", fmt.Errorf("identity %s is revoked", id))
+		}
+	}
 	return nil
+}
+
+// Names are identities under all names of this mesh, sorted, each once: whom peers have to refuse where these are revoked.
+func (v *PeerVerifier) Names(identities []string) []string {
+	if len(v.domains) == 0 {
+		return identities
+	}
+	out := slices.Clone(identities)
+	for _, text := range identities {
+		id, err := spiffe.Parse(text)
+		if err != nil || !slices.Contains(v.domains, id.TrustDomain) {
+			continue // of another mesh
+		}
+		for _, id.TrustDomain = range v.domains {
+			out = append(out, id.String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
 }
 
 // VerifyConnection is Verify for a gRPC connection. Errors: ErrNoPeer when it is not TLS or came without a certificate, *Refusal.

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,4 +131,28 @@ func handshake(t *testing.T, server, client *tls.Config) (tls.ConnectionState, e
 		return tls.ConnectionState{}, err
 	}
 	return c.ConnectionState(), <-done
+}
+
+// A revoked identity is out under every name of the mesh, and a certificate under every identity.
+func TestRevokedUnderEveryTrustDomain(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	old := l.certificateFor(testKey(t, ECDSAP256), "spiffe://old.local/ns/shop/sa/web")
+	p, err := l.peers.Verify(chainOf(t, old), noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/web")
+	for name, check := range map[string]func() error{
+		"the connection": func() error { return l.peers.Check(p, noon) },
+		"a new one":      func() error { _, err := l.peers.Verify(chainOf(t, old), noon); return err },
+	} {
+		if r, ok := errors.AsType[*Refusal](check()); !ok || r.Reason != "revoked" {
+			t.Errorf("%s: got %v", name, r)
+		}
+	}
+	all := l.peers.Names([]string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://other/ns/shop/sa/web"})
+	if want := []string{"spiffe://cluster.local/ns/shop/sa/web", "spiffe://old.local/ns/shop/sa/web", "spiffe://other/ns/shop/sa/web"}; !slices.Equal(all, want) {
+		t.Errorf("names %v, want %v", all, want)
+	}
 }

@@ -30,6 +30,9 @@ type Registration struct {
 	RegistrationKey
 	// Identity is what it proved to be, a SPIFFE ID; empty when it proved nothing.
 	Identity string `json:"identity,omitempty"`
+	// Certificate is that which it proved itself by last, the SHA-256 of its DER in hexadecimal digits; empty when it proved
+	// nothing.
+	Certificate string `json:"certificate,omitempty"`
 	// Addresses are the proxy's, the first one is the workload's; at least one.
 	Addresses []netip.Addr `json:"addresses"`
 	// Labels, Locality and Network are as the proxy says; may be empty.

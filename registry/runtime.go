@@ -29,6 +29,6 @@ type Runtime interface {
 	// Disconnect takes in that the session has ended: the registration counts for the grace that the implementation
 	// was made with. Errors: ErrSession.
 	Disconnect(ctx context.Context, key RegistrationKey, session string) error
-	// Remove ends a registration at once. Errors: ErrSession.
+	// Remove ends a registration at once; an empty session is that of a workload whose proxy has gone. Errors: ErrSession.
 	Remove(ctx context.Context, key RegistrationKey, session string) error
 }

@@ -2,7 +2,9 @@ package xds
 
 import (
 	"context"
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"time"
@@ -25,7 +27,8 @@ type Peer struct {
 	Serial  string
 	Expires time.Time
 
-	chain []*x509.Certificate // as it was presented, the leaf first
+	chain       []*x509.Certificate // as it was presented, the leaf first
+	fingerprint string              // the SHA-256 of the leaf's DER in hexadecimal digits
 }
 
 // Leaf is its certificate, not to be changed; nil for nobody.
@@ -65,6 +68,8 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	if who.Identity, err = s.verify(who, now); err != nil {
 		return Peer{}, err
 	}
+	sum := sha256.Sum256(who.chain[0].Raw)
+	who.fingerprint = hex.EncodeToString(sum[:])
 	who.Serial, who.Expires = fmt.Sprintf("%x", who.chain[0].SerialNumber), who.chain[0].NotAfter
 	for _, c := range who.chain[1:] {
 		if c.NotAfter.Before(who.Expires) {
@@ -122,10 +127,11 @@ func (s *Server) recheckAll() {
 	streams, now := s.proven(), time.Now()
 	if s.cfg.Revoked != nil {
 		for _, st := range streams {
-			if err := s.cfg.Revoked(st.who.Leaf(), st.who.Identity, now); err != nil {
+			if err := s.cfg.Revoked(st.who.Identity, st.who.fingerprint); err != nil {
 				st.expel(err)
 			}
 		}
+		s.forgetRevoked()
 	}
 	for _, st := range streams {
 		if len(s.recheck) > 0 {

@@ -49,6 +49,7 @@ func (st *stream) register(ctx context.Context) error {
 	r := registry.Registration{
 		RegistrationKey: registry.RegistrationKey{Namespace: st.proxy.Namespace, Group: ask.group, Name: ask.entry},
 		Identity:        st.who.Identity.String(),
+		Certificate:     st.who.fingerprint,
 		Addresses:       slices.Clone(st.proxy.IPs.Items()),
 		Labels:          map[string]string{},
 		Locality:        st.proxy.Locality,
@@ -140,6 +141,9 @@ func (st *stream) unregister() {
 	err := leave(ctx, st.member.key, st.member.session)
 	if err == nil && heir != nil {
 		err = st.server.inherit(ctx, heir, report)
+	}
+	if err == nil && heir == nil && st.expelled.Load() { // perhaps only now
+		err = st.server.cfg.Runtime.Remove(ctx, st.member.key, "")
 	}
 	if err != nil && !errors.Is(err, registry.ErrSession) {
 		st.server.log.Error("registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID, "error", err)

@@ -3,8 +3,10 @@ package xds_test
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,8 +18,10 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/push"
@@ -420,4 +424,38 @@ func TestBundles(t *testing.T) {
 		InitialResourceVersions: map[string]string{xdstest.Bundle("").Name: xdstest.Bundle("root of two").Version()}})
 	l.hang()
 	told(`web asked=true "two"`)
+}
+
+// Who is revoked while its proxy is away does not stay registered until its lease ends; others do.
+func TestRevokedWhileAway(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	web := a.web()
+	var revoked atomic.Value // of what
+	revoked.Store("nothing")
+	p := newSecurePlane(t, a, func(c *xds.Config) {
+		c.Runtime = rt
+		c.Revoked = func(id spiffe.ID, fingerprint string) error {
+			if what := revoked.Load(); what == id.String() || what == fingerprint {
+				return errors.New("it is revoked")
+			}
+			return nil
+		}
+	})
+	p.publishObjects(groups())
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	for group, cert := range map[string]*tls.Certificate{"web": web, "api": &api} {
+		l := call(t, p, cert)
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
+			t.Fatal(err)
+		}
+		l.hang()
+	}
+	becomes(t, rt, "shop/api-10.0.0.1 of api, gone; shop/web-10.0.0.1 of web, gone")
+	revoked.Store(ca.Fingerprint(web.Leaf))
+	p.server.Recheck()
+	becomes(t, rt, "shop/api-10.0.0.1 of api, gone")
+	revoked.Store("spiffe://cluster.local/ns/shop/sa/api")
+	p.server.Recheck()
+	becomes(t, rt, "")
 }

@@ -363,8 +363,8 @@ func TestRevokedGoFirst(t *testing.T) {
 			}
 			return a.verify(chain, now)
 		}
-		c.Revoked = func(leaf *x509.Certificate, id spiffe.ID, _ time.Time) error {
-			if revoked.Load() && id.ServiceAccount == "web" && leaf.URIs[0].String() == id.String() {
+		c.Revoked = func(id spiffe.ID, fingerprint string) error {
+			if revoked.Load() && id.ServiceAccount == "web" && len(fingerprint) == 64 {
 				return errors.New("it is revoked")
 			}
 			return nil

@@ -53,9 +53,10 @@ type Config struct {
 	// now: it is out of date, revoked, or not of this mesh. Nil: connections with TLS are refused. On a connection
 	// without TLS nothing is verified: it may speak for every node, and has no identity.
 	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
-	// Revoked says why a leaf that was verified counts no more, as far as that costs next to nothing to find out: Recheck
-	// asks it of all streams before it verifies any anew. Nil: Verify says it all.
-	Revoked func(leaf *x509.Certificate, id spiffe.ID, now time.Time) error
+	// Revoked says why an identity, or the certificate with this SHA-256 of its DER in hexadecimal digits, counts no more.
+	// It costs next to nothing: Recheck asks it of all streams before it verifies any anew, and of workloads that are still
+	// registered although their proxies have gone. Nil: Verify says it all.
+	Revoked func(id spiffe.ID, fingerprint string) error
 	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they ask for is ignored.
 	Runtime registry.Runtime
 	// RegisterAnybody lets workloads register that have not proven who they are: for development.

@@ -71,7 +71,7 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 		server.Recheck()
 	}
 	b := t.identity.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: revoked.Identities, Certificates: revoked.Certificates, Epoch: revoked.Epoch,
+	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(revoked.Identities), Certificates: revoked.Certificates, Epoch: revoked.Epoch,
 		Peers: revoked.Peers(time.Now())}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))

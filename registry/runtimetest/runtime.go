@@ -21,6 +21,7 @@ func Run(t *testing.T, open func(t *testing.T, grace time.Duration) registry.Run
 		"reports":             reports,
 		"an older session":    olderSession,
 		"remove":              remove,
+		"remove who has gone": removeGone,
 		"watch":               watch,
 		"snapshots":           snapshots,
 		"two groups":          twoGroups,
@@ -150,6 +151,20 @@ func remove(t *testing.T, rt registry.Runtime) {
 	}
 	if err := rt.Remove(t.Context(), w.RegistrationKey, "1"); !errors.Is(err, registry.ErrSession) {
 		t.Errorf("removed twice: %v, want ErrSession", err)
+	}
+}
+
+// Whose proxy has gone is removed without a session, and only then.
+func removeGone(t *testing.T, rt registry.Runtime) {
+	w := Web("1")
+	must(t, rt.Connect(t.Context(), w))
+	if err := rt.Remove(t.Context(), w.RegistrationKey, ""); !errors.Is(err, registry.ErrSession) {
+		t.Errorf("while it is connected: %v", err)
+	}
+	must(t, rt.Disconnect(t.Context(), w.RegistrationKey, "1"))
+	must(t, rt.Remove(t.Context(), w.RegistrationKey, ""))
+	if n := rt.Registrations().Len(); n != 0 {
+		t.Errorf("%d registrations are left", n)
 	}
 }
 
