@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -64,16 +65,22 @@ func Line(t testing.TB, token admin.Token) []string {
 // Join makes a token, runs its line as who pastes it, and waits until Envoy is ready.
 func (m *Mesh) Join(w Workload) *Proxy {
 	m.T.Helper()
-	p := m.StartJoin(w)
+	return m.JoinBy(Line(m.T, m.Token(w.Group, "1h")), w)
+}
+
+// JoinBy is Join with a line that the test has.
+func (m *Mesh) JoinBy(line []string, w Workload) *Proxy {
+	m.T.Helper()
+	p := m.StartJoinBy(line, w)
 	p.Ready()
 	return p
 }
 
-// StartJoin is Join that does not wait for Envoy.
-func (m *Mesh) StartJoin(w Workload) *Proxy {
+// StartJoinBy is JoinBy that does not wait for Envoy.
+func (m *Mesh) StartJoinBy(line []string, w Workload) *Proxy {
 	m.T.Helper()
 	p := m.prepare(&w)
-	p.Process = start(m.T, "proxy "+w.Name, 0, append(Line(m.T, m.Token(w.Group, "1h")), p.flags(w)...)...)
+	p.Process = start(m.T, "proxy "+w.Name, 0, append(line, p.flags(w)...)...)
 	return p
 }
 
@@ -103,8 +110,14 @@ func (p *Proxy) flags(w Workload) []string {
 // Run starts the agent of a workload that has joined, again after it was killed or stopped, and does not wait.
 func (p *Proxy) Run(flags ...string) {
 	p.mesh.T.Helper()
-	argv := append([]string{filepath.Join(programs, "ashore-agent"), "run", "--state", p.State}, flags...)
-	p.Process = start(p.mesh.T, p.name, 0, argv...)
+	p.RunAs(nil, flags...)
+}
+
+// RunAs is Run through another program, which gets what to run as its last arguments and becomes it.
+func (p *Proxy) RunAs(prefix []string, flags ...string) {
+	p.mesh.T.Helper()
+	argv := append(slices.Clone(prefix), filepath.Join(programs, "ashore-agent"), "run", "--state", p.State)
+	p.Process = start(p.mesh.T, p.name, 0, append(argv, flags...)...)
 }
 
 // Report is what "ashore-agent status" says, as far as tests ask.

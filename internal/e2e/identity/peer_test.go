@@ -166,7 +166,7 @@ func newRoot(t *testing.T, name string) *ca.Signer {
 	if err != nil {
 		t.Fatal(err)
 	}
-	root, err := ca.NewRoot(ca.Authority{Name: name, Validity: time.Hour}, key, time.Now(), rand.Reader)
+	root, err := ca.NewRoot(ca.Authority{Name: name, Validity: 90 * 24 * time.Hour}, key, time.Now(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
