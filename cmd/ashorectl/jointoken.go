@@ -52,7 +52,7 @@ the token. The key is made on that machine and never leaves it.
 
 The token serves one machine once; there, running the line again is harmless. Whoever has the line can
 join in that machine's place until it was run: pass it on as a password. Standard output is the line
-alone; what else is worth knowing goes to standard error.`,
+alone; what else is worth knowing goes to standard error. It needs the role operator.`,
 		Example: `  ashorectl join-token create --group shop/web
   ashorectl join-token create --group shop/web --ttl 15m
   ssh vm7 sudo $(ashorectl join-token create --group shop/web)`,
@@ -147,7 +147,8 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke ID",
 		Short:   "Make a token useless",
-		Long:    `revoke makes a join token useless that was not used yet. What joined with a token is revoked by "ashorectl workload revoke".`,
+		Long:    `revoke makes a join token useless, also for the machine that used it. A workload that joined with it stays in the mesh:
+"ashorectl workload revoke" takes its identity away. It needs the role operator.`,
 		Example: "  ashorectl join-token revoke gi3dsnrvgy4dkmbx",
 		Args: between(1, 1, func(*cobra.Command) string {
 			return "ID is missing: name a token by its ID; \"ashorectl join-token list\" shows them"

@@ -45,8 +45,9 @@ have, what is wrong with the configuration, what is at work, and what a proxy is
 tokens by which machines join, takes identities away, and shows who did what.
 
 It talks to the admin socket of ashored on the same machine, as root, as the user that ashored runs
-as, or as one to whom the setting admin.roles gives a role: viewer, operator or admin. Without --socket it takes the one of a development run in this folder or a folder above it
-(.ashore or .run), else /run/ashore/admin.sock.
+as, or as one to whom the setting admin.roles gives a role: viewer, operator or admin. Without --socket
+it takes the one of a development run in this folder or a folder above it (.ashore or .run), else
+/run/ashore/admin.sock.
 
 Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors; 2 wrong usage.`,
 		Example: `  ashorectl status                          every proxy on one line

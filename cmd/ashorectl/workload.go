@@ -21,13 +21,14 @@ second: its peers refuse it, also on connections that are open; it gets no new c
 		t.changeWorkloadCommand("revoke", "Stop trusting a workload, an identity or a certificate",
 			`revoke ends trust at once, and until "restore". WHAT is
   NAMESPACE/NAME  one workload as "ashorectl workload list" names it: its certificates and its renewal
-  spiffe://…      an identity: every workload that has it
-  serial:HEX      one certificate; the workload can get another`,
+  spiffe://…      an identity: every workload that has it, and whoever gets it later
+  serial:HEX      one certificate; the workload can get another
+What is revoked already stays so, and is no error. It needs the role operator.`,
 			"  ashorectl workload revoke shop/web-1 --reason 'stolen'\n  ashorectl workload revoke spiffe://cluster.local/ns/shop/sa/web\n  ashorectl workload revoke serial:4f1d2c",
 			"revoked", (*admin.Client).Revoke),
 		t.changeWorkloadCommand("restore", "Trust again what was revoked",
 			`restore undoes "revoke" of the same thing: a workload is restored by its name, an identity as an identity. WHAT is
-NAMESPACE/NAME, spiffe://… or serial:HEX; "ashorectl workload list" shows what is revoked.`,
+NAMESPACE/NAME, spiffe://… or serial:HEX; "ashorectl workload list" shows what is revoked. It needs the role operator.`,
 			"  ashorectl workload restore shop/web-1 --reason 'found again'",
 			"restored", (*admin.Client).Restore))
 }
@@ -97,6 +98,7 @@ func workloadRows(list []admin.Workload, now time.Time) [][]string {
 // changeWorkloadCommand is revoke or restore.
 func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
 	var reason string
+	var force bool
 	cmd := &cobra.Command{
 		Use: verb + " WHAT", Short: short, Long: long, Example: example,
 		Args: between(1, 1, func(*cobra.Command) string {
@@ -107,7 +109,7 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do
 			if err != nil {
 				return usage(cmd, err)
 			}
-			q.Reason = reason
+			q.Reason, q.Force = reason, force
 			c, err := t.client()
 			if err != nil {
 				return err
@@ -126,6 +128,9 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and for whoever lists workloads")
+	if verb == "revoke" {
+		cmd.Flags().BoolVar(&force, "force", false, "revoke an identity that no workload has yet")
+	}
 	return cmd
 }
 

@@ -37,6 +37,7 @@ type identity struct {
 	domain  string // the trust domain
 	reach   reach
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
+	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
 
 	fleet atomic.Pointer[xds.Server] // nil until there is one
@@ -59,7 +60,7 @@ type identityConfig struct {
 func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	s := c.settings
 	domain := s.mesh.Config.GetTrustDomain()
-	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), reach: c.reach}
+	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Audit: c.audit, Log: c.log})
 	if err != nil {

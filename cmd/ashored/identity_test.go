@@ -263,6 +263,7 @@ func TestOperatorMistakes(t *testing.T) {
 		return err
 	}
 	revoke := func(r admin.RevokeRequest) error { _, err := client.Revoke(ctx, r); return err }
+	restore := func(r admin.RevokeRequest) error { _, err := client.Restore(ctx, r); return err }
 	rotate := func(force string) error {
 		_, err := client.RotateAuthority(ctx, admin.RotateRequest{Force: force})
 		return err
@@ -274,11 +275,18 @@ func TestOperatorMistakes(t *testing.T) {
 		want string
 	}{
 		{"no such group", token("shop/none", ""), admin.ErrNotFound, "ashorectl get workloadgroup"},
+		{"nearly a group", token("shop/wbe", ""), admin.ErrNotFound, `did you mean "shop/web"?`},
 		{"no group", token("web", ""), admin.ErrInvalid, "want NAMESPACE/NAME"},
 		{"long life", token("shop/web", "9999h"), admin.ErrInvalid, "want 1m to 168h0m0s"},
 		{"no such token", client.RevokeToken(ctx, "none"), admin.ErrNotFound, "none"},
 		{"no such workload", revoke(admin.RevokeRequest{Workload: "shop/none"}), admin.ErrNotFound, "shop/none"},
 		{"no such certificate", revoke(admin.RevokeRequest{Serial: "ab"}), admin.ErrNotFound, "ab"},
+		{"no serial", revoke(admin.RevokeRequest{Serial: "xyz"}), admin.ErrInvalid, "want hexadecimal digits"},
+		{"nobody's identity", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), admin.ErrNotFound, "--force"},
+		{"nobody's identity, forced", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody", Force: true}), nil, ""},
+		{"once more", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), nil, ""},
+		{"a long reason", revoke(admin.RevokeRequest{Workload: "shop/web", Reason: strings.Repeat("x", 2000)}), admin.ErrInvalid, "2000 bytes"},
+		{"not revoked", restore(admin.RevokeRequest{Workload: "shop/web"}), admin.ErrNotFound, "workload shop/web is not revoked"},
 		{"no identity", revoke(admin.RevokeRequest{Identity: "http://x"}), admin.ErrInvalid, ""},
 		{"nothing to force", rotate("activate"), admin.ErrConflict, "nothing to force"},
 		{"no step", rotate("nonsense"), admin.ErrInvalid, "want distribute, activate or retire"},

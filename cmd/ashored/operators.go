@@ -4,17 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/xds"
 )
 
 // noAuthority is what operators are told who ask for what only an authority has.
@@ -38,8 +38,6 @@ func answered(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, ca.ErrNoGroup):
-		return admin.NewError(admin.ErrNotFound, err.Error()+": \"ashorectl get workloadgroup\" lists those that are at work; write one, or mend its name")
 	case errors.Is(err, ca.ErrNotFound):
 		return admin.NewError(admin.ErrNotFound, err.Error())
 	case errors.Is(err, ca.ErrRotate), errors.Is(err, record.ErrConflict):
@@ -54,19 +52,46 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 	if r.TTL != "" {
 		var err error
 		if ttl, err = time.ParseDuration(r.TTL); err != nil || ttl < time.Minute || ttl > ca.MaxTokenTTL {
-			return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a token cannot live for %q: want 1m to %s", r.TTL, ca.MaxTokenTTL))
+			return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a token cannot live for %.40q: want 1m to %s", r.TTL, ca.MaxTokenTTL))
 		}
 	}
 	if _, _, ok := cutName(r.Group); !ok {
-		return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
+		return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
 	}
 	text, t, err := o.ledger.CreateToken(ctx, ca.TokenRequest{Group: r.Group, TTL: ttl, By: who})
+	if errors.Is(err, ca.ErrNoGroup) {
+		return admin.Token{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are at work, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
+	}
 	if err != nil {
 		return admin.Token{}, answered(err)
 	}
 	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.reach.notes}
 	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.reach.address, ca.RootID(o.manager.Signer().Root), t.Group, text)
 	return out, nil
+}
+
+// groupNames are the WorkloadGroups that are at work.
+func (o operators) groupNames() []string {
+	c := o.context()
+	if c == nil {
+		return nil
+	}
+	var out []string
+	for key := range c.Inputs().Objects.From(config.Key{Kind: config.WorkloadGroup}) {
+		if key.Kind != config.WorkloadGroup {
+			break
+		}
+		out = append(out, key.Namespace+"/"+key.Name)
+	}
+	return out
+}
+
+// meant is the end of a sentence about a name that is not known: the one that it may have been meant for.
+func meant(name string, known []string) string {
+	if near := nearest.Name(name, known); near != "" {
+		return fmt.Sprintf("; did you mean %q?", near)
+	}
+	return ":"
 }
 
 // identityOf is what members of a group become; empty when that cannot be told.
@@ -183,79 +208,4 @@ func (o operators) proxiesBySerial() map[string][]string {
 		}
 	}
 	return out
-}
-
-// Revoke implements admin.Workloads.
-func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
-	return o.change(ctx, r, who, o.ledger.Revoke)
-}
-
-// Restore implements admin.Workloads.
-func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
-	return o.change(ctx, r, who, o.ledger.Restore)
-}
-
-// change revokes or restores.
-func (o operators) change(ctx context.Context, r admin.RevokeRequest, who string, do func(context.Context, ca.RevokeRequest) error) (admin.Revoked, error) {
-	q := ca.RevokeRequest{Reason: r.Reason, By: who}
-	switch {
-	case r.Identity != "":
-		if _, err := spiffe.Parse(r.Identity); err != nil {
-			return admin.Revoked{}, admin.NewError(admin.ErrInvalid, err.Error())
-		}
-		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
-	case r.Workload != "":
-		if _, _, ok := cutName(r.Workload); !ok {
-			return admin.Revoked{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME", r.Workload))
-		}
-		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
-	default:
-		q.Kind, q.Name = ca.RevokeSerial, r.Serial
-	}
-	concerned := o.concerned(ctx, q)
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}
-	q.Addresses = o.addresses(q, concerned)
-	return out, answered(do(ctx, q))
-}
-
-// concerned are the workloads that a revocation is about, as far as the ledger can tell.
-func (o operators) concerned(ctx context.Context, q ca.RevokeRequest) []ca.Workload {
-	workloads, _ := o.ledger.Workloads(ctx) // what matters fails by itself
-	return slices.DeleteFunc(slices.Clone(workloads), func(w ca.Workload) bool {
-		switch q.Kind {
-		case ca.RevokeIdentity:
-			return w.Identity != q.Name
-		case ca.RevokeWorkload:
-			return w.Name != q.Name
-		}
-		return !slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
-	})
-}
-
-// names are those of workloads.
-func names(workloads []ca.Workload) []string {
-	var out []string
-	for _, w := range workloads {
-		out = append(out, w.Name)
-	}
-	return out
-}
-
-// addresses are from where the proxies speak that a revocation is about, as far as they are connected.
-func (o operators) addresses(q ca.RevokeRequest, concerned []ca.Workload) []netip.Addr {
-	server := o.fleet.Load()
-	if server == nil {
-		return nil
-	}
-	serials := map[string]bool{}
-	for _, w := range concerned {
-		for _, l := range w.Leaves {
-			if q.Kind != ca.RevokeSerial || strings.EqualFold(l.Serial, q.Name) {
-				serials[l.Serial] = true
-			}
-		}
-	}
-	return server.Addresses(func(p xds.Peer) bool {
-		return serials[p.Serial] || q.Kind == ca.RevokeIdentity && p.Identity.String() == q.Name
-	})
 }

@@ -133,6 +133,9 @@ func (c *Client) TailAudit(ctx context.Context, n int, follow bool, emit func(au
 	for lines.Scan() {
 		var e audit.Event
 		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
+			if lines.Err() != nil {
+				break // half a line: the stream was cut
+			}
 			return fmt.Errorf("understand the answer of ashored at %s (is it of another version?): %w", c.socket, err)
 		}
 		if err := emit(e); err != nil {

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 )
@@ -84,7 +85,7 @@ func (s *Server) authorityRoutes() []route {
 		{"GET /v1/ca", Viewer, a != nil, func(r *http.Request) (any, error) { return a.ShowAuthority(r.Context()) }},
 		{"POST /v1/ca/rotate", Admin, a != nil, func(r *http.Request) (any, error) {
 			var q RotateRequest
-			if err := decode(r, &q); err != nil {
+			if err := errors.Join(decode(r, &q), bounded(q.Reason)); err != nil {
 				return nil, err
 			}
 			return a.RotateAuthority(r.Context(), q, who(r))

@@ -2,7 +2,9 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -49,7 +51,7 @@ type Tokens interface {
 	CreateToken(ctx context.Context, r TokenRequest, who string) (Token, error)
 	// ListTokens lists those that can be used and those of late that cannot any more.
 	ListTokens(ctx context.Context) ([]TokenStatus, error)
-	// RevokeToken makes a token useless. Errors: ErrNotFound, ErrInvalid when it was used.
+	// RevokeToken makes a token useless; the workload that one made which was used stays. Errors: ErrNotFound.
 	RevokeToken(ctx context.Context, id, who string) error
 }
 
@@ -60,6 +62,9 @@ func (s *Server) tokenRoutes() []route {
 			var q TokenRequest
 			if err := decode(r, &q); err != nil {
 				return nil, err
+			}
+			if len(q.Group) > maxName || len(q.TTL) > maxName {
+				return nil, NewError(ErrInvalid, fmt.Sprintf("the group or the time is too long: want %d bytes at most", maxName))
 			}
 			return t.CreateToken(r.Context(), q, who(r))
 		}},
@@ -82,6 +87,6 @@ func (c *Client) ListTokens(ctx context.Context) ([]TokenStatus, error) {
 
 // RevokeToken makes a join token useless; see Tokens.
 func (c *Client) RevokeToken(ctx context.Context, id string) error {
-	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/join-tokens/"+id, nil, nil)
+	_, err := ask[struct{}](ctx, c, http.MethodDelete, "/v1/join-tokens/"+url.PathEscape(id), nil, nil)
 	return err
 }

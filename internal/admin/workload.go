@@ -2,6 +2,7 @@ package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"time"
 )
@@ -55,8 +56,25 @@ type RevokeRequest struct {
 	Identity string `json:"identity,omitempty"`
 	Workload string `json:"workload,omitempty"`
 	Serial   string `json:"serial,omitempty"`
-	// Reason is for the audit log, and for whoever lists revocations.
+	// Reason is for the audit log, and for whoever lists revocations. At most 1024 bytes.
 	Reason string `json:"reason,omitempty"`
+	// Force revokes an identity that no workload has yet.
+	Force bool `json:"force,omitempty"`
+}
+
+const (
+	// maxName bounds an identity or the name of a workload, group or token, in bytes. Source of the longest: SPIFFE-ID.md, 2.3.
+	maxName = 2048
+	// maxReason bounds an operator's words, in bytes.
+	maxReason = 1024
+)
+
+// bounded refuses words that are too long to keep.
+func bounded(reason string) error {
+	if len(reason) > maxReason {
+		return NewError(ErrInvalid, fmt.Sprintf("the reason has %d bytes: want %d at most", len(reason), maxReason))
+	}
+	return nil
 }
 
 // check says what keeps a request from naming one thing.
@@ -66,11 +84,14 @@ func (q RevokeRequest) check() error {
 		if s != "" {
 			named++
 		}
+		if len(s) > maxName {
+			return NewError(ErrInvalid, fmt.Sprintf("%.40q… is too long for a name: want %d bytes at most", s, maxName))
+		}
 	}
 	if named != 1 {
 		return NewError(ErrInvalid, "name one of identity, workload and serial")
 	}
-	return nil
+	return bounded(q.Reason)
 }
 
 // Revoked is what a revocation, or its end, concerns.
@@ -87,7 +108,8 @@ type Revoked struct {
 type Workloads interface {
 	ListWorkloads(ctx context.Context) (WorkloadList, error)
 	// Revoke ends trust: when it returns, every peer that is connected refuses within a second. What was revoked already is
-	// no error. Errors: ErrInvalid; ErrNotFound for a workload or serial that was never seen.
+	// no error. Errors: ErrInvalid; ErrNotFound for a workload or serial that was never seen, and for an identity that nobody
+	// has, unless that is forced.
 	Revoke(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
 	// Restore undoes Revoke. Errors: ErrInvalid; ErrNotFound when that is not revoked.
 	Restore(ctx context.Context, r RevokeRequest, who string) (Revoked, error)

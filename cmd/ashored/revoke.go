@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/big"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// Revoke implements admin.Workloads. An identity that nobody has is most likely mistyped: whoever revokes it is to know.
+func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
+	q, err := revocation(r, who)
+	if err != nil {
+		return admin.Revoked{}, err
+	}
+	known, _ := o.ledger.Workloads(ctx) // what matters fails by itself
+	concerned := concerned(known, q)
+	if len(concerned) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.isRevoked(ctx, q) {
+		return admin.Revoked{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload has the identity %s%s \"ashorectl workload list\" shows them; --force revokes it for whoever may get it later",
+			q.Name, meant(q.Name, identities(known))))
+	}
+	q.Addresses = o.addresses(q, concerned)
+	err = o.ledger.Revoke(ctx, q)
+	if errors.Is(err, ca.ErrNotFound) {
+		return admin.Revoked{}, unknown(q, known)
+	}
+	return admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, answered(err)
+}
+
+// Restore implements admin.Workloads.
+func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who string) (admin.Revoked, error) {
+	q, err := revocation(r, who)
+	if err != nil {
+		return admin.Revoked{}, err
+	}
+	err = o.ledger.Restore(ctx, q)
+	if errors.Is(err, ca.ErrNotFound) {
+		return admin.Revoked{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s %s is not revoked: \"ashorectl workload list\" shows what is", q.Kind, q.Name))
+	}
+	if err != nil {
+		return admin.Revoked{}, answered(err)
+	}
+	list, err := o.ListWorkloads(ctx)
+	known, errs := o.ledger.Workloads(ctx)
+	if err = errors.Join(err, errs); err != nil {
+		return admin.Revoked{}, err
+	}
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned(known, q))}
+	out.Notes = stillRevoked(list, out.Workloads)
+	return out, nil
+}
+
+// stillRevoked says of workloads by what else they are revoked.
+func stillRevoked(list admin.WorkloadList, workloads []string) []string {
+	var out []string
+	for _, w := range list.Workloads {
+		if !w.Revoked || !slices.Contains(workloads, w.Name) {
+			continue
+		}
+		for _, r := range list.Revocations {
+			if r.Name == w.Name || r.Name == w.Identity {
+				out = append(out, fmt.Sprintf("%s is still revoked: \"ashorectl workload restore %s\" restores the %s", w.Name, r.Name, r.Kind))
+			}
+		}
+	}
+	return out
+}
+
+// revocation is what a request names. Errors: admin.ErrInvalid.
+func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
+	q := ca.RevokeRequest{Reason: r.Reason, By: who}
+	switch {
+	case r.Identity != "":
+		if _, err := spiffe.Parse(r.Identity); err != nil {
+			return q, admin.NewError(admin.ErrInvalid, err.Error())
+		}
+		q.Kind, q.Name = ca.RevokeIdentity, r.Identity
+	case r.Workload != "":
+		if _, _, ok := cutName(r.Workload); !ok {
+			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not a workload: want NAMESPACE/NAME", r.Workload))
+		}
+		q.Kind, q.Name = ca.RevokeWorkload, r.Workload
+	default:
+		n, ok := new(big.Int).SetString(strings.ReplaceAll(r.Serial, ":", ""), 16)
+		if !ok || n.Sign() <= 0 || len(r.Serial) > 80 {
+			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial))
+		}
+		q.Kind, q.Name = ca.RevokeSerial, n.Text(16)
+	}
+	return q, nil
+}
+
+// unknown is the error for something to revoke that was never seen.
+func unknown(q ca.RevokeRequest, known []ca.Workload) error {
+	if q.Kind == ca.RevokeSerial {
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no certificate with the serial number %s is valid: \"ashorectl workload list\" shows the latest of each workload", q.Name))
+	}
+	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload %s has joined%s \"ashorectl workload list\" shows them", q.Name, meant(q.Name, names(known))))
+}
+
+// isRevoked says that something is revoked already.
+func (o operators) isRevoked(ctx context.Context, q ca.RevokeRequest) bool {
+	all, err := o.ledger.Revocations(ctx)
+	return err == nil && slices.ContainsFunc(all.List, func(r ca.Revocation) bool { return r.Kind == q.Kind && r.Name == q.Name })
+}
+
+// concerned are those of workloads that a revocation is about.
+func concerned(workloads []ca.Workload, q ca.RevokeRequest) []ca.Workload {
+	return slices.DeleteFunc(slices.Clone(workloads), func(w ca.Workload) bool {
+		switch q.Kind {
+		case ca.RevokeIdentity:
+			return w.Identity != q.Name
+		case ca.RevokeWorkload:
+			return w.Name != q.Name
+		}
+		return !slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
+	})
+}
+
+// names are those of workloads.
+func names(workloads []ca.Workload) []string {
+	var out []string
+	for _, w := range workloads {
+		out = append(out, w.Name)
+	}
+	return out
+}
+
+// identities are those of workloads.
+func identities(workloads []ca.Workload) []string {
+	var out []string
+	for _, w := range workloads {
+		out = append(out, w.Identity)
+	}
+	return out
+}
+
+// addresses are from where the proxies speak that a revocation is about, as far as they are connected.
+func (o operators) addresses(q ca.RevokeRequest, concerned []ca.Workload) []netip.Addr {
+	server := o.fleet.Load()
+	if server == nil {
+		return nil
+	}
+	serials := map[string]bool{}
+	for _, w := range concerned {
+		for _, l := range w.Leaves {
+			if q.Kind != ca.RevokeSerial || strings.EqualFold(l.Serial, q.Name) {
+				serials[l.Serial] = true
+			}
+		}
+	}
+	return server.Addresses(func(p xds.Peer) bool {
+		return serials[p.Serial] || q.Kind == ca.RevokeIdentity && p.Identity.String() == q.Name
+	})
+}
