@@ -1,0 +1,241 @@
+package identity
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// quiet is a mesh whose control plane has gone, after both agents kept a copy: a client a-1 and web-1.
+func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
+	t.Helper()
+	m = harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	web = serve(t, m, "web", "web-1")
+	a = m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
+	answers(t, a.Client(httpPort), "web-1")
+	for _, p := range []*harness.Proxy{web.Proxy, a} { // in this order: a is to know web after its restart
+		kept(t, p)
+		answers(t, a.Client(httpPort), "web-1")
+	}
+	m.Ashored.Kill()
+	return m, web, a
+}
+
+// kept waits until an agent has a copy that is not going to change: an agent that ends writes a last one.
+func kept(t *testing.T, p *harness.Proxy) {
+	t.Helper()
+	path := filepath.Join(p.State, "copy", "held")
+	harness.Eventually(t, "a copy on disk", func() error {
+		_, err := os.Stat(path)
+		return err
+	})
+	p.Stop()
+	p.Run()
+	p.Ready()
+}
+
+// The control plane is away: Envoy is killed, agents are killed, agents are restarted, one by one and together. Traffic goes
+// on from the copies on disk, status says so, and when the control plane is back it says that too.
+func TestRestartsWithoutControlPlane(t *testing.T) {
+	t.Parallel()
+	m, web, a := quiet(t)
+	bystander := a.Client(httpPort)
+	answers(t, bystander, "web-1")
+	for _, p := range []*harness.Proxy{a, web.Proxy} {
+		envoy := envoyOf(t, p)
+		if err := syscall.Kill(envoy, syscall.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		harness.Eventually(t, "Envoy is started again", func() error {
+			r, err := p.Report()
+			if err == nil && (!strings.Contains(r.Line("envoy"), "restarts 1, ready") || strings.Contains(r.Line("envoy"), fmt.Sprintf("process %d,", envoy))) {
+				err = fmt.Errorf("it says %q", r.Line("envoy"))
+			}
+			return err
+		})
+		answers(t, a.Client(httpPort), "web-1")
+	}
+	for name, end := range map[string]func(*harness.Proxy){"killed": func(p *harness.Proxy) { p.Kill() }, "stopped": func(p *harness.Proxy) { p.Stop() }} {
+		for _, both := range [][]*harness.Proxy{{a}, {web.Proxy}, {a, web.Proxy}} {
+			for _, p := range both {
+				end(p)
+			}
+			for _, p := range both {
+				p.Run()
+			}
+			for _, p := range both {
+				p.Ready()
+				p.WantLine("configuration", "warn running on a copy from "+time.Now().UTC().Format("2006-"))
+				p.WantLine("control plane", "bad none since", "connection refused")
+			}
+			answers(t, a.Client(httpPort), "web-1")
+			if err := exchange(t, fmt.Sprintf("%s:%d", web.IP, httpPort), httpPort, nil); err == nil {
+				t.Errorf("%s: a copy of STRICT lets plaintext in", name)
+			}
+		}
+	}
+	m.Start()
+	for _, p := range []*harness.Proxy{a, web.Proxy} {
+		p.WantLine("configuration", "ok live")
+		p.WantLine("registration", "ok")
+	}
+	answers(t, a.Client(httpPort), "web-1")
+}
+
+// envoyOf is the process of an agent's Envoy.
+func envoyOf(t *testing.T, p *harness.Proxy) int {
+	t.Helper()
+	r, err := p.Report()
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(r.Line("envoy"), "process ")
+	text, _, _ := strings.Cut(rest, ",")
+	pid, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatalf("%q: %v", r.Line("envoy"), err)
+	}
+	return pid
+}
+
+// A copy on disk that is damaged, too old, or somebody else's is not used: the log and the status say why, and nothing is
+// served by it.
+func TestBadCopies(t *testing.T) {
+	t.Parallel()
+	_, web, a := quiet(t)
+	a.Kill()
+	held := filepath.Join(a.State, "copy", "held")
+	edit := func(f func([]byte) []byte) func(*testing.T) {
+		return func(t *testing.T) {
+			t.Helper()
+			text, err := os.ReadFile(held)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.WriteFile(held, f(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	config := filepath.Join(t.TempDir(), "agent.yaml")
+	own, err := os.ReadFile(filepath.Join(a.State, "agent.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(config, []byte("xds:\n  maxAge: 1ms\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	pristine := filepath.Join(t.TempDir(), "copy")
+	replicate(t, filepath.Join(a.State, "copy"), pristine)
+	for _, tc := range []struct {
+		name, reason string
+		damage       func(*testing.T)
+		flags        []string
+	}{
+		{"truncated", "it is cut short", edit(func(b []byte) []byte { return b[:len(b)/2] }), nil},
+		{"without its last byte", "it is cut short", edit(func(b []byte) []byte { return b[:len(b)-1] }), nil},
+		{"a bit flipped at the beginning", "", edit(flip(2)), nil},
+		{"a bit flipped in the middle", "damaged", edit(func(b []byte) []byte { return flip(len(b) / 2)(b) }), nil},
+		{"a bit flipped at the end", "damaged", edit(func(b []byte) []byte { return flip(len(b) - 3)(b) }), nil},
+		{"empty", "", edit(func([]byte) []byte { return nil }), nil},
+		{"too old", "it is too old: a control plane confirmed it last at ", func(*testing.T) {}, []string{"--config", config}},
+		{"of another workload", "it is that of the ", func(t *testing.T) {
+			t.Helper()
+			replicate(t, filepath.Join(web.State, "copy"), filepath.Join(a.State, "copy"))
+		}, nil},
+		{"another key", "damaged", func(t *testing.T) {
+			t.Helper()
+			if err := os.WriteFile(filepath.Join(a.State, "copy", "key"), bytes.Repeat([]byte{7}, 32), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}, nil},
+	} {
+		replicate(t, pristine, filepath.Join(a.State, "copy"))
+		tc.damage(t)
+		a.Run(tc.flags...)
+		refusedCopy(t, a, tc.name, tc.reason)
+		a.Kill()
+	}
+	if now, err := os.ReadFile(filepath.Join(a.State, "agent.yaml")); err != nil || !bytes.Equal(now, own) {
+		t.Errorf("the settings that it joined with have changed: %s, error %v", now, err)
+	}
+	replicate(t, pristine, filepath.Join(a.State, "copy"))
+	a.Run()
+	a.Ready()
+	answers(t, a.Client(httpPort), "web-1")
+}
+
+// refusedCopy waits until a workload says that its copy is not used, and why.
+func refusedCopy(t *testing.T, p *harness.Proxy, name, reason string) {
+	t.Helper()
+	harness.Eventually(t, name+": the copy is refused", func() error {
+		r, err := p.Report()
+		if line := r.Line("configuration"); err == nil && (!strings.HasPrefix(line, "bad none: the copy on disk is not used: ") || !strings.Contains(line, reason)) {
+			err = fmt.Errorf("status says %q, want %q in it; the log:\n%s", line, reason, p.Log())
+		}
+		if err == nil && r.Well {
+			err = fmt.Errorf("status says that all is well")
+		}
+		if err == nil && !strings.Contains(p.Log(), "the copy of the configuration on disk is not used") {
+			err = fmt.Errorf("the log says nothing of it:\n%s", p.Log())
+		}
+		return err
+	})
+	if a, err := p.Client(httpPort).Do(call()); err == nil {
+		t.Errorf("%s: a request gets %d from it", name, a.Status)
+	}
+}
+
+// flip changes one bit of the byte at n.
+func flip(n int) func([]byte) []byte {
+	return func(b []byte) []byte {
+		b = slices.Clone(b)
+		b[n] ^= 1
+		return b
+	}
+}
+
+// replicate makes a folder of files be as another one.
+func replicate(t *testing.T, from, to string) {
+	t.Helper()
+	if err := os.RemoveAll(to); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A state folder that was copied to another machine, key and all, is of no use there. Gives the machine another machine-id in
+// a mount namespace, which needs root.
+func TestCopyOfAnotherMachine(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts another /etc/machine-id; TestBadCopies runs for everyone")
+	}
+	if _, err := os.Stat("/etc/machine-id"); err != nil {
+		t.Skipf("this machine has no machine-id: %v", err)
+	}
+	_, _, a := quiet(t)
+	a.Kill()
+	id := filepath.Join(t.TempDir(), "machine-id")
+	if err := os.WriteFile(id, []byte(strings.Repeat("0123", 8)+"\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	unshare, err := exec.LookPath("unshare")
+	if err != nil {
+		t.Fatalf("%v: install util-linux", err)
+	}
+	a.RunAs([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" /etc/machine-id && exec "$@"`, id})
+	refusedCopy(t, a, "another machine", "it was made on another machine")
+}
