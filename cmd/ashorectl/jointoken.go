@@ -145,9 +145,9 @@ func tokenTable(w io.Writer, list []admin.TokenStatus, now time.Time) error {
 
 func (t *tool) revokeTokenCommand() *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke ID",
-		Short:   "Make a token useless",
-		Long:    `revoke makes a join token useless, also for the machine that used it. A workload that joined with it stays in the mesh:
+		Use:   "revoke ID",
+		Short: "Make a token useless",
+		Long: `revoke makes a join token useless, also for the machine that used it. A workload that joined with it stays in the mesh:
 "ashorectl workload revoke" takes its identity away. It needs the role operator.`,
 		Example: "  ashorectl join-token revoke gi3dsnrvgy4dkmbx",
 		Args: between(1, 1, func(*cobra.Command) string {
