@@ -72,7 +72,7 @@ func New(c Config) (*Agent, error) {
 		return nil, err
 	}
 	a.process = &process{path: path, args: arguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
-	a.supervisor = &supervisor{run: a.process.run, log: a.log}
+	a.supervisor = &supervisor{run: a.process.run, ended: make(chan struct{}, 1), log: a.log}
 	a.ready = newReadiness(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
 	a.ready.metrics = a.serveMetrics
 	if a.link != nil {
@@ -140,7 +140,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(a.bootstrapPath(), a.bootstrap); err != nil {
+	if err := keepFile(a.bootstrapPath(), a.bootstrap); err != nil {
 		return errors.Join(diskError("start", err), ls.close())
 	}
 	a.log.Info("starting envoy", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
@@ -297,12 +297,14 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-a.supervisor.ended:
 		case <-time.After(wait):
 		}
 	}
 }
 
-// unreadyAfter is how many looks in a row at an Envoy that is not ready make it one: a single question may get no answer in time.
+// unreadyAfter is how many looks in a row at an Envoy that is not ready make it one: a single question may get no answer in time,
+// and an Envoy that ended may be back before others have heard of it.
 const unreadyAfter = 3
 
 // tellReadiness lets the control plane know, when there is one that wants to. row is how many looks in a row gave an error.

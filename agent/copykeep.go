@@ -16,15 +16,14 @@ const (
 	// copyQuiet is how long a change waits for others before the copy is written, and copyGap how long the disk rests
 	// between two copies.
 	copyQuiet, copyGap = time.Second, 10 * time.Second
+	// copyRetry is how long after a copy that could not be written the next one is tried, though nothing changed.
+	copyRetry = 30 * time.Second
 	// confirmGap is how often it is noted that a control plane confirms what is held; after a loss of power the copy counts as older by that.
 	confirmGap = time.Minute
 )
 
 // restore takes in the copy on disk.
 func (p *proxy) restore() {
-	if err := p.copy.clean(); err != nil {
-		p.log.Warn("what was left of an unfinished copy cannot be removed", "error", err)
-	}
 	fresh := restoring{relay: newRelay()}
 	h, err := p.copy.load(p.now(), p.cfg.MaxAge, fresh.take)
 	switch {
@@ -156,8 +155,11 @@ func (c *copyRecord) of(kind copyKind, r *resource.Resource, version, typeURL st
 	}
 }
 
-// keepCopy writes the copy when something changed, at the end once more.
+// keepCopy writes the copy when something changed, at the end once more. The caller holds the lock of the state folder.
 func (p *proxy) keepCopy(ctx context.Context) error {
+	if err := p.copy.clean(); err != nil {
+		p.log.Warn("what was left of an unfinished copy cannot be removed", "error", err)
+	}
 	confirm := time.NewTicker(confirmGap)
 	defer confirm.Stop()
 	var due <-chan time.Time
@@ -173,7 +175,9 @@ func (p *proxy) keepCopy(ctx context.Context) error {
 			}
 		case <-due:
 			due, last = nil, time.Now()
-			p.saveCopy(false)
+			if !p.saveCopy(false) {
+				due = time.After(copyRetry)
+			}
 		case <-confirm.C:
 			p.confirmCopy()
 		}
@@ -181,13 +185,13 @@ func (p *proxy) keepCopy(ctx context.Context) error {
 }
 
 // saveCopy writes the copy. An error is shown by Status and logged when it is new: everything else goes on.
-func (p *proxy) saveCopy(clean bool) {
+func (p *proxy) saveCopy(clean bool) (ok bool) {
 	p.mu.Lock()
 	h := copyHeader{saved: p.now(), confirmed: p.heard(), clean: clean && p.relay.certain()}
 	all, version := p.records(), p.relay.version
 	p.mu.Unlock()
 	if h.confirmed.IsZero() {
-		return // nobody has said anything yet
+		return true // nobody has said anything yet
 	}
 	err := p.copy.save(h, all)
 	p.copied(err)
@@ -196,6 +200,7 @@ func (p *proxy) saveCopy(clean bool) {
 		p.saved = version
 		p.mu.Unlock()
 	}
+	return err == nil
 }
 
 // confirmCopy notes that a control plane confirms what the copy holds.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"syscall"
 )
 
 // FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else .tools/envoy in
@@ -26,6 +27,9 @@ func FindEnvoy(path string) (string, error) {
 	for {
 		tool := filepath.Join(dir, ".tools", "envoy")
 		if _, err := os.Stat(tool); err == nil {
+			if err := trusted(filepath.Dir(tool), tool); err != nil {
+				return "", err
+			}
 			return runnable(tool)
 		}
 		up := filepath.Dir(dir)
@@ -34,6 +38,22 @@ func FindEnvoy(path string) (string, error) {
 		}
 		dir = up
 	}
+}
+
+// trusted says whether programs that nobody named may be run: not those that another user put in the way of somebody who
+// starts the agent in some folder.
+func trusted(paths ...string) error {
+	for _, path := range paths {
+		info, err := os.Stat(path)
+		if err != nil {
+			return fmt.Errorf("find Envoy: %w", err)
+		}
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() || info.Mode().Perm()&0o002 != 0 {
+			return envoyError("not set, and what is found is not run, because another user can change %s (%v)", path, info.Mode())
+		}
+	}
+	return nil
 }
 
 // runnable is path as an absolute one, when it is a file that may be run.

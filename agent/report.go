@@ -107,8 +107,8 @@ func (a *Agent) sayIdentity(r *Report, now time.Time) {
 		return
 	}
 	sayKept(r, a.keeper.Identity(), a.keeper.Joined(), a.keeper.Renewal(), now)
-	if refused := a.secrets.refused.Load(); refused != nil {
-		r.say("presented", stateBad, "restart this agent; if it goes on, join again", "Envoy refuses its certificate or the roots: %s", refused.Message)
+	if refused := a.secrets.Refusal(); refused != "" {
+		r.say("presented", stateBad, "restart this agent; if it goes on, join again", "Envoy refuses its certificate or the roots: %s", refused)
 	} else if p := a.presented.State(); p.Alarm {
 		r.say("presented", stateBad, "restart this agent: Envoy does not take the latest certificate", "Envoy presents the certificate %s, issued is %s", strings.Join(p.Serials, ", "), a.keeper.Identity().Serial())
 	}

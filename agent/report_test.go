@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
 // fakeLink stands as a test says.
@@ -78,7 +77,7 @@ func TestReport(t *testing.T) {
 			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}
 		},
 			"presented", "bad Envoy presents the certificate 01, issued is SERIAL", "restart this agent"},
-		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.refused.Store(&ads.Rejection{Message: "bad key"}) },
+		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.refused[1] = "bad key" },
 			"presented", "bad Envoy refuses its certificate or the roots: bad key", "restart this agent"},
 		{"the disk", func(*Agent, *fakeLink) {}, "disk", "ok ", ""},
 	} {

@@ -1,9 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -36,13 +40,36 @@ type secrets struct {
 	cache  *ads.Cache
 	log    hclog.Logger
 
-	serial  atomic.Uint64 // of streams, for their nonces
-	open    atomic.Int64  // streams now
-	refused atomic.Pointer[ads.Rejection]
+	serial atomic.Uint64 // of streams, for their nonces
+	open   atomic.Int64  // streams now
+
+	mu      sync.Mutex
+	refused map[uint64]string // guarded by mu: by the serial of an open stream, Envoy's words about what it does not take
+}
+
+// Refusal is why Envoy does not take a secret, in its words; empty: it takes them all.
+func (s *secrets) Refusal() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, serial := range slices.Sorted(maps.Keys(s.refused)) {
+		return s.refused[serial]
+	}
+	return ""
+}
+
+// note keeps what Envoy refuses on a stream; nothing: it takes what it got there. Another stream's acknowledgement says
+// nothing about that.
+func (s *secrets) note(serial uint64, refused []ads.Refusal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.refused, serial)
+	for _, r := range refused {
+		s.refused[serial] = cmp.Or(r.Words, "Envoy gave no reason")
+	}
 }
 
 func newSecrets(k *Keeper, log hclog.Logger) *secrets {
-	return &secrets{keeper: k, kind: &ads.Kind{TypeURL: secretType, Single: true}, cache: ads.NewCache(), log: log.Named("sds")}
+	return &secrets{keeper: k, kind: &ads.Kind{TypeURL: secretType, Single: true}, cache: ads.NewCache(), log: log.Named("sds"), refused: map[uint64]string{}}
 }
 
 // Register puts the service on a server.
@@ -85,8 +112,10 @@ func (s *secrets) serve(g grpc.ServerStream, states bool) error {
 	defer s.open.Add(-1)
 	changed, forget := s.keeper.Changed()
 	defer forget()
-	st := &secretStream{secrets: s, grpc: g, requests: make(chan *frame), reader: ads.NewReader(states, ads.Limits{}),
-		sub: ads.NewSubscription(s.kind, states, s.cache, fmt.Sprintf("sds-%d-", s.serial.Add(1)))}
+	serial := s.serial.Add(1)
+	defer s.note(serial, nil)
+	st := &secretStream{secrets: s, grpc: g, serial: serial, requests: make(chan *frame), reader: ads.NewReader(states, ads.Limits{}),
+		sub: ads.NewSubscription(s.kind, states, s.cache, fmt.Sprintf("sds-%d-", serial))}
 	go st.read()
 	return st.run(changed)
 }
@@ -94,7 +123,8 @@ func (s *secrets) serve(g grpc.ServerStream, states bool) error {
 // secretStream is one stream of Envoy's. One goroutine, run, owns it and sends; another one reads.
 type secretStream struct {
 	*secrets
-	grpc grpc.ServerStream // set once
+	grpc   grpc.ServerStream // set once
+	serial uint64            // set once
 
 	requests chan *frame // written and closed by read, read by run
 	readErr  error       // written by read before it closes requests
@@ -185,11 +215,9 @@ func (st *secretStream) take(f *frame) error {
 	}
 	if out.Rejected {
 		st.log.Error("envoy refuses its certificate or the roots", "error", r.Rejected.Message)
-		rejection := *r.Rejected
-		st.refused.Store(&rejection)
 	}
-	if out.Acknowledged {
-		st.refused.Store(nil)
+	if out.Rejected || out.Acknowledged || out.Started {
+		st.note(st.serial, st.sub.Refusals())
 	}
 	return nil
 }

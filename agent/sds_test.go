@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -221,11 +222,29 @@ func TestSecretsRefused(t *testing.T) {
 		t.Errorf("removed %v, want the name that nobody has", removed)
 	}
 	eventually(t, "the refusal is known", func() error {
-		if r := s.refused.Load(); r == nil || r.Message != "bad key" {
-			return fmt.Errorf("refused: %+v", r)
+		if words := s.Refusal(); words != "bad key" {
+			return fmt.Errorf("refused: %q", words)
 		}
 		return nil
 	})
+	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{secretRoots}}); err != nil {
+		t.Fatal(err)
+	}
+	r, err := st.Recv()
+	if err != nil {
+		t.Fatal(err)
+	}
+	// the third request is taken in when the second is answered
+	if err := errors.Join(st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: r.GetNonce()}),
+		st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{"file-cert:y"}})); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	if words := s.Refusal(); words != "bad key" {
+		t.Errorf("refused once the roots were acknowledged: %q", words)
+	}
 	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCluster}); err != nil {
 		t.Fatal(err)
 	}

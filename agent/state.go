@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -19,8 +20,11 @@ func lockState(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
 	}
+	if err := private(dir); err != nil {
+		return nil, err
+	}
 	path := filepath.Join(dir, "lock")
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
 	}
@@ -33,14 +37,36 @@ func lockState(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("lock %s: %w", path, err)
 	}
-	err = f.Truncate(0)
-	if err == nil {
-		_, err = fmt.Fprintln(f, os.Getpid())
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("write %s: %w", path, err), f.Close())
+	// One length, so that a full disk has room for it once it was written.
+	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
+		_ = f.Truncate(0) // the lock holds all the same: others are told no process instead of a wrong one
 	}
 	return f, nil
+}
+
+// private says whether the state folder is safe from other users: who can write there can have this process write to files of
+// their choice, and give it an identity.
+func private(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("state folder (setting state): %w", err)
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && os.Geteuid() != 0:
+		return fmt.Errorf("state folder %s belongs to another user (%d): set another folder (setting state, or --state)", dir, st.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("state folder %s can be written by other users (%v): make it this user's alone (chmod 700), or set another folder (setting state, or --state)", dir, info.Mode())
+	}
+	return nil
+}
+
+// keepFile is writeFile for what is there already most of the time: a full disk is no obstacle then.
+func keepFile(path string, data []byte) error {
+	if old, err := readSmall(path); err == nil && bytes.Equal(old, data) {
+		return nil
+	}
+	return writeFile(path, data)
 }
 
 // writeFile puts data at path, mode 0600, whole or not at all: by a temporary file and a rename.

@@ -21,8 +21,9 @@ const (
 
 // supervisor starts Envoy again whenever it ends before it should.
 type supervisor struct {
-	run func(context.Context) exit // one run of Envoy
-	log hclog.Logger
+	run   func(context.Context) exit // one run of Envoy
+	ended chan struct{}              // cap 1; told when Envoy ended and nobody asked for that. Nil: nobody wants to know
+	log   hclog.Logger
 
 	mu     sync.Mutex
 	runs   int  // guarded by mu: starts so far
@@ -47,6 +48,7 @@ func (s *supervisor) Run(ctx context.Context, last <-chan struct{}) error {
 			pause = firstPause
 		}
 		s.note(e, pause)
+		poke(s.ended)
 		select {
 		case <-ctx.Done():
 			return nil

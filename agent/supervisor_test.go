@@ -113,3 +113,23 @@ func TestSettle(t *testing.T) {
 		})
 	}
 }
+
+// An end that nobody asked for is told at once.
+func TestSupervisorEnded(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		s := &supervisor{log: hclog.NewNullLogger(), ended: make(chan struct{}, 1), run: func(context.Context) exit { return exit{} }}
+		done := make(chan error, 1)
+		begin := time.Now()
+		go func() { done <- s.Run(ctx, nil) }()
+		<-s.ended
+		if took := time.Since(begin); took != 0 {
+			t.Errorf("told after %v", took)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
