@@ -1,7 +1,6 @@
 package xds
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,13 +9,9 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -40,10 +35,8 @@ func (st *stream) register(ctx context.Context) error {
 	if s.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
 		return nil
 	}
-	if err := st.mayRegister(); err != nil {
-		s.metrics.refused.WithLabelValues("not registered").Inc()
-		s.audit(audit.Event{Action: audit.RegistrationRefuse, Actor: cmp.Or(st.who.Identity.String(), st.peer), Target: st.proxy.Namespace + "/" + cmp.Or(ask.group, ask.entry),
-			Outcome: audit.Refused, Reason: err.Error(), Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}})
+	if err := st.mayRegister(ctx); err != nil {
+		st.refuseRegistration(err)
 		return err
 	}
 	r := registry.Registration{
@@ -69,35 +62,8 @@ func (st *stream) register(ctx context.Context) error {
 	}
 	st.member = &membership{key: r.RegistrationKey, session: r.Session, stream: st, as: r}
 	s.speakers.add(st.member)
+	s.metrics.registered.Inc()
 	s.log.Info("workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
-	return nil
-}
-
-// mayRegister says whether the stream may register what it asks for: the target has to be there, in the namespace and of
-// the service account that the stream has proven to be of.
-func (st *stream) mayRegister() error {
-	s, ask := st.server, st.proxy.enrolment
-	kind, name := config.WorkloadGroup, ask.group
-	if name == "" {
-		kind, name = config.WorkloadEntry, ask.entry
-	}
-	if st.who.Identity == (spiffe.ID{}) && !s.cfg.RegisterAnybody {
-		return status.Errorf(codes.PermissionDenied, "a workload registers with an identity: connect with mutual TLS, or start without %s", kind)
-	}
-	o := s.current.Load().context.Object(config.Key{Kind: kind, Namespace: st.proxy.Namespace, Name: name})
-	if o == nil {
-		return status.Errorf(codes.FailedPrecondition, "cannot find %s %s/%s", kind, st.proxy.Namespace, name)
-	}
-	account := ""
-	switch spec := o.Spec.(type) {
-	case *networking.WorkloadGroup:
-		account = entry.Account(spec)
-	case *networking.WorkloadEntry:
-		account = cmp.Or(spec.ServiceAccount, "default")
-	}
-	if id := st.who.Identity; id != (spiffe.ID{}) && (id.Namespace != o.Namespace || id.ServiceAccount != account) {
-		return status.Errorf(codes.PermissionDenied, "%s %s/%s is of service account %q, the certificate is of %s", kind, o.Namespace, o.Name, account, id)
-	}
 	return nil
 }
 
@@ -137,6 +103,7 @@ func (st *stream) unregister() {
 	if st.expelled.Load() {
 		leave = st.server.cfg.Runtime.Remove
 	}
+	st.server.metrics.unregistered.Inc()
 	heir, report := st.server.speakers.remove(st.member)
 	err := leave(ctx, st.member.key, st.member.session)
 	if err == nil && heir != nil {

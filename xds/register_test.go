@@ -3,6 +3,7 @@ package xds_test
 import (
 	"context"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
 	rpcstatus "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -458,4 +460,85 @@ func TestRevokedWhileAway(t *testing.T) {
 	revoked.Store("spiffe://cluster.local/ns/shop/sa/api")
 	p.server.Recheck()
 	becomes(t, rt, "")
+}
+
+// A certificate registers as long as its key is its workload's, and in the group that this joined.
+func TestRegistersWhatItJoined(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	for name, tc := range map[string]struct {
+		group    string
+		err      error
+		metadata map[string]any
+		want     codes.Code
+	}{
+		"its group":               {"shop/web", nil, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.OK},
+		"no group":                {"", nil, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.OK},
+		"an entry":                {"shop/web", nil, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.OK},
+		"another group":           {"shop/web", nil, map[string]any{"AUTO_REGISTER_GROUP": "other"}, codes.PermissionDenied},
+		"replaced":                {"", fmt.Errorf("key of another machine: %w", xds.ErrNotJoined), map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.PermissionDenied},
+		"replaced, for an entry":  {"", xds.ErrNotJoined, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied},
+		"nobody knows":            {"", errors.New("no space left on device"), map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.Unavailable},
+		"replaced, asks for none": {"", xds.ErrNotJoined, map[string]any{}, codes.OK},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			web := a.web()
+			p := newSecurePlane(t, a, func(c *xds.Config) {
+				c.Runtime = newRuntime(t)
+				c.Joined = func(_ context.Context, leaf *x509.Certificate) (string, error) {
+					if !leaf.Equal(web.Leaf) {
+						t.Error("asked of another certificate")
+					}
+					return tc.group, tc.err
+				}
+			})
+			p.publishObjects(groups())
+			err := call(t, p, web).connects(node(t, tc.metadata))
+			if status.Code(err) != tc.want || err != nil && strings.Contains(err.Error(), "space left") {
+				t.Errorf("got %v, want %v", err, tc.want)
+			}
+		})
+	}
+}
+
+// Whoever is refused again and again does not fill the audit log; metrics count each time.
+func TestRefusedRegistrationsAreBounded(t *testing.T) {
+	t.Parallel()
+	a, rt, reg := newAuthority(t), newRuntime(t), prometheus.NewRegistry()
+	var recorded atomic.Int64
+	p := newSecurePlane(t, a, func(c *xds.Config) {
+		c.Runtime, c.Registerer, c.Audit = rt, reg, func(audit.Event) { recorded.Add(1) }
+	})
+	p.publishObjects(groups())
+	web := a.web()
+	for range 60 {
+		l := call(t, p, web)
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api"})); status.Code(err) != codes.PermissionDenied {
+			t.Fatal(err)
+		}
+		l.hang()
+	}
+	if n := recorded.Load(); n < 1 || n > 55 {
+		t.Errorf("%d of 60 were recorded", n)
+	}
+	stays := call(t, p, web)
+	if err := stays.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]float64{"auto_registration_errors_total": 60, "auto_registration_success_total": 1, "ashore_workloads_registered": 1}
+	families, err := reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		m := f.GetMetric()[0]
+		if n, ok := want[f.GetName()]; ok && m.GetCounter().GetValue()+m.GetGauge().GetValue() != n {
+			t.Errorf("%v, want %v", f, n)
+		}
+		delete(want, f.GetName())
+	}
+	if len(want) > 0 {
+		t.Errorf("there is no metric %v", want)
+	}
 }

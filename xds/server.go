@@ -59,6 +59,10 @@ type Config struct {
 	Revoked func(id spiffe.ID, fingerprint string) error
 	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they ask for is ignored.
 	Runtime registry.Runtime
+	// Joined says which WorkloadGroup, "namespace/name", the workload of a certificate joined; empty when none. Asked of
+	// those that register, and of nobody else. Errors: ErrNotJoined, or why it cannot be told now. Nil: every certificate
+	// that Verify believes registers.
+	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
 	// RegisterAnybody lets workloads register that have not proven who they are: for development.
 	RegisterAnybody bool
 	// Audit records refused registrations; nil: nobody does.
@@ -100,7 +104,8 @@ type Server struct {
 	// taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
-	speakers speakers // safe for concurrent use
+	speakers speakers   // safe for concurrent use
+	pace     audit.Pace // of refused registrations; safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
@@ -137,7 +142,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.RemovalWait == 0 {
 		cfg.RemovalWait = 10 * time.Second
 	}
-	m, err := newMetrics(cfg.Registerer)
+	m, err := newMetrics(cfg.Registerer, cfg.Runtime)
 	if err != nil {
 		return nil, fmt.Errorf("xds: register metrics: %w", err)
 	}

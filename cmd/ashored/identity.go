@@ -128,6 +128,15 @@ func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
 	return id.peers.Revoked(who, fingerprint)
 }
 
+// joined says which group the workload of a certificate joined, by the ledger: its key has to be the one bound last.
+func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string, error) {
+	w, err := id.ledger.Holds(ctx, leaf)
+	if r, ok := errors.AsType[*ca.Refusal](err); ok {
+		return "", fmt.Errorf("%w: %w", xds.ErrNotJoined, r)
+	}
+	return w.Group, err
+}
+
 // run adds its parts to a program.
 func (id *identity) run(p *program) {
 	p.run("certificate authority", id.manager.Run)

@@ -193,7 +193,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err != nil {
 		return p, err
 	}
-	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Runtime: workloads,
+	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
 		RegisterAnybody: s.dev, Audit: d.audit.Record})
 	if err != nil {
 		return p, err
