@@ -79,11 +79,14 @@ func (j *ruleJudge) source(s *security.Source) truth {
 		want, not []string
 		match     func(string) (truth, bool)
 	}{
-		{"principals", s.GetPrincipals(), s.GetNotPrincipals(), j.principal},
+		{"principals", s.GetPrincipals(), nil, j.principal(j.widen)},
+		{"notPrincipals", nil, s.GetNotPrincipals(), j.principal(!j.widen)},
 		{"requestPrincipals", s.GetRequestPrincipals(), nil, j.ofRequests(j.requestPrincipal(j.widen))},
 		{"notRequestPrincipals", nil, s.GetNotRequestPrincipals(), j.ofRequests(j.requestPrincipal(!j.widen))},
-		{"namespaces", s.GetNamespaces(), s.GetNotNamespaces(), j.callerNamespace},
-		{"serviceAccounts", s.GetServiceAccounts(), s.GetNotServiceAccounts(), j.serviceAccount},
+		{"namespaces", s.GetNamespaces(), nil, j.callerNamespace(j.widen)},
+		{"notNamespaces", nil, s.GetNotNamespaces(), j.callerNamespace(!j.widen)},
+		{"serviceAccounts", s.GetServiceAccounts(), nil, j.serviceAccount(j.widen)},
+		{"notServiceAccounts", nil, s.GetNotServiceAccounts(), j.serviceAccount(!j.widen)},
 		{"trustDomains", s.GetTrustDomains(), s.GetNotTrustDomains(), j.trustDomain},
 		{"ipBlocks", s.GetIpBlocks(), s.GetNotIpBlocks(), subnetOf(j.call.Source)},
 		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), subnetOf(j.call.Remote)},
@@ -136,36 +139,48 @@ func subnetOf(a netip.Addr) func(string) (truth, bool) {
 	return func(v string) (truth, bool) { return matchSubnet(v, a) }
 }
 
-// principal matches the caller's identity in any of the mesh's trust domains.
-func (j *ruleJudge) principal(v string) (truth, bool) {
-	v = strings.TrimPrefix(v, "spiffe://")
-	if !isName(v) {
-		return no, false
-	}
-	if j.call.From == (spiffe.ID{}) {
-		return no, true
-	}
-	have := strings.TrimPrefix(j.call.From.String(), "spiffe://")
-	domain, rest, ok := strings.Cut(v, "/")
-	if !ok || domain != "cluster.local" && !slices.Contains(j.domains, domain) {
-		return truthOf(matchText(v, have)), true
-	}
-	return truthOf(slices.ContainsFunc(j.domains, func(d string) bool { return matchText(d+"/"+rest, have) })), true
+// ofMesh says whether the caller is of the mesh: of its trust domain or one of the aliases. wide: or of any other.
+func (j *ruleJudge) ofMesh(wide bool) bool {
+	return j.call.From != (spiffe.ID{}) && (wide || slices.Contains(j.domains, j.call.From.TrustDomain))
 }
 
-func (j *ruleJudge) callerNamespace(v string) (truth, bool) {
-	return truthOf(j.call.From != (spiffe.ID{}) && matchStars(v, j.call.From.Namespace)), v != ""
+// principal matches the caller's identity in any of the mesh's trust domains. Where the domain is left to a star it is
+// one of these, or with wide any.
+func (j *ruleJudge) principal(wide bool) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		v = strings.TrimPrefix(v, "spiffe://")
+		if !isName(v) {
+			return no, false
+		}
+		if !j.ofMesh(wide || v[0] != '*') {
+			return no, true
+		}
+		have := strings.TrimPrefix(j.call.From.String(), "spiffe://")
+		domain, rest, ok := strings.Cut(v, "/")
+		if !ok || domain != "cluster.local" && !slices.Contains(j.domains, domain) {
+			return truthOf(matchText(v, have)), true
+		}
+		return truthOf(slices.ContainsFunc(j.domains, func(d string) bool { return matchText(d+"/"+rest, have) })), true
+	}
 }
 
-func (j *ruleJudge) serviceAccount(v string) (truth, bool) {
-	namespace, name, ok := strings.Cut(v, "/")
-	if !ok {
-		namespace, name = j.namespace, v
+func (j *ruleJudge) callerNamespace(wide bool) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		return truthOf(j.ofMesh(wide) && matchStars(v, j.call.From.Namespace)), v != ""
 	}
-	if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
-		return no, false
+}
+
+func (j *ruleJudge) serviceAccount(wide bool) func(string) (truth, bool) {
+	return func(v string) (truth, bool) {
+		namespace, name, ok := strings.Cut(v, "/")
+		if !ok {
+			namespace, name = j.namespace, v
+		}
+		if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+			return no, false
+		}
+		return truthOf(j.ofMesh(wide) && j.call.From.Namespace == namespace && j.call.From.ServiceAccount == name), true
 	}
-	return truthOf(j.call.From.Namespace == namespace && j.call.From.ServiceAccount == name), true
 }
 
 func (j *ruleJudge) trustDomain(v string) (truth, bool) {
@@ -211,11 +226,11 @@ func (j *ruleJudge) attribute(key string, wide bool) func(string) (truth, bool) 
 	case "destination.ip":
 		return subnetOf(j.call.Destination)
 	case "source.namespace":
-		return j.callerNamespace
+		return j.callerNamespace(wide)
 	case "source.principal":
-		return j.principal
+		return j.principal(wide)
 	case "source.serviceaccount", "source.serviceAccount":
-		return j.serviceAccount
+		return j.serviceAccount(wide)
 	case "source.trustDomain":
 		return j.trustDomain
 	case "destination.port":

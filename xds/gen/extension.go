@@ -31,6 +31,7 @@ import (
 // and back while connections are open; one RBAC rule that Envoy refuses (a header in a filter of connections) costs the
 // whole update, and what was there before goes on being enforced.
 const (
+	filterForeign = "ashore.authz.foreign" // refuses names of the mesh for which other authorities vouch
 	filterRevoked = "ashore.authz.revoked" // refuses whom nobody trusts any more
 	filterTokens  = "ashore.authn.tokens"  // checks the tokens of requests
 	filterCustom  = "ashore.authz.custom"  // finds out whether filterAsk has to ask
@@ -119,11 +120,11 @@ func (e *extensions) plan(in extensionsIn) *resource.Layer {
 		out = append(out, e.made.Get(extensionSpec{name, cluster, string(body)}))
 	}
 	requests, connections := rbacScope{domains: in.domains.Items()}, rbacScope{domains: in.domains.Items(), tcp: true}
-	for _, name := range requestFilters() {
+	for _, name := range append(requestFilters(), filterForeign) {
 		m, cluster := in.filter(requests, name)
 		add(name, cluster, m)
 	}
-	for _, name := range connectionFilters() {
+	for _, name := range append(connectionFilters(), filterForeign) {
 		m, cluster := in.filter(connections, name)
 		add(name+ofConnections, cluster, m)
 	}
@@ -133,6 +134,8 @@ func (e *extensions) plan(in extensionsIn) *resource.Layer {
 // filter is one of the filters, and the cluster that it asks.
 func (in extensionsIn) filter(s rbacScope, name string) (m proto.Message, cluster string) {
 	switch name {
+	case filterForeign:
+		return s.filter(s.impostors(), nil, ""), ""
 	case filterRevoked:
 		return s.filter(in.revocations(), nil, ""), ""
 	case filterTokens:
@@ -213,19 +216,19 @@ func discovered(types []string) *corev3.ExtensionConfigSource {
 	return &corev3.ExtensionConfigSource{ConfigSource: fromADS(), TypeUrls: types}
 }
 
-// judgeRequests are the filters that judge requests, as listeners name them.
-func judgeRequests() []*hcmv3.HttpFilter {
-	var out []*hcmv3.HttpFilter
-	for _, name := range requestFilters() {
+// judgeRequests are the filters of requests of these names, as listeners name them.
+func judgeRequests(names ...string) []*hcmv3.HttpFilter {
+	out := make([]*hcmv3.HttpFilter, 0, len(names))
+	for _, name := range names {
 		out = append(out, &hcmv3.HttpFilter{Name: name, ConfigType: &hcmv3.HttpFilter_ConfigDiscovery{ConfigDiscovery: discovered(requestFilterTypes(name))}})
 	}
 	return out
 }
 
-// judgeConnections are the filters that judge connections, as listeners name them.
-func judgeConnections() []*listenerv3.Filter {
-	var out []*listenerv3.Filter
-	for _, name := range connectionFilters() {
+// judgeConnections are the filters of connections of these names, as listeners name them.
+func judgeConnections(names ...string) []*listenerv3.Filter {
+	out := make([]*listenerv3.Filter, 0, len(names))
+	for _, name := range names {
 		out = append(out, &listenerv3.Filter{
 			Name:       name + ofConnections,
 			ConfigType: &listenerv3.Filter_ConfigDiscovery{ConfigDiscovery: discovered(connectionFilterTypes(name))},

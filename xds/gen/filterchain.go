@@ -37,6 +37,9 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		if side == sideInbound && c.tls != nil { // clients that are not of the mesh: what they say of others is not believed
 			m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
 		}
+		if c.asksOthers() {
+			refuseImpostors(m)
+		}
 		wrapped = append(wrapped, m)
 		out.Filters = []*listenerv3.Filter{networkFilter("envoy.filters.network.http_connection_manager", packed(m))}
 	case c.tcp.weighted == nil && c.tcp.cluster == blackHole && b.catchAll != blackHole:
@@ -46,6 +49,9 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		wrapped = append(wrapped, p)
 		if side != sideOutbound {
 			out.Filters = slices.Clone(b.judges)
+		}
+		if c.asksOthers() {
+			out.Filters = slices.Concat(judgeConnections(filterForeign), out.Filters)
 		}
 		out.Filters = append(out.Filters, networkFilter(tcpProxyFilter, packed(p)))
 	}

@@ -33,7 +33,7 @@ func httpFilters(caps push.Capabilities, grpcWeb, judged bool) []*hcmv3.HttpFilt
 		})))
 	}
 	if judged {
-		out = append(out, judgeRequests()...)
+		out = append(out, judgeRequests(requestFilters()...)...)
 	}
 	return append(out,
 		httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),

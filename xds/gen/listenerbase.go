@@ -106,7 +106,7 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	}
 	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, false), httpFilters(s.caps, true, false)
 	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, true), httpFilters(s.caps, true, true)
-	b.judges = judgeConnections()
+	b.judges = judgeConnections(connectionFilters()...)
 	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
 	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil)}
 	return b

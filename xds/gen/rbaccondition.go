@@ -36,11 +36,11 @@ func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Pr
 	case "remote.ip":
 		return clientAddress
 	case "source.namespace":
-		return callerNamespace
+		return b.callerNamespace(wide)
 	case "source.principal":
-		return b.identity
+		return b.identity(wide)
 	case "source.serviceaccount", "source.serviceAccount":
-		return b.serviceAccount
+		return b.serviceAccount(wide)
 	case "source.trustDomain":
 		return callerDomain
 	case "request.auth.principal":

@@ -290,7 +290,7 @@ func TestFiltersAreShared(t *testing.T) {
 			t.Errorf("%s: the same as before: %v", r.Name, was == r)
 		}
 	}
-	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters()) {
+	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+2 {
 		t.Errorf("there are %d filters", n)
 	}
 }

@@ -14,11 +14,14 @@ import (
 func (b *rbacBuilder) source(s *security.Source) []*rbacv3.Principal {
 	var out []*rbacv3.Principal
 	take := func(list []*rbacv3.Principal) { out = append(out, list...) }
-	take(b.principals(s.GetPrincipals(), s.GetNotPrincipals(), b.identity))
+	take(b.principals(s.GetPrincipals(), nil, b.identity(b.widen)))
+	take(b.principals(nil, s.GetNotPrincipals(), b.identity(!b.widen)))
 	take(b.principals(s.GetRequestPrincipals(), nil, httpOnly(b, requestIdentity(b.widen))))
 	take(b.principals(nil, s.GetNotRequestPrincipals(), httpOnly(b, requestIdentity(!b.widen))))
-	take(b.principals(s.GetNamespaces(), s.GetNotNamespaces(), callerNamespace))
-	take(b.principals(s.GetServiceAccounts(), s.GetNotServiceAccounts(), b.serviceAccount))
+	take(b.principals(s.GetNamespaces(), nil, b.callerNamespace(b.widen)))
+	take(b.principals(nil, s.GetNotNamespaces(), b.callerNamespace(!b.widen)))
+	take(b.principals(s.GetServiceAccounts(), nil, b.serviceAccount(b.widen)))
+	take(b.principals(nil, s.GetNotServiceAccounts(), b.serviceAccount(!b.widen)))
 	take(b.principals(s.GetTrustDomains(), s.GetNotTrustDomains(), callerDomain))
 	take(b.principals(s.GetIpBlocks(), s.GetNotIpBlocks(), peerAddress))
 	take(b.principals(s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), clientAddress))
@@ -41,17 +44,36 @@ func authenticated(m *matcherv3.StringMatcher) *rbacv3.Principal {
 // identityScheme begins every identity; policies leave it out.
 const identityScheme = "spiffe://"
 
-// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases.
-func (b *rbacBuilder) identity(v string) *rbacv3.Principal {
-	var out []*rbacv3.Principal
-	for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
-		p := authenticated(identityMatch(name))
-		if p == nil {
-			return nil
+// identity is a caller by its whole identity, in the mesh's own trust domain or one of its aliases. Where the domain is
+// left to a star, it is one of these, or with wide any.
+func (b *rbacBuilder) identity(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		var out []*rbacv3.Principal
+		for _, name := range b.aliases(strings.TrimPrefix(v, identityScheme)) {
+			p := authenticated(identityMatch(name))
+			if p == nil {
+				return nil
+			}
+			if strings.HasPrefix(name, "*") && !wide {
+				p = authenticated(regexMatch(b.meshPrefix() + ".*"))
+				if name != "*" {
+					p = allPrincipals([]*rbacv3.Principal{p, authenticated(identityMatch(name))})
+				}
+			}
+			out = append(out, p)
 		}
-		out = append(out, p)
+		return onePrincipal(out)
 	}
-	return onePrincipal(out)
+}
+
+// meshPrefix is how the identities of the mesh begin, as a regular expression. A gateway may take certificates of other
+// authorities too, which say what they like.
+func (b *rbacBuilder) meshPrefix() string {
+	names := make([]string, len(b.domains))
+	for i, d := range b.domains {
+		names[i] = regexp.QuoteMeta(d)
+	}
+	return identityScheme + "(?:" + strings.Join(names, "|") + ")/"
 }
 
 // identityMatch is nameMatch for an identity without its scheme.
@@ -83,25 +105,37 @@ func (b *rbacBuilder) aliases(v string) []string {
 // defaultTrustDomain is that of a mesh that names none.
 const defaultTrustDomain = "cluster.local"
 
-// callerNamespace is a caller by its namespace.
-func callerNamespace(v string) *rbacv3.Principal {
-	if v == "" {
-		return nil
+// callerNamespace is a caller of the mesh by its namespace; with wide any that names one.
+func (b *rbacBuilder) callerNamespace(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		if v == "" {
+			return nil
+		}
+		before := b.meshPrefix()
+		if wide {
+			before = ".*/"
+		}
+		return authenticated(regexMatch(before + "ns/" + strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*") + "/.*"))
 	}
-	name := strings.ReplaceAll(regexp.QuoteMeta(v), `\*`, "[^/]*")
-	return authenticated(regexMatch(".*/ns/" + name + "/.*"))
 }
 
-// serviceAccount is a caller by its service account, in the policy's namespace where none is named.
-func (b *rbacBuilder) serviceAccount(v string) *rbacv3.Principal {
-	namespace, name, ok := strings.Cut(v, "/")
-	if !ok {
-		namespace, name = b.namespace, v
+// serviceAccount is a caller of the mesh by its service account, in the policy's namespace where none is named; with
+// wide one of any trust domain.
+func (b *rbacBuilder) serviceAccount(wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		namespace, name, ok := strings.Cut(v, "/")
+		if !ok {
+			namespace, name = b.namespace, v
+		}
+		if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
+			return nil
+		}
+		namespace, name = regexp.QuoteMeta(namespace), regexp.QuoteMeta(name)
+		if wide {
+			return authenticated(regexMatch(identityScheme + ".+/ns/" + namespace + "/(.+/|)sa/" + name + "(/.+)?"))
+		}
+		return authenticated(regexMatch(b.meshPrefix() + "ns/" + namespace + "/sa/" + name))
 	}
-	if namespace == "" || name == "" || strings.Contains(v, "*") || strings.Contains(name, "/") {
-		return nil
-	}
-	return authenticated(regexMatch(identityScheme + ".+/ns/" + regexp.QuoteMeta(namespace) + "/(.+/|)sa/" + regexp.QuoteMeta(name) + "(/.+)?"))
 }
 
 // callerDomain is a caller by its trust domain.
