@@ -207,7 +207,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 		Keys:    newKeySource(s, log.Named("jwks")),
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, back, log.Named("push")),
+		Publish: publisher(server, back, &written{record: d.audit.Record}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
 
@@ -271,11 +271,13 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 	}
 }
 
-// publisher hands every context to the proxies, then to operators.
-func publisher(server *xds.Server, back *backend, log hclog.Logger) func(*push.Context, push.Changes) {
+// publisher hands every context to the proxies, then to operators and the audit log.
+func publisher(server *xds.Server, back *backend, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
 		server.Publish(c, changes.Since)
-		if back.publish(c) {
+		first := back.publish(c)
+		w.published(c.Inputs().Objects)
+		if first {
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())
 			return

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// maxWritten is how many objects of one change are recorded one by one.
+const maxWritten = 50
+
+// written records which configuration came to work. Files do not say who wrote them: the actor is the source. What was
+// changed while ashored was down shows as another digest of everything.
+type written struct {
+	record func(audit.Event)
+
+	// the following belong to the goroutine that publishes
+	last  push.Objects
+	begun bool
+}
+
+// published takes note of what a context holds.
+func (w *written) published(objects push.Objects) {
+	last, begun := w.last, w.begun
+	w.last, w.begun = objects, true
+	if !begun {
+		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: "read at the start",
+			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
+		return
+	}
+	n := 0
+	for c := range objects.Diff(last) {
+		if c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash {
+			continue // it stands elsewhere now
+		}
+		if n++; n <= maxWritten {
+			w.record(change(c.Old, c.New))
+		}
+	}
+	if n > maxWritten {
+		w.record(audit.Event{Action: audit.ConfigWrite, Actor: "ashored", Target: "everything", Reason: fmt.Sprintf("%d more objects were changed at once", n-maxWritten),
+			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
+	}
+}
+
+// change is the event of one object; one of the two may be nil.
+func change(old, now *config.Object) audit.Event {
+	o := cmp.Or(now, old)
+	e := audit.Event{Action: audit.ConfigWrite, Actor: o.Origin.Source, Target: o.Key.String(), Details: map[string]string{}}
+	if o.Origin.File != "" {
+		e.Details["file"] = o.Origin.File + ":" + strconv.Itoa(o.Origin.Line)
+	}
+	if old != nil {
+		e.Details["before"] = contentHash(old)
+	}
+	if now != nil {
+		e.Details["sha256"] = contentHash(now)
+	}
+	switch {
+	case old == nil:
+		e.Reason = "created"
+	case now == nil:
+		e.Reason = "deleted"
+	default:
+		e.Reason, e.Details["difference"] = "changed", difference(old, now)
+	}
+	return e
+}
+
+// difference names the fields in which two versions of an object differ, never what is in them.
+func difference(old, now *config.Object) string {
+	var out []string
+	if !maps.Equal(old.Labels, now.Labels) {
+		out = append(out, "metadata.labels")
+	}
+	if !maps.Equal(old.Annotations, now.Annotations) {
+		out = append(out, "metadata.annotations")
+	}
+	if !old.Created.Equal(now.Created) {
+		out = append(out, "metadata.creationTimestamp")
+	}
+	a, b := old.Spec.ProtoReflect(), now.Spec.ProtoReflect()
+	for i := range b.Descriptor().Fields().Len() {
+		f := b.Descriptor().Fields().Get(i)
+		if a.Has(f) != b.Has(f) || a.Has(f) && !alike(f, a, b) {
+			out = append(out, "spec."+f.JSONName())
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// alike says that a field of two messages holds the same.
+func alike(f protoreflect.FieldDescriptor, a, b protoreflect.Message) bool {
+	return a.Get(f).Equal(b.Get(f))
+}
+
+// contentHash is the SHA-256 of what an object says, the same on every replica of one version.
+func contentHash(o *config.Object) string {
+	h := sha256.New()
+	for _, m := range []map[string]string{o.Labels, o.Annotations} {
+		for _, k := range slices.Sorted(maps.Keys(m)) {
+			_, _ = fmt.Fprintf(h, "%q=%q\n", k, m[k]) // a hash takes everything
+		}
+		_, _ = h.Write([]byte{'\n'})
+	}
+	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec)
+	if err != nil { // text that is no UTF-8, which validation refuses
+		return "none: " + err.Error()
+	}
+	_, _ = h.Write(body)
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// digest is that of all objects.
+func digest(objects push.Objects) string {
+	h := sha256.New()
+	for key, o := range objects.All() {
+		_, _ = fmt.Fprintf(h, "%s %s\n", key, contentHash(o)) // a hash takes everything
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
