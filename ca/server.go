@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	securityv1 "istio.io/api/security/v1alpha1"
 
@@ -45,7 +44,7 @@ type ServerConfig struct {
 }
 
 // Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call is counted, then proven, then
-// read, then answered: nothing that a stranger sends is parsed. Safe for concurrent use.
+// received and read, then answered: nothing that a stranger sends is taken in. Safe for concurrent use.
 type Server struct {
 	config  ServerConfig
 	metrics *serverMetrics
@@ -84,16 +83,41 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}, nil
 }
 
-// Register adds the service to a gRPC server, whose limit on the size of a message bounds what is received before it is
-// refused.
+// Register adds the service to a gRPC server.
 func (s *Server) Register(g *grpc.Server) {
 	d := securityv1.IstioCertificateService_ServiceDesc
-	d.Methods = []grpc.MethodDesc{{MethodName: "CreateCertificate", Handler: s.createCertificate}}
-	g.RegisterService(&d, nil)
+	d.HandlerType, d.Methods = (*any)(nil), nil
+	d.Streams = []grpc.StreamDesc{{StreamName: "CreateCertificate", Handler: s.serve}}
+	g.RegisterService(&d, s)
 }
 
-// createCertificate is the method as gRPC calls it: decode is called for a proven caller alone.
-func (s *Server) createCertificate(_ any, ctx context.Context, decode func(any) error, intercept grpc.UnaryServerInterceptor) (any, error) {
+// serve is the method as gRPC calls it: as one of a stream, for of any other gRPC takes all of the request into memory
+// before anybody is asked who it is from.
+func (s *Server) serve(_ any, stream grpc.ServerStream) error {
+	out, err := s.createCertificate(stream.Context(), func(into any) error { return receive(stream, into, s.config.Limits.Wait) })
+	if err != nil {
+		return err
+	}
+	return stream.SendMsg(out)
+}
+
+// receive waits for a request for so long. What is left of it ends with the stream.
+func receive(stream grpc.ServerStream, into any, wait time.Duration) error {
+	done := make(chan error, 1)
+	go func() { done <- stream.RecvMsg(into) }()
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case err := <-done:
+		return err
+	case <-timer.C:
+		return fmt.Errorf("%w: it did not come within %s", ErrRequest, wait)
+	}
+}
+
+// createCertificate answers a call. decode is called for a proven caller alone, who takes nobody's turn until he has said
+// what he wants.
+func (s *Server) createCertificate(ctx context.Context, decode func(any) error) (*securityv1.IstioCertificateResponse, error) {
 	c := s.callOf(ctx)
 	begin := time.Now()
 	s.metrics.inFlight.Inc()
@@ -101,31 +125,24 @@ func (s *Server) createCertificate(_ any, ctx context.Context, decode func(any) 
 		s.metrics.inFlight.Dec()
 		s.metrics.latency.Observe(time.Since(begin).Seconds())
 	}()
-	p, done, err := s.admit(ctx, c)
+	p, err := s.admit(ctx, c)
 	if err != nil {
 		return nil, s.refuse(c, nil, err)
 	}
-	defer done()
 	r := &securityv1.IstioCertificateRequest{}
 	if err := decode(r); err != nil {
 		return nil, s.refuse(c, p, refuseRequest(err))
 	}
-	answer := func(ctx context.Context, r any) (any, error) {
-		request, ok := r.(*securityv1.IstioCertificateRequest)
-		if !ok {
-			return nil, status.Error(codes.Internal, "an interceptor replaced the request")
-		}
-		out, err := s.answer(ctx, c, p, request)
-		if err != nil {
-			return nil, s.refuse(c, p, err)
-		}
-		return out, nil
+	done, err := s.turn(ctx, addressKey(c.From))
+	if err != nil {
+		return nil, s.refuse(c, p, err)
 	}
-	if intercept == nil {
-		return answer(ctx, r)
+	defer done()
+	out, err := s.answer(ctx, c, p, r)
+	if err != nil {
+		return nil, s.refuse(c, p, err)
 	}
-	info := &grpc.UnaryServerInfo{Server: s, FullMethod: securityv1.IstioCertificateService_CreateCertificate_FullMethodName}
-	return intercept(ctx, r, info, answer)
+	return out, nil
 }
 
 // callOf is what gRPC says of a call.
@@ -162,28 +179,25 @@ func busy(public, reason string) *Refusal {
 	return &Refusal{Code: codes.ResourceExhausted, Public: public, Reason: reason, Err: errors.New(public)}
 }
 
-// admit counts a call, waits for its turn and proves who it comes from. done must be called at its end.
-func (s *Server) admit(ctx context.Context, c Call) (p *Proof, done func(), err error) {
+// admit counts a call, waits for its turn and proves who it comes from.
+func (s *Server) admit(ctx context.Context, c Call) (*Proof, error) {
 	from := addressKey(c.From)
 	if !s.refused.has(from, c.Now) {
-		return nil, nil, busy("too many calls from this address were refused; wait", "address refused too often")
+		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
 	}
 	if !s.address.take(from, c.Now) {
-		return nil, nil, busy("too many calls come from this address; wait", "address too often")
+		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
-	done, err = s.turn(ctx, from)
+	done, err := s.turn(ctx, from)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p, err = attest(ctx, s.config.Attestors, c)
+	defer done()
+	p, err := attest(ctx, s.config.Attestors, c)
 	if err == nil && !s.caller.take(p.Caller, c.Now) {
 		err = busy("too many calls come from this caller; wait", "caller too often")
 	}
-	if err != nil {
-		done()
-		return nil, nil, err
-	}
-	return p, done, nil
+	return p, err
 }
 
 // turn waits until a call may be worked on.

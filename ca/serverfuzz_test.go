@@ -17,7 +17,6 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
-	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -60,7 +59,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	var asked atomic.Bool
-	_, err := l.server.createCertificate(nil, from(t, nil), decoder(nil, &asked), nil)
+	_, err := l.server.createCertificate(from(t, nil), decoder(nil, &asked))
 	if err := wantRefused(err, codes.Unauthenticated, publicNobody); err != nil {
 		t.Error(err)
 	}
@@ -99,14 +98,14 @@ func FuzzCreateCertificate(f *testing.F) {
 			}
 		}
 		var asked atomic.Bool
-		answer, err := l.server.createCertificate(nil, from(t, cert), decoder(wire, &asked), nil)
+		answer, err := l.server.createCertificate(from(t, cert), decoder(wire, &asked))
 		if err != nil {
 			if _, ok := status.FromError(err); !ok {
 				t.Fatalf("not a status: %v", err)
 			}
 			return
 		}
-		chain := answer.(*securityv1.IstioCertificateResponse).GetCertChain()
+		chain := answer.GetCertChain()
 		leaf, err := DecodeCertificates([]byte(chain[0]))
 		if err != nil {
 			t.Fatal(err)
@@ -179,7 +178,7 @@ func BenchmarkCreateCertificate(b *testing.B) {
 	})
 	parallel("handler", func(i int) error {
 		var asked atomic.Bool
-		_, err := l.server.createCertificate(nil, calls[i], decoder(wires[i], &asked), nil)
+		_, err := l.server.createCertificate(calls[i], decoder(wires[i], &asked))
 		return err
 	})
 }
