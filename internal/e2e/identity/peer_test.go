@@ -2,6 +2,7 @@ package identity
 
 import (
 	"bufio"
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -37,6 +38,8 @@ func meshTLS(c *tls.Certificate) *tls.Config {
 type peer struct {
 	net.Conn
 	in *bufio.Reader
+	// path is that of requests; "/" when empty.
+	path string
 }
 
 // connect opens one: with mutual TLS, or in plaintext when config is nil.
@@ -57,12 +60,12 @@ func connect(t *testing.T, address string, config *tls.Config) (*peer, error) {
 		}
 		conn = secure
 	}
-	return &peer{conn, bufio.NewReader(conn)}, nil
+	return &peer{Conn: conn, in: bufio.NewReader(conn)}, nil
 }
 
 // get is the answer to a request for web on the connection, which stays open.
 func (p *peer) get() (status int, body string, err error) {
-	if _, err := fmt.Fprint(p, "GET / HTTP/1.1\r\nhost: web.test\r\n\r\n"); err != nil {
+	if _, err := fmt.Fprintf(p, "GET %s HTTP/1.1\r\nhost: web.test\r\n\r\n", cmp.Or(p.path, "/")); err != nil {
 		return 0, "", err
 	}
 	resp, err := http.ReadResponse(p.in, nil)
