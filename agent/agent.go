@@ -47,6 +47,7 @@ type Agent struct {
 	secrets   *secrets
 
 	vitals *vitals
+	cutter *cutter
 
 	leaving atomic.Bool // the identity is removed at the end
 }
@@ -101,6 +102,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 		return err
 	}
 	a.vitals = newVitals(a.link.ReportHealth)
+	a.cutter = newCutter(s, a.link.Revoked(), func() int { return a.process.PID() }, a.log)
 	return nil
 }
 
@@ -236,6 +238,7 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 		{Name: "identity", Run: a.keeper.Run},
 		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
+		{Name: "revoked workloads", Run: a.cutter.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		{Name: "probe", Run: prober.Run},
 	}

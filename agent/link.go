@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // link stands between Envoy and the control planes: Envoy's configuration comes through it.
@@ -20,6 +22,8 @@ type link interface {
 	ReportHealth(Health)
 	// LinkState says how it stands.
 	LinkState() LinkState
+	// Revoked tells the addresses of workloads that were revoked lately, the latest that there are, whenever they change.
+	Revoked() <-chan []revoked.Peer
 }
 
 // linkMaker makes the link of a workload.
@@ -53,6 +57,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, err
 	}
+	peers := make(chan []revoked.Peer, 1)
 	p, err := newProxy(proxyConfig{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
@@ -63,8 +68,15 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			}
 			return conn, nil
 		},
-		Renewed:   k.Renewed(),
-		SetRoots:  k.SetRoots,
+		Renewed:  k.Renewed(),
+		SetRoots: k.SetRoots,
+		SetRevoked: func(latest []revoked.Peer) {
+			select {
+			case <-peers: // nobody has looked at these
+			default:
+			}
+			peers <- latest
+		},
 		Copy:      copyOf(s.State),
 		Identity:  k.Identity().ID.String(),
 		MaxAge:    s.XDS.MaxAge,
@@ -74,14 +86,20 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, diskError("open the copy of the configuration", err)
 	}
-	return proxyLink{p}, nil
+	return proxyLink{p, peers}, nil
 }
 
 // copyOf is the folder of a state folder's copy of the configuration.
 func copyOf(state string) string { return filepath.Join(state, "copy") }
 
 // proxyLink is the proxy in the agent's words.
-type proxyLink struct{ *proxy }
+type proxyLink struct {
+	*proxy
+	peers chan []revoked.Peer // cap 1; written with the proxy's lock held
+}
+
+// Revoked implements link.
+func (l proxyLink) Revoked() <-chan []revoked.Peer { return l.peers }
 
 // ReportHealth implements link.
 func (l proxyLink) ReportHealth(h Health) {

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -31,6 +32,9 @@ type proxyConfig struct {
 	// SetRoots takes the certificates of the mesh's roots, PEM, whenever they change. Its error is told to the control
 	// plane, which counts the roots as not received, and tells them again a minute later. Nil: the roots are not asked for.
 	SetRoots func(pem []string) error
+	// SetRevoked takes the addresses of workloads that were revoked lately, whenever they change. It must not wait. Nil:
+	// they are not asked for.
+	SetRevoked func([]revoked.Peer)
 	// Copy is the folder where a copy of what is held is kept. Empty: none is.
 	Copy string
 	// Identity is the workload's, a SPIFFE ID; a copy of another one is refused.

@@ -212,6 +212,8 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
 	case s.Address == "":
 		r.say("configuration", stateWarn, "", "as it was %s ago, when the control plane went away", span(now.Sub(s.Since)))
+	case a.cutter.Text() != "":
+		r.say("configuration", stateOK, "", "live; %s", a.cutter.Text())
 	default:
 		r.say("configuration", stateOK, "", "live")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -25,10 +26,11 @@ type fakeLink struct {
 	health []Health
 }
 
-func (*fakeLink) Register(*grpc.Server)         {}
-func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
-func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
-func (l *fakeLink) LinkState() LinkState        { return l.state }
+func (*fakeLink) Register(*grpc.Server)          {}
+func (*fakeLink) Run(ctx context.Context) error  { <-ctx.Done(); return nil }
+func (l *fakeLink) ReportHealth(h Health)        { l.health = append(l.health, h) }
+func (l *fakeLink) LinkState() LinkState         { return l.state }
+func (*fakeLink) Revoked() <-chan []revoked.Peer { return nil }
 
 // What is not well shows in its line, and with what to do.
 func TestReport(t *testing.T) {

@@ -164,6 +164,9 @@ func (p *proxy) attach(next, old *upstreamLink) {
 		if p.cfg.SetRoots != nil {
 			next.askRoots()
 		}
+		if p.cfg.SetRevoked != nil {
+			next.askRevoked()
+		}
 		if p.health != nil {
 			p.health.sent = false
 		}

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -212,6 +213,10 @@ func (p *proxy) hear(l *upstreamLink, raw []byte) error {
 	}
 	if reply.TypeURL == proxyConfigTypeURL {
 		p.hearRoots(l, reply)
+		return nil
+	}
+	if reply.TypeURL == revoked.Type {
+		p.hearRevoked(l, reply)
 		return nil
 	}
 	p.locked(func() { err = p.relay.take(l.up, reply, p.now()) })
