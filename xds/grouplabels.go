@@ -19,7 +19,8 @@ type labelled struct {
 }
 
 // node is the proxy as policies and Sidecars select it: a workload that registered with a group has the labels of that
-// group, and its own over them, as its endpoint has. A machine that joins need not know them.
+// group, and beside them its own, as its endpoint has. A machine that joins need not know them, and cannot escape a policy
+// by telling others.
 func (st *stream) node(c Context) push.Node {
 	if st.member == nil || st.member.key.Group == "" {
 		return st.proxy.Node

@@ -24,7 +24,7 @@ func (g groups) Object(key config.Key) *config.Object {
 	return nil
 }
 
-// A workload that registered with a group has the labels of that group, and its own over them: as of now, and only if it
+// A workload that registered with a group has the labels of that group, and its own beside them: as of now, and only if it
 // registered.
 func TestGroupLabels(t *testing.T) {
 	t.Parallel()
@@ -41,11 +41,11 @@ func TestGroupLabels(t *testing.T) {
 		t.Errorf("not registered: got %s, want %s", got, want)
 	}
 	st.member = &membership{key: registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.0.0.1"}}
-	want := "[{app web} {own 1} {t 1} {tier own}]"
+	want := "[{app web} {own 1} {t 1} {tier group}]"
 	if got := shown(first); got != want {
 		t.Errorf("registered: got %s, want %s", got, want)
 	}
-	if a, b := st.node(groups{web: first}), st.node(groups{web: group(map[string]string{"app": "web", "tier": "other"})}); a != b {
+	if a, b := st.node(groups{web: first}), st.node(groups{web: group(map[string]string{"app": "web", "tier": "group"})}); a != b {
 		t.Errorf("equal labels are told apart: %v, %v", a, b)
 	}
 	if got, want := shown(group(map[string]string{"app": "api"})), "[{app api} {own 1} {t 1} {tier own}]"; got != want {

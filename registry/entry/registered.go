@@ -164,12 +164,13 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	return o
 }
 
-// registeredLabels are the proxy's over those of the group's metadata over the template's.
+// registeredLabels are those of the group's metadata over the template's over the proxy's: what the group says of its
+// workloads is so, for policies and services select them by it; a proxy may only add to that.
 func registeredLabels(r *registry.Registration, g *networking.WorkloadGroup) map[string]string {
 	labels := map[string]string{}
+	maps.Copy(labels, r.Labels)
 	maps.Copy(labels, g.GetTemplate().GetLabels())
 	maps.Copy(labels, g.GetMetadata().GetLabels())
-	maps.Copy(labels, r.Labels)
 	delete(labels, localityLabel)
 	return labels
 }

@@ -132,31 +132,31 @@ func TestRegistered(t *testing.T) {
 		all     []registry.Registration
 		want    string
 	}{
-		"a workload with an identity":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"without an identity, no mutual TLS":    {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "")}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
-		"the default account":                   {shop(noAccount), []registry.Registration{join("api", "10.0.0.1", "default")}, "10.0.0.1 api-10.0.0.1 sa=default tls=istio"},
-		"no group":                              {shop(nil), []registry.Registration{join("api", "10.0.0.1", "api")}, ""},
-		"another account than the group's":      {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "web")}, ""},
-		"another namespace than the group's":    {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "spiffe://cluster.local/ns/bank/sa/api" })}, ""},
-		"nobody's identity":                     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "nonsense" })}, ""},
-		"its labels say no mutual TLS":          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"security.istio.io/tlsMode": "disabled"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
-		"its labels select it elsewhere":        {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"app": "web"} })}, ""},
-		"unhealthy":                             {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"asked by its proxy, no report":         {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"asked by its proxy, healthy":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing, healthyReport)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"a probe in the group, no report":       {shop(probedGroup), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
-		"one address in two groups":             {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio"},
-		"two groups, of which the first left":   {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api", func(r *registry.Registration) { r.Session = "gone" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"two groups with ports of their own":    {with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"two networks":                          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network = "a" }), join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network, r.Name = "b", "other" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio\n10.0.0.1 other sa=api tls=istio"},
-		"an operator wrote it":                  {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa= tls="},
-		"an operator wrote it, unhealthy":       {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa= tls= unhealthy"},
-		"an operator wrote it in another form":  {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa= tls="},
-		"an operator wrote another":             {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa= tls=\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"a report for what an operator wrote":   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa= tls= unhealthy"},
-		"a report for another":                  {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa= tls="},
-		"an operator says that it is asked":     {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa= tls= unhealthy"},
-		"an operator's is asked and is healthy": {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa= tls="},
+		"a workload with an identity":            {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"without an identity, no mutual TLS":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "")}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
+		"the default account":                    {shop(noAccount), []registry.Registration{join("api", "10.0.0.1", "default")}, "10.0.0.1 api-10.0.0.1 sa=default tls=istio"},
+		"no group":                               {shop(nil), []registry.Registration{join("api", "10.0.0.1", "api")}, ""},
+		"another account than the group's":       {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "web")}, ""},
+		"another namespace than the group's":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "spiffe://cluster.local/ns/bank/sa/api" })}, ""},
+		"nobody's identity":                      {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "nonsense" })}, ""},
+		"its labels say no mutual TLS":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"security.istio.io/tlsMode": "disabled"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
+		"its labels are others than its group's": {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"app": "web"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"unhealthy":                              {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"asked by its proxy, no report":          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"asked by its proxy, healthy":            {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing, healthyReport)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"a probe in the group, no report":        {shop(probedGroup), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
+		"one address in two groups":              {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio"},
+		"two groups, of which the first left":    {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api", func(r *registry.Registration) { r.Session = "gone" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"two groups with ports of their own":     {with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"two networks":                           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network = "a" }), join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network, r.Name = "b", "other" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio\n10.0.0.1 other sa=api tls=istio"},
+		"an operator wrote it":                   {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa= tls="},
+		"an operator wrote it, unhealthy":        {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa= tls= unhealthy"},
+		"an operator wrote it in another form":   {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa= tls="},
+		"an operator wrote another":              {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa= tls=\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"a report for what an operator wrote":    {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa= tls= unhealthy"},
+		"a report for another":                   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa= tls="},
+		"an operator says that it is asked":      {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa= tls= unhealthy"},
+		"an operator's is asked and is healthy":  {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa= tls="},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -176,12 +176,12 @@ func TestRegistered(t *testing.T) {
 	}
 }
 
-// What a registered workload is shown as: the node's word counts before the group's metadata, that before the template.
+// What a registered workload is shown as: the group's metadata counts before the template, that before the node's word.
 func TestRegisteredEntry(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
 	registerAll(t, rt, join("api", "10.0.0.1", "api", probing, unhealthy, func(r *registry.Registration) {
-		r.Labels = map[string]string{"a": "node", "istio-locality": "x"}
+		r.Labels = map[string]string{"a": "node", "c": "node", "d": "node", "istio-locality": "x"}
 		r.Locality = registry.Locality{Region: "eu", Zone: "eu-1"}
 	}))
 	group := &networking.WorkloadGroup{
@@ -198,7 +198,7 @@ func TestRegisteredEntry(t *testing.T) {
 	if w.Address != "10.0.0.1" || w.Locality != "eu/eu-1" || w.Network != "n1" || w.Weight != 3 || w.ServiceAccount != "api" || w.Ports["http"] != 8080 {
 		t.Errorf("spec %v", w)
 	}
-	if d := cmp.Diff(map[string]string{"a": "node", "b": "meta", "c": "t"}, w.Labels); d != "" {
+	if d := cmp.Diff(map[string]string{"a": "meta", "b": "meta", "c": "t", "d": "node"}, w.Labels); d != "" {
 		t.Errorf("labels (-want +got):\n%s", d)
 	}
 	delete(o.Annotations, "istio.io/connectedAt")
