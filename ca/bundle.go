@@ -14,6 +14,8 @@ type Bundle struct {
 	ID string
 	// Roots are in the order of their ids, each once.
 	Roots []*x509.Certificate
+
+	text string // Roots as PEM
 }
 
 // RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It is what a join token
@@ -32,7 +34,7 @@ func NewBundle(roots ...*x509.Certificate) *Bundle {
 	for i, r := range sorted {
 		ids[i] = RootID(r)
 	}
-	return &Bundle{ID: bundleID(ids), Roots: sorted}
+	return &Bundle{ID: bundleID(ids), Roots: sorted, text: string(EncodeCertificates(sorted...))}
 }
 
 // bundleID is the ID of a bundle of the roots with these ids.
@@ -43,7 +45,7 @@ func bundleID(ids []string) string {
 }
 
 // PEM is the bundle as text.
-func (b *Bundle) PEM() []byte { return EncodeCertificates(b.Roots...) }
+func (b *Bundle) PEM() []byte { return []byte(b.text) }
 
 // Pool is the bundle as what verifiers take.
 func (b *Bundle) Pool() *x509.CertPool {

@@ -243,17 +243,13 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.Ist
 	if err != nil {
 		return nil, err
 	}
-	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: RootID(signer.Root), bundle: bundle.ID, now: c.Now}
+	x := issued{workload: workload, proof: p, key: ask.Key, leaf: leaf, root: signer.root, bundle: bundle.ID, now: c.Now}
 	if err := s.config.Ledger.enter(ctx, &x); err != nil {
 		return nil, err
 	}
 	s.issued(c, x)
-	out := &securityv1.IstioCertificateResponse{CertChain: []string{string(EncodeCertificates(leaf))}}
-	for _, i := range signer.Intermediates {
-		out.CertChain = append(out.CertChain, string(EncodeCertificates(i)))
-	}
-	out.CertChain = append(out.CertChain, string(bundle.PEM()))
-	return out, nil
+	chain := append(append(make([]string, 0, len(signer.texts)+2), string(EncodeCertificates(leaf))), signer.texts...)
+	return &securityv1.IstioCertificateResponse{CertChain: append(chain, bundle.text)}, nil
 }
 
 // read checks all of a request that can be wrong, so that a wrong one uses nothing up.

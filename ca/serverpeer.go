@@ -78,7 +78,7 @@ func (v *PeerVerifier) anchors() *anchors {
 		return last
 	}
 	a.pool = a.bundle.Pool()
-	if a.signer != nil && a.bundle.has(RootID(a.signer.Root)) {
+	if a.signer != nil && a.bundle.has(a.signer.root) {
 		a.known = a.signer.Cert
 		a.pool.AddCert(a.known)
 	}

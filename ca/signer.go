@@ -21,12 +21,15 @@ type Signer struct {
 	// Intermediates are what peers need to get from a leaf to Root: Cert first, unless that is the root itself.
 	Intermediates []*x509.Certificate
 	Root          *x509.Certificate
+
+	texts []string // Intermediates as PEM
+	root  string   // the ID of Root
 }
 
 // NewSigner puts a signer together and checks that it can sign: every part must fit, and a leaf must verify. chain leads
 // from cert, which is left out, to the root, which is left out too. Errors say what does not fit.
 func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certificate, root *x509.Certificate, now time.Time) (*Signer, error) {
-	s := &Signer{Cert: cert, Key: key, Root: root}
+	s := &Signer{Cert: cert, Key: key, Root: root, root: RootID(root)}
 	if !cert.Equal(root) {
 		s.Intermediates = append(s.Intermediates, cert)
 	}
@@ -51,6 +54,9 @@ func NewSigner(cert *x509.Certificate, key crypto.Signer, chain []*x509.Certific
 	}
 	if err := checkKey(key.Public()); err != nil {
 		return nil, err
+	}
+	for _, c := range s.Intermediates {
+		s.texts = append(s.texts, string(EncodeCertificates(c)))
 	}
 	return s, s.leads(now)
 }
