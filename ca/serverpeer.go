@@ -59,6 +59,10 @@ type anchors struct {
 // maxChain bounds a client's chain, and maxSize an element of it in bytes: verifying costs.
 const maxChain, maxSize = 8, 16 << 10
 
+// maxNamesakes bounds the certificates of one name in a chain: each is tried for each that it may have signed, and whoever
+// sends them need not have proven anything. A root that was certified anew by the one before it comes twice.
+const maxNamesakes = 2
+
 // NewPeerVerifier makes one.
 func NewPeerVerifier(c PeerConfig) *PeerVerifier {
 	v := &PeerVerifier{config: c}
@@ -127,9 +131,13 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 		return refuseCertificate("long chain", fmt.Errorf("the chain has %d certificates, at most %d are read", len(chain), maxChain))
 	}
 	a, between := v.anchors(), x509.NewCertPool()
+	names := make(map[string]int, len(chain))
 	for i, c := range chain {
 		if len(c.Raw) > maxSize {
 			return refuseCertificate("large certificate", fmt.Errorf("certificate %d has %d bytes, at most %d are read", i+1, len(c.Raw), maxSize))
+		}
+		if names[string(c.RawSubject)]++; names[string(c.RawSubject)] > maxNamesakes {
+			return refuseCertificate("long chain", fmt.Errorf("the chain has more than %d certificates of one name", maxNamesakes))
 		}
 		if i > 0 && !c.Equal(a.known) {
 			between.AddCert(c)

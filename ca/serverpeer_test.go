@@ -56,6 +56,8 @@ func TestVerifyPeer(t *testing.T) {
 		"not yet":              {chainOf(t, own), -time.Hour, "expired"},
 		"nothing":              {nil, 0, "no certificate"},
 		"the authority itself": {[]*x509.Certificate{l.signer.Cert}, 0, "not a workload"},
+		"certified anew":       {append(chainOf(t, own), l.root.Cert, l.root.Cert), 0, ""},
+		"many of one name":     {append(chainOf(t, foreign), l.root.Cert, l.root.Cert, l.root.Cert), 0, "long chain"},
 		"a long chain":         {append(chainOf(t, own), make([]*x509.Certificate, maxChain)...), 0, "long chain"},
 	} {
 		_, err := l.peers.Verify(tc.chain, noon.Add(tc.at))

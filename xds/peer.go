@@ -79,6 +79,13 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	return who, nil
 }
 
+// noteStranger logs that a stream was refused whose peer proved nothing, as long as there are not too many from one host.
+func (s *Server) noteStranger(from string, why error) {
+	if log, silent := s.strangers.Take(hostOf(from).String(), time.Now()); log {
+		s.log.Warn("stream refused: its peer is not authenticated", "peer", from, "error", why, "not logged before", silent)
+	}
+}
+
 // verify asks whether who is to be believed now.
 func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
 	if s.cfg.Verify == nil {

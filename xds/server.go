@@ -104,8 +104,9 @@ type Server struct {
 	// taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
-	speakers speakers   // safe for concurrent use
-	pace     audit.Pace // of refused registrations; safe for concurrent use
+	speakers speakers // safe for concurrent use
+	// pace is that of refused registrations, and strangers that of streams whose peers proved nothing. Safe for concurrent use.
+	pace, strangers audit.Pace
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

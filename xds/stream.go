@@ -66,7 +66,7 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	who, err := s.identify(g.Context(), time.Now())
 	if err != nil {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
-		s.log.Warn("stream refused: its peer is not authenticated", "peer", addressOf(g.Context()), "error", err)
+		s.noteStranger(addressOf(g.Context()), err)
 		return errUnauthenticated
 	}
 	st := &stream{
