@@ -88,6 +88,9 @@ func matchSubnet(v string, a netip.Addr) (t truth, ok bool) {
 		}
 		p = netip.PrefixFrom(one, one.BitLen())
 	}
+	if p.Addr().Is4In6() {
+		return no, false
+	}
 	if !a.IsValid() {
 		return unsure, true
 	}

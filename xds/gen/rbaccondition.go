@@ -46,15 +46,15 @@ func (b *rbacBuilder) principalOf(key string, wide bool) func(string) *rbacv3.Pr
 	case "request.auth.principal":
 		return httpOnly(b, requestIdentity(wide))
 	case "request.auth.audiences":
-		return httpOnly(b, claimPrincipal([]string{"aud"}))
+		return httpOnly(b, claimPrincipal([]string{"aud"}, wide))
 	case "request.auth.presenter":
-		return httpOnly(b, claimPrincipal([]string{"azp"}))
+		return httpOnly(b, claimPrincipal([]string{"azp"}, wide))
 	}
 	if names, ok := bracketed(key, "request.headers"); ok && len(names) == 1 {
 		return httpOnly(b, headerPrincipal(names[0], wide))
 	}
 	if names, ok := bracketed(key, "request.auth.claims"); ok {
-		return httpOnly(b, claimPrincipal(names))
+		return httpOnly(b, claimPrincipal(names, wide))
 	}
 	return nil
 }
@@ -93,17 +93,6 @@ func bracketed(key, before string) ([]string, bool) {
 	return names, true
 }
 
-// claimPrincipal is a request by a claim of its token, which is a text or a list of texts.
-func claimPrincipal(path []string) func(string) *rbacv3.Principal {
-	return func(v string) *rbacv3.Principal {
-		m := textMatch(v)
-		if m == nil {
-			return nil
-		}
-		return claim(textOrListValue(m), path...)
-	}
-}
-
 // metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list that has x.
 func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
 	return func(v string) *rbacv3.Permission {
@@ -117,7 +106,7 @@ func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
 		}
 		value := textValue(m)
 		if isList {
-			value = listValue(m)
+			value = listValue(value)
 		}
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_SourcedMetadata{
 			SourcedMetadata: &rbacv3.SourcedMetadata{MetadataMatcher: metadataMatch(filter, []string{key}, value)},

@@ -50,7 +50,7 @@ func (r policyMaker) source() *security.Source {
 		NotNamespaces:        r.some([]string{"a", "b*"}, []string{""}),
 		ServiceAccounts:      r.some([]string{"x", "a/x", "b/y"}, []string{"", "*", "a/b/c", "/x"}),
 		TrustDomains:         r.some([]string{"td", "*", "*d", "al*"}, []string{"", "a/b"}),
-		IpBlocks:             r.some([]string{"10.0.0.0/8", "10.0.0.1", "::/0"}, []string{"", "x", "10.0.0.0/40"}),
+		IpBlocks:             r.some([]string{"10.0.0.0/8", "10.0.0.1", "::/0"}, []string{"", "x", "10.0.0.0/40", "::ffff:10.0.0.1", "::ffff:10.0.0.0/104"}),
 		NotIpBlocks:          r.some([]string{"10.0.0.1", "10.1.0.0/16"}, []string{"x"}),
 		RemoteIpBlocks:       r.some([]string{"10.0.0.0/8", "10.0.0.2/31"}, []string{"x"}),
 		NotRemoteIpBlocks:    r.some([]string{"10.0.0.1"}, []string{""}),

@@ -131,15 +131,21 @@ func templateMatch(template string) *corev3.TypedExtensionConfig {
 	return extension("envoy.path.match.uri_template.uri_template_matcher", packed(&uritemplatev3.UriTemplateMatchConfig{PathTemplate: template}))
 }
 
-// subnetMatch translates an address or a subnet; nil when it is neither.
+// subnetMatch translates an address or a subnet; nil when it is neither, or IPv4 in the form of IPv6, which Envoy
+// compares with no caller's.
 func subnetMatch(v string) *corev3.CidrRange {
-	if p, err := netip.ParsePrefix(v); err == nil {
-		return cidrRange(p.Masked())
+	p, err := netip.ParsePrefix(v)
+	if err != nil {
+		a, err := netip.ParseAddr(v)
+		if err != nil || a.Zone() != "" {
+			return nil
+		}
+		p = netip.PrefixFrom(a, a.BitLen())
 	}
-	if a, err := netip.ParseAddr(v); err == nil && a.Zone() == "" {
-		return cidrRange(netip.PrefixFrom(a, a.BitLen()))
+	if p.Addr().Is4In6() {
+		return nil
 	}
-	return nil
+	return cidrRange(p.Masked())
 }
 
 // portNumber reads a port; zero when it is none.
@@ -158,23 +164,4 @@ func metadataMatch(filter string, path []string, value *matcherv3.ValueMatcher) 
 		m.Path = append(m.Path, metadataKey(key))
 	}
 	return m
-}
-
-// textValue is a value that is a text.
-func textValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
-}
-
-// listValue is a value that is a list with such a text in it.
-func listValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
-		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: textValue(m)}},
-	}}
-}
-
-// textOrListValue is either.
-func textOrListValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
-	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{
-		OrMatch: &matcherv3.OrMatcher{ValueMatchers: []*matcherv3.ValueMatcher{textValue(m), listValue(m)}},
-	}}
 }

@@ -176,8 +176,12 @@ func (m rbacModel) claim(c *matcherv3.MetadataMatcher) bool {
 		case *matcherv3.ValueMatcher_StringMatch:
 			return len(have) == 1 && text(p.StringMatch, have[0])
 		case *matcherv3.ValueMatcher_ListMatch:
-			one := p.ListMatch.GetOneOf().GetStringMatch()
-			return len(have) > 1 && slices.ContainsFunc(have, func(h string) bool { return text(one, h) })
+			one, isText := p.ListMatch.GetOneOf().MatchPattern.(*matcherv3.ValueMatcher_StringMatch)
+			return isText && len(have) > 1 && slices.ContainsFunc(have, func(h string) bool { return text(one.StringMatch, h) })
+		case *matcherv3.ValueMatcher_PresentMatch:
+			return len(have) > 0
+		case *matcherv3.ValueMatcher_BoolMatch, *matcherv3.ValueMatcher_DoubleMatch:
+			return false // claims of calls are texts
 		case *matcherv3.ValueMatcher_OrMatch:
 			return slices.ContainsFunc(p.OrMatch.ValueMatchers, judge)
 		}

@@ -37,7 +37,7 @@ func keySet(t *testing.T, name string) string {
 //
 //	$KEYS(name)                       the key set of an issuer
 //	$TOKEN(key=name;iss=x;exp=-1h)    a token; each further claim is a text, or a list when it holds "|", and its
-//	                                  name's dots lead into objects. exp is from now on, 1h when it is missing
+//	                                  name's dots lead into objects; after ":=" stands its JSON. exp is from now on, 1h when it is missing
 //	$BEARER(…)                        the same after "Bearer "
 func expand(t *testing.T, text string) string {
 	t.Helper()
@@ -84,7 +84,7 @@ func token(t *testing.T, spec string) string {
 			}
 			claims[name] = time.Now().Add(d).Unix()
 		default:
-			put(claims, strings.Split(name, "."), value)
+			put(t, claims, strings.Split(name, "."), value)
 		}
 	}
 	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: jose.JSONWebKey{Key: issuerKey(t, key), KeyID: key}}, nil)
@@ -112,14 +112,23 @@ func token(t *testing.T, spec string) string {
 }
 
 // put sets a claim, making the objects on the way.
-func put(claims map[string]any, path []string, value string) {
+func put(t *testing.T, claims map[string]any, path []string, value string) {
+	t.Helper()
 	if len(path) > 1 {
 		inner, ok := claims[path[0]].(map[string]any)
 		if !ok {
 			inner = map[string]any{}
 			claims[path[0]] = inner
 		}
-		put(inner, path[1:], value)
+		put(t, inner, path[1:], value)
+		return
+	}
+	if name, ok := strings.CutSuffix(path[0], ":"); ok {
+		var any any
+		if err := json.Unmarshal([]byte(value), &any); err != nil {
+			t.Fatal(err)
+		}
+		claims[name] = any
 		return
 	}
 	if strings.Contains(value, "|") {

@@ -1,0 +1,62 @@
+package gen
+
+import (
+	"strconv"
+
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+)
+
+// claimPrincipal is a request by a claim of its token, which is a text or a list of texts; with wide also a number or a
+// truth value that is written so, and for "*" anything.
+func claimPrincipal(path []string, wide bool) func(string) *rbacv3.Principal {
+	return func(v string) *rbacv3.Principal {
+		m := textMatch(v)
+		if m == nil {
+			return nil
+		}
+		values := []*matcherv3.ValueMatcher{textValue(m)}
+		if wide {
+			values = append(values, otherValues(v)...)
+		}
+		out := make([]*matcherv3.ValueMatcher, 0, 2*len(values))
+		for _, value := range values {
+			out = append(out, value, listValue(value))
+		}
+		return claim(anyValue(out), path...)
+	}
+}
+
+// otherValues are those of JSON that v stands for beside the text.
+func otherValues(v string) []*matcherv3.ValueMatcher {
+	switch v {
+	case "*":
+		return []*matcherv3.ValueMatcher{{MatchPattern: &matcherv3.ValueMatcher_PresentMatch{PresentMatch: true}}}
+	case "true", "false":
+		return []*matcherv3.ValueMatcher{{MatchPattern: &matcherv3.ValueMatcher_BoolMatch{BoolMatch: v == "true"}}}
+	}
+	n, err := strconv.ParseFloat(v, 64)
+	if err != nil {
+		return nil
+	}
+	return []*matcherv3.ValueMatcher{{MatchPattern: &matcherv3.ValueMatcher_DoubleMatch{
+		DoubleMatch: &matcherv3.DoubleMatcher{MatchPattern: &matcherv3.DoubleMatcher_Exact{Exact: n}},
+	}}}
+}
+
+// textValue is a value that is a text.
+func textValue(m *matcherv3.StringMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_StringMatch{StringMatch: m}}
+}
+
+// listValue is a value that is a list with such an item in it.
+func listValue(item *matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_ListMatch{
+		ListMatch: &matcherv3.ListMatcher{MatchPattern: &matcherv3.ListMatcher_OneOf{OneOf: item}},
+	}}
+}
+
+// anyValue is one of several.
+func anyValue(list []*matcherv3.ValueMatcher) *matcherv3.ValueMatcher {
+	return &matcherv3.ValueMatcher{MatchPattern: &matcherv3.ValueMatcher_OrMatch{OrMatch: &matcherv3.OrMatcher{ValueMatchers: list}}}
+}
