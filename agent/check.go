@@ -129,11 +129,11 @@ func (c *checker) controlPlane(s *Settings) {
 func hostPort(address string) (host string, port uint32, err error) {
 	host, p, err := net.SplitHostPort(address)
 	if err != nil || host == "" {
-		return "", 0, fmt.Errorf("%q is not host:port; want one such as 127.0.0.1:15010 or ashore-1.example.com:15010", address)
+		return "", 0, fmt.Errorf("%q is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010", address)
 	}
 	n, err := strconv.ParseUint(p, 10, 16)
 	if err != nil || n == 0 {
-		return "", 0, fmt.Errorf("%q has no port between 1 and 65535; want one such as 127.0.0.1:15010", address)
+		return "", 0, fmt.Errorf("%q has no port between 1 and 65535; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010", address)
 	}
 	return host, uint32(n), nil
 }

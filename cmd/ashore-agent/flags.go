@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,6 +26,7 @@ type flags struct {
 type override struct {
 	setting string // its name in the file
 	flag    string
+	shown   string // the flag that it is from, when that is not this one
 	apply   func(*agent.Settings)
 }
 
@@ -35,7 +37,16 @@ func setting[T any](f *flags, define func(*T, string, T, string), name, flag, he
 	defaults := agent.Default()
 	value := new(T)
 	define(value, flag, *place(&defaults), help)
-	f.over = append(f.over, override{name, flag, func(s *agent.Settings) { *place(s) = *value }})
+	f.over = append(f.over, override{setting: name, flag: flag, apply: func(s *agent.Settings) { *place(s) = *value }})
+}
+
+// rename makes errors about a setting name another flag, by which it was given.
+func (f *flags) rename(setting, flag string) {
+	for i := range f.over {
+		if f.over[i].setting == setting {
+			f.over[i].shown = flag
+		}
+	}
 }
 
 // add defines the flags.
@@ -175,8 +186,9 @@ func (f *flags) withFlag(u *agent.UsageError) error {
 	name, from := u.Setting, f.places.Of(u.Setting)
 	for _, o := range f.over {
 		if o.setting == u.Setting {
-			name += " (--" + o.flag + ")"
-			if f.set.Changed(o.flag) {
+			flag := cmp.Or(o.shown, o.flag)
+			name += " (--" + flag + ")"
+			if f.set.Changed(flag) {
 				from = ""
 			}
 		}

@@ -80,6 +80,7 @@ func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr 
 	}
 	if len(j.planes) > 0 {
 		s.XDS.Addresses = j.planes
+		f.rename("xds.addresses", "control-plane")
 	}
 	token, err := j.readToken(stdin)
 	if err != nil {

@@ -210,7 +210,7 @@ func TestJoinErrors(t *testing.T) {
 		{"join", 2, "--token: not set; give the line"},
 		{"join", 2, "--ca-hash: \"\" is not the hash"},
 		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b", 2, "--control-plane: not set; give host:port"},
-		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b --control-plane a", 2, `"a" is not host:port`},
+		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
 		{"join --token x --token-file y", 2, "--token and --token-file are both given; give one"},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
 		{"join --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
