@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -49,8 +50,21 @@ type backend struct {
 	entries func() entry.Entries
 	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse traffic instead; nil: none.
 	refused func() []feed.Problem
+	// more are the problems of other parts.
+	more []func() []feed.Problem
 
 	latest atomic.Pointer[published]
+}
+
+// watch adds the problems and metrics of other parts; id may be nil. Errors: a metric that is registered already.
+func (b *backend) watch(id *identity, keys keySource, r prometheus.Registerer) error {
+	b.more = append(b.more, keys.problems)
+	if err := r.Register(keys.metric()); err != nil || id == nil {
+		return err
+	}
+	c := newCheckup(id)
+	b.more = append(b.more, c.problems)
+	return r.Register(c)
 }
 
 // publish remembers the latest context and says whether it is the first.
@@ -90,6 +104,9 @@ func (b *backend) problems(s push.Status) []feed.Problem {
 	}
 	if b.refused != nil {
 		out = append(out, b.refused()...)
+	}
+	for _, f := range b.more {
+		out = append(out, f()...)
 	}
 	return out
 }

@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/push"
 )
@@ -19,6 +22,30 @@ var _ push.KeySource = keySource{}
 func newKeySource(s settings, log hclog.Logger) keySource {
 	fetcher := jwks.NewFetcher(s.fetch)
 	return keySource{jwks.NewKeeper(jwks.KeeperConfig{Fetch: fetcher.Fetch, File: filepath.Join(s.State, "jwks.json"), Log: log})}
+}
+
+// problems are the keys that cannot be fetched.
+func (k keySource) problems() []feed.Problem {
+	var out []feed.Problem
+	for _, f := range k.keeper.Failures() {
+		p := feed.Problem{Severity: feed.Error, Source: "keys of issuers", Object: f.URL, Since: f.Since, Stale: f.Kept, Text: f.Err.Error()}
+		if errors.Is(f.Err, jwks.ErrAddress) {
+			p.Text += " (the setting fetch.allow opens a range of addresses)"
+		}
+		if f.Kept {
+			p.Severity, p.Text = feed.Warning, p.Text+"; the keys that were fetched last stay in use"
+		} else {
+			p.Text += "; no token of its issuers is accepted until they can be fetched"
+		}
+		out = append(out, p)
+	}
+	return out
+}
+
+// metric counts them.
+func (k keySource) metric() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_jwks_failing", Help: "Addresses of issuers' keys that cannot be fetched."},
+		func() float64 { return float64(len(k.keeper.Failures())) })
 }
 
 // Want implements push.KeySource.

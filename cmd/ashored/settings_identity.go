@@ -41,7 +41,8 @@ type jwtSettings struct {
 	Issuer string `yaml:"issuer"`
 	// Audiences are those that a token may be for. Default: istio-ca.
 	Audiences []string `yaml:"audiences"`
-	// JWKS is where its keys are: a file, or an https:// address.
+	// JWKS is where its keys are: a file, or an https:// address. Default: where the issuer says (OpenID Connect Discovery),
+	// if its name is an https:// address.
 	JWKS string `yaml:"jwks"`
 	// Namespace and ServiceAccount are the paths of claims that name the identity. Default: Kubernetes' claims where a
 	// token has them, else the claims "namespace" and "serviceAccount".
@@ -51,11 +52,9 @@ type jwtSettings struct {
 
 // issuer is what the authority needs of it.
 func (j jwtSettings) issuer() ca.Issuer {
-	out := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, Namespace: j.Namespace, ServiceAccount: j.ServiceAccount}
+	out := ca.Issuer{Name: j.Issuer, Audiences: j.Audiences, File: j.JWKS, Namespace: j.Namespace, ServiceAccount: j.ServiceAccount}
 	if strings.Contains(j.JWKS, "://") {
-		out.URL = j.JWKS
-	} else {
-		out.File = j.JWKS
+		out.File, out.URL = "", j.JWKS
 	}
 	return out
 }
@@ -175,8 +174,8 @@ func (s *settings) checkJWT(j jwtSettings) error {
 	if j.Issuer == "" {
 		return errors.New("issuer is not set: give what its tokens say as \"iss\"")
 	}
-	if j.JWKS == "" {
-		return errors.New("jwks is not set: name the file, or the https:// address, that has its keys")
+	if j.JWKS == "" && !strings.HasPrefix(j.Issuer, "https://") {
+		return errors.New("jwks is not set, and the issuer is no https:// address that tells where its keys are: name the file, or the https:// address, that has them")
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
 		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")

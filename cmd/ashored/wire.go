@@ -198,18 +198,22 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err != nil {
 		return p, err
 	}
+	keys := newKeySource(s, log.Named("jwks"))
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Objects: []config.Source{files, d.store},
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),
-		Keys:    newKeySource(s, log.Named("jwks")),
+		Keys:    keys,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, back, &written{record: d.audit.Record}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
+	if err := back.watch(id, keys, d.registry); err != nil {
+		return p, err
+	}
 
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+const tokensFile = `apiVersion: security.istio.io/v1
+kind: RequestAuthentication
+metadata: {name: tokens, namespace: shop}
+spec:
+  jwtRules:
+  - {issuer: https://issuer.example, jwksUri: "https://127.0.0.1:1/keys"}
+`
+
+// Keys that cannot be fetched, here for their address is never fetched from, are a problem that operators see.
+func TestKeysProblem(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.put(t, "tokens.yaml", tokensFile)
+	s.start(t)
+	client := admin.NewClient(s.socket)
+	s.until(t, "told", func() bool {
+		problems, err := client.Problems(t.Context())
+		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
+			return p.Severity == feed.Error && p.Object == "https://127.0.0.1:1/keys" && strings.Contains(p.Text, "fetch.allow") && strings.Contains(p.Text, "no token")
+		})
+	})
+	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 1\n") {
+		t.Error("the metrics do not count it")
+	}
+}
