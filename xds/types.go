@@ -100,7 +100,7 @@ func short(typeURL string) string {
 	case ProxyConfigType:
 		return "pcds"
 	case RevokedPeersType:
-		return "revoked"
+		return "rpds"
 	}
 	return "other"
 }

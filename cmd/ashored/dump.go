@@ -33,7 +33,7 @@ func shortType(typeURL string) string {
 	case xds.ProxyConfigType:
 		return "pcds"
 	case xds.RevokedPeersType:
-		return "revoked"
+		return "rpds"
 	default:
 		return typeURL
 	}
