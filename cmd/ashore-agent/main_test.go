@@ -71,7 +71,7 @@ func TestErrors(t *testing.T) {
 		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --envoy " + dir + "/none", 2, "envoy.path (--envoy): there is no program " + dir + "/none (no such file or directory): name Envoy's program"},
-		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses (--xds): "localhost" is not host:port; want one such as 127.0.0.1:15010`},
+		{"run --dev --xds localhost --address 127.0.0.2", 2, `xds.addresses (--xds): "localhost" is not host:port; want one such as ashore.example.com:15012, with --dev 127.0.0.1:15010`},
 	} {
 		if code, _, stderr := start(t, strings.Fields(tc.args)...); code != tc.code || !strings.Contains(stderr, tc.want) {
 			t.Errorf("%s: exit code %d, %q; want %d, %q", tc.args, code, stderr, tc.code, tc.want)

@@ -191,8 +191,19 @@ func toEnd(argv []string) (string, int, error) {
 }
 
 // Paste runs a line that makes a machine join to its end: it joins, and runs nothing.
+func Paste(line []string) (string, int, error) { return toEnd(append(slices.Clone(line), "--no-run")) }
+
+// Paste is Paste of a workload by that name, address and state folder.
 func (m *Mesh) Paste(line []string, name, ip, state string, flags ...string) (string, int, error) {
-	return toEnd(append(append(line, "--name", name, "--address", ip, "--state", state, "--no-run"), flags...))
+	return Paste(append(append(slices.Clone(line), "--name", name, "--address", ip, "--state", state), flags...))
+}
+
+// Agent starts the agent of a workload that was enrolled, and does not wait.
+func (m *Mesh) Agent(id *Identity, flags ...string) *Proxy {
+	m.T.Helper()
+	p := &Proxy{Process: &Process{name: "agent " + id.IP}, mesh: m, IP: id.IP, State: id.State, socket: filepath.Join(id.State, "admin.sock")}
+	p.Run(flags...)
+	return p
 }
 
 // Identity is that of a workload without an Envoy, in the hands of the test.
@@ -209,7 +220,7 @@ type Identity struct {
 func (m *Mesh) Enrol(w Workload) *Identity {
 	m.T.Helper()
 	p := m.prepare(&w)
-	if out, code, err := m.Paste(Line(m.T, m.Token(w.Group, "1h")), w.Name, p.IP, p.State, w.Flags...); err != nil || code != 0 {
+	if out, code, err := Paste(append(Line(m.T, m.Token(w.Group, "1h")), p.flags(w)...)); err != nil || code != 0 {
 		m.T.Fatalf("join %s: exit code %d, error %v:\n%s", w.Name, code, err, out)
 	}
 	id, err := LoadIdentity(p.State)
