@@ -1,0 +1,88 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// docs/settings.md has every setting with its default, and no other.
+func TestSettingsDoc(t *testing.T) {
+	t.Parallel()
+	want := map[string]string{}
+	leaves("", reflect.ValueOf(defaults()), want)
+	text, err := os.ReadFile("../../docs/settings.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]string{}
+	for _, line := range strings.Split(string(text), "\n") {
+		cells := strings.Split(line, " | ")
+		if name := strings.Trim(cells[0], "| `"); len(cells) == 3 && strings.HasPrefix(line, "| `") {
+			got[name] = strings.TrimSpace(cells[1])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		have, ok := got[name]
+		switch {
+		case !ok:
+			t.Errorf("docs/settings.md does not have %s", name)
+		case want[name] == "" && (have == "none" || !strings.HasPrefix(have, "`")), // something that depends
+			name == "ca.maxValidity" || name == "xds.advertise": // so do these
+		case have != "`"+want[name]+"`":
+			t.Errorf("docs/settings.md says that the default of %s is %s, it is %q", name, have, want[name])
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(got)) {
+		if _, ok := want[name]; !ok {
+			t.Errorf("docs/settings.md has %s, which there is not", name)
+		}
+	}
+}
+
+// leaves adds the settings in v with their defaults, as operators write them; "" stands for none.
+func leaves(path string, v reflect.Value, to map[string]string) {
+	for i := range v.NumField() {
+		f, value := v.Type().Field(i), v.Field(i)
+		tag := f.Tag.Get("yaml")
+		if tag == "" {
+			continue
+		}
+		name := strings.TrimPrefix(path+"."+tag, ".")
+		switch x := value.Interface().(type) {
+		case yaml.Node, admin.Roles:
+			to[name] = ""
+		case time.Duration:
+			to[name] = shortDuration(x)
+		case string, bool, int:
+			to[name] = fmt.Sprint(x)
+		default:
+			if value.Kind() == reflect.Struct {
+				leaves(name, value, to)
+			} else {
+				to[name] = ""
+			}
+		}
+	}
+}
+
+// shortDuration is a duration as people write it: 1m, not 1m0s.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
