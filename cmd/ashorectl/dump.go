@@ -49,8 +49,10 @@ it. ashored logs who read a dump.`,
 	return cmd
 }
 
-// dumpTypes are the types that a proxy may ask for, by their short names.
-func dumpTypes() []string { return []string{"cds", "eds", "lds", "rds", "sds", "ecds", "nds"} }
+// dumpTypes are the types that a proxy or its agent may ask for, by their short names.
+func dumpTypes() []string {
+	return []string{"cds", "eds", "lds", "rds", "sds", "ecds", "nds", "pcds", "rpds"}
+}
 
 // only is what of d has that name.
 func only(d admin.Dump, name string) admin.Dump {

@@ -284,6 +284,7 @@ func TestOperatorMistakes(t *testing.T) {
 		{"no such certificate", revoke(admin.RevokeRequest{Serial: "ab"}), admin.ErrNotFound, "ab"},
 		{"no serial", revoke(admin.RevokeRequest{Serial: "xyz"}), admin.ErrInvalid, "want hexadecimal digits"},
 		{"nobody's identity", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), admin.ErrNotFound, "--force"},
+		{"another mesh's identity", revoke(admin.RevokeRequest{Identity: "spiffe://other/ns/shop/sa/web"}), admin.ErrNotFound, "trust domain of this mesh is cluster.local"},
 		{"nobody's identity, forced", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody", Force: true}), nil, ""},
 		{"once more", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), nil, ""},
 		{"a long reason", revoke(admin.RevokeRequest{Workload: "shop/web", Reason: strings.Repeat("x", 2000)}), admin.ErrInvalid, "2000 bytes"},

@@ -18,7 +18,7 @@ import (
 )
 
 // noAuthority is what operators are told who ask for what only an authority has.
-const noAuthority = "it has no certificate authority; set xds.address, or in development --xds-tls-address"
+const noAuthority = "it has no certificate authority; set xds.address, or in development start it with --xds-tls-address 127.0.0.1:15012"
 
 // operators answers operators about identities. Safe for concurrent use.
 type operators struct {
@@ -122,7 +122,11 @@ func (o operators) ListTokens(ctx context.Context) ([]admin.TokenStatus, error) 
 
 // RevokeToken implements admin.Tokens.
 func (o operators) RevokeToken(ctx context.Context, id, who string) error {
-	return answered(o.ledger.RevokeToken(ctx, id, who))
+	err := o.ledger.RevokeToken(ctx, id, who)
+	if errors.Is(err, ca.ErrNotFound) {
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no join token %.40q: \"ashorectl join-token list\" shows them by their IDs", id))
+	}
+	return answered(err)
 }
 
 // ShowAuthority implements admin.Authorities.

@@ -24,8 +24,7 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 	known, _ := o.ledger.Workloads(ctx) // what matters fails by itself
 	concerned := concerned(known, q)
 	if len(concerned) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.isRevoked(ctx, q) {
-		return admin.Revoked{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload has the identity %s%s \"ashorectl workload list\" shows them; --force revokes it for whoever may get it later",
-			q.Name, meant(q.Name, identities(known))))
+		return admin.Revoked{}, o.nobody(q.Name, known)
 	}
 	q.Addresses = o.addresses(q, concerned)
 	err = o.ledger.Revoke(ctx, q)
@@ -96,6 +95,15 @@ func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
 		q.Kind, q.Name = ca.RevokeSerial, n.Text(16)
 	}
 	return q, nil
+}
+
+// nobody is the error for an identity that no workload has.
+func (o operators) nobody(name string, known []ca.Workload) error {
+	hint := meant(name, identities(known))
+	if id, err := spiffe.Parse(name); err == nil && id.TrustDomain != o.domain {
+		hint = fmt.Sprintf(", and the trust domain of this mesh is %s:", o.domain)
+	}
+	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload has the identity %s%s \"ashorectl workload list\" shows them; --force revokes it for whoever may get it later", name, hint))
 }
 
 // unknown is the error for something to revoke that was never seen.

@@ -102,7 +102,7 @@ func (s *Server) serve(w http.ResponseWriter, r *http.Request, rt route) {
 
 // notSetUp is the error for what nobody here answers.
 func (s *Server) notSetUp(r *http.Request) error {
-	text := r.URL.Path + " is not set up on this control plane"
+	text := "this control plane does not answer " + r.URL.Path
 	if s.cfg.Missing != "" {
 		text += ": " + s.cfg.Missing
 	}
