@@ -16,8 +16,8 @@ import (
 const (
 	// adminTimeout bounds one question to Envoy's admin interface.
 	adminTimeout = 2 * time.Second
-	// maxAdminAnswer bounds what is read of an answer.
-	maxAdminAnswer = 8 << 20
+	// maxAdminAnswer bounds what is read of an answer. The certificates of every cluster of 10,000 services are 16 MB.
+	maxAdminAnswer = 64 << 20
 )
 
 // admin asks Envoy's admin interface.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io/fs"
 	"maps"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -164,6 +165,7 @@ func (p *proxy) keepCopy(ctx context.Context) error {
 	defer confirm.Stop()
 	var due <-chan time.Time
 	var last time.Time
+	rest := time.After(copyGap) // what the start left behind is given back too
 	for {
 		select {
 		case <-ctx.Done():
@@ -178,6 +180,9 @@ func (p *proxy) keepCopy(ctx context.Context) error {
 			if !p.saveCopy(false) {
 				due = time.After(copyRetry)
 			}
+			rest = time.After(copyGap)
+		case <-rest:
+			debug.FreeOSMemory() // an agent at rest collects no garbage by itself for minutes
 		case <-confirm.C:
 			p.confirmCopy()
 		}

@@ -234,6 +234,38 @@ func TestRenewalSpread(t *testing.T) {
 	}
 }
 
+// What an authority sees of ten thousand machines that joined within one minute: in the busiest second of each later day a
+// few renewals, where without chance it would be all of them within that minute.
+func TestRenewalPeak(t *testing.T) {
+	t.Parallel()
+	const machines, days = 10_000, 5
+	const life = 24 * time.Hour
+	rng := rand.New(rand.NewPCG(3, 4))
+	from := time.Now()
+	perSecond := map[time.Duration]int{}
+	for range machines {
+		at := time.Duration(rng.Float64() * float64(time.Minute))
+		for at < days*life {
+			at = renewalTime(from.Add(at), from.Add(at+life), rng.Float64()).Sub(from)
+			perSecond[at.Truncate(time.Second)]++
+		}
+	}
+	// The first round is the densest: a fifth of a life wide.
+	first, later := 0, 0
+	for at, n := range perSecond {
+		if at < life*3/5+time.Minute {
+			first = max(first, n)
+		} else {
+			later = max(later, n)
+		}
+	}
+	round, mean := machines/(life/5).Seconds(), machines/(life/2).Seconds()
+	t.Logf("%d machines, certificates of %v: at most %d renewals in one second of the first round (%.2f on average), %d later (%.2f on average)", machines, life, first, round, later, mean)
+	if first > 10 || later > 10 {
+		t.Errorf("%d and %d renewals in one second: too many", first, later)
+	}
+}
+
 // The pause doubles up to a bound that fits the life, and half of it is by chance.
 func TestRetryPause(t *testing.T) {
 	t.Parallel()

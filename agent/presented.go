@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -29,9 +30,18 @@ type presentation struct {
 	certs  func(context.Context) ([]byte, error) // Envoy's answer to /certs
 	log    hclog.Logger
 
+	good goodAnswer // used by Run alone
+
 	mu    sync.Mutex
 	state Presented // guarded by mu
 	row   int       // guarded by mu: comparisons in a row that failed
+}
+
+// goodAnswer is an answer of Envoy that was found to be as it should be for a certificate. It names the certificates of every
+// cluster, 1.5 MB with a thousand services, and is the same from one time to the next: it is not read again.
+type goodAnswer struct {
+	sum    [sha256.Size]byte
+	serial string
 }
 
 // Presented is what Envoy presents.
@@ -80,6 +90,13 @@ func (p *presentation) compare(ctx context.Context) bool {
 		return true // that Envoy does not answer is told by its readiness
 	}
 	id := p.keeper.Identity()
+	answer := goodAnswer{sha256.Sum256(body), id.Serial()}
+	if answer == p.good {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.state.At = time.Now()
+		return true
+	}
 	serials, err := presentedSerials(body, id.ID.String())
 	if err != nil {
 		p.log.Warn("what Envoy presents cannot be read", "error", err)
@@ -91,6 +108,9 @@ func (p *presentation) compare(ctx context.Context) bool {
 	p.row++
 	if !stale {
 		p.row = 0
+	}
+	if p.good = (goodAnswer{}); !stale {
+		p.good = answer
 	}
 	row, before := p.row, p.state.Alarm
 	p.state = Presented{Serials: serials, Stale: stale, Alarm: row >= presentedAlarm, At: time.Now()}

@@ -77,3 +77,27 @@ func TestPresented(t *testing.T) {
 		}
 	}
 }
+
+// An answer that was good is good again, until another certificate is issued: then the same answer is an old one.
+func TestPresentedAgain(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	k := kept(t, m, time.Hour)
+	first := k.Identity()
+	answer := envoyCerts([2]string{first.ID.String(), first.Serial()})
+	p := &presentation{keeper: k, certs: func(context.Context) ([]byte, error) { return answer, nil }, log: testlog.New(t)}
+	for n := range 3 {
+		before := p.State().At
+		if done, got := p.compare(t.Context()), p.State(); !done || got.Stale || !got.At.After(before) || len(got.Serials) != 1 {
+			t.Errorf("look %d: %v, %+v", n, done, got)
+		}
+	}
+	k.replace(m.identity(t, web(), time.Hour), k.Joined())
+	if done, got := p.compare(t.Context()), p.State(); done || !got.Stale {
+		t.Errorf("after a renewal: %v, %+v, want a stale certificate", done, got)
+	}
+	k.replace(first, k.Joined())
+	if done, got := p.compare(t.Context()), p.State(); !done || got.Stale {
+		t.Errorf("the first one again: %v, %+v", done, got)
+	}
+}

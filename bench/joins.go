@@ -46,6 +46,8 @@ const (
 	joinTime = time.Minute
 	// joinPatience is how long they are waited for.
 	joinPatience = 5 * time.Minute
+	// joinPace is how often is asked who is registered: the answer is large.
+	joinPace = 500 * time.Millisecond
 	// tokenCallers ask for join tokens at once, as operators' scripts do.
 	tokenCallers = 8
 )
@@ -259,7 +261,7 @@ func (j *joining) registered(ctx context.Context, n int) (time.Duration, error) 
 			return 0, fmt.Errorf("after %s %d of %d workloads are registered and %d have their configuration: %w", joinPatience, len(entries), n, served, ctx.Err())
 		case <-j.done:
 			return 0, j.ended()
-		case <-time.After(250 * time.Millisecond):
+		case <-time.After(joinPace):
 		}
 	}
 }
