@@ -46,6 +46,11 @@ func (m PeerModes) At(port uint32) PeerMode {
 	return m.Default
 }
 
+// Strict says that some port takes mutual TLS alone.
+func (m PeerModes) Strict() bool {
+	return m.Default == PeerStrict || slices.ContainsFunc(m.Ports.Items(), func(p PortMode) bool { return p.Mode == PeerStrict })
+}
+
 // PeerModesOf finds the modes of a workload that policies, the older first, select. root is the namespace whose
 // policies hold for the whole mesh.
 func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[PortMode]) PeerModes {

@@ -25,6 +25,8 @@ type inboundListenersIn struct {
 	modes push.PeerModes
 	// epoch changes with revocations.
 	epoch uint64
+	// unguarded says that policies protect a workload that takes its connections itself.
+	unguarded bool
 }
 
 // inboundPort is one port that the workload serves.
@@ -66,6 +68,9 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list(), epoch: in.epoch})
 	}
 	if in.base.interception == push.None {
+		if in.unguarded {
+			out = append(out, listenerSpec{base: in.base, name: in.workload(), unguarded: true})
+		}
 		return out
 	}
 	return append(out, listenerSpec{

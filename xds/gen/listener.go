@@ -101,7 +101,9 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 		destinations: sc.Destinations,
 	}).Layer}
 	if sc.Own != nil {
-		out.Own = &l.inbound.Get(inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc), epoch: epochOf(sc)}).Layer
+		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc), epoch: epochOf(sc)}
+		in.unguarded = in.bypassed() && (isProtected(sc) || in.modes.Strict())
+		out.Own = &l.inbound.Get(in).Layer
 	}
 	return out
 }

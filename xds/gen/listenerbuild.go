@@ -21,6 +21,10 @@ import (
 // buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only then.
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
+	if s.unguarded {
+		out.refused = append(out.refused, unguardedWorkload(s.name))
+		return out
+	}
 	report := func(what string, err error) {
 		if errors.Is(err, errNoIdentity) {
 			out.refused = append(out.refused, strictWithoutIdentity(what))
