@@ -101,6 +101,8 @@ func (l *Ledger) Run(ctx context.Context) error {
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	l.refresh(ctx) // what was told before we listened
+	var clock steady
+	clock.look(l.now(), time.Now())
 	for {
 		select {
 		case <-ctx.Done():
@@ -108,6 +110,9 @@ func (l *Ledger) Run(ctx context.Context) error {
 		case <-changed:
 			l.refresh(ctx)
 		case <-sweep.C:
+			if !clock.look(l.now(), time.Now()) {
+				continue
+			}
 			if err := l.Sweep(ctx); err != nil && ctx.Err() == nil {
 				l.log.Warn("what has ended cannot be forgotten", "error", err)
 			}

@@ -177,7 +177,9 @@ func (m *Manager) publish(now time.Time) error {
 	}
 	was := m.view.Load()
 	if was != nil && was.signer == v.signer && was.bundle == v.bundle {
-		if !due(was.server.Leaf, earlier(now.Add(serverLife), v.signer.Cert.NotAfter), now) {
+		leaf := was.server.Leaf
+		// One that is not valid yet was made while the clock was ahead.
+		if !now.Before(leaf.NotBefore) && !due(leaf, earlier(now.Add(serverLife), v.signer.Cert.NotAfter), now) {
 			return nil
 		}
 	}

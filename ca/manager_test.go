@@ -379,6 +379,23 @@ func TestServerCertificate(t *testing.T) {
 	}
 }
 
+// A clock that leaps ahead and back leaves nothing behind that is not valid yet.
+func TestClockLeapsBack(t *testing.T) {
+	t.Parallel()
+	for _, leap := range []time.Duration{13 * time.Hour, 20 * 24 * time.Hour} {
+		h := newHouse(t)
+		m := h.move()
+		h.later(m, leap)
+		h.later(m, -leap)
+		if err := joins(t, m, RootID(m.Signer().Root), "localhost", noon); err != nil {
+			t.Errorf("after %s ahead: %v", leap, err)
+		}
+		if c := m.Signer().Cert; noon.Before(c.NotBefore) {
+			t.Errorf("after %s ahead what signs begins at %s", leap, c.NotBefore)
+		}
+	}
+}
+
 // RSA serves as well, by choice.
 func TestManagerRSA(t *testing.T) {
 	t.Parallel()
