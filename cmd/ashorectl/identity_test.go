@@ -224,3 +224,20 @@ func TestSpan(t *testing.T) {
 		}
 	}
 }
+
+// The certificate that a workload has now is what its row is about: ended, revoked or valid.
+func TestWorkloadRows(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1e9, 0)
+	old, late := admin.Leaf{Serial: "0a", NotAfter: now.Add(time.Hour)}, now.Add(3*time.Hour)
+	for want, w := range map[string]admin.Workload{
+		"ends in 3h": {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late}}},
+		"revoked":    {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late, Revoked: true}}},
+		"REVOKED":    {Leaves: []admin.Leaf{old, {Serial: "0b", NotAfter: late}}, Revoked: true},
+		"ended":      {},
+	} {
+		if got := workloadRows([]admin.Workload{w}, now)[0][4]; got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -83,8 +83,11 @@ func workloadRows(list []admin.Workload, now time.Time) [][]string {
 		certificate, serial := "ended", "-"
 		if n := len(x.Leaves); n > 0 {
 			serial = x.Leaves[n-1].Serial
-			if end := x.Leaves[n-1].NotAfter; end.After(now) {
-				certificate = "ends in " + span(end.Sub(now))
+			switch latest := x.Leaves[n-1]; {
+			case latest.Revoked:
+				certificate = "revoked"
+			case latest.NotAfter.After(now):
+				certificate = "ends in " + span(latest.NotAfter.Sub(now))
 			}
 		}
 		if x.Revoked {
