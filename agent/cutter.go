@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -51,17 +52,24 @@ func (c *cutter) Run(ctx context.Context) error {
 		c.log.Info("raw TCP connections with a revoked workload end when Envoy has drained them, not at once: this agent may not end sockets; with systemd set AmbientCapabilities=CAP_NET_ADMIN",
 			"within", c.bound, "reason", err)
 	}
-	var known []revoked.Peer
+	var known []revoked.Peer // also those that a replica tells no more: the next one may
+	twice := map[netip.Addr]bool{}
+	var again <-chan time.Time
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case peers := <-c.told:
 			found := c.fresh(peers, known)
-			known = peers
+			known = revoked.Sort(slices.Concat(known, peers))
 			if able && len(found) > 0 {
-				c.cutTwice(ctx, found)
+				c.cut(found)
+				maps.Copy(twice, found)
+				again = time.After(cutAgain)
 			}
+		case <-again:
+			c.cut(twice)
+			clear(twice)
 		}
 	}
 }
@@ -89,14 +97,6 @@ func (c *cutter) fresh(told, known []revoked.Peer) map[netip.Addr]bool {
 		}
 	}
 	return out
-}
-
-// cutTwice cuts now and once more a while later.
-func (c *cutter) cutTwice(ctx context.Context, addresses map[netip.Addr]bool) {
-	c.cut(addresses)
-	if sleep(ctx, cutAgain) {
-		c.cut(addresses)
-	}
 }
 
 // cut ends what Envoy has open with addresses.
@@ -138,7 +138,8 @@ func cutConnections(pid int, addresses map[netip.Addr]bool) (n int, err error) {
 		if ended {
 			n++
 		}
-		if err = failed; errors.Is(err, unix.EPERM) {
+		err = cmp.Or(err, failed)
+		if errors.Is(failed, unix.EPERM) || errors.Is(failed, unix.EAGAIN) { // so it would be for the others
 			break
 		}
 	}

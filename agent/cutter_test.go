@@ -96,6 +96,39 @@ func TestCutterRun(t *testing.T) {
 	if err := alive(keptOut, keptIn); err != nil {
 		t.Errorf("with another one: %v", err)
 	}
+	told <- nil // as a control plane that has just begun
+	told <- peersOf(2, "127.0.21.18")
+	if _, err := keptIn.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNABORTED) {
+		t.Errorf("the next one: got %v, want %v", err, unix.ECONNABORTED)
+	}
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
+
+// A connection that slipped in before Envoy had heard of the revocation ends too, and later ones do not, also when the list
+// is told anew: what was known stays known.
+func TestCutterAgain(t *testing.T) {
+	t.Parallel()
+	destroyer(t)
+	told := make(chan []revoked.Peer)
+	c := cutterOf(t, told, "127.0.21.1")
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- c.Run(ctx) }()
+	told <- peersOf(1, "127.0.21.27")
+	told <- nil // it has cut once by now
+	_, slipped := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
+	if _, err := slipped.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNABORTED) {
+		t.Errorf("got %v, want %v", err, unix.ECONNABORTED)
+	}
+	laterOut, laterIn := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
+	told <- peersOf(1, "127.0.21.27")
+	told <- nil // it has looked at these by now
+	if err := alive(laterOut, laterIn); err != nil {
+		t.Errorf("a later one: %v", err)
+	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -75,7 +75,7 @@ func (t *socketTable) list(wanted func(netip.Addr) bool) ([]tcpSocket, error) {
 // destroy ends a socket: its program gets an error, and its peer a reset. False: it has gone already. Errors: the right to
 // do so is missing (EPERM), or the kernel cannot (EOPNOTSUPP).
 func (t *socketTable) destroy(s tcpSocket) (bool, error) {
-	err := t.exchange(socketRequest(destroySocket, unix.NLM_F_ACK, s.family, 0, s.id), nil)
+	err := t.exchange(socketRequest(destroySocket, unix.NLM_F_ACK, s.family, 0, s.id), func([]byte) {})
 	if errors.Is(err, unix.ENOENT) {
 		return false, nil
 	}
