@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
@@ -84,12 +85,28 @@ func mayListen(at, from netip.Addr) error {
 	return nil
 }
 
+// mayBegin says whether the certificate may register one more workload. It needs one, or a few; whoever makes up addresses
+// would fill the endpoints of its group's services with them.
+func (st *stream) mayBegin(r *registry.Registration) error {
+	s := st.server
+	if st.who.fingerprint == "" {
+		return nil
+	}
+	if old, ok := s.cfg.Runtime.Registrations().Get(r.RegistrationKey); ok && old.Identity == r.Identity {
+		return nil // it comes back
+	}
+	if may, _ := s.newcomers.Take(st.who.fingerprint, time.Now()); !may {
+		return status.Error(codes.ResourceExhausted, "this certificate has registered too many workloads lately: wait")
+	}
+	return nil
+}
+
 // refuseRegistration counts and records that the stream may not register.
 func (st *stream) refuseRegistration(err error) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
 	s.metrics.refused.WithLabelValues("not registered").Inc()
 	s.metrics.registerErrors.Inc()
-	record, silent := s.pace.Take(who, time.Now())
+	record, silent := s.unregistered.Take(who, time.Now())
 	if !record {
 		return
 	}

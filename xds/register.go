@@ -56,6 +56,10 @@ func (st *stream) register(ctx context.Context) error {
 	for _, l := range st.proxy.Labels.Items() {
 		r.Labels[l.Key] = l.Value
 	}
+	if err := st.mayBegin(&r); err != nil {
+		st.refuseRegistration(err)
+		return err
+	}
 	if err := s.cfg.Runtime.Connect(ctx, r); err != nil {
 		s.log.Error("workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")

@@ -542,3 +542,32 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 		t.Errorf("there is no metric %v", want)
 	}
 }
+
+// One certificate does not fill a group with workloads that it makes up, and comes back with those it has.
+func TestOneCertificateRegistersFew(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	web := a.web()
+	at := func(cert *tls.Certificate, address string) codes.Code {
+		l := call(t, p, cert)
+		defer l.hang()
+		return status.Code(l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": address})))
+	}
+	refused := 0
+	for i := range 60 {
+		if at(web, fmt.Sprint("10.0.1.", i)) == codes.ResourceExhausted {
+			refused++
+		}
+	}
+	if n := rt.Registrations().Len(); refused < 5 || refused+n != 60 {
+		t.Errorf("%d are registered, %d were refused", n, refused)
+	}
+	if code := at(web, "10.0.1.0"); code != codes.OK {
+		t.Errorf("one that is known comes back: %v", code)
+	}
+	if code := at(a.web(), "10.0.2.1"); code != codes.OK {
+		t.Errorf("another machine: %v", code)
+	}
+}

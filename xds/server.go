@@ -18,6 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/pace"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -105,8 +106,9 @@ type Server struct {
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
 	speakers speakers // safe for concurrent use
-	// pace is that of refused registrations, and strangers that of streams whose peers proved nothing. Safe for concurrent use.
-	pace, strangers audit.Pace
+	// Who may do what so often: newcomers by certificate register anew, unregistered are written down as such, and strangers
+	// are logged. Safe for concurrent use.
+	newcomers, unregistered, strangers pace.Actors
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

@@ -1,4 +1,4 @@
-package audit
+package pace
 
 import (
 	"strconv"
@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// One actor is recorded so often and no more, is told how much was left out when it is again, and holds nobody else up.
-func TestPace(t *testing.T) {
+// One actor may so often and no more, is told how often it might not when it may again, and holds nobody else up.
+func TestActors(t *testing.T) {
 	t.Parallel()
-	var p Pace
+	var p Actors
 	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 	recorded := 0
-	for range 2 * paceBurst {
+	for range 2 * burst {
 		if ok, _ := p.Take("a", now); ok {
 			recorded++
 		}
 	}
-	if recorded != paceBurst {
-		t.Errorf("%d were recorded, want %d", recorded, paceBurst)
+	if recorded != burst {
+		t.Errorf("%d were recorded, want %d", recorded, burst)
 	}
 	if ok, _ := p.Take("b", now); !ok {
 		t.Error("another actor is held up")
 	}
-	now = now.Add(paceEvery)
-	if ok, silent := p.Take("a", now); !ok || silent != paceBurst {
-		t.Errorf("after a while: %v, %d left out, want %d", ok, silent, paceBurst)
+	now = now.Add(every)
+	if ok, silent := p.Take("a", now); !ok || silent != burst {
+		t.Errorf("after a while: %v, %d left out, want %d", ok, silent, burst)
 	}
 	if ok, _ := p.Take("a", now); ok {
 		t.Error("one more is recorded")
