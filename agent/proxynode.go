@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 )
 
 // Numbers of fields of envoy.config.core.v3.Node.
@@ -17,7 +19,7 @@ const (
 )
 
 // readNode returns the ID of an encoded node, and what Envoy adds to its bootstrap's: which program it is and what it
-// was built with, encoded.
+// was built with, encoded so that the same program gives the same bytes: Envoy lays maps out anew each time it starts.
 func readNode(raw []byte) (id string, build []byte, err error) {
 	if len(raw) > maxNodeBytes {
 		return "", nil, fmt.Errorf("the node has %d bytes, at most %d are allowed", len(raw), maxNodeBytes)
@@ -40,7 +42,12 @@ func readNode(raw []byte) (id string, build []byte, err error) {
 		}
 		rest = rest[n+m:]
 	}
-	return id, build, nil
+	var n corev3.Node
+	if err := proto.Unmarshal(build, &n); err != nil {
+		return "", nil, fmt.Errorf("read node: %w", err)
+	}
+	build, err = proto.MarshalOptions{Deterministic: true}.Marshal(&n)
+	return id, build, err
 }
 
 // introduce takes in who Envoy says it is. Errors: it is not the one that this agent runs.

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/structpb"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -512,6 +514,17 @@ func TestReadNode(t *testing.T) {
 	want := &corev3.Node{UserAgentName: "envoy", Extensions: []*corev3.Extension{{Name: "x"}}, ClientFeatures: []string{"f"}}
 	if !proto.Equal(want, &got) {
 		t.Errorf("it adds %v, want %v", &got, want)
+	}
+	part := func(key string) []byte {
+		return must(proto.Marshal(&corev3.Node{UserAgentVersionType: &corev3.Node_UserAgentBuildVersion{UserAgentBuildVersion: &corev3.BuildVersion{
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{key: structpb.NewStringValue("v")}}}}}))
+	}
+	_, one, err := readNode(append(part("a"), part("b")...))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, two, err := readNode(append(part("b"), part("a")...)); err != nil || !bytes.Equal(one, two) {
+		t.Errorf("a map in another order is another program: %v", err)
 	}
 	if _, _, err := readNode([]byte{1 << 3}); err == nil {
 		t.Error("a node that is cut short is read")
