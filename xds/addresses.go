@@ -8,29 +8,25 @@ import (
 )
 
 // Addresses are from where proxies speak that match, which is asked with s locked: the addresses that they say are
-// theirs, and the one that they are connected from when nobody else is. Many may be behind one address, of a gateway or
-// a balancer.
+// theirs, and the one that they are connected from. What somebody else says is his, or connects from, is left out: many
+// may be behind one address of a gateway or a balancer, and a proxy may say what it likes.
 func (s *Server) Addresses(match func(Peer) bool) []netip.Addr {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found := map[netip.Addr]bool{} // true: said to be one's own
-	others := map[netip.Addr]bool{}
+	found, others := map[netip.Addr]bool{}, map[netip.Addr]bool{}
 	for st := range s.streams {
-		from, matched := hostOf(st.peer), st.who.Identity != (spiffe.ID{}) && match(st.who)
-		if !matched {
-			others[from] = true
-			continue
+		into := others
+		if st.who.Identity != (spiffe.ID{}) && match(st.who) {
+			into = found
 		}
-		if !found[from] {
-			found[from] = false
-		}
+		into[hostOf(st.peer)] = true
 		for _, a := range st.proxy.IPs.Items() {
-			found[a.Unmap()] = true
+			into[a.Unmap()] = true
 		}
 	}
 	var out []netip.Addr
-	for a, said := range found {
-		if a.IsValid() && (said || !others[a]) {
+	for a := range found {
+		if a.IsValid() && !others[a] {
 			out = append(out, a)
 		}
 	}

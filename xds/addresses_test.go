@@ -44,4 +44,9 @@ func TestAddresses(t *testing.T) {
 	want("another one comes from there too", "web", "10.0.0.9 fd00::9")
 	want("the other one", "api", "10.0.0.1")
 	want("somebody else", "none", "")
+	liar := a.issue("shop", "liar", time.Hour, time.Now())
+	if err := call(t, p, &liar).connects(node(t, map[string]any{"INSTANCE_IPS": "10.0.0.9,10.0.0.1,10.0.0.66"})); err != nil {
+		t.Fatal(err)
+	}
+	want("what it says of others does not count", "liar", "10.0.0.66")
 }
