@@ -107,8 +107,18 @@ func anyOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
 	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAny{RequiresAny: &jwtv3.JwtRequirementOrList{Requirements: list}}}
 }
 
-// provider is one rule. Claims of scopes are lists whose items stand between spaces.
+// provider is one rule. What Envoy would refuse of it, and with it all other rules, or would take for tokens of every
+// issuer, is one by which no token is good.
 func (in jwtIn) provider(r *security.JWTRule) *jwtv3.JwtProvider {
+	p := in.providerOf(r)
+	if r.GetIssuer() != "" && p.Validate() == nil {
+		return p
+	}
+	return in.providerOf(&security.JWTRule{Issuer: cmp.Or(r.GetIssuer(), "nobody"), Jwks: noKeys})
+}
+
+// providerOf is a rule as it was written. Claims of scopes are lists whose items stand between spaces.
+func (in jwtIn) providerOf(r *security.JWTRule) *jwtv3.JwtProvider {
 	p := &jwtv3.JwtProvider{
 		Issuer:               r.GetIssuer(),
 		Audiences:            r.GetAudiences(),

@@ -79,6 +79,33 @@ func TestTokenRequirement(t *testing.T) {
 	}
 }
 
+// A rule that Envoy would refuse, or that names no issuer, is one by which no token is good, and leaves the others alone.
+func TestOddTokenRules(t *testing.T) {
+	t.Parallel()
+	keys := &push.KeySets{ByURL: map[string]string{"https://a/keys": `{"keys":[1]}`}}
+	good := &security.JWTRule{Issuer: "z", JwksUri: "https://a/keys"}
+	for name, odd := range map[string]*security.JWTRule{
+		"nothing":             nil,
+		"no issuer":           {JwksUri: "https://a/keys"},
+		"a header's name":     {Issuer: "a", JwksUri: "https://a/keys", FromHeaders: []*security.JWTHeader{{Name: "a b\n"}}},
+		"no header's name":    {Issuer: "a", JwksUri: "https://a/keys", FromHeaders: []*security.JWTHeader{nil}},
+		"a claim's header":    {Issuer: "a", JwksUri: "https://a/keys", OutputClaimToHeaders: []*security.ClaimToHeader{{Header: "a\nb", Claim: "c"}}},
+		"the payload's place": {Issuer: "a", JwksUri: "https://a/keys", OutputPayloadToHeader: "a\nb"},
+	} {
+		made := tokenRules(keys, odd, good).build()
+		if err := made.Validate(); err != nil {
+			t.Errorf("%s: Envoy refuses it: %v", name, err)
+		}
+		first, second := made.Providers["origins-0"], made.Providers["origins-1"]
+		if got := first.GetLocalJwks().GetInlineString(); got == `{"keys":[1]}` || first.Issuer == "" {
+			t.Errorf("%s: tokens of %q are good by %s", name, first.Issuer, got)
+		}
+		if got := second.GetLocalJwks().GetInlineString(); second.Issuer != "z" || got != `{"keys":[1]}` {
+			t.Errorf("%s: the other rule is %v", name, second)
+		}
+	}
+}
+
 // A header match names a claim by dots, or by brackets when names hold dots; anything else is a header.
 func TestClaimPath(t *testing.T) {
 	t.Parallel()

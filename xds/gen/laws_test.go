@@ -34,10 +34,37 @@ func versions(set resource.Set) []string {
 	return out
 }
 
+// editTokens makes one edit of what is asked of tokens: of a RequestAuthentication, or of the keys that were fetched.
+func editTokens(in push.Inputs, which, how byte) push.Inputs {
+	const url = "https://issuer.example/keys"
+	if how%5 == 4 {
+		in.Keys = &push.KeySets{ByURL: map[string]string{url: fmt.Sprintf(`{"keys":[%d]}`, which%3)}}
+		return in
+	}
+	key := config.Key{Kind: config.RequestAuthentication, Namespace: []string{"shop", "istio-system", "other"}[which%3], Name: fmt.Sprint("p", which%4)}
+	if how%7 == 6 {
+		in.Objects = in.Objects.Without(key)
+		return in
+	}
+	r := &security.JWTRule{Issuer: fmt.Sprint("https://issuer.example/", how%3), JwksUri: url, ForwardOriginalToken: how%2 == 0}
+	if how%3 == 1 {
+		r.FromHeaders = []*security.JWTHeader{{Name: []string{"x-token", "a b"}[how%2], Prefix: "jwt "}}
+		r.OutputClaimToHeaders = []*security.ClaimToHeader{{Header: "x-user", Claim: "sub"}}
+	}
+	made := &security.RequestAuthentication{JwtRules: []*security.JWTRule{r, {Issuer: "https://other.example", Jwks: "{}"}}}
+	if which%4 == 0 {
+		made.Selector = &typev1beta1.WorkloadSelector{MatchLabels: map[string]string{"version": "v1"}}
+	}
+	in.Objects = in.Objects.With(key, &config.Object{Key: key, Spec: made})
+	return in
+}
+
 // edit makes one edit of a mesh, chosen by three numbers.
 func edit(in push.Inputs, what, which, how byte) push.Inputs {
 	k := registry.Key{Host: fmt.Sprintf("svc-%d.example.com", which%6), Namespace: "shop"}
-	switch what % 6 {
+	switch what % 7 {
+	case 6:
+		return editTokens(in, which, how)
 	case 5:
 		if how%5 == 4 {
 			in.Trust = &push.Trust{Identities: []string{fmt.Sprintf("spiffe://cluster.local/ns/shop/sa/w%d", which%2)}, Epoch: uint64(how)}
