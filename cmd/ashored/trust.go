@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 const (
@@ -130,16 +131,7 @@ func (a *acknowledger) look(ctx context.Context) (late bool, err error) {
 	if bundle != a.bundle {
 		a.bundle, a.known = bundle, map[string]bool{}
 	}
-	fresh := map[string]bool{}
-	for _, p := range server.Bundles() {
-		switch {
-		case p.Who.Serial == "" || a.known[p.Who.Serial]:
-		case p.Bundle == bundle:
-			fresh[p.Who.Serial] = true
-		default:
-			late = late || p.Asked
-		}
-	}
+	fresh, late := a.sort(server.Bundles())
 	if len(fresh) == 0 {
 		return late, nil
 	}
@@ -148,6 +140,26 @@ func (a *acknowledger) look(ctx context.Context) (late bool, err error) {
 	}
 	maps.Copy(a.known, fresh)
 	return late, nil
+}
+
+// sort finds the certificates of proxies that have the bundle, as is not known yet, and says whether others are yet to
+// have it. What is known of proxies that have gone is forgotten.
+func (a *acknowledger) sort(proxies []xds.ProxyBundle) (fresh map[string]bool, late bool) {
+	fresh = map[string]bool{}
+	known := map[string]bool{}
+	for _, p := range proxies {
+		switch {
+		case p.Who.Serial == "":
+		case a.known[p.Who.Serial]:
+			known[p.Who.Serial] = true
+		case p.Bundle == a.bundle:
+			fresh[p.Who.Serial] = true
+		default:
+			late = late || p.Asked
+		}
+	}
+	a.known = known
+	return fresh, late
 }
 
 // write writes that the holders of certificates have the bundle.
