@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -124,8 +125,8 @@ func connected(t *testing.T, m *harness.Mesh, n int) {
 	})
 }
 
-// The root is rotated in its four steps, each in its time and none forced, and not one call fails. In the end only the new
-// root is trusted, and who has nothing but a certificate of the old one is out.
+// The root is rotated in its four steps, each in its time and none forced, ashored is killed in the middle, and not one call
+// fails. In the end only the new root is trusted, and who has nothing but a certificate of the old one is out.
 func TestRootRotatedUnderLoad(t *testing.T) {
 	t.Parallel()
 	m, web, a, all := busy(t, short)
@@ -139,23 +140,14 @@ func TestRootRotatedUnderLoad(t *testing.T) {
 		t.Fatalf("ashorectl ca rotate: exit code %d, error %v:\n%s", code, err, out)
 	}
 	for _, step := range []string{"prepare", "distribute", "activate", "retire"} {
-		wait(t, 2*time.Minute, "step "+step, func() error {
-			now := authority(t, m)
-			var done []string
-			err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
-				if e.Action == audit.CARotate {
-					done = append(done, e.Details["step"])
-					if e.Details["forced"] != "" {
-						t.Errorf("step %s is forced: %v", e.Details["step"], e.Details)
-					}
-				}
-				return nil
-			})
-			if err == nil && !strings.Contains(strings.Join(done, " "), step) {
-				err = fmt.Errorf("done are %v; waited for: %+v", done, now.Rotation.Waiting)
-			}
-			return err
-		})
+		rotated(t, m, step)
+		if step == "activate" {
+			m.Ashored.Kill()
+			m.Start()
+		}
+	}
+	if e := m.Audited(audit.CARotate, "step:retire"); e.Details["forced"] != "" {
+		t.Errorf("a step is forced: %v", e.Details)
 	}
 	last := authority(t, m)
 	if len(last.Roots) != 1 || last.Roots[0].Root == first.Roots[0].Root || last.Rotation.Step != "" {
@@ -170,6 +162,62 @@ func TestRootRotatedUnderLoad(t *testing.T) {
 	fresh := m.Join(harness.Workload{Name: "a-2", Group: "shop/a"})
 	answers(t, fresh.Client(httpPort), "web-1")
 	all.clean(t)
+}
+
+// rotated waits until a step of a rotation is done.
+func rotated(t *testing.T, m *harness.Mesh, step string) {
+	t.Helper()
+	wait(t, 2*time.Minute, "step "+step, func() error {
+		now := authority(t, m)
+		var done []string
+		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
+			if e.Action == audit.CARotate {
+				done = append(done, e.Details["step"])
+			}
+			return nil
+		})
+		if err == nil && !slices.Contains(done, step) {
+			err = fmt.Errorf("done are %v; waited for: %+v", done, now.Rotation.Waiting)
+		}
+		return err
+	})
+}
+
+// A machine is away while the root is rotated, knows the old root alone, and its certificate is of the old one. When it comes
+// back it believes the control plane and peers of the new root, and gets what it missed.
+func TestAwayDuringRotation(t *testing.T) {
+	t.Parallel()
+	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
+	a := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
+	a.Kill()
+	first := authority(t, m).Roots[0].Root
+	command(t, m, "ca", "rotate", "--reason", "test")
+	rotated(t, m, "distribute")
+	if w := authority(t, m).Rotation.Waiting; !slices.ContainsFunc(w, func(w admin.Waiting) bool { return w.Name == "shop/a-1" }) {
+		t.Errorf("nobody waits for the machine that is away: %+v", w)
+	}
+	command(t, m, "ca", "rotate", "--force", "activate", "--reason", "test")
+	rotated(t, m, "activate")
+	if now := authority(t, m); now.Signer.Root == first {
+		t.Errorf("the old root signs: %+v", now)
+	}
+	web := serve(t, m, "web", "web-1")
+	leaf, err := presented(t, web)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Run()
+	a.Ready()
+	a.WantLine("control plane", "ok")
+	a.WantLine("roots", "ok", "2: ")
+	answers(t, a.Client(httpPort), "web-1")
+	own, err := harness.LoadIdentity(a.State)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if leafOf(t, own).Issuer.String() == leaf.Issuer.String() {
+		t.Errorf("both certificates are of %s: the test proves nothing", leaf.Issuer)
+	}
 }
 
 // oneRoot waits until a workload trusts that root alone.

@@ -49,8 +49,7 @@ func kept(t *testing.T, p *harness.Proxy) {
 func TestRestartsWithoutControlPlane(t *testing.T) {
 	t.Parallel()
 	m, web, a := quiet(t)
-	bystander := a.Client(httpPort)
-	answers(t, bystander, "web-1")
+	answers(t, a.Client(httpPort), "web-1")
 	for _, p := range []*harness.Proxy{a, web.Proxy} {
 		envoy := envoyOf(t, p)
 		if err := syscall.Kill(envoy, syscall.SIGKILL); err != nil {
