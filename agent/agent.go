@@ -145,6 +145,9 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := keepFile(a.bootstrapPath(), a.bootstrap); err != nil {
 		return errors.Join(diskError("start", err), ls.close())
 	}
+	if err := forgetFailure(a.settings.State); err != nil {
+		return errors.Join(diskError("start", err), ls.close())
+	}
 	a.log.Info("starting envoy", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
 		"control_plane", a.settings.XDS.Addresses, "envoy", a.path, "bootstrap", a.bootstrapPath())
 	if a.keeper != nil {

@@ -3,8 +3,10 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"strings"
@@ -183,7 +185,7 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	restarts := max(a.supervisor.Runs()-1, 0)
 	switch {
 	case infoErr != nil && a.supervisor.Trouble() != "":
-		r.say("envoy", stateBad, "see Envoy's last error, and the agent's log", "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
+		r.say("envoy", stateBad, "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free", "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
 	case infoErr != nil:
 		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
@@ -274,21 +276,41 @@ func sayDisk(r *Report, dir string) {
 // OfflineReport is that of a workload whose agent does not run.
 func OfflineReport(state string) *Report {
 	r := &Report{}
+	now := time.Now()
 	id, j, err := store{state}.load()
-	if err != nil {
-		r.say("identity", stateBad, "join", "%v", err)
-		r.say("certificate", stateBad, "", "none")
-		r.say("roots", stateBad, "", "none")
-	} else {
-		sayKept(r, id, j, Renewal{}, time.Now())
+	todo := "start the agent: ashore-agent run --state " + state
+	switch {
+	case errors.Is(err, ErrNoIdentity):
+		todo = "paste here the line that \"ashorectl join-token create\" prints on the control plane: it starts the agent too"
+		r.sayNoIdentity("this workload has not joined the mesh, or with another state folder than " + state)
+	case err != nil:
+		todo = "join again: paste here a new line of \"ashorectl join-token create\", it starts the agent too"
+		r.sayNoIdentity(err.Error())
+	default:
+		sayKept(r, id, j, Renewal{}, now)
 	}
 	const away = "the agent does not run"
-	for _, name := range []string{"control plane", "envoy", "configuration", "registration", "clock"} {
-		r.say(name, stateBad, "", away)
+	if f := lastFailure(state); f != nil {
+		todo = "mend what ended the agent, and " + todo
+		r.say("agent", stateBad, "", "it ended %s ago: %s", span(now.Sub(f.At)), strings.ReplaceAll(f.Text, "\n", "; "))
 	}
-	r.Todo = append(r.Todo, "start the agent: ashore-agent run --state "+state)
-	sayDisk(r, state)
+	for _, name := range []string{"control plane", "envoy", "configuration", "registration", "clock"} {
+		r.say(name, stateBad, "", "%s", away)
+	}
+	r.Todo = append(r.Todo, todo)
+	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
+		r.say("disk", stateOK, "", "%s is not there yet", state)
+	} else {
+		sayDisk(r, state)
+	}
 	return r.finish()
+}
+
+// sayNoIdentity tells in three lines that there is none, and why.
+func (r *Report) sayNoIdentity(why string) {
+	r.say("identity", stateBad, "", "%s", why)
+	r.say("certificate", stateBad, "", "none")
+	r.say("roots", stateBad, "", "none")
 }
 
 // serverInfo is what Envoy says of itself.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -102,10 +103,13 @@ func runAgent(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
 		return err
 	}
 	a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
-	if err != nil {
-		return f.explain(err)
+	if err == nil {
+		err = a.Run(ctx)
 	}
-	return a.Run(ctx)
+	if err != nil {
+		err = errors.Join(f.explain(err), agent.KeepFailure(s.State, err))
+	}
+	return err
 }
 
 func bootstrapCommand(stdout io.Writer) *cobra.Command {

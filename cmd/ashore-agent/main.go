@@ -23,7 +23,7 @@ func main() {
 	// Most of the heap is the configuration that is held, which seldom changes: collecting often costs little, and saves as
 	// much again as is held.
 	debug.SetGCPercent(20)
-	code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
+	code := run(ctx, takeArguments(), os.Stdin, os.Stdout, os.Stderr)
 	stop()
 	os.Exit(code)
 }
