@@ -12,22 +12,33 @@ import (
 	"google.golang.org/grpc/credentials"
 )
 
-// maxUnproven is how many connections there may be at once that have not proven to be a workload's. Each holds some
-// 64 KB. Whoever joins is one of them for as long as that takes, a few milliseconds.
-const maxUnproven = 1024
+const (
+	// maxHandshakes is how many connections may be at their handshake at once, some 10 KB each. It is large enough for a
+	// fleet that comes back all at once.
+	maxHandshakes = 8192
+	// maxUnproven is how many there may be beyond it that have not proven to be a workload's, some 64 KB each. Whoever joins
+	// is one of them for as long as that takes, a few milliseconds.
+	maxUnproven = 1024
+)
 
 // lobby is a listener that bounds how many are inside who have not proven who they are: they cost memory and file
-// descriptors before anything is known of them. When it is full, whoever has the most connections loses the oldest, so that
-// one that hoards them keeps nobody else out. Safe for concurrent use.
+// descriptors before anything is known of them. Who comes in is in the first room until his handshake is done, then in the
+// second one, unless he has proven to be a workload. Safe for concurrent use.
 type lobby struct {
 	net.Listener
-	most int
 	cuts prometheus.Counter
 
-	mu      sync.Mutex
-	count   int                         // guarded by mu
-	last    uint64                      // guarded by mu: the number of the latest visitor
-	waiting map[netip.Prefix][]*visitor // guarded by mu: by where they are from, the oldest first
+	mu                   sync.Mutex
+	last                 uint64 // guarded by mu: the number of the latest visitor
+	handshakes, unproven room   // guarded by mu
+}
+
+// room is a part of a lobby. When it is full, whoever has the most connections loses the oldest, so that one that hoards
+// them keeps nobody else out.
+type room struct {
+	most    int
+	count   int
+	waiting map[netip.Prefix][]*visitor // by where they are from, the oldest first
 }
 
 // visitor is a connection that came through a lobby.
@@ -36,18 +47,28 @@ type visitor struct {
 	lobby  *lobby
 	from   netip.Prefix
 	number uint64
+	in     *room // guarded by lobby.mu; nil: none
+	gone   bool  // guarded by lobby.mu: it is closed, and comes into no room any more
 }
 
 // newLobby makes one of l. Errors: a metric that is registered already.
 func newLobby(l net.Listener, r prometheus.Registerer) (*lobby, error) {
-	out := &lobby{Listener: l, most: maxUnproven, waiting: map[netip.Prefix][]*visitor{},
+	out := &lobby{Listener: l,
+		handshakes: room{most: maxHandshakes, waiting: map[netip.Prefix][]*visitor{}},
+		unproven:   room{most: maxUnproven, waiting: map[netip.Prefix][]*visitor{}},
 		cuts: prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_unproven_connections_cut_total",
 			Help: "Connections with TLS that were closed before they had proven who they are, for there were too many."})}
 	if err := r.Register(out.cuts); err != nil {
 		return nil, err
 	}
-	return out, r.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_unproven_connections",
-		Help: "Connections with TLS that have not proven to be a workload's."}, func() float64 { return float64(out.size()) }))
+	for stage, in := range map[string]*room{"handshake": &out.handshakes, "done": &out.unproven} {
+		g := prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_unproven_connections", ConstLabels: prometheus.Labels{"stage": stage},
+			Help: "Connections with TLS that have not proven to be a workload's, by how far they are."}, func() float64 { return float64(out.size(in)) })
+		if err := r.Register(g); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // Accept implements net.Listener.
@@ -57,67 +78,79 @@ func (l *lobby) Accept() (net.Conn, error) {
 		return nil, err
 	}
 	v := &visitor{Conn: c, lobby: l, from: neighbourhood(c.RemoteAddr())}
-	if cut := l.enter(v); cut != nil {
-		l.cuts.Inc()
-		_ = cut.Conn.Close() // who serves it finds out, and closes it too
-	}
+	l.move(v, &l.handshakes)
 	return v, nil
 }
 
-// enter takes v in, and returns who has to go for it; nil: nobody.
-func (l *lobby) enter(v *visitor) *visitor {
+// move takes v to a room, nil for out of the lobby. Who has to go for it is cut off.
+func (l *lobby) move(v *visitor, to *room) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
+	v.in.remove(v)
+	if v.gone {
+		to = nil
+	}
+	v.in = to
 	l.last++
 	v.number = l.last
-	l.waiting[v.from] = append(l.waiting[v.from], v)
-	l.count++
-	if l.count <= l.most {
+	cut := to.add(v)
+	if cut != nil {
+		cut.in, cut.gone = nil, true
+	}
+	l.mu.Unlock()
+	if cut != nil {
+		l.cuts.Inc()
+		_ = cut.Conn.Close() // who serves it finds out, and closes it too
+	}
+}
+
+// size is how many are in a room.
+func (l *lobby) size(in *room) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return in.count
+}
+
+// add takes v in, and returns who has to go for it; nil: nobody.
+func (r *room) add(v *visitor) *visitor {
+	if r == nil {
+		return nil
+	}
+	r.waiting[v.from] = append(r.waiting[v.from], v)
+	if r.count++; r.count <= r.most {
 		return nil
 	}
 	var crowd []*visitor
-	for _, c := range l.waiting {
+	for _, c := range r.waiting {
 		if len(c) > len(crowd) || len(c) == len(crowd) && c[0].number < crowd[0].number {
 			crowd = c
 		}
 	}
 	oldest := crowd[0]
-	l.remove(oldest)
+	r.remove(oldest)
 	return oldest
 }
 
-// leave takes v out: it has proven who it is, or is closed.
-func (l *lobby) leave(v *visitor) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.remove(v)
-}
-
-// remove takes v out if it is there. mu is held.
-func (l *lobby) remove(v *visitor) {
-	crowd := l.waiting[v.from]
+// remove takes v out.
+func (r *room) remove(v *visitor) {
+	if r == nil {
+		return
+	}
+	crowd := r.waiting[v.from]
 	i := slices.Index(crowd, v)
-	if i < 0 {
-		return
-	}
-	l.count--
+	r.count--
 	if crowd = slices.Delete(crowd, i, i+1); len(crowd) == 0 {
-		delete(l.waiting, v.from)
+		delete(r.waiting, v.from)
 		return
 	}
-	l.waiting[v.from] = crowd
-}
-
-// size is how many are inside.
-func (l *lobby) size() int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.count
+	r.waiting[v.from] = crowd
 }
 
 // Close implements net.Conn.
 func (v *visitor) Close() error {
-	v.lobby.leave(v)
+	v.lobby.mu.Lock()
+	v.gone = true
+	v.lobby.mu.Unlock()
+	v.lobby.move(v, nil)
 	return v.Conn.Close()
 }
 
@@ -153,11 +186,20 @@ func (d doorman) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, er
 	if err != nil {
 		return out, info, err
 	}
-	v, inside := c.(*visitor)
-	if t, ok := info.(credentials.TLSInfo); inside && ok && len(t.State.PeerCertificates) > 0 && d.proves(t.State.PeerCertificates, time.Now()) == nil {
-		v.lobby.leave(v)
+	if v, ok := c.(*visitor); ok {
+		v.greet(info, d.proves)
 	}
 	return out, info, nil
+}
+
+// greet lets v out of the lobby, if it has proven who it is; its handshake is done.
+func (v *visitor) greet(info credentials.AuthInfo, proves func([]*x509.Certificate, time.Time) error) {
+	t, ok := info.(credentials.TLSInfo)
+	if ok && len(t.State.PeerCertificates) > 0 && proves(t.State.PeerCertificates, time.Now()) == nil {
+		v.lobby.move(v, nil)
+		return
+	}
+	v.lobby.move(v, &v.lobby.unproven)
 }
 
 // Clone implements credentials.TransportCredentials.

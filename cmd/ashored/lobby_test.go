@@ -29,7 +29,7 @@ func newTestLobby(t *testing.T) (*lobby, func(from string) (outside, inside net.
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.most = 3
+	l.handshakes.most, l.unproven.most = 3, 2
 	t.Cleanup(func() { _ = l.Close() })
 	return l, func(from string) (net.Conn, net.Conn) {
 		t.Helper()
@@ -79,8 +79,8 @@ func TestLobbyFull(t *testing.T) {
 			t.Errorf("%s was closed", name)
 		}
 	}
-	if l.size() != 3 {
-		t.Errorf("%d are inside, want 3", l.size())
+	if l.size(&l.handshakes) != 3 {
+		t.Errorf("%d are inside, want 3", l.size(&l.handshakes))
 	}
 }
 
@@ -89,7 +89,7 @@ func TestLobbyLeave(t *testing.T) {
 	t.Parallel()
 	l, connect := newTestLobby(t)
 	proven, in := connect("127.0.0.8")
-	l.leave(in.(*visitor))
+	l.move(in.(*visitor), nil)
 	_, gone := connect("127.0.0.8")
 	if err := gone.Close(); err != nil {
 		t.Fatal(err)
@@ -97,11 +97,36 @@ func TestLobbyLeave(t *testing.T) {
 	for range 3 {
 		connect("127.0.0.8")
 	}
-	if closed(t, proven) || l.size() != 3 {
-		t.Errorf("a connection that was let out is closed, or %d are inside, want 3", l.size())
+	if closed(t, proven) || l.size(&l.handshakes) != 3 {
+		t.Errorf("a connection that was let out is closed, or %d are inside, want 3", l.size(&l.handshakes))
 	}
-	if err := in.Close(); err != nil || l.size() != 3 {
-		t.Errorf("closing who had left: %v, %d are inside, want 3", err, l.size())
+	if err := gone.Close(); err == nil {
+		t.Error("closed twice without an error")
+	}
+	l.move(gone.(*visitor), &l.unproven)
+	if l.size(&l.unproven) != 0 {
+		t.Error("who has gone is inside again")
+	}
+	if err := in.Close(); err != nil || l.size(&l.handshakes) != 3 {
+		t.Errorf("closing who had left: %v, %d are inside, want 3", err, l.size(&l.handshakes))
+	}
+}
+
+// Whose handshake is done makes room for another one's, and counts among the unproven from then on.
+func TestLobbyRooms(t *testing.T) {
+	t.Parallel()
+	l, connect := newTestLobby(t)
+	var outside []net.Conn
+	for range 3 {
+		out, in := connect("127.0.0.8")
+		l.move(in.(*visitor), &l.unproven)
+		outside = append(outside, out)
+	}
+	if !closed(t, outside[0]) || closed(t, outside[1]) || closed(t, outside[2]) {
+		t.Error("of three unproven ones, where there is room for two, the first alone is to be closed")
+	}
+	if l.size(&l.handshakes) != 0 || l.size(&l.unproven) != 2 {
+		t.Errorf("%d are at their handshake and %d unproven, want 0 and 2", l.size(&l.handshakes), l.size(&l.unproven))
 	}
 }
 
@@ -121,12 +146,12 @@ func TestLobbyServed(t *testing.T) {
 	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
-	s.until(t, "nobody is in the lobby", func() bool { return strings.Contains(s.metricsText(t), "ashore_unproven_connections 0\n") })
+	s.until(t, "nobody is in the lobby", func() bool { return strings.Contains(s.metricsText(t), `ashore_unproven_connections{stage="done"} 0`) })
 	stranger := s.newMember(t, made.Command)
 	if err := stranger.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
 		t.Fatal(err)
 	}
-	s.until(t, "the stranger is in the lobby", func() bool { return strings.Contains(s.metricsText(t), "ashore_unproven_connections 1\n") })
+	s.until(t, "the stranger is in the lobby", func() bool { return strings.Contains(s.metricsText(t), `ashore_unproven_connections{stage="done"} 1`) })
 }
 
 // metricsText is what Prometheus is told.
