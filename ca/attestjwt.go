@@ -2,6 +2,8 @@ package ca
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -161,7 +163,7 @@ func (a *JWTAttestor) Attest(_ context.Context, c Call) (*Proof, error) {
 	if err != nil {
 		return nil, refuseJWT("jwt claims", fmt.Errorf("issuer %s: %w", issuer.Name, err))
 	}
-	return a.proof(id, podOf(issuer, claims)), nil
+	return a.proof(id, a.podOf(issuer, claims)), nil
 }
 
 // verify checks signature, times, issuer and audience, and returns all claims.
@@ -259,14 +261,19 @@ func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 // maxPod bounds the name of a pod that is taken into that of a workload.
 const maxPod = 100
 
-// podOf is the pod that a token of Kubernetes is bound to, or empty.
-func podOf(issuer *issuerKeys, claims map[string]any) string {
+// podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers, which may be called alike, are
+// told apart.
+func (a *JWTAttestor) podOf(issuer *issuerKeys, claims map[string]any) string {
 	if len(issuer.Namespace) > 0 {
 		return ""
 	}
 	pod, err := claim(claims, []string{"kubernetes.io", "pod", "name"})
 	if err != nil || len(pod) > maxPod || !dnsname.Valid(pod) {
 		return ""
+	}
+	if len(a.order) > 1 {
+		sum := sha256.Sum256([]byte(issuer.Name))
+		pod += accountSign + hex.EncodeToString(sum[:4])
 	}
 	return pod
 }

@@ -314,6 +314,26 @@ func TestJWTOfPod(t *testing.T) {
 	}
 }
 
+// Pods that are called alike and come from different clusters are different workloads.
+func TestJWTOfPodsOfSeveralIssuers(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	first, second := newIDP(t), newIDP(t)
+	l.server.config.Attestors = append(l.server.config.Attestors, l.newJWT(Issuer{Name: "https://idp", File: first.file}, Issuer{Name: "https://other", File: second.file}))
+	l.serve()
+	for issuer, p := range map[string]*idp{"https://idp": first, "https://other": second} {
+		token := p.sign("a", good(map[string]any{"iss": issuer, "kubernetes.io": map[string]any{
+			"namespace": "shop", "serviceaccount": map[string]any{"name": "web"}, "pod": map[string]any{"name": "web-0"},
+		}}))
+		if _, _, err := l.ask(client{token: token}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := l.ledger.Workloads(t.Context()); err != nil || len(all) != 2 {
+		t.Errorf("the ledger has %v, want 2; error %v", all, err)
+	}
+}
+
 // Whoever has a token of a service account cannot fill the ledger by making keys; what has ended makes room.
 func TestJWTRecordsAreBounded(t *testing.T) {
 	t.Parallel()
