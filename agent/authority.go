@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"strings"
 	"sync/atomic"
@@ -38,15 +39,65 @@ func dial(ctx context.Context, address string, cfg *tls.Config) (*tls.Conn, erro
 	if cfg.ServerName, _, _ = net.SplitHostPort(address); net.ParseIP(cfg.ServerName) != nil {
 		cfg.ServerName = "" // RFC 6066: an address is not a server name
 	}
-	var d net.Dialer
-	raw, err := d.DialContext(ctx, "tcp", address)
+	targets, err := targetsOf(ctx, address)
 	if err != nil {
 		return nil, dialError(address, err)
+	}
+	conn, err := dialOne(ctx, targets, cfg)
+	if err != nil {
+		return nil, dialError(address, err)
+	}
+	return conn, nil
+}
+
+// targetsOf are the addresses that a name stands for, in another order each time: behind each may be a replica of its own, and
+// one that is stuck must not be all that is ever tried.
+func targetsOf(ctx context.Context, address string) ([]string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || net.ParseIP(host) != nil {
+		return []string{address}, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
+	var out []string
+	for _, ip := range ips {
+		out = append(out, net.JoinHostPort(ip.Unmap().String(), port))
+	}
+	return out, nil
+}
+
+// dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
+func dialOne(ctx context.Context, targets []string, cfg *tls.Config) (*tls.Conn, error) {
+	var errs []error
+	for i, target := range targets {
+		part := dialTimeout
+		if end, ok := ctx.Deadline(); ok {
+			part = time.Until(end) / time.Duration(len(targets)-i)
+		}
+		conn, err := dialTLS(ctx, target, cfg, part)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialTLS(ctx context.Context, target string, cfg *tls.Config, wait time.Duration) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", target)
+	if err != nil {
+		return nil, err
 	}
 	conn := tls.Client(raw, cfg)
 	if err := conn.HandshakeContext(ctx); err != nil {
 		_ = raw.Close() // the handshake's error is the one that counts
-		return nil, dialError(address, err)
+		return nil, err
 	}
 	return conn, nil
 }

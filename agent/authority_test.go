@@ -249,3 +249,30 @@ func freeAddress(t testing.TB, host string) string {
 	}
 	return l.Addr().String()
 }
+
+// Of the addresses of one name, one that is stuck or not the control plane does not hide the others.
+func TestDialOne(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	p := startPlane(t, m, "127.0.15.61:0")
+	stuck, err := net.Listen("tcp", "127.0.15.62:0") // it takes connections and says nothing
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer stuck.Close()
+	check := &serverCheck{roots: []*x509.Certificate{m.root.Cert}, now: time.Now}
+	cfg := check.config(nil)
+	cfg.NextProtos = []string{"h2"}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	conn, err := dialOne(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Close(); err != nil {
+		t.Error(err)
+	}
+	if got, err := targetsOf(t.Context(), "localhost:15012"); err != nil || len(got) == 0 || !strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
+		t.Errorf("targets of localhost: %v, %v", got, err)
+	}
+}

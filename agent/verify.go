@@ -101,7 +101,7 @@ func (c *serverCheck) named(leaf *x509.Certificate) (trustDomain string, err err
 	case err != nil || id.Path() != controlPlanePath || id.String() != text:
 		return "", serverError("its certificate is that of %.200q and not of the control plane: another workload answers at this address, do not trust it", text)
 	case c.trustDomain != "" && id.TrustDomain().Name() != c.trustDomain:
-		return "", serverError("it is the control plane of the trust domain %s, and this workload belongs to %s", id.TrustDomain().Name(), c.trustDomain)
+		return "", serverError("it is the control plane of the trust domain %s, and this workload belongs to %s: join again, with a new line of \"ashorectl join-token create\"", id.TrustDomain().Name(), c.trustDomain)
 	}
 	return id.TrustDomain().Name(), nil
 }

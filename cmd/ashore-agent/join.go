@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -53,7 +55,7 @@ func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := tellJoined(stdout, s, result); err != nil || result.Running != 0 || j.noRun {
+			if err := errors.Join(tellJoined(stdout, s, result), tellUnkept(stdout, f, result)); err != nil || result.Running != 0 || j.noRun {
 				return err
 			}
 			f.state = result.Settings.State
@@ -131,5 +133,36 @@ func tellJoined(w io.Writer, s agent.Settings, r *agent.JoinResult) error {
 	if r.Running != 0 && err == nil {
 		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
 	}
+	return err
+}
+
+// tellUnkept says what becomes of settings that are given with a line that was pasted before, and differ from those then.
+func tellUnkept(w io.Writer, f *flags, r *agent.JoinResult) error {
+	if !r.Already {
+		return nil
+	}
+	f.state = r.Settings.State
+	var other []string
+	for _, o := range f.over {
+		if !f.set.Changed(o.flag) {
+			continue
+		}
+		kept, now := agent.Default(), agent.Default()
+		if err := errors.Join(f.readOwn(&kept), f.readOwn(&now)); err != nil {
+			return err
+		}
+		o.apply(&now)
+		if now.State = kept.State; !reflect.DeepEqual(kept, now) {
+			other = append(other, "--"+o.flag)
+		}
+	}
+	if len(other) == 0 {
+		return nil
+	}
+	what := "hold for this run alone"
+	if r.Running != 0 {
+		what = "are not used"
+	}
+	_, err := fmt.Fprintf(w, "%s %s: to change a setting, write it to %s and start the agent anew\n", strings.Join(other, ", "), what, agent.OwnSettings(f.state))
 	return err
 }

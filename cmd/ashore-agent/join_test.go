@@ -110,6 +110,11 @@ func TestJoinRunLeave(t *testing.T) {
 	code, stdout, stderr := start(t, args...)
 	if want := fmt.Sprintf("running, pid %d\n", p.cmd.Process.Pid); code != 0 || !strings.Contains(stdout, "has joined before (the token was not used)") || !strings.Contains(stdout, want) {
 		t.Errorf("pasted again: exit code %d, %q, %q; want %q", code, stdout, stderr, want)
+	} else if strings.Contains(stdout, "not used: ") {
+		t.Errorf("pasted again, with the same settings: %q", stdout)
+	}
+	if code, stdout, _ := start(t, append(args, "--locality", "eu")...); code != 0 || !strings.Contains(stdout, "--locality are not used: to change a setting, write it to "+filepath.Join(state, "agent.yaml")) {
+		t.Errorf("pasted again with another setting: exit code %d, %q", code, stdout)
 	}
 	wantStatus(t, state, p.cmd.Process.Pid)
 	if code, _, stderr := start(t, "leave", "--state", state); code != 1 || !strings.Contains(stderr, "nothing was done; --yes goes on without asking") {
