@@ -70,14 +70,14 @@ func (in jwtIn) build() *jwtv3.JwtAuthentication {
 		return nil
 	}
 	out := &jwtv3.JwtAuthentication{Providers: make(map[string]*jwtv3.JwtProvider, len(rules)), BypassCorsPreflight: true}
-	names := make([]string, len(rules))
+	names, providers := make([]string, len(rules)), make([]*jwtv3.JwtProvider, len(rules))
 	for i, r := range rules {
-		names[i] = "origins-" + strconv.Itoa(i)
-		out.Providers[names[i]] = in.provider(r)
+		names[i], providers[i] = "origins-"+strconv.Itoa(i), in.provider(r)
+		out.Providers[names[i]] = providers[i]
 	}
 	out.Rules = []*jwtv3.RequirementRule{{
 		Match:           &routev3.RouteMatch{PathSpecifier: &routev3.RouteMatch_Prefix{Prefix: "/"}},
-		RequirementType: &jwtv3.RequirementRule_Requires{Requires: oneOfTokens(names)},
+		RequirementType: &jwtv3.RequirementRule_Requires{Requires: allOf(append(goodAtEachPlace(out, providers), oneOfTokens(names)))},
 	}}
 	return out
 }
@@ -99,8 +99,15 @@ func oneOfTokens(providers []string) *jwtv3.JwtRequirement {
 	for i := range providers {
 		each[i] = anyOf([]*jwtv3.JwtRequirement{accepted[i], missing})
 	}
-	none := &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: each}}}
-	return anyOf(append(accepted, none))
+	return anyOf(append(accepted, allOf(each)))
+}
+
+// allOf is the one requirement, or that all of several hold.
+func allOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
+	if len(list) == 1 {
+		return list[0]
+	}
+	return &jwtv3.JwtRequirement{RequiresType: &jwtv3.JwtRequirement_RequiresAll{RequiresAll: &jwtv3.JwtRequirementAndList{Requirements: list}}}
 }
 
 func anyOf(list []*jwtv3.JwtRequirement) *jwtv3.JwtRequirement {
