@@ -15,7 +15,8 @@ type Bundle struct {
 	// Roots are in the order of their ids, each once.
 	Roots []*x509.Certificate
 
-	text string // Roots as PEM
+	text string   // Roots as PEM
+	ids  []string // of Roots
 }
 
 // RootID names a certificate by its content: "sha256:" and the hexadecimal SHA-256 of its DER. It is what a join token
@@ -34,7 +35,7 @@ func NewBundle(roots ...*x509.Certificate) *Bundle {
 	for i, r := range sorted {
 		ids[i] = RootID(r)
 	}
-	return &Bundle{ID: bundleID(ids), Roots: sorted, text: string(EncodeCertificates(sorted...))}
+	return &Bundle{ID: bundleID(ids), Roots: sorted, text: string(EncodeCertificates(sorted...)), ids: ids}
 }
 
 // bundleID is the ID of a bundle of the roots with these ids.
@@ -57,6 +58,4 @@ func (b *Bundle) Pool() *x509.CertPool {
 }
 
 // has says whether the root with an id is in the bundle.
-func (b *Bundle) has(id string) bool {
-	return slices.ContainsFunc(b.Roots, func(r *x509.Certificate) bool { return RootID(r) == id })
-}
+func (b *Bundle) has(id string) bool { return slices.Contains(b.ids, id) }

@@ -312,6 +312,13 @@ func TestReplicas(t *testing.T) {
 	if !strings.Contains(second.trouble, "its key is not in") || second.Signer() == nil {
 		t.Errorf("trouble: %q", second.trouble)
 	}
+	if _, err := first.Rotate(t.Context(), RotateRequest{Force: StepRetire}); err != nil {
+		t.Fatal(err)
+	}
+	second.look(t.Context())
+	if second.Bundle().ID != first.Bundle().ID || second.Bundle().has(RootID(second.Signer().Root)) {
+		t.Error("the replica that cannot sign below the new root trusts the old one")
+	}
 }
 
 // Two replicas that begin at one moment do not make two roots.

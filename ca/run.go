@@ -90,9 +90,21 @@ func (m *Manager) lookOwn(ctx context.Context, now time.Time) error {
 // refreshOwn has what is current be what records and files say. The caller holds mu.
 func (m *Manager) refreshOwn(ctx context.Context, now time.Time) error {
 	if err := m.own.refresh(ctx, now); err != nil {
+		m.distrust()
 		return err
 	}
 	return m.publish(now)
+}
+
+// distrust has whom the records trust be current even where this replica cannot sign below any of them: what it signed
+// nobody would believe. The caller holds mu.
+func (m *Manager) distrust() {
+	was := m.view.Load()
+	if was == nil || m.own.bundle == was.bundle {
+		return
+	}
+	m.view.Store(&view{signer: was.signer, bundle: m.own.bundle, server: was.server})
+	m.tell()
 }
 
 // note remembers why a look failed, and logs it once. The caller holds mu.

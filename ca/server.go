@@ -239,6 +239,9 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.Ist
 		s.tell(c, p, audit.Event{Action: audit.TokenUse, Target: workload, Details: map[string]string{"token": p.Caller, "group": p.Group, "key": ask.Key.String()}})
 	}
 	signer, bundle := s.config.Signer(), s.config.Bundle()
+	if !bundle.has(signer.root) {
+		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner, signer.root)
+	}
 	leaf, err := Issue(signer, s.config.Rules, Grant{ID: p.ID, Request: request, Validity: seconds(r.GetValidityDuration())}, c.Now, rand.Reader)
 	if err != nil {
 		return nil, err

@@ -458,3 +458,19 @@ func TestRefusalsTellNothing(t *testing.T) {
 		}
 	}
 }
+
+// A replica whose root is not trusted any more issues nothing: nobody would believe it. The caller may try another one.
+func TestNothingBelowARetiredRoot(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	token := l.token("shop/web")
+	l.bundle = NewBundle(testRoot(t).Cert)
+	_, _, err := l.ask(client{token: token, name: "a"})
+	if err := wantRefused(err, codes.Unavailable, "cannot sign now"); err != nil {
+		t.Error(err)
+	}
+	if err := l.audited(audit.TokenRefuse, "not trusted any more"); err != nil {
+		t.Error(err)
+	}
+}
