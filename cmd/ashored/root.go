@@ -38,6 +38,7 @@ serves the folder --files as plaintext xDS on loopback, and keeps its state in t
 Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong usage or settings.`,
 		Example: `  ashored --config /etc/ashore/ashored.yaml
   ashored --dev --files examples/quickstart/config
+  ashored --dev --files config --xds-tls-address 127.0.0.1:15012   with identities: "ashorectl join-token create"
   ashored --dev --files config --state /tmp/ashore --xds-address 127.0.0.1:16010`,
 		Args:          func(_ *cobra.Command, args []string) error { return usage(noArgs(args)) },
 		Version:       build.Read().String(),
