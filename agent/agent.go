@@ -329,8 +329,7 @@ func (a *Agent) tellReadiness(err error, row int) {
 func (a *Agent) claimPorts(ctx context.Context) (net.Listener, error) {
 	var status net.Listener
 	for _, o := range a.settings.Ports.openPorts() {
-		var c net.ListenConfig
-		l, err := c.Listen(ctx, "tcp", a.settings.at(o.port))
+		l, err := listenPatiently(ctx, a.settings.at(o.port))
 		if err != nil {
 			if status != nil {
 				err = errors.Join(err, status.Close())
@@ -346,6 +345,25 @@ func (a *Agent) claimPorts(ctx context.Context) (net.Listener, error) {
 		}
 	}
 	return status, nil
+}
+
+// portPatience is how long an address that is in use is waited for: the Envoy of an agent that was killed ends a moment after it.
+const portPatience = 2 * time.Second
+
+// listenPatiently listens at an address as soon as it is free, within portPatience.
+func listenPatiently(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	for end := time.Now().Add(portPatience); ; {
+		l, err := c.Listen(ctx, "tcp", address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
 }
 
 func (a *Agent) portError(o openPort, err error) error {
