@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"slices"
 	"sync"
 	"time"
 
@@ -57,7 +58,9 @@ func NewKeeper(c KeeperConfig) (*Keeper, error) {
 		return nil, err
 	}
 	k.id, k.joined, k.skew = id, joined, clockSkew(id, joined.Renewed)
-	k.ask = (&authority{addresses: c.Addresses, config: k.ClientTLS}).ask
+	addresses := slices.Clone(c.Addresses) // not all workloads ask the same replica
+	rand.Shuffle(len(addresses), func(i, j int) { addresses[i], addresses[j] = addresses[j], addresses[i] })
+	k.ask = (&authority{addresses: addresses, config: k.ClientTLS}).ask
 	return k, nil
 }
 

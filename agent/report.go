@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -128,6 +129,8 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
 	case now.Before(leaf.NotBefore):
 		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
+	case left <= 0 && n.Trouble == nil:
+		r.say("certificate", stateBad, "let the agent run: it renews a certificate that has ended for as long as the control plane allows; else join again", "%s ended %s ago", id.Serial(), span(-left))
 	case left <= 0:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case n.Trouble != nil && left < id.Life()/4:
@@ -172,11 +175,23 @@ func (a *Agent) sayLink(r *Report, now time.Time) {
 		r.say("control plane", stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
 		return
 	}
-	todo := "make a control plane reachable: " + strings.Join(a.settings.XDS.Addresses, ", ")
-	if strings.Contains(s.Trouble, codes.Unauthenticated.String()) || strings.Contains(s.Trouble, codes.PermissionDenied.String()) {
-		todo = "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
+	r.say("control plane", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), strings.ReplaceAll(s.Trouble, "\n", "; "))
+}
+
+// linkTodo is what helps against what is in the way to the control planes.
+func linkTodo(trouble string, addresses []string) string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(trouble, w) })
 	}
-	r.say("control plane", stateBad, todo, "none since %s: %s", span(now.Sub(s.Since)), strings.ReplaceAll(s.Trouble, "\n", "; "))
+	switch {
+	case has(codes.Unauthenticated.String(), codes.PermissionDenied.String()):
+		return "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
+	case has("set the clock"):
+		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
+	case has("is not believed"):
+		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
+	}
+	return "make a control plane reachable: " + strings.Join(addresses, ", ")
 }
 
 func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {

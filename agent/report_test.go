@@ -51,6 +51,12 @@ func TestReport(t *testing.T) {
 		{"not accepted", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: Unauthenticated: authentication required"}
 		}, "control plane", "bad none since ", "does not accept this workload: see \"ashorectl workload list\""},
+		{"a wrong clock", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
+		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},
+		{"a stranger", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
+		}, "control plane", "bad none since ", "see who answers at a:1"},
 		{"nobody hears", func(a *Agent, _ *fakeLink) {
 			a.vitals.application(Health{Healthy: true})
 			a.vitals.envoy("")
@@ -134,6 +140,7 @@ func TestReportCertificate(t *testing.T) {
 		{"renewal fails", 15 * time.Hour, away, stateWarn, " not renewed after 3 tries: away, ends in 9h0m0s", "by itself"},
 		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
 		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "join again"},
+		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
 		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
 	} {
 		r := &Report{}
