@@ -57,7 +57,7 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 		return err
 	}
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
-	return l.refuseRevoked(ctx, *c)
+	return l.refuseNamed(ctx, c.proof, revocationKey(RevokeIdentity, c.proof.ID.String()))
 }
 
 // tryEnter is enter for a workload as it was read at a version.
@@ -180,20 +180,24 @@ func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
 		names = append(names, revocationKey(RevokeSerial, serialText(c.proof.Leaf)))
 	}
 	for _, key := range names {
-		r, err := l.records.Get(ctx, key)
-		if err != nil {
+		if err := l.refuseNamed(ctx, c.proof, key); err != nil {
 			return err
 		}
-		if r.Version == "" {
-			continue
-		}
-		x, err := decodeRevocation(r.Value)
-		if err != nil {
-			return err
-		}
-		return refuseRevoked(c.proof, fmt.Errorf("%s %s was revoked at %s by %s: %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By, x.Reason))
 	}
 	return nil
+}
+
+// refuseNamed refuses when there is a revocation by a name. Errors: *Refusal, or why it cannot be told now.
+func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) error {
+	r, err := l.records.Get(ctx, key)
+	if err != nil || r.Version == "" {
+		return err
+	}
+	x, err := decodeRevocation(r.Value)
+	if err != nil {
+		return err
+	}
+	return refuseRevoked(p, fmt.Errorf("%s %s was revoked at %s by %s: %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By, x.Reason))
 }
 
 // refuseRevoked says it to the caller in the words that any other bad proof of his kind gets.
