@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,7 +102,11 @@ func (s *settings) secure() bool { return s.XDS.Address != "" }
 func (s *settings) checkIdentity(wrong func(setting, format string, args ...any)) {
 	s.checkAuthority(wrong)
 	for i, j := range s.Attestors.JWT {
-		if err := s.checkJWT(j); err != nil {
+		err := s.checkJWT(j)
+		if j.Issuer != "" && slices.ContainsFunc(s.Attestors.JWT[:i], func(b jwtSettings) bool { return b.Issuer == j.Issuer }) {
+			err = errors.New("it is there twice: put its audiences into one")
+		}
+		if err != nil {
 			wrong("attestors.jwt", "issuer %d %q: %v", i+1, j.Issuer, err)
 		}
 	}
@@ -176,6 +181,9 @@ func (s *settings) checkJWT(j jwtSettings) error {
 	}
 	if j.JWKS == "" && !strings.HasPrefix(j.Issuer, "https://") {
 		return errors.New("jwks is not set, and the issuer is no https:// address that tells where its keys are: name the file, or the https:// address, that has them")
+	}
+	if scheme, _, isURL := strings.Cut(j.JWKS, "://"); isURL && scheme != "https" && (scheme != "http" || !s.Fetch.HTTP) {
+		return fmt.Errorf("jwks %q is neither a file nor an https:// address (http:// where fetch.http is set)", j.JWKS)
 	}
 	if (len(j.Namespace) == 0) != (len(j.ServiceAccount) == 0) {
 		return errors.New("namespace and serviceAccount go together: name the claims of both, or of none")

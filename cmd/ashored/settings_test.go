@@ -72,6 +72,8 @@ func TestWrongSettings(t *testing.T) {
 		{"issuer", "attestors: {jwt: [{jwks: /x}]}\n", `attestors.jwt: issuer 1 "": issuer is not set`},
 		{"keys", "attestors: {jwt: [{issuer: x}]}\n", `attestors.jwt: issuer 1 "x": jwks is not set`},
 		{"keys of plain HTTP", "attestors: {jwt: [{issuer: \"http://x\"}]}\n", `attestors.jwt: issuer 1 "http://x": jwks is not set`},
+		{"one issuer twice", "attestors: {jwt: [{issuer: x, jwks: /x}, {issuer: x, jwks: /y}]}\n", `attestors.jwt: issuer 2 "x": it is there twice`},
+		{"keys in the open", "attestors: {jwt: [{issuer: x, jwks: 'http://x/keys'}]}\n", `"http://x/keys" is neither a file nor an https:// address`},
 		{"half a mapping", "attestors: {jwt: [{issuer: x, jwks: /x, namespace: [a]}]}\n", "namespace and serviceAccount go together"},
 		{"issuer for nobody", "xds: {address: \"\", plaintextAddress: \"127.0.0.1:1\"}\nattestors: {jwt: [{issuer: x, jwks: /x}]}\n", "attestors.jwt: there is nobody to prove it to"},
 		{"size of the audit log", "audit: {maxSize: 12}\n", `audit.maxSize: "12" is not a size`},
