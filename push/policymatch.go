@@ -109,8 +109,9 @@ func matchPort(v string, port uint32) (t truth, ok bool) {
 	return truthOf(uint32(n) == port), true
 }
 
-// matchPath says whether a path is what v says; not ok when v cannot be told.
-func matchPath(v, path string) (t truth, ok bool) {
+// matchPath says whether a path is what v says, or with wide is taken for that by many servers; not ok when v cannot be
+// told.
+func matchPath(v, path string, wide bool) (t truth, ok bool) {
 	isTemplate := strings.Contains(v, "{*}") || strings.Contains(v, "{**}")
 	switch {
 	case isTemplate && !isPathTemplate(v), !isTemplate && (!isName(v) || strings.ContainsAny(v, "{}?#")):
@@ -124,7 +125,30 @@ func matchPath(v, path string) (t truth, ok bool) {
 	if isTemplate {
 		return truthOf(matchTemplate(strings.Split(v[1:], "/"), strings.Split(strings.TrimPrefix(path, "/"), "/"))), true
 	}
-	return truthOf(matchText(v, path)), true
+	same := matchText(v, path)
+	if wide {
+		plain := onlySlashes(path)
+		same = same || matchText(v, plain) || matchText(v, withoutParameters(plain))
+	}
+	return truthOf(same), true
+}
+
+// onlySlashes writes slashes that are encoded, or several, as one.
+func onlySlashes(path string) string {
+	path = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/").Replace(path)
+	for strings.Contains(path, "//") {
+		path = strings.ReplaceAll(path, "//", "/")
+	}
+	return path
+}
+
+// withoutParameters drops what follows a ";" in each segment.
+func withoutParameters(path string) string {
+	segments := strings.Split(path, "/")
+	for i, s := range segments {
+		segments[i], _, _ = strings.Cut(s, ";")
+	}
+	return strings.Join(segments, "/")
 }
 
 // isPathTemplate says that proxies understand a template: {*} and {**} are whole segments, and none comes after {**}.

@@ -107,11 +107,15 @@ func (j *ruleJudge) operation(o *security.Operation) truth {
 			return known(j.call.Host, func(h string) bool { return matchHost(v, h, wide) }), isName(v)
 		})
 	}
+	path := func(wide bool) func(string) (truth, bool) {
+		return j.ofRequests(func(v string) (truth, bool) { return matchPath(v, j.call.Path, wide) })
+	}
 	t := min(
 		j.values("to.operation.hosts", o.GetHosts(), nil, host(j.widen)),
 		j.values("to.operation.notHosts", nil, o.GetNotHosts(), host(!j.widen)),
 		j.values("to.operation.methods", o.GetMethods(), o.GetNotMethods(), j.ofRequests(j.name(j.call.Method))),
-		j.values("to.operation.paths", o.GetPaths(), o.GetNotPaths(), j.ofRequests(func(v string) (truth, bool) { return matchPath(v, j.call.Path) })),
+		j.values("to.operation.paths", o.GetPaths(), nil, path(j.widen)),
+		j.values("to.operation.notPaths", nil, o.GetNotPaths(), path(!j.widen)),
 		j.values("to.operation.ports", o.GetPorts(), o.GetNotPorts(), func(v string) (truth, bool) { return matchPort(v, j.call.Port) }),
 	)
 	if len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths())+len(o.GetPorts())+len(o.GetNotPorts()) == 0 {

@@ -155,7 +155,7 @@ func (r policyMaker) anyCall() push.Call {
 		return c
 	}
 	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90", "x.example", "[::1]:80", "other")
-	c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b")
+	c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b", "//a", "/a;x", "/a;x/b", "/%2Fa", "/a%5cb", "/x%2fa;b")
 	c.Headers, c.Claims = map[string][]string{}, map[string][]string{}
 	if r.IntN(2) == 0 {
 		for range 1 + r.IntN(2) {

@@ -81,6 +81,20 @@ func hasPort(host string) bool {
 	return ok && port != ""
 }
 
+// disguisedPath matches the paths that many servers take for one that v matches: with several slashes for one, slashes
+// and backslashes that are encoded, and parameters of segments (";x").
+func disguisedPath(v string) *matcherv3.StringMatcher {
+	const slash, parameters = `(?:/|%2[fF]|%5[cC])+`, `(?:;[^/]*)?`
+	before, after := "", parameters
+	if strings.HasPrefix(v, "*") {
+		v, before = v[1:], ".*"
+	} else if strings.HasSuffix(v, "*") {
+		v, after = v[:len(v)-1], ".*"
+	}
+	middle := strings.ReplaceAll(regexp.QuoteMeta(v), "/", parameters+slash)
+	return regexMatch(before + strings.TrimPrefix(middle, parameters) + after)
+}
+
 // templateOperators are what path templates have for one segment and for any number of them.
 const (
 	oneSegment   = "{*}"
