@@ -74,6 +74,8 @@ type issuerKeys struct {
 	Issuer
 	keys atomic.Pointer[jwks.Set] // nil until they were read once; the last good ones after that
 	last string                   // what was wrong last; only Run touches it
+
+	failed atomic.Pointer[error] // why they cannot be read now; nil: they can, or were not tried yet
 }
 
 // NewJWTAttestor makes one. Errors: an issuer that says too little, or too much.

@@ -46,6 +46,7 @@ func (a *JWTAttestor) read(ctx context.Context, k *issuerKeys) {
 		if ctx.Err() == nil && err.Error() != k.last {
 			a.log.Warn("keys of an issuer cannot be read, the last good ones stay", "issuer", k.Name, "known", k.keys.Load() != nil, "error", err)
 			k.last = err.Error()
+			k.failed.Store(&err)
 		}
 		return
 	}
@@ -53,7 +54,27 @@ func (a *JWTAttestor) read(ctx context.Context, k *issuerKeys) {
 		a.log.Info("keys of an issuer were read", "issuer", k.Name, "keys", set.Len())
 		k.last = ""
 	}
+	k.failed.Store(nil)
 	k.keys.Store(set)
+}
+
+// IssuerFailure is an issuer whose keys cannot be read.
+type IssuerFailure struct {
+	Issuer string
+	Err    error
+	// Kept says that those that were read last stay in use; else no token of the issuer is accepted.
+	Kept bool
+}
+
+// Failures are the issuers whose keys cannot be read now, in the order of the settings.
+func (a *JWTAttestor) Failures() []IssuerFailure {
+	var out []IssuerFailure
+	for _, k := range a.order {
+		if err := k.failed.Load(); err != nil {
+			out = append(out, IssuerFailure{Issuer: k.Name, Err: *err, Kept: k.keys.Load() != nil})
+		}
+	}
+	return out
 }
 
 func (a *JWTAttestor) load(ctx context.Context, s Issuer) (*jwks.Set, error) {
