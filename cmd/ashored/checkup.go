@@ -109,6 +109,13 @@ func (c *checkup) problems() []feed.Problem {
 	if f.err != nil {
 		out = append(out, feed.Problem{Severity: feed.Error, Source: "certificate authority", Text: f.err.Error()})
 	}
+	for _, k := range c.identity.jwt.Failures() {
+		p := feed.Problem{Severity: feed.Error, Source: "setting attestors.jwt", Object: k.Issuer, Stale: k.Kept, Text: k.Err.Error() + "; no token of this issuer is accepted until its keys can be read"}
+		if k.Kept {
+			p.Severity, p.Text = feed.Warning, k.Err.Error()+"; the keys that were read last stay in use"
+		}
+		out = append(out, p)
+	}
 	for _, text := range f.authority.Problems {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -33,4 +36,22 @@ func TestKeysProblem(t *testing.T) {
 	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 1\n") {
 		t.Error("the metrics do not count it")
 	}
+}
+
+// So are those of the issuers in the settings.
+func TestIssuerProblem(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	keys, settings := filepath.Join(s.dir, "keys.json"), filepath.Join(s.dir, "ashored.yaml")
+	if err := os.WriteFile(settings, fmt.Appendf(nil, "attestors: {jwt: [{issuer: 'https://issuer.example', jwks: %q}]}\n", keys), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.more = append(s.more, "--config", settings)
+	s.start(t)
+	s.until(t, "told", func() bool {
+		problems, err := admin.NewClient(s.socket).Problems(t.Context())
+		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
+			return p.Severity == feed.Error && p.Object == "https://issuer.example" && strings.Contains(p.Text, keys)
+		})
+	})
 }

@@ -22,7 +22,7 @@ type caSettings struct {
 	// KeyType is that of the keys that are made here: ecdsa (P-256) or rsa (2048 bits). Default ecdsa.
 	KeyType string `yaml:"keyType"`
 	// Validity is how long a workload's certificate lives. Default 24h. MaxValidity is the most that one may ask for.
-	// Default 24h, or Validity when that is longer.
+	// Default 24h, or Validity when that is longer. None ends after the certificate that signs it.
 	Validity    time.Duration `yaml:"validity"`
 	MaxValidity time.Duration `yaml:"maxValidity"`
 	// Grace is how long after the end of its certificate a workload may renew it. Default 168h; 0: not at all.
