@@ -43,7 +43,7 @@ func serve(ctx context.Context, s settings, log hclog.Logger) error {
 		log.Warn("setting", "problem", w.String())
 	}
 	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
-		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration", "address", s.XDS.PlaintextAddress)
+		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.dev)
 	}
 	p, err := wire(ctx, s, log)
 	if err != nil {
