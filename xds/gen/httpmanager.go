@@ -19,9 +19,9 @@ import (
 // users' tests look for it.
 const serverName = "istio-envoy"
 
-// httpFilters are the filters of requests, the router last. Routes configure fault and cors. judged says that requests
-// arrive from others, and policies judge them.
-func httpFilters(caps push.Capabilities, grpcWeb, judged bool) []*hcmv3.HttpFilter {
+// httpFilters are the filters of requests, the router last. Routes configure fault and cors. judges are those of
+// policies, where requests arrive from others.
+func httpFilters(caps push.Capabilities, grpcWeb bool, judges []*hcmv3.HttpFilter) []*hcmv3.HttpFilter {
 	var out []*hcmv3.HttpFilter
 	if grpcWeb {
 		out = append(out, httpFilter("envoy.filters.http.grpc_web", packed(&grpcwebv3.GrpcWeb{})))
@@ -32,10 +32,7 @@ func httpFilters(caps push.Capabilities, grpcWeb, judged bool) []*hcmv3.HttpFilt
 			PerMethodStatSpecifier: &grpcstatsv3.FilterConfig_StatsForAllMethods{StatsForAllMethods: wrapperspb.Bool(false)},
 		})))
 	}
-	if judged {
-		out = append(out, judgeRequests(requestFilters()...)...)
-	}
-	return append(out,
+	return append(append(out, judges...),
 		httpFilter("envoy.filters.http.fault", packed(&faultv3.HTTPFault{})),
 		httpFilter("envoy.filters.http.cors", packed(&corsv3.Cors{})),
 		httpFilter("envoy.filters.http.router", packed(&routerv3.Router{})),

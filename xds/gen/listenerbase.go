@@ -104,8 +104,9 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	if s.listenerLog {
 		b.unmatchedLog = s.log.build(noChainFilter())
 	}
-	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, false), httpFilters(s.caps, true, false)
-	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, true), httpFilters(s.caps, true, true)
+	judges := judgeRequests(requestFilters()...)
+	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, nil), httpFilters(s.caps, true, nil)
+	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, judges), httpFilters(s.caps, true, judges)
 	b.judges = judgeConnections(connectionFilters()...)
 	b.catchAllFilters = b.tcpFilters(tcpSpec{statPrefix: s.catchAll, cluster: s.catchAll})
 	b.blackHoleFilters = []*listenerv3.Filter{tcpProxy(tcpSpec{statPrefix: blackHole, cluster: blackHole}, nil)}

@@ -84,7 +84,7 @@ func inListeners(t *testing.T, sc *push.Scope) []*listenerv3.Listener {
 func routeListener(name string, port uint32, rc *routev3.RouteConfiguration) *listenerv3.Listener {
 	manager := &hcmv3.HttpConnectionManager{
 		StatPrefix:     "test",
-		HttpFilters:    httpFilters(capStock, false, false),
+		HttpFilters:    httpFilters(capStock, false, nil),
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: rc},
 	}
 	return &listenerv3.Listener{

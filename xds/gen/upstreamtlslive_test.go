@@ -150,7 +150,7 @@ func passOn(address string, port uint32, cluster string, requests bool) *listene
 	if requests {
 		f = networkFilter("envoy.filters.network.http_connection_manager", packed(&hcmv3.HttpConnectionManager{
 			StatPrefix:  "test",
-			HttpFilters: httpFilters(0, false, false),
+			HttpFilters: httpFilters(0, false, nil),
 			RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 				ValidateClusters: wrapperspb.Bool(false),
 				VirtualHosts: []*routev3.VirtualHost{{Name: "all", Domains: []string{"*"}, Routes: []*routev3.Route{{
