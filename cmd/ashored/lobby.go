@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 )
 
@@ -53,9 +54,10 @@ type visitor struct {
 
 // newLobby makes one of l. Errors: a metric that is registered already.
 func newLobby(l net.Listener, r prometheus.Registerer) (*lobby, error) {
+	files := openFiles()
 	out := &lobby{Listener: l,
-		handshakes: room{most: maxHandshakes, waiting: map[netip.Prefix][]*visitor{}},
-		unproven:   room{most: maxUnproven, waiting: map[netip.Prefix][]*visitor{}},
+		handshakes: room{most: min(maxHandshakes, files/4), waiting: map[netip.Prefix][]*visitor{}},
+		unproven:   room{most: min(maxUnproven, files/4), waiting: map[netip.Prefix][]*visitor{}},
 		cuts: prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_unproven_connections_cut_total",
 			Help: "Connections with TLS that were closed before they had proven who they are, for there were too many."})}
 	if err := r.Register(out.cuts); err != nil {
@@ -69,6 +71,15 @@ func newLobby(l net.Listener, r prometheus.Registerer) (*lobby, error) {
 		}
 	}
 	return out, nil
+}
+
+// openFiles is how many files and connections this process may have open: strangers get a half of them at most.
+func openFiles() int {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur > 1<<20 {
+		return 1 << 20
+	}
+	return int(limit.Cur)
 }
 
 // Accept implements net.Listener.
