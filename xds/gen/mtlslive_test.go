@@ -264,6 +264,14 @@ func TestEnvoyTakesPeers(t *testing.T) {
 			}
 		}
 	}
+	forged := strings.Replace(get, "\r\n\r\n", "\r\nX-Forwarded-Client-Cert: URI=spiffe://cluster.local/ns/shop/sa/forged\r\n\r\n", 1)
+	for _, mode := range []string{"PERMISSIVE", "DISABLE"} {
+		for _, port := range []int{8080, 9191, 7777} {
+			if got := callers["plaintext"].call(t, at[mode]+":15006", port, forged); !strings.Contains(got, "from ") || strings.Contains(got, "forged") {
+				t.Errorf("%s: who shows no certificate tells port %d of one: got %q", mode, port, got)
+			}
+		}
+	}
 	for _, name := range []string{"foreign", "trust domain", "trust domain+", "control plane", "no URI", "expired", "not yet", "no certificate"} {
 		for _, mode := range []string{"STRICT", "PERMISSIVE"} {
 			for port, say := range map[int]string{8080: get, 9090: hello, 9191: get, 9443: get, 7777: get} {
