@@ -30,7 +30,7 @@ type options struct {
 
 // choices are the flags that say what is measured.
 type choices struct {
-	proxies, sizes                      string
+	proxies                             string
 	sotw, all, tls, build, certs, agent bool
 	joins                               int
 }

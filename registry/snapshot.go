@@ -1,15 +1,15 @@
 package registry
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
 // snapshot is the content of the file: registrations, and a sum of their bytes that tells a damaged file.
@@ -73,7 +73,7 @@ func (m *Memory) kept() []Registration {
 	if m.cfg.File == "" {
 		return nil
 	}
-	raw, err := readBounded(m.cfg.File, maxSnapshot)
+	raw, _, err := readfile.Read(m.cfg.File, maxSnapshot)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -84,22 +84,12 @@ func (m *Memory) kept() []Registration {
 	if err != nil {
 		aside := m.cfg.File + ".unusable"
 		m.cfg.Log.Error("registrations of the last run are lost; workloads register anew as their proxies connect", "file", m.cfg.File, "error", err,
-			"put aside", aside, "problem with that", os.Rename(m.cfg.File, aside))
+			"put aside", aside)
+		if err := os.Rename(m.cfg.File, aside); err != nil {
+			m.cfg.Log.Error("the file could not be put aside and is overwritten by the next registration", "error", err)
+		}
 	}
 	return list
-}
-
-func readBounded(file string, most int64) ([]byte, error) {
-	f, err := os.Open(file)
-	if err != nil {
-		return nil, err
-	}
-	var b bytes.Buffer
-	n, err := io.Copy(&b, io.LimitReader(f, most+1))
-	if err == nil && n > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
-	return b.Bytes(), errors.Join(err, f.Close())
 }
 
 // keep writes the file. What goes wrong is logged: the registrations count all the same, until a restart.

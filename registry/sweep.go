@@ -69,7 +69,7 @@ func (m *Memory) sweep(now time.Time) {
 				m.next = r.Lease
 			}
 		default:
-			m.cfg.Log.Info("workload is not registered any more: its proxy did not come back", "workload", key.Namespace+"/"+key.Name, "group", key.Group, "since", r.DisconnectedAt)
+			m.cfg.Log.Info("workload is not registered any more: its proxy did not come back", "workload", key.Namespace+"/"+key.Name, "group", key.Group, "until", r.Lease)
 			m.set(key, nil)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/pace"
 )
 
 const (
@@ -53,7 +54,7 @@ type Server struct {
 	cfg       Config
 	busy      chan struct{}   // one slot for each request at work
 	following chan struct{}   // one slot for each that follows the audit log
-	refusals  refusals        // safe for concurrent use
+	refusals  pace.Actors     // users; safe for concurrent use
 	ending    context.Context // ends with Run; what follows ends with it
 	end       context.CancelFunc
 }
