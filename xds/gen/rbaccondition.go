@@ -96,9 +96,9 @@ func bracketed(key, before string) ([]string, bool) {
 // metadataPermission is a request by what a filter of Envoy's found: a text, or with "[x]" a list that has x.
 func metadataPermission(filter, key string) func(string) *rbacv3.Permission {
 	return func(v string) *rbacv3.Permission {
-		inner, isList := strings.CutPrefix(v, "[")
-		if inner, isList = strings.CutSuffix(inner, "]"); !isList || !strings.HasPrefix(v, "[") {
-			inner, isList = v, false
+		inner, isList := v, strings.HasPrefix(v, "[") && strings.HasSuffix(v, "]")
+		if isList {
+			inner = strings.TrimSuffix(v[1:], "]")
 		}
 		m := textMatch(inner)
 		if m == nil {
