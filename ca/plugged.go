@@ -294,5 +294,5 @@ func title(c *x509.Certificate) string {
 	if name == "" {
 		name = c.Subject.String()
 	}
-	return fmt.Sprintf("%.100q (serial %.40s)", name, c.SerialNumber.Text(16))
+	return fmt.Sprintf("%.100q (serial %.40s)", name, serialText(c))
 }

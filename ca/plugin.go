@@ -152,7 +152,7 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 		p.log.Warn("plugged-in authority", "warning", w)
 	}
 	p.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: p.dir, Details: map[string]string{
-		"root": h.Signer, "roots": strconv.Itoa(len(h.Trusted)), "serial": set.Signer.Cert.SerialNumber.Text(16), "notAfter": set.Signer.Cert.NotAfter.UTC().Format(time.RFC3339),
+		"root": h.Signer, "roots": strconv.Itoa(len(h.Trusted)), "serial": serialText(set.Signer.Cert), "notAfter": set.Signer.Cert.NotAfter.UTC().Format(time.RFC3339),
 	}})
 	return nil
 }

@@ -122,8 +122,8 @@ func Fingerprint(c *x509.Certificate) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// serialText is a certificate's serial number in hexadecimal digits.
-func serialText(c *x509.Certificate) string { return c.SerialNumber.Text(16) }
+// serialText is a certificate's serial number as Envoy and openssl write it: two hexadecimal digits for each byte.
+func serialText(c *x509.Certificate) string { return hex.EncodeToString(c.SerialNumber.Bytes()) }
 
 // parseSerial takes a serial number as people copy it: with colons, zeros in front, or capitals.
 func parseSerial(text string) (string, error) {
@@ -131,7 +131,7 @@ func parseSerial(text string) (string, error) {
 	if !ok || n.Sign() <= 0 || len(text) > 80 {
 		return "", fmt.Errorf("%.80q is not a serial number: want hexadecimal digits", text)
 	}
-	return n.Text(16), nil
+	return hex.EncodeToString(n.Bytes()), nil
 }
 
 // normalise is the name by which something is revoked. Errors: it is not a name of its kind.

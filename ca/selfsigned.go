@@ -308,9 +308,9 @@ func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) 
 	if err := s.dir.writePair(intermediateFile, p); err != nil {
 		return nil, err
 	}
-	s.log.Info("made an intermediate", "root", RootID(root.cert), "serial", cert.SerialNumber.Text(16), "ends", cert.NotAfter)
+	s.log.Info("made an intermediate", "root", RootID(root.cert), "serial", serialText(cert), "ends", cert.NotAfter)
 	s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "intermediate", Details: map[string]string{
-		"root": RootID(root.cert), "serial": cert.SerialNumber.Text(16), "notAfter": cert.NotAfter.Format(time.RFC3339),
+		"root": RootID(root.cert), "serial": serialText(cert), "notAfter": cert.NotAfter.Format(time.RFC3339),
 	}})
 	return p, nil
 }

@@ -133,7 +133,7 @@ func (s *Status) root(c *x509.Certificate, role string) {
 }
 
 func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
-	return CertificateStatus{Name: c.Subject.CommonName, Serial: c.SerialNumber.Text(16), Root: RootID(s.Root), NotAfter: c.NotAfter}
+	return CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(s.Root), NotAfter: c.NotAfter}
 }
 
 // show adds what is a self-signed authority's own.

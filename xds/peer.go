@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -70,7 +69,7 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	}
 	sum := sha256.Sum256(who.chain[0].Raw)
 	who.fingerprint = hex.EncodeToString(sum[:])
-	who.Serial, who.Expires = fmt.Sprintf("%x", who.chain[0].SerialNumber), who.chain[0].NotAfter
+	who.Serial, who.Expires = hex.EncodeToString(who.chain[0].SerialNumber.Bytes()), who.chain[0].NotAfter
 	for _, c := range who.chain[1:] {
 		if c.NotAfter.Before(who.Expires) {
 			who.Expires = c.NotAfter

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/big"
@@ -92,7 +93,7 @@ func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
 		if !ok || n.Sign() <= 0 || len(r.Serial) > 80 {
 			return q, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not the serial number of a certificate: want hexadecimal digits", r.Serial))
 		}
-		q.Kind, q.Name = ca.RevokeSerial, n.Text(16)
+		q.Kind, q.Name = ca.RevokeSerial, hex.EncodeToString(n.Bytes())
 	}
 	return q, nil
 }
