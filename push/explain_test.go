@@ -93,6 +93,56 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// What PeerAuthentication closes is denied before any policy is asked, and where it disables mutual TLS everybody is nobody.
+func TestExplainPeers(t *testing.T) {
+	t.Parallel()
+	peers := func(name, namespace, spec string) string {
+		return "---\napiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: " + name + ", namespace: " + namespace + "}\nspec: " + spec + "\n"
+	}
+	strict, off := peers("closed", "shop", "{mtls: {mode: STRICT}}"), peers("off", "shop", "{mtls: {mode: DISABLE}}")
+	open8080 := peers("web", "shop", "{selector: {matchLabels: {app: web}}, mtls: {mode: STRICT}, portLevelMtls: {8080: {mode: PERMISSIVE}}}")
+	somebody := policyText("a", `{rules: [{from: [{source: {principals: ["*"]}}]}]}`)
+	for name, tc := range map[string]struct {
+		policies, from, to string
+		want               Verdict
+		reason             string
+	}{
+		"nobody under STRICT":           {strict, "anonymous", "web.example:80", Denied, "PeerAuthentication shop/closed is STRICT"},
+		"for the whole mesh":            {peers("all", "istio-system", "{mtls: {mode: STRICT}}"), "anonymous", "web.example:80", Denied, "istio-system/all is STRICT"},
+		"somebody under STRICT":         {strict, "shop/a", "web.example:80", Allowed, "no policy denies it"},
+		"nobody under PERMISSIVE":       {peers("p", "shop", "{mtls: {mode: PERMISSIVE}}"), "anonymous", "web.example:80", Allowed, "no policy denies it"},
+		"a port that is open":           {open8080, "anonymous", "web.example:80", Allowed, "no policy denies it"},
+		"beside it":                     {open8080, "anonymous", "web.example:90", Denied, "shop/web is STRICT"},
+		"nobody under DISABLE":          {off + somebody, "anonymous", "web.example:80", Denied, "none of them matches"},
+		"somebody is nobody":            {off + somebody, "shop/a", "web.example:80", Denied, "shop/off disables mutual TLS"},
+		"of whom nothing is asked":      {off, "shop/a", "web.example:80", Allowed, "so that the caller is nobody"},
+		"somebody of another authority": {off + policyText("a", `{rules: [{from: [{source: {principals: [partner.example/ns/a/sa/b]}}]}]}`), "partner.example/ns/a/sa/b", "web.example:80", Allowed, "allows it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := explained(t, tc.policies, nil)
+			from, err := c.Caller(tc.from)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := c.Explain(Call{From: from, Method: "GET", Path: "/"}, tc.to)
+			if len(all) != 2 || all[0].Verdict != tc.want || !strings.Contains(all[0].Reason, tc.reason) {
+				t.Errorf("got %+v; want %s: %s", all, tc.want, tc.reason)
+			}
+		})
+	}
+	c := explained(t, open8080, nil)
+	scope := c.Scope(c.Classify(Target{Namespace: "shop", labels: map[string]string{"app": "web"}}.node()))
+	if got := scope.Judge(Call{}); got.Verdict != Depends || !strings.Contains(got.Reason, "the port is not known") {
+		t.Errorf("at a port that is not known: %+v", got)
+	}
+	gateway := *scope
+	gateway.Type = Router
+	if got := gateway.Judge(Call{Port: 90}); got.Verdict != Allowed {
+		t.Errorf("at a gateway: %+v", got)
+	}
+}
+
 // The steps are the policies in the order in which they decide, and one of them decides.
 func TestExplainSteps(t *testing.T) {
 	t.Parallel()

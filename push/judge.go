@@ -48,20 +48,24 @@ type JudgedPolicy struct {
 
 // Judge says what the policies of a scope say of a call. It changes nothing and asks nobody.
 //
-// Source: istio.io, "Implicit enablement": revocations, then CUSTOM, DENY and ALLOW; where a policy allows, what none of
-// them allows is denied.
+// Source: istio.io, "Implicit enablement": what PeerAuthentication refuses does not become a call; then revocations, then
+// CUSTOM, DENY and ALLOW; where a policy allows, what none of them allows is denied.
 func (sc *Scope) Judge(call Call) Judgement {
-	var out Judgement
+	domains := append([]string{sc.Mesh.Config.GetTrustDomain()}, sc.Mesh.Config.GetTrustDomainAliases()...)
+	if domains[0] == "" {
+		domains[0] = "cluster.local"
+	}
+	peers := sc.judgePeer(&call, domains)
+	if peers.verdict == Denied {
+		return Judgement{Verdict: Denied, Reason: peers.reason}
+	}
 	if sc.Trust != nil && call.From != (spiffe.ID{}) && slices.Contains(sc.Trust.Identities, call.From.String()) {
 		return Judgement{Verdict: Denied, Reason: "the identity " + call.From.String() + " is revoked"}
 	}
 	if sc.Trust != nil && call.Certificate != "" && slices.Contains(sc.Trust.Certificates, call.Certificate) {
 		return Judgement{Verdict: Denied, Reason: "the certificate of " + call.From.String() + " is revoked"}
 	}
-	domains := append([]string{sc.Mesh.Config.GetTrustDomain()}, sc.Mesh.Config.GetTrustDomainAliases()...)
-	if domains[0] == "" {
-		domains[0] = "cluster.local"
-	}
+	out := Judgement{}
 	call.Path = normalPath(call.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 	for _, action := range []security.AuthorizationPolicy_Action{
 		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW,
@@ -73,6 +77,7 @@ func (sc *Scope) Judge(call Call) Judgement {
 		}
 	}
 	out.decide(sc, call)
+	peers.amend(&out)
 	return out
 }
 

@@ -55,10 +55,11 @@ func (m PeerModes) Strict() bool {
 // policies hold for the whole mesh.
 func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[PortMode]) PeerModes {
 	d := decide(policies, root)
-	m := PeerModes{Default: d.mode()}
+	var m PeerModes
+	m.Default, _ = d.mode()
 	var ports []PortMode
-	for port := range d.workload.GetPortLevelMtls() {
-		if mode := d.at(port); mode != m.Default {
+	for port := range peerSpec(d.workload).GetPortLevelMtls() {
+		if mode, _ := d.at(port); mode != m.Default {
 			ports = append(ports, PortMode{port, mode})
 		}
 	}
@@ -68,7 +69,15 @@ func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[Por
 }
 
 // decidingPeers are the policies that decide about a workload: one of each level, the oldest; nil: there is none.
-type decidingPeers struct{ workload, namespace, mesh *security.PeerAuthentication }
+type decidingPeers struct{ workload, namespace, mesh *config.Object }
+
+// peerSpec is what a PeerAuthentication says; nil: nothing.
+func peerSpec(o *config.Object) *security.PeerAuthentication {
+	if o == nil {
+		return nil
+	}
+	return o.Spec.(*security.PeerAuthentication)
+}
 
 // decide picks them.
 //
@@ -87,26 +96,26 @@ func decide(policies []*config.Object, root string) decidingPeers {
 			level = &d.mesh
 		}
 		if *level == nil {
-			*level = o.Spec.(*security.PeerAuthentication)
+			*level = o
 		}
 	}
 	return d
 }
 
-// mode is that of ports without one of their own: the nearest level that sets one decides.
-func (d decidingPeers) mode() PeerMode {
-	for _, p := range []*security.PeerAuthentication{d.workload, d.namespace, d.mesh} {
-		if m, ok := peerMode(p.GetMtls()); ok {
-			return m
+// mode is that of ports without one of their own, and the policy that sets it: the nearest level that sets one decides.
+func (d decidingPeers) mode() (PeerMode, *config.Object) {
+	for _, o := range []*config.Object{d.workload, d.namespace, d.mesh} {
+		if m, ok := peerMode(peerSpec(o).GetMtls()); ok {
+			return m, o
 		}
 	}
-	return PeerPermissive
+	return PeerPermissive, nil
 }
 
-// at is the mode of a port.
-func (d decidingPeers) at(port uint32) PeerMode {
-	if m, ok := peerMode(d.workload.GetPortLevelMtls()[port]); ok {
-		return m
+// at is the mode of a port, and the policy that sets it; nil: none does.
+func (d decidingPeers) at(port uint32) (PeerMode, *config.Object) {
+	if m, ok := peerMode(peerSpec(d.workload).GetPortLevelMtls()[port]); ok {
+		return m, d.workload
 	}
 	return d.mode()
 }
@@ -128,7 +137,7 @@ func peerMode(m *security.PeerAuthentication_MutualTLS) (PeerMode, bool) {
 // disables says that a policy says DISABLE somewhere.
 func (x policies) disables() bool {
 	for _, o := range x.byKey.All() {
-		p := o.Spec.(*security.PeerAuthentication)
+		p := peerSpec(o)
 		if m, _ := peerMode(p.Mtls); m == PeerDisable {
 			return true
 		}
@@ -151,5 +160,9 @@ func (p *PeerPolicies) Disabling() *PeerPolicies {
 
 // Disabled says that a workload takes no mutual TLS at a port.
 func (p *PeerPolicies) Disabled(namespace string, labels map[string]string, port uint32) bool {
-	return p != nil && decide(p.Of(namespace, labels), p.root).at(port) == PeerDisable
+	if p == nil {
+		return false
+	}
+	mode, _ := decide(p.Of(namespace, labels), p.root).at(port)
+	return mode == PeerDisable
 }
