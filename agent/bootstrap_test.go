@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The node is what Istio's control plane reads too: names, types and forms.
@@ -91,7 +93,7 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 				t.Fatal(err)
 			}
 			path := filepath.Join(s.State, "bootstrap.json")
-			if err := writeFile(path, b); err != nil {
+			if err := wholefile.Write(path, b); err != nil {
 				t.Fatal(err)
 			}
 			out, err := exec.CommandContext(t.Context(), envoyPath(t), "--mode", "validate", "--log-level", "warning", "-c", path).CombinedOutput()

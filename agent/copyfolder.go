@@ -14,6 +14,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // copyFolder is the folder with the copy of what is held: "key", which is random and this machine's; "held", the copy; and
@@ -64,7 +66,7 @@ func copyKey(path string) ([]byte, error) {
 	if _, err := rand.Read(b); err != nil {
 		return nil, fmt.Errorf("make a key: %w", err)
 	}
-	if err := writeFile(path, b); err != nil {
+	if err := wholefile.Write(path, b); err != nil {
 		return nil, diskError("keep the key of the copy", err)
 	}
 	return b, nil
@@ -137,38 +139,19 @@ func (c *copyFolder) confirm(at time.Time) error {
 		return nil
 	}
 	b := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
-	return writeFile(filepath.Join(c.dir, "confirmed"), append(b, c.confirmTag(b)...))
+	return wholefile.Write(filepath.Join(c.dir, "confirmed"), append(b, c.confirmTag(b)...))
 }
 
 // save replaces the copy, whole or not at all.
-func (c *copyFolder) save(h copyHeader, all records) (err error) {
+func (c *copyFolder) save(h copyHeader, all records) error {
 	h.owner = c.owner
-	f, err := os.CreateTemp(c.dir, "held.tmp-") // has mode 0600
-	if err != nil {
-		return diskError("write the copy of the configuration", err)
-	}
 	end := &tail{}
-	err = writeCopy(io.MultiWriter(f, end), h, all, c.key)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), c.path())
-	}
+	err := wholefile.WriteFrom(c.path(), func(w io.Writer) error { return writeCopy(io.MultiWriter(w, end), h, all, c.key) })
 	if err != nil {
-		return errors.Join(diskError("write the copy of the configuration", err), os.Remove(f.Name()))
+		return diskError("keep the copy of the configuration", err)
 	}
 	c.tag = end.last
-	return syncFolder(c.dir)
-}
-
-// clean removes what an agent left that was killed while it wrote.
-func (c *copyFolder) clean() error {
-	left, err := filepath.Glob(filepath.Join(c.dir, "*.tmp-*"))
-	for _, path := range left {
-		err = errors.Join(err, os.Remove(path))
-	}
-	return err
+	return wholefile.SyncFolder(c.dir)
 }
 
 // tail keeps the last bytes of what is written.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -158,7 +159,7 @@ func (c *copyRecord) of(kind copyKind, r *resource.Resource, version, typeURL st
 
 // keepCopy writes the copy when something changed, at the end once more. The caller holds the lock of the state folder.
 func (p *proxy) keepCopy(ctx context.Context) error {
-	if err := p.copy.clean(); err != nil {
+	if err := wholefile.Clean(p.copy.dir); err != nil {
 		p.log.Warn("what was left of an unfinished copy cannot be removed", "error", err)
 	}
 	confirm := time.NewTicker(confirmGap)

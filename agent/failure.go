@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // failureFile holds why the agent of a state folder could not start, or failed: "status" tells it when no agent runs.
@@ -35,7 +37,7 @@ func KeepFailure(state string, why error) error {
 	if err != nil {
 		return err
 	}
-	if err := writeFile(filepath.Join(state, failureFile), b); err != nil {
+	if err := wholefile.Write(filepath.Join(state, failureFile), b); err != nil {
 		return diskError("keep why the agent failed", err)
 	}
 	return nil

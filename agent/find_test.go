@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // The program that is named wins, then PATH, then what "make tools" fetched; else the error says what to do.
@@ -103,7 +105,7 @@ func TestWriteFile(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "f")
 	for _, text := range []string{"one", "two"} {
-		if err := writeFile(path, []byte(text)); err != nil {
+		if err := wholefile.Write(path, []byte(text)); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(path); err != nil || string(got) != text {
@@ -114,7 +116,7 @@ func TestWriteFile(t *testing.T) {
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := writeFile(filepath.Dir(folder), []byte("x")); err == nil {
+	if err := wholefile.Write(filepath.Dir(folder), []byte("x")); err == nil {
 		t.Error("a folder was replaced by a file")
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 2 {

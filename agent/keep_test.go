@@ -19,6 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // web is the identity of most tests.
@@ -450,7 +451,7 @@ func TestKillPoints(t *testing.T) {
 func half(dir string, id *Identity) error {
 	sub := filepath.Join(dir, "identity.2")
 	key, err := ca.EncodeKey(id.Key)
-	return errors.Join(err, os.Mkdir(sub, 0o700), writeFile(filepath.Join(sub, keyFile), key))
+	return errors.Join(err, os.Mkdir(sub, 0o700), wholefile.Write(filepath.Join(sub, keyFile), key))
 }
 
 // What is wrong with the files is named; a reader never gets a key with another's certificate.

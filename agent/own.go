@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // ownFile holds the settings that a workload joined with; "run" begins with them.
@@ -31,7 +33,7 @@ func saveOwn(s *Settings) error {
 		return fmt.Errorf("encode the settings: %w", err)
 	}
 	const head = "# Written by \"ashore-agent join\"; read by \"ashore-agent run\" before its own flags and files.\n"
-	if err := writeFile(OwnSettings(s.State), append([]byte(head), text...)); err != nil {
+	if err := wholefile.Write(OwnSettings(s.State), append([]byte(head), text...)); err != nil {
 		return diskError("keep the settings", err)
 	}
 	return nil

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // lockState makes the state folder and takes it for this process. The lock ends with the returned file or the
@@ -41,6 +43,9 @@ func lockState(dir string) (*os.File, error) {
 	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
 		_ = f.Truncate(0) // the lock holds all the same: others are told no process instead of a wrong one
 	}
+	if err := wholefile.Clean(dir); err != nil {
+		return nil, errors.Join(fmt.Errorf("state folder (setting state): %w", err), f.Close())
+	}
 	return f, nil
 }
 
@@ -61,29 +66,10 @@ func private(dir string) error {
 	return nil
 }
 
-// keepFile is writeFile for what is there already most of the time: a full disk is no obstacle then.
+// keepFile writes what is there already most of the time: a full disk is no obstacle then.
 func keepFile(path string, data []byte) error {
 	if old, err := readSmall(path); err == nil && bytes.Equal(old, data) {
 		return nil
 	}
-	return writeFile(path, data)
-}
-
-// writeFile puts data at path, mode 0600, whole or not at all: by a temporary file and a rename.
-func writeFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".tmp-") // has mode 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
+	return wholefile.Write(path, data)
 }

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // store keeps the identity on disk: the folder "identity" is a symbolic link to a folder that is never changed once it
@@ -111,14 +113,8 @@ func (s store) read(dir string) (*Identity, Joined, error) {
 const maxIdentityFile = 1 << 20
 
 func readSmall(path string) ([]byte, error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() || info.Size() > maxIdentityFile {
-		return nil, fmt.Errorf("%s is not a file of at most %d bytes", path, maxIdentityFile)
-	}
-	return os.ReadFile(path)
+	data, _, err := readfile.Read(path, maxIdentityFile)
+	return data, err
 }
 
 // save replaces the identity: all of it or nothing. Afterwards it survives a power failure.
@@ -152,7 +148,7 @@ func (s store) swap(id *Identity, j Joined) (err error) {
 	if err := os.Rename(link, filepath.Join(s.dir, identityLink)); err != nil {
 		return errors.Join(err, os.RemoveAll(dir), os.Remove(link))
 	}
-	return errors.Join(syncFolder(s.dir), s.clean())
+	return errors.Join(wholefile.SyncFolder(s.dir), s.clean())
 }
 
 // freeName is that of a folder that is not there, after old.
@@ -187,11 +183,11 @@ func fill(dir string, id *Identity, j Joined) error {
 	for name, data := range map[string][]byte{
 		keyFile: key, chainFile: ca.EncodeCertificates(id.Chain...), rootsFile: ca.EncodeCertificates(id.Roots...), joinedFile: append(joined, '\n'),
 	} {
-		if err := writeFile(filepath.Join(dir, name), data); err != nil {
+		if err := wholefile.Write(filepath.Join(dir, name), data); err != nil {
 			return err
 		}
 	}
-	return syncFolder(dir)
+	return wholefile.SyncFolder(dir)
 }
 
 // clean removes folders that nothing points to: of earlier identities, and of saves that were cut short.
@@ -215,7 +211,7 @@ func (s store) clean() error {
 
 // remove forgets the identity and the key of a request under way.
 func (s store) remove() error {
-	return errors.Join(removeMissing(filepath.Join(s.dir, identityLink)), s.forgetKey(), s.clean(), syncFolder(s.dir))
+	return errors.Join(removeMissing(filepath.Join(s.dir, identityLink)), s.forgetKey(), s.clean(), wholefile.SyncFolder(s.dir))
 }
 
 // nextKey is the key that a certificate is asked for with. It is on disk before anybody sees a request for it, so that
@@ -235,7 +231,7 @@ func (s store) nextKey() (crypto.Signer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := errors.Join(writeFile(path, text), syncFolder(s.dir)); err != nil {
+	if err := errors.Join(wholefile.Write(path, text), wholefile.SyncFolder(s.dir)); err != nil {
 		return nil, diskError("keep the new key", err)
 	}
 	return key, nil
@@ -249,13 +245,4 @@ func removeMissing(path string) error {
 		return err
 	}
 	return nil
-}
-
-// syncFolder makes the names in a folder durable.
-func syncFolder(dir string) error {
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(f.Sync(), f.Close())
 }

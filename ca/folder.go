@@ -6,13 +6,14 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // pair is a key and its certificate. They stand in one file, so that a kill leaves both or neither.
@@ -49,45 +50,25 @@ func (f folder) open() error {
 	if err := os.Chmod(f.path, 0o700); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(f.path)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), ".") && strings.Contains(e.Name(), ".pem.new-") {
-			errs = append(errs, os.Remove(f.at(e.Name())))
-		}
-	}
-	return errors.Join(errs...)
+	return wholefile.Clean(f.path)
 }
 
 // write puts a file in place, whole or not at all, and returns when it will survive.
 func (f folder) write(name string, text []byte, mode fs.FileMode) error {
 	f.about("create", name)
-	file, err := os.CreateTemp(f.path, "."+name+".new-") // mode 0600
+	temp, err := wholefile.Prepare(f.at(name), mode, func(w io.Writer) error {
+		_, err := w.Write(text)
+		return err
+	})
 	if err != nil {
 		return err
 	}
-	_, err = file.Write(text)
-	if err = errors.Join(err, file.Chmod(mode), file.Sync(), file.Close()); err == nil {
-		f.about("rename to", name)
-		err = os.Rename(file.Name(), f.at(name))
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", f.at(name), err), os.Remove(file.Name()))
+	f.about("rename to", name)
+	if err := os.Rename(temp, f.at(name)); err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", f.at(name), err), os.Remove(temp))
 	}
 	f.about("sync", name)
-	return f.sync()
-}
-
-// sync has renames survive.
-func (f folder) sync() error {
-	d, err := os.Open(f.path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return wholefile.SyncFolder(f.path)
 }
 
 // rename gives a file the name of another, which it replaces.
@@ -97,7 +78,7 @@ func (f folder) rename(from, to string) error {
 		return err
 	}
 	f.about("sync", to)
-	return f.sync()
+	return wholefile.SyncFolder(f.path)
 }
 
 // has says whether there is anything by a name.

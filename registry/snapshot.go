@@ -10,6 +10,7 @@ import (
 	"os"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // snapshot is the content of the file: registrations, and a sum of their bytes that tells a damaged file.
@@ -99,28 +100,9 @@ func (m *Memory) keep() {
 	}
 	raw, err := encodeSnapshot(m.Registrations())
 	if err == nil {
-		err = replaceFile(m.cfg.File, raw)
+		err = wholefile.Write(m.cfg.File, raw)
 	}
 	if err != nil {
 		m.cfg.Log.Error("registrations cannot be kept for a restart: make room on the disk or mend the folder's permissions", "file", m.cfg.File, "error", err)
 	}
-}
-
-// replaceFile writes a file that is there whole or not at all, for its owner alone.
-func replaceFile(file string, content []byte) error {
-	f, err := os.OpenFile(file+".new", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600) // what a killed process left is overwritten
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Sync()
-	}
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), file)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return nil
 }

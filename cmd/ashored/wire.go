@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/task"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
@@ -92,6 +93,9 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
 	p.close = append(p.close, d.store.Close)
+	if err := wholefile.Clean(s.State); err != nil {
+		return d, fmt.Errorf("state folder (setting state, or --state in development): %w", err)
+	}
 	if d.audit, err = openAudit(s, d.registry, log); err != nil {
 		return d, err
 	}

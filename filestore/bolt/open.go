@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // open makes the file when it is missing, makes sure that it can be trusted, and loads it.
@@ -131,7 +133,7 @@ func (s *Store) create() error {
 	if err := os.Rename(fresh, s.path); err != nil {
 		return fmt.Errorf("make the store: %w", err)
 	}
-	if err := syncDir(filepath.Dir(s.path)); err != nil {
+	if err := wholefile.SyncFolder(filepath.Dir(s.path)); err != nil {
 		return fmt.Errorf("make the store: %w", err)
 	}
 	s.cfg.Log.Info("store made", "path", s.path)
@@ -165,7 +167,7 @@ func mark(path string) error {
 	if err := errors.Join(f.Sync(), f.Close()); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(path))
+	return wholefile.SyncFolder(filepath.Dir(path))
 }
 
 func unmark(path string) error {
@@ -182,13 +184,4 @@ func marked(path string) (bool, error) {
 		return false, nil
 	}
 	return err == nil, err
-}
-
-// syncDir makes the entries of a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // file is the file that lines are appended to. One goroutine at a time writes; at, earlier and later are safe beside it.
@@ -117,7 +119,7 @@ func (a *file) turn() error {
 		return err
 	}
 	a.log.Info("audit log rotated", "path", a.path, "kept", a.keep)
-	return errors.Join(old.f.Close(), syncDir(filepath.Dir(a.path)))
+	return errors.Join(old.f.Close(), wholefile.SyncFolder(filepath.Dir(a.path)))
 }
 
 // numbered is the path of the n-th file before the present one, which is the 0th.
@@ -195,13 +197,4 @@ func openIfThere(path string) (*os.File, error) {
 		return nil, nil
 	}
 	return f, err
-}
-
-// syncDir makes the entries of a folder durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
 // maxKept bounds the file of documents.
@@ -48,23 +47,10 @@ func readKept(path string) (map[string]string, error) {
 }
 
 // writeKept replaces the file.
-func writeKept(path string, texts map[string]string) (err error) {
+func writeKept(path string, texts map[string]string) error {
 	data, err := json.Marshal(keptFile{1, texts})
 	if err != nil {
 		return err
 	}
-	t, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.Remove(t.Name()))
-		}
-	}()
-	_, err = t.Write(data)
-	if err := errors.Join(err, t.Sync(), t.Close()); err != nil {
-		return fmt.Errorf("write %s: %w", path, err)
-	}
-	return os.Rename(t.Name(), path)
+	return wholefile.Write(path, data)
 }
