@@ -8,6 +8,9 @@
 // Beside a context stands what is wrong between objects that are right by themselves: those that get in one
 // another's way are found by difference after each build, references that lead nowhere when they are asked for.
 //
+// What policies say of a call is judged by the same facts that proxies enforce them by: Scope.Judge for one proxy,
+// Context.Explain for the workloads of a name.
+//
 // All of it is pure: no clock, I/O, logger or goroutine, except in assembler.go, which owns the one
 // goroutine that merges sources and paces builds.
 package push

@@ -6,4 +6,8 @@
 //
 // order.go holds what Envoy's types owe one another: clusters and their endpoints before the routes that
 // name them, removals last.
+//
+// Over TLS a Peer is who the certificate of a stream proves: what its node says of itself has to fit, and its streams end
+// with the certificate, or at once when it is revoked. Such a proxy may be registered as a workload of a WorkloadGroup,
+// reports its health, and acknowledges the roots that the mesh trusts.
 package xds
