@@ -64,21 +64,11 @@ func issueServer(s *Signer, b *Bundle, trustDomain string, names serverNames, ki
 	if err != nil {
 		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
 	}
-	serial, err := newSerial(random)
+	t, err := s.leaf(ControlPlaneID(trustDomain), serverLife, now, random)
 	if err != nil {
 		return nil, err
 	}
-	t := &x509.Certificate{
-		SerialNumber:          serial,
-		NotBefore:             later(now.Add(-backdate), s.Cert.NotBefore).UTC().Truncate(time.Second),
-		NotAfter:              earlier(now.Add(serverLife), s.Cert.NotAfter).UTC().Truncate(time.Second),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true,
-		URIs:                  []*url.URL{ControlPlaneID(trustDomain)},
-		DNSNames:              names.dns,
-		IPAddresses:           names.ips,
-	}
+	t.DNSNames, t.IPAddresses = names.dns, names.ips
 	der, err := x509.CreateCertificate(random, t, s.Cert, key.Public(), s.Key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)

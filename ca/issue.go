@@ -73,18 +73,9 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 	if _, err := spiffe.New(g.ID.TrustDomain, g.ID.Namespace, g.ID.ServiceAccount); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
 	}
-	serial, err := newSerial(random)
+	t, err := s.leaf(g.ID.URL(), validity, now, random)
 	if err != nil {
 		return nil, err
-	}
-	t := &x509.Certificate{
-		SerialNumber:          serial,
-		NotBefore:             later(now.Add(-backdate), s.Cert.NotBefore).UTC().Truncate(time.Second),
-		NotAfter:              earlier(now.Add(validity), s.Cert.NotAfter).UTC().Truncate(time.Second),
-		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
-		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
-		BasicConstraintsValid: true,
-		URIs:                  []*url.URL{g.ID.URL()},
 	}
 	if !t.NotAfter.After(now) {
 		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner, s.Cert.NotAfter.Format(time.RFC3339))
@@ -101,6 +92,24 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 		return nil, fmt.Errorf("%w: what was signed is not what was meant: %w", ErrSigner, err)
 	}
 	return leaf, nil
+}
+
+// leaf is what a certificate below the signer says, but for its key: who it is for, and that it may be shown by both
+// ends of a connection. It ends with the signer at the latest. Errors: ErrSigner.
+func (s *Signer) leaf(id *url.URL, life time.Duration, now time.Time, random io.Reader) (*x509.Certificate, error) {
+	serial, err := newSerial(random)
+	if err != nil {
+		return nil, err
+	}
+	return &x509.Certificate{
+		SerialNumber:          serial,
+		NotBefore:             later(now.Add(-backdate), s.Cert.NotBefore).UTC().Truncate(time.Second),
+		NotAfter:              earlier(now.Add(life), s.Cert.NotAfter).UTC().Truncate(time.Second),
+		KeyUsage:              x509.KeyUsageDigitalSignature | x509.KeyUsageKeyEncipherment,
+		ExtKeyUsage:           []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		BasicConstraintsValid: true,
+		URIs:                  []*url.URL{id},
+	}, nil
 }
 
 // newSerial is a random positive number of 127 bits. Errors: ErrSigner.

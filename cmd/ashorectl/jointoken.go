@@ -202,17 +202,3 @@ func (t *tool) completeTokens(ctx context.Context) ([]string, cobra.ShellCompDir
 	}
 	return out, cobra.ShellCompDirectiveNoFileComp
 }
-
-// span is a length of time in its largest unit, rounded down to that from the nearest second: "59m", "23h", "30d".
-func span(d time.Duration) string {
-	switch d = max(d, time.Second).Round(time.Second); {
-	case d < time.Minute:
-		return fmt.Sprintf("%ds", int(d.Seconds()))
-	case d < time.Hour:
-		return fmt.Sprintf("%dm", int(d.Minutes()))
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh", int(d.Hours()))
-	default:
-		return fmt.Sprintf("%dd", int(d.Hours()/24))
-	}
-}

@@ -103,7 +103,15 @@ func ago(now, t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
-	switch d := max(0, now.Sub(t)); {
+	return inUnit(max(0, now.Sub(t)))
+}
+
+// span is a length of time in one unit, from the nearest second, at least one.
+func span(d time.Duration) string { return inUnit(max(d, time.Second).Round(time.Second)) }
+
+// inUnit is a length of time in its largest unit, rounded down: "59m", "23h", "30d".
+func inUnit(d time.Duration) string {
+	switch {
 	case d < time.Minute:
 		return fmt.Sprintf("%ds", int(d.Seconds()))
 	case d < time.Hour:
