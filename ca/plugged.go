@@ -40,13 +40,13 @@ type Plugged struct {
 	Warnings []string
 }
 
-// ReadPlugged reads Istio's four files from a folder and checks that they are one authority that can sign at the time
+// readPlugged reads Istio's four files from a folder and checks that they are one authority that can sign at the time
 // now. cert-chain.pem may be missing when ca-cert.pem is signed by a root of root-cert.pem.
 //
 // A key that every user of the machine can read, or that others than its owner can write, is refused: it may be known, or
 // swapped. Its group may read it: that is how a service is given a key that it does not own. Errors name the file and the
 // reason, and never hold anything of the key.
-func ReadPlugged(dir string, now time.Time) (*Plugged, error) {
+func readPlugged(dir string, now time.Time) (*Plugged, error) {
 	files, err := readPluggedFiles(dir)
 	if err != nil {
 		return nil, err

@@ -128,7 +128,7 @@ func TestReadPlugged(t *testing.T) {
 			t.Parallel()
 			s := newSet(t)
 			tc.change(s)
-			p, err := ReadPlugged(s.write(t, t.TempDir()), noon)
+			p, err := readPlugged(s.write(t, t.TempDir()), noon)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -213,7 +213,7 @@ func TestReadPluggedRefuses(t *testing.T) {
 			s := newSet(t)
 			tc.change(s)
 			dir := s.write(t, t.TempDir())
-			if _, err := ReadPlugged(dir, noon); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dir) {
+			if _, err := readPlugged(dir, noon); err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), dir) {
 				t.Errorf("got  %v\nwant %s", err, tc.want)
 			}
 		})
@@ -228,7 +228,7 @@ func TestKeyMode(t *testing.T) {
 		if err := os.Chmod(filepath.Join(dir, pluggedKey), mode); err != nil {
 			t.Fatal(err)
 		}
-		_, err := ReadPlugged(dir, noon)
+		_, err := readPlugged(dir, noon)
 		if (want == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("%04o: got %v, want %q", mode, err, want)
 		}
@@ -247,7 +247,7 @@ func TestTrial(t *testing.T) {
 		s := newSet(t)
 		s.cert = made(t, s.above, s.cert.Key, change)
 		s.pack(t)
-		p, err := ReadPlugged(s.write(t, t.TempDir()), noon)
+		p, err := readPlugged(s.write(t, t.TempDir()), noon)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"bufio"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -44,6 +43,20 @@ func (ca *testCA) withSecrets(t *testing.T, listeners []*listenerv3.Listener, ow
 	}
 }
 
+// gatewayFiles has a server of *.example.com show a certificate of the authority, and ask for such ones: the settings of
+// its TLS that name files.
+func (ca *testCA) gatewayFiles(t *testing.T) string {
+	t.Helper()
+	server := ca.leaf(t, leafOf{dns: []string{"*.example.com"}})
+	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ca.replace(t, "server.pem", "CERTIFICATE", server.Certificate[0])
+	ca.replace(t, "server.key", "PRIVATE KEY", key)
+	return fmt.Sprintf("serverCertificate: %s, privateKey: %s, caCertificates: %s", ca.file("server.pem"), ca.file("server.key"), ca.file("ca.pem"))
+}
+
 // The real Envoy as a gateway asks clients for the certificates that its servers want: of authorities in files, of the
 // mesh, or of nobody who shows none.
 func TestEnvoyGatewayAsksClients(t *testing.T) {
@@ -56,14 +69,7 @@ func TestEnvoyGatewayAsksClients(t *testing.T) {
 		fmt.Fprintf(w, "from %q", uri)
 	}))
 	t.Cleanup(web.Close)
-	server := outside.leaf(t, leafOf{dns: []string{"*.example.com"}})
-	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outside.replace(t, "server.pem", "CERTIFICATE", server.Certificate[0])
-	outside.replace(t, "server.key", "PRIVATE KEY", key)
-	files := fmt.Sprintf("serverCertificate: %s, privateKey: %s, caCertificates: %s", outside.file("server.pem"), outside.file("server.key"), outside.file("ca.pem"))
+	files := outside.gatewayFiles(t)
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{
 		{Name: "node.yaml", Data: []byte("type: router\naddresses: [10.0.0.1]\nnamespace: edge\nidentity: true\n")},
 		{Name: "config.yaml", Data: []byte(fmt.Sprintf(`
@@ -113,14 +119,9 @@ func requested(conn io.ReadWriter, host string) string {
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
 		return "closed"
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
+	status, body := answered(conn)
+	if status == 0 {
 		return "closed"
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "closed"
-	}
-	return string(text)
+	return body
 }

@@ -6,7 +6,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/tls"
-	"crypto/x509"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -63,16 +62,11 @@ func asked(conn io.ReadWriter, host, path, token string) string {
 	if _, err := fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\n%sConnection: close\r\n\r\n", path, host, token); err != nil {
 		return "closed"
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
+	status, body := answered(conn)
+	if status == 0 {
 		return "closed"
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "closed"
-	}
-	return fmt.Sprint(resp.StatusCode, " ", string(text))
+	return fmt.Sprint(status, " ", body)
 }
 
 // The real Envoy as a gateway judges callers: by the names that their certificates bear, of which the mesh's are for the
@@ -87,14 +81,7 @@ func TestEnvoyGatewayJudges(t *testing.T) {
 		t.Cleanup(s.Close)
 		return staticCluster("outbound|80||"+name+".edge.svc.cluster.local", s.Listener.Addr().String())
 	}
-	server := outside.leaf(t, leafOf{dns: []string{"*.example.com"}})
-	key, err := x509.MarshalPKCS8PrivateKey(server.PrivateKey)
-	if err != nil {
-		t.Fatal(err)
-	}
-	outside.replace(t, "server.pem", "CERTIFICATE", server.Certificate[0])
-	outside.replace(t, "server.key", "PRIVATE KEY", key)
-	files := fmt.Sprintf("serverCertificate: %s, privateKey: %s, caCertificates: %s", outside.file("server.pem"), outside.file("server.key"), outside.file("ca.pem"))
+	files := outside.gatewayFiles(t)
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{
 		{Name: "node.yaml", Data: []byte("type: router\naddresses: [10.0.0.1]\nnamespace: edge\nidentity: true\n")},
 		{Name: "config.yaml", Data: []byte(fmt.Sprintf(`

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"bufio"
 	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
@@ -14,6 +13,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,19 +168,14 @@ func (c caller) call(t *testing.T, address string, port int, say string) string 
 		}
 		return string(text)
 	}
-	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
-	if err != nil {
+	switch status, body := answered(conn); status {
+	case 0:
 		return "closed"
+	case http.StatusOK:
+		return body
+	default:
+		return strconv.Itoa(status)
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return "closed"
-	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Sprint(resp.StatusCode)
-	}
-	return string(text)
 }
 
 // The real Envoy takes connections as PeerAuthentication says: under STRICT neither plaintext, nor a foreign

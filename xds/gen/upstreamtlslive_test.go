@@ -18,6 +18,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -174,19 +175,28 @@ func ask(t *testing.T, address, host string) string {
 	if _, err := fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", host); err != nil {
 		return "closed"
 	}
+	switch status, body := answered(conn); status {
+	case 0:
+		return "closed"
+	case http.StatusOK:
+		return body
+	default:
+		return strconv.Itoa(status)
+	}
+}
+
+// answered reads the answer to a request; status zero: there is none, or not all of it.
+func answered(conn io.Reader) (status int, body string) {
 	resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	if err != nil {
-		return "closed"
+		return 0, ""
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	switch {
-	case err != nil:
-		return "closed"
-	case resp.StatusCode != http.StatusOK:
-		return fmt.Sprint(resp.StatusCode)
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return 0, ""
 	}
-	return string(body)
+	return resp.StatusCode, string(text)
 }
 
 // The real Envoy refuses servers that do not prove the name that they were meant by, whatever kind of
