@@ -170,6 +170,13 @@ func startPlane(t testing.TB, m *mesh, address string, more ...func(*grpc.Server
 	for _, register := range more {
 		register(g)
 	}
+	serveUntilEnd(t, g, l)
+	return p
+}
+
+// serveUntilEnd has a server answer until the test ends.
+func serveUntilEnd(t testing.TB, g *grpc.Server, l net.Listener) {
+	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- g.Serve(l) }()
 	t.Cleanup(func() {
@@ -178,7 +185,6 @@ func startPlane(t testing.TB, m *mesh, address string, more ...func(*grpc.Server
 			t.Error(err)
 		}
 	})
-	return p
 }
 
 // set changes how it behaves.

@@ -59,14 +59,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	a.addr = l.Addr().String()
 	g := grpc.NewServer(grpc.Creds(credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequestClientCert, GetCertificate: a.manager.ServerCertificate})))
 	s.Register(g)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(l) }()
-	t.Cleanup(func() {
-		g.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serveUntilEnd(t, g, l)
 	return a
 }
 

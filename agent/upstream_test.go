@@ -51,14 +51,7 @@ func startRecorder(t *testing.T, answer func(r *discoveryv3.DeltaDiscoveryReques
 	c := &recorder{address: l.Addr().String(), answer: answer}
 	g := grpc.NewServer()
 	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, c)
-	done := make(chan error, 1)
-	go func() { done <- g.Serve(l) }()
-	t.Cleanup(func() {
-		g.Stop()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+	serveUntilEnd(t, g, l)
 	return c
 }
 

@@ -64,6 +64,20 @@ type member struct {
 	cert *tls.Certificate // nil before it has one
 }
 
+// joined is the workload shop/web-1, which has joined, and the line that it was made with.
+func (s *secureSite) joined(t *testing.T) (web *member, command string) {
+	t.Helper()
+	made, err := admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	web = s.newMember(t, made.Command)
+	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+		t.Fatal(err)
+	}
+	return web, made.Command
+}
+
 // newMember makes a key, and reads from a join command whom to believe.
 func (s *secureSite) newMember(t *testing.T, command string) *member {
 	t.Helper()
@@ -310,14 +324,7 @@ func TestRotation(t *testing.T) {
 	if err != nil || before.Kind != "self-signed" || len(before.Roots) != 1 || before.Rotation.Step != "" {
 		t.Fatalf("authority %+v, %v", before, err)
 	}
-	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := s.newMember(t, made.Command)
-	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
-		t.Fatal(err)
-	}
+	web, _ := s.joined(t)
 	waits := func(a admin.Authority) bool {
 		return slices.ContainsFunc(a.Rotation.Waiting, func(w admin.Waiting) bool { return w.Name == "shop/web-1" })
 	}
@@ -351,14 +358,7 @@ func TestIdentityOutlivesKill(t *testing.T) {
 	s := newSecureSite(t)
 	cmd, wait := s.child(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
-	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := s.newMember(t, made.Command)
-	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
-		t.Fatal(err)
-	}
+	web, _ := s.joined(t)
 	if _, err := client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}); err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
@@ -135,19 +134,12 @@ func TestLobbyServed(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	s.start(t)
-	made, err := admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := s.newMember(t, made.Command)
-	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
-		t.Fatal(err)
-	}
+	web, command := s.joined(t)
 	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "nobody is in the lobby", func() bool { return strings.Contains(s.metricsText(t), `ashore_unproven_connections{stage="done"} 0`) })
-	stranger := s.newMember(t, made.Command)
+	stranger := s.newMember(t, command)
 	if err := stranger.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
 		t.Fatal(err)
 	}

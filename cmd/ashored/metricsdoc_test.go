@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
 // docs/metrics.md names every metric that there is, and no other.
@@ -48,18 +46,11 @@ func joinedMetrics(t *testing.T) string {
 	t.Helper()
 	s := newSecureSite(t)
 	s.start(t)
-	made, err := admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	web := s.newMember(t, made.Command)
-	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
-		t.Fatal(err)
-	}
+	web, command := s.joined(t)
 	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.newMember(t, made.Command).ask(t, flagOf(made.Command, "--token"), "web-1"); err == nil {
+	if err := s.newMember(t, command).ask(t, flagOf(command, "--token"), "web-1"); err == nil {
 		t.Fatal("a used token was taken")
 	}
 	return s.metricsText(t)
