@@ -80,12 +80,12 @@ type TokenFact struct {
 // Waiting is one thing that the next step waits for.
 type Waiting struct {
 	// Kind is "proxy", "workload", "token" or "control plane".
-	Kind string `json:"kind"`
-	Name string `json:"name"`
+	Kind string
+	Name string
 	// Reason is why, for people.
-	Reason string `json:"reason"`
+	Reason string
 	// Until is when it is waited for no longer; zero: until it is done.
-	Until time.Time `json:"until,omitzero"`
+	Until time.Time
 }
 
 // settling is how long a step lasts at least: a certificate that was being made when it was done is in nobody's facts yet.

@@ -13,55 +13,55 @@ const maxWaiting = 20
 // Status is what "ca show" shows.
 type Status struct {
 	// Source is "self-signed" or "plugged-in".
-	Source string `json:"source"`
+	Source string
 	// Folder is where its files are.
-	Folder      string `json:"folder"`
-	TrustDomain string `json:"trustDomain"`
+	Folder      string
+	TrustDomain string
 	// BundleID names the roots that are trusted now.
-	BundleID string       `json:"bundle"`
-	Roots    []RootStatus `json:"roots"`
+	BundleID string
+	Roots    []RootStatus
 	// Signer is the certificate that signs those of workloads.
-	Signer CertificateStatus `json:"signer"`
+	Signer CertificateStatus
 	// Server is the control plane's own.
-	Server   CertificateStatus `json:"server"`
-	Rotation RotationStatus    `json:"rotation"`
+	Server   CertificateStatus
+	Rotation RotationStatus
 	// Problems are what an operator should do something about.
-	Problems []string `json:"problems,omitempty"`
+	Problems []string
 }
 
 // RootStatus is one root certificate.
 type RootStatus struct {
 	// ID is what join tokens call it.
-	ID   string `json:"id"`
-	Name string `json:"name"`
+	ID   string
+	Name string
 	// Role is "signs", "trusted" or "prepared", which nobody trusts yet.
-	Role     string    `json:"role"`
-	NotAfter time.Time `json:"notAfter"`
+	Role     string
+	NotAfter time.Time
 }
 
 // CertificateStatus is a certificate that is renewed.
 type CertificateStatus struct {
-	Name   string `json:"name,omitempty"`
-	Serial string `json:"serial"`
+	Name   string
+	Serial string
 	// Root is the id of the root that it leads to.
-	Root     string    `json:"root"`
-	NotAfter time.Time `json:"notAfter"`
+	Root     string
+	NotAfter time.Time
 	// Renew is when it is renewed by itself; zero: its operator does.
-	Renew time.Time `json:"renew,omitzero"`
+	Renew time.Time
 }
 
 // RotationStatus is how far a rotation is.
 type RotationStatus struct {
 	// Step is the one that was done last; empty: no rotation goes on.
-	Step  Step      `json:"step,omitempty"`
-	Since time.Time `json:"since,omitzero"`
+	Step  Step
+	Since time.Time
 	// Following is the step that comes next.
-	Following Step `json:"following,omitempty"`
+	Following Step
 	// Waiting are some of those that the following step waits for, and Count is how many there are.
-	Waiting []Waiting `json:"waiting,omitempty"`
-	Count   int       `json:"count,omitempty"`
+	Waiting []Waiting
+	Count   int
 	// Until is when the last one is waited for no longer; zero: some are waited for until they have done their part.
-	Until time.Time `json:"until,omitzero"`
+	Until time.Time
 }
 
 // Show says what signs, what is trusted, what a rotation waits for, and what is wrong. Errors: the facts cannot be had.
