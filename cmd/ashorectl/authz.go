@@ -22,11 +22,13 @@ func (t *tool) explainCommand() *cobra.Command {
 		Use:   "explain FROM TO",
 		Short: "Show which policy decides a request, and why",
 		Long: `explain looks at the policies that are at work for TO and tells what they say to a request of FROM: the verdict, the
-policy and the rule that decide, and of every other policy why it does not match. Nothing is sent.
+policy and the rule that decide, and of every other policy why it does not match. What a PeerAuthentication refuses
+becomes no request: that is told first. Nothing is sent.
 
 FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), a connected proxy
-(web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, or a workload's namespace and
-service account. Without --method and --path it is about a TCP connection.`,
+(web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, the host of a service with a port
+or without (web.example:80), a workload's namespace and name or service account, or an address. A port that speaks no
+HTTP is asked for a connection, and so is a proxy without --method and --path; others are asked for GET / then.`,
 		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
   ashorectl authz explain anonymous api-1.shop --method GET --path /`,
 		Args: between(2, 2, func(cmd *cobra.Command) string {

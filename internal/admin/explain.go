@@ -7,16 +7,18 @@ import (
 	"strconv"
 )
 
-// ExplainRequest asks what the policies say of a request that somebody might make.
+// ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might make.
 type ExplainRequest struct {
 	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), a proxy's ID, or "anonymous" for a caller
 	// without certificate.
 	From string
-	// To is who is asked: a proxy's ID, or "shop/api" for a workload.
+	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for workloads of that name or
+	// service account, or an address.
 	To string
 	// Port is the workload's; 0 when that does not matter.
 	Port int
-	// Method and Path are of the HTTP request; empty: of a TCP connection when both are, else GET and "/".
+	// Method and Path are of the HTTP request; empty: GET and "/". A proxy is asked for a connection when both are empty;
+	// of others the protocol of the port decides.
 	Method, Path string
 }
 
