@@ -13,10 +13,9 @@ import (
 	"time"
 )
 
-// Over a year of running, what signs and the control plane's certificate are always valid, long before their ends, and
-// whoever has the root believes them; a connection that stands is not touched by renewals.
-func TestRunRenews(t *testing.T) {
-	t.Parallel()
+// whileRunning calls f beside a self-signed authority that runs, in a time of its own.
+func whileRunning(t *testing.T, f func(*testing.T, *Manager)) {
+	t.Helper()
 	h := newHouse(t)
 	h.config.Facts = nil
 	h.config.Now = nil
@@ -28,6 +27,19 @@ func TestRunRenews(t *testing.T) {
 		}
 		ended := make(chan error, 1)
 		go func() { ended <- m.Run(ctx) }()
+		f(t, m)
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// Over a year of running, what signs and the control plane's certificate are always valid, long before their ends, and
+// whoever has the root believes them; a connection that stands is not touched by renewals.
+func TestRunRenews(t *testing.T) {
+	t.Parallel()
+	whileRunning(t, func(t *testing.T, m *Manager) {
 		root := m.Signer().Root
 		conn := connect(t, m)
 		signers, servers := map[string]bool{}, map[string]bool{}
@@ -57,30 +69,16 @@ func TestRunRenews(t *testing.T) {
 			t.Errorf("%d intermediates in 32 days, want 3; %d certificates of the control plane", len(signers), len(servers))
 		}
 		conn.close()
-		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
-		}
 	})
 }
 
 // A rotation that was begun is led on by Run, and word of it reaches who listens.
 func TestRunRotates(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t)
-	h.config.Facts = nil
-	h.config.Now = nil
-	synctest.Test(t, func(t *testing.T) {
-		ctx, stop := context.WithCancel(t.Context())
-		m, err := NewManager(ctx, h.config)
-		if err != nil {
-			t.Fatal(err)
-		}
-		ended := make(chan error, 1)
-		go func() { ended <- m.Run(ctx) }()
-		changed := m.Changed(ctx)
+	whileRunning(t, func(t *testing.T, m *Manager) {
+		changed := m.Changed(t.Context())
 		old := m.Signer().Root
-		if _, err := m.Rotate(ctx, RotateRequest{Actor: "op"}); err != nil {
+		if _, err := m.Rotate(t.Context(), RotateRequest{Actor: "op"}); err != nil {
 			t.Fatal(err)
 		}
 		<-changed
@@ -89,10 +87,6 @@ func TestRunRotates(t *testing.T) {
 		}
 		if m.Signer().Root.Equal(old) {
 			t.Error("the old root signs")
-		}
-		stop()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Error(err)
 		}
 	})
 }

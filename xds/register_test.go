@@ -172,12 +172,19 @@ func TestWhoRegisters(t *testing.T) {
 	}
 }
 
-// What a registration holds is what the node says and what the certificate proves.
-func TestRegistrationContents(t *testing.T) {
-	t.Parallel()
+// registering is an authority, what holds registrations, and a control plane of both that knows the groups.
+func registering(t *testing.T) (*authority, *registry.Memory, *plane) {
+	t.Helper()
 	a, rt := newAuthority(t), newRuntime(t)
 	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
 	p.publishObjects(groups())
+	return a, rt, p
+}
+
+// What a registration holds is what the node says and what the certificate proves.
+func TestRegistrationContents(t *testing.T) {
+	t.Parallel()
+	a, rt, p := registering(t)
 	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"}, "INSTANCE_IPS": "10.1.1.1,2001:db8::1",
 		"PROXY_CONFIG": map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}})
 	if err := call(t, p, a.web()).connects(n); err != nil {
@@ -208,9 +215,7 @@ func (l *line) reports(words string) {
 // Health is heard from the stream that speaks for the workload, and the end of that stream is noticed.
 func TestHealthReports(t *testing.T) {
 	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
-	p.publishObjects(groups())
+	a, rt, p := registering(t)
 	asked := func() map[string]any { return map[string]any{"AUTO_REGISTER_GROUP": "web"} }
 	l := call(t, p, a.web())
 	l.reports("too early") // before the node: nobody knows whose it is
@@ -253,9 +258,7 @@ func TestHealthReports(t *testing.T) {
 // A proxy that connects anew may give up the stream that was heard last: the one that stays speaks for the workload.
 func TestLatestStreamEndsFirst(t *testing.T) {
 	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
-	p.publishObjects(groups())
+	a, rt, p := registering(t)
 	stays, goes := call(t, p, a.web()), call(t, p, a.web())
 	for _, l := range []*line{stays, goes} {
 		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
@@ -319,9 +322,7 @@ func TestUnregisteredReport(t *testing.T) {
 // One address in two groups is two workloads, each with its own health.
 func TestTwoGroups(t *testing.T) {
 	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
-	p.publishObjects(groups())
+	a, rt, p := registering(t)
 	web, other := call(t, p, a.web()), call(t, p, a.web())
 	for group, l := range map[string]*line{"web": web, "other": other} {
 		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
@@ -337,9 +338,7 @@ func TestTwoGroups(t *testing.T) {
 // Of a revoked workload nothing is left at once; of one whose certificate ended, the grace.
 func TestExpelled(t *testing.T) {
 	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
-	p.publishObjects(groups())
+	a, rt, p := registering(t)
 	short := a.issue("shop", "api", 2*time.Second, time.Now())
 	revoked, late := call(t, p, a.web()), call(t, p, &short)
 	if err := revoked.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
@@ -546,9 +545,7 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 // One certificate does not fill a group with workloads that it makes up, and comes back with those it has.
 func TestOneCertificateRegistersFew(t *testing.T) {
 	t.Parallel()
-	a, rt := newAuthority(t), newRuntime(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
-	p.publishObjects(groups())
+	a, rt, p := registering(t)
 	web := a.web()
 	at := func(cert *tls.Certificate, address string) codes.Code {
 		l := call(t, p, cert)
