@@ -156,6 +156,7 @@ type asking struct {
 	key   crypto.Signer
 	token string // of a join; empty: the connection's certificate proves who asks
 	name  string // of the workload
+	group string // that a join is for, "namespace/name"; empty: not a join
 }
 
 // authority asks control planes for certificates.
@@ -245,13 +246,22 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *s
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	r := &securityv1.IstioCertificateRequest{Csr: string(csr)}
-	if q.name != "" {
-		r.Metadata = &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(q.name)}}
-	}
+	r.Metadata = q.metadata()
 	if q.token != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, "authorization", "Bearer "+q.token)
 	}
 	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
+}
+
+// metadata says what is asked for in words: which workload the certificate is for and, at a join, which group.
+func (q asking) metadata() *structpb.Struct {
+	fields := map[string]*structpb.Value{}
+	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
+		if value != "" {
+			fields[name] = structpb.NewStringValue(value)
+		}
+	}
+	return &structpb.Struct{Fields: fields}
 }
 
 // refusal sorts a control plane's answer: a RefusedError when asking another one is of no use.

@@ -144,9 +144,9 @@ type fakePlane struct {
 
 // asked is one request.
 type asked struct {
-	token, workload string
-	key             [32]byte
-	peer            []*x509.Certificate
+	token, workload, group string
+	key                    [32]byte
+	peer                   []*x509.Certificate
 }
 
 // startPlane serves on a free port of address until the test ends.
@@ -209,6 +209,7 @@ func (p *fakePlane) CreateCertificate(ctx context.Context, r *securityv1.IstioCe
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}
 	a := asked{key: req.KeyHash, workload: r.GetMetadata().GetFields()["Workload"].GetStringValue()}
+	a.group = r.GetMetadata().GetFields()["Group"].GetStringValue()
 	md, _ := metadata.FromIncomingContext(ctx)
 	a.token = strings.TrimPrefix(strings.Join(md.Get("authorization"), ","), "Bearer ")
 	if pr, ok := peer.FromContext(ctx); ok {
@@ -220,7 +221,7 @@ func (p *fakePlane) CreateCertificate(ctx context.Context, r *securityv1.IstioCe
 	}
 	switch {
 	case a.token != "" && (a.token != testToken || p.bound != nil && *p.bound != a.key):
-		return nil, status.Error(codes.PermissionDenied, "the join token is not accepted: it may be used, expired, revoked or mistyped; make a new one")
+		return nil, status.Error(codes.PermissionDenied, "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one")
 	case a.token != "":
 		p.bound = &a.key
 	case len(a.peer) == 0:

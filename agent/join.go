@@ -75,7 +75,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name})
+	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name, group: c.Group})
 	if err != nil {
 		return nil, err
 	}

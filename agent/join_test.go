@@ -46,7 +46,7 @@ func TestJoin(t *testing.T) {
 		t.Errorf("result %+v", r)
 	}
 	got := p.requests()
-	if len(got) != 1 || got[0].token != testToken || got[0].workload != "web-1" || got[0].key != keyHash(r.Identity.Key) {
+	if len(got) != 1 || got[0].token != testToken || got[0].workload != "web-1" || got[0].group != "shop/web" || got[0].key != keyHash(r.Identity.Key) {
 		t.Errorf("requests %+v", got)
 	}
 	id, joined, err := store{c.Settings.State}.load()
@@ -222,7 +222,7 @@ func TestJoinRefused(t *testing.T) {
 		{"plaintext", func(t *testing.T, _ *fakePlane, c *JoinConfig) { c.Settings.XDS.Addresses = []string{plaintext(t)} }, false,
 			[]string{"it does not speak TLS: this may be the plaintext port (15010)"}},
 		{"a used token", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.bound = new([32]byte) }) }, true,
-			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked or mistyped; make a new one"}},
+			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one"}},
 		{"no group", refuse(codes.FailedPrecondition, "cannot find WorkloadGroup shop/web"), true,
 			[]string{"refuses: cannot find WorkloadGroup shop/web; make sure that the WorkloadGroup exists"}},
 		{"no authority", refuse(codes.Unimplemented, "unknown service"), true, []string{"refuses: it gives no certificates"}},

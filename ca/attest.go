@@ -43,6 +43,8 @@ type Ask struct {
 	Key KeyHash
 	// Workload is how the caller names itself within its namespace, or empty.
 	Workload string
+	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty when he does not say.
+	Group string
 }
 
 // Proof is who a call comes from.
@@ -98,7 +100,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how near he is.
 const (
-	publicToken       = "the join token is not accepted: it may be used, expired, revoked or mistyped; make a new one"
+	publicToken       = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one"
 	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of another mesh; join again with a new token"
 	publicJWT         = "the token is not accepted: it may be expired, or of an issuer or audience that is not trusted here"
 	publicNobody      = "no proof of identity was given: send a join token, a certificate of this mesh, or a token of a trusted issuer"

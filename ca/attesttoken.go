@@ -44,6 +44,9 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 	}
 	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID}
 	p.Bind = func(ctx context.Context, q Ask) (string, error) {
+		if q.Group != "" && q.Group != t.Group {
+			return "", refuseToken("token of another group", fmt.Errorf("join token %s is of group %q, and comes for %.200q", t.ID, t.Group, q.Group))
+		}
 		name, err := joinName(id.Namespace, q.Workload)
 		if err != nil {
 			return "", err

@@ -144,6 +144,12 @@ func TestRefusals(t *testing.T) {
 			}
 			return client{token: s, name: "b", key: key}
 		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "now comes for shop/b"},
+		"token of another group": {func(l *lab) client {
+			return client{token: l.token("shop/web"), name: "a", more: map[string]string{"Group": "shop/api"}}
+		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "is of group \"shop/web\", and comes for \"shop/api\""},
+		"token and a group that is not there": {func(l *lab) client {
+			return client{token: l.token("shop/web"), name: "a", more: map[string]string{"Group": "shop/nobody"}}
+		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "another group"},
 		"token of a group that is gone": {func(l *lab) client {
 			s := l.token("shop/web")
 			l.ledger.groups = nil
@@ -281,6 +287,31 @@ func TestTokenIsIdempotent(t *testing.T) {
 	_, _, err := l.ask(c)
 	if err := wantRefused(err, codes.PermissionDenied, publicToken); err != nil {
 		t.Error(err)
+	}
+}
+
+// A line for another group than its token's is refused before the token is used: the right line works afterwards, with the
+// same key, and one that names no group too.
+func TestTokenOfAnotherGroupIsNotUsed(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := client{token: l.token("shop/web"), name: "a", key: testKey(t, ECDSAP256)}
+	for _, group := range []string{"shop/api", "shop/nobody", "web", "Shop/web"} {
+		c.more = map[string]string{"Group": group}
+		_, _, err := l.ask(c)
+		if err := wantRefused(err, codes.PermissionDenied, publicToken); err != nil {
+			t.Error(err)
+		}
+		if err := l.audited(audit.TokenRefuse, "token of another group"); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, more := range []map[string]string{{"Group": "shop/web"}, nil} {
+		c.more = more
+		if _, _, err := l.ask(c); err != nil {
+			t.Errorf("with %v: %v", more, err)
+		}
 	}
 }
 
