@@ -86,7 +86,8 @@ func (c *checker) jwtKeys(path string, r *security.JWTRule) {
 	}
 }
 
-// keyURL checks a URL that the control plane fetches.
+// keyURL checks a URL that the control plane fetches. Whether it fetches keys without TLS is a matter of its settings: where
+// it does not, it says so itself.
 func (c *checker) keyURL(path, text, otherwise string) {
 	u, err := url.Parse(text)
 	switch {
@@ -94,8 +95,6 @@ func (c *checker) keyURL(path, text, otherwise string) {
 		c.errorf(path, "%s %s", quote(text), otherwise)
 	case u.User != nil:
 		c.errorf(path, "a user or password does not belong in a URL that everybody can read")
-	case u.Scheme == "http":
-		c.warnf(path, "keys that come without TLS can be replaced on the way, and then anybody can make good tokens: they are not fetched unless the control plane's settings allow it; use https")
 	}
 }
 

@@ -18,9 +18,11 @@ metadata: {name: tokens, namespace: shop}
 spec:
   jwtRules:
   - {issuer: https://issuer.example, jwksUri: "https://127.0.0.1:1/keys"}
+  - {issuer: https://plain.example, jwksUri: "http://plain.example/keys"}
 `
 
-// Keys that cannot be fetched, here for their address is never fetched from, are a problem that operators see.
+// Keys that are not fetched, here for their address or for they would come without TLS, are a problem that operators see,
+// with the setting that changes it.
 func TestKeysProblem(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
@@ -29,11 +31,14 @@ func TestKeysProblem(t *testing.T) {
 	client := admin.NewClient(s.socket)
 	s.until(t, "told", func() bool {
 		problems, err := client.Problems(t.Context())
-		return err == nil && slices.ContainsFunc(problems, func(p feed.Problem) bool {
-			return p.Severity == feed.Error && p.Object == "https://127.0.0.1:1/keys" && strings.Contains(p.Text, "fetch.allow") && strings.Contains(p.Text, "no token")
-		})
+		told := func(url, setting string) bool {
+			return slices.ContainsFunc(problems, func(p feed.Problem) bool {
+				return p.Severity == feed.Error && p.Object == url && strings.Contains(p.Text, setting) && strings.Contains(p.Text, "no token")
+			})
+		}
+		return err == nil && told("https://127.0.0.1:1/keys", "fetch.allow") && told("http://plain.example/keys", "fetch.http")
 	})
-	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 1\n") {
+	if !strings.Contains(s.metricsText(t), "ashore_jwks_failing 2\n") {
 		t.Error("the metrics do not count it")
 	}
 }
