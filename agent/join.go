@@ -33,6 +33,9 @@ type JoinConfig struct {
 	Hash string
 	// Token is the one-time token.
 	Token string
+	// Check says what would keep the workload from running with these settings. It is asked before the control plane is, so
+	// that the token is not used for nothing. Nil: nothing would.
+	Check func(ctx context.Context, s *Settings) error
 	Log   hclog.Logger
 }
 
@@ -43,6 +46,8 @@ type JoinResult struct {
 	Identity *Identity
 	// Already says that it had joined before: nobody was asked, and the token was not used.
 	Already bool
+	// Before are the addresses that it had until now, when it had joined before and the line names others; else nil.
+	Before []string
 	// Running is the process of the agent that runs with this identity; zero when none does.
 	Running int
 }
@@ -67,6 +72,11 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if c.Check != nil {
+		if err := c.Check(ctx, &s); err != nil {
+			return nil, err
+		}
+	}
 	disk := store{s.State}
 	if r, err := c.already(s, disk); r != nil || err != nil {
 		return r, err
@@ -200,7 +210,11 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 		c.Log.Info("this is another line than that of the earlier join: joining anew")
 		return nil, nil
 	}
-	return &JoinResult{Settings: s, Identity: id, Already: true}, nil
+	before, err := move(&s)
+	if err != nil {
+		return nil, err
+	}
+	return &JoinResult{Settings: s, Identity: id, Already: true, Before: before}, nil
 }
 
 // another says that the line is not the one that the workload joined by: somebody made it because this workload is to join

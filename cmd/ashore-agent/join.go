@@ -22,7 +22,8 @@ proves with the one-time token which group the workload belongs to, and keeps th
 goes on as "ashore-agent run"; --no-run leaves that to a service manager.
 
 The line comes from "ashorectl join-token create". Pasting it twice is harmless: a workload that has joined is not
-joined again, and a line whose answer was lost works again on the same machine.`
+joined again, moves to another --address when one is given, and a line whose answer was lost works again on the same
+machine. Address and Envoy are looked at before the token is used.`
 
 const joinExample = `  # the line that "ashorectl join-token create --group shop/web" prints
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web --token ashore-join.…
@@ -92,8 +93,21 @@ func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr 
 	if err != nil {
 		return s, nil, err
 	}
-	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Log: log})
+	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Check: j.check(log), Log: log})
 	return s, result, f.explain(err)
+}
+
+// check looks whether the workload can run here. A service manager may do so when Envoy has come.
+func (j *joinFlags) check(log hclog.Logger) func(context.Context, *agent.Settings) error {
+	return func(ctx context.Context, s *agent.Settings) error {
+		err := agent.CheckAddress(ctx, s)
+		_, missing := agent.FindEnvoy(s.Envoy.Path)
+		if missing != nil && j.noRun {
+			log.Warn("the agent cannot run before Envoy is there", "error", missing)
+			missing = nil
+		}
+		return errors.Join(err, missing)
+	}
 }
 
 // joinLog is the log of a join, whose settings may be wrong still.
@@ -130,6 +144,9 @@ func tellJoined(w io.Writer, s agent.Settings, r *agent.JoinResult) error {
 		how = "has joined before (the token was not used)"
 	}
 	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(), id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
+	if len(r.Before) > 0 && err == nil {
+		_, err = fmt.Fprintf(w, "  address %s, instead of %s: kept in %s\n", strings.Join(r.Settings.Workload.Addresses, ", "), strings.Join(r.Before, ", "), agent.OwnSettings(r.Settings.State))
+	}
 	if r.Running != 0 && err == nil {
 		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
 	}

@@ -201,6 +201,41 @@ func TestJoinOnly(t *testing.T) {
 	}
 }
 
+// What would keep the agent from running is told before the token is used; the same line works once it is mended. A line that is
+// pasted again with another address moves the workload there.
+func TestJoinLooksFirst(t *testing.T) {
+	t.Parallel()
+	l, state := authority(t, "127.0.15.54")(), filepath.Join(t.TempDir(), "s")
+	line := append(l.args(), "--name", "web-1", "--state", state)
+	none := filepath.Join(t.TempDir(), "envoy")
+	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "workload.addresses (--address): 10.99.99.99 is not an address of this machine") {
+		t.Errorf("an address of another machine: exit code %d, %q", code, stderr)
+	}
+	if code, _, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none)...); code != 2 || !strings.Contains(stderr, "envoy.path (--envoy): there is no program "+none) {
+		t.Errorf("without Envoy: exit code %d, %q", code, stderr)
+	}
+	// Another key would be refused, had one of them used the token.
+	if err := os.RemoveAll(state); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr := start(t, append(line, "--address", "127.0.15.54", "--envoy", none, "--no-run")...)
+	if code != 0 || !strings.Contains(stdout, ": joined\n") || !strings.Contains(stderr, "[WARN]") || !strings.Contains(stderr, "there is no program "+none) {
+		t.Errorf("for a service manager, without Envoy: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	if code, _, stderr := start(t, append(line, "--address", "10.99.99.99", "--no-run")...); code != 2 || !strings.Contains(stderr, "10.99.99.99 is not an address of this machine") {
+		t.Errorf("pasted again, an address of another machine: exit code %d, %q", code, stderr)
+	}
+	own := filepath.Join(state, "agent.yaml")
+	code, stdout, stderr = start(t, append(line, "--address", "127.0.15.55", "--locality", "eu", "--no-run")...)
+	if code != 0 || !strings.Contains(stdout, "address 127.0.15.55, instead of 127.0.15.54: kept in "+own) || !strings.Contains(stdout, "--locality hold for this run alone") || strings.Contains(stdout, "--address") {
+		t.Errorf("pasted again with another address: exit code %d, %q, %q", code, stdout, stderr)
+	}
+	text, err := os.ReadFile(own)
+	if err != nil || !strings.Contains(string(text), "- 127.0.15.55\n") || strings.Contains(string(text), "127.0.15.54\n") || strings.Contains(string(text), "eu") || !strings.Contains(string(text), "path: "+none) {
+		t.Errorf("settings, %v:\n%s", err, text)
+	}
+}
+
 // Wrong lines name the flag and what is wanted.
 func TestJoinErrors(t *testing.T) {
 	t.Parallel()
