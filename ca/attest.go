@@ -59,6 +59,8 @@ type Proof struct {
 	Caller string
 	// Leaf is the certificate that it was proven by, or nil.
 	Leaf *x509.Certificate
+	// by is what Leaf was believed by, for the audit log: "chain" or "ledger".
+	by string
 	// seen is the workload as the ledger had it when it was looked at, or nil.
 	seen *held
 	// repeats is when what can be taken once was taken, by the same caller; zero: it was not before. Bind sets it.

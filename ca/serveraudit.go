@@ -103,6 +103,9 @@ func (s *Server) issued(c Call, x issued) {
 		"workload": x.workload, "how": x.proof.How, "serial": serialText(x.leaf), "sha256": Fingerprint(x.leaf),
 		"notAfter": x.leaf.NotAfter.Format(time.RFC3339), "key": x.key.String(),
 	}
+	if x.proof.by != "" {
+		details["by"] = x.proof.by
+	}
 	if x.proof.Leaf == nil {
 		join := audit.Event{Action: audit.WorkloadJoin, Target: x.workload, Details: map[string]string{"how": x.proof.How, "group": x.proof.Group, "key": x.key.String()}}
 		if x.replaced != "" {

@@ -96,7 +96,18 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	if len(chain) == 0 {
 		return Peer{}, refuseCertificate("no certificate", ErrNoPeer)
 	}
-	leaf := chain[0]
+	p, err := v.named(chain[0])
+	if err != nil {
+		return Peer{}, err
+	}
+	if err := v.leads(chain, now); err != nil {
+		return Peer{}, err
+	}
+	return p, v.Check(p, now)
+}
+
+// named is the workload of this mesh that a certificate names. Who signed it is not looked at. Errors: *Refusal.
+func (v *PeerVerifier) named(leaf *x509.Certificate) (Peer, error) {
 	id, err := workloadOf(leaf)
 	if err != nil {
 		return Peer{}, refuseCertificate("not a workload", err)
@@ -104,10 +115,19 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	if id.TrustDomain != v.config.TrustDomain && !slices.Contains(v.config.Aliases, id.TrustDomain) {
 		return Peer{}, refuseCertificate("trust domain", fmt.Errorf("%s is not of the trust domain %s or one of its aliases", id, v.config.TrustDomain))
 	}
-	if err := v.leads(chain, now); err != nil {
+	return Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}, nil
+}
+
+// unchained is Verify without the chain: all else that makes a certificate good for a workload of this mesh at a time. Whoever
+// calls it has to know otherwise that the certificate was issued here. Errors: *Refusal.
+func (v *PeerVerifier) unchained(leaf *x509.Certificate, now time.Time) (Peer, error) {
+	p, err := v.named(leaf)
+	if err != nil {
 		return Peer{}, err
 	}
-	p := Peer{ID: id, Leaf: leaf, Fingerprint: Fingerprint(leaf)}
+	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || len(leaf.UnhandledCriticalExtensions) > 0 {
+		return Peer{}, refuseCertificate(reasonUntrusted, fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
+	}
 	return p, v.Check(p, now)
 }
 
@@ -151,7 +171,7 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 	if e, ok := errors.AsType[x509.CertificateInvalidError](err); ok && e.Reason == x509.Expired {
 		return refuseCertificate("expired", err)
 	}
-	return refuseCertificate("untrusted", err)
+	return refuseCertificate(reasonUntrusted, err)
 }
 
 // Check says whether a peer that was verified is still good: its certificate has not ended, and is not revoked. It costs
@@ -167,11 +187,11 @@ func (v *PeerVerifier) Check(p Peer, now time.Time) error {
 // revoked identity is out under every name that this mesh has or had. Errors: *Refusal.
 func (v *PeerVerifier) Revoked(id spiffe.ID, fingerprint string) error {
 	if err := v.config.Ledger.revokedNow(id.String(), fingerprint); err != nil {
-		return refuseCertificate("revoked", err)
+		return refuseCertificate(reasonRevoked, err)
 	}
 	for _, domain := range v.domains {
 		if id.TrustDomain = domain; v.config.Ledger.revokedNow(id.String(), fingerprint) != nil {
-			return refuseCertificate("revoked", fmt.Errorf("identity %s is revoked", id))
+			return refuseCertificate(reasonRevoked, fmt.Errorf("identity %s is revoked", id))
 		}
 	}
 	return nil

@@ -1,0 +1,121 @@
+package ca
+
+import (
+	"crypto/x509"
+	"errors"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+)
+
+// retire takes the root of a lab out: another one signs, and is alone trusted.
+func (l *lab) retire() (old *Signer) {
+	l.t.Helper()
+	old = l.signer
+	l.root = testRoot(l.t)
+	l.signer, l.bundle = labSigner(l.t, l.root), NewBundle(l.root.Cert)
+	return old
+}
+
+// Who holds a certificate whose root was taken out renews with it, for the ledger has it; so do those in their grace, and
+// those whose last answer was lost. For a stream it is no proof any more.
+func TestRenewalBelowARetiredRoot(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]time.Duration{"at once": time.Minute, "in its grace": 24*time.Hour + 47*time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, nil)
+			l.serve()
+			first := l.join("shop/web", "a")
+			l.retire()
+			l.pass(away)
+			if _, err := l.peers.Verify(chainOf(t, first), noon.Add(time.Minute)); err == nil {
+				t.Error("a retired root is believed of a peer")
+			}
+			if _, _, err := l.ask(client{cert: first}); err != nil { // and the answer is lost
+				t.Fatal(err)
+			}
+			if err := l.audited(audit.CertificateIssue, "by:ledger"); err != nil {
+				t.Error(err)
+			}
+			second, _, err := l.ask(client{cert: first})
+			if err != nil {
+				t.Fatalf("after a lost answer: %v", err)
+			}
+			if _, _, err := l.ask(client{cert: second}); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.audited(audit.CertificateIssue, "by:chain"); err != nil {
+				t.Error(err)
+			}
+			_, _, err = l.ask(client{cert: first})
+			if err := wantRefused(err, codes.Unauthenticated, publicCertificate); err != nil {
+				t.Errorf("a key that was replaced: %v", err)
+			}
+		})
+	}
+}
+
+// Below a retired root all else that makes a certificate good is asked for still, and that the ledger has this very one.
+func TestRefusedBelowARetiredRoot(t *testing.T) {
+	t.Parallel()
+	const webID = "spiffe://cluster.local/ns/shop/sa/web"
+	hour := func(uri string, change func(*x509.Certificate)) func(l *lab, old *Signer, c client) client {
+		return func(l *lab, old *Signer, c client) client {
+			return client{cert: l.certificate(old, uri, noon.Add(-time.Hour), noon.Add(time.Hour), change, c.cert.PrivateKey.(keyer))}
+		}
+	}
+	for name, tc := range map[string]struct {
+		change func(l *lab, old *Signer, c client) client
+		cause  string
+	}{
+		"forged for the same key": {hour(webID, nil), "was not issued the certificate"},
+		"forged for another key": {func(l *lab, old *Signer, _ client) client {
+			return client{cert: l.certificate(old, webID, noon, noon.Add(time.Hour), nil)}
+		}, "key unknown"},
+		"forged for another identity": {hour("spiffe://cluster.local/ns/shop/sa/default", nil), "other workload"},
+		"of another trust domain":     {hour("spiffe://evil.local/ns/shop/sa/web", nil), "trust domain"},
+		"with another name too":       {hour(webID, func(c *x509.Certificate) { c.DNSNames = []string{"a"} }), "not a workload"},
+		"not for clients":             {hour(webID, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] }), "not for clients"},
+		"certificate revoked":         {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeSerial, serialText(c.cert.Leaf)); return c }, "revoked"},
+		"workload revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeWorkload, "shop/a"); return c }, "revoked"},
+		"identity revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeIdentity, webID); return c }, "revoked"},
+		"beyond its grace":            {func(l *lab, _ *Signer, c client) client { l.pass(24*time.Hour + 49*time.Hour); return c }, "expired"},
+		"replaced by a new join":      {func(l *lab, _ *Signer, c client) client { l.join("shop/web", "a"); return c }, "key unknown"},
+		"for another workload":        {func(l *lab, _ *Signer, c client) client { c.name = "b"; return c }, "other workload"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, nil)
+			l.serve()
+			c := client{cert: l.join("shop/web", "a")}
+			old := l.retire()
+			_, _, err := l.ask(tc.change(l, old, c))
+			if err := wantRefused(err, codes.Unauthenticated, publicCertificate); err != nil {
+				t.Error(err)
+			}
+			if err := l.audited(audit.CertificateRefuse, tc.cause); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A disk that cannot be read is no verdict on a certificate.
+func TestDisowned(t *testing.T) {
+	t.Parallel()
+	untrusted := refuseCertificate(reasonUntrusted, errors.New("x"))
+	if err := disowned(Workload{}, Peer{}, untrusted, errDisk); !errors.Is(err, errDisk) {
+		t.Errorf("got %v", err)
+	}
+	w := Workload{Leaves: []Leaf{{SHA256: "a", Revoked: true}, {SHA256: "b"}}}
+	for print, want := range map[string]string{"a": reasonRevoked, "b": "", "c": reasonUntrusted} {
+		r, _ := errors.AsType[*Refusal](disowned(w, Peer{Fingerprint: print}, untrusted, nil))
+		if got := r; (got == nil) != (want == "") || got != nil && got.Reason != want {
+			t.Errorf("%s: got %v, want %q", print, got, want)
+		}
+	}
+}
