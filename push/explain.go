@@ -66,8 +66,9 @@ type Target struct {
 	// MutualTLS says that callers of the mesh show their certificates there by themselves.
 	MutualTLS bool
 
-	host   string // that of the service
-	labels map[string]string
+	host        string // that of the service
+	servicePort uint32 // its port that leads here
+	labels      map[string]string
 }
 
 // Name is "shop/web-1", or the address of a workload without a name.
@@ -87,8 +88,27 @@ func (t Target) node() Node {
 	return n
 }
 
-// Targets finds the workloads that to means: a host of a service with a port or without ("web.example:80"), "shop/web"
-// for workloads of that name or service account, or an address. port is the workload's own where to names none; zero:
+// PortsOf are those at which what to means can be called, whatever port to names: "80 (at the workloads 8080)". Empty: there
+// is no such workload.
+func (c *Context) PortsOf(to string) []string {
+	host, _ := splitPort(to)
+	targets := c.Targets(host, 0)
+	slices.SortFunc(targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.servicePort, b.servicePort), cmp.Compare(a.Port, b.Port))
+	})
+	var out []string
+	for _, t := range targets {
+		text := strconv.FormatUint(uint64(t.servicePort), 10)
+		if t.Port != t.servicePort {
+			text += " (at the workloads " + strconv.FormatUint(uint64(t.Port), 10) + ")"
+		}
+		out = append(out, text)
+	}
+	return slices.Compact(out)
+}
+
+// Targets finds the workloads that to means: a host of a service with a port or without ("web.example:80", or the number at
+// which its workloads listen where the service has no port of that number), "shop/web" for workloads of that name or service account, or an address. port is the workload's own where to names none; zero:
 // all of them. They are sorted, each port of a workload once.
 func (c *Context) Targets(to string, port uint32) []Target {
 	host, servicePort := splitPort(to)
@@ -98,7 +118,7 @@ func (c *Context) Targets(to string, port uint32) []Target {
 		for i := range list.Len() {
 			ep := &list.Items[i]
 			if strings.EqualFold(s.Host, host) {
-				out = append(out, portsTo(s, ep, servicePort, port)...)
+				out = append(out, portsOfService(s, ep, servicePort, port)...)
 			} else if isWorkload(ep, host) {
 				out = append(out, portsTo(s, ep, 0, cmp.Or(servicePort, port))...)
 			}
@@ -134,6 +154,17 @@ func isWorkload(ep *registry.Endpoint, name string) bool {
 	return ep.Namespace == namespace && workload != "" && (ep.Workload == workload || ep.ServiceAccount == workload)
 }
 
+// portsOfService are the ports of an endpoint for a port of its service, or else for one of its own of that number.
+func portsOfService(s *registry.Service, ep *registry.Endpoint, number, own uint32) []Target {
+	if slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == number }) {
+		return portsTo(s, ep, number, own)
+	}
+	if number != 0 && own != 0 && number != own {
+		return nil
+	}
+	return portsTo(s, ep, 0, cmp.Or(own, number))
+}
+
 // portsTo are the ports of an endpoint for a port of its service, or of its own; zero: any.
 func portsTo(s *registry.Service, ep *registry.Endpoint, servicePort, own uint32) []Target {
 	var out []Target
@@ -142,7 +173,7 @@ func portsTo(s *registry.Service, ep *registry.Endpoint, servicePort, own uint32
 			out = append(out, Target{
 				Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
 				Port: number, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown, MutualTLS: ep.TLSMode != "",
-				host: s.Host, labels: ep.Labels,
+				host: s.Host, servicePort: p.Number, labels: ep.Labels,
 			})
 		}
 	}

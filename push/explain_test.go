@@ -163,20 +163,35 @@ func TestTargets(t *testing.T) {
 		"web.example":    "web-1:90 web-1:8080 web-2:90 web-2:8080",
 		"WEB.example:80": "web-1:8080 web-2:8080",
 		"web.example:1":  "",
-		"shop/web-1":     "web-1:90 web-1:8080",
-		"shop/web":       "web-1:90 web-1:8080 web-2:90 web-2:8080",
-		"shop/web:90":    "web-1:90 web-2:90",
-		"other/web":      "",
-		"10.0.0.2":       "web-2:90 web-2:8080",
-		"10.0.0.2:8080":  "web-2:8080",
-		"shop/":          "",
-		"":               "",
+		// A port of the service comes first, then one that its workloads listen at.
+		"web.example:8080": "web-1:8080 web-2:8080",
+		"shop/web-1":       "web-1:90 web-1:8080",
+		"shop/web":         "web-1:90 web-1:8080 web-2:90 web-2:8080",
+		"shop/web:90":      "web-1:90 web-2:90",
+		"other/web":        "",
+		"10.0.0.2":         "web-2:90 web-2:8080",
+		"10.0.0.2:8080":    "web-2:8080",
+		"shop/":            "",
+		"":                 "",
 	} {
 		got := ""
 		for _, x := range c.Targets(to, 0) {
 			got += " " + x.Workload + ":" + itoa(x.Port)
 		}
 		if strings.TrimSpace(got) != want {
+			t.Errorf("%q: got %q, want %q", to, got, want)
+		}
+	}
+}
+
+// Who asks for a port that there is not is told of those that there are.
+func TestPortsOf(t *testing.T) {
+	t.Parallel()
+	c := explained(t, "", nil)
+	for to, want := range map[string]string{
+		"web.example:1": "80 (at the workloads 8080), 90", "web.example": "80 (at the workloads 8080), 90", "shop/web:1": "80 (at the workloads 8080), 90", "shop/none": "",
+	} {
+		if got := strings.Join(c.PortsOf(to), ", "); got != want {
 			t.Errorf("%q: got %q, want %q", to, got, want)
 		}
 	}

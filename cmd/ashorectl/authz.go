@@ -27,8 +27,10 @@ becomes no request: that is told first. Nothing is sent.
 
 FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), a connected proxy
 (web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, the host of a service with a port
-or without (web.example:80), a workload's namespace and name or service account, or an address. A port that speaks no
-HTTP is asked for a connection, and so is a proxy without --method and --path; others are asked for GET / then.`,
+or without (web.example:80, or the number at which its workloads listen), a workload's namespace and name or service
+account, or an address. With --method or --path only ports that speak HTTP are asked. Without them a port that speaks no
+HTTP is asked for a connection, and so is a proxy; others are asked for GET /. Where workloads or ports differ, each is
+told of on its own.`,
 		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
   ashorectl authz explain anonymous api-1.shop --method GET --path /`,
 		Args: between(2, 2, func(cmd *cobra.Command) string {
@@ -66,11 +68,14 @@ func explanationText(w io.Writer, e admin.Explanation) error {
 	if _, err := fmt.Fprintf(w, "%s: %s to %s\n%s\n", strings.ToUpper(e.Verdict), e.From, e.To, e.Reason); err != nil {
 		return err
 	}
-	if len(e.Steps) > 0 {
-		if _, err := fmt.Fprintln(w); err != nil {
+	if err := stepsText(w, e.Steps); err != nil {
+		return err
+	}
+	for _, p := range e.Parts {
+		if _, err := fmt.Fprintf(w, "\n%s, %s: %s\n%s\n", strings.Join(p.At, ", "), p.Call, strings.ToUpper(p.Verdict), p.Reason); err != nil {
 			return err
 		}
-		if err := columns(w, []string{"", "ACTION", "POLICY", "MATCHES", "WHY", "READ FROM"}, explanationRows(e.Steps)); err != nil {
+		if err := stepsText(w, p.Steps); err != nil {
 			return err
 		}
 	}
@@ -80,6 +85,17 @@ func explanationText(w io.Writer, e admin.Explanation) error {
 		}
 	}
 	return nil
+}
+
+// stepsText writes the policies that were looked at as a table; nothing when there are none.
+func stepsText(w io.Writer, steps []admin.ExplainStep) error {
+	if len(steps) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return columns(w, []string{"", "ACTION", "POLICY", "MATCHES", "WHY", "READ FROM"}, explanationRows(steps))
 }
 
 func explanationRows(steps []admin.ExplainStep) [][]string {

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net/http"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -22,8 +25,9 @@ type explainer struct {
 
 var _ admin.Explainer = explainer{}
 
-// Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, admin.ErrNotFound for a
-// target that nobody knows, admin.ErrConflict before there is any configuration.
+// Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a method that there is not,
+// or a request to what takes connections alone; admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before
+// there is any configuration.
 func (e explainer) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.context()
 	if c == nil {
@@ -33,16 +37,80 @@ func (e explainer) Explain(_ context.Context, r admin.ExplainRequest) (admin.Exp
 	if err != nil {
 		return admin.Explanation{}, err
 	}
-	call := push.Call{From: from, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/")}
-	var found []push.Explained
-	if p, ok := e.proxy(r.To); ok {
-		call.TCP = r.Method == "" && r.Path == ""
-		found = []push.Explained{{Target: push.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity}, Judgement: c.Scope(c.Classify(p)).Judge(call), Call: call}}
-	} else if found = c.Explain(call, r.To); len(found) == 0 {
-		return admin.Explanation{}, admin.NewError(admin.ErrNotFound,
-			fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
+	if err := checkMethod(r.Method); err != nil {
+		return admin.Explanation{}, err
 	}
-	return explanation(from, r.To, found), nil
+	call := push.Call{From: from, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/")}
+	request := r.Method != "" || r.Path != ""
+	if p, ok := e.proxy(r.To); ok {
+		call.TCP = !request
+		return explanation(from, r.To, []push.Explained{{
+			Target:    push.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
+			Judgement: c.Scope(c.Classify(p)).Judge(call), Call: call,
+		}}), nil
+	}
+	found := c.Explain(call, r.To)
+	if len(found) == 0 {
+		return admin.Explanation{}, unknownTarget(c, r)
+	}
+	if !request {
+		return explanation(from, r.To, found), nil
+	}
+	return ofRequests(from, r.To, found)
+}
+
+// ofRequests explains a request: ports that speak no HTTP have no part in it. Errors: admin.ErrInvalid when no port does.
+func ofRequests(from spiffe.ID, to string, found []push.Explained) (admin.Explanation, error) {
+	var asked []push.Explained
+	var left []string
+	for _, f := range found {
+		if f.Call.TCP {
+			left = append(left, place(f))
+		} else {
+			asked = append(asked, f)
+		}
+	}
+	if len(asked) == 0 {
+		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
+			"%s speaks no HTTP: ask without a method and a path, for a connection; if it does, declare the protocol of the port, such as name: http-web", strings.Join(left, ", ")))
+	}
+	out := explanation(from, to, asked)
+	if len(left) > 0 {
+		out.Notes = append(out.Notes, "ports that speak no HTTP take no requests and are left out: "+strings.Join(left, ", "))
+	}
+	return out, nil
+}
+
+// checkMethod refuses what no request has as its method, and one of HTTP's in another case: policies tell them apart by case.
+// Errors: admin.ErrInvalid.
+func checkMethod(method string) error {
+	upper := strings.ToUpper(method)
+	known := []string{
+		http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		http.MethodConnect, http.MethodOptions, http.MethodTrace,
+	}
+	switch {
+	case method != "" && strings.ContainsFunc(method, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", c)
+	}):
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another", method))
+	case method != upper && slices.Contains(known, upper):
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
+	}
+	return nil
+}
+
+// unknownTarget says why nobody is what was asked about.
+func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
+	if ports := c.PortsOf(r.To); len(ports) > 0 {
+		to := r.To
+		if r.Port != 0 {
+			to += " with port " + strconv.Itoa(r.Port)
+		}
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s has no such port: there are %s", to, strings.Join(ports, ", ")))
+	}
+	return admin.NewError(admin.ErrNotFound,
+		fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
 }
 
 // caller finds out who asks: an identity, or the one that a connected proxy has proven. Errors: admin.ErrInvalid.
@@ -69,25 +137,52 @@ func (e explainer) proxy(id string) (push.Node, bool) {
 	return push.Node{}, false
 }
 
-// explanation puts what is said of several workloads into one answer: where they differ, it depends on the workload.
+// explanation puts what is said of several workloads and ports into one answer: where they differ, each is told of.
 func explanation(from spiffe.ID, to string, found []push.Explained) admin.Explanation {
-	first := found[0]
-	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Verdict: string(first.Verdict), Reason: first.Reason, Steps: []admin.ExplainStep{}}
-	differ := false
+	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
 	for _, f := range found {
-		differ = differ || f.Verdict != first.Verdict || f.Reason != first.Reason
-		if from != (spiffe.ID{}) && !f.MutualTLS {
-			out.Notes = append(out.Notes, f.Name()+" is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise")
+		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
+		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
+			out.Notes = append(out.Notes, note)
 		}
 	}
-	if len(found) > 1 && differ {
-		out.Verdict, out.Reason = string(push.Depends), "the workloads differ, the steps are those of "+place(first)
-		for _, f := range found {
-			out.Notes = append(out.Notes, place(f)+": "+string(f.Verdict)+": "+f.Reason)
+	parts := partsOf(found)
+	out.Verdict, out.Reason = parts[0].Verdict, parts[0].Reason
+	if len(parts) == 1 {
+		out.Steps = parts[0].Steps
+		return out
+	}
+	out.Parts = parts
+	for _, p := range parts[1:] {
+		if p.Verdict != out.Verdict {
+			out.Verdict = string(push.Depends)
+		}
+		if p.Reason != parts[0].Reason {
+			out.Reason = "it is not the same at all of its workloads and ports"
 		}
 	}
-	for _, s := range first.Steps {
-		out.Steps = append(out.Steps, explainStep(s))
+	return out
+}
+
+// partsOf puts those together of which the same is said.
+func partsOf(found []push.Explained) []admin.ExplainPart {
+	var out []admin.ExplainPart
+	for _, f := range found {
+		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Call.Method + " " + f.Call.Path, Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
+		if f.Call.TCP {
+			p.Call = "a connection"
+		}
+		for _, s := range f.Steps {
+			p.Steps = append(p.Steps, explainStep(s))
+		}
+		same := slices.IndexFunc(out, func(o admin.ExplainPart) bool {
+			return o.Call == p.Call && o.Verdict == p.Verdict && o.Reason == p.Reason && slices.Equal(o.Steps, p.Steps)
+		})
+		if same < 0 {
+			out = append(out, p)
+		} else {
+			out[same].At = append(out[same].At, p.At...)
+		}
 	}
 	return out
 }

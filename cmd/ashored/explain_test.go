@@ -5,10 +5,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -61,18 +65,89 @@ func TestExplainer(t *testing.T) {
 	}
 }
 
-// Where the workloads of a service differ, that is said, and of which one the steps are.
+// Where the workloads of a service differ, each is told of on its own, and those that are alike together.
 func TestExplanationOfSeveral(t *testing.T) {
 	t.Parallel()
-	one := push.Explained{Target: push.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true}, Judgement: push.Judgement{Verdict: push.Allowed, Reason: "x"}}
+	one := push.Explained{Target: push.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true}, Call: push.Call{Method: "GET", Path: "/"}, Judgement: push.Judgement{Verdict: push.Allowed, Reason: "x"}}
 	two := one
 	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, push.Denied, "y"
 	id := spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}
-	got := explanation(id, "web", []push.Explained{one, two})
-	if got.Verdict != "depends" || !strings.Contains(got.Reason, "shop/a:80") || len(got.Notes) != 3 || got.Notes[2] != "shop/b:80: denied: y" {
-		t.Errorf("got %+v", got)
+	got := explanation(id, "web", []push.Explained{one, two, one})
+	want := []admin.ExplainPart{
+		{At: []string{"shop/a:80", "shop/a:80"}, Call: "GET /", Verdict: "allowed", Reason: "x", Steps: []admin.ExplainStep{}},
+		{At: []string{"shop/b:80"}, Call: "GET /", Verdict: "denied", Reason: "y", Steps: []admin.ExplainStep{}},
 	}
-	if got := explanation(spiffe.ID{}, "web", []push.Explained{one, one}); got.Verdict != "allowed" || got.From != "anonymous" || got.Notes != nil {
+	if diff := cmp.Diff(want, got.Parts); got.Verdict != "depends" || len(got.Notes) != 1 || len(got.Steps) != 0 || diff != "" {
+		t.Errorf("got %+v %s", got, diff)
+	}
+	if got := explanation(spiffe.ID{}, "web", []push.Explained{one, one}); got.Verdict != "allowed" || got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
 		t.Errorf("of two that are alike: %+v", got)
+	}
+}
+
+// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets shop/web ask for /items.
+func twoPorts(t *testing.T) explainer {
+	t.Helper()
+	const policy = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: readers, namespace: shop}
+spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation: {methods: [GET], paths: [/items]}}]}]}
+`
+	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	for _, o := range config.Parse("a.yaml", []byte(policy)).Objects {
+		in.Objects = in.Objects.With(o.Key, o)
+	}
+	http, raw := registry.Port{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}, registry.Port{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7080}
+	for host, ports := range map[string][]registry.Port{"api.example": {http, raw}, "db.example": {{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7081}}} {
+		key := registry.Key{Host: host, Namespace: "shop"}
+		in.Services = in.Services.With(key, &registry.Service{Key: key, Ports: ports})
+		in.Endpoints = in.Endpoints.With(key, &registry.EndpointList{Items: []registry.Endpoint{
+			{Address: "10.0.0.1", Namespace: "shop", Workload: host[:len(host)-len(".example")], ServiceAccount: "api", TLSMode: "istio"},
+		}})
+	}
+	c := push.Build(nil, in)
+	return explainer{context: func() *push.Context { return c }, proxies: func() []xds.ProxyStatus { return nil }}
+}
+
+// A request is judged at ports that speak HTTP alone; without one, each port is told of on its own.
+func TestExplainPorts(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	ask := func(from, to string, port int, method, path string) (admin.Explanation, error) {
+		return e.Explain(t.Context(), admin.ExplainRequest{From: from, To: to, Port: port, Method: method, Path: path})
+	}
+	got, err := ask("shop/batch", "api.example", 0, "GET", "/items")
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 || got.Steps[0].Why != "from.source.serviceAccounts does not hold" ||
+		len(got.Notes) != 1 || got.Notes[0] != "ports that speak no HTTP take no requests and are left out: shop/api:7080" {
+		t.Errorf("a request of somebody else: %+v, %v", got, err)
+	}
+	if got, err := ask("shop/web", "shop/api", 0, "GET", "/items"); err == nil && got.Verdict != "allowed" || err != nil {
+		t.Errorf("a request that is allowed: %+v, %v", got, err)
+	}
+	got, err = ask("shop/batch", "api.example", 0, "", "")
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 2 || got.Parts[0].Call != "a connection" || got.Parts[0].At[0] != "shop/api:7080" ||
+		got.Parts[1].Call != "GET /" || got.Parts[1].Steps[0].Why != "from.source.serviceAccounts does not hold" {
+		t.Errorf("nothing certain: %+v, %v", got, err)
+	}
+	if got, err = ask("shop/web", "api.example:8080", 0, "GET", "/items"); err != nil || got.Verdict != "allowed" {
+		t.Errorf("at the workload's port: %+v, %v", got, err)
+	}
+	for _, tc := range []struct {
+		to           string
+		port         int
+		method, path string
+		is           error
+		want         string
+	}{
+		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method and a path"},
+		{"api.example:99", 0, "", "", admin.ErrNotFound, "api.example:99 has no such port: there are 70 (at the workloads 7080), 80 (at the workloads 8080)"},
+		{"api.example", 99, "", "", admin.ErrNotFound, "has no such port"},
+		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
+		{"api.example", 0, "G T", "", admin.ErrInvalid, "not a method of HTTP"},
+	} {
+		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%+v: got %v", tc, err)
+		}
 	}
 }

@@ -17,8 +17,8 @@ type ExplainRequest struct {
 	To string
 	// Port is the workload's; 0 when that does not matter.
 	Port int
-	// Method and Path are of the HTTP request; empty: GET and "/". A proxy is asked for a connection when both are empty;
-	// of others the protocol of the port decides.
+	// Method and Path are of the HTTP request; empty: GET and "/". With one of them only ports that speak HTTP are asked.
+	// When both are empty a proxy is asked for a connection; of others the protocol of the port decides.
 	Method, Path string
 }
 
@@ -30,10 +30,24 @@ type Explanation struct {
 	Verdict string `json:"verdict"`
 	// Reason is why, in a sentence.
 	Reason string `json:"reason"`
-	// Steps are the policies that were looked at, in the order in which they decide.
+	// Steps are the policies that were looked at, in the order in which they decide. Empty where there are Parts.
 	Steps []ExplainStep `json:"steps"`
+	// Parts are what is said of each, where To means several workloads or ports and not the same is said of all.
+	Parts []ExplainPart `json:"parts,omitempty"`
 	// Notes are what else plays a part, such as the mode of mutual TLS.
 	Notes []string `json:"notes,omitempty"`
+}
+
+// ExplainPart is what the policies say of a call to some of the workloads and ports.
+type ExplainPart struct {
+	// At are the workloads with their ports: "shop/api-1:8080".
+	At []string `json:"at"`
+	// Call is what was judged: "GET /items", or "a connection" at a port that speaks no HTTP.
+	Call string `json:"call"`
+	// Verdict, Reason and Steps are as in Explanation.
+	Verdict string        `json:"verdict"`
+	Reason  string        `json:"reason"`
+	Steps   []ExplainStep `json:"steps"`
 }
 
 // ExplainStep is one policy.
