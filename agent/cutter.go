@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -16,13 +15,17 @@ import (
 	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
-// cutAgain is after how long is looked once more: until Envoy has the policy that refuses who was revoked, it may take a new
-// connection of theirs.
-const cutAgain = 2 * time.Second
+const (
+	// cutPace is how often is looked for connections with who is revoked: Envoy judges one with the first byte that its caller
+	// sends, and who is silent hears until then what a server says unasked.
+	cutPace = time.Second
+	// cutLogPace bounds the log: a revoked workload may connect as often as it likes.
+	cutLogPace = time.Minute
+)
 
-// cutter ends the connections of Envoy with workloads that were revoked: a connection of TCP is judged when it is opened, and
-// goes on until Envoy has drained it otherwise. It knows them by their addresses. Whoever shares an address with one of
-// them has to connect anew.
+// cutter ends the connections of Envoy with workloads that were revoked, for as long as they are in the list that it was
+// told: a connection of TCP is judged with the first byte of its caller, and never again. It knows them by their addresses.
+// Whoever shares an address with one of them cannot connect.
 type cutter struct {
 	// The following fields are set once.
 	told  <-chan []revoked.Peer
@@ -32,6 +35,11 @@ type cutter struct {
 	log   hclog.Logger
 
 	able atomic.Pointer[bool] // nil: not known yet
+
+	// The following fields belong to Run.
+	ended    int   // connections that the log does not tell of yet
+	failed   error // the last failure that it does not tell of yet
+	nextLine time.Time
 }
 
 // newCutter is that of a workload with these settings.
@@ -43,7 +51,7 @@ func newCutter(s *Settings, told <-chan []revoked.Peer, pid func() int, log hclo
 	return c
 }
 
-// Run ends connections, once for each revocation, until ctx ends.
+// Run ends connections with whom the latest list names, until ctx ends. While that is nobody it waits.
 func (c *cutter) Run(ctx context.Context) error {
 	err := canDestroy(ctx)
 	able := err == nil
@@ -52,47 +60,44 @@ func (c *cutter) Run(ctx context.Context) error {
 		c.log.Info("raw TCP connections with a revoked workload end when Envoy has drained them, not at once: this agent may not end sockets; with systemd set AmbientCapabilities=CAP_NET_ADMIN",
 			"within", c.bound, "reason", err)
 	}
-	var known []revoked.Peer // also those that a replica tells no more: the next one may
-	twice := map[netip.Addr]bool{}
-	var again <-chan time.Time
+	var watched map[netip.Addr]bool
 	for {
+		var look <-chan time.Time
+		if able && len(watched) > 0 {
+			c.cut(watched)
+			look = time.After(cutPace)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case peers := <-c.told:
-			found := c.fresh(peers, known)
-			known = revoked.Sort(slices.Concat(known, peers))
-			if able && len(found) > 0 {
-				c.cut(found)
-				maps.Copy(twice, found)
-				again = time.After(cutAgain)
-			}
-		case <-again:
-			c.cut(twice)
-			clear(twice)
+			c.tell()
+			watched = c.watched(peers)
+		case <-look:
 		}
 	}
 }
 
-// Text says when the raw connections of a revoked workload end; empty: that is not known yet.
+// Text says when the raw connections of a revoked workload end; empty: that is not known yet. On loopback workloads call
+// each other from one address, by which nobody is known.
 func (c *cutter) Text() string {
 	switch able := c.able.Load(); {
 	case able == nil:
 		return ""
-	case *able:
+	case *able && !c.own[0].IsLoopback():
 		return "raw TCP of a revoked workload ends at once"
 	}
 	return "raw TCP of a revoked workload ends within " + c.bound.String()
 }
 
-// fresh are the addresses that are told and were not known, without those that would hurt the workload itself: its own, and
-// those of its machine, where its applications are.
-func (c *cutter) fresh(told, known []revoked.Peer) map[netip.Addr]bool {
+// watched are the addresses that are told, without those that would hurt the workload itself: its own, and those of its
+// machine, where its applications are.
+func (c *cutter) watched(told []revoked.Peer) map[netip.Addr]bool {
 	out := map[netip.Addr]bool{}
 	for _, p := range told {
 		a := p.Address.Unmap().WithZone("")
 		local := a.IsUnspecified() || a.IsLoopback() && !c.own[0].IsLoopback()
-		if !local && !slices.Contains(known, p) && !slices.Contains(c.own, a) {
+		if !local && !slices.Contains(c.own, a) {
 			out[a] = true
 		}
 	}
@@ -105,14 +110,28 @@ func (c *cutter) cut(addresses map[netip.Addr]bool) {
 	if pid == 0 {
 		return // what it had open has ended with it
 	}
-	n, err := cutConnections(pid, addresses)
-	switch {
-	case err != nil:
-		c.log.Warn("connections with a revoked workload were not all ended: Envoy drains the others", "ended", n, "within", c.bound, "error", err)
-	case n > 0:
-		c.log.Info("connections with a revoked workload were ended", "connections", n,
-			"addresses", slices.SortedFunc(maps.Keys(addresses), netip.Addr.Compare))
+	c.note(cutConnections(pid, addresses))
+}
+
+// note counts what was ended for the log, which it is told at once after a while without.
+func (c *cutter) note(n int, err error) {
+	c.ended, c.failed = c.ended+n, cmp.Or(err, c.failed)
+	if !time.Now().Before(c.nextLine) {
+		c.tell()
 	}
+}
+
+// tell logs what was ended, and what could not be, since the last line.
+func (c *cutter) tell() {
+	switch {
+	case c.failed != nil:
+		c.log.Warn("connections with a revoked workload were not all ended: Envoy drains the others", "ended", c.ended, "within", c.bound, "error", c.failed)
+	case c.ended > 0:
+		c.log.Info("connections with a revoked workload were ended", "connections", c.ended, "next line not before", cutLogPace)
+	default:
+		return
+	}
+	c.ended, c.failed, c.nextLine = 0, nil, time.Now().Add(cutLogPace)
 }
 
 // cutConnections ends the TCP connections of a process with addresses, and counts them. Errors: why others were not ended.
@@ -122,7 +141,7 @@ func cutConnections(pid int, addresses map[netip.Addr]bool) (n int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, table.close()) }()
-	sockets, err := table.list(func(a netip.Addr) bool { return addresses[a] })
+	sockets, err := table.list(addresses)
 	if err != nil || len(sockets) == 0 {
 		return 0, err
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
@@ -9,9 +10,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
@@ -34,29 +37,26 @@ func peersOf(epoch uint64, addresses ...string) []revoked.Peer {
 	return out
 }
 
-// Each revocation counts once, and nobody can have a workload cut itself off, or from its applications, by saying that he
-// is there.
-func TestCutterFresh(t *testing.T) {
+// Nobody can have a workload cut itself off, or from its applications, by saying that he is there.
+func TestCutterWatched(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name        string
-		own         string
-		told, known []revoked.Peer
-		want        string
+		name string
+		own  string
+		told []revoked.Peer
+		want string
 	}{
-		{"the first", "10.0.0.1", peersOf(1, "10.0.0.7", "fd00::7"), nil, "10.0.0.7 fd00::7"},
-		{"known", "10.0.0.1", peersOf(1, "10.0.0.7"), peersOf(1, "10.0.0.7"), ""},
-		{"one more", "10.0.0.1", slices.Concat(peersOf(1, "10.0.0.7"), peersOf(2, "10.0.0.8")), peersOf(1, "10.0.0.7"), "10.0.0.8"},
-		{"revoked again", "10.0.0.1", peersOf(2, "10.0.0.7"), peersOf(1, "10.0.0.7"), "10.0.0.7"},
-		{"none any more", "10.0.0.1", nil, peersOf(1, "10.0.0.7"), ""},
-		{"written otherwise", "10.0.0.1", peersOf(1, "::ffff:10.0.0.7", "fe80::7%eth0"), nil, "10.0.0.7 fe80::7"},
-		{"its own", "10.0.0.1", peersOf(1, "10.0.0.1", "::ffff:10.0.0.1"), nil, ""},
-		{"its machine", "10.0.0.1", peersOf(1, "127.0.0.1", "127.0.0.6", "::1", "0.0.0.0", "::"), nil, ""},
-		{"on one machine", "127.0.21.1", peersOf(1, "127.0.21.1", "127.0.21.7"), nil, "127.0.21.7"},
+		{"some", "10.0.0.1", peersOf(1, "10.0.0.7", "fd00::7"), "10.0.0.7 fd00::7"},
+		{"revoked again", "10.0.0.1", slices.Concat(peersOf(1, "10.0.0.7"), peersOf(2, "10.0.0.7")), "10.0.0.7"},
+		{"none", "10.0.0.1", nil, ""},
+		{"written otherwise", "10.0.0.1", peersOf(1, "::ffff:10.0.0.7", "fe80::7%eth0"), "10.0.0.7 fe80::7"},
+		{"its own", "10.0.0.1", peersOf(1, "10.0.0.1", "::ffff:10.0.0.1"), ""},
+		{"its machine", "10.0.0.1", peersOf(1, "127.0.0.1", "127.0.0.6", "::1", "0.0.0.0", "::"), ""},
+		{"on one machine", "127.0.21.1", peersOf(1, "127.0.21.1", "127.0.21.7"), "127.0.21.7"},
 	} {
 		c := cutterOf(t, nil, tc.own)
 		var got []string
-		for _, a := range slices.SortedFunc(maps.Keys(c.fresh(tc.told, tc.known)), netip.Addr.Compare) {
+		for _, a := range slices.SortedFunc(maps.Keys(c.watched(tc.told)), netip.Addr.Compare) {
 			got = append(got, a.String())
 		}
 		if d := cmp.Diff(tc.want, strings.Join(got, " ")); d != "" {
@@ -65,15 +65,23 @@ func TestCutterFresh(t *testing.T) {
 	}
 }
 
-// What operators read follows what the agent may do.
+// What operators read follows what the agent may do, and whether peers can be told apart by their addresses.
 func TestCutterText(t *testing.T) {
 	t.Parallel()
-	c := cutterOf(t, nil, "10.0.0.1")
 	able, unable := true, false
-	for want, state := range map[string]*bool{"": nil, "raw TCP of a revoked workload ends at once": &able, "raw TCP of a revoked workload ends within 45s": &unable} {
-		c.able.Store(state)
-		if got := c.Text(); got != want {
-			t.Errorf("got %q, want %q", got, want)
+	for _, tc := range []struct {
+		own, want string
+		able      *bool
+	}{
+		{"10.0.0.1", "", nil},
+		{"10.0.0.1", "raw TCP of a revoked workload ends at once", &able},
+		{"10.0.0.1", "raw TCP of a revoked workload ends within 45s", &unable},
+		{"127.0.0.2", "raw TCP of a revoked workload ends within 45s", &able},
+	} {
+		c := cutterOf(t, nil, tc.own)
+		c.able.Store(tc.able)
+		if got := c.Text(); got != tc.want {
+			t.Errorf("%s: got %q, want %q", tc.own, got, tc.want)
 		}
 	}
 }
@@ -107,9 +115,8 @@ func TestCutterRun(t *testing.T) {
 	}
 }
 
-// A connection that slipped in before Envoy had heard of the revocation ends too, and later ones do not, also when the list
-// is told anew: what was known stays known.
-func TestCutterAgain(t *testing.T) {
+// Later connections end too, for as long as the list stands: Envoy does not judge who is silent.
+func TestCutterLater(t *testing.T) {
 	t.Parallel()
 	destroyer(t)
 	told := make(chan []revoked.Peer)
@@ -118,19 +125,37 @@ func TestCutterAgain(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- c.Run(ctx) }()
 	told <- peersOf(1, "127.0.21.27")
-	told <- nil // it has cut once by now
-	_, slipped := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
-	if _, err := slipped.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNABORTED) {
-		t.Errorf("got %v, want %v", err, unix.ECONNABORTED)
+	for range 3 {
+		_, later := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
+		if _, err := later.Read(make([]byte, 1)); !errors.Is(err, unix.ECONNABORTED) {
+			t.Errorf("got %v, want %v", err, unix.ECONNABORTED)
+		}
 	}
-	laterOut, laterIn := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
-	told <- peersOf(1, "127.0.21.27")
-	told <- nil // it has looked at these by now
-	if err := alive(laterOut, laterIn); err != nil {
-		t.Errorf("a later one: %v", err)
+	told <- nil // it is restored
+	out, in := ends(t, "127.0.21.27", "127.0.21.1", "127.0.21.1")
+	time.Sleep(2 * cutPace) // in which it would be ended
+	if err := alive(out, in); err != nil {
+		t.Errorf("once it is restored: %v", err)
 	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)
 	}
+}
+
+// Whoever connects without end does not fill the log.
+func TestCutterLog(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := cutterOf(t, nil, "10.0.0.1")
+		var lines bytes.Buffer
+		c.log = hclog.New(&hclog.LoggerOptions{Output: &lines})
+		for range 3 * int(cutLogPace/cutPace) {
+			c.note(1, nil)
+			time.Sleep(cutPace)
+		}
+		if n := strings.Count(lines.String(), "were ended"); n != 3 {
+			t.Errorf("got %d lines in three times %v, want 3:\n%s", n, cutLogPace, &lines)
+		}
+	})
 }

@@ -55,13 +55,13 @@ func openSocketTable() (*socketTable, error) {
 
 func (t *socketTable) close() error { return unix.Close(t.fd) }
 
-// list are the open TCP sockets whose remote address is wanted.
-func (t *socketTable) list(wanted func(netip.Addr) bool) ([]tcpSocket, error) {
+// list are the open TCP sockets with one of these remote addresses.
+func (t *socketTable) list(addresses map[netip.Addr]bool) ([]tcpSocket, error) {
 	var out []tcpSocket
 	for _, family := range []byte{unix.AF_INET, unix.AF_INET6} {
-		ask := socketRequest(socketsByFamily, unix.NLM_F_DUMP, family, openStates, [socketIDSize]byte{})
+		ask := withFilter(socketRequest(socketsByFamily, unix.NLM_F_DUMP, family, openStates, [socketIDSize]byte{}), remoteFilter(addresses))
 		err := t.exchange(ask, func(body []byte) {
-			if s, ok := parseSocket(body); ok && wanted(s.remote) {
+			if s, ok := parseSocket(body); ok && addresses[s.remote] {
 				out = append(out, s)
 			}
 		})
