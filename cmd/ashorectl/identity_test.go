@@ -32,7 +32,7 @@ func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
 }
 
 func (*fake) RevokeToken(_ context.Context, id, _ string) error {
-	if id != "abc" {
+	if id != "abc" && id != "def" {
 		return admin.NewError(admin.ErrNotFound, "no token "+id)
 	}
 	return nil
@@ -121,6 +121,7 @@ abc  shop/web  1m   user root (uid 0)  in 59m   unused
 def  shop/web  1h   -                  -        used by shop/web-1 1m ago
 `, ""},
 		{"join-token revoke ashore-join.abc.secret", "token abc is revoked\n", ""},
+		{"join-token revoke def", "token def is revoked\nIt was used already, by shop/web-1 1m ago, which stays in the mesh: \"ashorectl workload revoke shop/web-1\" takes its identity away.\n", ""},
 		{"ca show", `self-signed (/var/lib/ashore/ca), trust domain cluster.local
 
 WHAT    STATE    ENDS          RENEWED  SUBJECT                                      ROOT

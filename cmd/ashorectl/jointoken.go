@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -42,7 +43,7 @@ it gets. "create" prints the one line to run there. ashored keeps no token, only
 
 func (t *tool) createTokenCommand() *cobra.Command {
 	var of string
-	var ttl time.Duration
+	ttl := lifetime(time.Hour)
 	cmd := &cobra.Command{
 		Use:   "create --group NAMESPACE/NAME",
 		Short: "Print the one line that makes a machine join",
@@ -61,9 +62,6 @@ alone; what else is worth knowing goes to standard error. It needs the role oper
 			if of == "" {
 				return usage(cmd, fmt.Errorf("--group is missing: name a WorkloadGroup, such as --group shop/web; \"ashorectl get workloadgroup\" lists them"))
 			}
-			if ttl <= 0 {
-				return usage(cmd, fmt.Errorf("--ttl %s: want more than 0", ttl))
-			}
 			c, err := t.client()
 			if err != nil {
 				return err
@@ -77,12 +75,33 @@ alone; what else is worth knowing goes to standard error. It needs the role oper
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&of, "group", "", "WorkloadGroup that the machine becomes a member of, NAMESPACE/NAME (required)")
-	cmd.Flags().DurationVar(&ttl, "ttl", time.Hour, "how long the token can be used")
+	cmd.Flags().Var(&ttl, "ttl", "how long the token can be used, "+lifetimeForm)
 	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return t.completeObjects(cmd.Context(), []string{"workloadgroup"}, "")
 	}))
 	return cmd
 }
+
+// lifetime is how long a token can be used, as a flag. ashored judges what is too short or too long.
+type lifetime time.Duration
+
+const lifetimeForm = "1m to 168h, such as 15m or 24h"
+
+// Set implements pflag.Value. Errors: what is no time, or none above zero.
+func (l *lifetime) Set(text string) error {
+	d, err := time.ParseDuration(text)
+	if err != nil || d <= 0 {
+		return errors.New("want " + lifetimeForm)
+	}
+	*l = lifetime(d)
+	return nil
+}
+
+// String implements pflag.Value.
+func (l *lifetime) String() string { return time.Duration(*l).String() }
+
+// Type implements pflag.Value.
+func (l *lifetime) Type() string { return "duration" }
 
 // madeToken writes the command to w and the rest, for people, to aside.
 func madeToken(w, aside io.Writer, made admin.Token, now time.Time) error {
@@ -162,10 +181,17 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			if err := c.RevokeToken(cmd.Context(), id); err != nil {
 				return question(cmd, err)
 			}
-			return t.output.write(cmd.OutOrStdout(), map[string]string{"id": id, "state": "revoked"}, func(w io.Writer) error {
-				_, err := fmt.Fprintf(w, "token %s is revoked\n", id)
-				return err
-			})
+			list, err := c.ListTokens(cmd.Context())
+			if err != nil {
+				return fmt.Errorf("token %s is revoked; ask whether it had been used: %w", id, err)
+			}
+			answer := revokedToken{ID: id, State: "revoked"}
+			for _, k := range list {
+				if k.ID == id {
+					answer.UsedBy, answer.UsedAt = k.UsedBy, k.UsedAt
+				}
+			}
+			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return answer.text(w, time.Now()) })
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			if len(args) > 0 {
@@ -174,6 +200,24 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			return t.completeTokens(cmd.Context())
 		},
 	}
+}
+
+// revokedToken is what is told of a token that is revoked. UsedBy and UsedAt are zero when nobody joined with it.
+type revokedToken struct {
+	ID     string    `json:"id"`
+	State  string    `json:"state"`
+	UsedBy string    `json:"usedBy,omitempty"`
+	UsedAt time.Time `json:"usedAt,omitzero"`
+}
+
+func (r revokedToken) text(w io.Writer, now time.Time) error {
+	text := fmt.Sprintf("token %s is revoked\n", r.ID)
+	if r.UsedBy != "" {
+		text += fmt.Sprintf("It was used already, by %s %s ago, which stays in the mesh: \"ashorectl workload revoke %s\" takes its identity away.\n",
+			r.UsedBy, ago(now, r.UsedAt), r.UsedBy)
+	}
+	_, err := io.WriteString(w, text)
+	return err
 }
 
 // tokenID is the ID of what may be a whole token, so that its secret is not sent and shown.
