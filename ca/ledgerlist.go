@@ -68,7 +68,7 @@ func (l *Ledger) writeWorkload(ctx context.Context, w Workload, version string, 
 // connected. A record that cannot be read is an error: nobody may be forgotten.
 func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	now := l.now()
-	f := Facts{Grace: l.grace}
+	f := Facts{Grace: l.grace, Offered: map[string]string{}}
 	all, err := l.Workloads(ctx)
 	if err != nil {
 		return Facts{}, err
@@ -85,6 +85,7 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 		for _, leaf := range w.Leaves {
 			if !leaf.Revoked && leaf.NotAfter.Add(l.grace).After(now) {
 				f.Leaves = append(f.Leaves, LeafFact{Workload: w.Name, RootID: leaf.Root, BundleID: w.Bundle, NotAfter: leaf.NotAfter})
+				f.Offered[w.Name] = w.Offered
 			}
 		}
 	}

@@ -41,7 +41,13 @@ type pluggedHistory struct {
 	// Trusted are the ids of the roots of the bundle, and Before those of the one before it.
 	Trusted []string `json:"trusted"`
 	Before  []string `json:"before,omitempty"`
+	// Bundles are the ids of the roots of the bundles before that, the latest last, at most maxBundles: workloads may hold one
+	// of them still.
+	Bundles [][]string `json:"bundles,omitempty"`
 }
+
+// maxBundles bounds the bundles that are remembered. Of who holds an older one the root of his certificate is what is known.
+const maxBundles = 32
 
 // start reads the files. Errors: the set cannot be used.
 func (p *plugIn) start(ctx context.Context, now time.Time) error {
@@ -131,8 +137,9 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 	for _, r := range set.Bundle.Roots {
 		h.Trusted = append(h.Trusted, RootID(r))
 	}
-	if h.Before = p.history.Before; bundleID(h.Trusted) != bundleID(p.history.Trusted) {
-		h.Before = p.history.Trusted
+	h.Before, h.Bundles = p.history.Before, p.history.Bundles
+	if bundleID(h.Trusted) != bundleID(p.history.Trusted) {
+		h.Before, h.Bundles = p.history.Trusted, p.history.remembered()
 	}
 	if !h.equal(p.history) {
 		value, err := json.Marshal(h)
@@ -157,46 +164,101 @@ func (p *plugIn) use(ctx context.Context, files *pluggedFiles, set *Plugged, now
 	return nil
 }
 
-func (h pluggedHistory) equal(o pluggedHistory) bool {
-	return h.Format == o.Format && h.Signer == o.Signer && slices.Equal(h.Trusted, o.Trusted) && slices.Equal(h.Before, o.Before)
+// remembered are the bundles before the current one's, without any that the current one or the one before it is.
+func (h pluggedHistory) remembered() [][]string {
+	if len(h.Before) == 0 {
+		return h.Bundles
+	}
+	out := slices.DeleteFunc(slices.Clone(h.Bundles), func(b []string) bool { return bundleID(b) == bundleID(h.Before) })
+	out = append(out, h.Before)
+	return out[max(0, len(out)-maxBundles):]
 }
 
-// stranded are the workloads that the set in use leaves behind: they hold a certificate that nobody trusts any more, or do
-// not trust what is signed now.
-func (h pluggedHistory) stranded(f Facts, now time.Time) []Waiting {
-	longest := waits{}
-	for _, l := range f.Leaves {
-		switch {
-		case !l.NotAfter.After(now):
-		case !slices.Contains(h.Trusted, l.RootID):
-			longest.add(l.Workload, "its certificate leads to a root that is not trusted any more", l.NotAfter)
-		case l.BundleID == bundleID(h.Trusted), l.RootID == h.Signer: // a certificate comes with its root
-		case l.BundleID == bundleID(h.Before) && slices.Contains(h.Before, h.Signer):
-		default:
-			longest.add(l.Workload, "does not trust the root that signs now", l.NotAfter)
+func (h pluggedHistory) equal(o pluggedHistory) bool {
+	return h.Format == o.Format && h.Signer == o.Signer && slices.Equal(h.Trusted, o.Trusted) && slices.Equal(h.Before, o.Before) &&
+		slices.EqualFunc(h.Bundles, o.Bundles, slices.Equal)
+}
+
+// believed are the roots that a workload holds: those of the bundle that it was offered or acknowledged last. Of one that
+// holds another than is remembered it is the root that its certificate came with.
+func (h pluggedHistory) believed(l LeafFact, offered string) []string {
+	if offered != "" {
+		l.BundleID = offered
+	}
+	for _, b := range append([][]string{h.Trusted, h.Before}, h.Bundles...) {
+		if len(b) > 0 && bundleID(b) == l.BundleID {
+			return b
 		}
 	}
-	w := longest.list()
+	return []string{l.RootID}
+}
+
+// stranded are the workloads that cannot connect: they do not believe the root that signs now, and so not the certificate of
+// the control plane. knows are roots that they believe. unbelieved are those that can connect, and whose certificate
+// nobody believes until they have: its root is not trusted any more. Of each workload the latest certificate counts, for as
+// long as it may come back with that.
+func (h pluggedHistory) stranded(f Facts, now time.Time) (stranded, unbelieved []Waiting, knows []string) {
+	last := map[string]LeafFact{} // those of one workload come in the order of their issue
+	for _, l := range f.Leaves {
+		last[l.Workload] = l
+	}
+	out, doubted := waits{}, waits{}
+	for _, l := range last {
+		back := l.NotAfter.Add(f.Grace)
+		switch believed := h.believed(l, f.Offered[l.Workload]); {
+		case !back.After(now):
+		case !slices.Contains(believed, h.Signer):
+			out.add(l.Workload, "does not believe the root that signs now", back)
+			knows = append(knows, believed...)
+		case l.NotAfter.After(now) && !slices.Contains(h.Trusted, l.RootID):
+			doubted.add(l.Workload, "its certificate leads to a root that is not trusted any more", l.NotAfter)
+		}
+	}
+	slices.Sort(knows)
+	return byName(out.list()), byName(doubted.list()), slices.Compact(knows)
+}
+
+// byName sorts by names.
+func byName(w []Waiting) []Waiting {
 	slices.SortFunc(w, func(a, b Waiting) int { return strings.Compare(a.Name, b.Name) })
 	return w
 }
 
-// strandedText is what to tell of workloads that this set strands; empty when there are none.
-func (p *plugIn) strandedText(f Facts, now time.Time) string {
-	return strandedText(p.history.stranded(f, now), "the plugged-in set", "Put the root that they know beside the new one into "+pluggedRoots+" and, until all have renewed, sign with the old authority")
+// problems are what to tell of workloads that a change of authority left behind; by is which. None when nobody is.
+func (h pluggedHistory) problems(f Facts, now time.Time, by string) []string {
+	var out []string
+	stranded, unbelieved, knows := h.stranded(f, now)
+	if len(stranded) > 0 {
+		out = append(out, fmt.Sprintf("%d workloads are stranded by %s (%s): they do not believe the root that signs now, %s, and so not this control plane. Plug in an authority below a root that they believe (%s), "+
+			"with that root and %s in %s; when nobody is named here any more, sign below the other root again. Those that cannot wait join again",
+			len(stranded), by, someNames(stranded), h.Signer, someOf(knows), h.Signer, pluggedRoots))
+	}
+	if len(unbelieved) > 0 {
+		out = append(out, fmt.Sprintf("%d workloads hold certificates that nobody believes (%s): their root is not trusted any more. They renew as soon as they are connected; if they do not, put that root beside the new one into %s until they have",
+			len(unbelieved), someNames(unbelieved), pluggedRoots))
+	}
+	return out
 }
 
-// strandedText is what to tell of stranded workloads, by what, and what to do; empty when there are none.
-func strandedText(w []Waiting, by, do string) string {
-	if len(w) == 0 {
-		return ""
+// someNames are the names of the first few.
+func someNames(w []Waiting) string {
+	names := make([]string, len(w))
+	for i, x := range w {
+		names[i] = x.Name
 	}
-	names := make([]string, 0, 5)
-	for _, x := range w[:min(len(w), 5)] {
-		names = append(names, x.Name)
+	return someOf(names)
+}
+
+// someOf are the first few, as people read them.
+func someOf(names []string) string {
+	const few = 5
+	if len(names) > few {
+		names = append(slices.Clone(names[:few]), "…")
 	}
-	if len(w) > 5 {
-		names = append(names, "…")
-	}
-	return fmt.Sprintf("%d workloads are stranded by %s (%s): %s. %s; those that cannot wait join again", len(w), by, strings.Join(names, ", "), w[0].Reason, do)
+	return strings.Join(names, ", ")
+}
+
+// problems are what to tell of workloads that this set left behind.
+func (p *plugIn) problems(f Facts, now time.Time) []string {
+	return p.history.problems(f, now, "the plugged-in set")
 }

@@ -153,7 +153,7 @@ func TestSwapStrands(t *testing.T) {
 	fresh.write(t, h.config.Plugged)
 	h.later(m, time.Second)
 	p := show(t, m).Problems
-	if len(p) != 1 || !strings.Contains(p[0], "7 workloads are stranded by the plugged-in set (shop/w0, shop/w1, shop/w2, shop/w3, shop/w4, …)") || !strings.Contains(p[0], "Put the root that they know beside the new one into root-cert.pem") {
+	if len(p) != 1 || !strings.Contains(p[0], "7 workloads are stranded by the plugged-in set (shop/w0, shop/w1, shop/w2, shop/w3, shop/w4, …)") || !strings.Contains(p[0], "below a root that they believe ("+RootID(s.root.Cert)+"), with that root and "+RootID(fresh.root.Cert)+" in root-cert.pem") {
 		t.Errorf("problems: %q", p)
 	}
 	// So it is after a restart.
@@ -194,6 +194,68 @@ func TestSwapStrands(t *testing.T) {
 	if p := show(t, m).Problems; len(p) > 0 || len(m.Bundle().Roots) != 1 {
 		t.Errorf("problems at the end: %q", p)
 	}
+}
+
+// Two authorities in turn, then the second one alone too early: who believes that one alone is not helped by the first
+// one's files, and is told of until he is, also when his certificate has ended. What helps is what is said.
+func TestSwapBackStrands(t *testing.T) {
+	t.Parallel()
+	h, a, m := plug(t)
+	b := newSet(t)
+	swap := func(s *set, roots ...*Signer) *Bundle {
+		t.Helper()
+		s.files[pluggedRoots] = nil
+		for _, r := range roots {
+			s.files[pluggedRoots] = append(s.files[pluggedRoots], EncodeCertificates(r.Cert)...)
+		}
+		s.write(t, h.config.Plugged)
+		h.later(m, time.Second)
+		return m.Bundle()
+	}
+	fact := func(root *Signer, acknowledged, offered *Bundle) {
+		h.fact(Facts{Grace: 48 * time.Hour, Leaves: []LeafFact{{"shop/web", RootID(root.Cert), acknowledged.ID, noon.Add(time.Hour)}}, Offered: map[string]string{"shop/web": offered.ID}})
+	}
+	problem := func(when string, words ...string) {
+		t.Helper()
+		p := show(t, m).Problems
+		if len(words) == 0 && len(p) > 0 || len(words) > 0 && len(p) != 1 {
+			t.Errorf("%s: problems %q", when, p)
+			return
+		}
+		for _, w := range words {
+			if !strings.Contains(p[0], w) {
+				t.Errorf("%s: %q lacks %q", when, p[0], w)
+			}
+		}
+	}
+	both := swap(a, a.root, b.root)
+	swap(b, a.root, b.root)
+	fact(a.root, both, both)
+	problem("the second one signs")
+	alone := swap(b, b.root)
+	problem("too early", "1 workloads hold certificates that nobody believes (shop/web)", "They renew as soon as they are connected")
+	stranded := []string{"1 workloads are stranded by the plugged-in set (shop/web)", "they do not believe the root that signs now, " + RootID(a.root.Cert),
+		"Plug in an authority below a root that they believe (" + RootID(b.root.Cert) + "), with that root and " + RootID(a.root.Cert) + " in root-cert.pem"}
+	for name, has := range map[string]func(){
+		"acknowledged": func() { fact(a.root, alone, alone) },
+		"came with it": func() { fact(b.root, both, alone) },
+	} {
+		has()
+		swap(a, a.root)
+		problem(name+", the first one again", stranded...)
+		h.later(m, 24*time.Hour)
+		problem(name+", a day later", stranded...)
+		m = h.move()
+		problem(name+", after a restart", stranded...)
+		swap(b, a.root, b.root)
+		problem(name + ", what was said is done")
+		h.later(m, -24*time.Hour)
+	}
+	fact(b.root, both, both)
+	swap(a, a.root, b.root)
+	swap(a, a.root)
+	fact(a.root, m.Bundle(), m.Bundle())
+	problem("back at the first one")
 }
 
 // A mesh that had a root of its own and gets a plugged-in one is told who is stranded, and so it is when it goes back.

@@ -51,6 +51,9 @@ type Facts struct {
 	Connected []ProxyBundle
 	// Leaves are the certificates of workloads that are neither revoked nor ended longer ago than Grace.
 	Leaves []LeafFact
+	// Offered are, by workload, the bundles that came with their latest certificates, or that they acknowledged since: most
+	// probably what they have, but an answer may have been lost.
+	Offered map[string]string
 	// Tokens are the join tokens that may still be used.
 	Tokens []TokenFact
 	// Grace is how long after the end of its certificate a workload may renew with it.

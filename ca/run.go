@@ -126,13 +126,11 @@ func (m *Manager) warnStranded(ctx context.Context, now time.Time) {
 		m.config.Log.Warn("nobody knows whether workloads are stranded", "error", err)
 		return
 	}
-	var text string
+	problems := m.own.problems
 	if m.plugged != nil {
-		text = m.plugged.strandedText(facts, now)
-	} else {
-		text = m.own.strandedText(facts, now)
+		problems = m.plugged.problems
 	}
-	if text != "" {
-		m.config.Log.Error("workloads are stranded", "text", text)
+	for _, text := range problems(facts, now) {
+		m.config.Log.Error("workloads are left behind", "text", text)
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -315,11 +316,11 @@ func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) 
 	return p, nil
 }
 
-// strandedText is what to tell of workloads that know plugged-in roots alone, which were used before.
-func (s *selfSigned) strandedText(f Facts, now time.Time) string {
+// problems are what to tell of workloads that leaving a plugged-in authority left behind.
+func (s *selfSigned) problems(f Facts, now time.Time) []string {
 	if s.plugged.Format == 0 {
-		return ""
+		return nil
 	}
-	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted}
-	return strandedText(h.stranded(f, now), "leaving the plugged-in set", "Name its folder again, and use a set that is signed by both roots in turn")
+	h := pluggedHistory{Signer: s.state.Active, Trusted: s.state.trusted(), Before: s.plugged.Trusted, Bundles: append(slices.Clone(s.plugged.Bundles), s.plugged.Before)}
+	return h.problems(f, now, "leaving the plugged-in set")
 }

@@ -151,9 +151,7 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
 		st.Rotation.wait(s.waiting(f, now))
 	}
-	if text := s.strandedText(f, now); text != "" {
-		st.Problems = append(st.Problems, text)
-	}
+	st.Problems = append(st.Problems, s.problems(f, now)...)
 	if s.keyless != "" {
 		st.Problems = append(st.Problems, s.keyless)
 	}
@@ -182,7 +180,5 @@ func (p *plugIn) show(st *Status, f Facts, now time.Time) {
 	if p.refusedFor != "" {
 		st.Problems = append(st.Problems, "what stands in the folder is refused, the set read before stays in use: "+p.refusedFor)
 	}
-	if text := p.strandedText(f, now); text != "" {
-		st.Problems = append(st.Problems, text)
-	}
+	st.Problems = append(st.Problems, p.problems(f, now)...)
 }
