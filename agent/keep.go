@@ -46,6 +46,7 @@ type Keeper struct {
 	tries    int                        // guarded by mu: in vain since the last certificate
 	renewals uint64                     // guarded by mu: since the start
 	skew     time.Duration              // guarded by mu: how far this clock is ahead of the authority's, as far as that shows
+	doubted  *x509.Certificate          // guarded by mu: the last one that was doubted; nil: none
 	watchers map[chan struct{}]struct{} // guarded by mu
 	renewed  chan struct{}              // cap 1; written when the certificate changed
 	now      chan struct{}              // cap 1; written when it has to be renewed now
@@ -169,6 +170,26 @@ func (k *Keeper) SetRoots(pems []string) error {
 		}
 	}
 	return nil
+}
+
+// doubtPause is how long a certificate is not doubted after it came: who is refused with a new one is not helped by another.
+const doubtPause = time.Minute
+
+// Doubt says that a control plane refused the certificate: its root may have been taken out of the mesh, and the stream
+// that would have told so ended for it. A new one is asked for at once, one time for each certificate.
+func (k *Keeper) Doubt() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	leaf := k.id.Leaf()
+	if k.doubted == leaf || k.clock().Sub(k.joined.Renewed) < doubtPause {
+		return
+	}
+	k.doubted = leaf
+	k.log.Info("a control plane does not accept the certificate: a new one is asked for", "serial", k.id.Serial())
+	select {
+	case k.now <- struct{}{}:
+	default: // it is about to be asked for
+	}
 }
 
 // replace makes an identity that is on disk the latest one.

@@ -69,6 +69,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			return conn, nil
 		},
 		Renewed:  k.Renewed(),
+		Refused:  k.Doubt,
 		SetRoots: k.SetRoots,
 		SetRevoked: func(latest []revoked.Peer) {
 			select {

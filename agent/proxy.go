@@ -29,6 +29,9 @@ type proxyConfig struct {
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Renewed tells that Dial would present another certificate: a new stream is opened, and then the old one ended.
 	Renewed <-chan struct{}
+	// Refused is told each time that a control plane, which Dial has verified, does not believe the certificate that Dial
+	// presented. It must not wait. Nil: nobody is told.
+	Refused func()
 	// SetRoots takes the certificates of the mesh's roots, PEM, whenever they change. Its error is told to the control
 	// plane, which counts the roots as not received, and tells them again a minute later. Nil: the roots are not asked for.
 	SetRoots func(pem []string) error

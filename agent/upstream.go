@@ -176,6 +176,9 @@ func (p *proxy) attach(next, old *upstreamLink) {
 
 // detach notes that a stream ended, or could not be opened.
 func (p *proxy) detach(address string, err error) {
+	if p.cfg.Refused != nil && status.Code(err) == codes.Unauthenticated {
+		p.cfg.Refused()
+	}
 	text := streamError(address, err)
 	var was, again bool
 	p.locked(func() {

@@ -40,10 +40,10 @@ func TestFacts(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Facts{
-		Grace:  48 * time.Hour,
-		Leaves: []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle", NotAfter: a.Leaf.NotAfter}},
+		Grace:   48 * time.Hour,
+		Leaves:  []LeafFact{{Workload: "shop/a", RootID: RootID(l.root.Cert), BundleID: "bundle", NotAfter: a.Leaf.NotAfter}},
 		Offered: map[string]string{"shop/a": "bundle"},
-		Tokens: []TokenFact{{ID: id, Created: noon, NotAfter: noon.Add(time.Hour)}},
+		Tokens:  []TokenFact{{ID: id, Created: noon, NotAfter: noon.Add(time.Hour)}},
 	}
 	if d := cmp.Diff(want, f, cmpopts.EquateEmpty()); d != "" {
 		t.Error(d)

@@ -1,0 +1,91 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// A certificate that a control plane refuses is replaced at once, and not again because the new one is refused too; what
+// cannot be had is tried for as always.
+func TestDoubt(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		k := kept(t, m, 24*time.Hour)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return nil })
+		end := keeping(t, k)
+		defer end()
+		doubt := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			for range 3 {
+				k.Doubt()
+				synctest.Wait()
+			}
+			if got := len(asked()); got != want {
+				t.Errorf("asked %d times, want %d", got, want)
+			}
+		}
+		doubt(time.Hour, 1)
+		doubt(time.Second, 1)
+		doubt(time.Minute, 2)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		k := kept(t, m, 24*time.Hour)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return errors.New("away") })
+		end := keeping(t, k)
+		defer end()
+		time.Sleep(time.Hour)
+		k.Doubt()
+		synctest.Wait()
+		first := len(asked())
+		for range 100 {
+			k.Doubt()
+			synctest.Wait()
+		}
+		if got := len(asked()); first != 1 || got != 1 {
+			t.Errorf("asked %d times, then %d; want one", first, got)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(asked()) < 2 {
+			t.Error("it is not tried again")
+		}
+	})
+}
+
+// Only that the certificate is refused is told: nothing else is mended by another one.
+func TestRefusedIsTold(t *testing.T) {
+	t.Parallel()
+	told := 0
+	p, err := newProxy(proxyConfig{Node: testNode(t), Addresses: []string{"127.0.16.1:1"}, Log: testlog.New(t), Refused: func() { told++ },
+		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody") }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tc := range []struct {
+		err  error
+		want int
+	}{
+		{errors.New("nobody"), 0},
+		{status.Error(codes.Unavailable, "x"), 0},
+		{status.Error(codes.PermissionDenied, "x"), 0},
+		{status.Error(codes.Unauthenticated, "x"), 1},
+		{fmt.Errorf("receive: %w", status.Error(codes.Unauthenticated, "x")), 2},
+	} {
+		if p.detach("127.0.16.1:1", tc.err); told != tc.want {
+			t.Errorf("%v: told %d times, want %d", tc.err, told, tc.want)
+		}
+	}
+}
