@@ -215,6 +215,12 @@ func TestRevokedPeers(t *testing.T) {
 	if got := told(noon.Add(revoked.Recent)); len(got) != 0 {
 		t.Errorf("after %s: %v", revoked.Recent, got)
 	}
+	if err := l.ledger.Release(t.Context(), []netip.Addr{at[0], netip.MustParseAddr("10.0.0.9")}); err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(want[:1], told(noon), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
+		t.Errorf("one is another's: %s", d)
+	}
 	if err := l.ledger.Restore(t.Context(), request); err != nil {
 		t.Fatal(err)
 	}

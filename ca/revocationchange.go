@@ -201,6 +201,43 @@ func (l *Ledger) forgiven(ctx context.Context, r RevokeRequest) (w Workload, ver
 	return w, version, nil
 }
 
+// Release has revocations forget addresses: somebody else speaks from there now. What they put out stays out.
+func (l *Ledger) Release(ctx context.Context, addresses []netip.Addr) error {
+	err := l.retry(func() error {
+		records, err := l.records.List(ctx, revocationTable)
+		if err != nil {
+			return err
+		}
+		for _, r := range records {
+			if r.Name != epochName && err == nil {
+				err = l.release(ctx, r, addresses)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("release addresses of revoked workloads: %w", err)
+	}
+	return nil
+}
+
+func (l *Ledger) release(ctx context.Context, r record.Record, addresses []netip.Addr) error {
+	x, err := decodeRevocation(r.Value)
+	if err != nil {
+		return err
+	}
+	kept := slices.DeleteFunc(slices.Clone(x.Addresses), func(a netip.Addr) bool { return slices.Contains(addresses, a) })
+	if len(kept) == len(x.Addresses) {
+		return nil
+	}
+	x.Addresses = kept
+	value, err := json.Marshal(x)
+	if err != nil {
+		return err
+	}
+	return l.records.Commit(ctx, record.Write{Key: r.Key, Value: value, Version: r.Version})
+}
+
 // revokedNow says why a certificate is out, by what was last read: the records are not asked.
 func (l *Ledger) revokedNow(identity, fingerprint string) error {
 	s := l.revoked.Load()

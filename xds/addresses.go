@@ -34,6 +34,28 @@ func (s *Server) Addresses(match func(Peer) bool) []netip.Addr {
 	return out
 }
 
+// Held are those of addresses that proxies which match say are theirs, or connect from, sorted. Unlike Addresses it leaves
+// out none that several have; match is asked with s locked, about few.
+func (s *Server) Held(addresses []netip.Addr, match func(Peer) bool) []netip.Addr {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []netip.Addr
+	for st := range s.streams {
+		if st.who.Identity == (spiffe.ID{}) {
+			continue
+		}
+		from := hostOf(st.peer)
+		held := slices.DeleteFunc(slices.Clone(addresses), func(a netip.Addr) bool {
+			return a != from && !slices.ContainsFunc(st.proxy.IPs.Items(), func(ip netip.Addr) bool { return ip.Unmap() == a })
+		})
+		if len(held) > 0 && match(st.who) {
+			out = append(out, held...)
+		}
+	}
+	slices.SortFunc(out, netip.Addr.Compare)
+	return slices.Compact(out)
+}
+
 // hostOf is the host of "host:port"; not valid when that is none.
 func hostOf(address string) netip.Addr {
 	ap, err := netip.ParseAddrPort(address)

@@ -1,6 +1,7 @@
 package xds_test
 
 import (
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -49,4 +50,14 @@ func TestAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	want("what it says of others does not count", "liar", "10.0.0.66")
+
+	held := func(account string) []netip.Addr {
+		some := []netip.Addr{netip.MustParseAddr("10.0.0.9"), netip.MustParseAddr("10.0.0.66"), netip.MustParseAddr("10.0.0.77")}
+		return p.server.Held(some, func(who xds.Peer) bool { return who.Identity.ServiceAccount == account })
+	}
+	for account, want := range map[string]string{"web": "[10.0.0.9]", "liar": "[10.0.0.9 10.0.0.66]", "api": "[]"} {
+		if got := fmt.Sprint(held(account)); got != want {
+			t.Errorf("%s holds %s, want %s", account, got, want)
+		}
+	}
 }

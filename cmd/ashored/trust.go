@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -19,17 +21,21 @@ const (
 	// bundlePace is how often is looked which bundles proxies have acknowledged while some have not, bundleIdle otherwise.
 	bundlePace = 2 * time.Second
 	bundleIdle = time.Minute
+	// peersPace is how often is looked, while addresses of revoked workloads are told, whether they are another's or old now.
+	peersPace = time.Second
 )
 
 // trust tells the assembler whom workloads believe, and the streams that one of theirs may be revoked.
 type trust struct {
 	identity *identity
 	out      chan *push.Trust
+
+	known *ca.Revocations // belongs to run; nil before the first were read
 }
 
 // run tells, anew on each change of roots or revocations, until ctx ends.
 func (t *trust) run(ctx context.Context) error {
-	roots, revoked := t.identity.manager.Changed(ctx), t.identity.ledger.Watch(ctx)
+	roots, changed := t.identity.manager.Changed(ctx), t.identity.ledger.Watch(ctx)
 	var told, next *push.Trust
 	read := true
 	for {
@@ -48,14 +54,21 @@ func (t *trust) run(ctx context.Context) error {
 		if next == told {
 			out = nil // there is nothing to tell
 		}
+		var look <-chan time.Time
+		if next != nil && len(next.Peers) > 0 {
+			look = time.After(peersPace)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-look:
+			t.release(ctx, next.Peers)
+			next = withPeers(next, t.known.Peers(time.Now()))
 		case out <- next:
 			told = next
 		case <-roots:
 			read = true
-		case <-revoked:
+		case <-changed:
 			read = true
 		case <-retry:
 		}
@@ -64,20 +77,52 @@ func (t *trust) run(ctx context.Context) error {
 
 // read is whom workloads believe now. Streams of who is revoked end at once: they do not wait for a build.
 func (t *trust) read(ctx context.Context) (*push.Trust, error) {
-	revoked, err := t.identity.ledger.Revocations(ctx)
+	known, err := t.identity.ledger.Revocations(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if server := t.identity.fleet.Load(); server != nil {
 		server.Recheck()
 	}
+	t.known = known
 	b := t.identity.manager.Bundle()
-	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(revoked.Identities), Certificates: revoked.Certificates, Epoch: revoked.Epoch,
-		Peers: revoked.Peers(time.Now())}
+	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates, Epoch: known.Epoch,
+		Peers: known.Peers(time.Now())}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}
 	return out, nil
+}
+
+// release has addresses of revoked workloads forgotten that are another's now: that one's connections are not to be ended.
+// Whoever is revoked himself, and whose stream is about to end, is not another one.
+func (t *trust) release(ctx context.Context, peers []revoked.Peer) {
+	server := t.identity.fleet.Load()
+	if server == nil {
+		return
+	}
+	var told []netip.Addr
+	for _, p := range peers {
+		told = append(told, p.Address)
+	}
+	held := server.Held(told, func(p xds.Peer) bool { return t.identity.peers.Revoked(p.Identity, ca.Fingerprint(p.Leaf())) == nil })
+	if len(held) == 0 {
+		return
+	}
+	t.identity.log.Info("addresses of revoked workloads are another's now: their connections are not ended any more", "addresses", held)
+	if err := t.identity.ledger.Release(ctx, held); err != nil && ctx.Err() == nil {
+		t.identity.log.Error("addresses of revoked workloads that are another's now cannot be released: connections of theirs are ended", "addresses", held, "error", err)
+	}
+}
+
+// withPeers is trust with these addresses of revoked workloads; equal things keep their pointer.
+func withPeers(trust *push.Trust, peers []revoked.Peer) *push.Trust {
+	if slices.Equal(trust.Peers, peers) {
+		return trust
+	}
+	out := *trust
+	out.Peers = peers
+	return &out
 }
 
 // sameTrust is old where found says the same: equal things keep their pointer.

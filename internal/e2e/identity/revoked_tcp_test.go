@@ -111,4 +111,14 @@ func TestRevokedAtOnce(t *testing.T) {
 	if err := open[1].line(); err != nil {
 		t.Errorf("later, the raw connection of another workload: %v", err)
 	}
+	thief.Stop()
+	heir := m.Join(harness.Workload{Name: "a-3", Group: "shop/a", IP: thief.IP})
+	harness.Eventually(t, "raw connections of who has the address now last", func() error {
+		p, err := raw(t, heir, web)
+		if err != nil {
+			return err
+		}
+		time.Sleep(3 * time.Second) // in which they would be ended
+		return p.line()
+	})
 }
