@@ -313,6 +313,9 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 // and an Envoy that ended may be back before others have heard of it.
 const unreadyAfter = 3
 
+// proxyUnready begins the reason why a workload is not among the endpoints when that is its Envoy.
+const proxyUnready = "the proxy is not ready: "
+
 // tellReadiness lets the control plane know, when there is one that wants to. row is how many looks in a row gave an error.
 func (a *Agent) tellReadiness(err error, row int) {
 	switch {
@@ -320,7 +323,7 @@ func (a *Agent) tellReadiness(err error, row int) {
 	case err == nil:
 		a.vitals.envoy("")
 	case row >= unreadyAfter:
-		a.vitals.envoy("the proxy is not ready: " + err.Error())
+		a.vitals.envoy(proxyUnready + err.Error())
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +52,7 @@ const (
 
 // say adds a line and, unless it is well, what to do.
 func (r *Report) say(name, state, todo, format string, args ...any) {
-	r.Lines = append(r.Lines, Line{name, state, fmt.Sprintf(format, args...)})
+	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...))})
 	if state != stateOK && todo != "" {
 		r.Todo = append(r.Todo, todo)
 	}
@@ -99,6 +100,9 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	a.sayRegistration(r)
 	a.sayClock(r)
 	sayDisk(r, a.settings.State)
+	if r.Link != nil {
+		r.once(r.Link.Trouble)
+	}
 	return r.finish()
 }
 
@@ -109,7 +113,9 @@ func (a *Agent) sayIdentity(r *Report, now time.Time) {
 		r.say("roots", stateOK, "", "none")
 		return
 	}
-	sayKept(r, a.keeper.Identity(), a.keeper.Joined(), a.keeper.Renewal(), now)
+	n := a.keeper.Renewal()
+	n.Trouble = referring(n.Trouble, a.link.LinkState().Trouble)
+	sayKept(r, a.keeper.Identity(), a.keeper.Joined(), n, now)
 	if refused := a.secrets.Refusal(); refused != "" {
 		r.say("presented", stateBad, "restart this agent; if it goes on, join again", "Envoy refuses its certificate or the roots: %s", refused)
 	} else if p := a.presented.State(); p.Alarm {
@@ -131,6 +137,8 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
 	case left <= 0 && n.Trouble == nil:
 		r.say("certificate", stateBad, "let the agent run: it renews a certificate that has ended for as long as the control plane allows; else join again", "%s ended %s ago", id.Serial(), span(-left))
+	case left <= 0 && !n.refused():
+		r.say("certificate", stateBad, "the certificate renews by itself when a control plane answers, up to 7 days after its end unless ca.grace there says otherwise", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case left <= 0:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case n.Trouble != nil && left < id.Life()/4:
@@ -161,21 +169,27 @@ func because(n Renewal) string {
 	if n.Trouble == nil {
 		return "not renewed"
 	}
-	return fmt.Sprintf("not renewed after %d tries: %v", n.Tries, strings.ReplaceAll(n.Trouble.Error(), "\n", "; "))
+	return fmt.Sprintf("not renewed after %d tries: %s", n.Tries, oneLine(n.Trouble.Error()))
+}
+
+// refused says that a control plane answered, and does not renew the certificate.
+func (n Renewal) refused() bool {
+	_, ok := errors.AsType[*RefusedError](n.Trouble)
+	return ok
 }
 
 func (a *Agent) sayLink(r *Report, now time.Time) {
 	if a.link == nil {
-		r.say("control plane", stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
+		r.say(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
 		return
 	}
 	s := a.link.LinkState()
 	r.Link = &s
 	if s.Address != "" {
-		r.say("control plane", stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
+		r.say(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
 		return
 	}
-	r.say("control plane", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), strings.ReplaceAll(s.Trouble, "\n", "; "))
+	r.say(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
 }
 
 // linkTodo is what helps against what is in the way to the control planes.
@@ -200,12 +214,14 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	restarts := max(a.supervisor.Runs()-1, 0)
 	switch {
 	case infoErr != nil && a.supervisor.Trouble() != "":
-		r.say("envoy", stateBad, "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free", "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
+		r.say("envoy", stateBad, cmp.Or(portTodo(a.supervisor.Trouble()), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
 	case infoErr != nil:
 		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
 		r.say("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
-		r.Todo = append(r.Todo, "see why Envoy is not ready")
+		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
+			r.Todo = append(r.Todo, "see why Envoy is not ready")
+		}
 	default:
 		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", a.process.PID(), info.version(), restarts)
 	}
@@ -218,7 +234,7 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 	}
 	switch s := a.link.LinkState(); {
 	case s.Rejected != "":
-		r.say("configuration", stateBad, "see \"ashorectl status\": the control plane sends what this Envoy cannot use", "Envoy refuses a part: %s", s.Rejected)
+		r.say("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
 	case s.Old:
 		r.say("configuration", stateBad, "make a control plane reachable: revocations and policies are not known here", "no control plane confirmed it since %s, %s ago", s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
 	case s.CopyRefused != "" && s.Address == "":
@@ -227,6 +243,8 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 		r.say("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
 	case !s.CopyFrom.IsZero():
 		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
+	case s.Address == "" && s.Confirmed.IsZero():
+		r.say("configuration", stateBad, "", "none: no control plane has answered since this agent started, and there is no copy on disk")
 	case s.Address == "":
 		r.say("configuration", stateWarn, "", "as it was %s ago, when the control plane went away", span(now.Sub(s.Since)))
 	case a.cutter.Text() != "":
@@ -246,6 +264,8 @@ func (a *Agent) sayRegistration(r *Report) {
 	switch {
 	case !known:
 		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
+	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
+		r.say("registration", stateBad, "", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
 	case !h.Healthy:
 		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
 	case a.link.LinkState().Address == "":
@@ -307,9 +327,9 @@ func OfflineReport(state string) *Report {
 	const away = "the agent does not run"
 	if f := lastFailure(state); f != nil {
 		todo = "mend what ended the agent, and " + todo
-		r.say("agent", stateBad, "", "it ended %s ago: %s", span(now.Sub(f.At)), strings.ReplaceAll(f.Text, "\n", "; "))
+		r.say("agent", stateBad, "", "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
 	}
-	for _, name := range []string{"control plane", "envoy", "configuration", "registration", "clock"} {
+	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
 		r.say(name, stateBad, "", "%s", away)
 	}
 	r.Todo = append(r.Todo, todo)

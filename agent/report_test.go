@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -61,6 +62,16 @@ func TestReport(t *testing.T) {
 			a.vitals.application(Health{Healthy: true})
 			a.vitals.envoy("")
 		}, "registration", "warn shop/web at 127.0.15.40, well, but no control plane hears of it", ""},
+		{"nothing ever came", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Trouble: "control plane a:1: nothing listens there"}
+		}, "configuration", "bad none: no control plane has answered since this agent started, and there is no copy on disk", "make a control plane reachable: a:1"},
+		{"the control plane went away", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
+		}, "configuration", "warn as it was 3h0m0s ago, when the control plane went away", ""},
+		{"a port that another program has", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Address: "a:1", Rejected: "Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}
+		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use",
+			"end the program that has 127.0.0.2:8080 (\"ss -ltnp\" shows it)"},
 		{"a copy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Since: now, CopyFrom: long} }, "configuration",
 			"warn running on a copy from " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago", ""},
 		{"too old", func(_ *Agent, l *fakeLink) {
@@ -79,6 +90,10 @@ func TestReport(t *testing.T) {
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
+		{"an Envoy that is not ready", func(a *Agent, _ *fakeLink) {
+			a.vitals.application(Health{Healthy: true})
+			a.vitals.envoy(proxyUnready + "it starts")
+		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, not among the endpoints yet", ""},
 		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
 		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
@@ -114,10 +129,41 @@ func TestReport(t *testing.T) {
 			for _, line := range r.Lines {
 				found = found || line.Name == tc.line && strings.HasPrefix(line.State+" "+line.Text, want)
 			}
+			if strings.Contains(text.String(), "\n\n") || strings.Count(text.String(), "\n") != len(r.Lines)+1 {
+				t.Errorf("a line is not one:\n%s", text.String())
+			}
 			if !found || r.Well || tc.todo != "" && !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
 				t.Errorf("want %q %q, to do %q; got:\n%s", tc.line, want, tc.todo, text.String())
 			}
 		})
+	}
+}
+
+// An error that keeps the workload from its control planes stands in one line; the others refer to it, also when the addresses
+// behind a name were tried in another order.
+func TestReportSaysItOnce(t *testing.T) {
+	t.Parallel()
+	const trouble = "control plane a:1: nothing listens there (dial tcp 1.1.1.1:1: refused\ndial tcp 2.2.2.2:1: refused)"
+	r := &Report{}
+	other := errors.New("control plane a:1: nothing listens there (dial tcp 2.2.2.2:1: refused\ndial tcp 1.1.1.1:1: refused)")
+	r.say("certificate", stateWarn, "", "01 %s, ends in 1h", because(Renewal{Tries: 2, Trouble: referring(errors.Join(other, errors.New("control plane b:1: no answer")), trouble)}))
+	r.say("control plane", stateBad, "", "none since 1s: %s", trouble)
+	r.say("envoy", stateBad, "", "not ready: Envoy has no clusters: %s", trouble)
+	r.once(trouble)
+	var got []string
+	for _, l := range r.Lines {
+		got = append(got, l.Text)
+	}
+	want := []string{
+		"01 not renewed after 2 tries: see control plane; control plane b:1: no answer, ends in 1h",
+		"none since 1s: control plane a:1: nothing listens there (dial tcp 1.1.1.1:1: refused; dial tcp 2.2.2.2:1: refused)",
+		"not ready: Envoy has no clusters: see control plane",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("lines (-want +got):\n%s", d)
+	}
+	if refused := (&RefusedError{Address: "a:1"}); !errors.Is(referring(errors.Join(refused), trouble), refused) {
+		t.Error("a refusal is lost")
 	}
 }
 
@@ -128,6 +174,7 @@ func TestReportCertificate(t *testing.T) {
 	id := m.identity(t, web(), 24*time.Hour)
 	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
 	away := Renewal{Trouble: errors.New("away"), Tries: 3}
+	refused := Renewal{Trouble: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "expired"}), Tries: 3}
 	for _, tc := range []struct {
 		name        string
 		after       time.Duration
@@ -139,13 +186,14 @@ func TestReportCertificate(t *testing.T) {
 		{"from disk", time.Hour, Renewal{}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago", ""},
 		{"renewal fails", 15 * time.Hour, away, stateWarn, " not renewed after 3 tries: away, ends in 9h0m0s", "by itself"},
 		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
-		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "join again"},
+		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "the certificate renews by itself when a control plane answers"},
+		{"over and refused", 72 * time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ended 2 days ago", "join again"},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
 		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
 	} {
 		r := &Report{}
 		sayKept(r, id, joined, tc.n, time.Now().Add(tc.after))
-		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
+		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) || tc.name == "over" && strings.Contains(strings.Join(r.Todo, "\n"), "join again") {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
 		}
 	}

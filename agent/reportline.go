@@ -1,0 +1,72 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// linkLine is the line that tells what keeps the workload from its control planes; others refer to it.
+const linkLine = "control plane"
+
+// oneLine makes one line of a text of several.
+func oneLine(text string) string {
+	var out []string
+	for part := range strings.Lines(text) {
+		if part = strings.TrimSpace(part); part != "" {
+			out = append(out, part)
+		}
+	}
+	return strings.Join(out, "; ")
+}
+
+// once makes lines that repeat what is in the way to the control planes refer to the line that says it.
+func (r *Report) once(trouble string) {
+	if trouble = oneLine(trouble); trouble == "" {
+		return
+	}
+	for i := range r.Lines {
+		if l := &r.Lines[i]; l.Name != linkLine {
+			l.Text = strings.ReplaceAll(l.Text, trouble, "see "+linkLine)
+		}
+	}
+}
+
+// referring is why renewing is in vain, without what the line of the control plane says already. The addresses behind a name
+// are tried in another order each time: the order of the words does not count.
+func referring(trouble error, said string) error {
+	if trouble == nil || said == "" {
+		return trouble
+	}
+	parts := slices.Clone(unjoin(trouble))
+	for i, part := range parts {
+		if slices.Equal(words(part.Error()), words(said)) {
+			parts[i] = errors.New("see " + linkLine)
+		}
+	}
+	return errors.Join(parts...)
+}
+
+// words are those of a text, sorted, without what stands around them.
+func words(text string) []string {
+	out := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n;()", r) })
+	slices.Sort(out)
+	return out
+}
+
+// portTodo is what to do about an Envoy that cannot open a port; empty: that is not its trouble.
+func portTodo(trouble string) string {
+	found := regexp.MustCompile(`cannot bind '([^']+)': Address already in use`).FindAllStringSubmatch(trouble, -1)
+	var ports []string
+	for _, f := range found {
+		if !slices.Contains(ports, f[1]) {
+			ports = append(ports, f[1])
+		}
+	}
+	if len(ports) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("end the program that has %s (\"ss -ltnp\" shows it) and restart this agent, or choose another port", strings.Join(ports, ", "))
+}
