@@ -111,7 +111,7 @@ func (st *stream) refuseRegistration(err error) {
 		return
 	}
 	e := audit.Event{Action: audit.RegistrationRefuse, Actor: who, Target: st.proxy.Namespace + "/" + cmp.Or(st.proxy.enrolment.group, st.proxy.enrolment.entry),
-		Outcome: audit.Refused, Reason: err.Error(), Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}}
+		Outcome: audit.Refused, Reason: status.Convert(err).Message(), Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial}}
 	if silent > 0 {
 		e.Details["unwritten"] = strconv.Itoa(silent)
 	}
