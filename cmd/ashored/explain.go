@@ -72,7 +72,8 @@ func ofRequests(from spiffe.ID, to string, found []push.Explained) (admin.Explan
 	}
 	if len(asked) == 0 {
 		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
-			"%s speaks no HTTP: ask without a method and a path, for a connection; if it does, declare the protocol of the port, such as name: http-web", strings.Join(left, ", ")))
+			"%s speaks no HTTP: ask without a method and a path, for a connection; if it does, declare the protocol of the port, such as name: http-web",
+			strings.Join(left, ", ")))
 	}
 	out := explanation(from, to, asked)
 	if len(left) > 0 {

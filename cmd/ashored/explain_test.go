@@ -68,7 +68,10 @@ func TestExplainer(t *testing.T) {
 // Where the workloads of a service differ, each is told of on its own, and those that are alike together.
 func TestExplanationOfSeveral(t *testing.T) {
 	t.Parallel()
-	one := push.Explained{Target: push.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true}, Call: push.Call{Method: "GET", Path: "/"}, Judgement: push.Judgement{Verdict: push.Allowed, Reason: "x"}}
+	one := push.Explained{
+		Target: push.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true},
+		Call:   push.Call{Method: "GET", Path: "/"}, Judgement: push.Judgement{Verdict: push.Allowed, Reason: "x"},
+	}
 	two := one
 	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, push.Denied, "y"
 	id := spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}
