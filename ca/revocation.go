@@ -52,6 +52,8 @@ type Revocation struct {
 	Epoch uint64 `json:"epoch,omitempty"`
 	// Addresses are from where it was known to speak then.
 	Addresses []netip.Addr `json:"addresses,omitempty"`
+	// Shown is until when somebody whom it puts out can show a certificate; zero in records of before it was known.
+	Shown time.Time `json:"shown,omitzero"`
 }
 
 // RevokedLeaf is a certificate that is put out.
@@ -173,11 +175,12 @@ func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	return &set.Revocations, nil
 }
 
-// Peers are the addresses of who was revoked lately, as of now.
+// Peers are the addresses of who was revoked, as of now: for revoked.Recent at least, and as long as a certificate can be
+// shown that a revocation puts out. Without one nobody gets past TLS, and what was open then was ended long ago.
 func (r *Revocations) Peers(now time.Time) []revoked.Peer {
 	var out []revoked.Peer
 	for _, x := range r.List {
-		if now.Sub(x.At) >= revoked.Recent {
+		if now.Sub(x.At) >= revoked.Recent && !now.Before(x.Shown.Add(lateClock)) {
 			continue
 		}
 		for _, a := range x.Addresses {

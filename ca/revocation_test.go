@@ -212,8 +212,16 @@ func TestRevokedPeers(t *testing.T) {
 	if d := cmp.Diff(want, told(noon), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
 		t.Error(d)
 	}
-	if got := told(noon.Add(revoked.Recent)); len(got) != 0 {
-		t.Errorf("after %s: %v", revoked.Recent, got)
+	w, err := l.ledger.Workload(t.Context(), "shop/a")
+	if err != nil {
+		t.Fatal(err)
+	}
+	end := w.Leaves[0].NotAfter.Add(lateClock)
+	if got := told(end.Add(-time.Second)); len(got) != 2 {
+		t.Errorf("while its certificate can be shown: %v", got)
+	}
+	if got := told(end); len(got) != 0 {
+		t.Errorf("after that: %v", got)
 	}
 	if err := l.ledger.Release(t.Context(), []netip.Addr{at[0], netip.MustParseAddr("10.0.0.9")}); err != nil {
 		t.Fatal(err)
@@ -226,5 +234,12 @@ func TestRevokedPeers(t *testing.T) {
 	}
 	if got := told(noon); len(got) != 0 {
 		t.Errorf("restored: %v", got)
+	}
+	whole := RevokeRequest{Kind: RevokeIdentity, Name: w.Identity, Addresses: at}
+	if err := l.ledger.Revoke(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	if before, after := told(end.Add(-time.Second)), told(end); len(before) != 2 || len(after) != 0 {
+		t.Errorf("an identity: %v while a certificate of it can be shown, %v after", before, after)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -58,6 +59,9 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	if err != nil {
 		return err
 	}
+	if x.Shown, err = l.shown(ctx, &x); err != nil {
+		return err
+	}
 	epoch, err := l.nextEpoch(ctx, &x)
 	if err != nil {
 		return err
@@ -102,6 +106,31 @@ func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version st
 		x.Until, x.Certificates = w.Leaves[i].NotAfter, []RevokedLeaf{{w.Leaves[i].SHA256, w.Leaves[i].NotAfter}}
 	}
 	return w, version, err
+}
+
+// shown is when the last certificate ends that a revocation puts out; zero: there is none. A workload's record that cannot be
+// read is left out: what matters is refused whatever it says.
+func (l *Ledger) shown(ctx context.Context, x *Revocation) (last time.Time, err error) {
+	leaves := x.Certificates
+	if x.Kind == RevokeIdentity && len(x.Addresses) > 0 {
+		all, err := l.Workloads(ctx)
+		if err != nil && len(all) == 0 {
+			return last, err
+		}
+		for _, w := range all {
+			for _, leaf := range w.Leaves {
+				if w.Identity == x.Name {
+					leaves = append(leaves, RevokedLeaf{leaf.SHA256, leaf.NotAfter})
+				}
+			}
+		}
+	}
+	for _, leaf := range leaves {
+		if leaf.NotAfter.After(last) {
+			last = leaf.NotAfter
+		}
+	}
+	return last, nil
 }
 
 // bySerial is the workload that has a certificate with a serial number. Errors: ErrNotFound.

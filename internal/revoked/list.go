@@ -16,7 +16,7 @@ const (
 	Type = "type.googleapis.com/ashore.v1.RevokedPeers"
 	// Name is that of the one resource.
 	Name = "revoked-peers"
-	// Recent is for how long an address is told: it may be another's after a while.
+	// Recent is for how long an address is told at least: it may be another's after a while.
 	Recent = time.Hour
 	// MaxPeers bounds a list, and MaxAddresses what one revocation adds to it.
 	MaxPeers, MaxAddresses = 1024, 512
