@@ -8,8 +8,10 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -49,10 +51,13 @@ func keeper(t *testing.T, dir string) *Keeper {
 
 // answers makes a keeper get certificates from m, or what err says.
 func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() error) (asked func() []time.Time) {
-	var times []time.Time
-	var keys [][32]byte
+	var mu sync.Mutex
+	var times []time.Time // guarded by mu
+	var keys [][32]byte   // of the keeper's goroutine alone
 	k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+		mu.Lock()
 		times = append(times, time.Now())
+		mu.Unlock()
 		if h := keyHash(q.key); len(keys) == 0 || keys[len(keys)-1] != h {
 			keys = append(keys, h)
 		}
@@ -66,7 +71,11 @@ func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() er
 		id, e := parseAnswer(q.key, m.issue(t, web(), must(newRequest(q.key)), life))
 		return id, nil, e
 	}
-	return func() []time.Time { return times }
+	return func() []time.Time {
+		mu.Lock()
+		defer mu.Unlock()
+		return slices.Clone(times)
+	}
 }
 
 // running keeps until the bubble's test ends it.
