@@ -333,16 +333,29 @@ func TestRecheckBetween(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
 	p := newSecurePlane(t, a, nil)
-	first := true
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	witness := call(t, p, &api)
+	if err := witness.connects(node(t, map[string]any{})); err != nil {
+		t.Fatal(err)
+	}
+	verified, passed := 0, make(chan struct{})
+	a.mu.Lock()
 	a.verified = func() { // mu is held
-		if first {
-			first = false
+		switch verified++; verified {
+		case 1: // the stream's
 			a.revoked["spiffe://cluster.local/ns/shop/sa/web"] = true
 			p.server.Recheck()
+		case 2: // the pass, which knows of the witness alone, has come to it
+			close(passed)
 		}
 	}
+	a.mu.Unlock()
 	l := call(t, p, a.web())
-	time.Sleep(50 * time.Millisecond) // the pass is over, most likely
+	select {
+	case <-passed:
+	case <-time.After(20 * time.Second):
+		t.Fatal("there was no pass")
+	}
 	l.ask(node(t, map[string]any{}), xds.ClusterType)
 	if code := l.ended(); code != codes.Unauthenticated {
 		t.Errorf("ended with %v", code)
