@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -55,9 +56,12 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	if !ok {
 		return Peer{}, nil
 	}
-	info, secured := p.AuthInfo.(credentials.TLSInfo)
-	if !secured {
+	if p.AuthInfo == nil {
 		return Peer{}, nil
+	}
+	info, ok := p.AuthInfo.(credentials.TLSInfo)
+	if !ok { // it is not for us to say that it may be used by anybody
+		return Peer{}, fmt.Errorf("a connection secured by %q is not understood", p.AuthInfo.AuthType())
 	}
 	who := Peer{chain: info.State.PeerCertificates}
 	if len(who.chain) == 0 {
