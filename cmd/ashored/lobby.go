@@ -1,6 +1,7 @@
 package main
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -11,6 +12,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
 const (
@@ -24,10 +27,11 @@ const (
 
 // lobby is a listener that bounds how many are inside who have not proven who they are: they cost memory and file
 // descriptors before anything is known of them. Who comes in is in the first room until his handshake is done, then in the
-// second one, unless he has proven to be a workload. Safe for concurrent use.
+// second one, unless he has proven to be a workload: then he is a guest, and counts as one. Safe for concurrent use.
 type lobby struct {
 	net.Listener
-	cuts prometheus.Counter
+	cuts   prometheus.Counter // set once
+	guests *guests            // set once
 
 	mu                   sync.Mutex
 	last                 uint64 // guarded by mu: the number of the latest visitor
@@ -48,14 +52,15 @@ type visitor struct {
 	lobby  *lobby
 	from   netip.Prefix
 	number uint64
-	in     *room // guarded by lobby.mu; nil: none
-	gone   bool  // guarded by lobby.mu: it is closed, and comes into no room any more
+	in     *room  // guarded by lobby.mu; nil: none
+	guest  *guest // guarded by lobby.mu: as who it is counted; nil: it is not
+	gone   bool   // guarded by lobby.mu: it is closed, and comes into no room any more
 }
 
-// newLobby makes one of l. Errors: a metric that is registered already.
-func newLobby(l net.Listener, r prometheus.Registerer) (*lobby, error) {
+// newLobby makes one of l, from where those may go on whom guests admits. Errors: a metric that is registered already.
+func newLobby(l net.Listener, g *guests, r prometheus.Registerer) (*lobby, error) {
 	files := openFiles()
-	out := &lobby{Listener: l,
+	out := &lobby{Listener: l, guests: g,
 		handshakes: room{most: min(maxHandshakes, files/4), waiting: map[netip.Prefix][]*visitor{}},
 		unproven:   room{most: min(maxUnproven, files/4), waiting: map[netip.Prefix][]*visitor{}},
 		cuts: prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_unproven_connections_cut_total",
@@ -160,6 +165,10 @@ func (r *room) remove(v *visitor) {
 func (v *visitor) Close() error {
 	v.lobby.mu.Lock()
 	v.gone = true
+	if v.guest != nil {
+		v.lobby.guests.leave(*v.guest)
+		v.guest = nil
+	}
 	v.lobby.mu.Unlock()
 	v.lobby.move(v, nil)
 	return v.Conn.Close()
@@ -184,36 +193,42 @@ func neighbourhood(a net.Addr) netip.Prefix {
 	return p
 }
 
-// doorman is TLS that lets out of the lobby who proves to be a workload.
-type doorman struct {
-	credentials.TransportCredentials
-	// proves says whether a chain, whose key was proven to be at hand, is a workload's.
-	proves func(chain []*x509.Certificate, now time.Time) error
-}
-
-// ServerHandshake implements credentials.TransportCredentials.
-func (d doorman) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	out, info, err := d.TransportCredentials.ServerHandshake(c)
+// greet lets v out of the lobby, if it has proven who it is; its handshake is done. Errors: it has, and is one too many; it
+// stays in the lobby until it has heard that.
+func (v *visitor) greet(info credentials.AuthInfo, proves func([]*x509.Certificate, time.Time) (spiffe.ID, error)) error {
+	var chain []*x509.Certificate
+	if t, ok := info.(credentials.TLSInfo); ok {
+		chain = t.State.PeerCertificates
+	}
+	if len(chain) == 0 {
+		v.lobby.move(v, &v.lobby.unproven)
+		return nil
+	}
+	id, err := proves(chain, time.Now())
 	if err != nil {
-		return out, info, err
+		v.lobby.move(v, &v.lobby.unproven)
+		return nil
 	}
-	if v, ok := c.(*visitor); ok {
-		v.greet(info, d.proves)
-	}
-	return out, info, nil
+	return v.admit(guest{sha256.Sum256(chain[0].RawSubjectPublicKeyInfo), household{id, v.from}})
 }
 
-// greet lets v out of the lobby, if it has proven who it is; its handshake is done.
-func (v *visitor) greet(info credentials.AuthInfo, proves func([]*x509.Certificate, time.Time) error) {
-	t, ok := info.(credentials.TLSInfo)
-	if ok && len(t.State.PeerCertificates) > 0 && proves(t.State.PeerCertificates, time.Now()) == nil {
-		v.lobby.move(v, nil)
-		return
+// admit lets v out of the lobby as a guest. Errors: as of greet.
+func (v *visitor) admit(who guest) error {
+	l := v.lobby
+	l.mu.Lock()
+	var err error
+	if !v.gone {
+		if err = l.guests.enter(who); err == nil {
+			v.guest = &who
+		}
 	}
-	v.lobby.move(v, &v.lobby.unproven)
-}
-
-// Clone implements credentials.TransportCredentials.
-func (d doorman) Clone() credentials.TransportCredentials {
-	return doorman{d.TransportCredentials.Clone(), d.proves}
+	l.mu.Unlock()
+	if err == nil {
+		l.move(v, nil)
+		return nil
+	}
+	l.guests.note(who, err)
+	l.move(v, &l.unproven)
+	time.AfterFunc(refusalTime, func() { _ = v.Conn.Close() }) // who serves it finds out, and closes it too
+	return err
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
@@ -24,7 +25,12 @@ func newTestLobby(t *testing.T) (*lobby, func(from string) (outside, inside net.
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLobby(inner, prometheus.NewRegistry())
+	r := prometheus.NewRegistry()
+	book, err := newGuests(bounds{workload: 2, address: 3}, r, testlog.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l, err := newLobby(inner, book, r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -222,7 +223,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
-	if err := p.serve(d, id, server); err != nil {
+	if err := p.serve(s.XDS, d, id, server, log.Named("xds")); err != nil {
 		return p, err
 	}
 	p.run("metrics", site.run)
@@ -245,7 +246,7 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
-func (p *program) serve(d doors, id *identity, server *xds.Server) error {
+func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, log hclog.Logger) error {
 	if d.plain != nil {
 		plain := grpc.NewServer(xds.ServerOptions()...)
 		server.Register(plain)
@@ -256,11 +257,15 @@ func (p *program) serve(d doors, id *identity, server *xds.Server) error {
 	}
 	id.fleet.Store(server)
 	id.run(p)
-	in, err := newLobby(d.secure, d.registry)
+	book, err := newGuests(bounds{workload: s.WorkloadConnections, address: s.AddressConnections}, d.registry, log)
 	if err != nil {
 		return err
 	}
-	secure := grpc.NewServer(append(xds.ServerOptions(), grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime))...)
+	in, err := newLobby(d.secure, book, d.registry)
+	if err != nil {
+		return err
+	}
+	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
 	id.server.Register(secure)
 	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in) })
