@@ -18,15 +18,15 @@ var ErrRotate = errors.New("cannot rotate")
 
 // RotateRequest asks for a rotation of the root. A rotation that was begun goes on by itself.
 type RotateRequest struct {
-	// Actor is who asks, for the audit log: "user root (uid 0)".
-	Actor string
+	// Actor is who asks, and Reason why, for the audit log: "user root (uid 0)", "the old key was copied".
+	Actor, Reason string
 	// Force does this step although somebody is waited for, who may be stranded by it; None begins a rotation. It must be
 	// the step that comes next, so that asking twice does not force two.
 	Force Step
 }
 
 // begin makes a new root and records it. Nobody trusts it yet.
-func (s *selfSigned) begin(ctx context.Context, actor string, now time.Time) error {
+func (s *selfSigned) begin(ctx context.Context, r RotateRequest, now time.Time) error {
 	if s.state.Step != None {
 		return fmt.Errorf("%w: a rotation goes on since %s; its next step is %s, which --force %s does at once",
 			ErrRotate, s.state.Since.Format(time.RFC3339), s.state.following(), s.state.following())
@@ -55,7 +55,7 @@ func (s *selfSigned) begin(ctx context.Context, actor string, now time.Time) err
 		}
 		to.Cross = cross.Raw
 	}
-	return s.commit(ctx, to, actor, nil)
+	return s.commit(ctx, to, r, nil)
 }
 
 // nextRoot is one that was made and not recorded, because ashored was killed between the two, or a new one.
@@ -79,7 +79,7 @@ func (s *selfSigned) force(ctx context.Context, r RotateRequest, f Facts, now ti
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.keyless)
 	}
 	_, waiting := next(s.state, f, now)
-	return s.commit(ctx, s.state.done(now), r.Actor, waiting)
+	return s.commit(ctx, s.state.done(now), r, waiting)
 }
 
 // behind says that this replica is to sign with the new root and does not.
@@ -102,38 +102,39 @@ func (s *selfSigned) advance(ctx context.Context, f Facts, now time.Time) (bool,
 		return false, nil
 	}
 	to, _ := next(s.state, f, now)
-	err := s.commit(ctx, to, "ashored", nil)
+	err := s.commit(ctx, to, RotateRequest{Actor: "ashored"}, nil)
 	if errors.Is(err, record.ErrConflict) { // another replica was faster
 		return true, nil
 	}
 	return err == nil, err
 }
 
-// commit records a step; forced are those who were waited for.
-func (s *selfSigned) commit(ctx context.Context, to State, actor string, forced []Waiting) error {
+// commit records a step that r asks for; waiting are those who are waited for although it is forced. What is done stands
+// in the audit log; of what is not, whoever asked for it tells.
+func (s *selfSigned) commit(ctx context.Context, to State, r RotateRequest, waiting []Waiting) error {
 	step := s.state.following()
 	s.dir.about("commit", string(step))
-	err := s.records.write(ctx, to, s.version)
-	e := audit.Event{Action: audit.CARotate, Actor: actor, Target: to.Active, Details: map[string]string{"step": string(step)}}
+	switch err := s.records.write(ctx, to, s.version); {
+	case errors.Is(err, record.ErrConflict):
+		return fmt.Errorf("the rotation was changed by another replica at this moment, look again: %w", err)
+	case err != nil:
+		return err
+	}
+	e := audit.Event{Action: audit.CARotate, Actor: r.Actor, Target: to.Active, Reason: r.Reason, Details: map[string]string{"step": string(step)}}
 	if to.Next != "" {
 		e.Details["next"] = to.Next
 	}
 	if s.state.Old != "" {
 		e.Details["old"] = s.state.Old
 	}
-	if len(forced) > 0 {
-		e.Details["forced"], e.Details["example"] = strconv.Itoa(len(forced)), forced[0].Kind+" "+forced[0].Name
-		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step, "actor", actor, "waited for", len(forced), "first", forced[0].Name)
+	if r.Force != None {
+		e.Details["forced"] = strconv.Itoa(len(waiting))
 	}
-	switch {
-	case errors.Is(err, record.ErrConflict):
-		return fmt.Errorf("the rotation was changed by another replica at this moment, look again: %w", err)
-	case err != nil:
-		e.Outcome, e.Reason = audit.Failed, err.Error()
-		s.audit(e)
-		return err
+	if len(waiting) > 0 {
+		e.Details["example"] = waiting[0].Kind + " " + waiting[0].Name
+		s.log.Warn("a step of the rotation was forced; who was waited for may be stranded", "step", step, "actor", r.Actor, "waited for", len(waiting), "first", waiting[0].Name)
 	}
 	s.audit(e)
-	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", actor)
+	s.log.Info("rotation of the root", "step", step, "root", to.Active, "next", to.Next, "actor", r.Actor)
 	return nil
 }

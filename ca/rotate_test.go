@@ -85,7 +85,7 @@ func TestRotation(t *testing.T) {
 	if again := h.move(); again.Bundle().ID != m.Bundle().ID || !again.Signer().Cert.Equal(m.Signer().Cert) {
 		t.Error("a restart made another authority")
 	}
-	want := []string{"prepare user root (uid 0)", "distribute ashored", "activate ashored", "retire ashored"}
+	want := []string{"prepare user root (uid 0)", "distribute ashored", "failed prepare", "activate ashored", "retire ashored"}
 	if d := cmp.Diff(want, h.audited("ca.rotate")); d != "" {
 		t.Errorf("audited (-want +got):\n%s", d)
 	}
@@ -128,6 +128,37 @@ func TestForce(t *testing.T) {
 		}
 	}
 	if d := cmp.Diff([]string{"op activate 4 control plane requests", "op retire 4 control plane requests"}, forced); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
+// What an operator asks for is one line of the audit log, with his reason: of the step that it did, or of what it came to.
+func TestRotationAudited(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	m := h.move()
+	h.fact(Facts{Connected: []ProxyBundle{{"p", ""}}})
+	for _, r := range []RotateRequest{{Force: StepActivate}, {}, {}, {Force: StepActivate}} {
+		r.Actor, r.Reason = "op", "yearly"
+		_, _ = m.Rotate(t.Context(), r) // the log tells
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var got []string
+	for _, e := range h.events {
+		if e.Action == "ca.rotate" {
+			reason, _, _ := strings.Cut(e.Reason, " since")
+			got = append(got, strings.Join([]string{e.Actor, e.Outcome, e.Details["step"], e.Details["forced"], reason}, "|"))
+		}
+	}
+	want := []string{
+		"op|failed|activate||yearly: cannot rotate: no rotation goes on, there is nothing to force",
+		"op||prepare||yearly",
+		"ashored||distribute||",
+		"op|failed|prepare||yearly: cannot rotate: a rotation goes on",
+		"op||activate|2|yearly",
+	}
+	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
 	}
 }

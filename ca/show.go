@@ -1,10 +1,14 @@
 package ca
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
 )
 
 // maxWaiting bounds how many of those that are waited for are named.
@@ -102,30 +106,36 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 func (m *Manager) Rotate(ctx context.Context, r RotateRequest) (Status, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.plugged != nil {
-		return Status{}, fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new one, wait until every workload has both, "+
-			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
-	}
 	now := m.config.Now()
-	if err := m.refreshOwn(ctx, now); err != nil {
-		return Status{}, err
-	}
-	facts, err := m.config.Facts(ctx)
-	if err != nil {
-		return Status{}, err
-	}
-	if r.Force == None {
-		err = m.own.begin(ctx, r.Actor, now)
-	} else {
-		err = m.own.force(ctx, r, facts, now)
-	}
-	if err != nil {
+	if err := m.step(ctx, r, now); err != nil {
+		wanted := cmp.Or(r.Force, StepPrepare)
+		m.config.Audit(audit.Event{Action: audit.CARotate, Actor: r.Actor, Outcome: audit.Failed,
+			Reason: strings.TrimPrefix(r.Reason+": "+err.Error(), ": "), Details: map[string]string{"step": string(wanted)}})
 		return Status{}, err
 	}
 	if err := m.lookOwn(ctx, now); err != nil {
 		return Status{}, err
 	}
 	return m.show(ctx)
+}
+
+// step does the one step that r asks for. The caller holds mu.
+func (m *Manager) step(ctx context.Context, r RotateRequest, now time.Time) error {
+	if m.plugged != nil {
+		return fmt.Errorf("%w: the authority is plugged in: put a set into %s whose %s holds the old root and the new one, wait until every workload has both, "+
+			"then one that signs below the new root, and take the old root out when \"ca show\" tells of nobody who depends on it", ErrRotate, m.plugged.dir, pluggedRoots)
+	}
+	if err := m.refreshOwn(ctx, now); err != nil {
+		return err
+	}
+	facts, err := m.config.Facts(ctx)
+	if err != nil {
+		return err
+	}
+	if r.Force == None {
+		return m.own.begin(ctx, r, now)
+	}
+	return m.own.force(ctx, r, facts, now)
 }
 
 func (s *Status) root(c *x509.Certificate, role string) {

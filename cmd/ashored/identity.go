@@ -154,7 +154,7 @@ func (id *identity) trusted() <-chan *push.Trust {
 func (id *identity) adminConfig(s settings, d doors, back *backend, log hclog.Logger) admin.Config {
 	c := admin.Config{Listener: d.admin, Backend: back, Audit: d.audit, Missing: noAuthority, Record: d.audit.Record, Log: log, Role: s.access.Role}
 	if id != nil {
-		o := operators{identity: id, record: d.audit.Record, now: time.Now}
+		o := operators{identity: id, now: time.Now}
 		c.Tokens, c.Authority, c.Workloads = o, o, o
 	}
 	return c

@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -23,8 +21,7 @@ const noAuthority = "it has no certificate authority; set xds.address, or in dev
 // operators answers operators about identities. Safe for concurrent use.
 type operators struct {
 	*identity
-	record func(audit.Event)
-	now    func() time.Time
+	now func() time.Time
 }
 
 var (
@@ -140,15 +137,7 @@ func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, w
 	if r.Force != "" && !slices.Contains([]ca.Step{ca.StepDistribute, ca.StepActivate, ca.StepRetire}, ca.Step(r.Force)) {
 		return admin.Authority{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a step that can be forced: want distribute, activate or retire", r.Force))
 	}
-	s, err := o.manager.Rotate(ctx, ca.RotateRequest{Actor: who, Force: ca.Step(r.Force)})
-	e := audit.Event{Action: audit.CARotate, Actor: who, Target: "request", Reason: r.Reason}
-	if r.Force != "" {
-		e.Details = map[string]string{"force": r.Force}
-	}
-	if err != nil {
-		e.Outcome, e.Reason = audit.Failed, strings.TrimPrefix(r.Reason+": "+err.Error(), ": ")
-	}
-	o.record(e)
+	s, err := o.manager.Rotate(ctx, ca.RotateRequest{Actor: who, Reason: r.Reason, Force: ca.Step(r.Force)})
 	if err != nil {
 		return admin.Authority{}, answered(err)
 	}

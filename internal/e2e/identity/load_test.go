@@ -171,7 +171,7 @@ func rotated(t *testing.T, m *harness.Mesh, step string) {
 		now := authority(t, m)
 		var done []string
 		err := m.Admin.TailAudit(context.Background(), 1000, false, func(e audit.Event) error {
-			if e.Action == audit.CARotate {
+			if e.Action == audit.CARotate && e.Outcome == audit.OK {
 				done = append(done, e.Details["step"])
 			}
 			return nil
