@@ -111,3 +111,29 @@ func (a *admin) connections(ctx context.Context) (uint64, error) {
 	}
 	return sum, nil
 }
+
+// serverInfo is what Envoy says of itself.
+type serverInfo struct {
+	Version string `json:"version"`
+	State   string `json:"state"`
+}
+
+// version is the release alone; the whole is "<commit>/1.40.0/Clean/RELEASE/BoringSSL".
+func (i serverInfo) version() string {
+	if parts := strings.Split(i.Version, "/"); len(parts) > 1 {
+		return parts[1]
+	}
+	return i.Version
+}
+
+func (a *admin) serverInfo(ctx context.Context) (serverInfo, error) {
+	var info serverInfo
+	body, err := a.do(ctx, http.MethodGet, "/server_info")
+	if err != nil {
+		return info, err
+	}
+	if err := json.Unmarshal(body, &info); err != nil {
+		return info, fmt.Errorf("read what Envoy says of itself: %w", err)
+	}
+	return info, nil
+}

@@ -2,14 +2,10 @@ package agent
 
 import (
 	"context"
-	"crypto/sha256"
 	"crypto/tls"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"math/rand/v2"
-	"net"
 	"os"
 	"path/filepath"
 	"slices"
@@ -156,89 +152,6 @@ func absolute(path string, err error) (string, error) {
 	return filepath.Abs(path)
 }
 
-// checkToken says what is wrong with the form of a token, without saying any of it.
-func checkToken(token string) error {
-	parts := strings.Split(token, ".")
-	switch {
-	case token == "":
-		return errors.New("not set; give the line that \"ashorectl join-token create\" prints whole, or a file with --token-file")
-	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
-		return errors.New("is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
-	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":
-		return errors.New("is not one of \"ashorectl join-token create\": want ashore-join.ID.SECRET, copied whole")
-	}
-	return nil
-}
-
-// running answers for a state folder that another process has.
-func (c *JoinConfig) running(s Settings, busy *BusyError) (*JoinResult, error) {
-	id, joined, err := store{s.State}.load()
-	switch {
-	case err != nil:
-		return nil, busy
-	case joined.Group != c.Group:
-		return nil, fmt.Errorf("an agent runs here (process %d) with an identity of the group %s, and the line is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
-			busy.PID, joined.Group, c.Group, s.State)
-	case !time.Now().Before(id.Leaf().NotAfter) || !c.believes(id):
-		return nil, fmt.Errorf("an agent runs here (process %d) with an identity that is not good any more: stop it, and run this line again", busy.PID)
-	case c.another(joined):
-		return nil, fmt.Errorf("an agent runs here (process %d), and this is another line than the one that it joined by: to join anew, stop it and run this line again; "+
-			"otherwise there is nothing to do (the token was not used)", busy.PID)
-	}
-	return &JoinResult{Settings: s, Identity: id, Already: true, Running: busy.PID}, nil
-}
-
-// already answers for a workload that has joined before; nil when it has to join.
-func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
-	id, joined, err := disk.load()
-	switch {
-	case errors.Is(err, ErrNoIdentity):
-		return nil, nil
-	case err != nil:
-		c.Log.Warn("the identity of an earlier join is replaced", "reason", err)
-		return nil, nil
-	case joined.Group != c.Group:
-		return nil, fmt.Errorf("%s has the identity of a member of %s, and the line is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
-			s.State, joined.Group, c.Group, s.State)
-	case !time.Now().Before(id.Leaf().NotAfter):
-		c.Log.Info("the certificate of an earlier join has ended: joining anew", "ended", id.Leaf().NotAfter)
-		return nil, nil
-	case !c.believes(id):
-		c.Log.Info("the line names another root certificate than that of the earlier join: joining anew")
-		return nil, nil
-	case c.another(joined):
-		c.Log.Info("this is another line than that of the earlier join: joining anew")
-		return nil, nil
-	}
-	before, err := move(&s)
-	if err != nil {
-		return nil, err
-	}
-	return &JoinResult{Settings: s, Identity: id, Already: true, Before: before}, nil
-}
-
-// another says that the line is not the one that the workload joined by: somebody made it because this workload is to join
-// again, after a revocation perhaps, or because its key was lost.
-func (c *JoinConfig) another(j Joined) bool { return j.Token != "" && j.Token != tokenHash(c.Token) }
-
-func tokenHash(token string) string {
-	sum := sha256.Sum256([]byte(token))
-	return hex.EncodeToString(sum[:])
-}
-
-// believes says whether the line is for the mesh of an identity, and the identity for that mesh.
-func (c *JoinConfig) believes(id *Identity) bool {
-	if id.rooted() != nil {
-		return false
-	}
-	for _, r := range id.Roots {
-		if hashOf(r) == c.Hash {
-			return true
-		}
-	}
-	return false
-}
-
 // ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
 // much to do is asked again: with the same key a token gives the same answer.
 func (c *JoinConfig) ask(ctx context.Context, q asking) (*Identity, string, error) {
@@ -295,43 +208,4 @@ func busyAnswer(err error) bool {
 		}
 	}
 	return false
-}
-
-// unjoin are the errors that errors.Join put together.
-func unjoin(err error) []error {
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		return joined.Unwrap()
-	}
-	return []error{err}
-}
-
-func hostOf(a net.Addr) string {
-	host, _, err := net.SplitHostPort(a.String())
-	if err != nil {
-		return a.String()
-	}
-	return host
-}
-
-// BusyError is that another process has the state folder.
-type BusyError struct {
-	Dir string
-	// PID is that process; zero when it is not known.
-	PID int
-}
-
-func (e *BusyError) Error() string {
-	return fmt.Sprintf("state folder %s is in use by another ashore-agent (process %d); end it, or set another folder (setting state)", e.Dir, e.PID)
-}
-
-// maxToken bounds a token, in bytes.
-const maxToken = 1 << 10
-
-// ReadToken reads a token: all of r, without the line feed at its end.
-func ReadToken(r io.Reader) (string, error) {
-	text, err := io.ReadAll(io.LimitReader(r, maxToken+2))
-	if err != nil {
-		return "", fmt.Errorf("read the token: %w", err)
-	}
-	return strings.TrimSpace(string(text)), nil
 }

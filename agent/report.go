@@ -1,20 +1,15 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"net/http"
 	"os"
-	"slices"
 	"strings"
 	"time"
-
-	"google.golang.org/grpc/codes"
 )
 
 // Report is how an agent and its workload are: ten lines for people, and the same for programs.
@@ -106,175 +101,6 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	return r.finish()
 }
 
-func (a *Agent) sayIdentity(r *Report, now time.Time) {
-	if a.keeper == nil {
-		r.say("identity", stateOK, "", "none: this agent runs with --dev, in plaintext")
-		r.say("certificate", stateOK, "", "none")
-		r.say("roots", stateOK, "", "none")
-		return
-	}
-	n := a.keeper.Renewal()
-	n.Trouble = referring(n.Trouble, a.link.LinkState().Trouble)
-	sayKept(r, a.keeper.Identity(), a.keeper.Joined(), n, now)
-	if refused := a.secrets.Refusal(); refused != "" {
-		r.say("presented", stateBad, "restart this agent; if it goes on, join again", "Envoy refuses its certificate or the roots: %s", refused)
-	} else if p := a.presented.State(); p.Alarm {
-		r.say("presented", stateBad, "restart this agent: Envoy does not take the latest certificate", "Envoy presents the certificate %s, issued is %s", strings.Join(p.Serials, ", "), a.keeper.Identity().Serial())
-	}
-}
-
-// sayKept tells of an identity: three lines.
-func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
-	leaf := id.Leaf()
-	r.Identity, r.Serial, r.Ends = id.ID.String(), id.Serial(), leaf.NotAfter
-	r.say("identity", stateOK, "", "%s, joined %s ago from the group %s", id.ID, span(now.Sub(j.At)), j.Group)
-	left := leaf.NotAfter.Sub(now)
-	orphan := id.rooted()
-	switch {
-	case orphan != nil:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
-	case now.Before(leaf.NotBefore):
-		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
-	case left <= 0 && n.Trouble == nil:
-		r.say("certificate", stateBad, "let the agent run: it renews a certificate that has ended for as long as the control plane allows; else join again", "%s ended %s ago", id.Serial(), span(-left))
-	case left <= 0 && !n.refused():
-		r.say("certificate", stateBad, "the certificate renews by itself when a control plane answers, up to 7 days after its end unless ca.grace there says otherwise", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
-	case left <= 0:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
-	case n.Trouble != nil && left < id.Life()/4:
-		r.say("certificate", stateBad, "make the control plane reachable before the certificate ends; or join again", "%s %s, ends in %s", id.Serial(), because(n), span(left))
-	case n.Trouble != nil:
-		r.say("certificate", stateWarn, "nothing yet: renewing is tried again by itself", "%s %s, ends in %s", id.Serial(), because(n), span(left))
-	case n.Due.IsZero():
-		r.say("certificate", stateOK, "", "%s ends in %s, renewed %s ago", id.Serial(), span(left), span(now.Sub(j.Renewed)))
-	default:
-		r.say("certificate", stateOK, "", "%s ends in %s, renewed %s ago, the next time in %s", id.Serial(), span(left), span(now.Sub(j.Renewed)), span(max(n.Due.Sub(now), 0)))
-	}
-	var hashes []string
-	state, todo := stateOK, ""
-	for _, c := range id.Roots {
-		text := hashOf(c)[:len(hashPrefix)+12] + "…"
-		if now.After(c.NotAfter) {
-			text += " (ended)"
-		} else if now.AddDate(0, 0, 30).After(c.NotAfter) {
-			text += " (ends in " + span(c.NotAfter.Sub(now)) + ")"
-			state, todo = stateWarn, "rotate the mesh's root: ashorectl ca rotate"
-		}
-		hashes = append(hashes, text)
-	}
-	r.say("roots", state, todo, "%d: %s", len(hashes), strings.Join(hashes, ", "))
-}
-
-func because(n Renewal) string {
-	if n.Trouble == nil {
-		return "not renewed"
-	}
-	return fmt.Sprintf("not renewed after %d tries: %s", n.Tries, oneLine(n.Trouble.Error()))
-}
-
-// refused says that a control plane answered, and does not renew the certificate.
-func (n Renewal) refused() bool {
-	_, ok := errors.AsType[*RefusedError](n.Trouble)
-	return ok
-}
-
-func (a *Agent) sayLink(r *Report, now time.Time) {
-	if a.link == nil {
-		r.say(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
-		return
-	}
-	s := a.link.LinkState()
-	r.Link = &s
-	if s.Address != "" {
-		r.say(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
-		return
-	}
-	r.say(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
-}
-
-// linkTodo is what helps against what is in the way to the control planes.
-func linkTodo(trouble string, addresses []string) string {
-	has := func(words ...string) bool {
-		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(trouble, w) })
-	}
-	switch {
-	case has(codes.Unauthenticated.String(), codes.PermissionDenied.String()):
-		return "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
-	case has("set the clock"):
-		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
-	case has("is not believed"):
-		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
-	}
-	return "make a control plane reachable: " + strings.Join(addresses, ", ")
-}
-
-func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
-	info, infoErr := a.admin.serverInfo(ctx)
-	readyErr := a.ready.check(ctx)
-	restarts := max(a.supervisor.Runs()-1, 0)
-	switch {
-	case infoErr != nil && a.supervisor.Trouble() != "":
-		r.say("envoy", stateBad, cmp.Or(portTodo(a.supervisor.Trouble()), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
-	case infoErr != nil:
-		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
-	case readyErr != nil:
-		r.say("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
-		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
-			r.Todo = append(r.Todo, "see why Envoy is not ready")
-		}
-	default:
-		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", a.process.PID(), info.version(), restarts)
-	}
-}
-
-func (a *Agent) sayConfiguration(r *Report, now time.Time) {
-	if a.link == nil {
-		r.say("configuration", stateOK, "", "live")
-		return
-	}
-	switch s := a.link.LinkState(); {
-	case s.Rejected != "":
-		r.say("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
-	case s.Old:
-		r.say("configuration", stateBad, "make a control plane reachable: revocations and policies are not known here", "no control plane confirmed it since %s, %s ago", s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
-	case s.CopyRefused != "" && s.Address == "":
-		r.say("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
-	case s.CopyError != "":
-		r.say("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
-	case !s.CopyFrom.IsZero():
-		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
-	case s.Address == "" && s.Confirmed.IsZero():
-		r.say("configuration", stateBad, "", "none: no control plane has answered since this agent started, and there is no copy on disk")
-	case s.Address == "":
-		r.say("configuration", stateWarn, "", "as it was %s ago, when the control plane went away", span(now.Sub(s.Since)))
-	case a.cutter.Text() != "":
-		r.say("configuration", stateOK, "", "live; %s", a.cutter.Text())
-	default:
-		r.say("configuration", stateOK, "", "live")
-	}
-}
-
-func (a *Agent) sayRegistration(r *Report) {
-	w := &a.settings.Workload
-	if w.Group == "" || a.keeper == nil {
-		r.say("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
-		return
-	}
-	h, known := a.vitals.Health()
-	switch {
-	case !known:
-		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
-	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
-		r.say("registration", stateBad, "", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
-	case !h.Healthy:
-		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
-	case a.link.LinkState().Address == "":
-		r.say("registration", stateWarn, "", "%s/%s at %s, well, but no control plane hears of it: it counts until its lease ends", w.Namespace, w.Group, w.Addresses[0])
-	default:
-		r.say("registration", stateOK, "", "%s/%s at %s, healthy", w.Namespace, w.Group, w.Addresses[0])
-	}
-}
-
 // clockTolerance is how far a clock may be off before it is told.
 const clockTolerance = time.Minute
 
@@ -339,37 +165,4 @@ func OfflineReport(state string) *Report {
 		sayDisk(r, state)
 	}
 	return r.finish()
-}
-
-// sayNoIdentity tells in three lines that there is none, and why.
-func (r *Report) sayNoIdentity(why string) {
-	r.say("identity", stateBad, "", "%s", why)
-	r.say("certificate", stateBad, "", "none")
-	r.say("roots", stateBad, "", "none")
-}
-
-// serverInfo is what Envoy says of itself.
-type serverInfo struct {
-	Version string `json:"version"`
-	State   string `json:"state"`
-}
-
-// version is the release alone; the whole is "<commit>/1.40.0/Clean/RELEASE/BoringSSL".
-func (i serverInfo) version() string {
-	if parts := strings.Split(i.Version, "/"); len(parts) > 1 {
-		return parts[1]
-	}
-	return i.Version
-}
-
-func (a *admin) serverInfo(ctx context.Context) (serverInfo, error) {
-	var info serverInfo
-	body, err := a.do(ctx, http.MethodGet, "/server_info")
-	if err != nil {
-		return info, err
-	}
-	if err := json.Unmarshal(body, &info); err != nil {
-		return info, fmt.Errorf("read what Envoy says of itself: %w", err)
-	}
-	return info, nil
 }

@@ -73,3 +73,14 @@ func keepFile(path string, data []byte) error {
 	}
 	return wholefile.Write(path, data)
 }
+
+// BusyError is that another process has the state folder.
+type BusyError struct {
+	Dir string
+	// PID is that process; zero when it is not known.
+	PID int
+}
+
+func (e *BusyError) Error() string {
+	return fmt.Sprintf("state folder %s is in use by another ashore-agent (process %d); end it, or set another folder (setting state)", e.Dir, e.PID)
+}

@@ -1,0 +1,127 @@
+package agent
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"syscall"
+	"time"
+)
+
+// dialTimeout bounds the connection and the handshake with a control plane.
+const dialTimeout = 10 * time.Second
+
+// dial opens a connection to a control plane and verifies it. Errors name the address, what is wrong and what to do;
+// a server that is not believed gives a ServerError.
+func dial(ctx context.Context, address string, cfg *tls.Config) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	cfg = cfg.Clone()
+	cfg.NextProtos = []string{"h2"}
+	if cfg.ServerName, _, _ = net.SplitHostPort(address); net.ParseIP(cfg.ServerName) != nil {
+		cfg.ServerName = "" // RFC 6066: an address is not a server name
+	}
+	targets, err := targetsOf(ctx, address)
+	if err != nil {
+		return nil, dialError(address, err)
+	}
+	conn, err := dialOne(ctx, targets, cfg)
+	if err != nil {
+		return nil, dialError(address, err)
+	}
+	return conn, nil
+}
+
+// targetsOf are the addresses that a name stands for, in another order each time: behind each may be a replica of its own, and
+// one that is stuck must not be all that is ever tried.
+func targetsOf(ctx context.Context, address string) ([]string, error) {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || net.ParseIP(host) != nil {
+		return []string{address}, err
+	}
+	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+	if err != nil {
+		return nil, err
+	}
+	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
+	var out []string
+	for _, ip := range ips {
+		out = append(out, net.JoinHostPort(ip.Unmap().String(), port))
+	}
+	return out, nil
+}
+
+// dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
+func dialOne(ctx context.Context, targets []string, cfg *tls.Config) (*tls.Conn, error) {
+	var errs []error
+	for i, target := range targets {
+		part := dialTimeout
+		if end, ok := ctx.Deadline(); ok {
+			part = time.Until(end) / time.Duration(len(targets)-i)
+		}
+		conn, err := dialTLS(ctx, target, cfg, part)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, err)
+	}
+	return nil, errors.Join(errs...)
+}
+
+func dialTLS(ctx context.Context, target string, cfg *tls.Config, wait time.Duration) (*tls.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	var d net.Dialer
+	raw, err := d.DialContext(ctx, "tcp", target)
+	if err != nil {
+		return nil, err
+	}
+	conn := tls.Client(raw, cfg)
+	if err := conn.HandshakeContext(ctx); err != nil {
+		_ = raw.Close() // the handshake's error is the one that counts
+		return nil, err
+	}
+	return conn, nil
+}
+
+// dialError says why a control plane is not reached.
+func dialError(address string, err error) error {
+	var text string
+	var untrusted *ServerError
+	var dns *net.DNSError
+	var timeout net.Error
+	var record tls.RecordHeaderError
+	switch {
+	case errors.As(err, &untrusted):
+		return fmt.Errorf("control plane %s is not believed: %w", address, err)
+	case errors.As(err, &dns) && dns.IsNotFound:
+		text = "the name " + dns.Name + " does not resolve: check its spelling and this machine's DNS (/etc/resolv.conf), or give the address"
+	case errors.As(err, &dns):
+		text = "the name " + dns.Name + " cannot be looked up: this machine's DNS does not answer (/etc/resolv.conf)"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		text = "nothing listens there: see whether ashored runs on that machine and serves TLS on this port (15012), and that the address is right"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH):
+		text = "there is no way to it: check this machine's network and routes"
+	case errors.As(err, &record):
+		text = "it does not speak TLS: this may be the plaintext port (15010); give the one for TLS (15012)"
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout():
+		text = fmt.Sprintf("no answer within %s: a firewall may be in the way, or the machine is away", dialTimeout)
+	case errors.Is(err, syscall.ECONNRESET):
+		text = "it ended the connection: see the log of ashored there"
+	default:
+		return fmt.Errorf("control plane %s: %w", address, err)
+	}
+	return fmt.Errorf("control plane %s: %s (%w)", address, text, err)
+}
+
+// hostOf is an address without its port.
+func hostOf(a net.Addr) string {
+	host, _, err := net.SplitHostPort(a.String())
+	if err != nil {
+		return a.String()
+	}
+	return host
+}

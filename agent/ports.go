@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"time"
+)
+
+// claimPorts opens the status port and makes sure that the ports that Envoy will open are free: Envoy's own
+// message would name neither the setting nor what to do.
+func (a *Agent) claimPorts(ctx context.Context) (net.Listener, error) {
+	var status net.Listener
+	for _, o := range a.settings.Ports.openPorts() {
+		l, err := listenPatiently(ctx, a.settings.at(o.port))
+		if err != nil {
+			if status != nil {
+				err = errors.Join(err, status.Close())
+			}
+			return nil, a.portError(o, err)
+		}
+		if o.port == a.settings.Ports.Status {
+			status = l
+			continue
+		}
+		if err := l.Close(); err != nil {
+			return nil, errors.Join(err, status.Close())
+		}
+	}
+	return status, nil
+}
+
+// portPatience is how long an address that is in use is waited for: the Envoy of an agent that was killed ends a moment after it.
+const portPatience = 2 * time.Second
+
+// listenPatiently listens at an address as soon as it is free, within portPatience.
+func listenPatiently(ctx context.Context, address string) (net.Listener, error) {
+	var c net.ListenConfig
+	for end := time.Now().Add(portPatience); ; {
+		l, err := c.Listen(ctx, "tcp", address)
+		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
+			return l, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+func (a *Agent) portError(o openPort, err error) error {
+	at := a.settings.at(o.port)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return fmt.Errorf("%s is in use (%s): another program, or another workload with this address, has it; "+
+			"end it (\"ss -ltnp\" shows it), set another port, or give each workload its own address", at, o.names())
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return fmt.Errorf("%s is not an address of this machine (setting workload.addresses, or --address): %w", a.settings.Workload.Addresses[0], err)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%s may not be opened by this user (%s): set a port above 1023: %w", at, o.names(), err)
+	}
+	return fmt.Errorf("open %s (%s): %w", at, o.names(), err)
+}

@@ -1,0 +1,108 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc/codes"
+)
+
+func (a *Agent) sayLink(r *Report, now time.Time) {
+	if a.link == nil {
+		r.say(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
+		return
+	}
+	s := a.link.LinkState()
+	r.Link = &s
+	if s.Address != "" {
+		r.say(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
+		return
+	}
+	r.say(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
+}
+
+// linkTodo is what helps against what is in the way to the control planes.
+func linkTodo(trouble string, addresses []string) string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(trouble, w) })
+	}
+	switch {
+	case has(codes.Unauthenticated.String(), codes.PermissionDenied.String()):
+		return "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
+	case has("set the clock"):
+		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
+	case has("is not believed"):
+		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
+	}
+	return "make a control plane reachable: " + strings.Join(addresses, ", ")
+}
+
+func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
+	info, infoErr := a.admin.serverInfo(ctx)
+	readyErr := a.ready.check(ctx)
+	restarts := max(a.supervisor.Runs()-1, 0)
+	switch {
+	case infoErr != nil && a.supervisor.Trouble() != "":
+		r.say("envoy", stateBad, cmp.Or(portTodo(a.supervisor.Trouble()), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
+	case infoErr != nil:
+		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
+	case readyErr != nil:
+		r.say("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
+		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
+			r.Todo = append(r.Todo, "see why Envoy is not ready")
+		}
+	default:
+		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", a.process.PID(), info.version(), restarts)
+	}
+}
+
+func (a *Agent) sayConfiguration(r *Report, now time.Time) {
+	if a.link == nil {
+		r.say("configuration", stateOK, "", "live")
+		return
+	}
+	switch s := a.link.LinkState(); {
+	case s.Rejected != "":
+		r.say("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
+	case s.Old:
+		r.say("configuration", stateBad, "make a control plane reachable: revocations and policies are not known here", "no control plane confirmed it since %s, %s ago", s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
+	case s.CopyRefused != "" && s.Address == "":
+		r.say("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
+	case s.CopyError != "":
+		r.say("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
+	case !s.CopyFrom.IsZero():
+		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
+	case s.Address == "" && s.Confirmed.IsZero():
+		r.say("configuration", stateBad, "", "none: no control plane has answered since this agent started, and there is no copy on disk")
+	case s.Address == "":
+		r.say("configuration", stateWarn, "", "as it was %s ago, when the control plane went away", span(now.Sub(s.Since)))
+	case a.cutter.Text() != "":
+		r.say("configuration", stateOK, "", "live; %s", a.cutter.Text())
+	default:
+		r.say("configuration", stateOK, "", "live")
+	}
+}
+
+func (a *Agent) sayRegistration(r *Report) {
+	w := &a.settings.Workload
+	if w.Group == "" || a.keeper == nil {
+		r.say("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
+		return
+	}
+	h, known := a.vitals.Health()
+	switch {
+	case !known:
+		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
+	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
+		r.say("registration", stateBad, "", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+	case !h.Healthy:
+		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+	case a.link.LinkState().Address == "":
+		r.say("registration", stateWarn, "", "%s/%s at %s, well, but no control plane hears of it: it counts until its lease ends", w.Namespace, w.Group, w.Addresses[0])
+	default:
+		r.say("registration", stateOK, "", "%s/%s at %s, healthy", w.Namespace, w.Group, w.Addresses[0])
+	}
+}
