@@ -44,12 +44,14 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	return serveHTTP(ctx, l, mux, c.log)
 }
 
-// serveHTTP serves on l until ctx ends.
+// serveHTTP serves on l until ctx ends. Whoever is silent for long is hung up on: others can reach the status port.
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Logger) error {
 	server := &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       5 * adminTimeout,
 		WriteTimeout:      5 * adminTimeout,
+		IdleTimeout:       2 * time.Minute, // more than what is between two scrapes
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}

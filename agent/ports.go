@@ -27,7 +27,10 @@ func (a *Agent) claimPorts(ctx context.Context) (net.Listener, error) {
 			continue
 		}
 		if err := l.Close(); err != nil {
-			return nil, errors.Join(err, status.Close())
+			if status != nil {
+				err = errors.Join(err, status.Close())
+			}
+			return nil, err
 		}
 	}
 	return status, nil
