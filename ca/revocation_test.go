@@ -27,7 +27,6 @@ func TestRevokeAndRestore(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	peer := func(fingerprint string) Peer { return Peer{ID: web(t), Leaf: b.Leaf, Fingerprint: fingerprint} }
 	for _, tc := range []struct {
 		kind         RevocationKind
 		name         string
@@ -58,12 +57,12 @@ func TestRevokeAndRestore(t *testing.T) {
 			t.Errorf("%s: %s", tc.kind, d)
 		}
 		for _, f := range tc.out {
-			if err := l.peers.Check(peer(f), noon); err == nil {
+			if err := l.peers.Revoked(web(t), f); err == nil {
 				t.Errorf("%s: %s is in", tc.kind, f)
 			}
 		}
 		for _, f := range tc.in {
-			if err := l.peers.Check(peer(f), noon); err != nil {
+			if err := l.peers.Revoked(web(t), f); err != nil {
 				t.Errorf("%s: %v", tc.kind, err)
 			}
 		}
@@ -77,7 +76,7 @@ func TestRevokeAndRestore(t *testing.T) {
 		if err := l.audited(audit.WorkloadRestore, "tester"); err != nil {
 			t.Error(err)
 		}
-		if err := l.peers.Check(peer(Fingerprint(a.Leaf)), noon); err != nil {
+		if err := l.peers.Revoked(web(t), Fingerprint(a.Leaf)); err != nil {
 			t.Errorf("%s: not restored: %v", tc.kind, err)
 		}
 		if after, err := l.ledger.Revocations(t.Context()); err != nil || after.Epoch != now.Epoch {
@@ -155,7 +154,7 @@ func TestRevocationsAreShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-changed
-	for l.peers.Check(Peer{ID: web(t), Leaf: c.Leaf, Fingerprint: Fingerprint(c.Leaf)}, noon) == nil {
+	for l.peers.Revoked(web(t), Fingerprint(c.Leaf)) == nil {
 		time.Sleep(time.Millisecond)
 	}
 	cancel()

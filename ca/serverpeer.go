@@ -103,7 +103,7 @@ func (v *PeerVerifier) Verify(chain []*x509.Certificate, now time.Time) (Peer, e
 	if err := v.leads(chain, now); err != nil {
 		return Peer{}, err
 	}
-	return p, v.Check(p, now)
+	return p, v.good(p, now)
 }
 
 // named is the workload of this mesh that a certificate names. Who signed it is not looked at. Errors: *Refusal.
@@ -128,7 +128,7 @@ func (v *PeerVerifier) unchained(leaf *x509.Certificate, now time.Time) (Peer, e
 	if !slices.Contains(leaf.ExtKeyUsage, x509.ExtKeyUsageClientAuth) || len(leaf.UnhandledCriticalExtensions) > 0 {
 		return Peer{}, refuseCertificate(reasonUntrusted, fmt.Errorf("the certificate of %s is not for clients, or holds what is not understood", p.ID))
 	}
-	return p, v.Check(p, now)
+	return p, v.good(p, now)
 }
 
 // workloadOf is the identity of a certificate that can be a workload's.
@@ -174,9 +174,8 @@ func (v *PeerVerifier) leads(chain []*x509.Certificate, now time.Time) error {
 	return refuseCertificate(reasonUntrusted, err)
 }
 
-// Check says whether a peer that was verified is still good: its certificate has not ended, and is not revoked. It costs
-// next to nothing: ask before each thing that a long connection wants. Errors: *Refusal.
-func (v *PeerVerifier) Check(p Peer, now time.Time) error {
+// good says whether a peer's certificate has begun, has not ended, and is not revoked. Errors: *Refusal.
+func (v *PeerVerifier) good(p Peer, now time.Time) error {
 	if now.Before(p.Leaf.NotBefore) || now.After(p.Leaf.NotAfter) {
 		return refuseCertificate("expired", fmt.Errorf("the certificate of %s is valid from %s to %s", p.ID, p.Leaf.NotBefore.Format(time.RFC3339), p.Leaf.NotAfter.Format(time.RFC3339)))
 	}
@@ -214,15 +213,6 @@ func (v *PeerVerifier) Names(identities []string) []string {
 	}
 	slices.Sort(out)
 	return slices.Compact(out)
-}
-
-// VerifyConnection is Verify for a gRPC connection. Errors: ErrNoPeer when it is not TLS or came without a certificate, *Refusal.
-func (v *PeerVerifier) VerifyConnection(info credentials.AuthInfo, now time.Time) (Peer, error) {
-	chain := peerChain(info)
-	if len(chain) == 0 {
-		return Peer{}, ErrNoPeer
-	}
-	return v.Verify(chain, now)
 }
 
 // peerChain is the client's chain of a gRPC connection, or nil.

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"google.golang.org/grpc/credentials"
 )
 
 // chainOf is what a client with a certificate shows.
@@ -65,9 +63,6 @@ func TestVerifyPeer(t *testing.T) {
 			t.Errorf("%s: got %v, want %q", name, err, tc.want)
 		}
 	}
-	if err := l.peers.Check(p, noon.Add(time.Hour+time.Second)); err == nil {
-		t.Error("a peer counts after the end of its certificate")
-	}
 	l.bundle = NewBundle(fresh.Cert)
 	if _, err := l.peers.Verify(chainOf(t, own), noon); err == nil {
 		t.Error("what our own signer signed counts although its root is not trusted any more")
@@ -92,16 +87,13 @@ func TestServerTLS(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := l.peers.VerifyConnection(credentials.TLSInfo{State: state}, noon)
+		p, err := l.peers.Verify(state.PeerCertificates, noon)
 		if nobody := len(c.Certificates) == 0; nobody != errors.Is(err, ErrNoPeer) || !nobody && (err != nil || p.ID != web(t)) || state.DidResume {
 			t.Errorf("connection %d: got %+v, resumed %v, error %v", i, p, state.DidResume, err)
 		}
 	}
 	if _, err := handshake(t, server, &tls.Config{MaxVersion: tls.VersionTLS11, MinVersion: tls.VersionTLS10, InsecureSkipVerify: true}); err == nil || !strings.Contains(err.Error(), "version") { //nolint:gosec // that is what is tested
 		t.Errorf("TLS 1.1: got %v", err)
-	}
-	if _, err := l.peers.VerifyConnection(nil, noon); !errors.Is(err, ErrNoPeer) {
-		t.Errorf("without TLS: got %v", err)
 	}
 }
 
@@ -146,7 +138,7 @@ func TestRevokedUnderEveryTrustDomain(t *testing.T) {
 	}
 	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/web")
 	for name, check := range map[string]func() error{
-		"the connection": func() error { return l.peers.Check(p, noon) },
+		"the connection": func() error { return l.peers.Revoked(p.ID, p.Fingerprint) },
 		"a new one":      func() error { _, err := l.peers.Verify(chainOf(t, old), noon); return err },
 	} {
 		if r, ok := errors.AsType[*Refusal](check()); !ok || r.Reason != "revoked" {

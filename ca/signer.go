@@ -82,7 +82,6 @@ type KeyKind int
 const (
 	ECDSAP256 KeyKind = iota
 	RSA2048
-	RSA4096
 )
 
 // NewKey makes a private key.
@@ -90,8 +89,6 @@ func NewKey(kind KeyKind, random io.Reader) (crypto.Signer, error) {
 	switch kind {
 	case RSA2048:
 		return rsa.GenerateKey(random, 2048)
-	case RSA4096:
-		return rsa.GenerateKey(random, 4096)
 	default:
 		return ecdsa.GenerateKey(elliptic.P256(), random)
 	}

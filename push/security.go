@@ -106,9 +106,6 @@ func newPeerPolicies(in peerPoliciesIn) *PeerPolicies {
 	return &PeerPolicies{in.policies, in.root, in.policies.disables()}
 }
 
-// Root is the namespace whose policies without a selector hold for the whole mesh.
-func (p *PeerPolicies) Root() string { return p.root }
-
 // Of lists the policies that match a workload, the older first.
 func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.Object {
 	if p == nil {

@@ -99,9 +99,6 @@ func (i *Interest) Again(name string) {
 // Take notes that a response came; Answer has to follow.
 func (i *Interest) Take(r *Reply) { i.open = append(i.open, r.Nonce) }
 
-// Open is how many responses are not answered yet.
-func (i *Interest) Open() int { return len(i.open) }
-
 // Answer accepts the oldest response that is not answered yet, or refuses it with words.
 func (i *Interest) Answer(rejected *Rejection) {
 	if len(i.open) == 0 {
