@@ -42,7 +42,7 @@ With -o json every event is one line of JSON, as in the file.`,
 				return err
 			}
 			w := cmd.OutOrStdout()
-			return question(cmd, c.TailAudit(cmd.Context(), n, follow, func(e audit.Event) error { return t.event(w, e) }))
+			return blamed(cmd, c.TailAudit(cmd.Context(), n, follow, func(e audit.Event) error { return t.event(w, e) }))
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
@@ -88,14 +88,4 @@ func eventLine(e audit.Event) string {
 		fmt.Fprintf(&b, " %s=%s", printable(k), printable(e.Details[k]))
 	}
 	return b.String()
-}
-
-// printable is text without what a terminal would act on: some of it is from whom was refused.
-func printable(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
-			return '?'
-		}
-		return r
-	}, text)
 }

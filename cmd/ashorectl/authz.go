@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"strings"
@@ -41,13 +42,9 @@ told of on its own.`,
 				return usage(cmd, fmt.Errorf("--port %d is not a port: want 1 to 65535", q.Port))
 			}
 			q.From, q.To = args[0], args[1]
-			c, err := t.client()
+			e, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Explanation, error) { return c.Explain(ctx, q) })
 			if err != nil {
 				return err
-			}
-			e, err := c.Explain(cmd.Context(), q)
-			if err != nil {
-				return question(cmd, err)
 			}
 			return t.output.write(cmd.OutOrStdout(), e, func(w io.Writer) error { return explanationText(w, e) })
 		},
@@ -55,7 +52,7 @@ told of on its own.`,
 			if len(args) > 1 {
 				return nil, cobra.ShellCompDirectiveNoFileComp
 			}
-			return t.completeProxies(cmd, nil, "")
+			return t.completeProxies(cmd.Context())
 		},
 	}
 	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")

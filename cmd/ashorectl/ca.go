@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -29,11 +30,7 @@ valid, and during a rotation of the root which step was done and what the next o
 		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			a, err := c.Authority(cmd.Context())
+			a, err := ask(t, cmd, (*admin.Client).Authority)
 			if err != nil {
 				return err
 			}
@@ -61,13 +58,9 @@ to join anew. It needs the role admin.`,
 			if cmd.Flags().Changed("force") && !slices.Contains(forcible(), q.Force) {
 				return usage(cmd, fmt.Errorf("--force %q is not a step: want %s", q.Force, strings.Join(forcible(), ", ")))
 			}
-			c, err := t.client()
+			a, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Authority, error) { return c.RotateAuthority(ctx, q) })
 			if err != nil {
 				return err
-			}
-			a, err := c.RotateAuthority(cmd.Context(), q)
-			if err != nil {
-				return question(cmd, err)
 			}
 			return t.authority(cmd.OutOrStdout(), a)
 		},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -25,13 +26,9 @@ it. ashored logs who read a dump.`,
 			if typ != "" && !slices.Contains(dumpTypes(), strings.ToLower(typ)) {
 				return usage(cmd, fmt.Errorf("--type %s is not a type: want %s", typ, strings.Join(dumpTypes(), ", ")))
 			}
-			c, err := t.client()
+			d, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Dump, error) { return c.Dump(ctx, args[0], typ) })
 			if err != nil {
 				return err
-			}
-			d, err := c.Dump(cmd.Context(), args[0], typ)
-			if err != nil {
-				return question(cmd, err)
 			}
 			if name != "" {
 				if d = only(d, name); len(d.Types) == 0 {
@@ -40,7 +37,7 @@ it. ashored logs who read a dump.`,
 			}
 			return t.output.write(cmd.OutOrStdout(), d, func(w io.Writer) error { return dumpTable(w, d) })
 		},
-		ValidArgsFunction: t.completeProxies,
+		ValidArgsFunction: offerFirst(t.completeProxies),
 	}
 	cmd.Flags().StringVar(&typ, "type", "", "only this type: "+strings.Join(dumpTypes(), ", ")+" (default: all)")
 	cmd.Flags().StringVar(&name, "name", "", "only the resource of this name")
@@ -83,7 +80,7 @@ func dumpTable(w io.Writer, d admin.Dump) error {
 // missingProxy says that no proxy was named, and which are connected when ashored answers.
 func (t *tool) missingProxy(cmd *cobra.Command) string {
 	text, example, list := "PROXY is missing: name one", "web-1.shop", "\"ashorectl status\" lists them"
-	if names, directive := t.completeProxies(cmd, nil, ""); directive != cobra.ShellCompDirectiveError {
+	if names, directive := t.completeProxies(cmd.Context()); directive != cobra.ShellCompDirectiveError {
 		list = "none is connected"
 		if len(names) > 0 {
 			example, list = names[0], "connected are "+strings.Join(names[:min(len(names), 20)], ", ")
@@ -96,21 +93,11 @@ func (t *tool) missingProxy(cmd *cobra.Command) string {
 }
 
 // completeProxies offers the proxies that are connected; none when nobody answers.
-func (t *tool) completeProxies(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	c, err := t.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	s, err := c.Within(completionTime).Status(cmd.Context())
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for _, p := range s.Proxies {
-		out = append(out, p.ID)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+func (t *tool) completeProxies(ctx context.Context) ([]string, cobra.ShellCompDirective) {
+	return offer(ctx, t, (*admin.Client).Status, func(s admin.Status) (out []string) {
+		for _, p := range s.Proxies {
+			out = append(out, p.ID)
+		}
+		return out
+	})
 }

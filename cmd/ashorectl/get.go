@@ -53,13 +53,11 @@ With -o yaml or -o json the objects come out as they can be read back.`,
 					namespace, name = ns, n
 				}
 			}
-			c, err := t.client()
+			found, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
+				return c.Objects(ctx, args[0], namespace, name)
+			})
 			if err != nil {
 				return err
-			}
-			found, err := c.Objects(cmd.Context(), args[0], namespace, name)
-			if err != nil {
-				return question(cmd, err)
 			}
 			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
 		},
@@ -124,27 +122,19 @@ func (t *tool) completeObjects(ctx context.Context, args []string, namespace str
 	default:
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
-	c, err := t.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	found, err := c.Within(completionTime).Objects(ctx, args[0], namespace, "")
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for _, o := range found {
-		name := o.Metadata.Name
-		if namespace == "" {
-			name = o.Metadata.Namespace + "/" + name
+	return offer(ctx, t, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
+		return c.Objects(ctx, args[0], namespace, "")
+	}, func(found []admin.Object) (out []string) {
+		for _, o := range found {
+			name := o.Metadata.Name
+			if namespace == "" {
+				name = o.Metadata.Namespace + "/" + name
+			}
+			out = append(out, name)
 		}
-		out = append(out, name)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+		return out
+	})
 }
-
-// completionTime is how long a completion may take: people wait with a key pressed.
-const completionTime = 2 * time.Second
 
 // kinds are those that are at work, by the names that people type.
 func kinds() []string {

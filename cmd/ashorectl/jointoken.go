@@ -62,13 +62,11 @@ alone; what else is worth knowing goes to standard error. It needs the role oper
 			if of == "" {
 				return usage(cmd, fmt.Errorf("--group is missing: name a WorkloadGroup, such as --group shop/web; \"ashorectl get workloadgroup\" lists them"))
 			}
-			c, err := t.client()
+			made, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Token, error) {
+				return c.CreateToken(ctx, admin.TokenRequest{Group: of, TTL: ttl.String()})
+			})
 			if err != nil {
 				return err
-			}
-			made, err := c.CreateToken(cmd.Context(), admin.TokenRequest{Group: of, TTL: ttl.String()})
-			if err != nil {
-				return question(cmd, err)
 			}
 			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error { return madeToken(w, cmd.ErrOrStderr(), made, time.Now()) })
 		},
@@ -126,11 +124,7 @@ The tokens themselves are known to nobody but who was told.`,
 		Example: "  ashorectl join-token list\n  ashorectl join-token list -o json | jq -r '.[] | select(.state == \"unused\") | .id'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			list, err := c.ListTokens(cmd.Context())
+			list, err := ask(t, cmd, (*admin.Client).ListTokens)
 			if err != nil {
 				return err
 			}
@@ -179,7 +173,7 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			}
 			id := tokenID(args[0])
 			if err := c.RevokeToken(cmd.Context(), id); err != nil {
-				return question(cmd, err)
+				return blamed(cmd, err)
 			}
 			list, err := c.ListTokens(cmd.Context())
 			if err != nil {
@@ -193,12 +187,7 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			}
 			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return answer.text(w, time.Now()) })
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return t.completeTokens(cmd.Context())
-		},
+		ValidArgsFunction: offerFirst(t.completeTokens),
 	}
 }
 
@@ -230,19 +219,12 @@ func tokenID(arg string) string {
 
 // completeTokens offers the tokens that can be revoked.
 func (t *tool) completeTokens(ctx context.Context) ([]string, cobra.ShellCompDirective) {
-	c, err := t.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	list, err := c.Within(completionTime).ListTokens(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	for _, k := range list {
-		if k.State == "unused" {
-			out = append(out, k.ID)
+	return offer(ctx, t, (*admin.Client).ListTokens, func(list []admin.TokenStatus) (out []string) {
+		for _, k := range list {
+			if k.State == "unused" {
+				out = append(out, k.ID)
+			}
 		}
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+		return out
+	})
 }

@@ -51,5 +51,5 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) int {
 
 // complain writes one message to standard error. There is nowhere to tell that this failed.
 func complain(w io.Writer, format string, args ...any) {
-	_, _ = fmt.Fprintf(w, "ashorectl: "+format+"\n", args...)
+	_, _ = fmt.Fprintln(w, "ashorectl: "+printableLines(fmt.Sprintf(format, args...)))
 }

@@ -22,13 +22,16 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fake is an ashored with two proxies, one of which rejected a listener.
-type fake struct{ problems []feed.Problem }
+type fake struct {
+	problems []feed.Problem
+	strange  []string // proxies that are connected too
+}
 
 func (*fake) Version() admin.Version { return build.Info{Version: "v1.2.3", Commit: "abc", Go: "go1"} }
 
 func (f *fake) Status() admin.Status {
 	now := time.Now()
-	return admin.Status{
+	s := admin.Status{
 		Version: f.Version(), Started: now.Add(-3 * time.Minute), Ready: true,
 		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true}, {Name: "file:/old", Synced: true, Stale: 2, AsOf: now.Add(-2 * time.Hour)}, {Name: "store", Synced: false}},
 		Config:  admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
@@ -41,6 +44,10 @@ func (f *fake) Status() admin.Status {
 						Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "0.0.0.0_80", Error: "unknown filter"}}}}},
 		},
 	}
+	for _, id := range f.strange {
+		s.Proxies = append(s.Proxies, admin.ProxyStatus{ID: id, Types: []admin.TypeStatus{}})
+	}
+	return s
 }
 
 func (f *fake) Problems() []feed.Problem { return f.problems }

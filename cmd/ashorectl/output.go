@@ -52,8 +52,27 @@ func (f *format) write(w io.Writer, v any, people func(io.Writer) error) error {
 		_, err = w.Write(b)
 		return err
 	default:
-		return people(w)
+		var b strings.Builder
+		if err := people(&b); err != nil {
+			return err
+		}
+		_, err := io.WriteString(w, printableLines(b.String()))
+		return err
 	}
+}
+
+// printable is text without what a terminal would act on, and without ends of lines, which would make one row two: what
+// workloads call themselves, and what they say, is theirs to choose.
+func printable(text string) string { return strings.ReplaceAll(printableLines(text), "\n", "?") }
+
+// printableLines is printable for text of several lines.
+func printableLines(text string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 // toYAML is v's JSON as YAML, fields in the same order.
@@ -91,7 +110,11 @@ func plain(n *yaml.Node) {
 func columns(w io.Writer, header []string, rows [][]string) error {
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, r := range append([][]string{header}, rows...) {
-		if _, err := fmt.Fprintln(tw, strings.Join(r, "\t")); err != nil {
+		cells := make([]string, len(r))
+		for i, c := range r {
+			cells[i] = printable(c)
+		}
+		if _, err := fmt.Fprintln(tw, strings.Join(cells, "\t")); err != nil {
 			return err
 		}
 	}

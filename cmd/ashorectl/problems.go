@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -24,11 +25,7 @@ It exits with 1 when there is an error, and with 0 when there is nothing or only
 		Example: "  ashorectl problems\n  ashorectl problems -o json | jq -r '.[] | \"\\(.file):\\(.line)\"'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			list, err := c.Problems(cmd.Context())
+			list, err := ask(t, cmd, (*admin.Client).Problems)
 			if err != nil {
 				return err
 			}

@@ -84,8 +84,8 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	return root
 }
 
-// question makes an error of usage of the answer that a question makes no sense.
-func question(cmd *cobra.Command, err error) error {
+// blamed makes an error of usage of the answer that a question makes no sense.
+func blamed(cmd *cobra.Command, err error) error {
 	if errors.Is(err, admin.ErrInvalid) {
 		return usage(cmd, err)
 	}

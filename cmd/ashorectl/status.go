@@ -36,11 +36,7 @@ short names of the content that it acknowledged and of the latest one.`,
 		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
 		Args:    atMost(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			s, err := c.Status(cmd.Context())
+			s, err := ask(t, cmd, (*admin.Client).Status)
 			if err != nil {
 				return err
 			}
@@ -49,7 +45,7 @@ short names of the content that it acknowledged and of the latest one.`,
 			}
 			return t.output.write(cmd.OutOrStdout(), s, func(w io.Writer) error { return statusTable(w, s, time.Now()) })
 		},
-		ValidArgsFunction: t.completeProxies,
+		ValidArgsFunction: offerFirst(t.completeProxies),
 	}
 }
 

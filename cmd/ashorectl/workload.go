@@ -42,11 +42,7 @@ connected, and then what is revoked, by whom and why.`,
 		Example: "  ashorectl workload list\n  ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked) | .name'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := t.client()
-			if err != nil {
-				return err
-			}
-			list, err := c.Workloads(cmd.Context())
+			list, err := ask(t, cmd, (*admin.Client).Workloads)
 			if err != nil {
 				return err
 			}
@@ -113,22 +109,15 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do
 				return usage(cmd, err)
 			}
 			q.Reason, q.Force = reason, force
-			c, err := t.client()
+			answer, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Revoked, error) { return do(c, ctx, q) })
 			if err != nil {
 				return err
 			}
-			answer, err := do(c, cmd.Context(), q)
-			if err != nil {
-				return question(cmd, err)
-			}
 			return t.output.write(cmd.OutOrStdout(), answer, func(w io.Writer) error { return revokedText(w, answer, done) })
 		},
-		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
-			if len(args) > 0 {
-				return nil, cobra.ShellCompDirectiveNoFileComp
-			}
-			return t.completeWorkloads(cmd.Context(), verb == "restore")
-		},
+		ValidArgsFunction: offerFirst(func(ctx context.Context) ([]string, cobra.ShellCompDirective) {
+			return t.completeWorkloads(ctx, verb == "restore")
+		}),
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "why, for the audit log and for whoever lists workloads")
 	if verb == "revoke" {
@@ -178,27 +167,20 @@ func revokedText(w io.Writer, r admin.Revoked, done string) error {
 
 // completeWorkloads offers workloads, or what is revoked.
 func (t *tool) completeWorkloads(ctx context.Context, revoked bool) ([]string, cobra.ShellCompDirective) {
-	c, err := t.client()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	list, err := c.Within(completionTime).Workloads(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveError
-	}
-	var out []string
-	if !revoked {
-		for _, x := range list.Workloads {
-			out = append(out, x.Name)
+	return offer(ctx, t, (*admin.Client).Workloads, func(list admin.WorkloadList) (out []string) {
+		if !revoked {
+			for _, x := range list.Workloads {
+				out = append(out, x.Name)
+			}
+			return out
 		}
-		return out, cobra.ShellCompDirectiveNoFileComp
-	}
-	for _, r := range list.Revocations {
-		name := r.Name
-		if r.Kind == "serial" {
-			name = serialPrefix + name
+		for _, r := range list.Revocations {
+			name := r.Name
+			if r.Kind == "serial" {
+				name = serialPrefix + name
+			}
+			out = append(out, name)
 		}
-		out = append(out, name)
-	}
-	return out, cobra.ShellCompDirectiveNoFileComp
+		return out
+	})
 }
