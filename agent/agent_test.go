@@ -23,6 +23,7 @@ import (
 	tcpproxyv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/tcp_proxy/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -45,7 +46,7 @@ type running struct {
 func start(t *testing.T, s Settings) *running {
 	t.Helper()
 	if s.Envoy.Path == "" {
-		s.Envoy.Path = envoyPath(t)
+		s.Envoy.Path = testenvoy.Path(t)
 	}
 	a, err := New(Config{Settings: s, Log: testlog.New(t)})
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -96,7 +97,7 @@ func TestEnvoyTakesBootstrap(t *testing.T) {
 			if err := wholefile.Write(path, b); err != nil {
 				t.Fatal(err)
 			}
-			out, err := exec.CommandContext(t.Context(), envoyPath(t), "--mode", "validate", "--log-level", "warning", "-c", path).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "--log-level", "warning", "-c", path).CombinedOutput()
 			if err != nil || bytes.Contains(out, []byte("[warning]")) {
 				t.Errorf("Envoy: %v\n%s", err, out)
 			}

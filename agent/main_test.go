@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"os"
-	"path/filepath"
 	"sync"
 	"testing"
 	"time"
@@ -12,23 +11,6 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// envoyPath is the real Envoy: $ENVOY or the one that "make tools" fetches.
-func envoyPath(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("ENVOY")
-	if path == "" {
-		path = filepath.Join("..", ".tools", "envoy")
-	}
-	abs, err := filepath.Abs(path)
-	if err == nil {
-		_, err = os.Stat(abs)
-	}
-	if err != nil {
-		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
-	}
-	return abs
-}
 
 // example is a workload's settings, complete, with the given address.
 func example(t *testing.T, address string, edit func(*Settings)) Settings {

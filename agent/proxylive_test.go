@@ -8,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -18,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
@@ -53,46 +51,9 @@ type realEnvoy struct {
 
 func startRealEnvoy(t *testing.T, socket string) *realEnvoy {
 	t.Helper()
-	path, dir := envoyPath(t), stateFolder(t)
-	admin, file := filepath.Join(dir, "admin"), filepath.Join(dir, "envoy.yaml")
-	if err := os.WriteFile(file, fmt.Appendf(nil, proxiedBootstrap, xdstest.NodeID("web", "127.0.16.1"), admin, socket), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "info", "--drain-time-s", "1")
-	cmd.Stdout, cmd.Stderr = out, out
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &realEnvoy{admin: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", admin)
-	}}}}
-	var once sync.Once
-	e.kill = func() {
-		once.Do(func() {
-			if err := cmd.Process.Kill(); err != nil {
-				t.Error(err)
-			}
-			var exit *exec.ExitError
-			if err := wait(); err != nil && !errors.As(err, &exit) {
-				t.Errorf("envoy: %v", err)
-			}
-			e.admin.CloseIdleConnections()
-			if err := out.Close(); err != nil {
-				t.Error(err)
-			}
-			if t.Failed() {
-				b, _ := os.ReadFile(out.Name())
-				t.Logf("envoy's log:\n%s", b[max(0, len(b)-6000):])
-			}
-		})
-	}
-	t.Cleanup(e.kill)
-	return e
+	admin := filepath.Join(stateFolder(t), "admin")
+	kill := testenvoy.Start(t, fmt.Appendf(nil, proxiedBootstrap, xdstest.NodeID("web", "127.0.16.1"), admin, socket), "--log-level", "info", "--drain-time-s", "1")
+	return &realEnvoy{testenvoy.Admin(admin), kill}
 }
 
 // traffic counts requests.

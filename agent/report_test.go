@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
@@ -110,7 +111,7 @@ func TestReport(t *testing.T) {
 			l := &fakeLink{}
 			s := Default()
 			s.State, s.Workload.Name, s.Workload.Namespace, s.Workload.Group = k.store.dir, "web-1", "shop", "web"
-			s.Workload.Addresses, s.XDS.Addresses, s.Envoy.Path = []string{"127.0.15.40"}, []string{"a:1"}, envoyPath(t)
+			s.Workload.Addresses, s.XDS.Addresses, s.Envoy.Path = []string{"127.0.15.40"}, []string{"a:1"}, testenvoy.Path(t)
 			if err := s.Complete(); err != nil {
 				t.Fatal(err)
 			}

@@ -2,14 +2,12 @@ package xds_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -20,25 +18,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 	"github.com/ashore-mesh/ashore/xds/xdstest"
 )
-
-// envoyPath is the real Envoy: $ENVOY or the one that "make tools" fetches.
-func envoyPath(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("ENVOY")
-	if path == "" {
-		path = filepath.Join("..", ".tools", "envoy")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
-	}
-	return path
-}
 
 // envoy is a real Envoy that a plane configures.
 type envoy struct {
@@ -70,7 +55,6 @@ static_resources:
 // startEnvoy runs an Envoy until the test ends.
 func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
 	t.Helper()
-	path := envoyPath(t)
 	dir, err := os.MkdirTemp("", "envoy") // t.TempDir is too long for a socket's name
 	if err != nil {
 		t.Fatal(err)
@@ -84,38 +68,9 @@ func startEnvoy(t *testing.T, plane string, delta bool) *envoy {
 	if delta {
 		api = "DELTA_GRPC"
 	}
-	socket, file := filepath.Join(dir, "admin"), filepath.Join(dir, "envoy.yaml")
-	text := fmt.Sprintf(bootstrap, xdstest.NodeID("web", "127.0.0.1"), socket, api, port)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	out, err := os.Create(filepath.Join(dir, "log"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := exec.Command(path, "-c", file, "--concurrency", "1", "--use-dynamic-base-id", "--log-level", "info", "--drain-time-s", "1")
-	cmd.Stdout, cmd.Stderr = out, out
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e := &envoy{t: t, admin: &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}}
-	t.Cleanup(func() {
-		cmd.Process.Kill()
-		var exit *exec.ExitError
-		if err := wait(); err != nil && !errors.As(err, &exit) {
-			t.Errorf("envoy: %v", err)
-		}
-		e.admin.CloseIdleConnections()
-		out.Close()
-		if t.Failed() {
-			b, _ := os.ReadFile(out.Name())
-			t.Logf("envoy's log:\n%s", b[max(0, len(b)-6000):])
-		}
-	})
-	return e
+	socket := filepath.Join(dir, "admin")
+	testenvoy.Start(t, fmt.Appendf(nil, bootstrap, xdstest.NodeID("web", "127.0.0.1"), socket, api, port), "--log-level", "info", "--drain-time-s", "1")
+	return &envoy{t: t, admin: testenvoy.Admin(socket)}
 }
 
 // get reads a page of the admin interface, "" when it does not answer.

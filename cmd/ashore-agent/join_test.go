@@ -22,6 +22,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // line is what joins a workload: the arguments after "join".
@@ -89,10 +90,7 @@ func TestJoinRunLeave(t *testing.T) {
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	envoy := os.Getenv("ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join("..", "..", ".tools", "envoy")
-	}
+	envoy := testenvoy.Path(t)
 	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s", "--drain-minimum", "0s")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)

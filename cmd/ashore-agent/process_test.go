@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // patience bounds every wait of these tests.
@@ -35,13 +36,7 @@ func program(t *testing.T, address string, flags ...string) *running {
 	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
-	envoy := os.Getenv("ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join("..", "..", ".tools", "envoy")
-	}
-	if _, err := os.Stat(envoy); err != nil {
-		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
-	}
+	envoy := testenvoy.Path(t)
 	p := &running{bootstrap: filepath.Join(dir, "bootstrap.json")}
 	args := []string{"run", "--dev", "--xds", address + ":1", "--address", address, "--name", "web", "--state", dir, "--envoy", envoy}
 	p.cmd = exec.Command(path, append(args, flags...)...)

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -41,13 +43,7 @@ func (b *buffer) String() string {
 // build makes the programs and returns the command line for a run of its own addresses.
 func build(t *testing.T, network, xds, metrics string) []string {
 	t.Helper()
-	envoy := os.Getenv("ENVOY")
-	if envoy == "" {
-		envoy = filepath.Join("..", "..", ".tools", "envoy")
-	}
-	if _, err := os.Stat(envoy); err != nil {
-		t.Fatalf("no Envoy for this test: run \"make tools\", or set ENVOY: %v", err)
-	}
+	envoy := testenvoy.Path(t)
 	programs := t.TempDir()
 	if out, err := exec.Command("go", "build", "-o", programs+"/", "../../cmd/...", "../echo").CombinedOutput(); err != nil {
 		t.Fatalf("build: %v\n%s", err, out)

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,8 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"testing"
@@ -25,7 +22,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/anypb"
 
-	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -112,26 +109,7 @@ func managedEnvoy(t *testing.T, address string, listeners ...*listenerv3.Listene
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(dir, "envoy.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(realEnvoy(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Errorf("envoy had ended by itself: %v", err)
-		}
-		_ = wait() // it was killed
-		if t.Failed() {
-			t.Logf("envoy said:\n%s", out.String())
-		}
-	})
+	testenvoy.Start(t, text, "--log-level", "warning")
 	return admin
 }
 

@@ -18,20 +18,9 @@ import (
 	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/structpb"
-)
 
-// realEnvoy is the Envoy that tests run: $ENVOY, else what `make tools` fetched.
-func realEnvoy(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", ".tools", "envoy")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy at %s: run `make tools`, or set ENVOY to a binary of version 1.40.0", path)
-	}
-	return path
-}
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
+)
 
 // acceptedByEnvoy fails the test when Envoy refuses the listeners.
 func acceptedByEnvoy(t *testing.T, listeners []*listenerv3.Listener) {
@@ -89,7 +78,7 @@ func envoyAccepts(t *testing.T, listeners []*listenerv3.Listener, clusters []*cl
 		t.Fatal(err)
 	}
 	var out bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), realEnvoy(t), "--mode", "validate", "-c", file, "--log-level", "warning")
+	cmd := exec.CommandContext(t.Context(), testenvoy.Path(t), "--mode", "validate", "-c", file, "--log-level", "warning")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
 		t.Fatalf("envoy refuses: %v\n%s", err, out.String())

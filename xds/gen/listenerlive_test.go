@@ -2,7 +2,6 @@ package gen
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"crypto/tls"
 	"fmt"
@@ -13,7 +12,6 @@ import (
 	"net/netip"
 	"net/url"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -29,7 +27,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -100,26 +98,7 @@ func runEnvoy(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	cmd := exec.Command(realEnvoy(t), "-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning", "--file-flush-interval-msec", "50")
-	cmd.Stdout, cmd.Stderr = &out, &out
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := cmd.Process.Kill(); err != nil {
-			t.Logf("kill envoy: %v", err)
-		}
-		_ = wait() // it was killed
-		if t.Failed() {
-			t.Logf("envoy said:\n%s", out.String())
-		}
-	})
+	testenvoy.Start(t, text, "--log-level", "warning", "--file-flush-interval-msec", "50")
 }
 
 // dialUntil connects, waiting for the listener to open.

@@ -50,23 +50,6 @@ func run(m *testing.M) (int, error) {
 	return code, nil
 }
 
-// envoy is the path of the Envoy to test with: $ENVOY, or what `make tools` fetched.
-func envoy(t testing.TB) string {
-	t.Helper()
-	if path := os.Getenv("ENVOY"); path != "" {
-		return path
-	}
-	root, err := moduleRoot()
-	if err != nil {
-		t.Fatal(err)
-	}
-	path := filepath.Join(root, ".tools", "envoy")
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy to test with: %v: run `make tools`, or set ENVOY to the path of one", err)
-	}
-	return path
-}
-
 // moduleRoot is the folder of go.mod above the test.
 func moduleRoot() (string, error) {
 	dir, err := os.Getwd()

@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // Workload is what a proxy stands beside.
@@ -89,7 +91,7 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	}
 	state := m.T.TempDir()
 	argv := append(w.Redirected.prefix(),
-		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", envoy(m.T),
+		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", testenvoy.Path(m.T),
 		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", state)
 	if w.Labels != "" {
 		argv = append(argv, "--labels", w.Labels)

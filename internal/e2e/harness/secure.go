@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // Secure makes ashored serve TLS alone, beside its certificate authority: workloads Join. The text is further YAML of the
@@ -96,7 +97,7 @@ func (m *Mesh) prepare(w *Workload) *Proxy {
 
 // flags are what a user adds to the line on a machine with several workloads, and brief drains.
 func (p *Proxy) flags(w Workload) []string {
-	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", envoy(p.mesh.T),
+	flags := []string{"--name", w.Name, "--address", p.IP, "--state", p.State, "--envoy", testenvoy.Path(p.mesh.T),
 		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "1s"}
 	if w.Labels != "" {
 		flags = append(flags, "--labels", w.Labels)

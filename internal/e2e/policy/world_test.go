@@ -2,7 +2,6 @@ package policy
 
 import (
 	"bufio"
-	"bytes"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/tls"
@@ -11,9 +10,6 @@ import (
 	"encoding/hex"
 	"encoding/pem"
 	"net"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -24,7 +20,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // address is where the Envoys of these tests listen.
@@ -111,38 +107,7 @@ func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap, options ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := filepath.Join(t.TempDir(), "envoy.json")
-	if err := os.WriteFile(file, text, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	args := append([]string{"-c", file, "--disable-hot-restart", "--concurrency", "1", "--log-level", "warning"}, options...)
-	cmd := exec.Command(envoyProgram(t), args...)
-	cmd.Stdout, cmd.Stderr = &out, &out
-	wait, err := testchild.Start(cmd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill() // an error says that it has ended
-		_ = wait()             // it was killed
-		if t.Failed() {
-			t.Logf("envoy said:\n%s", out.String())
-		}
-	})
-}
-
-// envoyProgram is the Envoy to test with: $ENVOY, or what `make tools` fetched.
-func envoyProgram(t *testing.T) string {
-	t.Helper()
-	path := os.Getenv("ENVOY")
-	if path == "" {
-		path = filepath.Join("..", "..", "..", ".tools", "envoy")
-	}
-	if _, err := os.Stat(path); err != nil {
-		t.Fatalf("no Envoy to test with: %v: run `make tools`, or set ENVOY to the path of one", err)
-	}
-	return path
+	testenvoy.Start(t, text, append([]string{"--log-level", "warning"}, options...)...)
 }
 
 // lineServer answers each line with the line.

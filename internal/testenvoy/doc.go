@@ -1,0 +1,2 @@
+// Package testenvoy finds the real Envoy for tests, and runs it.
+package testenvoy
