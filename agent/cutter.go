@@ -16,15 +16,15 @@ import (
 )
 
 const (
-	// cutPace is how often is looked for connections with who is revoked: Envoy judges one with the first byte that its caller
-	// sends, and who is silent hears until then what a server says unasked.
+	// cutPace is how often is looked for connections with who is revoked: a gateway judges one with the first byte that its
+	// caller sends, and who is silent hears until then what a server says unasked.
 	cutPace = time.Second
 	// cutLogPace bounds the log: a revoked workload may connect as often as it likes.
 	cutLogPace = time.Minute
 )
 
 // cutter ends the connections of Envoy with workloads that were revoked, for as long as they are in the list that it was
-// told: a connection of TCP is judged with the first byte of its caller, and never again. It knows them by their addresses.
+// told: a connection of TCP is judged when it begins, and never again. It knows them by their addresses.
 // Whoever shares an address with one of them cannot connect.
 type cutter struct {
 	// The following fields are set once.

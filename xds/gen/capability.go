@@ -18,10 +18,12 @@ const (
 	// capDNSCluster is the kind of cluster that resolves names; without it the older kinds do, of which
 	// Envoy warns.
 	capDNSCluster
+	// capHandshake is that clusters choose their sockets by the state of connections: see ofHandshakes.
+	capHandshake
 )
 
 // capStock is what stock Envoy has.
-const capStock = capGRPCStats | capDNSCluster
+const capStock = capGRPCStats | capDNSCluster | capHandshake
 
 // capability is the bit of an extension by its name; zero when generation does not ask about it.
 func capability(extension string) push.Capabilities {
@@ -38,6 +40,8 @@ func capability(extension string) push.Capabilities {
 		return capMetadataExchange
 	case dnsClusterExtension:
 		return capDNSCluster
+	case socketStateInput:
+		return capHandshake
 	default:
 		return 0
 	}

@@ -58,6 +58,8 @@ type clusterIn struct {
 	identity bool
 	// caps are those of capDNSCluster, and set only when there are resolved.keys.
 	caps push.Capabilities
+	// handshakes are those of capHandshake.
+	handshakes push.Capabilities
 	// endpoints are those of resolved.keys, in that order.
 	endpoints *intern.List[*registry.EndpointList]
 	// client is set only when resolved.ordered is.
@@ -74,6 +76,7 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 		interception: sc.Interception,
 		families:     familiesOf(sc),
 		identity:     sc.Identity,
+		handshakes:   sc.Capabilities & capHandshake,
 		endpoints:    endpointsOf(c.endpoints, r.keys, sc),
 	}
 	if len(r.keys) > 0 {

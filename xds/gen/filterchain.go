@@ -50,6 +50,10 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		if side != sideOutbound {
 			out.Filters = slices.Clone(b.judges)
 		}
+		if side == sideInbound && b.handshakeJudges != nil {
+			awaitHandshake(p)
+			out.Filters = slices.Concat(b.handshakeJudges, out.Filters)
+		}
 		if c.asksOthers() {
 			out.Filters = slices.Concat(judgeConnections(filterForeign), out.Filters)
 		}

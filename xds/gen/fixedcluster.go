@@ -16,6 +16,8 @@ type fixedSpec struct {
 	name     string
 	mesh     *push.Mesh
 	families families
+	// caps are those of capHandshake.
+	caps push.Capabilities
 }
 
 // fixedOf lists the clusters that every proxy has. Routers have no connections whose destination
@@ -31,7 +33,7 @@ func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 	if in.interception == push.None {
 		return out
 	}
-	spec.name, spec.families = inboundPassthrough, in.families
+	spec.name, spec.families, spec.caps = inboundPassthrough, in.families, in.handshakes
 	return append(out, c.fixed.Get(spec))
 }
 
@@ -48,6 +50,7 @@ func (s fixedSpec) cluster() *clusterv3.Cluster {
 	c := s.passthrough()
 	if s.name == inboundPassthrough {
 		c.UpstreamBindConfig = s.families.loopback6()
+		refuseMarked(c, s.caps)
 	}
 	return c
 }

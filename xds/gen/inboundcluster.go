@@ -25,6 +25,8 @@ type workloadIn struct {
 	families     families
 	listenPort   uint32
 	mesh         *push.Mesh
+	// caps are those of capHandshake.
+	caps push.Capabilities
 	// pools are those that rules set for own.Inbound, in that order; nil when none does.
 	pools *intern.List[inboundPool]
 }
@@ -47,6 +49,7 @@ type workloadSpec struct {
 	bound    bool
 	families families
 	pool     *networking.ConnectionPoolSettings
+	caps     push.Capabilities
 	// decides is the object that sets pool, else the one that says where to is, for people; nil: none.
 	decides *config.Object
 	mesh    *push.Mesh
@@ -62,7 +65,7 @@ func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
 	}
 	return &c.own.Get(workloadIn{
 		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
-		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, pools: c.poolsOf(sc),
+		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, caps: sc.Capabilities & capHandshake, pools: c.poolsOf(sc),
 	}).Layer
 }
 
@@ -91,7 +94,7 @@ func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
 	for _, p := range in.ports() {
 		spec := workloadSpec{
 			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
-			bound: in.interception != push.None,
+			caps: in.caps, bound: in.interception != push.None,
 		}
 		spec.loop = p.bound && spec.to == p.at
 		services, first := in.served(p.port)
@@ -232,6 +235,9 @@ func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	}
 	if s.bound && s.to.path == "" && !s.to.ip.IsLoopback() {
 		c.UpstreamBindConfig = s.families.loopback6()
+	}
+	if !s.protocol.IsHTTP() {
+		refuseMarked(c, s.caps)
 	}
 	h := &upstreamHTTP{protocol: s.upstreamProtocol()}
 	applyPool(c, h, s.pool, s.mesh)

@@ -78,7 +78,7 @@ func TestMutualNeedsIdentity(t *testing.T) {
 	g := New()
 	set := g.Set(ClusterType, sc)
 	for name, c := range decoded[*clusterv3.Cluster](t, set) {
-		if c.TransportSocket != nil || len(c.TransportSocketMatches) > 0 {
+		if outbound := strings.HasPrefix(name, "outbound"); c.TransportSocket != nil || outbound && len(c.TransportSocketMatches) > 0 {
 			t.Errorf("%s speaks TLS", name)
 		}
 		want := clusterv3.Cluster_EDS

@@ -3,6 +3,7 @@ package gen
 import (
 	"math/rand/v2"
 	"net/netip"
+	"slices"
 	"strconv"
 	"testing"
 
@@ -286,11 +287,11 @@ func TestFiltersAreShared(t *testing.T) {
 	changed := g.Set(ExtensionConfigType, c)
 	for r := range changed.All() {
 		was := first.Get(r.Name)
-		if isDeny := r.Name == filterDeny || r.Name == filterDeny+ofConnections; (was == r) == isDeny {
+		if isDeny := slices.Contains([]string{filterDeny, filterDeny + ofConnections, filterDeny + ofHandshakes}, r.Name); (was == r) == isDeny {
 			t.Errorf("%s: the same as before: %v", r.Name, was == r)
 		}
 	}
-	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+2 {
+	if n := changed.Len(); n != len(requestFilters())+len(connectionFilters())+len(handshakeFilters())+2 {
 		t.Errorf("there are %d filters", n)
 	}
 }

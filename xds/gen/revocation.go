@@ -54,7 +54,7 @@ func epochOf(sc *push.Scope) uint64 {
 }
 
 // markEpoch has a filter chain replaced with each revocation, and with nothing else, so that Envoy drains the connections
-// that it took before: a filter of connections judges with the first byte, and never again. Chains of requests need
+// that it took before: a connection is judged when it begins, and never again. Chains of requests need
 // none: each request is judged. Envoy 1.40, tried: chains without the mark keep their connections.
 func markEpoch(c *listenerv3.FilterChain, epoch uint64) {
 	if epoch == 0 {

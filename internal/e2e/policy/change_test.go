@@ -104,9 +104,10 @@ type stage struct {
 // newStage starts both.
 func newStage(t *testing.T, withheld string) *stage {
 	t.Helper()
-	s := &stage{world: newWorld(t), t: t, tb: &table{name: t.Name(), http: uint32(testport.Free(t)), tcp: uint32(testport.Free(t))}}
+	w := newWorld(t)
+	s := &stage{world: w, t: t, tb: &table{name: t.Name(), http: uint32(testport.Free(t)), tcp: uint32(testport.Free(t))}}
 	server, err := xds.New(xds.Config{
-		Generator: &staged{Generator: gen.New(), t: t, w: s.world, http: s.tb.http, tcp: s.tb.tcp, clusters: backends(t), withheld: withheld},
+		Generator: &staged{Generator: gen.New(), t: t, w: w, http: s.tb.http, tcp: s.tb.tcp, clusters: w.backends(t), withheld: withheld},
 		Log:       testlog.New(t),
 	})
 	if err != nil {
@@ -257,6 +258,9 @@ func (h *held) serves() bool {
 		return false
 	}
 	line, err := h.r.ReadString('\n')
+	if line == greeting {
+		line, err = h.r.ReadString('\n')
+	}
 	return err == nil && line == "hello\n"
 }
 
@@ -294,7 +298,7 @@ func TestChangesHoldForOpenConnections(t *testing.T) {
 	s.publish(policyHead+`{action: DENY, rules: [{from: [{source: {principals: ["*/sa/a"]}}]}]}`, "", 0)
 	s.becomes("a policy denies", a, "", 403)
 	s.eventually("a policy denies", func() string {
-		if got := s.connect(t, s.tb, "shop/a", nil); got != "closed" {
+		if got := s.connect(t, s.tb, "shop/a", nil, false); got != "closed" {
 			return "a new connection is " + got
 		}
 		return ""

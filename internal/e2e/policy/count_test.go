@@ -48,7 +48,7 @@ accessLogFormat: "%REQ(:PATH)% %DYNAMIC_METADATA(envoy.common:access_log_hint)%\
 	runEnvoy(t, &bootstrapv3.Bootstrap{
 		Admin: &bootstrapv3.Admin{Address: socket(address, admin)},
 		StaticResources: &bootstrapv3.Bootstrap_StaticResources{
-			Clusters:  backends(t),
+			Clusters:  w.backends(t),
 			Listeners: []*listenerv3.Listener{w.listen(t, tb.http, inboundFilters(t, gen.New(), w.scope(t, tb), 8080))},
 		},
 	})

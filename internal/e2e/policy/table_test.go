@@ -1,12 +1,12 @@
 package policy
 
 import (
-	"bufio"
 	"context"
 	"crypto"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -58,7 +58,7 @@ spec:
 //	shop/web tcp -> open
 //
 // from an identity, or from "-" without a certificate, after "@" the address that it comes from, with sni=NAME by TLS and
-// with protocol=h2 by HTTP/2.
+// with protocol=h2 by HTTP/2. By "tcp" and TLS there are two connections: on one the caller speaks, and on one it is silent.
 // Keys and tokens are written as in expand. A part revoked lists identities and certificates. $HTTP and $TCP stand for the ports.
 type table struct {
 	name      string
@@ -87,7 +87,7 @@ func TestTables(t *testing.T) {
 	}
 	w := newWorld(t)
 	b := &bootstrapv3.Bootstrap{
-		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: backends(t)},
+		StaticResources: &bootstrapv3.Bootstrap_StaticResources{Clusters: w.backends(t)},
 		LayeredRuntime: &bootstrapv3.LayeredRuntime{Layers: []*bootstrapv3.RuntimeLayer{{
 			Name: "test", // as in the bootstrap that the agent writes
 			LayerSpecifier: &bootstrapv3.RuntimeLayer_StaticLayer{StaticLayer: &structpb.Struct{Fields: map[string]*structpb.Value{
@@ -140,6 +140,7 @@ func (w *world) scope(t *testing.T, tb *table) *push.Scope {
 	t.Helper()
 	c := push.Build(nil, w.inputs(t, tb))
 	n := goldentest.Proxy{Name: "web-1", Namespace: "shop", Addresses: []string{"10.0.0.9"}, Labels: map[string]string{"app": "web"}}.Node(t)
+	n.Capabilities = gen.New().Capabilities(nil)
 	return c.Scope(c.Classify(n))
 }
 
@@ -193,18 +194,23 @@ func (w *world) trust(t *testing.T, tb *table) *push.Trust {
 	return out
 }
 
-// backends are the workload and whom CUSTOM policies ask.
-func backends(t *testing.T) []*clusterv3.Cluster {
+// backends are the workload and whom CUSTOM policies ask. The sockets to the workload's raw port are as the generator
+// makes them.
+func (w *world) backends(t *testing.T) []*clusterv3.Cluster {
 	t.Helper()
+	generated := gen.New().Set(gen.ClusterType, w.scope(t, &table{archive: &txtar.Archive{}}))
+	sockets := decode(t, generated, func() *clusterv3.Cluster { return &clusterv3.Cluster{} })["inbound|9000||"]
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("x-saw-user", r.Header.Get("x-user"))
 	}))
 	t.Cleanup(web.Close)
 	judge := httptest.NewServer(http.HandlerFunc(judgeRequest))
 	t.Cleanup(judge.Close)
+	raw := cluster(t, "inbound|9000||", lineServer(t), false)
+	raw.TransportSocketMatches, raw.TransportSocketMatcher = sockets.TransportSocketMatches, sockets.TransportSocketMatcher
 	return []*clusterv3.Cluster{
 		cluster(t, "inbound|8080||", web.Listener.Addr().String(), false),
-		cluster(t, "inbound|9000||", lineServer(t), false),
+		raw,
 		cluster(t, "outbound|80||judge.example", judge.Listener.Addr().String(), false),
 		cluster(t, "outbound|90||judge.example", grpcJudge(t), true),
 	}
@@ -221,7 +227,12 @@ func (w *world) call(t *testing.T, tb *table, line string) {
 	from := fields[0]
 	got := ""
 	if fields[1] == "tcp" {
-		got = w.connect(t, tb, from, fields[2:])
+		got = w.connect(t, tb, from, fields[2:], true)
+		if who, _, _ := strings.Cut(from, "@"); isTLS(who) { // without TLS Envoy waits for a byte to see that there is none
+			if silent := w.connect(t, tb, from, fields[2:], false); silent != got {
+				got += ", silent " + silent
+			}
+		}
 	} else {
 		got = w.request(t, tb, from, fields[1:])
 	}
@@ -275,8 +286,8 @@ func (w *world) request(t *testing.T, tb *table, from string, fields []string) s
 	return out
 }
 
-// connect says whether a connection is served.
-func (w *world) connect(t *testing.T, tb *table, from string, fields []string) string {
+// connect says whether a connection is served: one on which the caller speaks, or one on which it only hears.
+func (w *world) connect(t *testing.T, tb *table, from string, fields []string, speak bool) string {
 	t.Helper()
 	name := ""
 	for _, f := range fields {
@@ -290,10 +301,15 @@ func (w *world) connect(t *testing.T, tb *table, from string, fields []string) s
 	if err := conn.SetDeadline(time.Now().Add(20 * time.Second)); err != nil {
 		return err.Error()
 	}
-	if _, err := conn.Write([]byte("hello\n")); err != nil {
-		return "closed"
+	want := greeting
+	if speak {
+		want += "hello\n"
+		if _, err := conn.Write([]byte("hello\n")); err != nil {
+			return "closed"
+		}
 	}
-	if line, err := bufio.NewReader(conn).ReadString('\n'); err != nil || line != "hello\n" {
+	got := make([]byte, len(want))
+	if _, err := io.ReadFull(conn, got); err != nil || string(got) != want {
 		return "closed"
 	}
 	return "open"

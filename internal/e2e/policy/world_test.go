@@ -110,7 +110,10 @@ func runEnvoy(t *testing.T, b *bootstrapv3.Bootstrap, options ...string) {
 	testenvoy.Start(t, text, append([]string{"--log-level", "warning"}, options...)...)
 }
 
-// lineServer answers each line with the line.
+// greeting is what lineServer says before anything is asked.
+const greeting = "welcome\n"
+
+// lineServer greets whoever connects, and answers each line with the line.
 func lineServer(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -126,6 +129,9 @@ func lineServer(t *testing.T) string {
 			}
 			all.Go(func() {
 				defer conn.Close()
+				if _, err := conn.Write([]byte(greeting)); err != nil {
+					return
+				}
 				for r := bufio.NewReader(conn); ; {
 					line, err := r.ReadString('\n')
 					if err != nil {
