@@ -254,6 +254,41 @@ func TestNoVerifier(t *testing.T) {
 	}
 }
 
+// A certificate has so many streams, also by names that it makes up; another one is served.
+func TestStreamsOfOneCertificate(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.PeerStreams = 2 })
+	named := func(name string) *corev3.Node {
+		n := node(t, map[string]any{})
+		n.Id = xdstest.NodeID(name, "10.0.0.1")
+		return n
+	}
+	web := a.web()
+	first := call(t, p, web)
+	for name, l := range map[string]*line{"a": first, "b": call(t, p, web)} {
+		if err := l.connects(named(name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := call(t, p, web).connects(named("c")); status.Code(err) != codes.ResourceExhausted {
+		t.Errorf("a third stream: %v", err)
+	}
+	api := a.issue("shop", "api", time.Hour, time.Now())
+	if err := call(t, p, &api).connects(named("c")); err != nil {
+		t.Errorf("another certificate: %v", err)
+	}
+	if err := first.CloseSend(); err != nil {
+		t.Fatal(err)
+	}
+	if code := first.ended(); code != codes.Unknown { // io.EOF
+		t.Fatal(code)
+	}
+	if err := call(t, p, web).connects(named("c")); err != nil {
+		t.Errorf("after one has ended: %v", err)
+	}
+}
+
 // Who a proxy is shows in its status, and generators know that it can prove it.
 func TestPeerStatus(t *testing.T) {
 	t.Parallel()

@@ -72,6 +72,9 @@ type Config struct {
 	Limits ads.Limits
 	// MaxTypes bounds the types that one stream may subscribe to. Zero means 32.
 	MaxTypes int
+	// PeerStreams bounds the streams of one certificate, whichever nodes they say they are: each may hold a request that is
+	// not whole yet. Zero means 128.
+	PeerStreams int
 	// Admissions is how many streams may have their first answers made at one time; the others wait
 	// their turn. Zero means two for each processor.
 	Admissions int
@@ -113,6 +116,7 @@ type Server struct {
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
 	clients map[string][]*stream // guarded by mu: the same by stream.client
+	peers   map[string]int       // guarded by mu: how many streams a certificate has, by fingerprint; also those without a node yet
 }
 
 // snapshot is a published context.
@@ -129,6 +133,9 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.MaxTypes == 0 {
 		cfg.MaxTypes = 32
+	}
+	if cfg.PeerStreams == 0 {
+		cfg.PeerStreams = 128
 	}
 	if cfg.Admissions == 0 {
 		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)
@@ -163,6 +170,7 @@ func New(cfg Config) (*Server, error) {
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 		clients: map[string][]*stream{},
+		peers:   map[string]int{},
 	}, nil
 }
 
@@ -212,6 +220,26 @@ func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, 
 // maxClientStreams is how many streams of one client are served at a time: a proxy has one, and for a while two when it
 // connects anew.
 const maxClientStreams = 16
+
+// enter counts a stream of a certificate until leave is called; not ok when there are too many.
+func (s *Server) enter(fingerprint string) (leave func(), ok bool) {
+	if fingerprint == "" { // nobody: whoever opens a listener for such trusts all who reach it
+		return func() {}, true
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.peers[fingerprint] >= s.cfg.PeerStreams {
+		return nil, false
+	}
+	s.peers[fingerprint]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.peers[fingerprint]--; s.peers[fingerprint] == 0 {
+			delete(s.peers, fingerprint)
+		}
+	}, true
+}
 
 // add takes a stream in. It returns the others of the same client, which did not end yet, and what those that did
 // left in doubt; not ok when there are too many.

@@ -69,6 +69,12 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		s.noteStranger(addressOf(g.Context()), err)
 		return errUnauthenticated
 	}
+	leave, ok := s.enter(who.fingerprint)
+	if !ok {
+		s.metrics.refused.WithLabelValues("too many streams").Inc()
+		return status.Errorf(codes.ResourceExhausted, "this certificate has %d streams, no more are served", s.cfg.PeerStreams)
+	}
+	defer leave()
 	st := &stream{
 		server:   s,
 		who:      who,

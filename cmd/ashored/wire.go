@@ -199,7 +199,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 		return p, err
 	}
 	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
-		RegisterAnybody: s.dev, Audit: d.audit.Record})
+		RegisterAnybody: s.dev, PeerStreams: 2 * s.XDS.WorkloadConnections, Audit: d.audit.Record})
 	if err != nil {
 		return p, err
 	}
