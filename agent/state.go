@@ -22,7 +22,7 @@ func lockState(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
 	}
-	if err := private(dir); err != nil {
+	if err := wholefile.Guard(dir); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, "lock")
@@ -47,23 +47,6 @@ func lockState(dir string) (*os.File, error) {
 		return nil, errors.Join(fmt.Errorf("state folder (setting state): %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// private says whether the state folder is safe from other users: who can write there can have this process write to files of
-// their choice, and give it an identity.
-func private(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("state folder (setting state): %w", err)
-	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	switch {
-	case ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && os.Geteuid() != 0:
-		return fmt.Errorf("state folder %s belongs to another user (%d): set another folder (setting state, or --state)", dir, st.Uid)
-	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("state folder %s can be written by other users (%v): make it this user's alone (chmod 700), or set another folder (setting state, or --state)", dir, info.Mode())
-	}
-	return nil
 }
 
 // keepFile writes what is there already most of the time: a full disk is no obstacle then.

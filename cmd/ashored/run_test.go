@@ -357,6 +357,10 @@ func TestMistakes(t *testing.T) {
 		return fmt.Sprintf("port %s of %s is in use by another process: stop that one (\"ss -ltnp\" shows it), or choose another port (setting %s, or --%s in development)",
 			port(s.metrics), address, setting, flag)
 	}
+	open := filepath.Join(other.dir, "open")
+	if err := errors.Join(os.Mkdir(open, 0o700), os.Chmod(open, 0o777)); err != nil {
+		t.Fatal(err)
+	}
 	for _, tc := range []struct {
 		name string
 		args []string
@@ -376,6 +380,7 @@ func TestMistakes(t *testing.T) {
 		{"port of every address in use", taken("--metrics-address", ":"+port(s.metrics)), exitFailed, inUse("every address", "metrics.address", "metrics-address")},
 		{"socket in use", taken("--admin-socket", s.socket), exitFailed, "another ashored serves there"},
 		{"state in use", append(other.args(), "--state", filepath.Join(s.dir, "state"), "--admin-socket", filepath.Join(other.dir, "a.sock")), exitFailed, "setting state, or --state"},
+		{"state of everybody", taken("--state", open), exitFailed, "state folder " + open + " can be written by other users (drwxrwxrwx): make it this user's alone (chmod 700)"},
 		{"no folder", append(other.args(), "--files", "/does/not/exist"), exitFailed, "/does/not/exist"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

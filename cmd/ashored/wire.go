@@ -90,6 +90,9 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	if err != nil {
 		return d, err
 	}
+	if err := wholefile.Guard(s.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return d, err
+	}
 	if d.store, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
 		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
