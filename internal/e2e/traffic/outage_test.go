@@ -164,7 +164,7 @@ func TestDiskFull(t *testing.T) {
 		t.Skip("needs root: mounts a small file system; TestFileLimit runs for everyone")
 	}
 	m := harness.New(t, nil, harness.StateOn(func(dir string) {
-		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m"); err != nil {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=2m,mode=0700"); err != nil {
 			t.Fatalf("mount: %v", err)
 		}
 		t.Cleanup(func() {
