@@ -20,6 +20,7 @@ func (c *Context) Classify(n Node) Facets {
 		DualStack:    dualStack(n.IPs.Items()),
 		RouteSources: c.routeSources(n),
 		Identity:     n.Identity,
+		Probe:        n.Probe,
 
 		PeerAuthentication:    c.policiesFor(c.peers, config.PeerAuthentication, n),
 		RequestAuthentication: c.policiesFor(c.requests, config.RequestAuthentication, n),

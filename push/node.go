@@ -2,6 +2,7 @@ package push
 
 import (
 	"net/netip"
+	"unique"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -60,7 +61,10 @@ type Node struct {
 	// HTTPProxyPort is where it wants the mesh's HTTP proxy: node metadata HTTP_PROXY_PORT. Zero: the mesh's.
 	HTTPProxyPort uint32
 	// Identity says that it has proven who it is, and so has a certificate of the mesh.
-	Identity     bool
+	Identity bool
+	// Probe is the ReadinessProbe of the WorkloadGroup that its workload registered from, in protobuf's encoding; the empty
+	// text: the group has none. Zero: it did not register from a group.
+	Probe        unique.Handle[string]
 	Capabilities Capabilities
 }
 
@@ -97,6 +101,8 @@ type Facets struct {
 	HTTPProxyPort uint32
 	// Identity says that it has a certificate of the mesh; without one it speaks no mutual TLS.
 	Identity bool
+	// Probe is that of the workload's WorkloadGroup, as in Node.
+	Probe unique.Handle[string]
 	// PeerAuthentication, RequestAuthentication and AuthorizationPolicy are the objects of those kinds that select the
 	// proxy, of its own and of the root namespace, the older first.
 	PeerAuthentication    *intern.List[*config.Object]

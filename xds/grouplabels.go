@@ -4,17 +4,19 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"unique"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// labelled is a node with the labels of its WorkloadGroup.
+// labelled is a node with the labels and the probe of its WorkloadGroup.
 type labelled struct {
-	group *config.Object // whose labels node has; nil: none, node is none
+	group *config.Object // whose labels and probe node has; nil: none, node is none
 	node  push.Node
 }
 
@@ -35,7 +37,7 @@ func (st *stream) node(c Context) push.Node {
 	return st.labelled.node
 }
 
-// labelled is n with the labels of a group.
+// labelled is n with the labels of a group, and the group's probe.
 func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 	spec, ok := group.Spec.(*networking.WorkloadGroup)
 	if !ok {
@@ -51,5 +53,15 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(all[k])})
 	}
 	n.Labels = ns.labels.Of(labels)
+	n.Probe = probeOf(spec)
 	return n
+}
+
+// probeOf is the probe of a group as a Node has it.
+func probeOf(g *networking.WorkloadGroup) unique.Handle[string] {
+	var text []byte
+	if g.GetProbe() != nil {
+		text = resource.Encode(g.Probe)
+	}
+	return unique.Make(string(text))
 }

@@ -3,6 +3,7 @@ package xds
 import (
 	"fmt"
 	"testing"
+	"unique"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -50,6 +51,14 @@ func TestGroupLabels(t *testing.T) {
 	}
 	if got, want := shown(group(map[string]string{"app": "api"})), "[{app api} {own 1} {t 1} {tier own}]"; got != want {
 		t.Errorf("the group changed: got %s, want %s", got, want)
+	}
+	probed := group(nil)
+	probed.Spec.(*networking.WorkloadGroup).Probe = &networking.ReadinessProbe{PeriodSeconds: 3}
+	if got, want := st.node(groups{web: probed}).Probe, unique.Make("\x20\x03"); got != want {
+		t.Errorf("the probe is %q, want %q", got.Value(), want.Value())
+	}
+	if got := st.node(groups{web: first}).Probe; got != unique.Make("") {
+		t.Errorf("a group without a probe has one: %v", got)
 	}
 	if got := st.node(groups{}); got != own {
 		t.Errorf("the group is gone: got %v", got)

@@ -226,6 +226,9 @@ func TestHealthReports(t *testing.T) {
 	becomes(t, rt, "shop/web-10.0.0.1 of web")
 	l.reports("503")
 	becomes(t, rt, "shop/web-10.0.0.1 of web, unhealthy: 503")
+	if all := p.server.Proxies(); len(all) != 1 || all[0].Health.State != registry.ReportedUnhealthy || all[0].Health.Message != "503" {
+		t.Errorf("the connected proxies tell %+v", all)
+	}
 	l.reports("")
 	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
 	l.reports(strings.Repeat("é", 5000))

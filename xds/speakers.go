@@ -60,6 +60,19 @@ func (s *speakers) remove(m *membership) (heir *membership, report registry.Repo
 	return nil, report
 }
 
+// reports are what streams reported last of their workloads.
+func (s *speakers) reports() map[*stream]registry.Report {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := make(map[*stream]registry.Report, len(s.of))
+	for _, all := range s.of {
+		for _, m := range all {
+			out[m.stream] = m.report
+		}
+	}
+	return out
+}
+
 // has says whether m is still there.
 func (s *speakers) has(m *membership) bool {
 	s.mu.Lock()

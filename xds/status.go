@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -24,7 +25,9 @@ type ProxyStatus struct {
 	// Who is who it proved to be.
 	Who Peer
 	// Bundle is the ID of the trusted authorities that it acknowledged last; may be empty.
-	Bundle    string
+	Bundle string
+	// Health is what it reported of its workload last; zero: nothing, or that is not registered.
+	Health    registry.Report
 	Connected time.Time
 	// Delta says that it speaks the incremental protocol, else state of the world.
 	Delta bool
@@ -48,9 +51,10 @@ func (s *Server) Proxies() []ProxyStatus {
 		streams = append(streams, st)
 	}
 	s.mu.Unlock()
-	out := make([]ProxyStatus, len(streams))
+	out, reports := make([]ProxyStatus, len(streams)), s.speakers.reports()
 	for i, st := range streams {
 		out[i] = st.status()
+		out[i].Health = reports[st]
 	}
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
 		if c := strings.Compare(a.ID, b.ID); c != 0 {

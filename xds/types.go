@@ -24,6 +24,8 @@ const (
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 	// RevokedPeersType holds the addresses of workloads that were revoked lately, for agents.
 	RevokedPeersType = revoked.Type
+	// ProbeType holds the readiness probe of the WorkloadGroup that a workload registered from, for agents.
+	ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
 	// healthType is a report of a client about its workload; there is no response to it.
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
@@ -48,6 +50,7 @@ func newKinds() kinds {
 		{TypeURL: NameTableType, Wildcard: true, Whole: true},
 		{TypeURL: ProxyConfigType, Wildcard: true, Whole: true},
 		{TypeURL: RevokedPeersType, Wildcard: true, Whole: true},
+		{TypeURL: ProbeType, Wildcard: true, Whole: true},
 	} {
 		k.known[kind.TypeURL] = kind
 		k.order = append(k.order, kind.TypeURL)
@@ -101,6 +104,8 @@ func short(typeURL string) string {
 		return "pcds"
 	case RevokedPeersType:
 		return "rpds"
+	case ProbeType:
+		return "probe"
 	}
 	return "other"
 }

@@ -38,7 +38,7 @@ func (t *tool) listWorkloadsCommand() *cobra.Command {
 		Use:   "list",
 		Short: "Show workloads with their identity and certificate, and what is revoked",
 		Long: `list shows every workload that joined, its identity, until when its certificate is valid and whether a proxy of it is
-connected, and then what is revoked, by whom and why.`,
+connected, then those whose agents report that they are not well and so are no endpoints, and what is revoked, by whom and why.`,
 		Example: "  ashorectl workload list\n  ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked) | .name'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,6 +60,9 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 	} else if err := columns(w, []string{"NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL", "PROXIES"}, workloadRows(list.Workloads, now)); err != nil {
 		return err
 	}
+	if err := unwellTable(w, list.Workloads, now); err != nil {
+		return err
+	}
 	if len(list.Revocations) == 0 {
 		return nil
 	}
@@ -71,6 +74,23 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 		rows = append(rows, []string{r.Kind, r.Name, ago(now, r.At), orDash(r.By), orDash(r.Reason)})
 	}
 	return columns(w, []string{"REVOKED", "NAME", "SINCE", "BY", "REASON"}, rows)
+}
+
+// unwellTable shows the workloads that are no endpoints, in the words of their agents; nothing where there are none.
+func unwellTable(w io.Writer, list []admin.Workload, now time.Time) error {
+	var rows [][]string
+	for _, x := range list {
+		if h := x.Health; h != nil && !h.Healthy {
+			rows = append(rows, []string{x.Name, ago(now, h.At), orDash(printable(h.Reason))})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return columns(w, []string{"NOT WELL", "SINCE", "WHY"}, rows)
 }
 
 func workloadRows(list []admin.Workload, now time.Time) [][]string {

@@ -34,6 +34,8 @@ func shortType(typeURL string) string {
 		return "pcds"
 	case xds.RevokedPeersType:
 		return "rpds"
+	case xds.ProbeType:
+		return "probe"
 	default:
 		return typeURL
 	}

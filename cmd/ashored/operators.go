@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // noAuthority is what operators are told who ask for what only an authority has.
@@ -177,7 +178,10 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity)}
 		for _, l := range w.Leaves {
 			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
-			shown.Proxies = append(shown.Proxies, proxies[l.Serial]...)
+			for _, p := range proxies[l.Serial] {
+				shown.Proxies = append(shown.Proxies, p.id)
+				shown.Health = latest(shown.Health, p.health)
+			}
 		}
 		out.Workloads = append(out.Workloads, shown)
 	}
@@ -187,9 +191,31 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 	return out, nil
 }
 
+// connectedProxy is a proxy as a list of workloads shows it.
+type connectedProxy struct {
+	id     string
+	health *admin.Health // nil: it reported none
+}
+
+// latest is the report that came last; nil is none.
+func latest(a, b *admin.Health) *admin.Health {
+	if a == nil || b != nil && b.At.After(a.At) {
+		return b
+	}
+	return a
+}
+
+// healthOf is a report for operators; nil: there is none.
+func healthOf(r registry.Report) *admin.Health {
+	if r.State == registry.NotReported {
+		return nil
+	}
+	return &admin.Health{Healthy: r.State == registry.ReportedHealthy, Reason: r.Message, At: r.At}
+}
+
 // proxiesBySerial are the proxies that are connected, by the certificate that they showed.
-func (o operators) proxiesBySerial() map[string][]string {
-	out := map[string][]string{}
+func (o operators) proxiesBySerial() map[string][]connectedProxy {
+	out := map[string][]connectedProxy{}
 	server := o.fleet.Load()
 	if server == nil {
 		return out
@@ -197,7 +223,7 @@ func (o operators) proxiesBySerial() map[string][]string {
 	connected := server.Proxies()
 	for i, p := range proxyList(connected) {
 		if serial := connected[i].Who.Serial; serial != "" {
-			out[serial] = append(out[serial], p.ID)
+			out[serial] = append(out[serial], connectedProxy{p.ID, healthOf(connected[i].Health)})
 		}
 	}
 	return out

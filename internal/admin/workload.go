@@ -23,6 +23,16 @@ type Workload struct {
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
+	// Health is what one of these reported last of the workload: nil when none did, or it is not registered.
+	Health *Health `json:"health,omitempty"`
+}
+
+// Health is how a registered workload is, in the words of its agent.
+type Health struct {
+	Healthy bool `json:"healthy"`
+	// Reason is why not; empty when it is healthy.
+	Reason string    `json:"reason,omitempty"`
+	At     time.Time `json:"at"`
 }
 
 // Leaf is one certificate of a workload.

@@ -18,6 +18,7 @@ type Generator struct {
 	names      nameTables
 	bundles    bundles
 	peers      revokedPeers
+	probes     probes
 }
 
 // New makes a Generator.
@@ -33,6 +34,7 @@ func New() *Generator {
 		names:      newNameTables(),
 		bundles:    newBundles(),
 		peers:      newRevokedPeers(),
+		probes:     newProbes(),
 	}
 }
 
@@ -59,6 +61,8 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.bundles.set(sc)
 	case revoked.Type:
 		return g.peers.set(sc)
+	case ProbeType:
+		return g.probes.set(sc)
 	default:
 		return resource.Set{}
 	}

@@ -1,0 +1,51 @@
+package gen_test
+
+import (
+	"testing"
+	"unique"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/gen"
+)
+
+// The workloads of a group are told its probe, also that there is none, and others are told nothing.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	g := gen.New()
+	if n := g.Set(gen.ProbeType, &push.Scope{}).Len(); n != 0 {
+		t.Errorf("%d resources for a proxy of no group", n)
+	}
+	for name, want := range map[string]*networking.ReadinessProbe{
+		"http": {PeriodSeconds: 3, HealthCheckMethod: &networking.ReadinessProbe_HttpGet{HttpGet: &networking.HTTPHealthCheckConfig{Path: "/ready", Port: 8080}}},
+		"none": {},
+	} {
+		body, err := proto.Marshal(want)
+		if err != nil {
+			t.Fatal(err)
+		}
+		scope := func() *push.Scope {
+			return &push.Scope{Facets: push.Facets{Probe: unique.Make(string(body))}}
+		}
+		set := g.Set(gen.ProbeType, scope())
+		r := set.Get(gen.ProbeName)
+		if set.Len() != 1 || r == nil {
+			t.Fatalf("%s: %d resources", name, set.Len())
+		}
+		var wrapped anypb.Any
+		var got networking.ReadinessProbe
+		if err := proto.Unmarshal(r.Any(), &wrapped); err != nil || wrapped.TypeUrl != gen.ProbeType {
+			t.Fatalf("%s: type %s, %v", name, wrapped.TypeUrl, err)
+		}
+		if err := wrapped.UnmarshalTo(&got); err != nil || !proto.Equal(&got, want) {
+			t.Errorf("%s: got %v, want %v, %v", name, &got, want, err)
+		}
+		if g.Set(gen.ProbeType, scope()) != set {
+			t.Errorf("%s: the same probe is another resource", name)
+		}
+	}
+}
