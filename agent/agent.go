@@ -46,6 +46,7 @@ type Agent struct {
 
 	vitals *vitals
 	cutter *cutter
+	prober *prober
 
 	leaving atomic.Bool // the identity is removed at the end
 }
@@ -100,6 +101,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 		return err
 	}
 	a.vitals = newVitals(a.link.ReportHealth)
+	a.prober = newProber(s, a.link.GroupProbe(), a.vitals.application, a.log)
 	a.cutter = newCutter(s, a.link.Revoked(), func() int { return a.process.PID() }, a.log)
 	return nil
 }
@@ -234,14 +236,13 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 		return nil
 	}
 	server := newLocalServer(a.secrets, a.link)
-	prober := newProber(&a.settings, a.vitals.application, a.log)
 	return []task.Part{
 		{Name: "identity", Run: a.keeper.Run},
 		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
 		{Name: "revoked workloads", Run: a.cutter.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
-		{Name: "probe", Run: prober.Run},
+		{Name: "probe", Run: a.prober.Run},
 	}
 }
 

@@ -29,6 +29,7 @@ func copyExample() []copyRecord {
 		{kind: copyGone, name: "r2"},
 		{kind: copyOffered, name: "r1", version: "v2", body: []byte("route"), words: "it is bad", at: time.Unix(1, 2)},
 		{kind: copyAccepted, name: "r1", version: "v1", body: []byte("older route"), typeURL: "other"},
+		{kind: copyProbe, name: "web", body: []byte("probe")},
 	}
 }
 

@@ -55,6 +55,7 @@ const (
 	copyGone                         // name: does not exist
 	copyOffered                      // a resource as the control plane offered it
 	copyAccepted                     // the same name as Envoy took it, when that differs; follows copyOffered
+	copyProbe                        // name: a group; body: its probe. The last one, for agents that do not know it
 )
 
 // Flags of copyType and copyOffered.

@@ -37,6 +37,7 @@ func (p *proxy) restore() {
 		return
 	}
 	p.relay, p.build, p.confirmed, p.onCopy = fresh.relay, fresh.build, h.confirmed, h.confirmed
+	p.restoreProbe(fresh.group, fresh.probe)
 	p.relay.unclean = !h.clean
 	p.seen, p.saved = p.relay.version, p.relay.version
 	n, _ := p.relay.counts()
@@ -49,11 +50,13 @@ type restoring struct {
 	build []byte
 	held  *heldType
 	entry *heldEntry
+	group string // whose probe is probe
+	probe []byte // nil: none was kept
 }
 
 // take takes in one record. Errors: it stands in the wrong place.
 func (r *restoring) take(_ copyHeader, c *copyRecord) error {
-	if c.kind != copyBuild && c.kind != copyType && r.held == nil || c.kind == copyAccepted && r.entry == nil {
+	if c.kind != copyBuild && c.kind != copyType && c.kind != copyProbe && r.held == nil || c.kind == copyAccepted && r.entry == nil {
 		return errCopyDamaged
 	}
 	switch c.kind {
@@ -69,6 +72,8 @@ func (r *restoring) take(_ copyHeader, c *copyRecord) error {
 		r.held.gone[c.name] = struct{}{}
 	case copyOffered:
 		r.offered(c)
+	case copyProbe:
+		r.group, r.probe = c.name, append([]byte{}, c.body...)
 	case copyAccepted:
 		r.entry.accepted, r.entry.acceptedVersion = r.resource(c), c.version
 	}
@@ -107,6 +112,9 @@ func (p *proxy) records() records {
 	add(func(c *copyRecord) { c.kind, c.body = copyBuild, build })
 	for _, t := range p.relay.types {
 		t.records(add)
+	}
+	if probe := p.probe.used; probe != nil {
+		add(func(c *copyRecord) { c.kind, c.name, c.body = copyProbe, p.cfg.Group, probe })
 	}
 	return func(yield func(*copyRecord) bool) {
 		for _, f := range list {

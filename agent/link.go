@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
 )
@@ -24,6 +25,9 @@ type link interface {
 	LinkState() LinkState
 	// Revoked tells the addresses of workloads that were revoked lately, the latest that there are, whenever they change.
 	Revoked() <-chan []revoked.Peer
+	// GroupProbe tells what the control plane says of the probe of the workload's group, the latest that there is, whenever it
+	// does; nothing for settings that do not follow it.
+	GroupProbe() <-chan groupNews
 }
 
 // linkMaker makes the link of a workload.
@@ -57,7 +61,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	peers := make(chan []revoked.Peer, 1)
+	peers, probes := make(chan []revoked.Peer, 1), make(chan groupNews, 1)
 	p, err := newProxy(proxyConfig{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
@@ -78,6 +82,8 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			}
 			peers <- latest
 		},
+		SetProbe:  setProbe(s, probes),
+		Group:     s.Workload.Group,
 		Copy:      copyOf(s.State),
 		Identity:  k.Identity().ID.String(),
 		MaxAge:    s.XDS.MaxAge,
@@ -87,7 +93,26 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, diskError("open the copy of the configuration", err)
 	}
-	return proxyLink{p, peers}, nil
+	return proxyLink{p, peers, probes}, nil
+}
+
+// setProbe hands on the group's probe, or why it is not used; nil for settings that do not follow it.
+func setProbe(s *Settings, probes chan groupNews) func(*networking.ReadinessProbe) error {
+	if !s.followsGroup() {
+		return nil
+	}
+	return func(p *networking.ReadinessProbe) error {
+		n := groupProbe(p, s)
+		select {
+		case <-probes: // nobody has looked at that one
+		default:
+		}
+		probes <- n
+		if n.refused != nil {
+			return n.refused
+		}
+		return nil
+	}
 }
 
 // copyOf is the folder of a state folder's copy of the configuration.
@@ -96,8 +121,12 @@ func copyOf(state string) string { return filepath.Join(state, "copy") }
 // proxyLink is the proxy in the agent's words.
 type proxyLink struct {
 	*proxy
-	peers chan []revoked.Peer // cap 1; written with the proxy's lock held
+	peers  chan []revoked.Peer // cap 1; written with the proxy's lock held
+	probes chan groupNews      // the same
 }
+
+// GroupProbe implements link.
+func (l proxyLink) GroupProbe() <-chan groupNews { return l.probes }
 
 // Revoked implements link.
 func (l proxyLink) Revoked() <-chan []revoked.Peer { return l.peers }

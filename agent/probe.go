@@ -1,24 +1,18 @@
 package agent
 
 import (
-	"context"
-	"crypto/tls"
-	"errors"
-	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"os/exec"
-	"strconv"
+	"math"
+	"net/netip"
+	"net/url"
 	"strings"
-	"syscall"
 	"time"
 
-	"github.com/hashicorp/go-hclog"
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
 
-// Probe says how the agent finds out whether the application is well. At most one of the ways is set; without one the
-// application counts as well. Names, meanings and defaults are those of Istio's ReadinessProbe.
+// Probe says how the agent finds out whether the application is well. At most one of the ways is set; without one the probe of
+// the workload's group says it, and where that has none either the application counts as well. Names, meanings and defaults are
+// those of Istio's ReadinessProbe.
 type Probe struct {
 	// HTTPGet is well when a GET is answered with 200 to 399.
 	HTTPGet *ProbeHTTP `yaml:"httpGet"`
@@ -26,6 +20,8 @@ type Probe struct {
 	TCPSocket *ProbeTCP `yaml:"tcpSocket"`
 	// Exec is well when the command ends with 0.
 	Exec *ProbeExec `yaml:"exec"`
+	// GRPC is well when the application says so by gRPC's health protocol.
+	GRPC *ProbeGRPC `yaml:"grpc"`
 	// InitialDelay is before the first probe.
 	InitialDelay time.Duration `yaml:"initialDelay"`
 	// Period is between two probes. Zero means 10s.
@@ -36,6 +32,13 @@ type Probe struct {
 	SuccessThreshold int `yaml:"successThreshold"`
 	// FailureThreshold is how many in a row make it unwell. Zero means 3.
 	FailureThreshold int `yaml:"failureThreshold"`
+
+	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user: whoever may write the group
+	// can then do here what that user can.
+	AllowGroupExec bool `yaml:"allowGroupExec"`
+	// AllowGroupHosts are the hosts that the group's probe may ask beside the workload's own addresses, 127.0.0.1, ::1 and
+	// localhost. IP addresses and names, as the group writes them.
+	AllowGroupHosts []string `yaml:"allowGroupHosts"`
 }
 
 // ProbeHTTP is a GET.
@@ -47,6 +50,14 @@ type ProbeHTTP struct {
 	Host string `yaml:"host"`
 	// Scheme is "http" or "https", whose certificate is not looked at. Empty: "http".
 	Scheme string `yaml:"scheme"`
+	// Headers are sent; one called Host is the name that is asked for.
+	Headers []ProbeHeader `yaml:"httpHeaders,omitempty"`
+}
+
+// ProbeHeader is a header of a request.
+type ProbeHeader struct {
+	Name  string `yaml:"name"`
+	Value string `yaml:"value"`
 }
 
 // ProbeTCP is a connection.
@@ -61,6 +72,13 @@ type ProbeExec struct {
 	Command []string `yaml:"command"`
 }
 
+// ProbeGRPC is a call of grpc.health.v1.Health/Check on the workload's first address, without TLS.
+type ProbeGRPC struct {
+	Port int `yaml:"port"`
+	// Service is asked about. Empty: the server as a whole.
+	Service string `yaml:"service"`
+}
+
 // Health is how the application is.
 type Health struct {
 	Healthy bool
@@ -69,7 +87,9 @@ type Health struct {
 }
 
 // set says whether there is something to do.
-func (p *Probe) set() bool { return p.HTTPGet != nil || p.TCPSocket != nil || p.Exec != nil }
+func (p *Probe) set() bool {
+	return p.HTTPGet != nil || p.TCPSocket != nil || p.Exec != nil || p.GRPC != nil
+}
 
 // withDefaults fills in what is zero.
 func (p Probe) withDefaults() Probe {
@@ -104,6 +124,8 @@ func (p *Probe) config() map[string]any {
 		out["httpGet"] = map[string]any{"path": p.HTTPGet.Path, "port": p.HTTPGet.Port, "host": p.HTTPGet.Host, "scheme": p.HTTPGet.Scheme}
 	case p.TCPSocket != nil:
 		out["tcpSocket"] = map[string]any{"port": p.TCPSocket.Port, "host": p.TCPSocket.Host}
+	case p.GRPC != nil:
+		out["grpc"] = map[string]any{"port": p.GRPC.Port, "service": p.GRPC.Service}
 	default:
 		var words []any
 		for _, w := range p.Exec.Command {
@@ -129,193 +151,60 @@ func (c *checker) probe(p *Probe) {
 	ways := 0
 	if h := p.HTTPGet; h != nil {
 		ways++
-		c.between("probe.httpGet.port", h.Port, 1, 65535)
-		c.oneOf("probe.httpGet.scheme", strings.ToLower(h.Scheme), "", "http", "https")
-		if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
-			c.fail("probe.httpGet.path", "%q is not a path; want one that begins with /", h.Path)
-		}
+		c.httpProbe(h)
 	}
 	if p.TCPSocket != nil {
 		ways++
 		c.between("probe.tcpSocket.port", p.TCPSocket.Port, 1, 65535)
 	}
+	if p.GRPC != nil {
+		ways++
+		c.between("probe.grpc.port", p.GRPC.Port, 1, 65535)
+	}
 	if p.Exec != nil {
 		ways++
-		if len(p.Exec.Command) == 0 {
+		if len(p.Exec.Command) == 0 || p.Exec.Command[0] == "" {
 			c.fail("probe.exec.command", "not set; give the program and its arguments")
 		}
 	}
 	if ways > 1 {
-		c.fail("probe", "several ways are set; want one of httpGet, tcpSocket and exec")
+		c.fail("probe", "several ways are set; want one of httpGet, tcpSocket, grpc and exec")
 	}
 	for name, d := range map[string]time.Duration{"probe.initialDelay": p.InitialDelay, "probe.period": p.Period, "probe.timeout": p.Timeout} {
 		if d < 0 {
 			c.fail(name, "%v is less than no time; want 0 or more", d)
 		}
 	}
-	c.between("probe.successThreshold", p.SuccessThreshold, 0, 1000)
-	c.between("probe.failureThreshold", p.FailureThreshold, 0, 1000)
-}
-
-// prober probes the application and reports changes.
-type prober struct {
-	probe  Probe // with defaults
-	once   func(context.Context) error
-	report func(Health)
-	log    hclog.Logger
-}
-
-// newProber makes one for settings that Complete has accepted; report is called with the first state and with each other one.
-func newProber(s *Settings, report func(Health), log hclog.Logger) *prober {
-	p := &prober{probe: s.Probe.withDefaults(), report: report, log: log.Named("probe")}
-	own := s.Workload.Addresses[0]
-	switch {
-	case p.probe.HTTPGet != nil:
-		p.once = p.probe.HTTPGet.try(own)
-	case p.probe.TCPSocket != nil:
-		p.once = p.probe.TCPSocket.try(own)
-	case p.probe.Exec != nil:
-		p.once = p.probe.Exec.try
-	}
-	return p
-}
-
-// Run probes until ctx ends. Without a way to probe the application is reported as well once.
-func (p *prober) Run(ctx context.Context) error {
-	if p.once == nil {
-		p.report(Health{Healthy: true})
-		return nil
-	}
-	c := counter{up: p.probe.SuccessThreshold, down: p.probe.FailureThreshold}
-	wait := p.probe.InitialDelay
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-time.After(wait):
-		}
-		wait = p.probe.Period
-		one, cancel := context.WithTimeout(ctx, p.probe.Timeout)
-		err := p.once(one)
-		cancel()
-		if ctx.Err() != nil {
-			return nil
-		}
-		if h, changed := c.count(err); changed {
-			if h.Healthy {
-				p.log.Info("the application is well")
-			} else {
-				p.log.Warn("the application is not well", "reason", h.Reason)
-			}
-			p.report(h)
+	c.between("probe.successThreshold", p.SuccessThreshold, 0, math.MaxInt32)
+	c.between("probe.failureThreshold", p.FailureThreshold, 0, math.MaxInt32)
+	for _, h := range p.AllowGroupHosts {
+		if _, err := netip.ParseAddr(h); err != nil && !dnsname.Valid(strings.ToLower(h)) {
+			c.fail("probe.allowGroupHosts", "%q is neither an IP address nor the name of a host", h)
 		}
 	}
 }
 
-// counter makes states of single results.
-type counter struct {
-	up, down int // thresholds
-	known    bool
-	healthy  bool
-	row      int // results in a row that speak against the state
-}
-
-// count takes in one result; changed says that h is another state than before, or the first.
-func (c *counter) count(err error) (h Health, changed bool) {
-	well := err == nil
-	if c.known && well == c.healthy {
-		c.row = 0
-		return Health{}, false
+// httpProbe checks a GET.
+func (c *checker) httpProbe(h *ProbeHTTP) {
+	c.between("probe.httpGet.port", h.Port, 1, 65535)
+	c.oneOf("probe.httpGet.scheme", strings.ToLower(h.Scheme), "", "http", "https")
+	if h.Path != "" && !strings.HasPrefix(h.Path, "/") {
+		c.fail("probe.httpGet.path", "%q is not a path; want one that begins with /", h.Path)
+	} else if _, err := url.ParseRequestURI(h.Path); h.Path != "" && err != nil {
+		c.fail("probe.httpGet.path", "%q is not the path of a URL", h.Path)
 	}
-	if !c.known && c.row > 0 && well != c.healthy {
-		c.row = 0
-	}
-	if !c.known {
-		c.healthy = well
-	}
-	c.row++
-	need := c.down
-	if well {
-		need = c.up
-	}
-	if c.row < need {
-		return Health{}, false
-	}
-	c.known, c.healthy, c.row = true, well, 0
-	h.Healthy = well
-	if err != nil {
-		h.Reason = err.Error()
-	}
-	return h, true
-}
-
-// try asks once; own is the workload's address.
-func (h *ProbeHTTP) try(own string) func(context.Context) error {
-	host := h.Host
-	if host == "" {
-		host = own
-	}
-	scheme, path := strings.ToLower(h.Scheme), h.Path
-	if scheme == "" {
-		scheme = "http"
-	}
-	if path == "" {
-		path = "/"
-	}
-	client := probeClient()
-	url := scheme + "://" + net.JoinHostPort(host, strconv.Itoa(h.Port)) + path
-	return func(ctx context.Context) (err error) {
-		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-		if err != nil {
-			return err
+	for _, one := range h.Headers {
+		if !one.valid() {
+			c.fail("probe.httpGet.httpHeaders", "%q: %q is not a header", one.Name, one.Value)
 		}
-		req.Header.Set("User-Agent", "ashore-agent")
-		resp, err := client.Do(req)
-		if err != nil {
-			return err
-		}
-		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 64<<10))
-		if resp.StatusCode < 200 || resp.StatusCode > 399 {
-			return errors.Join(fmt.Errorf("%s answers %d", url, resp.StatusCode), resp.Body.Close())
-		}
-		return errors.Join(err, resp.Body.Close())
 	}
 }
 
-// try connects once.
-func (t *ProbeTCP) try(own string) func(context.Context) error {
-	host := t.Host
-	if host == "" {
-		host = own
+// valid says whether it can be sent. Source: RFC 9110, 5.1 and 5.5.
+func (h ProbeHeader) valid() bool {
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("!#$%&'*+-.^_`|~", r)
 	}
-	return func(ctx context.Context) error {
-		var d net.Dialer
-		conn, err := d.DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(t.Port)))
-		if err != nil {
-			return err
-		}
-		return conn.Close()
-	}
-}
-
-// try runs the command once. What it started ends with it when its time is over.
-func (e *ProbeExec) try(ctx context.Context) error {
-	cmd := exec.CommandContext(ctx, e.Command[0], e.Command[1:]...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = time.Second
-	if err := cmd.Run(); err != nil {
-		return fmt.Errorf("%s: %w", e.Command[0], err)
-	}
-	return nil
-}
-
-// probeClient looks at no certificate, follows no redirect and keeps no connection.
-func probeClient() *http.Client {
-	return &http.Client{
-		Transport: &http.Transport{DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}, // the application's own, on this machine; as Istio does
-		CheckRedirect: func(*http.Request, []*http.Request) error {
-			return http.ErrUseLastResponse
-		},
-	}
+	control := func(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+	return h.Name != "" && !strings.ContainsFunc(h.Name, other) && !strings.ContainsFunc(h.Value, control)
 }

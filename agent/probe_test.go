@@ -14,6 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/health"
+	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -61,7 +64,9 @@ func TestProber(t *testing.T) {
 		var reports []Health
 		var times []time.Duration
 		start := time.Now()
-		p := &prober{probe: Probe{InitialDelay: 5 * time.Second}.withDefaults(), log: testlog.New(t), report: func(h Health) { reports = append(reports, h) }}
+		s := good()
+		s.Probe = Probe{TCPSocket: &ProbeTCP{Port: 1}, InitialDelay: 5 * time.Second}
+		p := newProber(&s, nil, func(h Health) { reports = append(reports, h) }, testlog.New(t))
 		p.once = func(context.Context) error {
 			times = append(times, time.Since(start))
 			if len(times) > 2 && len(times) < 7 {
@@ -92,6 +97,9 @@ func TestProbeWays(t *testing.T) {
 	var answer atomic.Int64
 	answer.Store(200)
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/named" && r.Host == "web.test" && r.Header.Get("X-Probe") == "yes" {
+			return
+		}
 		if r.URL.Path != "/ready" {
 			w.WriteHeader(404)
 			return
@@ -107,6 +115,7 @@ func TestProbeWays(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	rpcPort, status := healthServer(t)
 	_, free, err := net.SplitHostPort(freeAddress(t, "127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
@@ -122,10 +131,16 @@ func TestProbeWays(t *testing.T) {
 	}{
 		{"http", Probe{HTTPGet: &ProbeHTTP{Path: "/ready", Port: port}}, ""},
 		{"http, another path", Probe{HTTPGet: &ProbeHTTP{Port: port}}, "answers 404"},
+		{"http, headers", Probe{HTTPGet: &ProbeHTTP{Path: "/named", Port: port, Headers: []ProbeHeader{{"host", "web.test"}, {"X-Probe", "yes"}}}}, ""},
+		{"http, no headers", Probe{HTTPGet: &ProbeHTTP{Path: "/named", Port: port}}, "answers 404"},
 		{"http, nobody", Probe{HTTPGet: &ProbeHTTP{Port: closed}}, "connection refused"},
 		{"https of plaintext", Probe{HTTPGet: &ProbeHTTP{Port: port, Scheme: "HTTPS"}}, "HTTP response to HTTPS client"},
 		{"tcp", Probe{TCPSocket: &ProbeTCP{Port: port}}, ""},
 		{"tcp, nobody", Probe{TCPSocket: &ProbeTCP{Port: closed, Host: "127.0.0.1"}}, "connection refused"},
+		{"grpc", Probe{GRPC: &ProbeGRPC{Port: rpcPort}}, ""},
+		{"grpc, of a service that is not well", Probe{GRPC: &ProbeGRPC{Port: rpcPort, Service: "shop.Web"}}, "is NOT_SERVING"},
+		{"grpc, of a service that is not there", Probe{GRPC: &ProbeGRPC{Port: rpcPort, Service: "shop.Other"}}, "NotFound"},
+		{"grpc, nobody", Probe{GRPC: &ProbeGRPC{Port: closed}, Timeout: 10 * time.Second}, "connection refused"},
 		{"exec", Probe{Exec: &ProbeExec{Command: []string{"true"}}}, ""},
 		{"exec fails", Probe{Exec: &ProbeExec{Command: []string{"sh", "-c", "exit 3"}}}, "sh: exit status 3"},
 		{"exec hangs", Probe{Exec: &ProbeExec{Command: []string{"sh", "-c", "sleep 1000 & wait"}}, Timeout: 50 * time.Millisecond}, "sh: "},
@@ -133,8 +148,9 @@ func TestProbeWays(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			s := good()
+			status.SetServingStatus("shop.Web", healthpb.HealthCheckResponse_NOT_SERVING)
 			s.Workload.Addresses, s.Probe = []string{"127.0.0.1"}, tc.probe
-			p := newProber(&s, nil, testlog.New(t))
+			p := newProber(&s, nil, nil, testlog.New(t))
 			ctx, cancel := context.WithTimeout(t.Context(), p.probe.Timeout)
 			defer cancel()
 			err := p.once(ctx)
@@ -145,6 +161,20 @@ func TestProbeWays(t *testing.T) {
 	}
 }
 
+// healthServer is a gRPC server whose health the test says; the server as a whole is well.
+func healthServer(t *testing.T) (port int, status *health.Server) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := grpc.NewServer()
+	status = health.NewServer()
+	healthpb.RegisterHealthServer(g, status)
+	serveUntilEnd(t, g, l)
+	return l.Addr().(*net.TCPAddr).Port, status
+}
+
 // Wrong probes are named, and a right one is told to the control plane in Istio's form.
 func TestProbeSettings(t *testing.T) {
 	t.Parallel()
@@ -153,6 +183,11 @@ func TestProbeSettings(t *testing.T) {
 		`probe.httpGet.scheme: "ftp"`:           {HTTPGet: &ProbeHTTP{Port: 1, Scheme: "ftp"}},
 		`probe.httpGet.path: "x" is not`:        {HTTPGet: &ProbeHTTP{Port: 1, Path: "x"}},
 		"probe.exec.command: not set":           {Exec: &ProbeExec{}},
+		`probe.httpGet.path: "/%zz" is not`:     {HTTPGet: &ProbeHTTP{Port: 1, Path: "/%zz"}},
+		`httpHeaders: "a b": "" is not a h`:     {HTTPGet: &ProbeHTTP{Port: 1, Headers: []ProbeHeader{{Name: "a b"}}}},
+		`httpHeaders: "a": "x\ny" is not`:       {HTTPGet: &ProbeHTTP{Port: 1, Headers: []ProbeHeader{{"a", "x\ny"}}}},
+		"probe.grpc.port: 0 is out of range":    {GRPC: &ProbeGRPC{}},
+		`probe.allowGroupHosts: "a b" is`:       {AllowGroupHosts: []string{"db.test", "10.0.0.9", "a b"}},
 		"probe: several ways are set":           {TCPSocket: &ProbeTCP{Port: 1}, Exec: &ProbeExec{Command: []string{"true"}}},
 		"probe.timeout: -1s is less":            {TCPSocket: &ProbeTCP{Port: 1}, Timeout: -time.Second},
 		"probe.failureThreshold: -1 is out of":  {TCPSocket: &ProbeTCP{Port: 1}, FailureThreshold: -1},

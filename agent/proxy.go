@@ -11,6 +11,7 @@ import (
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/task"
@@ -38,6 +39,12 @@ type proxyConfig struct {
 	// SetRevoked takes the addresses of workloads that were revoked lately, whenever they change. It must not wait. Nil:
 	// they are not asked for.
 	SetRevoked func([]revoked.Peer)
+	// SetProbe takes the probe of the workload's group whenever a control plane tells it, also when it is as before, and in
+	// newProxy the one of the copy: an empty one when the group has none, nil when no control plane tells any. Its error is
+	// told to the control plane; the one before is kept then. It must not wait. Nil: it is not asked for.
+	SetProbe func(*networking.ReadinessProbe) error
+	// Group is the name of the workload's group: a probe of another one in the copy is not used.
+	Group string
 	// Copy is the folder where a copy of what is held is kept. Empty: none is.
 	Copy string
 	// Identity is the workload's, a SPIFFE ID; a copy of another one is refused.
@@ -70,6 +77,7 @@ type proxy struct {
 	seen      uint64        // guarded by mu: relay.version that dirty was told of
 	saved     uint64        // guarded by mu: relay.version that the copy has
 	build     []byte        // guarded by mu: what Envoy adds to node; nil: not known
+	probe     toldProbe     // guarded by mu
 	health    *healthReport // guarded by mu; nil: never reported
 	link      linkState     // guarded by mu
 	confirmed time.Time     // guarded by mu: when a control plane confirmed last what is held; zero: never

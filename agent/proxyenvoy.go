@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -90,7 +91,8 @@ func (st *envoyStream) doubt(typeURL string) ads.Doubt {
 
 // receive takes in a request. Errors say what Envoy may not do; the stream ends with them.
 func (st *envoyStream) receive(r *ads.Request, now time.Time) error {
-	if r.TypeURL == healthTypeURL || r.TypeURL == proxyConfigTypeURL {
+	switch r.TypeURL {
+	case healthTypeURL, proxyConfigTypeURL, revoked.Type, probeTypeURL:
 		return nil // these are the agent's own business
 	}
 	sub, err := st.sub(r.TypeURL)

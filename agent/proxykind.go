@@ -20,6 +20,7 @@ const (
 	nameTableTypeURL    = typeURLPrefix + "istio.networking.nds.v1.NameTable"
 	healthTypeURL       = typeURLPrefix + "istio.v1.HealthInformation"
 	proxyConfigTypeURL  = typeURLPrefix + "istio.mesh.v1alpha1.ProxyConfig"
+	probeTypeURL        = typeURLPrefix + "istio.networking.v1alpha3.ReadinessProbe"
 	maxProxyTypes       = 32 // of one stream
 	maxProxyNames       = 200_000
 	clusterEDSConfig    = 3 // Cluster.eds_cluster_config

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -92,17 +93,26 @@ func (a *Agent) sayRegistration(r *Report) {
 		r.say("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
 		return
 	}
+	where := fmt.Sprintf("%s/%s at %s", w.Namespace, w.Group, w.Addresses[0])
+	probed, how := a.prober.State(), ""
+	if probed.by != "" {
+		how = "; " + probed.by
+	}
 	h, known := a.vitals.Health()
 	switch {
 	case !known:
-		r.say("registration", stateWarn, "", "%s/%s at %s, not among the endpoints yet", w.Namespace, w.Group, w.Addresses[0])
+		r.say("registration", stateWarn, "", "%s, not among the endpoints yet", where)
+	case probed.refused != nil && h.Reason == probed.refused.Error():
+		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, groupProbeRefused, probed.refused.why)
 	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
-		r.say("registration", stateBad, "", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+		r.say("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
 	case !h.Healthy:
-		r.say("registration", stateBad, "see why the workload is not well", "%s/%s at %s, not among the endpoints: %s", w.Namespace, w.Group, w.Addresses[0], h.Reason)
+		r.say("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
 	case a.link.LinkState().Address == "":
-		r.say("registration", stateWarn, "", "%s/%s at %s, well, but no control plane hears of it: it counts until its lease ends", w.Namespace, w.Group, w.Addresses[0])
+		r.say("registration", stateWarn, "", "%s, well, but no control plane hears of it: it counts until its lease ends", where)
+	case probed.refused != nil:
+		r.say("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, groupProbeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
 	default:
-		r.say("registration", stateOK, "", "%s/%s at %s, healthy", w.Namespace, w.Group, w.Addresses[0])
+		r.say("registration", stateOK, "", "%s, healthy%s", where, how)
 	}
 }

@@ -167,6 +167,9 @@ func (p *proxy) attach(next, old *upstreamLink) {
 		if p.cfg.SetRevoked != nil {
 			next.askRevoked()
 		}
+		if p.cfg.SetProbe != nil {
+			next.askProbe()
+		}
 		if p.health != nil {
 			p.health.sent = false
 		}

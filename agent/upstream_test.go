@@ -33,13 +33,13 @@ type recorder struct {
 	discoveryv3.UnimplementedAggregatedDiscoveryServiceServer
 
 	address string
-	answer  func(r *discoveryv3.DeltaDiscoveryRequest) *discoveryv3.DeltaDiscoveryResponse // set before serving; nil: no answer
 
 	mu     sync.Mutex
-	heard  []*discoveryv3.DeltaDiscoveryRequest // guarded by mu
-	events []string                             // guarded by mu: "open 1", "close 1"
-	opened int                                  // guarded by mu
-	end    []context.CancelFunc                 // guarded by mu: of the streams
+	answer func(r *discoveryv3.DeltaDiscoveryRequest) *discoveryv3.DeltaDiscoveryResponse // guarded by mu; nil: no answer
+	heard  []*discoveryv3.DeltaDiscoveryRequest                                           // guarded by mu
+	events []string                                                                       // guarded by mu: "open 1", "close 1"
+	opened int                                                                            // guarded by mu
+	end    []context.CancelFunc                                                           // guarded by mu: of the streams
 }
 
 func startRecorder(t *testing.T, answer func(r *discoveryv3.DeltaDiscoveryRequest) *discoveryv3.DeltaDiscoveryResponse) *recorder {
@@ -80,10 +80,13 @@ func (c *recorder) DeltaAggregatedResources(st grpc.BidiStreamingServer[discover
 			c.mu.Lock()
 			c.heard = append(c.heard, r)
 			c.mu.Unlock()
-			if c.answer == nil {
+			c.mu.Lock()
+			answer := c.answer
+			c.mu.Unlock()
+			if answer == nil {
 				continue
 			}
-			if m := c.answer(r); m != nil {
+			if m := answer(r); m != nil {
 				if err := st.Send(m); err != nil {
 					failed <- err
 					return
@@ -97,6 +100,13 @@ func (c *recorder) DeltaAggregatedResources(st grpc.BidiStreamingServer[discover
 	case <-ctx.Done():
 		return errors.New("the test ends this stream")
 	}
+}
+
+// answerWith makes it answer otherwise from now on.
+func (c *recorder) answerWith(answer func(r *discoveryv3.DeltaDiscoveryRequest) *discoveryv3.DeltaDiscoveryResponse) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answer = answer
 }
 
 // requests are what was heard of a type.

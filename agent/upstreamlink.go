@@ -219,6 +219,10 @@ func (p *proxy) hear(l *upstreamLink, raw []byte) error {
 		p.hearRevoked(l, reply)
 		return nil
 	}
+	if reply.TypeURL == probeTypeURL {
+		p.hearProbe(l, reply)
+		return nil
+	}
 	p.locked(func() { err = p.relay.take(l.up, reply, p.now()) })
 	return err
 }
@@ -234,6 +238,9 @@ func (l *upstreamLink) askRoots() {
 // question asks for the roots once more: the answer confirms what is held, and repeats roots that could not be kept. Errors: the
 // control plane has not said anything for too long.
 func (p *proxy) question(l *upstreamLink) error {
+	if p.cfg.SetProbe != nil {
+		p.noProbe() // it was asked for, and had the time to say so
+	}
 	if p.cfg.SetRoots == nil {
 		return nil
 	}
