@@ -2,6 +2,7 @@ package config
 
 import (
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -58,14 +59,15 @@ func (c *checker) httpProbe(path string, h *networking.HTTPHealthCheckConfig) {
 	c.port(path+".port", h.GetPort())
 	if p := h.GetPath(); p != "" && !strings.HasPrefix(p, "/") {
 		c.errorf(path+".path", "a path begins with /, %s does not", quote(p))
+	} else if _, err := url.ParseRequestURI(p); p != "" && err != nil {
+		c.errorf(path+".path", "%s is not the path of a URL", quote(p))
 	}
 	if s := h.GetScheme(); s != "" && !strings.EqualFold(s, "HTTP") && !strings.EqualFold(s, "HTTPS") {
 		c.errorf(path+".scheme", "the scheme is HTTP or HTTPS, not %s", quote(s))
 	}
 	for i, header := range h.GetHttpHeaders() {
-		if !isToken(header.GetName()) {
-			c.errorf(at(path+".httpHeaders", i)+".name", "%s is not the name of a header", quote(header.GetName()))
-		}
+		c.why(at(path+".httpHeaders", i)+".name", checkHeaderName(header.GetName()))
+		c.why(at(path+".httpHeaders", i)+".value", checkHeaderText(header.GetValue()))
 	}
 }
 
