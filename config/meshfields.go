@@ -128,7 +128,7 @@ func proxyFields() []MeshField {
 		{Path: "gatewayTopology", Protects: true, Text: "gateways trust no proxy before them"},
 		{Path: "terminationDrainDuration", Text: agent},
 		{Path: "meshId", Text: agent},
-		{Path: "readinessProbe", Text: "workloads are not probed yet"},
+		{Path: "readinessProbe", Text: "a workload is probed as its WorkloadGroup, or its agent's settings, say"},
 		{Path: "proxyStatsMatcher", Text: "proxies keep Envoy's own choice of statistics"},
 		{Path: "holdApplicationUntilProxyStarts", Text: "applications are started by systemd, not by Ashore", harmless: isFalse},
 		{Path: "caCertificatesPem", Text: "proxies get the roots from the agent"},
