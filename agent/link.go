@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"path/filepath"
 	"strings"
@@ -144,9 +145,25 @@ func (l proxyLink) ReportHealth(h Health) {
 func (l proxyLink) LinkState() LinkState {
 	s := l.Status()
 	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CopyFrom, Confirmed: s.Confirmed, Old: s.Old,
-		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Rejected: strings.Join(s.Words, "; ")}
+		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Rejected: refusedText(s.Words)}
 	if s.Connected == "" {
 		out.Trouble = s.LastError
 	}
 	return out
+}
+
+// maxRefused is how many of the parts that Envoy refuses are told, and maxRefusedWords how much of what it says about each, in bytes:
+// when it refuses everything, that is to be told too.
+const maxRefused, maxRefusedWords = 10, 1 << 10
+
+// refusedText is what Envoy refuses, for people.
+func refusedText(words []string) string {
+	var out []string
+	for _, w := range words[:min(len(words), maxRefused)] {
+		out = append(out, strings.ToValidUTF8(w[:min(len(w), maxRefusedWords)], ""))
+	}
+	if more := len(words) - len(out); more > 0 {
+		out = append(out, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(out, "; ")
 }

@@ -7,10 +7,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/hashicorp/go-hclog"
@@ -372,5 +374,19 @@ func TestSockets(t *testing.T) {
 	}
 	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
 		t.Errorf("in place of a file: %v", err)
+	}
+}
+
+// However much Envoy refuses, it can be told.
+func TestRefusedText(t *testing.T) {
+	t.Parallel()
+	many := slices.Repeat([]string{"Cluster x: " + strings.Repeat("é", maxRefusedWords)}, 5000)
+	if got := refusedText(many); len(got) > 2*maxRefused*maxRefusedWords || !strings.HasSuffix(got, "; and 4990 more") || !utf8.ValidString(got) {
+		t.Errorf("%d bytes: …%q", len(got), got[len(got)-20:])
+	}
+	for want, words := range map[string][]string{"": nil, "a": {"a"}, "a; b": {"a", "b"}} {
+		if got := refusedText(words); got != want {
+			t.Errorf("%q: got %q", words, got)
+		}
 	}
 }
