@@ -48,12 +48,14 @@ func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who strin
 	if err != nil {
 		return admin.Revoked{}, answered(err)
 	}
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name}
 	list, err := o.ListWorkloads(ctx)
 	known, errs := o.ledger.Workloads(ctx)
-	if err = errors.Join(err, errs); err != nil {
-		return admin.Revoked{}, err
+	if err = errors.Join(err, errs); err != nil { // what was asked for is done
+		out.Notes = []string{"whom it concerns, and by what else they are revoked, cannot be told: " + err.Error()}
+		return out, nil
 	}
-	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned(known, q))}
+	out.Workloads = names(concerned(known, q))
 	out.Notes = stillRevoked(list, out.Workloads)
 	return out, nil
 }
