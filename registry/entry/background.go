@@ -32,7 +32,7 @@ func NewBackground(addresses Addresses, runtime Runtime, retry time.Duration) *B
 // Run asks for addresses and follows who registers until ctx ends, and calls again whenever Derive should be called
 // again. It is still there while the store does not answer, whatever becomes of ctx, unless the store heeds that.
 func (b *Background) Run(ctx context.Context, again func()) error {
-	var group errgroup.Group
+	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return b.allocator.run(ctx, again) })
 	if b.runtime != nil {
 		group.Go(func() error { b.follow(ctx, again); return nil })
