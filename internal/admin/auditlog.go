@@ -44,7 +44,13 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 	defer leave()
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	defer context.AfterFunc(s.ending, cancel)()
+	go func() {
+		select {
+		case <-s.ending:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
 	w.Header().Set("Content-Type", "application/jsonl")
 	w.Header().Set("Trailer", tailError)
 	c := http.NewResponseController(w)

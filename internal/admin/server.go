@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -52,11 +53,11 @@ type Config struct {
 // Server answers operators.
 type Server struct {
 	cfg       Config
-	busy      chan struct{}   // one slot for each request at work
-	following chan struct{}   // one slot for each that follows the audit log
-	refusals  pace.Actors     // users; safe for concurrent use
-	ending    context.Context // ends with Run; what follows ends with it
-	end       context.CancelFunc
+	busy      chan struct{} // one slot for each request at work
+	following chan struct{} // one slot for each that follows the audit log
+	refusals  pace.Actors   // users; safe for concurrent use
+	ending    chan struct{} // closed by end: what follows ends
+	end       func()        // once
 }
 
 // New returns a server that answers once it runs.
@@ -68,7 +69,8 @@ func New(cfg Config) *Server {
 		cfg.Record = func(audit.Event) {}
 	}
 	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers)}
-	s.ending, s.end = context.WithCancel(context.Background())
+	s.ending = make(chan struct{})
+	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s
 }
 
