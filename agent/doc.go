@@ -8,7 +8,8 @@
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into Envoy's first
 // configuration. Agent writes it, starts Envoy, starts it again when it ends, answers whether it is ready, compares what
-// Envoy presents with what was issued, probes the application, and at the end leaves the endpoints and drains.
+// Envoy presents with what was issued, probes the application as its settings or its WorkloadGroup say, and at the end leaves
+// the endpoints and drains.
 // Report tells how all of it is. With Dev there is no identity, and Envoy asks the control plane itself, in plaintext.
 //
 // Several agents run on one machine without privileges when each workload has an address of its own

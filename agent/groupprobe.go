@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -95,12 +96,13 @@ func (s *Settings) mayAsk(host string) *probeRefusal {
 		"leave host out in the group (a Host header may go into httpHeaders), or add it to probe.allowGroupHosts (--allow-group-hosts) here"}
 }
 
-// sameHost says whether two hosts are written for the same one.
+// sameHost says whether two hosts are written for the same one. Letters beyond ASCII are never the same: "ſ" is no "s" in DNS.
 func sameHost(a, b string) bool {
 	x, errX := netip.ParseAddr(a)
 	y, errY := netip.ParseAddr(b)
 	if errX != nil || errY != nil {
-		return errX != nil && errY != nil && strings.EqualFold(a, b)
+		beyond := func(r rune) bool { return r >= utf8.RuneSelf }
+		return errX != nil && errY != nil && strings.EqualFold(a, b) && !strings.ContainsFunc(a+b, beyond)
 	}
 	return x.Unmap() == y.Unmap()
 }

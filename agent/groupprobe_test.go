@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"errors"
+	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -65,6 +67,8 @@ func TestGroupProbe(t *testing.T) {
 		{"its own second address", tcpProbe("fd00:0::7"), nil, Probe{TCPSocket: &ProbeTCP{Host: "fd00:0::7", Port: 8080}}, ""},
 		{"loopback", tcpProbe("::ffff:127.0.0.1"), nil, Probe{TCPSocket: &ProbeTCP{Host: "::ffff:127.0.0.1", Port: 8080}}, ""},
 		{"localhost", tcpProbe("LocalHost"), nil, Probe{TCPSocket: &ProbeTCP{Host: "LocalHost", Port: 8080}}, ""},
+		{"a name that only looks so", tcpProbe("localho\u017ft"), nil, Probe{}, "asks the host"},
+		{"loopback of a zone", tcpProbe("::1%eth0"), nil, Probe{}, "asks the host"},
 		{"another workload of this machine", tcpProbe("127.0.0.9"), nil, Probe{}, `asks the host "127.0.0.9"`},
 		{"every address", tcpProbe("0.0.0.0"), nil, Probe{}, `asks the host "0.0.0.0"`},
 		{"metadata of a cloud", httpProbe("169.254.169.254", "/latest"), nil, Probe{}, "probe.allowGroupHosts (--allow-group-hosts)"},
@@ -94,7 +98,7 @@ func TestGroupProbe(t *testing.T) {
 
 // Whatever a control plane tells: a probe never runs a command, nor asks another host, where the settings do not let it.
 func FuzzGroupProbe(f *testing.F) {
-	for _, p := range []*networking.ReadinessProbe{{}, httpProbe("db.test", "/x"), tcpProbe("127.0.0.1"), execProbe("sh", "-c", "id")} {
+	for _, p := range []*networking.ReadinessProbe{{}, httpProbe("db.test", "/x"), httpProbe("", "/\u009b2J"), tcpProbe("127.0.0.1"), execProbe("sh", "-c", "id")} {
 		b, err := proto.Marshal(p)
 		if err != nil {
 			f.Fatal(err)
@@ -122,11 +126,16 @@ func FuzzGroupProbe(f *testing.F) {
 		case n.probe.TCPSocket != nil:
 			host = n.probe.TCPSocket.Host
 		}
-		if s.mayAsk(host) != nil {
+		if a, err := netip.ParseAddr(host); err == nil {
+			host = a.Unmap().String()
+		}
+		if !slices.Contains([]string{"", "127.0.0.1", "::1", "localhost", "10.0.0.7", "fd00::7"}, strings.ToLower(host)) {
 			t.Fatalf("it asks %q", host)
 		}
 		if n.probe.set() {
-			_ = n.probe.text("10.0.0.7")
+			if text := n.probe.text("10.0.0.7"); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+				t.Fatalf("%q does something to a terminal", text)
+			}
 			_ = n.probe.try("10.0.0.7")
 		}
 	})

@@ -41,14 +41,20 @@ func (p *Probe) try(own string) func(context.Context) error {
 func (p *Probe) text(own string) string {
 	switch {
 	case p.HTTPGet != nil:
-		return "GET " + p.HTTPGet.url(own)
+		return "GET " + plain(p.HTTPGet.url(own))
 	case p.TCPSocket != nil:
 		return "a TCP connection to " + p.TCPSocket.address(own)
 	case p.GRPC != nil:
 		return "gRPC's health protocol at " + p.GRPC.address(own)
 	default:
-		return "the command " + p.Exec.Command[0]
+		return "the command " + plain(p.Exec.Command[0])
 	}
+}
+
+// plain is text that does nothing to a terminal: some of it is the group's.
+func plain(text string) string {
+	quoted := strconv.QuoteToASCII(text)
+	return quoted[1 : len(quoted)-1]
 }
 
 // url is what is asked for; own is the workload's address.
@@ -78,7 +84,7 @@ func (h *ProbeHTTP) try(own string) func(context.Context) error {
 		}
 		_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, maxProbeAnswer))
 		if resp.StatusCode < 200 || resp.StatusCode > 399 {
-			return errors.Join(fmt.Errorf("%s answers %d", url, resp.StatusCode), resp.Body.Close())
+			return errors.Join(fmt.Errorf("%s answers %d", plain(url), resp.StatusCode), resp.Body.Close())
 		}
 		return errors.Join(err, resp.Body.Close())
 	}

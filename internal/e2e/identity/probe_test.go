@@ -106,6 +106,10 @@ func TestGroupProbe(t *testing.T) {
 	s.WantLine("registration", "bad shop/web at ", "/a answers 503", "probed as its group says")
 	unwell(t, m, "shop/web-1", "/a answers 503")
 	refuses(t, client, "an application that was never well")
+	d, err := m.Admin.Dump(context.Background(), "web-1.shop", "probe")
+	if err != nil || len(d.Types) != 1 || len(d.Types[0].Resources) != 1 || !strings.Contains(string(d.Types[0].Resources[0].Body), `"/a"`) {
+		t.Errorf("a dump of the probe: %+v, %v", d, err)
+	}
 	app.set("/a", true)
 	answers(t, client, "web-1")
 	app.set("/a", false)
