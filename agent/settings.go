@@ -81,6 +81,8 @@ type Envoy struct {
 	MaxConnections int `yaml:"maxConnections"`
 	// DrainTime is how long connections of a listener that was changed or removed may go on.
 	DrainTime time.Duration `yaml:"drainTime"`
+	// AllMetrics makes Envoy keep every metric of every destination of the mesh, also those that it is started sooner without.
+	AllMetrics bool `yaml:"allMetrics"`
 }
 
 // Ports are the ports on the workload's own address.

@@ -141,14 +141,20 @@ func (s clusterSpec) assignment() assignmentSpec {
 const (
 	fieldClusterName       protowire.Number = 1
 	fieldClusterMetadata   protowire.Number = 25
+	fieldClusterStats      protowire.Number = 28 // alt_stat_name
 	fieldClusterAssignment protowire.Number = 33
 )
 
+// statsEnd ends the name of a cluster in the names of its metrics. Hosts have dots as metrics do: without it nobody could tell
+// what belongs to which. Source: Istio's clusters end so, and its proxies' bootstrap reads them.
+const statsEnd = ";"
+
 // encode is the message.
 func (s clusterSpec) encode(name string, shape *encodedShape, peer *encodedPeer, hosts []host) []byte {
-	b := make([]byte, 0, len(shape.bytes)+2*len(name)+192)
+	b := make([]byte, 0, len(shape.bytes)+3*len(name)+192)
 	b = appendText(b, fieldClusterName, name)
 	b = append(b, shape.bytes...)
+	b = appendText(b, fieldClusterStats, name+statsEnd)
 	b = clusterMetadata{
 		rule: s.rule, port: s.port, external: s.service.External, services: []*registry.Service{s.service}, subset: s.subset.GetName(),
 	}.append(b)

@@ -44,7 +44,7 @@ func TestCanary(t *testing.T) {
 
 	first.Fail.Store(true)
 	ejected := func() bool {
-		return p.Stat("cluster.outbound|8000|v1|reviews.internal.outlier_detection.ejections_active") == 1
+		return p.Stat("cluster.outbound|8000|v1|reviews.internal;.outlier_detection.ejections_active") == 1
 	}
 	harness.Eventually(t, "the failing workload is ejected, and no request fails", func() error {
 		for range 20 {

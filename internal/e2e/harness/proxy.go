@@ -7,7 +7,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -110,7 +112,7 @@ func (p *Proxy) Client(port int) *Client {
 // Stat is one of Envoy's own statistics; zero when it has none of that name.
 func (p *Proxy) Stat(name string) int {
 	p.mesh.T.Helper()
-	body, err := p.admin("/stats?filter=^" + strings.ReplaceAll(name, ".", `\.`) + "$")
+	body, err := p.admin("/stats?filter=" + url.QueryEscape("^"+regexp.QuoteMeta(name)+"$"))
 	if err != nil {
 		p.mesh.T.Fatalf("statistics of Envoy: %v", err)
 	}

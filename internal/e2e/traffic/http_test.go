@@ -271,7 +271,7 @@ func TestOutlierEjection(t *testing.T) {
 		}
 		return nil
 	})
-	if p.Stat("cluster.outbound|8080||web.test.outlier_detection.ejections_active") != 1 {
+	if p.Stat("cluster.outbound|8080||web.test;.outlier_detection.ejections_active") != 1 {
 		t.Error("Envoy has ejected nobody")
 	}
 }

@@ -41,7 +41,7 @@ spec: {host: %[2]s, trafficPolicy: {tls: {mode: SIMPLE, caCertificates: %[5]s}}}
 	if err := greets(p.IP+":7002", "hello"); err == nil {
 		t.Error("a certificate for another host was accepted")
 	}
-	if p.Stat("cluster.outbound|7002||wrong.test.ssl.fail_verify_san") == 0 {
+	if p.Stat("cluster.outbound|7002||wrong.test;.ssl.fail_verify_san") == 0 {
 		t.Error("Envoy refused no name: the connection failed for another reason")
 	}
 }

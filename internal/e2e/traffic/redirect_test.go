@@ -93,7 +93,7 @@ spec:
 		t.Error("the backend saw nothing")
 	}
 	for p, stats := range map[*harness.Proxy][]string{
-		client: {"cluster.outbound|80||web.test.upstream_rq_completed", "cluster.outbound|5432||db.test.upstream_cx_total", "cluster.PassthroughCluster.upstream_cx_total"},
+		client: {"cluster.outbound|80||web.test;.upstream_rq_completed", "cluster.outbound|5432||db.test;.upstream_cx_total", "cluster.PassthroughCluster.upstream_cx_total"},
 		server: {"cluster.inbound|8080||.upstream_rq_completed", "cluster.inbound|7000||.upstream_cx_total"},
 	} {
 		for _, s := range stats {
