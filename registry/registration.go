@@ -89,7 +89,7 @@ const maxName = 253
 
 // RegistrationName is the name of the WorkloadEntry of a workload that registered itself: "web-10.0.0.1", with its network
 // "web-10.0.0.1-n1". Of a name that would be too long, the front is cut off.
-// Source: wire.md 2.5.
+// Source: Istio, pilot/pkg/autoregistration.
 func RegistrationName(group string, address netip.Addr, network string) string {
 	parts := []string{group, strings.ReplaceAll(address.Unmap().WithZone("").String(), ":", "-"), network}
 	name := strings.Join(slices.DeleteFunc(parts, func(s string) bool { return s == "" }), "-")

@@ -103,7 +103,7 @@ func (s *Server) verify(who Peer, now time.Time) (spiffe.ID, error) {
 
 // authorize makes of a node the one that its peer may speak for, and refuses any other. What proved nothing may speak
 // for every node, as one that has no identity.
-// Source: wire.md 2.1, "Authorization of the stream".
+// Source: Istio, pilot/pkg/xds/auth.go.
 func authorize(n *push.Node, who Peer) error {
 	id := who.Identity
 	if id == (spiffe.ID{}) {

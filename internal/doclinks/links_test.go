@@ -72,3 +72,34 @@ func checkPage(t *testing.T, path string) {
 		}
 	}
 }
+
+// A page that a comment cites as its source is there to be read.
+func TestCited(t *testing.T) {
+	t.Parallel()
+	page := regexp.MustCompile(`//.*?[\s"(](?:docs/)?([a-z][a-z-]*\.md)\b`)
+	cited := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "dist"):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go":
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range page.FindAllStringSubmatch(string(text), -1) {
+			cited++
+			if _, err := os.Stat(filepath.Join(root, "docs", m[1])); err != nil {
+				t.Errorf("%s cites %s: %v", path, m[1], err)
+			}
+		}
+		return nil
+	})
+	if err != nil || cited == 0 {
+		t.Fatalf("%d pages are cited, error %v", cited, err)
+	}
+}

@@ -21,7 +21,7 @@ import (
 // RegisteredSource is where the WorkloadEntries of registered workloads come from, to people.
 const RegisteredSource = "workloads"
 
-// Annotations of the WorkloadEntries of registered workloads. All but the last are Istio's: wire.md 2.5.
+// Annotations of the WorkloadEntries of registered workloads. All but the last are Istio's: pilot/pkg/autoregistration there.
 const (
 	groupAnnotation        = "istio.io/autoRegistrationGroup"
 	replicaAnnotation      = "istio.io/workloadController"

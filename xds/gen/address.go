@@ -23,7 +23,7 @@ type address struct {
 // unspecified says that neither an IP address nor a path is given.
 func (a address) unspecified() bool { return !a.ip.IsValid() && a.path == "" }
 
-// name is the listener's name. Source: wire.md, "0.0.0.0_80".
+// name is the listener's name. Source: Istio, getListenerName: "0.0.0.0_80".
 func (a address) name() string {
 	host := a.path
 	if host == "" {
@@ -123,7 +123,7 @@ func (f families) loopback() netip.Addr {
 	return netip.AddrFrom4([4]byte{127, 0, 0, 1})
 }
 
-// Ports of every proxy's bootstrap. Source: wire.md, "The VM agent".
+// Ports of every proxy's bootstrap. Source: istio.io, "Ports used by Istio".
 const (
 	healthPort  = 15021
 	metricsPort = 15090

@@ -49,7 +49,7 @@ func fromADS() *corev3.ConfigSource {
 	}
 }
 
-// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: wire.md 2.3.
+// outboundCluster is "outbound|80|v1|web.shop.svc.cluster.local". Source: Istio, model.BuildSubsetKey.
 func outboundCluster(port uint32, subset, host string) string {
 	b := make([]byte, 0, len("outbound||||")+5+len(subset)+len(host))
 	b = append(b, "outbound|"...)
@@ -61,7 +61,7 @@ func outboundCluster(port uint32, subset, host string) string {
 	return string(b)
 }
 
-// inboundCluster is "inbound|8080||". Source: wire.md 2.3.
+// inboundCluster is "inbound|8080||". Source: Istio, model.BuildInboundSubsetKey.
 func inboundCluster(port uint32) string {
 	return "inbound|" + strconv.FormatUint(uint64(port), 10) + "||"
 }

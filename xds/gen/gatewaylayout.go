@@ -213,12 +213,13 @@ func gatewayAddress(s *networking.Server, f families) address {
 	return address{ip: ip, port: listenPort(s)}
 }
 
-// plainRouteName is "http.8080". Source: wire.md; a bind address follows, as in Istio.
+// plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows, as there.
 func plainRouteName(s *networking.Server) string {
 	return "http." + strconv.FormatUint(uint64(listenPort(s)), 10) + bindSuffix(s)
 }
 
-// tlsRouteName is "https.443.portname.gateway.namespace". Source: wire.md; a bind address follows, as in Istio.
+// tlsRouteName is "https.443.portname.gateway.namespace". Source: Istio,
+// model.gatewayRDSRouteName; a bind address follows, as there.
 func tlsRouteName(s gatewayServer) string {
 	return strings.Join([]string{
 		"https", strconv.FormatUint(uint64(listenPort(s.server)), 10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,

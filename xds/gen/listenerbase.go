@@ -74,7 +74,7 @@ func catchAllCluster(sc *push.Scope) string {
 	return passthrough
 }
 
-// Names of the clusters that every sidecar has. Source: wire.md 2.3.
+// Names of the clusters that every sidecar has. Source: Istio, pilot/pkg/networking/util.
 const (
 	blackHole          = "BlackHoleCluster"
 	passthrough        = "PassthroughCluster"

@@ -169,7 +169,7 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	return out
 }
 
-// proxyMark is the mark of the proxy's own packets under TPROXY. Source: wire.md, "The VM agent".
+// proxyMark is the mark of the proxy's own packets under TPROXY. Source: Istio, tools/istio-iptables.
 const proxyMark = 1337
 
 // readsTLS says that chains are chosen by what shows in TLS, or end it.

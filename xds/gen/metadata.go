@@ -87,7 +87,7 @@ func serviceName(s *registry.Service) string {
 
 // workloadName tells telemetry which workload an endpoint is: "name;namespace;canonical
 // name;canonical revision;cluster"; empty when it is not known.
-// Source: wire.md 2.3; Istio leaves the default revision out.
+// Source: Istio, pilot/pkg/networking/util, which leaves the default revision out.
 func workloadName(ep *registry.Endpoint) string {
 	if ep.Workload == "" {
 		return ""

@@ -12,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source: wire.md 2.3.
+// Where a proxy gets its own certificate and the mesh's roots: of the agent beside it. Source: Istio, pkg/security.
 const (
 	agentCluster  = "sds-grpc"
 	ownSecret     = "default"
@@ -112,7 +112,7 @@ func exactNames(names []string) []*tlsv3.SubjectAltNameMatcher {
 	return out
 }
 
-// The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio, wire.md "Stock Envoy".
+// The protocols by which a client of the mesh tells in TLS that it is one. Source: Istio, ALPNInMeshH2WithMxc.
 const (
 	alpnMesh = "istio"
 	// alpnExchange says that workload metadata comes first, which takes a filter that stock Envoy does not have.

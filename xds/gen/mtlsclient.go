@@ -111,7 +111,7 @@ func encodePeer(s peerSpec) *encodedPeer {
 }
 
 // sni is what the cluster asks endpoints for: what the rule says, else the cluster's name in a form that gateways take
-// apart; empty where that is longer than Envoy allows. Source: wire.md 2.3.
+// apart; empty where that is longer than Envoy allows. Source: Istio, model.BuildDNSSrvSubsetKey.
 func (s clusterSpec) sni() string {
 	if sni := s.policy.tls.GetSni(); sni != "" {
 		return sni
@@ -164,7 +164,7 @@ func (p *encodedPeer) appendSocket(b []byte, field protowire.Number, sni string)
 	})
 }
 
-// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: wire.md 2.3.
+// appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
 func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
 
 // takesMutual says that an endpoint takes mutual TLS at a port: it says so, and no PeerAuthentication denies it.

@@ -14,7 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// systemRoots stands for the machine's own trusted authorities. Source: wire.md 2.3, "file-root:system".
+// systemRoots stands for the machine's own trusted authorities. Source: Istio, FileRootSystemCACert: "file-root:system".
 const systemRoots = "system"
 
 // systemRootsFile is where they stand (Debian, Ubuntu, Alpine, SUSE, Arch; where a distribution
@@ -30,8 +30,8 @@ func rootsOf(t *networking.ClientTLSSettings) roots {
 	return roots{cmp.Or(t.GetCaCertificates(), systemRoots), t.GetCaCrl()}
 }
 
-// secretName is "file-root:<file>", with revocations "file-root:<file>~<crl>". Source: wire.md 2.3; the
-// second form is ours.
+// secretName is "file-root:<file>", with revocations "file-root:<file>~<crl>". Source: Istio,
+// SdsCertificateConfig.GetRootResourceName; the second form is ours.
 func (r roots) secretName() string {
 	if r.crl == "" {
 		return "file-root:" + r.file

@@ -17,7 +17,7 @@ import (
 // Source: envoyproxy.io, TlsCertificate.watched_directory and "Key rotation".
 type certificate struct{ chain, key string }
 
-// secretName is "file-cert:<chain>~<key>". Source: wire.md 2.3.
+// secretName is "file-cert:<chain>~<key>". Source: Istio, SdsCertificateConfig.GetResourceName.
 func (c certificate) secretName() string { return "file-cert:" + c.chain + "~" + c.key }
 
 // certificatesOf are those of a server: the first of several is what a client without SNI sees. None where the server

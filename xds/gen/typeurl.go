@@ -1,7 +1,7 @@
 package gen
 
 // The types of resources that a Generator makes.
-// Source: wire.md 2.2; envoyproxy.io, "xDS REST and gRPC protocol: resource types".
+// Source: Istio, pkg/model/xds.go; envoyproxy.io, "xDS REST and gRPC protocol: resource types".
 const (
 	ClusterType         = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType        = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"

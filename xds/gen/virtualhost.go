@@ -216,7 +216,7 @@ type unknownHosts struct {
 	cluster string
 }
 
-// Names of the virtual hosts that take requests for unknown hosts. Source: wire.md.
+// Names of the virtual hosts that take requests for unknown hosts. Source: Istio, pilot/pkg/networking/util.
 const (
 	allowAnyHost = "allow_any"
 	blockAllHost = "block_all"
