@@ -84,6 +84,9 @@ func TestReport(t *testing.T) {
 			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339), "revocations and policies are not known here"},
 		{"a copy that is not used", func(_ *Agent, l *fakeLink) { l.state = LinkState{CopyRefused: "it is of another machine"} }, "configuration",
 			"bad none: the copy on disk is not used: it is of another machine", ""},
+		{"too many of its connections", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: long, Trouble: "control plane a:1: ResourceExhausted: this workload has 64 connections, no more are served (setting xds.workloadConnections of the control plane)"}
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: ResourceExhausted: this workload has 64 connections", "another program uses a copy of this workload's identity"},
 		{"a refused part", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Rejected: "bad listener"} }, "configuration",
 			"bad Envoy refuses a part: bad listener", "ashorectl status"},
 		{"connected", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
