@@ -75,6 +75,19 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		return status.Errorf(codes.ResourceExhausted, "this certificate has %d streams, no more are served", s.cfg.PeerStreams)
 	}
 	defer leave()
+	st := s.newStream(g, states, who, checks)
+	go st.read()
+	done := make(chan error, 1)
+	go func() {
+		err := st.run(g.Context())
+		st.end(err)
+		done <- err
+	}()
+	return st.await(done)
+}
+
+// newStream makes the stream of who was verified when there had been so many checks.
+func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks uint64) *stream {
 	st := &stream{
 		server:   s,
 		who:      who,
@@ -91,13 +104,12 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		reader:   ads.NewReader(states, s.cfg.Limits),
 	}
 	st.order = newOrder(s.cfg.RouteWait, s.cfg.RemovalWait)
-	go st.read()
-	done := make(chan error, 1)
-	go func() {
-		err := st.run(g.Context())
-		st.end(err)
-		done <- err
-	}()
+	return st
+}
+
+// await waits until run is done, or there is a reason to end the stream before: returning ends it.
+func (st *stream) await(done <-chan error) error {
+	s, who := st.server, st.who
 	expired, stop := alarm(who.Expires)
 	defer stop()
 	select {
