@@ -8,12 +8,16 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
 // maxProbes bounds the questions that are answered at one time; more get 429.
 const maxProbes = 16
+
+// toldFor is how long an answer of what a starting Envoy has not got yet stands.
+const toldFor = time.Second
 
 // readiness answers whether the workload's proxy is ready.
 type readiness struct {
@@ -24,15 +28,24 @@ type readiness struct {
 	slots      chan struct{}
 	metrics    http.HandlerFunc // set once, before Run; nil: none
 	trouble    func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
+	now        func() time.Time // set once
 
 	mu         sync.Mutex
 	draining   bool // guarded by mu
 	configured int  // guarded by mu: the run of Envoy that is known to have its configuration
 	ready      bool // guarded by mu: the latest answer, to log changes
+	told       told // guarded by mu: the latest answer of lacking
+}
+
+// told is an answer of what Envoy has not got yet.
+type told struct {
+	run int // of Envoy; zero: none
+	at  time.Time
+	err error
 }
 
 func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes)}
+	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes), now: time.Now}
 }
 
 // Run serves on l until ctx ends.
@@ -96,7 +109,7 @@ func (s *readiness) examine(ctx context.Context) error {
 		if trouble := s.supervisor.Trouble(); trouble != "" {
 			return fmt.Errorf("Envoy does not run: %s", trouble)
 		}
-		return s.waiting(ctx)
+		return s.lacking(ctx, run)
 	}
 	s.mu.Lock()
 	known := s.configured == run
@@ -121,6 +134,22 @@ const (
 	statListeners = "listener_manager.lds.update_success"
 	statWorkers   = "listener_manager.workers_started"
 )
+
+// lacking is waiting of an Envoy that does not serve yet, asked once in toldFor: Envoy looks through all metrics for it, on the
+// thread that takes in its configuration, and those who ask whether it is ready would keep it from getting so.
+func (s *readiness) lacking(ctx context.Context, run int) error {
+	s.mu.Lock()
+	last := s.told
+	s.mu.Unlock()
+	if last.run == run && last.err != nil && s.now().Sub(last.at) < toldFor {
+		return last.err
+	}
+	err := s.waiting(ctx)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.told = told{run: run, at: s.now(), err: err}
+	return err
+}
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {
