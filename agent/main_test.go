@@ -8,9 +8,19 @@ import (
 	"time"
 
 	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain waits for other runs of these tests: agents have ports that are given, at addresses that the tests have to name.
+func TestMain(m *testing.M) {
+	lock, err := testport.Alone("agent")
+	if err != nil {
+		panic(err)
+	}
+	defer lock.Close() //nolint:errcheck // the end of the process does
+	goleak.VerifyTestMain(m)
+}
 
 // example is a workload's settings, complete, with the given address.
 func example(t *testing.T, address string, edit func(*Settings)) Settings {
