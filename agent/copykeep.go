@@ -99,7 +99,7 @@ func (r *restoring) resource(c *copyRecord) *resource.Resource {
 	if typeURL == "" {
 		typeURL = r.held.kind.TypeURL
 	}
-	res := resource.New(typeURL, c.name, nil, func() []byte { return c.body })
+	res := resource.New(typeURL, c.name, refsOf(typeURL, c.name, c.body), func() []byte { return c.body })
 	res.Version() // makes its own copy of the bytes
 	return res
 }

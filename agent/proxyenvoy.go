@@ -19,18 +19,17 @@ type envoyStream struct {
 	states bool          // set once: state of the world
 	reader *ads.Reader   // set once
 	prefix string        // set once: of nonces
-	since  time.Time     // set once
 	wake   chan struct{} // set once; cap 1
 
-	subs    []*envoySub
-	doubts  map[string]ads.Doubt // what an earlier stream left, of types not asked for yet
-	warming ads.Doubt            // endpoints of changed clusters, until Envoy asks for endpoints
-	failed  error                // what the stream has to end with
+	subs   []*envoySub
+	order  ads.Order
+	doubts map[string]ads.Doubt // what an earlier stream left, of types not asked for yet
+	failed error                // what the stream has to end with
 }
 
 // envoySub is one type of a stream.
 type envoySub struct {
-	*ads.Subscription
+	*ads.Turn
 	held *heldType
 
 	all     bool                // it asks for everything
@@ -39,9 +38,6 @@ type envoySub struct {
 	queue   []*ads.Request      // what it asked before everything was held, oldest first
 	nonce   string              // state of the world: what it named last
 	version string              // likewise
-
-	holding time.Time // since when removals wait; zero: none does
-	blocked time.Time // since when it waits for clusters; zero: it does not
 }
 
 // errTypes is that a stream asks for too much.
@@ -66,16 +62,11 @@ func (st *envoyStream) sub(typeURL string) (*envoySub, error) {
 		return nil, errTypes
 	}
 	held := st.relay.held(typeURL)
-	sub := &envoySub{held: held, names: map[string]struct{}{}, waiting: map[string]struct{}{},
-		Subscription: ads.NewSubscription(held.kind, st.states, st.relay.cache, st.prefix)}
+	turn, at := st.order.Add(ads.NewSubscription(held.kind, st.states, st.relay.cache, st.prefix), held.rank)
+	sub := &envoySub{Turn: turn, held: held, names: map[string]struct{}{}, waiting: map[string]struct{}{}}
 	sub.Distrust(st.doubt(typeURL))
 	delete(st.doubts, typeURL)
-	if typeURL == endpointTypeURL {
-		sub.Distrust(st.warming)
-		st.warming = ads.Doubt{}
-	}
-	i, _ := slices.BinarySearchFunc(st.subs, held.rank+1, func(s *envoySub, rank int) int { return s.held.rank - rank })
-	st.subs = slices.Insert(st.subs, i, sub)
+	st.subs = slices.Insert(st.subs, at, sub)
 	return sub, nil
 }
 

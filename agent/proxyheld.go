@@ -8,7 +8,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// heldType is what is held of one type. Bytes only: nothing is decoded.
+// heldType is what is held of one type. Bytes only: nothing is decoded but what refsOf says.
 type heldType struct {
 	kind *ads.Kind // set once
 	rank int       // set once
@@ -103,7 +103,7 @@ func (t *heldType) answered(name string) bool {
 // offer takes in what the control plane says of one resource. again says that it is what it said before.
 func (t *heldType) offer(it *ads.Item) (again bool) {
 	delete(t.gone, it.Name)
-	r := resource.New(it.TypeURL, it.Name, nil, func() []byte { return it.Body })
+	r := resource.New(it.TypeURL, it.Name, refsOf(it.TypeURL, it.Name, it.Body), func() []byte { return it.Body })
 	version := r.Version() // makes its own copy of the bytes
 	e := t.entries[it.Name]
 	if e == nil {

@@ -24,7 +24,7 @@ import (
 )
 
 // secretType is that of what Envoy gets by SDS.
-const secretType = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret"
+const secretType = resource.SecretType
 
 // The secrets that Envoy asks for, in Istio's names.
 const (
@@ -224,7 +224,7 @@ func (st *secretStream) take(f *frame) error {
 
 // send sends what Envoy lacks.
 func (st *secretStream) send() error {
-	for r := st.sub.Next(st.set, nil, time.Now()); r != nil; r = st.sub.Next(st.set, nil, time.Now()) {
+	for r := st.sub.Next(st.set, ads.Waits{}, time.Now()); r != nil; r = st.sub.Next(st.set, ads.Waits{}, time.Now()) {
 		if err := st.grpc.SendMsg(newFrame(r.Parts...)); err != nil {
 			return err
 		}

@@ -28,7 +28,7 @@ func (s *Server) Bundles() []ProxyBundle {
 	out := make([]ProxyBundle, len(streams))
 	for i, st := range streams {
 		st.mu.Lock()
-		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.order.find(ProxyConfigType) != nil, Bundle: st.bundle()}
+		out[i] = ProxyBundle{Proxy: st.proxy.ID, Who: st.who, Asked: st.find(ProxyConfigType) != nil, Bundle: st.bundle()}
 		st.mu.Unlock()
 	}
 	slices.SortFunc(out, func(a, b ProxyBundle) int { return cmp.Compare(a.Proxy, b.Proxy) })
@@ -43,7 +43,7 @@ func (st *stream) offers(t *typeState) {
 	if t.Kind().TypeURL != ProxyConfigType || st.scope.Trust == nil {
 		return
 	}
-	target := t.Status(t.to).Target
+	target := t.Status(t.To).Target
 	if target == "" || st.bundles[target] != "" {
 		return
 	}
@@ -55,9 +55,9 @@ func (st *stream) offers(t *typeState) {
 
 // bundle is the ID of the bundle that the client acknowledged last. mu is held.
 func (st *stream) bundle() string {
-	t := st.order.find(ProxyConfigType)
+	t := st.find(ProxyConfigType)
 	if t == nil {
 		return ""
 	}
-	return st.bundles[t.Status(t.to).Acknowledged]
+	return st.bundles[t.Status(t.To).Acknowledged]
 }

@@ -31,7 +31,9 @@ func (st *stream) refresh() {
 		return
 	}
 	st.scope = scope
-	st.order.outdate()
+	for _, t := range st.types {
+		t.current = false
+	}
 	if st.converging.IsZero() {
 		st.converging = snap.since
 		if st.since.After(snap.since) {
@@ -43,9 +45,9 @@ func (st *stream) refresh() {
 // target is what the client is to have of a type.
 func (st *stream) target(t *typeState) resource.Set {
 	if !t.current {
-		t.to, t.current = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope), true
+		t.To, t.current = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope), true
 	}
-	return t.to
+	return t.To
 }
 
 // enter waits until the stream may do what is done for a type for the first time: that may cost much, and only so
@@ -92,19 +94,19 @@ func (st *stream) next() *ads.Response {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	for i := range st.order.types {
-		st.target(st.order.types[i])
+	for _, t := range st.types {
+		st.target(t)
 	}
-	r, wait := st.order.next(start)
+	r, wait := st.order.Next(start)
 	if r != nil {
-		if t := st.order.find(r.TypeURL); t != nil {
+		if t := st.find(r.TypeURL); t != nil {
 			st.offers(t)
 		}
 		observeSince(st.server.metrics.pushTime.WithLabelValues(short(r.TypeURL)), start, time.Now())
 		return r
 	}
 	st.arm(wait)
-	if !st.converging.IsZero() && st.order.settled() {
+	if !st.converging.IsZero() && st.order.Settled() {
 		observeSince(st.server.metrics.convergence, st.converging, start)
 		st.converging = time.Time{}
 	}

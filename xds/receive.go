@@ -23,7 +23,7 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if r.TypeURL == healthType {
 		return false, st.report(ctx, r)
 	}
-	if st.proxy == nil || st.order.find(r.TypeURL) == nil {
+	if st.proxy == nil || st.find(r.TypeURL) == nil {
 		if err := st.enter(ctx); err != nil {
 			return false, err
 		}
@@ -91,13 +91,13 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 	st.refresh()
 	st.mu.Lock()
 	defer st.mu.Unlock()
-	t := st.order.find(r.TypeURL)
+	t := st.find(r.TypeURL)
 	if t == nil {
-		if len(st.order.types) >= st.server.cfg.MaxTypes {
+		if len(st.types) >= st.server.cfg.MaxTypes {
 			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", st.server.cfg.MaxTypes)
 		}
 		kind := st.server.kinds.of(r.TypeURL)
-		t = st.order.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
+		t = st.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
 		t.Distrust(st.doubt(r.TypeURL))
 		delete(st.doubts, r.TypeURL)
 	}
@@ -117,7 +117,7 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 // it shows by naming clusters that it has.
 func (st *stream) doubt(typeURL string) ads.Doubt {
 	d := st.doubts[typeURL]
-	if cds := st.order.find(ClusterType); cds == nil || !cds.Resumed() {
+	if cds := st.find(ClusterType); cds == nil || !cds.Resumed() {
 		d.Refused = nil
 	}
 	return d
@@ -126,7 +126,7 @@ func (st *stream) doubt(typeURL string) ads.Doubt {
 // checkNames bounds the names of all types together as those of one.
 func (st *stream) checkNames() error {
 	bytes, most := 0, st.server.cfg.Limits.MaxBytes()
-	for _, t := range st.order.types {
+	for _, t := range st.types {
 		bytes += t.Names().Bytes()
 	}
 	if bytes > most {

@@ -78,14 +78,15 @@ type Config struct {
 	// Admissions is how many streams may have their first answers made at one time; the others wait
 	// their turn. Zero means two for each processor.
 	Admissions int
-	// RouteWait is how long a route or listener waits for the endpoints of a cluster that it newly
+	// RouteWait is how long a route, a listener or a filter that asks waits for the endpoints of a cluster that it newly
 	// names to be acknowledged. Zero means 2s.
 	RouteWait time.Duration
 	// NodeWait is how long a stream may last without a request that carries a node. Zero means 30s.
 	NodeWait time.Duration
 	// SendWait is how long a response may wait for a client to read. Zero means 5m.
 	SendWait time.Duration
-	// RemovalWait is how long a removed cluster is kept for listeners and routes that have not moved on.
+	// RemovalWait is how long a removed cluster is kept for listeners, routes and filters that have not moved on, and
+	// for what a filter has asked of it.
 	// Zero means 10s.
 	RemovalWait time.Duration
 }

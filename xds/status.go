@@ -73,8 +73,8 @@ func (st *stream) status() ProxyStatus {
 		node = st.shown
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
-	for _, t := range st.order.types {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.to.Len(), Status: t.Status(t.to)})
+	for _, t := range st.types {
+		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.To.Len(), Status: t.Status(t.To)})
 	}
 	return p
 }
@@ -106,8 +106,8 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 		names   *ads.Names
 	}
 	var types []wanted
-	for _, t := range st.order.types {
-		types = append(types, wanted{t.Kind().TypeURL, t.to, t.Names()})
+	for _, t := range st.types {
+		types = append(types, wanted{t.Kind().TypeURL, t.To, t.Names()})
 	}
 	st.mu.Unlock()
 

@@ -50,7 +50,8 @@ type stream struct {
 	// mu guards the following fields, which run alone changes: it holds mu while it does, and never
 	// while it sends.
 	mu      sync.Mutex
-	order   order
+	order   ads.Order
+	types   []*typeState         // by the order's rank
 	shown   push.Node            // the proxy as it is selected, see node; none before the first refresh
 	bundles map[string]string    // IDs of bundles by the version that they were sent in
 	doubts  map[string]ads.Doubt // what an earlier stream left, for types not asked for yet
@@ -103,7 +104,7 @@ func (s *Server) newStream(g grpc.ServerStream, states bool, who Peer, checks ui
 		requests: make(chan *frame),
 		reader:   ads.NewReader(states, s.cfg.Limits),
 	}
-	st.order = newOrder(s.cfg.RouteWait, s.cfg.RemovalWait)
+	st.order = ads.Order{RouteWait: s.cfg.RouteWait, RemovalWait: s.cfg.RemovalWait}
 	return st
 }
 
@@ -221,7 +222,7 @@ func (st *stream) end(err error) {
 	s.remove(st)
 	s.metrics.connected.leave(st.counted)
 	st.mu.Lock()
-	for _, t := range st.order.types {
+	for _, t := range st.types {
 		st.countRefusing(t, false)
 	}
 	st.mu.Unlock()
@@ -244,7 +245,7 @@ func (st *stream) doubted(doubts map[string]ads.Doubt) map[string]ads.Doubt {
 	for typeURL, d := range st.doubts {
 		add(typeURL, d)
 	}
-	for _, t := range st.order.types {
+	for _, t := range st.types {
 		if url := t.Kind().TypeURL; st.server.kinds.known[url] != nil { // of others there is nothing
 			add(url, t.Doubt())
 		}

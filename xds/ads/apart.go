@@ -79,7 +79,7 @@ func inName(b byte) bool {
 }
 
 // alone returns the response for the next group, or nil: there is none, or what is on its way comes first.
-func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.Time) *Response {
+func (s *Subscription) alone(to resource.Set, w Waits, now time.Time) *Response {
 	for i := range s.flights {
 		if s.flights[i].apart && !s.kind.Single || s.states && s.kind.Whole {
 			return nil
@@ -95,7 +95,7 @@ func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.T
 		if len(s.queue) == 0 {
 			s.queue = nil
 		}
-		if p := s.planGroup(group, to, hold); p != nil {
+		if p := s.planGroup(group, to, w); p != nil {
 			f := flight{changed: p.changed, removed: p.removed, apart: true, from: s.have, known: s.known, to: to, at: now}
 			r := s.respond(to, p, p)
 			f.spoilt = r.spoilt
@@ -107,7 +107,7 @@ func (s *Subscription) alone(to resource.Set, hold func(string) bool, now time.T
 }
 
 // planGroup is what to send of a group, nil when nothing of it is wanted any more.
-func (s *Subscription) planGroup(group []string, to resource.Set, hold func(string) bool) *plan {
+func (s *Subscription) planGroup(group []string, to resource.Set, w Waits) *plan {
 	p := &plan{}
 	for _, name := range group {
 		e, next := s.exceptions[name], to.Get(name)
@@ -115,9 +115,11 @@ func (s *Subscription) planGroup(group []string, to resource.Set, hold func(stri
 		case e == nil || e.standing != queued:
 		case s.kind.Single && e.version != "" && (next == nil && s.states || next != nil && next.Version() == e.version):
 			e.standing = refused // it became again what the client refused, or nothing, which it cannot be told
+		case next != nil && w.change(next):
+			e.standing = lagging
 		case next != nil:
 			p.changed = append(p.changed, next)
-		case e.old != nil && hold != nil && hold(name):
+		case e.old != nil && w.removal(name):
 			e.standing = kept
 		case s.kind.Empty != nil && s.names.Has(name):
 			p.changed = append(p.changed, s.kind.Empty(name))

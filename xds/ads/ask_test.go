@@ -276,7 +276,7 @@ func TestStanding(t *testing.T) {
 		}
 	}
 	next := func() string {
-		if r := s.Next(to, nil, time.Time{}); r != nil {
+		if r := s.Next(to, ads.Waits{}, time.Time{}); r != nil {
 			return r.Nonce
 		}
 		return ""

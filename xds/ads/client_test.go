@@ -108,6 +108,7 @@ type peer struct {
 	cache  *ads.Cache
 	sub    *ads.Subscription
 	hold   func(string) bool
+	lag    func(*resource.Resource) bool
 	now    time.Time
 	stream int
 }
@@ -174,7 +175,7 @@ func rejection(text string) *rpcstatus.Status {
 // next asks for the next response and decodes it.
 func (p *peer) next(to resource.Set) *response {
 	p.t.Helper()
-	r := p.sub.Next(to, p.hold, p.now)
+	r := p.sub.Next(to, ads.Waits{Removal: p.hold, Change: p.lag}, p.now)
 	if r == nil {
 		return nil
 	}

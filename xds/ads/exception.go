@@ -25,6 +25,8 @@ const (
 	// tainted: state of the world only. A response that held it was rejected, for reasons that may lie
 	// elsewhere in it. It stands in every response and is not sent for its own sake.
 	tainted
+	// lagging: it is to be sent, but that waits; the client has what it had before.
+	lagging
 )
 
 // exception is one name for which the client does not have what its set says.
@@ -70,10 +72,16 @@ func (s *Subscription) Refusals() []Refusal {
 }
 
 // Kept yields the names whose removal waits.
-func (s *Subscription) Kept() iter.Seq[string] {
+func (s *Subscription) Kept() iter.Seq[string] { return s.standing(kept) }
+
+// Lagging yields the names of which a change waits.
+func (s *Subscription) Lagging() iter.Seq[string] { return s.standing(lagging) }
+
+// standing yields the names that stand so.
+func (s *Subscription) standing(st standing) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for name, e := range s.exceptions {
-			if e.standing == kept && !yield(name) {
+			if e.standing == st && !yield(name) {
 				return
 			}
 		}
@@ -227,7 +235,7 @@ func (s *Subscription) Doubt() Doubt {
 	refused := Doubt{Refused: s.remembered()}
 	var names []string
 	for name, e := range s.exceptions {
-		if e.standing == unknown || e.standing == queued || e.unsure {
+		if e.standing == unknown || e.standing == queued || e.standing == lagging && !e.oldKnown || e.unsure {
 			names = append(names, name)
 		}
 	}

@@ -41,7 +41,7 @@ func FuzzReceive(f *testing.F) {
 			if n := len(s.Names().List()); n > limits.Names {
 				t.Fatalf("it holds %d names", n)
 			}
-			for i := 0; s.Next(to, nil, time.Time{}) != nil; i++ {
+			for i := 0; s.Next(to, ads.Waits{}, time.Time{}) != nil; i++ {
 				if i > 3 {
 					t.Fatal("it answers without end")
 				}

@@ -28,17 +28,17 @@ func TestClaimedAndGoneWaits(t *testing.T) {
 		t.Fatal(err)
 	}
 	waits := func(name string) bool { return name == "old" }
-	first := s.Next(to, waits, time.Time{})
+	first := s.Next(to, ads.Waits{Removal: waits}, time.Time{})
 	if first == nil || first.Resources != 1 || first.Removed != 0 {
 		t.Fatalf("first %+v, want the new one alone", first)
 	}
-	if got := s.Next(to, waits, time.Time{}); got != nil {
+	if got := s.Next(to, ads.Waits{Removal: waits}, time.Time{}); got != nil {
 		t.Errorf("while it waits: %+v, want nothing", got)
 	}
 	if d := s.Doubt(); d.None() {
 		t.Error("what is under way is not doubted")
 	}
-	last := s.Next(to, nil, time.Time{})
+	last := s.Next(to, ads.Waits{}, time.Time{})
 	if last == nil || last.Resources != 0 || last.Removed != 1 {
 		t.Errorf("afterwards %+v, want one removal", last)
 	}
@@ -58,7 +58,7 @@ func TestDoubtedAndGoneIsAnswered(t *testing.T) {
 	if _, err := s.Receive(r, to, ads.Limits{}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Next(to, func(string) bool { return true }, time.Time{}); got == nil || got.Resources != 1 {
+	if got := s.Next(to, ads.Waits{Removal: func(string) bool { return true }}, time.Time{}); got == nil || got.Resources != 1 {
 		t.Errorf("got %+v, want an empty assignment", got)
 	}
 }

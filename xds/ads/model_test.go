@@ -75,6 +75,7 @@ func (m *model) step() {
 	case n < 2:
 		m.publish()
 	case n < 5:
+		m.waits()
 		m.pull()
 	case n < 8:
 		m.take()
@@ -87,6 +88,17 @@ func (m *model) step() {
 			m.inbox, m.asked, m.nonce = nil, false, ""
 		}
 	}
+}
+
+// waits makes some of what there is to say wait until the end. A whole set cannot leave out what waits.
+func (m *model) waits() {
+	if m.thorough() {
+		return
+	}
+	late := string(rune('a' + m.rng.IntN(8)))
+	m.lag = func(r *resource.Resource) bool { return r.Name >= late }
+	m.hold = func(name string) bool { return name < late }
+	m.note("changes from %s on wait, and removals before it", late)
 }
 
 // pull lets the server send.
@@ -232,6 +244,7 @@ func (m *model) answer(r *response, words string) {
 
 // settle lets both sides talk until neither has anything to say.
 func (m *model) settle() {
+	m.lag, m.hold = nil, nil
 	if !m.asked {
 		m.ask()
 	}

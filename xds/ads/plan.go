@@ -14,6 +14,7 @@ type plan struct {
 	changed []*resource.Resource
 	removed []string
 	kept    []string // removals that wait
+	lagging []string // changes that wait
 	settled []string // exceptions that end without a word
 }
 
@@ -87,22 +88,12 @@ type planner struct {
 	tainted []*resource.Resource // to be sent if anything is
 }
 
-// plan computes what leads the client to to. hold, which may be nil, says which removals wait.
-func (s *Subscription) plan(to resource.Set, hold func(string) bool) *plan {
-	if hold == nil {
-		hold = func(string) bool { return false }
-	}
+// plan computes what leads the client to to.
+func (s *Subscription) plan(to resource.Set, w Waits) *plan {
 	pl := planner{shared: s.cache.diff(diffKey{s.have.Shared, to.Shared, s.known, s.names, s.kind})}
-	s.planOwn(&pl, to, hold)
-	if pl.shared != nil {
-		for _, name := range pl.shared.gone {
-			if s.exceptions[name] == nil && !pl.dropped(name) && hold(name) {
-				pl.say(name, nil, false)
-				pl.kept = append(pl.kept, name)
-			}
-		}
-	}
-	s.planExceptions(&pl, to, hold)
+	s.planOwn(&pl, to, w)
+	s.planShared(&pl, w)
+	s.planExceptions(&pl, to, w)
 	p := pl.finish()
 	if len(pl.tainted) > 0 && !s.silent(p) {
 		p.changed = append(p.changed, pl.tainted...)
@@ -110,8 +101,28 @@ func (s *Subscription) plan(to resource.Set, hold func(string) bool) *plan {
 	return p
 }
 
+// planShared takes out of the shared difference what waits.
+func (s *Subscription) planShared(pl *planner, w Waits) {
+	if pl.shared == nil {
+		return
+	}
+	for _, name := range pl.shared.gone {
+		if s.exceptions[name] == nil && !pl.dropped(name) && w.removal(name) {
+			pl.keep(name)
+		}
+	}
+	if w.Change == nil {
+		return
+	}
+	for _, r := range pl.shared.changed {
+		if s.exceptions[r.Name] == nil && !pl.dropped(r.Name) && w.change(r) {
+			pl.lag(r.Name)
+		}
+	}
+}
+
 // planOwn corrects the names that stand in the client's own layers.
-func (s *Subscription) planOwn(pl *planner, to resource.Set, hold func(string) bool) {
+func (s *Subscription) planOwn(pl *planner, to resource.Set, w Waits) {
 	if s.have.Own == to.Own && s.known == s.names && pl.shared.empty() {
 		return
 	}
@@ -120,9 +131,8 @@ func (s *Subscription) planOwn(pl *planner, to resource.Set, hold func(string) b
 			continue
 		}
 		had, next := s.had(name), to.Get(name)
-		if had != nil && next == nil && hold(name) {
-			pl.say(name, nil, false)
-			pl.kept = append(pl.kept, name)
+		if had != nil && next == nil && w.removal(name) {
+			pl.keep(name)
 			continue
 		}
 		if had == nil && next == nil && !s.names.Has(name) {
@@ -132,12 +142,16 @@ func (s *Subscription) planOwn(pl *planner, to resource.Set, hold func(string) b
 		var one diff
 		one.add(s.kind, name, s.known.Covers(name), had, next)
 		r, removed := one.find(name)
+		if r != nil && r == next && w.change(r) {
+			pl.lag(name)
+			continue
+		}
 		pl.say(name, r, removed)
 	}
 }
 
 // planExceptions corrects the names for which the client does not have what its set says.
-func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(string) bool) {
+func (s *Subscription) planExceptions(pl *planner, to resource.Set, w Waits) {
 	for _, name := range s.exceptional() {
 		e, next := s.exceptions[name], to.Get(name)
 		switch {
@@ -149,13 +163,12 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, hold func(st
 		case e.standing == tainted && next != nil && (s.had(name) == nil || same(s.had(name), next)):
 			pl.say(name, nil, false)
 			pl.tainted = append(pl.tainted, next)
+		case next != nil && w.change(next):
+			pl.lag(name)
 		case next != nil:
 			pl.say(name, next, false)
-		case (e.standing == kept || e.old != nil || e.claimed) && hold(name):
-			pl.say(name, nil, false)
-			if e.standing != kept {
-				pl.kept = append(pl.kept, name)
-			}
+		case (e.standing == kept || e.old != nil || e.claimed) && w.removal(name):
+			pl.keep(name)
 		case s.kind.Empty != nil && s.names.Has(name):
 			pl.say(name, s.kind.Empty(name), false)
 		case s.names.Has(name) || e.standing != refused || !e.oldKnown || e.old != nil || e.unsure:
@@ -185,6 +198,18 @@ func (pl *planner) say(name string, r *resource.Resource, removed bool) {
 	case removed:
 		pl.removed = append(pl.removed, name)
 	}
+}
+
+// keep says nothing of name, whose removal waits.
+func (pl *planner) keep(name string) {
+	pl.say(name, nil, false)
+	pl.kept = append(pl.kept, name)
+}
+
+// lag says nothing of name, whose change waits.
+func (pl *planner) lag(name string) {
+	pl.say(name, nil, false)
+	pl.lagging = append(pl.lagging, name)
 }
 
 // dropped says whether say overruled the shared difference for name.

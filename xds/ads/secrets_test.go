@@ -297,7 +297,7 @@ func BenchmarkSecrets(b *testing.B) {
 				p.delta(to, &discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: names})
 				var nonces []string
 				for {
-					for r := p.sub.Next(to, nil, p.now); r != nil; r = p.sub.Next(to, nil, p.now) {
+					for r := p.sub.Next(to, ads.Waits{}, p.now); r != nil; r = p.sub.Next(to, ads.Waits{}, p.now) {
 						nonces = append(nonces, r.Nonce)
 					}
 					if len(nonces) == 0 {

@@ -117,7 +117,7 @@ func (s *Subscription) Settled(to resource.Set) bool {
 		return false
 	}
 	for _, e := range s.exceptions {
-		if e.standing == unknown || e.standing == queued {
+		if e.standing == unknown || e.standing == queued || e.standing == lagging {
 			return false
 		}
 	}
@@ -129,7 +129,7 @@ func (s *Subscription) Pending(to resource.Set, yield func(*resource.Resource) b
 	if !s.started || s.have == to && s.known == s.names && len(s.exceptions) == 0 {
 		return
 	}
-	p := s.plan(to, nil)
+	p := s.plan(to, Waits{})
 	for r := range p.sent() {
 		if !yield(r) {
 			return
@@ -138,23 +138,23 @@ func (s *Subscription) Pending(to resource.Set, yield func(*resource.Resource) b
 }
 
 // Next returns the response that leads the client towards to, or nil when there is nothing to say or
-// an acknowledgement has to come first. hold, which may be nil, says which removals have to wait.
-func (s *Subscription) Next(to resource.Set, hold func(name string) bool, now time.Time) *Response {
+// an acknowledgement has to come first. w says what has to wait.
+func (s *Subscription) Next(to resource.Set, w Waits, now time.Time) *Response {
 	if !s.started || len(s.flights) >= s.kind.mostFlights() {
 		return nil
 	}
-	if r := s.alone(to, hold, now); r != nil {
+	if r := s.alone(to, w, now); r != nil {
 		return r
 	}
 	if s.have == to && s.known == s.names && len(s.exceptions) == 0 && !s.answer || s.busy() {
 		return nil
 	}
-	p := s.plan(to, hold)
+	p := s.plan(to, w)
 	if s.kind.Single && p.changes() > 0 {
 		s.separate(p)
-		if p = s.plan(to, hold); s.silent(p) {
+		if p = s.plan(to, w); s.silent(p) {
 			s.adopt(to, p)
-			return s.alone(to, hold, now)
+			return s.alone(to, w, now)
 		}
 	}
 	if s.silent(p) && !s.answer {
@@ -185,6 +185,9 @@ func (s *Subscription) silent(p *plan) bool {
 func (s *Subscription) adopt(to resource.Set, p *plan) {
 	for _, name := range p.kept {
 		s.except(name, kept)
+	}
+	for _, name := range p.lagging {
+		s.except(name, lagging)
 	}
 	for name := range p.all() {
 		if len(s.exceptions) == 0 {

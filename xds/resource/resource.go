@@ -19,7 +19,8 @@ type Resource struct {
 	// TypeURL is that of the resource itself, "type.googleapis.com/envoy.config.cluster.v3.Cluster".
 	TypeURL string
 	// Refs are the resources of other types without which it cannot work: a cluster's load
-	// assignment, a listener's route configurations, a route configuration's clusters.
+	// assignment, a listener's route configurations and filters, a route configuration's clusters, the cluster that a
+	// filter asks.
 	Refs []Ref
 
 	build func() []byte

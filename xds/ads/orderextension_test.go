@@ -1,0 +1,168 @@
+package ads_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+const extensionType = resource.ExtensionConfigType
+
+// asked is a conversation whose client has a cluster, and filters of which none asks anybody.
+func asked(t *testing.T) *conversation {
+	t.Helper()
+	c := newConversation(t, clusterType, endpointType, extensionType)
+	c.to(clusterType, "web*")
+	c.to(endpointType, "web")
+	c.to(extensionType, "ask", "deny")
+	c.hear(clusterType, "", "")
+	c.hear(endpointType, "", "", "web")
+	c.hear(extensionType, "", "", "ask", "deny")
+	c.settle("")
+	return c
+}
+
+// A filter that newly asks a cluster is sent when the cluster's endpoints are acknowledged, and the filters beside it at
+// once. The cluster is acknowledged later, as Envoy does it.
+func TestExtensionWaitsForItsCluster(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*", "judge*")
+	c.to(endpointType, "web", "judge")
+	c.to(extensionType, "ask=judge judge", "deny=a")
+	c.wants("first", "Cluster +judge")
+	deny := c.wants("a policy that asks nobody", "TypedExtensionConfig +deny")
+	c.hear(extensionType, deny.Nonce, "")
+	c.wants("before the client asked for endpoints", "")
+	if ecds := c.order.Find(extensionType); ecds.Settled(ecds.To) {
+		t.Error("settled before the filter was sent")
+	}
+	c.hear(endpointType, "", "", "judge")
+	eds := c.wants("the client asked for endpoints", "ClusterLoadAssignment +judge")
+	c.wants("before the endpoints are acknowledged", "")
+	c.hear(endpointType, eds.Nonce, "")
+	ask := c.wants("the endpoints are acknowledged", "TypedExtensionConfig +ask")
+	c.hear(extensionType, ask.Nonce, "")
+	c.wants("at last", "")
+}
+
+// A cluster that the client knows does not make a filter wait, even while it is changed.
+func TestExtensionOfKnownCluster(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*=2")
+	c.to(extensionType, "ask=web web", "deny")
+	c.wants("first", "Cluster +web")
+	c.wants("then", "ClusterLoadAssignment +web")
+	c.wants("at once", "TypedExtensionConfig +ask")
+}
+
+// A filter waits for its cluster for a time, whatever becomes of it meanwhile; then it is sent, and refuses.
+func TestExtensionWaitsNoLonger(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*", "judge*")
+	c.to(extensionType, "ask=1 judge", "deny")
+	c.wants("first", "Cluster +judge")
+	if r, wait := c.order.Next(c.now); r != nil || wait != routeWait {
+		t.Fatalf("sent %v and waits for %s, want %s", r, wait, routeWait)
+	}
+	c.now = c.now.Add(routeWait / 2)
+	c.to(extensionType, "ask=2 judge", "deny")
+	c.wants("changed meanwhile", "")
+	c.now = c.now.Add(routeWait / 2)
+	c.wants("in the end", "TypedExtensionConfig +ask")
+}
+
+// A filter does not wait for a cluster that the client refuses.
+func TestExtensionOfRefusedCluster(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*", "judge*")
+	c.to(extensionType, "ask=judge judge", "deny")
+	cds := c.wants("first", "Cluster +judge")
+	c.wants("before the answer", "")
+	c.hear(clusterType, cds.Nonce, "judge is bad")
+	c.wants("the cluster is refused", "TypedExtensionConfig +ask")
+}
+
+// What a filter waits for can be taken back: the filter is what it was.
+func TestExtensionTakenBack(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*", "judge*")
+	c.to(extensionType, "ask=judge judge", "deny")
+	c.wants("first", "Cluster +judge")
+	c.wants("the filter waits", "")
+	c.to(clusterType, "web*")
+	c.to(extensionType, "ask", "deny")
+	if removed := c.settle(""); !slices.Equal(removed, []string{"judge"}) {
+		t.Errorf("removed %v, want judge", removed)
+	}
+	if !c.order.Settled() {
+		t.Error("it is not settled")
+	}
+}
+
+// A cluster that a filter asks is removed after the filter, and after the time in which what was asked is answered.
+func TestAskedClusterIsRemovedLast(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(clusterType, "web*", "judge*")
+	c.to(endpointType, "web", "judge")
+	c.to(extensionType, "ask=judge judge", "deny")
+	c.hear(endpointType, "", "", "judge")
+	c.settle("")
+
+	c.to(clusterType, "web*")
+	c.to(endpointType, "web")
+	c.to(extensionType, "ask", "deny")
+	ask := c.wants("first", "TypedExtensionConfig +ask")
+	c.wants("before the filter is acknowledged", "")
+	c.now = c.now.Add(removalWait / 2)
+	c.hear(extensionType, ask.Nonce, "")
+	if r, wait := c.order.Next(c.now); r != nil || wait != removalWait/2 {
+		t.Fatalf("sent %v and waits for %s, want %s", r, wait, removalWait/2)
+	}
+	c.now = c.now.Add(removalWait / 2)
+	c.wants("in the end", "Cluster -judge")
+	if r, wait := c.order.Next(c.now); r != nil || wait != 0 {
+		t.Errorf("sent %v and waits for %s afterwards, want nothing", r, wait)
+	}
+}
+
+// A cluster that one filter asks no more, and another one does, or does again, is not waited for.
+func TestAskedByAnother(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(extensionType, "ask=1 web", "deny")
+	c.settle("")
+	c.to(extensionType, "ask=2", "deny=2 web")
+	c.settle("")
+	if _, wait := c.order.Next(c.now); wait != 0 {
+		t.Errorf("waits for %s, want nothing", wait)
+	}
+}
+
+// The cluster of a filter whose next version is refused stays as long as that is refused.
+func TestClusterOfRefusedExtension(t *testing.T) {
+	t.Parallel()
+	c := asked(t)
+	c.to(extensionType, "ask=1 web", "deny")
+	c.settle("")
+	c.to(clusterType)
+	c.to(extensionType, "ask=2", "deny")
+	if removed := c.settle("ask"); len(removed) > 0 {
+		t.Fatalf("removed %v, and the client still asks it", removed)
+	}
+	c.now = c.now.Add(time.Hour)
+	if removed := c.settle("ask"); len(removed) > 0 {
+		t.Fatalf("after an hour: removed %v, and the client still asks it", removed)
+	}
+	c.to(extensionType, "ask=3", "deny")
+	if removed := c.settle(""); !slices.Equal(removed, []string{"web"}) {
+		t.Errorf("removed %v when the filter moved on, want web", removed)
+	}
+}

@@ -1,0 +1,93 @@
+package ads
+
+import (
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Make before break, first half: what names a cluster waits for it.
+
+// open says whether a type may be sent now: listeners and routes not while they newly name a cluster that the client
+// does not have yet.
+func (o *Order) open(t *Turn, now time.Time) bool {
+	if url := t.Kind().TypeURL; url != resource.ListenerType && url != resource.RouteType {
+		return true
+	}
+	if cds := o.underWay(); cds == nil || !o.namesArriving(t, cds) {
+		t.waiting = time.Time{}
+		return true
+	}
+	if t.waiting.IsZero() {
+		t.waiting = now
+	}
+	return now.Sub(t.waiting) >= o.RouteWait
+}
+
+// underWay are the clusters, while some of them are not acknowledged; else nil.
+func (o *Order) underWay() *Turn {
+	if cds := o.Find(resource.ClusterType); cds != nil && cds.InFlight() > 0 {
+		return cds
+	}
+	return nil
+}
+
+// namesArriving says whether what t would send names a cluster that is on its way and not usable yet.
+func (o *Order) namesArriving(t, cds *Turn) bool {
+	if o.Blind {
+		return !t.Settled(t.To) && o.arriving(cds)
+	}
+	found := false
+	t.Pending(t.To, func(r *resource.Resource) bool {
+		found = o.awaits(r, cds)
+		return !found
+	})
+	return found
+}
+
+// arriving says whether any cluster is on its way and not usable yet.
+func (o *Order) arriving(cds *Turn) bool {
+	for name := range cds.Arrivals() {
+		if c := cds.To.Get(name); c != nil && !o.hasEndpoints(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// awaits says whether r names a cluster that is on its way and not usable yet.
+func (o *Order) awaits(r *resource.Resource, cds *Turn) bool {
+	for _, ref := range r.Refs {
+		if ref.TypeURL == resource.ClusterType && cds.Arriving(ref.Name) && !o.hasEndpoints(cds.To.Get(ref.Name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// hasEndpoints says whether a cluster that is on its way has endpoints to fetch, and the client
+// acknowledged them.
+func (o *Order) hasEndpoints(cluster *resource.Resource) bool {
+	eds := o.Find(resource.EndpointType)
+	if cluster == nil || eds == nil {
+		return false
+	}
+	names := appendRefs(nil, cluster, resource.EndpointType)
+	for _, name := range names {
+		if !eds.Has(name) {
+			return false
+		}
+	}
+	return len(names) > 0
+}
+
+// lag says which extensions wait, each for itself: a policy that asks nobody holds at once.
+func (o *Order) lag(t *Turn, now time.Time) func(*resource.Resource) bool {
+	cds := o.underWay()
+	if cds == nil {
+		return nil
+	}
+	return func(r *resource.Resource) bool {
+		return o.awaits(r, cds) && !t.lagging.over(r.Name, o.RouteWait, now)
+	}
+}
