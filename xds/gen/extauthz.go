@@ -62,22 +62,29 @@ func (in extensionsIn) asks(tcp bool) bool {
 	return in.ask.provider != nil && (!tcp || in.ask.provider.GetEnvoyExtAuthzGrpc() != nil)
 }
 
-// custom are the rules of CUSTOM policies: as shadow rules, by which filterAsk knows when to ask; as rules that refuse
-// where nobody can be asked.
-func (s rbacScope) custom(in extensionsIn) (rules, asked *rbacv3.RBAC) {
-	if in.asks(s.tcp) {
-		asked, _ = s.rules(in.policies, security.AuthorizationPolicy_CUSTOM, askedName+in.ask.provider.Name+"-")
-		return nil, asked
+// asked are the rules of CUSTOM policies, by which filterAsk knows when to ask. They are the same whether somebody can be
+// asked or not: filterAsk alone changes then, at once, and there is no moment at which nobody judges. It may also come
+// later than these, when it waits for the provider's cluster.
+func (s rbacScope) asked(in extensionsIn) *rbacv3.RBAC {
+	prefix := askedName
+	if in.ask.provider != nil {
+		prefix += in.ask.provider.Name + "-"
 	}
+	rules, _ := s.rules(in.policies, security.AuthorizationPolicy_CUSTOM, prefix)
+	return rules
+}
+
+// unasked refuse what CUSTOM policies match.
+func (s rbacScope) unasked(in extensionsIn) *rbacv3.RBAC {
 	refused, _ := s.rules(in.policies, security.AuthorizationPolicy_CUSTOM, "")
 	if refused == nil {
-		return nil, nil
+		return nil
 	}
-	rules = &rbacv3.RBAC{Action: refused.Action, Policies: map[string]*rbacv3.Policy{}}
+	rules := &rbacv3.RBAC{Action: refused.Action, Policies: map[string]*rbacv3.Policy{}}
 	for name, p := range refused.Policies {
 		rules.Policies[name+badCustom] = p
 	}
-	return rules, nil
+	return rules
 }
 
 // filter asks the provider about what filterCustom told of. Only a provider that can be asked has one: see asks.
@@ -101,7 +108,7 @@ func (a askProvider) ofConnections() proto.Message {
 		TransportApiVersion:    corev3.ApiVersion_V3,
 		GrpcService:            a.grpcService(p),
 		IncludePeerCertificate: true,
-		FilterEnabledMetadata:  a.asked("envoy.filters.network.rbac"),
+		FilterEnabledMetadata:  toldOf("envoy.filters.network.rbac"),
 	}
 }
 
@@ -116,7 +123,7 @@ func (a askProvider) grpc() proto.Message {
 		ClearRouteCache:        p.ClearRouteCache,
 		WithRequestBody:        bodySettings(p.IncludeRequestBodyInCheck),
 		IncludePeerCertificate: true,
-		FilterEnabledMetadata:  a.asked("envoy.filters.http.rbac"),
+		FilterEnabledMetadata:  toldOf("envoy.filters.http.rbac"),
 	}
 }
 
@@ -161,7 +168,7 @@ func (a askProvider) http() proto.Message {
 		StatusOnError:         statusOf(p.StatusOnError),
 		ClearRouteCache:       p.ClearRouteCache,
 		WithRequestBody:       bodySettings(p.IncludeRequestBodyInCheck),
-		FilterEnabledMetadata: a.asked("envoy.filters.http.rbac"),
+		FilterEnabledMetadata: toldOf("envoy.filters.http.rbac"),
 	}
 }
 
@@ -173,9 +180,10 @@ func includedHeaders(p *mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthoriza
 	return p.IncludeHeadersInCheck //nolint:staticcheck // Istio's old name, which configuration may still have
 }
 
-// asked is the condition that filterCustom told of a rule of this provider.
-func (a askProvider) asked(filter string) *matcherv3.MetadataMatcher {
-	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: askedName + a.provider.Name + "-"}}
+// toldOf is the condition that filterCustom told of a rule: of any provider, for the two filters may arrive apart, and a
+// proxy asks one provider only.
+func toldOf(filter string) *matcherv3.MetadataMatcher {
+	prefix := &matcherv3.StringMatcher{MatchPattern: &matcherv3.StringMatcher_Prefix{Prefix: askedName}}
 	return metadataMatch(filter, []string{askedPrefix + "shadow_effective_policy_id"}, textValue(prefix))
 }
 

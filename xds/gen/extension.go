@@ -35,7 +35,7 @@ const (
 	filterRevoked = "ashore.authz.revoked" // refuses whom nobody trusts any more
 	filterTokens  = "ashore.authn.tokens"  // checks the tokens of requests
 	filterCustom  = "ashore.authz.custom"  // finds out whether filterAsk has to ask
-	filterAsk     = "ashore.authz.ask"     // asks the provider of CUSTOM policies
+	filterAsk     = "ashore.authz.ask"     // asks the provider of CUSTOM policies; refuses where nobody can be asked
 	filterAudit   = "ashore.authz.audit"
 	filterDeny    = "ashore.authz.deny"
 	filterAllow   = "ashore.authz.allow"
@@ -146,12 +146,12 @@ func (in extensionsIn) filter(s rbacScope, name string) (m proto.Message, cluste
 			return tokens, ""
 		}
 	case filterCustom:
-		rules, asked := s.custom(in)
-		return s.filter(rules, asked, askedPrefix), ""
+		return s.filter(nil, s.asked(in), askedPrefix), ""
 	case filterAsk:
 		if in.asks(s.tcp) {
 			return in.ask.filter(s.tcp), in.ask.cluster
 		}
+		return s.filter(s.unasked(in), nil, ""), ""
 	case filterAudit:
 		return s.policyFilter(in, security.AuthorizationPolicy_AUDIT, ""), ""
 	case filterDeny:

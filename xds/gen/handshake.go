@@ -68,8 +68,9 @@ func (in extensionsIn) handshake(s rbacScope, name string) proto.Message {
 	case filterRevoked:
 		refused = in.revokedCallers()
 	case filterCustom:
-		rules, _ := s.custom(in)
-		refused = surelyDenied(rules)
+		if !in.asks(s.tcp) {
+			refused = surelyDenied(s.unasked(in))
+		}
 	case filterDeny:
 		rules, _ := s.rules(in.policies, security.AuthorizationPolicy_DENY, "")
 		refused = surelyDenied(rules)

@@ -129,7 +129,7 @@ func (s listenerSpec) setChains(l *listenerv3.Listener, report func(what string,
 			}
 			refs.add(ClusterType, blackHole)
 		} else {
-			refs.addChain(c)
+			refs.addChain(c, s.side)
 		}
 		if !c.isHTTP() {
 			markEpoch(chain, s.epoch)

@@ -2,7 +2,8 @@ package gen
 
 import "github.com/ashore-mesh/ashore/xds/resource"
 
-// listenerRefs are the route configurations, clusters and secrets that a listener names as it was built, each once.
+// listenerRefs are the route configurations, clusters, secrets and filters that a listener names as it was built, each
+// once; of filters those alone that may need a cluster.
 type listenerRefs struct {
 	list []resource.Ref
 	seen map[resource.Ref]bool
@@ -21,7 +22,10 @@ func (r *listenerRefs) add(typeURL, name string) {
 }
 
 // addChain adds those of a filter chain.
-func (r *listenerRefs) addChain(c chainSpec) {
+func (r *listenerRefs) addChain(c chainSpec, side listenerSide) {
+	if name := c.asking(); name != "" && side != sideOutbound {
+		r.add(ExtensionConfigType, name)
+	}
 	switch {
 	case c.http.route != "":
 		r.add(RouteType, c.http.route)
@@ -38,4 +42,15 @@ func (r *listenerRefs) addChain(c chainSpec) {
 			r.add(SecretType, roots.secretName())
 		}
 	}
+}
+
+// asking is the name of the filter that asks others, in a chain from others; empty: it has none.
+func (c chainSpec) asking() string {
+	switch {
+	case c.isHTTP():
+		return filterAsk
+	case c.tcp.cluster == blackHole:
+		return ""
+	}
+	return filterAsk + ofConnections
 }

@@ -32,10 +32,11 @@ func (m rbacModel) passes(filters map[string]judgeFilter) (passes, asks bool) {
 	if m.call.TCP {
 		suffix = ofConnections
 	}
-	for _, name := range []string{filterRevoked, filterCustom, filterAudit, filterDeny, filterAllow} {
+	for _, name := range []string{filterRevoked, filterCustom, filterAsk, filterAudit, filterDeny, filterAllow} {
 		rules, shadow := filters[name+suffix].rules, filters[name+suffix].shadow
 		if name == filterCustom {
-			asks = shadow != nil && m.matches(shadow)
+			_, refuses := filters[filterAsk+suffix] // it has rules: it asks nobody
+			asks = !refuses && shadow != nil && m.matches(shadow)
 		}
 		if rules == nil || rules.Action == rbacv3.RBAC_LOG {
 			continue

@@ -1,6 +1,6 @@
 package resource
 
-// The types of Envoy's resources. Source: envoyproxy.io, "xDS REST and gRPC protocol: resource types".
+// The types of Envoy's resources. Source: Istio, pkg/model/xds.go; envoyproxy.io, "xDS REST and gRPC protocol: resource types".
 const (
 	ClusterType         = "type.googleapis.com/envoy.config.cluster.v3.Cluster"
 	EndpointType        = "type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment"
