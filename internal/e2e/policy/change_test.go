@@ -20,6 +20,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
+	"golang.org/x/tools/txtar"
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
@@ -33,7 +34,7 @@ import (
 )
 
 // staged is a Generator whose listeners and clusters are those of the test, with the filters and the marks of the real
-// one; everything else is the real one's.
+// one, and its clusters of providers that the test runs; everything else is the real one's.
 type staged struct {
 	*gen.Generator
 	t        *testing.T
@@ -48,7 +49,8 @@ type staged struct {
 func (s *staged) Set(typeURL string, sc *push.Scope) resource.Set {
 	switch typeURL {
 	case gen.ClusterType:
-		return layer(s.clusters, gen.ClusterType, (*clusterv3.Cluster).GetName)
+		set := layer(s.clusters, gen.ClusterType, (*clusterv3.Cluster).GetName)
+		return resource.Set{Shared: resource.NewLayer(append(providers(s.Generator.Set(typeURL, sc)), set.Shared.Items()...))}
 	case gen.ListenerType:
 		return layer(s.listeners(sc), gen.ListenerType, (*listenerv3.Listener).GetName)
 	case gen.ExtensionConfigType:
@@ -107,8 +109,9 @@ func newStage(t *testing.T, withheld string) *stage {
 	w := newWorld(t)
 	s := &stage{world: w, t: t, tb: &table{name: t.Name(), http: uint32(testport.Free(t)), tcp: uint32(testport.Free(t))}}
 	server, err := xds.New(xds.Config{
-		Generator: &staged{Generator: gen.New(), t: t, w: w, http: s.tb.http, tcp: s.tb.tcp, clusters: w.backends(t), withheld: withheld},
-		Log:       testlog.New(t),
+		RemovalWait: time.Second, // the tests wait for removals
+		Generator:   &staged{Generator: gen.New(), t: t, w: w, http: s.tb.http, tcp: s.tb.tcp, clusters: w.backends(t), withheld: withheld},
+		Log:         testlog.New(t),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -176,7 +179,13 @@ func (s *stage) startEnvoy(server string) {
 // publish has the server tell of policies, and of revocations in the form of a table's part.
 func (s *stage) publish(policies, revoked string, epoch uint64) {
 	s.t.Helper()
-	s.tb.archive = archive(policies, revoked)
+	s.show(archive(policies, revoked), epoch)
+}
+
+// show has the server tell of what a table says.
+func (s *stage) show(a *txtar.Archive, epoch uint64) {
+	s.t.Helper()
+	s.tb.archive = a
 	in := s.inputs(s.t, s.tb)
 	in.Trust.Epoch = epoch
 	s.last = push.Build(s.last, in)

@@ -1,0 +1,187 @@
+package policy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/tools/txtar"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// oracles are providers that let everything through, each after a while. One server is all of them: it tells them apart
+// by the prefix of paths.
+type oracles struct {
+	*httptest.Server
+
+	mu    sync.Mutex
+	asked map[string]int // guarded by mu: by name
+}
+
+func newOracles(t *testing.T) *oracles {
+	o := &oracles{asked: map[string]int{}}
+	o.Server = httptest.NewServer(o)
+	t.Cleanup(o.Close)
+	return o
+}
+
+func (o *oracles) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	o.mu.Lock()
+	o.asked[name]++
+	o.mu.Unlock()
+	time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // who is asked takes his time
+}
+
+func (o *oracles) count(name string) int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.asked[name]
+}
+
+// table is a policy that asks the oracle of a name, and the service that it is; none for no name. Nothing of it was there
+// before.
+func (o *oracles) table(name string) *txtar.Archive {
+	if name == "" {
+		return archive("", "")
+	}
+	host, port, _ := net.SplitHostPort(o.Listener.Addr().String())
+	policies := policyHead + fmt.Sprintf(`{action: CUSTOM, provider: {name: %[1]s}, rules: [{}]}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: %[1]s, namespace: ops}
+spec:
+  hosts: [%[1]s.example]
+  ports: [{number: 80, name: http}]
+  resolution: STATIC
+  endpoints: [{address: %[2]s, ports: {http: %[3]s}}]
+`, name, host, port)
+	mesh := fmt.Sprintf("extensionProviders: [{name: %[1]s, envoyExtAuthzHttp: {service: %[1]s.example, port: 80, pathPrefix: /%[1]s}}]", name)
+	return &txtar.Archive{Files: []txtar.File{{Name: "policies.yaml", Data: []byte(policies)}, {Name: "mesh.yaml", Data: []byte(mesh)}}}
+}
+
+// providers are the clusters of oracles among those of a set.
+func providers(set resource.Set) (out []*resource.Resource) {
+	for r := range set.All() {
+		if strings.Contains(r.Name, "|oracle-") {
+			out = append(out, r)
+		}
+	}
+	return out
+}
+
+// stream sends requests at a steady pace, whether answers come or not.
+type stream struct {
+	client   *http.Client
+	url      string
+	requests sync.WaitGroup
+
+	mu      sync.Mutex
+	total   int
+	refused map[string]int // guarded by mu: by what came instead of 200
+	first   []string       // guarded by mu: the first of each
+}
+
+// stream starts one, which ends with the function that it returns.
+func (s *stage) stream(pace time.Duration) (st *stream, stop func()) {
+	transport := &http.Transport{MaxIdleConnsPerHost: 200, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return s.dial(ctx, s.t, s.tb.http, "-", "")
+	}}
+	st = &stream{client: &http.Client{Transport: transport, Timeout: 20 * time.Second}, url: "http://web.example/", refused: map[string]int{}}
+	ctx, cancel := context.WithCancel(s.t.Context())
+	var pacing sync.WaitGroup
+	pacing.Go(func() {
+		for tick := time.NewTicker(pace); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				st.requests.Go(st.once)
+			}
+		}
+	})
+	return st, sync.OnceFunc(func() {
+		cancel()
+		pacing.Wait()
+		st.requests.Wait()
+		transport.CloseIdleConnections()
+	})
+}
+
+func (st *stream) once() {
+	r, err := st.client.Get(st.url)
+	what := ""
+	if err == nil {
+		_, err = io.Copy(io.Discard, r.Body)
+		err = errors.Join(err, r.Body.Close())
+		what = r.Status
+	}
+	if err != nil {
+		what = err.Error()
+	}
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	st.total++
+	if what == "200 OK" {
+		return
+	}
+	if st.refused[what]++; st.refused[what] == 1 {
+		st.first = append(st.first, time.Now().UTC().Format("15:04:05.000 ")+what)
+	}
+}
+
+// Requests that a provider allows are served all the time: while a policy comes whose provider nobody has heard of, while
+// another provider takes its place, and while policy and provider go together.
+func TestProvidersComeAndGo(t *testing.T) {
+	t.Parallel()
+	s, o := newStage(t, ""), newOracles(t)
+	s.publish("", "", 0)
+	s.eventually("start", func() string {
+		if s.stat("listener_manager.total_listeners_active") != 2 {
+			return "the listeners are not there"
+		}
+		return ""
+	})
+	st, stop := s.stream(2 * time.Millisecond)
+	defer stop()
+	for i := range 12 {
+		name := fmt.Sprint("oracle-", i)
+		s.show(o.table(name), 0)
+		s.eventually(name+" comes", func() string {
+			if o.count(name) < 20 {
+				return fmt.Sprintf("it was asked %d times", o.count(name))
+			}
+			return ""
+		})
+		if i%2 == 1 {
+			s.show(o.table(""), 0)
+		}
+	}
+	s.eventually("all go", func() string {
+		if n := s.stat("cluster_manager.cluster_removed"); n != 12 {
+			return fmt.Sprintf("%d clusters were removed, want 12", n)
+		}
+		return ""
+	})
+	time.Sleep(100 * time.Millisecond) // what a removal does wrong is seen by requests after it
+	stop()
+	for what, n := range st.refused {
+		t.Errorf("%d of %d requests got %s", n, st.total, what)
+	}
+	if len(st.first) > 0 {
+		t.Logf("the first of each kind:\n%s", strings.Join(st.first, "\n"))
+	}
+	t.Logf("%d requests", st.total)
+}
