@@ -115,7 +115,7 @@ func (s *Subscription) planGroup(group []string, to resource.Set, w Waits) *plan
 		case e == nil || e.standing != queued:
 		case s.kind.Single && e.version != "" && (next == nil && s.states || next != nil && next.Version() == e.version):
 			e.standing = refused // it became again what the client refused, or nothing, which it cannot be told
-		case next != nil && w.change(next):
+		case next != nil && w.change(e.old, next):
 			e.standing = lagging
 		case next != nil:
 			p.changed = append(p.changed, next)

@@ -108,7 +108,7 @@ type peer struct {
 	cache  *ads.Cache
 	sub    *ads.Subscription
 	hold   func(string) bool
-	lag    func(*resource.Resource) bool
+	lag    func(had, next *resource.Resource) bool
 	now    time.Time
 	stream int
 }

@@ -96,7 +96,7 @@ func (m *model) waits() {
 		return
 	}
 	late := string(rune('a' + m.rng.IntN(8)))
-	m.lag = func(r *resource.Resource) bool { return r.Name >= late }
+	m.lag = func(_, next *resource.Resource) bool { return next.Name >= late }
 	m.hold = func(name string) bool { return name < late }
 	m.note("changes from %s on wait, and removals before it", late)
 }

@@ -24,7 +24,9 @@ type Turn struct {
 //
 //   - A listener or route that newly names a cluster waits until the cluster is usable, its endpoints
 //     acknowledged, or for RouteWait. (Routes sent 300 ms before the endpoints cost requests.) An extension that newly
-//     asks a cluster does so too, alone: what else there is to say of extensions does not wait for it.
+//     asks a cluster does so too, alone. Of what else there is to say of extensions that alone waits which lets
+//     through more than before, until others that it names, and that let through less, are acknowledged: what a policy that
+//     denied leaves to one that asks.
 //   - A removed cluster waits until the listeners, and the routes and extensions that those name, have moved on, or for
 //     RemovalWait; while a refused listener, route or extension still uses it, without bound. Its endpoints stay as long.
 //     One that an extension asked stays for RemovalWait after that: what was asked of it is still to be answered.
@@ -41,10 +43,10 @@ type Order struct {
 	// Blind says that nobody knows what listeners and routes name: they may name every cluster.
 	Blind bool
 
-	turns   []*Turn                   // by rank
-	warming Doubt                     // endpoints of changed clusters, until the client asks for endpoints
-	asking  map[string][]resource.Ref // by extension: what it names as it was sent last
-	left    since                     // clusters that an extension asked, and asks no more
+	turns   []*Turn             // by rank
+	warming Doubt               // endpoints of changed clusters, until the client asks for endpoints
+	asking  map[string][]string // by extension: the clusters that it asks as it was sent last
+	left    since               // clusters that an extension asked, and asks no more
 }
 
 // Find returns the turn of a type, nil when the client never asked for it.
@@ -133,23 +135,23 @@ func (o *Order) warm(cds *Turn, r *Response) {
 func (o *Order) leave(r *Response, now time.Time) {
 	maps.DeleteFunc(o.left, func(name string, _ time.Time) bool { return o.left.over(name, o.RemovalWait, now) })
 	for e := range r.Changed() {
-		for _, ref := range o.asking[e.Name] {
+		for _, name := range o.asking[e.Name] {
 			if o.left == nil {
 				o.left = since{}
 			}
-			o.left[ref.Name] = now
+			o.left[name] = now
 		}
 		delete(o.asking, e.Name)
-		if len(e.Refs) > 0 {
+		if names := appendRefs(nil, e, resource.ClusterType); len(names) > 0 {
 			if o.asking == nil {
-				o.asking = map[string][]resource.Ref{}
+				o.asking = map[string][]string{}
 			}
-			o.asking[e.Name] = e.Refs
+			o.asking[e.Name] = names
 		}
 	}
-	for _, refs := range o.asking {
-		for _, ref := range refs {
-			delete(o.left, ref.Name)
+	for _, names := range o.asking {
+		for _, name := range names {
+			delete(o.left, name)
 		}
 	}
 }

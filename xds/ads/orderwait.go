@@ -1,6 +1,7 @@
 package ads
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -38,8 +39,8 @@ func (o *Order) namesArriving(t, cds *Turn) bool {
 		return !t.Settled(t.To) && o.arriving(cds)
 	}
 	found := false
-	t.Pending(t.To, func(r *resource.Resource) bool {
-		found = o.awaits(r, cds)
+	t.Pending(t.To, func(_, next *resource.Resource) bool {
+		found = o.awaits(next, cds)
 		return !found
 	})
 	return found
@@ -81,13 +82,35 @@ func (o *Order) hasEndpoints(cluster *resource.Resource) bool {
 	return len(names) > 0
 }
 
-// lag says which extensions wait, each for itself: a policy that asks nobody holds at once.
-func (o *Order) lag(t *Turn, now time.Time) func(*resource.Resource) bool {
+// lag says which extensions wait, each for itself: one that asks a cluster for that; one that would let through more than
+// before for those that it names, as long as they are to let through less: what one gives up another may take over. A
+// policy that only refuses more holds at once.
+func (o *Order) lag(t *Turn, now time.Time) func(had, next *resource.Resource) bool {
 	cds := o.underWay()
-	if cds == nil {
-		return nil
+	var takers map[string]bool
+	return func(had, next *resource.Resource) bool {
+		if cds != nil && o.awaits(next, cds) && !t.lagging.over(next.Name, o.RouteWait, now) {
+			return true
+		}
+		named := appendRefs(nil, next, resource.ExtensionConfigType)
+		if len(named) == 0 || !loosens(had, next) {
+			return false
+		}
+		if takers == nil {
+			takers = t.takers()
+		}
+		return slices.ContainsFunc(named, func(name string) bool { return takers[name] })
 	}
-	return func(r *resource.Resource) bool {
-		return o.awaits(r, cds) && !t.lagging.over(r.Name, o.RouteWait, now)
-	}
+}
+
+// takers are the extensions that are to change, and to let through no more than before.
+func (t *Turn) takers() map[string]bool {
+	out := map[string]bool{}
+	t.Pending(t.To, func(had, next *resource.Resource) bool {
+		if !loosens(had, next) {
+			out[next.Name] = true
+		}
+		return true
+	})
+	return out
 }

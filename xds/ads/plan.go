@@ -115,7 +115,7 @@ func (s *Subscription) planShared(pl *planner, w Waits) {
 		return
 	}
 	for _, r := range pl.shared.changed {
-		if s.exceptions[r.Name] == nil && !pl.dropped(r.Name) && w.change(r) {
+		if s.exceptions[r.Name] == nil && !pl.dropped(r.Name) && w.change(s.had(r.Name), r) {
 			pl.lag(r.Name)
 		}
 	}
@@ -142,7 +142,7 @@ func (s *Subscription) planOwn(pl *planner, to resource.Set, w Waits) {
 		var one diff
 		one.add(s.kind, name, s.known.Covers(name), had, next)
 		r, removed := one.find(name)
-		if r != nil && r == next && w.change(r) {
+		if r != nil && r == next && w.change(had, r) {
 			pl.lag(name)
 			continue
 		}
@@ -163,7 +163,7 @@ func (s *Subscription) planExceptions(pl *planner, to resource.Set, w Waits) {
 		case e.standing == tainted && next != nil && (s.had(name) == nil || same(s.had(name), next)):
 			pl.say(name, nil, false)
 			pl.tainted = append(pl.tainted, next)
-		case next != nil && w.change(next):
+		case next != nil && w.change(e.old, next):
 			pl.lag(name)
 		case next != nil:
 			pl.say(name, next, false)

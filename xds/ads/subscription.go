@@ -124,14 +124,19 @@ func (s *Subscription) Settled(to resource.Set) bool {
 	return true
 }
 
-// Pending yields the resources that Next would send.
-func (s *Subscription) Pending(to resource.Set, yield func(*resource.Resource) bool) {
+// Pending yields the resources that Next would send if nothing had to wait, each after what the client has of it: nil for
+// nothing, or when nobody knows.
+func (s *Subscription) Pending(to resource.Set, yield func(had, next *resource.Resource) bool) {
 	if !s.started || s.have == to && s.known == s.names && len(s.exceptions) == 0 {
 		return
 	}
 	p := s.plan(to, Waits{})
 	for r := range p.sent() {
-		if !yield(r) {
+		had := s.had(r.Name)
+		if e := s.exceptions[r.Name]; e != nil {
+			had = e.old
+		}
+		if !yield(had, r) {
 			return
 		}
 	}

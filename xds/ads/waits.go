@@ -11,13 +11,16 @@ import (
 type Waits struct {
 	// Removal says whether the removal of a name waits.
 	Removal func(name string) bool
-	// Change says whether a resource waits. The client goes on with what it had of that name. Not for kinds that are Whole.
-	Change func(r *resource.Resource) bool
+	// Change says whether next waits. The client goes on with had, which is nil when it had nothing of that name, or nobody
+	// knows what. Not for kinds that are Whole.
+	Change func(had, next *resource.Resource) bool
 }
 
 func (w Waits) removal(name string) bool { return w.Removal != nil && w.Removal(name) }
 
-func (w Waits) change(r *resource.Resource) bool { return w.Change != nil && w.Change(r) }
+func (w Waits) change(had, next *resource.Resource) bool {
+	return w.Change != nil && w.Change(had, next)
+}
 
 // since says since when names wait.
 type since map[string]time.Time

@@ -8,6 +8,7 @@ import (
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	httpauthzv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/ext_authz/v3"
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/proto"
 	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
@@ -66,6 +67,32 @@ func TestAskingHasNoGap(t *testing.T) {
 			if err := judgedFor(custom, ask); err != nil {
 				t.Errorf("%s for %s, %s for %s: %v", filterCustom, a, filterAsk, b, err)
 			}
+		}
+	}
+}
+
+// Filters that may take over from one another name each other. What revocations refuse waits for none.
+func TestTakers(t *testing.T) {
+	t.Parallel()
+	tests := map[string][]string{
+		filterRevoked:                 nil,
+		filterRevoked + ofConnections: nil,
+		filterForeign:                 nil,
+		filterAudit:                   nil,
+		filterDeny:                    {filterTokens, filterCustom, filterAsk, filterAllow},
+		filterTokens:                  {filterCustom, filterAsk, filterDeny, filterAllow},
+		filterAsk + ofConnections:     {filterCustom + ofConnections, filterDeny + ofConnections, filterAllow + ofConnections},
+	}
+	for name, want := range tests {
+		var got []string
+		for _, ref := range buildExtension(extensionSpec{name: name}).Refs {
+			if ref.TypeURL != ExtensionConfigType {
+				t.Errorf("%s names %v", name, ref)
+			}
+			got = append(got, ref.Name)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("%s names (-want +got):\n%s", name, d)
 		}
 	}
 }

@@ -3,6 +3,7 @@ package gen
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
@@ -165,9 +166,34 @@ func (in extensionsIn) filter(s rbacScope, name string) (m proto.Message, cluste
 func buildExtension(s extensionSpec) *resource.Resource {
 	var refs []resource.Ref
 	if s.cluster != "" {
-		refs = []resource.Ref{{TypeURL: ClusterType, Name: s.cluster}}
+		refs = append(refs, resource.Ref{TypeURL: ClusterType, Name: s.cluster})
+	}
+	for _, name := range takers(s.name) {
+		refs = append(refs, resource.Ref{TypeURL: ExtensionConfigType, Name: name})
 	}
 	return resource.New(ExtensionConfigType, s.name, refs, func() []byte { return []byte(s.body) })
+}
+
+// takers are the filters that may take over what one of that name judged: a policy that denied becomes one that asks.
+// None take over what revocations refuse.
+func takers(name string) (out []string) {
+	base, connections := strings.CutSuffix(name, ofConnections)
+	group := []string{filterTokens, filterCustom, filterAsk, filterDeny, filterAllow}
+	if connections {
+		group = group[1:]
+	}
+	if !slices.Contains(group, base) {
+		return nil
+	}
+	for _, other := range group {
+		if connections {
+			other += ofConnections
+		}
+		if other != name {
+			out = append(out, other)
+		}
+	}
+	return out
 }
 
 // policyFilter enforces the policies of one action.

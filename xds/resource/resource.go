@@ -20,7 +20,7 @@ type Resource struct {
 	TypeURL string
 	// Refs are the resources of other types without which it cannot work: a cluster's load
 	// assignment, a listener's route configurations and filters, a route configuration's clusters, the cluster that a
-	// filter asks.
+	// filter asks, the filter to which another one leaves what it judged.
 	Refs []Ref
 
 	build func() []byte

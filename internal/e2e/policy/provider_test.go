@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,28 +20,30 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// oracles are providers that let everything through, each after a while. One server is all of them: it tells them apart
-// by the prefix of paths.
+// oracles are providers that give one answer to everything, each after a while. One server is all of them: it tells them
+// apart by the prefix of paths.
 type oracles struct {
 	*httptest.Server
+	answer int // set once: a status
 
 	mu    sync.Mutex
 	asked map[string]int // guarded by mu: by name
 }
 
-func newOracles(t *testing.T) *oracles {
-	o := &oracles{asked: map[string]int{}}
+func newOracles(t *testing.T, answer int) *oracles {
+	o := &oracles{answer: answer, asked: map[string]int{}}
 	o.Server = httptest.NewServer(o)
 	t.Cleanup(o.Close)
 	return o
 }
 
-func (o *oracles) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
+func (o *oracles) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
 	o.mu.Lock()
 	o.asked[name]++
 	o.mu.Unlock()
 	time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond) // who is asked takes his time
+	w.WriteHeader(o.answer)
 }
 
 func (o *oracles) count(name string) int {
@@ -85,24 +88,26 @@ func providers(set resource.Set) (out []*resource.Resource) {
 type stream struct {
 	client   *http.Client
 	url      string
+	wants    []int
 	requests sync.WaitGroup
 
-	mu      sync.Mutex
-	total   int
-	refused map[string]int // guarded by mu: by what came instead of 200
-	first   []string       // guarded by mu: the first of each
+	mu     sync.Mutex
+	total  int            // guarded by mu
+	others map[string]int // guarded by mu: by what came that is not wanted
+	first  []string       // guarded by mu: the first of each
 }
 
-// stream starts one, which ends with the function that it returns.
-func (s *stage) stream(pace time.Duration) (st *stream, stop func()) {
+// stream starts one of requests that are to get one of some statuses. It ends with the function that it returns, and the
+// test fails when others came.
+func (s *stage) stream(wants ...int) (end func()) {
 	transport := &http.Transport{MaxIdleConnsPerHost: 200, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return s.dial(ctx, s.t, s.tb.http, "-", "")
 	}}
-	st = &stream{client: &http.Client{Transport: transport, Timeout: 20 * time.Second}, url: "http://web.example/", refused: map[string]int{}}
+	st := &stream{client: &http.Client{Transport: transport, Timeout: 20 * time.Second}, url: "http://web.example/", wants: wants, others: map[string]int{}}
 	ctx, cancel := context.WithCancel(s.t.Context())
 	var pacing sync.WaitGroup
 	pacing.Go(func() {
-		for tick := time.NewTicker(pace); ; {
+		for tick := time.NewTicker(2 * time.Millisecond); ; {
 			select {
 			case <-ctx.Done():
 				tick.Stop()
@@ -112,59 +117,84 @@ func (s *stage) stream(pace time.Duration) (st *stream, stop func()) {
 			}
 		}
 	})
-	return st, sync.OnceFunc(func() {
+	return sync.OnceFunc(func() {
 		cancel()
 		pacing.Wait()
 		st.requests.Wait()
 		transport.CloseIdleConnections()
+		st.report(s.t)
 	})
 }
 
 func (st *stream) once() {
 	r, err := st.client.Get(st.url)
-	what := ""
+	what, wanted := "", false
 	if err == nil {
 		_, err = io.Copy(io.Discard, r.Body)
 		err = errors.Join(err, r.Body.Close())
-		what = r.Status
+		what, wanted = r.Status, slices.Contains(st.wants, r.StatusCode)
 	}
 	if err != nil {
-		what = err.Error()
+		what, wanted = err.Error(), false
 	}
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	st.total++
-	if what == "200 OK" {
+	if wanted {
 		return
 	}
-	if st.refused[what]++; st.refused[what] == 1 {
+	if st.others[what]++; st.others[what] == 1 {
 		st.first = append(st.first, time.Now().UTC().Format("15:04:05.000 ")+what)
 	}
 }
 
-// Requests that a provider allows are served all the time: while a policy comes whose provider nobody has heard of, while
-// another provider takes its place, and while policy and provider go together.
-func TestProvidersComeAndGo(t *testing.T) {
-	t.Parallel()
-	s, o := newStage(t, ""), newOracles(t)
-	s.publish("", "", 0)
+// report tells of what was not wanted.
+func (st *stream) report(t *testing.T) {
+	t.Helper()
+	for what, n := range st.others {
+		t.Errorf("%d of %d requests got %s", n, st.total, what)
+	}
+	if len(st.first) > 0 {
+		t.Logf("the first of each kind:\n%s", strings.Join(st.first, "\n"))
+	}
+	t.Logf("%d requests", st.total)
+}
+
+// opened waits until the listeners are there.
+func (s *stage) opened() {
+	s.t.Helper()
 	s.eventually("start", func() string {
 		if s.stat("listener_manager.total_listeners_active") != 2 {
 			return "the listeners are not there"
 		}
 		return ""
 	})
-	st, stop := s.stream(2 * time.Millisecond)
-	defer stop()
+}
+
+// comes waits until an oracle is asked again and again.
+func (s *stage) comes(o *oracles, name string) {
+	s.t.Helper()
+	s.eventually(name+" comes", func() string {
+		if n := o.count(name); n < 20 {
+			return fmt.Sprintf("it was asked %d times", n)
+		}
+		return ""
+	})
+}
+
+// Requests that a provider allows are served all the time: while a policy comes whose provider nobody has heard of, while
+// another provider takes its place, and while policy and provider go together.
+func TestProvidersComeAndGo(t *testing.T) {
+	t.Parallel()
+	s, o := newStage(t, ""), newOracles(t, http.StatusOK)
+	s.publish("", "", 0)
+	s.opened()
+	end := s.stream(http.StatusOK)
+	defer end()
 	for i := range 12 {
 		name := fmt.Sprint("oracle-", i)
 		s.show(o.table(name), 0)
-		s.eventually(name+" comes", func() string {
-			if o.count(name) < 20 {
-				return fmt.Sprintf("it was asked %d times", o.count(name))
-			}
-			return ""
-		})
+		s.comes(o, name)
 		if i%2 == 1 {
 			s.show(o.table(""), 0)
 		}
@@ -176,12 +206,22 @@ func TestProvidersComeAndGo(t *testing.T) {
 		return ""
 	})
 	time.Sleep(100 * time.Millisecond) // what a removal does wrong is seen by requests after it
-	stop()
-	for what, n := range st.refused {
-		t.Errorf("%d of %d requests got %s", n, st.total, what)
+}
+
+// Nothing passes when a policy that denies makes way for a provider that nobody has heard of and that refuses.
+func TestProviderTakesOver(t *testing.T) {
+	t.Parallel()
+	s, o := newStage(t, ""), newOracles(t, http.StatusUnauthorized)
+	deny := func() { s.publish(policyHead+`{action: DENY, rules: [{}]}`, "", 0) }
+	deny()
+	s.opened()
+	end := s.stream(http.StatusUnauthorized, http.StatusForbidden)
+	defer end()
+	for i := range 8 {
+		name := fmt.Sprint("oracle-", i)
+		s.show(o.table(name), 0)
+		s.comes(o, name)
+		deny()
+		time.Sleep(20 * time.Millisecond) // that the next one may find it in force, or on its way
 	}
-	if len(st.first) > 0 {
-		t.Logf("the first of each kind:\n%s", strings.Join(st.first, "\n"))
-	}
-	t.Logf("%d requests", st.total)
 }
