@@ -29,11 +29,15 @@ becomes no request: that is told first. Nothing is sent.
 FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), a connected proxy
 (web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, the host of a service with a port
 or without (web.example:80, or the number at which its workloads listen), a workload's namespace and name or service
-account, or an address. With --method or --path only ports that speak HTTP are asked. Without them a port that speaks no
-HTTP is asked for a connection, and so is a proxy; others are asked for GET /. Where workloads or ports differ, each is
-told of on its own.`,
+account, or an address. With --method, --path or --host only ports that speak HTTP are asked. Without them a port that
+speaks no HTTP is asked for a connection, and so is a proxy; others are asked for GET /. Where workloads or ports differ,
+each is told of on its own.
+
+Policies about hosts are asked for the host of the service that TO means. --host says which one the request names
+instead, and which where TO is a proxy.`,
 		Example: `  ashorectl authz explain shop/web shop/api --port 8080 --method POST --path /orders
-  ashorectl authz explain anonymous api-1.shop --method GET --path /`,
+  ashorectl authz explain anonymous api-1.shop --method GET --path /
+  ashorectl authz explain shop/web shop/api --host admin.example`,
 		Args: between(2, 2, func(cmd *cobra.Command) string {
 			return "FROM and TO are needed: want " + cmd.UseLine() + ", such as \"ashorectl authz explain shop/web shop/api\""
 		}),
@@ -56,8 +60,9 @@ told of on its own.`,
 		},
 	}
 	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")
-	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path: GET)")
-	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request (default with --method: /)")
+	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path or --host: GET)")
+	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request (default with --method or --host: /)")
+	cmd.Flags().StringVar(&q.Host, "host", "", "host that the HTTP request names, with a port or without (default: that of the service TO)")
 	return cmd
 }
 

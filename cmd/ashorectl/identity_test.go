@@ -86,7 +86,7 @@ func (f *fake) Restore(ctx context.Context, r admin.RevokeRequest, who string) (
 }
 
 func (*fake) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
-	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied", Reason: fmt.Sprintf("port %d %s %s", r.Port, r.Method, r.Path), Notes: []string{"Mutual TLS is STRICT."},
+	return admin.Explanation{From: r.From, To: r.To, Verdict: "denied", Reason: strings.TrimSpace(fmt.Sprintf("port %d %s %s %s", r.Port, r.Method, r.Path, r.Host)), Notes: []string{"Mutual TLS is STRICT."},
 		Steps: []admin.ExplainStep{{Policy: "AuthorizationPolicy shop/no", Action: "DENY", Matched: true, Rule: 0, Decides: true, Why: "path /x", Origin: "a.yaml:3"}, {Policy: "AuthorizationPolicy shop/all", Action: "ALLOW", Rule: -1}}}, nil
 }
 
@@ -155,6 +155,15 @@ serial    0c          0s     -                  -
 		{"audit tail -n 1 -o json", `{"time":"2026-08-01T12:00:00Z","action":"token.refuse","actor":"10.0.0.9","target":"abc\u001b[2J","outcome":"refused","reason":"another key"}` + "\n", ""},
 		{"authz explain shop/web shop/api --port 80 --method GET --path /x", `DENIED: shop/web to shop/api
 port 80 GET /x
+
+   ACTION  POLICY                        MATCHES  WHY      READ FROM
+>  DENY    AuthorizationPolicy shop/no   rule 0   path /x  a.yaml:3
+   ALLOW   AuthorizationPolicy shop/all  no       -        -
+
+Mutual TLS is STRICT.
+`, ""},
+		{"authz explain shop/web shop/api --host web.example:8080", `DENIED: shop/web to shop/api
+port 0   web.example:8080
 
    ACTION  POLICY                        MATCHES  WHY      READ FROM
 >  DENY    AuthorizationPolicy shop/no   rule 0   path /x  a.yaml:3

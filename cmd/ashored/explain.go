@@ -26,7 +26,7 @@ type explainer struct {
 var _ admin.Explainer = explainer{}
 
 // Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a method that there is not,
-// or a request to what takes connections alone; admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before
+// what is no host, or a request to what takes connections alone; admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before
 // there is any configuration.
 func (e explainer) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.context()
@@ -40,8 +40,11 @@ func (e explainer) Explain(_ context.Context, r admin.ExplainRequest) (admin.Exp
 	if err := checkMethod(r.Method); err != nil {
 		return admin.Explanation{}, err
 	}
-	call := push.Call{From: from, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/")}
-	request := r.Method != "" || r.Path != ""
+	if err := checkHost(r.Host); err != nil {
+		return admin.Explanation{}, err
+	}
+	call := push.Call{From: from, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
+	request := r.Method != "" || r.Path != "" || r.Host != ""
 	if p, ok := e.proxy(r.To); ok {
 		call.TCP = !request
 		return explanation(from, r.To, []push.Explained{{
@@ -72,7 +75,7 @@ func ofRequests(from spiffe.ID, to string, found []push.Explained) (admin.Explan
 	}
 	if len(asked) == 0 {
 		return admin.Explanation{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
-			"%s speaks no HTTP: ask without a method and a path, for a connection; if it does, declare the protocol of the port, such as name: http-web",
+			"%s speaks no HTTP: ask without a method, a path and a host, for a connection; if it does, declare the protocol of the port, such as name: http-web",
 			strings.Join(left, ", ")))
 	}
 	out := explanation(from, to, asked)
@@ -97,6 +100,14 @@ func checkMethod(method string) error {
 		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.40q is not a method of HTTP: write GET, POST or another", method))
 	case method != upper && slices.Contains(known, upper):
 		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("the method %q is not %s: policies tell them apart by case; write %s", method, upper, upper))
+	}
+	return nil
+}
+
+// checkHost refuses what no request has as its host, such as a URL. Errors: admin.ErrInvalid.
+func checkHost(host string) error {
+	if strings.ContainsFunc(host, func(c rune) bool { return c <= ' ' || c > '~' || strings.ContainsRune("/?#@\\", c) }) {
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not a host: write web.example or web.example:8080", host))
 	}
 	return nil
 }

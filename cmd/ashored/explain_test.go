@@ -88,8 +88,9 @@ func TestExplanationOfSeveral(t *testing.T) {
 	}
 }
 
-// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets shop/web ask for /items.
-func twoPorts(t *testing.T) explainer {
+// twoPorts is a service whose workload takes HTTP at 8080 and connections at 7080, and lets shop/web ask for /items,
+// under more policies.
+func twoPorts(t *testing.T, more ...string) explainer {
 	t.Helper()
 	const policy = `
 apiVersion: security.istio.io/v1
@@ -98,7 +99,7 @@ metadata: {name: readers, namespace: shop}
 spec: {rules: [{from: [{source: {serviceAccounts: [shop/web]}}], to: [{operation: {methods: [GET], paths: [/items]}}]}]}
 `
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
-	for _, o := range config.Parse("a.yaml", []byte(policy)).Objects {
+	for _, o := range config.Parse("a.yaml", []byte(strings.Join(append(more, policy), "---\n"))).Objects {
 		in.Objects = in.Objects.With(o.Key, o)
 	}
 	http, raw := registry.Port{Number: 80, Name: "http", Protocol: registry.HTTP, TargetPort: 8080}, registry.Port{Number: 70, Name: "tcp", Protocol: registry.TCP, TargetPort: 7080}
@@ -143,7 +144,7 @@ func TestExplainPorts(t *testing.T) {
 		is           error
 		want         string
 	}{
-		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method and a path"},
+		{"db.example", 0, "GET", "", admin.ErrInvalid, "shop/db:7081 speaks no HTTP: ask without a method, a path and a host"},
 		{"api.example:99", 0, "", "", admin.ErrNotFound, "api.example:99 has no such port: there are 70 (at the workloads 7080), 80 (at the workloads 8080)"},
 		{"api.example", 99, "", "", admin.ErrNotFound, "has no such port"},
 		{"api.example", 0, "get", "", admin.ErrInvalid, `"get" is not GET`},
@@ -151,6 +152,52 @@ func TestExplainPorts(t *testing.T) {
 	} {
 		if _, err := ask("shop/web", tc.to, tc.port, tc.method, tc.path); !errors.Is(err, tc.is) || !strings.Contains(err.Error(), tc.want) {
 			t.Errorf("%+v: got %v", tc, err)
+		}
+	}
+}
+
+// Policies about hosts are asked for the host that the request names, or else for that of the service.
+func TestExplainHost(t *testing.T) {
+	t.Parallel()
+	const policy = `
+apiVersion: security.istio.io/v1
+kind: AuthorizationPolicy
+metadata: {name: admin, namespace: shop}
+spec: {action: DENY, rules: [{to: [{operation: {hosts: [admin.example]}}]}]}
+`
+	e := twoPorts(t, policy)
+	for _, tc := range []struct{ name, to, host, verdict string }{
+		{"the service's own", "api.example", "", "allowed"},
+		{"another one", "api.example", "admin.example", "denied"},
+		{"with a port", "api.example:80", "admin.example:8080", "denied"},
+		{"in capitals", "shop/api", "ADMIN.example", "denied"},
+		{"one that no policy is about", "shop/api", "web.example", "allowed"},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: tc.to, Path: "/items", Host: tc.host})
+		if err != nil || got.Verdict != tc.verdict {
+			t.Errorf("%s: got %+v, %v, want %s", tc.name, got, err, tc.verdict)
+		}
+	}
+	if got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Host: "admin.example"}); err != nil || len(got.Notes) != 1 {
+		t.Errorf("a host alone is not a request: %+v, %v", got, err)
+	}
+	for _, bad := range []string{"http://web.example", "web.example/x", "web example", "a@b", "wéb"} {
+		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Host: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "is not a host: write web.example") {
+			t.Errorf("%q: got %v", bad, err)
+		}
+	}
+}
+
+// A proxy is asked for the host that the request names; without one nobody can tell.
+func TestExplainHostOfProxy(t *testing.T) {
+	t.Parallel()
+	b := newBackend(t, strings.Replace(explainConfig, "from: [{source: {namespaces: [bad]}}]", "to: [{operation: {hosts: [admin.example]}}]", 1))
+	web := push.Node{ID: "web-1.shop", Namespace: "shop", Labels: new(intern.Lists[push.Label]).Of([]push.Label{{Key: "app", Value: "web"}}), Identity: true}
+	e := explainer{context: b.context, proxies: func() []xds.ProxyStatus { return []xds.ProxyStatus{{ID: "web-1.shop", Node: web}} }}
+	for host, want := range map[string]string{"admin.example": "denied", "web.example": "allowed", "": "depends"} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/a", To: "web-1.shop", Method: "GET", Host: host})
+		if err != nil || got.Verdict != want {
+			t.Errorf("host %q: got %+v, %v, want %s", host, got, err, want)
 		}
 	}
 }

@@ -17,9 +17,11 @@ type ExplainRequest struct {
 	To string
 	// Port is the workload's; 0 when that does not matter.
 	Port int
-	// Method and Path are of the HTTP request; empty: GET and "/". With one of them only ports that speak HTTP are asked.
-	// When both are empty a proxy is asked for a connection; of others the protocol of the port decides.
-	Method, Path string
+	// Method and Path are of the HTTP request; empty: GET and "/". Host is the one that it names, with or without a port,
+	// "web.example:8080"; empty: that of the service that To means, else it is not known. With one of the three only ports
+	// that speak HTTP are asked. When all are empty a proxy is asked for a connection; of others the protocol of the port
+	// decides.
+	Method, Path, Host string
 }
 
 // Explanation is what the policies say, and why.
@@ -75,7 +77,7 @@ type Explainer interface {
 func (s *Server) explainRoutes() []route {
 	return []route{{"GET /v1/authz/explain", Viewer, s.cfg.Explain != nil, func(r *http.Request) (any, error) {
 		q := r.URL.Query()
-		ask := ExplainRequest{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Path: q.Get("path")}
+		ask := ExplainRequest{From: q.Get("from"), To: q.Get("to"), Method: q.Get("method"), Path: q.Get("path"), Host: q.Get("host")}
 		if text := q.Get("port"); text != "" {
 			port, err := strconv.ParseUint(text, 10, 16)
 			if err != nil {
@@ -92,7 +94,7 @@ func (s *Server) explainRoutes() []route {
 
 // Explain asks what the policies say; see Explainer.
 func (c *Client) Explain(ctx context.Context, r ExplainRequest) (Explanation, error) {
-	q := url.Values{"from": {r.From}, "to": {r.To}, "method": {r.Method}, "path": {r.Path}}
+	q := url.Values{"from": {r.From}, "to": {r.To}, "method": {r.Method}, "path": {r.Path}, "host": {r.Host}}
 	if r.Port != 0 {
 		q.Set("port", strconv.Itoa(r.Port))
 	}

@@ -62,7 +62,7 @@ func (n *nouns) Restore(_ context.Context, r RevokeRequest, who string) (Revoked
 }
 
 func (n *nouns) Explain(_ context.Context, r ExplainRequest) (Explanation, error) {
-	return Explanation{From: r.From, To: r.To, Reason: fmt.Sprint(r.Port, r.Method, r.Path), Steps: []ExplainStep{{Policy: "p", Rule: -1}}}, nil
+	return Explanation{From: r.From, To: r.To, Reason: fmt.Sprint(r.Port, r.Method, r.Path, r.Host), Steps: []ExplainStep{{Policy: "p", Rule: -1}}}, nil
 }
 
 // Tail sends the numbers below n, and with follow goes on until its context ends.
@@ -138,7 +138,7 @@ func TestNouns(t *testing.T) {
 	check("revoke", revoked, err, Revoked{Kind: "workload", Name: "shop/web-1"}, nil)
 	restored, err := c.Restore(ctx, RevokeRequest{Identity: "spiffe://a"})
 	check("restore", restored, err, Revoked{Kind: "identity", Name: "spiffe://a"}, nil)
-	ask := ExplainRequest{From: "a b", To: "c&d", Port: 80, Method: "GET", Path: "/x?y=z"}
+	ask := ExplainRequest{From: "a b", To: "c&d", Port: 80, Method: "GET", Path: "/x?y=z", Host: "h:1&i"}
 	explained, err := c.Explain(ctx, ask)
 	wantExplained, wantErr := n.Explain(ctx, ask)
 	check("explain", explained, err, wantExplained, wantErr)
