@@ -29,6 +29,19 @@ type Batch[T any] struct {
 	Updates []Update[T]
 	// Since is when the change that led to the batch was noticed; zero: unknown.
 	Since time.Time
+	// Standing, when not nil, replaces what is known of how the source and its origin stand. A batch of nothing else
+	// changes no content.
+	Standing *Standing
+}
+
+// Standing is whether a source is in touch with its origin: a server, a folder.
+type Standing struct {
+	// Error is what is wrong and what to do, in one line; empty: it is in touch.
+	Error string
+	// Since is when that began.
+	Since time.Time
+	// Lag is how long the last change took from the origin to here; zero: nobody knows.
+	Lag time.Duration
 }
 
 // Source supplies items for as long as it runs.
@@ -36,7 +49,7 @@ type Source[T any] interface {
 	// Name identifies the source to people: "file:/etc/ashore/config", "consul:dc1".
 	Name() string
 	// Run sends a Full batch first, then one for every change, until ctx ends; it then returns
-	// nil. An outage is reported as a Problem of the groups that it concerns, never as an empty
-	// batch. An error means that the source can never work (a wrong setting).
+	// nil. An outage is reported as a Problem of the groups that it concerns, or where it concerns all of
+	// them as a Standing, never as an empty batch. An error means that the source can never work (a wrong setting).
 	Run(ctx context.Context, out chan<- Batch[T]) error
 }

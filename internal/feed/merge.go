@@ -39,6 +39,7 @@ type sourceState struct {
 	synced bool
 	last   time.Time
 	items  int
+	stands Standing
 }
 
 // SourceStatus is how a source stands, for people.
@@ -55,6 +56,11 @@ type SourceStatus struct {
 	AsOf time.Time `json:"asOf,omitzero"`
 	// Last is when it last said something.
 	Last time.Time `json:"last,omitzero"`
+	// Error is why it is not in touch with its origin; empty: it is. Since is when that began.
+	Error string    `json:"error,omitempty"`
+	Since time.Time `json:"since,omitzero"`
+	// Lag is how long its last change took from the origin to here, in nanoseconds; zero: nobody knows.
+	Lag time.Duration `json:"lag,omitempty"`
 }
 
 // NewMerger makes a merger for the sources of these names, the deciding one first.
@@ -86,6 +92,9 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 			}
 		}
 		src.synced = true
+	}
+	if b.Standing != nil {
+		src.stands = *b.Standing
 	}
 	src.last = now
 	return slices.Collect(maps.Keys(touched))
@@ -153,7 +162,13 @@ func (m *Merger[K, T]) Synced() bool {
 func (m *Merger[K, T]) Sources() []SourceStatus {
 	out := make([]SourceStatus, len(m.sources))
 	for name, s := range m.sources {
-		out[s.rank] = SourceStatus{Name: name, Synced: s.synced, Items: s.items, Last: s.last}
+		out[s.rank] = SourceStatus{
+			Name: name, Synced: s.synced, Items: s.items, Last: s.last,
+			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag,
+		}
+		if s.stands.Error != "" {
+			out[s.rank].Problems++
+		}
 	}
 	for id, g := range m.groups {
 		s := &out[m.sources[id.source].rank]
@@ -190,6 +205,11 @@ func earlier(a, b time.Time) time.Time {
 // says of the one that counts and the others.
 func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 	var out []Problem
+	for name, s := range m.sources {
+		if s.stands.Error != "" {
+			out = append(out, Problem{Severity: Warning, Source: name, Text: s.stands.Error, Stale: s.synced, Since: s.stands.Since})
+		}
+	}
 	for id, g := range m.groups {
 		for _, p := range g.problems {
 			p.Source = cmp.Or(p.Source, id.source)

@@ -1,0 +1,35 @@
+package feed
+
+import (
+	"testing"
+	"time"
+)
+
+// A source that loses its origin keeps what it said, and says so as a problem until it is in touch again.
+func TestStanding(t *testing.T) {
+	t.Parallel()
+	m := NewMerger([]string{"consul:dc1"}, func(s string) string { return s })
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m.Apply(Batch[string]{Source: "consul:dc1", Full: true, Updates: []Update[string]{{Group: "g", Items: []string{"web"}}}}, begin)
+	if got := m.Problems(nil); len(got) != 0 {
+		t.Errorf("problems of a source that is in touch: %v", got)
+	}
+	if touched := m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Error: "cannot connect", Since: begin, Lag: time.Second}}, begin); len(touched) != 0 {
+		t.Errorf("an outage changes %v", touched)
+	}
+	s := m.Sources()[0]
+	if s.Items != 1 || !s.Synced || s.Problems != 1 || s.Error != "cannot connect" || !s.Since.Equal(begin) || s.Lag != time.Second {
+		t.Errorf("during the outage: %+v", s)
+	}
+	if got := m.Problems(nil); len(got) != 1 || !got[0].Stale || got[0].Source != "consul:dc1" || got[0].Text != "cannot connect" {
+		t.Errorf("problems during the outage: %v", got)
+	}
+	m.Apply(Batch[string]{Source: "consul:dc1", Updates: []Update[string]{{Group: "h", Items: []string{"db"}}}}, begin)
+	if m.Sources()[0].Error == "" {
+		t.Error("a change alone ends the outage")
+	}
+	m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Since: begin}}, begin)
+	if s := m.Sources()[0]; s.Error != "" || s.Problems != 0 || s.Items != 2 {
+		t.Errorf("after the outage: %+v", s)
+	}
+}
