@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"path/filepath"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/encoding"
@@ -29,12 +30,16 @@ func newLocalServer(services ...localService) *grpc.Server {
 		grpc.MaxRecvMsgSize(maxLocalRequest),
 		grpc.MaxHeaderListSize(64<<10),
 		grpc.MaxConcurrentStreams(64),
+		grpc.ConnectionTimeout(localHandshake),
 	)
 	for _, s := range services {
 		s.Register(g)
 	}
 	return g
 }
+
+// localHandshake is how long a connection may take to speak HTTP/2: who says nothing holds up the agent's end for so long.
+const localHandshake = 5 * time.Second
 
 // maxLocalRequest bounds one request of Envoy: 100,000 names and a node fit.
 const maxLocalRequest = 16 << 20

@@ -251,9 +251,10 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
 func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, log hclog.Logger) error {
 	if d.plain != nil {
-		plain := grpc.NewServer(xds.ServerOptions()...)
+		plain := grpc.NewServer(append(xds.ServerOptions(), grpc.ConnectionTimeout(handshakeTime))...)
 		server.Register(plain)
-		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, d.plain) })
+		out := newExits(d.plain)
+		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, out, out) })
 	}
 	if id == nil {
 		return nil
@@ -264,14 +265,15 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	if err != nil {
 		return err
 	}
-	in, err := newLobby(d.secure, book, d.registry)
+	out := newExits(d.secure)
+	in, err := newLobby(out, book, d.registry)
 	if err != nil {
 		return err
 	}
 	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
 	id.server.Register(secure)
-	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in) })
+	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in, out) })
 	return nil
 }
 
