@@ -15,9 +15,10 @@ const (
 	proxyRemovalWait = 10 * time.Second
 )
 
-// newProxyOrder is that of a stream of Envoy. What listeners and routes name is not decoded.
-func newProxyOrder() ads.Order {
-	return ads.Order{RouteWait: proxyRouteWait, RemovalWait: proxyRemovalWait, Blind: true}
+// order is that of a new stream of Envoy. What listeners and routes name is not decoded.
+func (r *relay) order() ads.Order {
+	held := r.find(extensionTypeURL)
+	return ads.Order{RouteWait: proxyRouteWait, RemovalWait: proxyRemovalWait, Blind: true, Extended: held != nil && len(held.entries) > 0}
 }
 
 // next returns the next response for Envoy. Without one, wait is how long until time alone changes that, zero for never.

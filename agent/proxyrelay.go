@@ -101,7 +101,7 @@ func (r *relay) expire(expired bool) {
 func (r *relay) open(states bool, now time.Time) *envoyStream {
 	r.serial++
 	st := &envoyStream{relay: r, serial: r.serial, states: states, reader: ads.NewReader(states, ads.Limits{Names: maxProxyNames}),
-		prefix: noncePrefix(r.serial, now), order: newProxyOrder(), wake: make(chan struct{}, 1), doubts: r.past}
+		prefix: noncePrefix(r.serial, now), order: r.order(), wake: make(chan struct{}, 1), doubts: r.past}
 	for _, o := range r.streams {
 		st.doubts = o.left(st.doubts)
 	}

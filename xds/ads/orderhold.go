@@ -81,7 +81,7 @@ func (o *Order) holdEndpoints() func(string) bool {
 func (o *Order) moved(cds *Turn) bool {
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType} {
 		t := o.Find(typeURL)
-		if t == nil && !cds.Fresh() && (o.Blind || typeURL != resource.ExtensionConfigType) {
+		if t == nil && !cds.Fresh() && (o.Extended || typeURL != resource.ExtensionConfigType) {
 			return false // an earlier stream gave it some, and it will ask
 		}
 		if t != nil && !t.Settled(t.To) {
