@@ -1,0 +1,66 @@
+package lastgood
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// aboutAll is the name under which stands what is known of all groups together. Groups begin with groupPrefix.
+const (
+	aboutAll    = "all"
+	groupPrefix = "group:"
+)
+
+// summary says of when the kept groups are. There is none until a source has said everything once.
+type summary struct {
+	AsOf time.Time `json:"asOf"`
+}
+
+// keptGroup is a group as it is written.
+type keptGroup struct {
+	AsOf  time.Time       `json:"asOf,omitzero"`
+	Items json.RawMessage `json:"items"`
+}
+
+// decodeAll reads what was kept; false: nothing that is complete. The error tells of groups that cannot be read, which are
+// left out.
+func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error)) (groups map[string]feed.Update[T], asOf time.Time, complete bool, err error) {
+	raw, ok := contents[aboutAll]
+	if !ok {
+		return nil, time.Time{}, false, nil
+	}
+	var s summary
+	if err := json.Unmarshal(raw, &s); err != nil {
+		return nil, time.Time{}, false, fmt.Errorf("read what was kept: %w", err)
+	}
+	groups = map[string]feed.Update[T]{}
+	var bad []error
+	for name, raw := range contents {
+		group, ok := cutGroup(name)
+		if !ok {
+			continue
+		}
+		var k keptGroup
+		items, err := []T(nil), json.Unmarshal(raw, &k)
+		if err == nil {
+			items, err = decode(k.Items)
+		}
+		if err != nil {
+			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
+			continue
+		}
+		groups[group] = feed.Update[T]{Group: group, Items: items, AsOf: k.AsOf}
+	}
+	return groups, s.AsOf, true, errors.Join(bad...)
+}
+
+func cutGroup(name string) (string, bool) {
+	if len(name) < len(groupPrefix) || name[:len(groupPrefix)] != groupPrefix {
+		return "", false
+	}
+	return name[len(groupPrefix):], true
+}

@@ -1,0 +1,309 @@
+package lastgood
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Config says what is kept of a source, and when it stands in.
+type Config[T any] struct {
+	// Source is whose content is kept; required.
+	Source feed.Source[T]
+	// Store keeps it; required.
+	Store Store
+	// Encode and Decode turn the items of a group into JSON and back; required.
+	Encode func([]T) ([]byte, error)
+	Decode func([]byte) ([]T, error)
+	// Patience is how long the source may take for its first complete state before what was kept stands in. Default 2s.
+	Patience time.Duration
+	// MaxAge is how old content may become while the source is not in touch with its origin; zero: any age.
+	MaxAge time.Duration
+	// Drop says that content which is older counts as gone. Otherwise it stays, and its age is a problem.
+	Drop bool
+	// Log tells what stands in; nil discards.
+	Log hclog.Logger
+}
+
+const (
+	defaultPatience = 2 * time.Second
+	// writeGap gathers changes into one write.
+	writeGap = time.Second
+	// touchPace is how often it is written down that the content is still right, so that its age is known after a restart.
+	touchPace = time.Minute
+)
+
+// Source is a source whose content stands in for it after a restart.
+type Source[T any] struct{ cfg Config[T] }
+
+// New makes a source; Run starts it.
+func New[T any](cfg Config[T]) *Source[T] {
+	cfg.Patience = cmp.Or(cfg.Patience, defaultPatience)
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Source[T]{cfg}
+}
+
+// Name is that of the wrapped source.
+func (s *Source[T]) Name() string { return s.cfg.Source.Name() }
+
+// Run is feed.Source's.
+func (s *Source[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
+	g, ctx := errgroup.WithContext(ctx)
+	from := make(chan feed.Batch[T])
+	w := NewWriter(s.cfg.Store, s.Name(), writeGap, s.cfg.Log)
+	g.Go(func() error { return s.cfg.Source.Run(ctx, from) })
+	g.Go(func() error { w.Run(ctx); return nil })
+	g.Go(func() error {
+		defer w.End()
+		k := &keeping[T]{cfg: s.cfg, writer: w, out: out, groups: map[string]feed.Update[T]{}}
+		k.run(ctx, from)
+		return nil
+	})
+	return g.Wait()
+}
+
+// keeping is the state of a Source that runs. One goroutine owns it.
+type keeping[T any] struct {
+	cfg    Config[T]
+	writer *Writer
+	out    chan<- feed.Batch[T]
+
+	groups map[string]feed.Update[T] // the latest content
+	stands feed.Standing
+	asOf   time.Time // when the content was known to be right; zero: never
+	spare  bool      // there is a complete content from before the start, which does not stand in yet
+	live   bool      // the source itself has said everything
+	gone   bool      // the content is too old and counts as gone
+	told   bool      // that it is too old was told
+	unkept string    // why contents cannot be kept; empty: they are
+}
+
+// run passes on what the source says until ctx ends.
+func (k *keeping[T]) run(ctx context.Context, from <-chan feed.Batch[T]) {
+	k.load(ctx)
+	patience := time.NewTimer(k.cfg.Patience)
+	defer patience.Stop()
+	touch := time.NewTicker(touchPace)
+	defer touch.Stop()
+	age := time.NewTimer(0)
+	defer age.Stop()
+	for {
+		var b feed.Batch[T]
+		select {
+		case <-ctx.Done():
+			return
+		case b = <-from:
+			b = k.take(b, time.Now())
+		case <-patience.C:
+			b = k.standIn()
+		case <-touch.C:
+			k.touched(time.Now())
+			continue
+		case <-age.C:
+			b = k.aged(time.Now())
+		case err := <-k.writer.Status():
+			b = k.wrote(err)
+		}
+		if rest := k.left(time.Now()); rest > 0 {
+			age.Reset(rest)
+		}
+		if !k.send(ctx, b) {
+			return
+		}
+	}
+}
+
+// send delivers a batch that says something; false: ctx has ended.
+func (k *keeping[T]) send(ctx context.Context, b feed.Batch[T]) bool {
+	if !b.Full && len(b.Updates) == 0 && b.Standing == nil {
+		return true
+	}
+	b.Source = k.cfg.Source.Name()
+	select {
+	case k.out <- b:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// load reads what was kept, when it is complete.
+func (k *keeping[T]) load(ctx context.Context) {
+	name := k.cfg.Source.Name()
+	contents, err := k.cfg.Store.LoadLastGood(ctx, name)
+	if err != nil {
+		k.cfg.Log.Error("what was kept of a source cannot be read: nothing stands in for it", "source", name, "error", err)
+		return
+	}
+	groups, asOf, complete, err := decodeAll(contents, k.cfg.Decode)
+	if err != nil {
+		k.cfg.Log.Error("some of what was kept of a source cannot be used", "source", name, "error", err)
+	}
+	if complete {
+		k.groups, k.asOf, k.spare = groups, asOf, true
+	}
+}
+
+// standIn is the batch of what was kept, unless the source has said everything.
+func (k *keeping[T]) standIn() feed.Batch[T] {
+	if !k.spare {
+		return feed.Batch[T]{}
+	}
+	k.spare = false
+	k.cfg.Log.Warn("a source has not answered: what it said before the start stands in", "source", k.cfg.Source.Name(), "as_of", k.asOf, "groups", len(k.groups))
+	if k.stands.Error == "" {
+		k.stands.Error = "it has not answered since the start"
+	}
+	return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing()}
+}
+
+// take notes what the source says, and returns what to pass on.
+func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
+	wasOld := k.gone
+	if b.Standing != nil {
+		k.stands = *b.Standing
+	} else if b.Full && !k.live {
+		k.stands = feed.Standing{Since: now}
+	}
+	if !b.Full && k.stands.Error != "" && k.spare {
+		return k.standIn()
+	}
+	change := map[string]Content{}
+	if b.Full {
+		for group := range k.groups {
+			change[groupPrefix+group] = nil
+		}
+		clear(k.groups)
+		k.live, k.spare = true, false
+	}
+	for _, u := range b.Updates {
+		k.note(u, change)
+	}
+	if k.inTouch() {
+		k.asOf, k.gone, k.told = now, false, false
+	}
+	if k.live && len(change) > 0 || b.Full {
+		change[aboutAll] = k.summary()
+		k.writer.Put(change)
+	}
+	if b.Standing != nil || b.Full {
+		b.Standing = k.standing()
+	}
+	if wasOld && !k.gone && !b.Full {
+		return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing(), Since: b.Since}
+	}
+	return b
+}
+
+// note takes in one group.
+func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
+	if len(u.Items) == 0 && len(u.Problems) == 0 {
+		delete(k.groups, u.Group)
+		change[groupPrefix+u.Group] = nil
+		return
+	}
+	k.groups[u.Group] = u
+	change[groupPrefix+u.Group] = func() ([]byte, error) {
+		items, err := k.cfg.Encode(u.Items)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(keptGroup{AsOf: u.AsOf, Items: items})
+	}
+}
+
+func (k *keeping[T]) summary() Content {
+	asOf := k.asOf
+	return func() ([]byte, error) { return json.Marshal(summary{AsOf: asOf}) }
+}
+
+// inTouch says that the source has said everything, and still would say what changes.
+func (k *keeping[T]) inTouch() bool { return k.live && k.stands.Error == "" }
+
+// touched writes down that the content is still right.
+func (k *keeping[T]) touched(now time.Time) {
+	if k.inTouch() {
+		k.asOf = now
+		k.writer.Put(map[string]Content{aboutAll: k.summary()})
+	}
+}
+
+// all are the groups in their order.
+func (k *keeping[T]) all() []feed.Update[T] {
+	out := make([]feed.Update[T], 0, len(k.groups))
+	for _, group := range slices.Sorted(maps.Keys(k.groups)) {
+		out = append(out, k.groups[group])
+	}
+	return out
+}
+
+// left is after how long the content is too old; zero: it does not age, or that was told.
+func (k *keeping[T]) left(now time.Time) time.Duration {
+	if k.cfg.MaxAge == 0 || k.inTouch() || k.told || k.asOf.IsZero() {
+		return 0
+	}
+	return max(k.asOf.Add(k.cfg.MaxAge).Sub(now), time.Nanosecond)
+}
+
+// aged is the batch that says that the content is too old, once it is.
+func (k *keeping[T]) aged(now time.Time) feed.Batch[T] {
+	if k.cfg.MaxAge == 0 || k.inTouch() || k.told || k.asOf.IsZero() || now.Sub(k.asOf) < k.cfg.MaxAge {
+		return feed.Batch[T]{}
+	}
+	k.told = true
+	k.cfg.Log.Error("the content of a source is older than its setting maxAge allows", "source", k.cfg.Source.Name(), "as_of", k.asOf, "max_age", k.cfg.MaxAge, "dropped", k.cfg.Drop)
+	b := feed.Batch[T]{Standing: k.standing()}
+	if k.cfg.Drop {
+		k.gone, b.Full = true, true
+	}
+	return b
+}
+
+// wrote takes in whether contents can be kept.
+func (k *keeping[T]) wrote(err error) feed.Batch[T] {
+	text := ""
+	if err != nil {
+		text = err.Error()
+	}
+	if text == k.unkept {
+		return feed.Batch[T]{}
+	}
+	k.unkept = text
+	if err != nil {
+		k.cfg.Log.Error("what a source says cannot be kept for a restart; it is tried again", "source", k.cfg.Source.Name(), "error", err)
+	} else {
+		k.cfg.Log.Info("what a source says is kept for a restart again", "source", k.cfg.Source.Name())
+	}
+	return feed.Batch[T]{Standing: k.standing()}
+}
+
+// standing is how the source stands, with what is to be said of its content.
+func (k *keeping[T]) standing() *feed.Standing {
+	out := k.stands
+	switch {
+	case k.stands.Error == "" && k.unkept != "":
+		out.Error = "what it says cannot be kept for a restart: " + k.unkept
+	case k.stands.Error == "":
+	case k.told && k.cfg.Drop:
+		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and counts as gone", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)
+	case k.told:
+		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and stays in use", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)
+	case !k.live && !k.asOf.IsZero():
+		out.Error += fmt.Sprintf("; its content of %s stands in", k.asOf.UTC().Format(time.RFC3339))
+	}
+	if out.Error != "" && !k.asOf.IsZero() && k.stands.Error != "" {
+		out.Since = k.asOf
+	}
+	return &out
+}

@@ -1,0 +1,298 @@
+package lastgood
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// memory is a Store in memory; it fails while full is set.
+type memory struct {
+	mu     sync.Mutex
+	all    map[string][]byte
+	full   bool
+	writes int
+}
+
+func (m *memory) LoadLastGood(context.Context, string) (map[string][]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return maps.Clone(m.all), nil
+}
+
+func (m *memory) SaveLastGood(_ context.Context, _ string, contents map[string][]byte) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.full {
+		return errors.New("no space left on device")
+	}
+	m.writes++
+	for name, b := range contents {
+		if b == nil {
+			delete(m.all, name)
+		} else {
+			m.all[name] = b
+		}
+	}
+	return nil
+}
+
+func (m *memory) set(full bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.full = full
+}
+
+// script is a source that says what it is told to.
+type script struct{ says chan feed.Batch[string] }
+
+func (s *script) Name() string { return "test" }
+
+func (s *script) Run(ctx context.Context, out chan<- feed.Batch[string]) error {
+	for {
+		select {
+		case b := <-s.says:
+			select {
+			case out <- b:
+			case <-ctx.Done():
+				return nil
+			}
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// life is one run of a Source on a store.
+type life struct {
+	t      *testing.T
+	script *script
+	merged *feed.Merger[string, string]
+	mu     sync.Mutex
+	end    func()
+}
+
+func begin(t *testing.T, m *memory, cfg Config[string]) *life {
+	t.Helper()
+	l := &life{t: t, script: &script{make(chan feed.Batch[string])}, merged: feed.NewMerger([]string{"test"}, func(s string) string { return s })}
+	cfg.Source, cfg.Store = l.script, m
+	cfg.Encode = func(items []string) ([]byte, error) { return json.Marshal(items) }
+	cfg.Decode = func(b []byte) (items []string, err error) { return items, json.Unmarshal(b, &items) }
+	ctx, cancel := context.WithCancel(t.Context())
+	out, done := make(chan feed.Batch[string]), make(chan error, 2)
+	go func() { done <- New(cfg).Run(ctx, out) }()
+	go func() {
+		for {
+			select {
+			case b := <-out:
+				l.mu.Lock()
+				l.merged.Apply(b, time.Now())
+				l.mu.Unlock()
+			case <-ctx.Done():
+				done <- nil
+				return
+			}
+		}
+	}()
+	l.end = func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	return l
+}
+
+func (l *life) says(b feed.Batch[string]) {
+	b.Source = "test"
+	l.script.says <- b
+	synctest.Wait()
+}
+
+// has compares what the merger has with wanted items, and returns how the source stands.
+func (l *life) has(synced bool, want ...string) feed.SourceStatus {
+	l.t.Helper()
+	synctest.Wait()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	got := l.merged.Sources()[0]
+	if got.Synced != synced || got.Items != len(want) {
+		l.t.Errorf("synced %v with %d items, want %v with %v", got.Synced, got.Items, synced, want)
+	}
+	for _, w := range want {
+		if !cmp.Equal(l.merged.Items(w), []string{w}) {
+			l.t.Errorf("%s is not there", w)
+		}
+	}
+	return got
+}
+
+func groups(names ...string) []feed.Update[string] {
+	var out []feed.Update[string]
+	for _, n := range names {
+		out = append(out, feed.Update[string]{Group: n, Items: []string{n}})
+	}
+	return out
+}
+
+var away = &feed.Standing{Error: "cannot connect"}
+
+// What a source said stands in after a restart while it is away, at once when it says so, and is replaced when it is back.
+func TestStandsIn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		l.has(false)
+		l.says(feed.Batch[string]{Updates: groups("early")})
+		l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b", "c")})
+		l.says(feed.Batch[string]{Updates: []feed.Update[string]{{Group: "b"}, {Group: "d", Items: []string{"d"}}}})
+		if s := l.has(true, "a", "c", "d"); s.Error != "" {
+			t.Errorf("a source in touch has the error %q", s.Error)
+		}
+		time.Sleep(90 * time.Second)
+		l.end()
+		stopped := time.Now()
+
+		time.Sleep(time.Hour)
+		l = begin(t, m, Config[string]{})
+		time.Sleep(1900 * time.Millisecond)
+		l.has(false)
+		time.Sleep(200 * time.Millisecond)
+		s := l.has(true, "a", "c", "d")
+		if !strings.Contains(s.Error, "has not answered since the start") || stopped.Sub(s.Since) > touchPace {
+			t.Errorf("standing in: %q since %v before the end", s.Error, stopped.Sub(s.Since))
+		}
+		l.says(feed.Batch[string]{Full: true, Updates: groups("a", "e")})
+		if s := l.has(true, "a", "e"); s.Error != "" {
+			t.Errorf("back in touch, the error is %q", s.Error)
+		}
+		l.end()
+
+		l = begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Standing: away})
+		if s := l.has(true, "a", "e"); !strings.Contains(s.Error, "cannot connect; its content of") {
+			t.Errorf("away at the start: %q", s.Error)
+		}
+		l.end()
+	})
+}
+
+// Nothing stands in for a source that never said everything.
+func TestNothingComplete(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Updates: groups("a")})
+		time.Sleep(time.Minute)
+		l.end()
+		l = begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Standing: away})
+		time.Sleep(time.Minute)
+		if s := l.has(false); s.Error != "cannot connect" {
+			t.Errorf("the error is %q", s.Error)
+		}
+		l.end()
+	})
+}
+
+// Content that is too old counts as gone, or stays and is told of, as the settings say; it is back with the source.
+func TestTooOld(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := begin(t, &memory{all: map[string][]byte{}}, Config[string]{MaxAge: time.Hour, Drop: drop})
+			l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b")})
+			time.Sleep(5 * time.Hour)
+			l.has(true, "a", "b")
+			l.says(feed.Batch[string]{Standing: away})
+			time.Sleep(58 * time.Minute)
+			l.has(true, "a", "b")
+			time.Sleep(3 * time.Minute)
+			want := []string{"a", "b"}
+			if drop {
+				want = nil
+			}
+			if s := l.has(true, want...); !strings.Contains(s.Error, "older than the setting maxAge (1h0m0s)") {
+				t.Errorf("too old: %q", s.Error)
+			}
+			l.says(feed.Batch[string]{Updates: groups("c"), Standing: &feed.Standing{Since: time.Now()}})
+			if s := l.has(true, "a", "b", "c"); s.Error != "" {
+				t.Errorf("back in touch: %q", s.Error)
+			}
+			l.end()
+		})
+	}
+}
+
+// A full disk takes nothing from what is in use, is told, and is over when there is room.
+func TestUnkept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}, full: true}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Full: true, Updates: groups("a")})
+		time.Sleep(3 * time.Second)
+		if s := l.has(true, "a"); !strings.Contains(s.Error, "cannot be kept for a restart: no space left") {
+			t.Errorf("on a full disk: %q", s.Error)
+		}
+		m.set(false)
+		time.Sleep(3 * time.Second)
+		if s := l.has(true, "a"); s.Error != "" {
+			t.Errorf("with room again: %q", s.Error)
+		}
+		l.end()
+		l = begin(t, m, Config[string]{})
+		time.Sleep(3 * time.Second)
+		l.has(true, "a")
+		l.end()
+	})
+}
+
+// A storm of changes is a write a second.
+func TestStorm(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Full: true})
+		for range 1000 {
+			l.says(feed.Batch[string]{Updates: groups("a")})
+			time.Sleep(10 * time.Millisecond)
+		}
+		l.end()
+		if m.writes > 15 {
+			t.Errorf("%d writes in ten seconds", m.writes)
+		}
+	})
+}
+
+// What was kept and cannot be read does not keep the rest from standing in.
+func TestDamaged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b")})
+		time.Sleep(2 * time.Second)
+		l.end()
+		m.all["group:a"] = []byte("{")
+		l = begin(t, m, Config[string]{})
+		time.Sleep(3 * time.Second)
+		l.has(true, "b")
+		l.end()
+	})
+}

@@ -1,0 +1,144 @@
+package lastgood
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Content makes the bytes that are kept under a name.
+type Content func() ([]byte, error)
+
+// Writer writes contents behind the back of who puts them, so that a slow or full disk delays nothing.
+type Writer struct {
+	store  Store
+	source string
+	gap    time.Duration
+	log    hclog.Logger
+	wake   chan struct{} // cap 1
+	status chan error    // cap 1; nil: well again. The latest counts
+	ending chan struct{} // closed by End
+
+	mu      sync.Mutex
+	waiting map[string]Content // guarded by mu; nil: to be removed
+}
+
+// NewWriter makes a writer for a source, by name. gap gathers what belongs together into one write. Run starts it.
+func NewWriter(store Store, source string, gap time.Duration, log hclog.Logger) *Writer {
+	return &Writer{
+		store: store, source: source, gap: gap, log: log,
+		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), waiting: map[string]Content{},
+	}
+}
+
+// Put notes contents to keep, all in one write; nil removes one. It does not wait.
+func (w *Writer) Put(contents map[string]Content) {
+	w.mu.Lock()
+	maps.Copy(w.waiting, contents)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// End has Run write what is left, and return. It is called once.
+func (w *Writer) End() { close(w.ending) }
+
+// Status tells after each write whether it succeeded; the latest counts.
+func (w *Writer) Status() <-chan error { return w.status }
+
+const (
+	keepTry  = time.Second     // from a failed write to the next try
+	keepLast = 5 * time.Second // for one write
+)
+
+// Run writes until End is called, and then what is left. It does not end with ctx: what was put before
+// the end must not be lost.
+func (w *Writer) Run(ctx context.Context) {
+	failing := false
+	for ended := false; !ended; {
+		gap := w.gap
+		if failing {
+			gap = keepTry
+		} else {
+			select {
+			case <-w.wake:
+			case <-w.ending:
+			}
+		}
+		select {
+		case <-time.After(gap):
+		case <-w.ending:
+			ended = true
+		}
+		err := w.flush(ctx)
+		if err != nil && ended {
+			w.log.Error("last good contents could not be kept for the next start", "source", w.source, "error", err)
+		}
+		w.report(err)
+		failing = err != nil
+	}
+}
+
+// report replaces what was reported and not read yet.
+func (w *Writer) report(err error) {
+	select {
+	case <-w.status:
+	default:
+	}
+	w.status <- err
+}
+
+// flush writes all that waits. What could not be written waits on, unless it is outdated by then.
+func (w *Writer) flush(ctx context.Context) error {
+	w.mu.Lock()
+	waiting := w.waiting
+	w.waiting = map[string]Content{}
+	w.mu.Unlock()
+	contents, err := makeAll(waiting)
+	if len(contents) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
+		defer cancel()
+		if saveErr := w.store.SaveLastGood(ctx, w.source, contents); saveErr != nil {
+			clear(contents)
+			err = errors.Join(err, saveErr)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for name, c := range waiting {
+		_, written := contents[name]
+		if _, newer := w.waiting[name]; !written && !newer {
+			w.waiting[name] = c
+		}
+	}
+	return err
+}
+
+// makeAll is what to write under each name, nil for one to be removed. Those that cannot be made are not among it; the
+// error names them.
+func makeAll(waiting map[string]Content) (map[string][]byte, error) {
+	contents := make(map[string][]byte, len(waiting))
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(waiting)) { // one text for one error
+		c := waiting[name]
+		if c == nil {
+			contents[name] = nil
+			continue
+		}
+		b, err := c()
+		if err != nil {
+			bad = append(bad, fmt.Errorf("keep %s: %w", name, err))
+			continue
+		}
+		contents[name] = b
+	}
+	return contents, errors.Join(bad...)
+}
