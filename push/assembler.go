@@ -3,6 +3,7 @@ package push
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -37,11 +38,8 @@ type KeySource interface {
 
 // AssemblerConfig says what an Assembler merges and where it goes.
 type AssemblerConfig struct {
-	// Objects are the sources of configuration, the deciding one first.
-	Objects []config.Source
-	// Instances are the sources of services, the deciding one first; those that Derive makes of
-	// configuration come before them.
-	Instances []feed.Source[registry.Instances]
+	// Sources are what is merged; Arrange replaces them.
+	Sources Sources
 	// Derive makes services of configuration; nil: nothing does.
 	Derive Deriver
 	// Mesh are the mesh-wide settings; required.
@@ -85,6 +83,8 @@ type Assembler struct {
 	rekey   bool     // a RequestAuthentication has changed since keys were asked for
 	keyed   keyState // how far the keys of the first build are
 
+	arranged chan Sources // what Arrange asks for
+
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
 	instances *feed.Merger[registry.Key, registry.Instances]
@@ -101,22 +101,14 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Patience == 0 {
 		cfg.Patience = 250 * time.Millisecond
 	}
-	var objects, instances []string
-	for _, s := range cfg.Objects {
-		objects = append(objects, s.Name())
-	}
-	if cfg.Derive != nil {
-		instances = append(instances, cfg.Derive.Name())
-	}
-	for _, s := range cfg.Instances {
-		instances = append(instances, s.Name())
-	}
+	objects, instances := cfg.names(cfg.Sources)
 	return &Assembler{
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		between:   map[place][]finding{},
+		arranged:  make(chan Sources),
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
@@ -127,14 +119,8 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 // never work.
 func (a *Assembler) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
-	objects := make(chan feed.Batch[*config.Object])
-	instances := make(chan feed.Batch[registry.Instances])
-	for _, s := range a.cfg.Objects {
-		group.Go(func() error { return named(s.Name(), s.Run(ctx, objects)) })
-	}
-	for _, s := range a.cfg.Instances {
-		group.Go(func() error { return named(s.Name(), s.Run(ctx, instances)) })
-	}
+	objects := newCrew[*config.Object](group)
+	instances := newCrew[registry.Instances](group)
 	again := make(chan struct{}, 1)
 	if d := a.cfg.Derive; d != nil {
 		group.Go(func() error { return named(d.Name(), d.Run(ctx, func() { wake(again) })) })
@@ -143,7 +129,7 @@ func (a *Assembler) Run(ctx context.Context) error {
 	if k := a.cfg.Keys; k != nil {
 		group.Go(func() error { return k.Run(ctx, keys) })
 	}
-	group.Go(func() error { a.loop(ctx, arrivals{objects, instances, again, keys}); return nil })
+	group.Go(func() error { a.loop(ctx, objects, instances, arrivals{again, keys}); return nil })
 	return group.Wait()
 }
 
@@ -162,27 +148,35 @@ func wake(c chan<- struct{}) {
 	}
 }
 
-// arrivals are where the loop hears from others.
+// arrivals are where the loop hears from others than sources.
 type arrivals struct {
-	objects   <-chan feed.Batch[*config.Object]
-	instances <-chan feed.Batch[registry.Instances]
-	again     <-chan struct{}
-	keys      <-chan *KeySets
+	again <-chan struct{}
+	keys  <-chan *KeySets
 }
 
 // loop owns the state. Only one of these things can happen at a time: a batch, whom to trust or keys arrive, the
-// deriver has more, or it is time to look what is due.
-func (a *Assembler) loop(ctx context.Context, from arrivals) {
+// deriver has more, the sources are others, or it is time to look what is due.
+func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], instances *crew[registry.Instances], from arrivals) {
+	objects.arrange(ctx, a.cfg.Sources.Objects)
+	instances.arrange(ctx, a.cfg.Sources.Instances)
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-from.objects:
-			a.takeObjects(ctx, b, time.Now())
-		case b := <-from.instances:
-			a.takeInstances(b, time.Now())
+		case b := <-objects.out:
+			if a.objects.Has(b.Source) {
+				a.takeObjects(ctx, b, time.Now())
+			}
+		case b := <-instances.out:
+			if a.instances.Has(b.Source) {
+				a.takeInstances(b, time.Now())
+			}
+		case s := <-a.arranged:
+			objects.arrange(ctx, s.Objects)
+			instances.arrange(ctx, s.Instances)
+			a.arrange(ctx, s, time.Now())
 		case t := <-a.cfg.Trust:
 			a.takeTrust(t, time.Now())
 		case k := <-from.keys:
@@ -238,11 +232,11 @@ func (a *Assembler) synced() bool {
 	if a.ready {
 		return true
 	}
-	if !a.objects.Synced() || a.pending() || a.cfg.Trust != nil && a.inputs.Trust == nil {
+	if a.pending() || a.cfg.Trust != nil && a.inputs.Trust == nil {
 		return false
 	}
-	for _, s := range a.instances.Sources() {
-		if !s.Synced && (a.cfg.Derive == nil || s.Name != a.cfg.Derive.Name()) {
+	for _, name := range append(a.objects.Waiting(), a.instances.Waiting()...) {
+		if !slices.Contains(a.cfg.Sources.Optional, name) && (a.cfg.Derive == nil || name != a.cfg.Derive.Name()) {
 			return false
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -67,7 +68,7 @@ func assemble(t *testing.T) *assembly {
 	a := &assembly{files: newScripted[*config.Object]("files"), services: newScripted[registry.Instances]("services")}
 	start := time.Now()
 	a.assembler = push.NewAssembler(push.AssemblerConfig{
-		Objects: []config.Source{a.files}, Instances: []feed.Source[registry.Instances]{a.services}, Mesh: testMesh(),
+		Sources: push.Sources{Objects: []config.Source{a.files}, Instances: []feed.Source[registry.Instances]{a.services}}, Mesh: testMesh(),
 		Publish: func(c *push.Context, changes push.Changes) {
 			a.published = append(a.published, published{c, changes})
 			a.at = append(a.at, time.Since(start))
@@ -178,7 +179,7 @@ func TestAssemblerClash(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
 		var last *push.Context
-		a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{one, two}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c }})
+		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: []config.Source{one, two}}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c }})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
@@ -214,7 +215,7 @@ func TestAssemblerSourceError(t *testing.T) {
 	t.Parallel()
 	bad := newScripted[*config.Object]("bad")
 	bad.err = errors.New("no such setting")
-	a := push.NewAssembler(push.AssemblerConfig{Objects: []config.Source{bad}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+	a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: []config.Source{bad}}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
 	err := a.Run(t.Context())
 	if !errors.Is(err, bad.err) || !strings.Contains(err.Error(), "bad") {
 		t.Errorf("Run: %v, want one that names the source", err)
@@ -236,6 +237,71 @@ func TestAssemblerMovedObject(t *testing.T) {
 			if got := a.published[len(a.published)-1].context.Inputs().Objects.At(key).Origin.Line; got != line {
 				t.Errorf("shown on line %d, want %d", got, line)
 			}
+		}
+	})
+}
+
+// Sources come, go and are replaced while the assembler runs: what one said that is not named any more is gone, and what is
+// replaced stays until the new one has said everything.
+func TestAssemblerArrange(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		object := func(name string, hash uint64) *config.Object {
+			return &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: name}, Hash: hash, Spec: &networking.ServiceEntry{}}
+		}
+		full := func(objects ...*config.Object) feed.Batch[*config.Object] {
+			return feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: objects}}}
+		}
+		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
+		var last *push.Context
+		a := push.NewAssembler(push.AssemblerConfig{
+			Sources: push.Sources{Objects: []config.Source{one, two}, Optional: []string{"two"}}, Mesh: testMesh(),
+			Publish: func(c *push.Context, _ push.Changes) { last = c },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		has := func(what string, want map[string]uint64) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			got := map[string]uint64{}
+			for k, o := range last.Inputs().Objects.All() {
+				got[k.Name] = o.Hash
+			}
+			if !cmp.Equal(got, want) {
+				t.Errorf("%s: %v, want %v", what, got, want)
+			}
+		}
+		arrange := func(objects ...config.Source) {
+			t.Helper()
+			if err := a.Arrange(ctx, push.Sources{Objects: objects}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		one.say <- full(object("x", 1), object("y", 1))
+		has("an optional source is not waited for", map[string]uint64{"x": 1, "y": 1})
+		two.say <- full(object("x", 2), object("z", 2))
+		has("the first counts", map[string]uint64{"x": 1, "y": 1, "z": 2})
+
+		arrange(two, one)
+		has("another order", map[string]uint64{"x": 2, "y": 1, "z": 2})
+		again := newScripted[*config.Object]("one")
+		arrange(two, again)
+		has("one is replaced, and says nothing yet", map[string]uint64{"x": 2, "y": 1, "z": 2})
+		again.say <- full(object("w", 3))
+		has("the new one has said everything", map[string]uint64{"x": 2, "w": 3, "z": 2})
+		three := newScripted[*config.Object]("three")
+		arrange(three, again)
+		has("two is gone", map[string]uint64{"w": 3})
+		three.say <- full(object("w", 4))
+		has("a new source", map[string]uint64{"w": 4})
+		if got := a.Status().Sources; len(got) != 2 || got[0].Name != "three" || got[1].Name != "one" {
+			t.Errorf("sources: %v", got)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
 		}
 	})
 }

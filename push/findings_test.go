@@ -99,7 +99,7 @@ func TestAssemblerReports(t *testing.T) {
 			return out
 		}
 		a := push.NewAssembler(push.AssemblerConfig{
-			Objects: []config.Source{one, two}, Derive: &complaining{}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {},
+			Sources: push.Sources{Objects: []config.Source{one, two}}, Derive: &complaining{}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {},
 			Report: func(appeared, gone []feed.Problem) {
 				told, over = append(told, texts(appeared)...), append(over, texts(gone)...)
 			},

@@ -14,6 +14,11 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
+	a.updateObjects(ctx, touched, b.Since, now)
+}
+
+// updateObjects brings the objects of these keys up to date.
+func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, since, now time.Time) {
 	before := a.inputs.Objects
 	for _, k := range touched {
 		items := a.objects.Items(k)
@@ -22,7 +27,7 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 		a.replace(k, items)
 	}
 	if a.inputs.Objects != before {
-		a.changed(b.Since, now)
+		a.changed(since, now)
 		a.wantKeys()
 	}
 	a.derive(ctx, now)
@@ -73,6 +78,11 @@ func (a *Assembler) takeInstances(b feed.Batch[registry.Instances], now time.Tim
 	a.mu.Lock()
 	touched := a.instances.Apply(b, now)
 	a.mu.Unlock()
+	a.updateInstances(touched, b.Since, now)
+}
+
+// updateInstances brings the services of these keys up to date.
+func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time) {
 	before := a.inputs
 	for _, k := range touched {
 		items := a.instances.Items(k)
@@ -87,7 +97,7 @@ func (a *Assembler) takeInstances(b feed.Batch[registry.Instances], now time.Tim
 		a.inputs.Endpoints = a.inputs.Endpoints.With(k, now.Endpoints)
 	}
 	if a.inputs != before {
-		a.changed(b.Since, now)
+		a.changed(since, now)
 	}
 }
 

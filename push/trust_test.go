@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // keyring is a source of keys that says what a test tells it to.
@@ -53,9 +52,8 @@ func TestAssemblerWaitsForTrustAndKeys(t *testing.T) {
 		files := newScripted[*config.Object]("files")
 		var published []*push.Context
 		a := push.NewAssembler(push.AssemblerConfig{
-			Objects: []config.Source{files}, Mesh: testMesh(), Trust: trust, Keys: keys,
-			Instances: []feed.Source[registry.Instances]{},
-			Publish:   func(c *push.Context, _ push.Changes) { published = append(published, c) },
+			Sources: push.Sources{Objects: []config.Source{files}}, Mesh: testMesh(), Trust: trust, Keys: keys,
+			Publish: func(c *push.Context, _ push.Changes) { published = append(published, c) },
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)

@@ -82,7 +82,7 @@ func newWorld(t *testing.T, addr, file string) *world {
 		t.Fatal(err)
 	}
 	a := push.NewAssembler(push.AssemblerConfig{
-		Objects: []config.Source{shop()}, Derive: entry.NewBackground(nil, rt, 0),
+		Sources: push.Sources{Objects: []config.Source{shop()}}, Derive: entry.NewBackground(nil, rt, 0),
 		Mesh:    &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "istio-system"}, Domain: "cluster.local"},
 		Publish: func(c *push.Context, changes push.Changes) { s.Publish(c, changes.Since) },
 	})

@@ -209,7 +209,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	keys := newKeySource(s, log.Named("jwks"))
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
-		Objects: []config.Source{files, d.store},
+		Sources: push.Sources{Objects: []config.Source{files, d.store}},
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),

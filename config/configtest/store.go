@@ -339,12 +339,12 @@ func (m mirror) until(name, host string) {
 	m.t.Helper()
 	for {
 		items := m.Items(Key(name))
-		if m.Synced() && (host == "" && len(items) == 0 || host != "" && len(items) == 1 && hostOf(items[0]) == host) {
+		if len(m.Waiting()) == 0 && (host == "" && len(items) == 0 || host != "" && len(items) == 1 && hostOf(items[0]) == host) {
 			return
 		}
 		select {
 		case b := <-m.out:
-			if !m.Synced() && !b.Full {
+			if len(m.Waiting()) > 0 && !b.Full {
 				m.t.Fatal("the first batch is not full")
 			}
 			m.Apply(b, time.Now())

@@ -30,8 +30,14 @@ type group[K comparable] struct {
 
 // supply is one item and who supplied it.
 type supply[T any] struct {
-	source, order int
-	item          T
+	source *sourceState
+	order  int
+	item   T
+}
+
+// compare orders by what counts first.
+func (s supply[T]) compare(o supply[T]) int {
+	return cmp.Or(cmp.Compare(s.source.rank, o.source.rank), cmp.Compare(s.order, o.order))
 }
 
 type sourceState struct {
@@ -66,11 +72,37 @@ type SourceStatus struct {
 // NewMerger makes a merger for the sources of these names, the deciding one first.
 func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, T] {
 	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[groupID]*group[K]{}, byKey: map[K][]supply[T]{}}
-	for i, name := range sources {
-		m.sources[name] = &sourceState{rank: i}
-	}
+	m.Arrange(sources)
 	return m
 }
+
+// Arrange replaces the sources by those of these names, the deciding one first, and returns the keys that it touched, in
+// no order. What the others said is gone. Those that stay keep what they said, and count in the new order.
+func (m *Merger[K, T]) Arrange(sources []string) []K {
+	touched := map[K]bool{}
+	for id := range m.groups {
+		if !slices.Contains(sources, id.source) {
+			m.replace(m.sources[id.source], id, Update[T]{}, touched)
+		}
+	}
+	maps.DeleteFunc(m.sources, func(name string, _ *sourceState) bool { return !slices.Contains(sources, name) })
+	for i, name := range sources {
+		if m.sources[name] == nil {
+			m.sources[name] = &sourceState{}
+		}
+		m.sources[name].rank = i
+	}
+	for k, list := range m.byKey {
+		if !slices.IsSortedFunc(list, supply[T].compare) {
+			slices.SortFunc(list, supply[T].compare)
+			touched[k] = true
+		}
+	}
+	return slices.Collect(maps.Keys(touched))
+}
+
+// Has says whether there is a source of this name.
+func (m *Merger[K, T]) Has(source string) bool { return m.sources[source] != nil }
 
 // Apply takes in a batch that arrived at now and returns the keys that it touched, in no order.
 // A batch of a source that was not named is a mistake of the program and panics.
@@ -110,7 +142,7 @@ func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touche
 	}
 	for _, k := range g.keys {
 		touched[k] = true
-		left := slices.DeleteFunc(m.byKey[k], func(s supply[T]) bool { return s.source == src.rank && s.order == g.order })
+		left := slices.DeleteFunc(m.byKey[k], func(s supply[T]) bool { return s.source == src && s.order == g.order })
 		if len(left) == 0 {
 			delete(m.byKey, k)
 		} else {
@@ -123,7 +155,7 @@ func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touche
 		k := m.key(item)
 		touched[k] = true
 		g.keys = append(g.keys, k)
-		m.byKey[k] = insert(m.byKey[k], supply[T]{source: src.rank, order: g.order, item: item})
+		m.byKey[k] = insert(m.byKey[k], supply[T]{source: src, order: g.order, item: item})
 	}
 	if len(g.keys) == 0 && len(g.problems) == 0 {
 		delete(m.groups, id)
@@ -133,7 +165,7 @@ func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touche
 // insert keeps supplies in the order in which they count: s comes after those of its own group.
 func insert[T any](list []supply[T], s supply[T]) []supply[T] {
 	i := len(list)
-	for i > 0 && cmp.Or(cmp.Compare(s.source, list[i-1].source), cmp.Compare(s.order, list[i-1].order)) < 0 {
+	for i > 0 && s.compare(list[i-1]) < 0 {
 		i--
 	}
 	return slices.Insert(list, i, s)
@@ -148,14 +180,15 @@ func (m *Merger[K, T]) Items(k K) []T {
 	return out
 }
 
-// Synced says that every source has delivered its first complete state.
-func (m *Merger[K, T]) Synced() bool {
-	for _, s := range m.sources {
+// Waiting lists the sources that have not delivered their first complete state, in no order.
+func (m *Merger[K, T]) Waiting() []string {
+	var out []string
+	for name, s := range m.sources {
 		if !s.synced {
-			return false
+			out = append(out, name)
 		}
 	}
-	return true
+	return out
 }
 
 // Sources tells how each source stands, the deciding one first.

@@ -103,7 +103,7 @@ func assemble(t *testing.T, d *disk) *assembly {
 	t.Helper()
 	a := &assembly{files: make(files)}
 	a.assembler = push.NewAssembler(push.AssemblerConfig{
-		Objects: []config.Source{a.files}, Derive: entry.NewBackground(d, nil, 0), Patience: 300 * time.Millisecond,
+		Sources: push.Sources{Objects: []config.Source{a.files}}, Derive: entry.NewBackground(d, nil, 0), Patience: 300 * time.Millisecond,
 		Mesh: &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"},
 		Publish: func(c *push.Context, _ push.Changes) {
 			a.contexts, a.at = append(a.contexts, c), append(a.at, time.Since(a.edited))

@@ -312,7 +312,7 @@ func TestHealthFlap(t *testing.T) {
 		source := make(files)
 		var contexts []*push.Context
 		a := push.NewAssembler(push.AssemblerConfig{
-			Objects: []config.Source{source}, Derive: entry.NewBackground(&ledger{}, rt, 0),
+			Sources: push.Sources{Objects: []config.Source{source}}, Derive: entry.NewBackground(&ledger{}, rt, 0),
 			Mesh:    &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"},
 			Publish: func(c *push.Context, _ push.Changes) { contexts = append(contexts, c) },
 		})

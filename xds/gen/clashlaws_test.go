@@ -57,7 +57,9 @@ func (c clashing) problems(t *testing.T) (problems []feed.Problem, made *push.Co
 	}
 	synctest.Test(t, func(t *testing.T) {
 		a := push.NewAssembler(push.AssemblerConfig{
-			Objects: []config.Source{once[*config.Object]{c.objects}}, Instances: []feed.Source[registry.Instances]{once[registry.Instances]{instances}},
+			Sources: push.Sources{
+				Objects: []config.Source{once[*config.Object]{c.objects}}, Instances: []feed.Source[registry.Instances]{once[registry.Instances]{instances}},
+			},
 			Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "mesh"}, Publish: func(c *push.Context, _ push.Changes) { made = c },
 		})
 		ctx, cancel := context.WithCancel(t.Context())

@@ -1,0 +1,115 @@
+package push
+
+import (
+	"context"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Sources are what an Assembler merges. Names are unique.
+type Sources struct {
+	// Objects are the sources of configuration, the deciding one first.
+	Objects []config.Source
+	// Instances are the sources of services, the deciding one first; those that are made of configuration come before
+	// them.
+	Instances []feed.Source[registry.Instances]
+	// Optional names sources whose first complete state the first build does not wait for.
+	Optional []string
+}
+
+// names are those of the sources, with the deriver's before those of services.
+func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
+	for _, o := range s.Objects {
+		objects = append(objects, o.Name())
+	}
+	if c.Derive != nil {
+		instances = append(instances, c.Derive.Name())
+	}
+	for _, i := range s.Instances {
+		instances = append(instances, i.Name())
+	}
+	return objects, instances
+}
+
+// Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
+// takes its place: what was said under the name stays until the new one has said everything. What sources said that are
+// not named any more is gone. It waits until the assembler has taken it in, which does so while it runs. Errors: ctx's.
+func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
+	select {
+	case a.arranged <- s:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// arrange merges what the sources say that there are now.
+func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
+	a.cfg.Sources = s
+	objects, instances := a.cfg.names(s)
+	a.mu.Lock()
+	touchedObjects, touchedInstances := a.objects.Arrange(objects), a.instances.Arrange(instances)
+	a.mu.Unlock()
+	a.updateInstances(touchedInstances, now, now)
+	a.updateObjects(ctx, touchedObjects, now, now)
+}
+
+// crew are the sources of one kind that run, by their names.
+type crew[T any] struct {
+	group   *errgroup.Group
+	out     chan feed.Batch[T]
+	running map[string]member[T]
+}
+
+// member is one that runs.
+type member[T any] struct {
+	source feed.Source[T]
+	stop   context.CancelFunc
+	ended  chan struct{}
+}
+
+func newCrew[T any](group *errgroup.Group) *crew[T] {
+	return &crew[T]{group: group, out: make(chan feed.Batch[T]), running: map[string]member[T]{}}
+}
+
+// arrange starts and stops sources until those of the list run. One that takes the place of another starts when that has
+// ended.
+func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) {
+	before := c.running
+	c.running = make(map[string]member[T], len(list))
+	for _, s := range list {
+		old, had := before[s.Name()]
+		delete(before, s.Name())
+		if had && old.source == s {
+			c.running[s.Name()] = old
+			continue
+		}
+		if had {
+			old.stop()
+		}
+		c.running[s.Name()] = c.start(ctx, s, old.ended)
+	}
+	for _, m := range before {
+		m.stop()
+	}
+}
+
+// start runs a source, once after is closed; nil: at once.
+func (c *crew[T]) start(ctx context.Context, s feed.Source[T], after <-chan struct{}) member[T] {
+	ctx, stop := context.WithCancel(ctx)
+	m := member[T]{source: s, stop: stop, ended: make(chan struct{})}
+	c.group.Go(func() error {
+		defer close(m.ended)
+		defer stop()
+		if after != nil {
+			<-after
+		}
+		return named(s.Name(), s.Run(ctx, c.out))
+	})
+	return m
+}
