@@ -75,6 +75,9 @@ golden: ## rewrite the expectations of golden tests
 	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 
+proto: ## make the Go code of our .proto files anew
+	cd tools/protogen && $(GO) run . -root ../.. mcp/legacypb/mcp.proto
+
 package: package-texts ## an archive of the programs and their documentation for this kind of machine, in dist/
 	CGO_ENABLED=0 $(GO) build -trimpath $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true) -o '$(DIST)/ashore/bin/' ./cmd/...
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
@@ -87,4 +90,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools net-tools run test e2e check bench fuzz golden package package-texts clean
+.PHONY: help build tools net-tools run test e2e check bench fuzz golden proto package package-texts clean

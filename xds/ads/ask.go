@@ -47,10 +47,7 @@ func (a *Ask) Encode() []byte {
 		field(6, []byte(a.Nonce))
 	}
 	if a.Rejected != nil {
-		var status []byte
-		status = protowire.AppendVarint(protowire.AppendTag(status, 1, protowire.VarintType), uint64(int64(a.Rejected.Code)))
-		status = protowire.AppendString(protowire.AppendTag(status, 2, protowire.BytesType), a.Rejected.Message)
-		field(7, status)
+		field(7, a.Rejected.encode())
 	}
 	return b
 }

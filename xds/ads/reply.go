@@ -86,17 +86,7 @@ func readItem(raw []byte, limits Limits) (Item, error) {
 			it.Version, err = text("version", value, limits)
 			return err
 		case itemBody:
-			return eachField(value, func(num protowire.Number, value []byte) error {
-				switch num {
-				case anyTypeURL:
-					var err error
-					it.TypeURL, err = text("type_url of a resource", value, limits)
-					return err
-				case anyValue:
-					it.Body = value
-				}
-				return nil
-			})
+			return it.body(value, limits)
 		}
 		return nil
 	})
