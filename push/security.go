@@ -3,6 +3,7 @@ package push
 import (
 	"slices"
 	"strings"
+	"time"
 
 	security "istio.io/api/security/v1beta1"
 	typev1beta1 "istio.io/api/type/v1beta1"
@@ -29,6 +30,17 @@ type Trust struct {
 	Epoch uint64
 	// Peers are from where those spoke that were revoked lately, sorted; for agents.
 	Peers []revoked.Peer
+	// Connections bounds how long callers who show a certificate use one connection for requests.
+	Connections ConnectionBounds
+}
+
+// ConnectionBounds says how long a connection lives that requests come by. It is what makes a certificate that ended long
+// ago harmless: Envoy looks at a certificate when a connection begins, and never again.
+type ConnectionBounds struct {
+	// Age is after how long no further request is taken by it; zero: never. A request that goes on then is not cut.
+	Age time.Duration
+	// Idle is how long it may be without a request; zero: Envoy's default, 1h.
+	Idle time.Duration
 }
 
 // policies is the index of the objects of one kind that select workloads: those of a namespace stand together.

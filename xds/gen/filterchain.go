@@ -40,6 +40,9 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 		if c.asksOthers() {
 			refuseImpostors(m)
 		}
+		if side != sideOutbound && c.asksForCertificate() {
+			boundAge(m, b.proven)
+		}
 		wrapped = append(wrapped, m)
 		out.Filters = []*listenerv3.Filter{networkFilter("envoy.filters.network.http_connection_manager", packed(m))}
 	case c.tcp.weighted == nil && c.tcp.cluster == blackHole && b.catchAll != blackHole:

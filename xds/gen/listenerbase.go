@@ -29,6 +29,8 @@ type listenerSettings struct {
 	outboundPort, inboundPort uint32
 	// mesh are the settings of mutual TLS; nil when the proxy has no certificate of the mesh.
 	mesh *push.Mesh
+	// proven bounds the connections of callers who show a certificate.
+	proven push.ConnectionBounds
 }
 
 // identity says that the proxy has a certificate of the mesh.
@@ -51,6 +53,9 @@ func settingsOf(sc *push.Scope) listenerSettings {
 	}
 	if sc.Identity {
 		out.mesh = sc.Mesh
+	}
+	if sc.Trust != nil {
+		out.proven = sc.Trust.Connections
 	}
 	return out
 }

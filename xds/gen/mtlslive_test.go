@@ -25,6 +25,8 @@ import (
 	proxyprotocolv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/proxy_protocol/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"golang.org/x/tools/txtar"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
 // leafOf is what a certificate says; the zero value of a time stands for the CA's own.
@@ -101,7 +103,7 @@ func (ca *testCA) withIdentity(t *testing.T, listeners []*listenerv3.Listener, o
 
 // inboundAt are the listeners of redirected connections to a workload under a PeerAuthentication, on an address of
 // their own, where clients say by the PROXY protocol what they had connected to.
-func inboundAt(t *testing.T, ca *testCA, address, mode string, own tls.Certificate) []*listenerv3.Listener {
+func inboundAt(t *testing.T, ca *testCA, address, mode string, own tls.Certificate, trust *push.Trust) []*listenerv3.Listener {
 	t.Helper()
 	sc := scopeOf(t, &txtar.Archive{Files: []txtar.File{
 		{Name: "node.yaml", Data: []byte("addresses: [10.0.0.1]\nnamespace: shop\nlabels: {app: web}\nidentity: true\n")},
@@ -123,6 +125,7 @@ metadata: {name: all, namespace: shop}
 spec: {mtls: {mode: ` + mode + `}}
 `)},
 	}})
+	sc.Trust = trust
 	var out []*listenerv3.Listener
 	for _, l := range withRoutesInside(t, New(), sc) {
 		if l.Name != "virtualInbound" {
@@ -198,7 +201,7 @@ func TestEnvoyTakesPeers(t *testing.T) {
 	at := map[string]string{"STRICT": "127.0.17.1", "PERMISSIVE": "127.0.17.2", "DISABLE": "127.0.17.3"}
 	var listeners []*listenerv3.Listener
 	for mode, address := range at {
-		listeners = append(listeners, inboundAt(t, ca, address, mode, own)...)
+		listeners = append(listeners, inboundAt(t, ca, address, mode, own, nil)...)
 	}
 	runEnvoy(t, listeners, []*clusterv3.Cluster{
 		staticCluster("inbound|8080||", web.Listener.Addr().String()), staticCluster("inbound|9090||", tcpServer(t, "tcp")),
@@ -403,12 +406,25 @@ spec: {hosts: [%[1]s.example], ports: [{number: 80, name: http}], resolution: ST
 func TestEnvoysMeetAsPeers(t *testing.T) {
 	t.Parallel()
 	const server, client = "127.0.17.5", "127.0.17.6"
-	ca := newTestCA(t)
+	peersMeet(t, newTestCA(t), server, client, nil)
+	for _, port := range []string{":18080", ":18081"} {
+		got := ask(t, client+port, "web.example")
+		if !strings.HasPrefix(got, "By=spiffe://cluster.local/ns/shop/sa/web;Hash=") || !strings.HasSuffix(got, ";URI=spiffe://cluster.local/ns/shop/sa/caller") {
+			t.Errorf("%s: got %q, want both identities", port, got)
+		}
+	}
+}
+
+// peersMeet starts two Envoys: that of a server, on port 8080, and that of a client, which calls it by HTTP/1 for who
+// connects to port 18080, and by HTTP/2 for port 18081. The answer is whom the server's sees.
+func peersMeet(t *testing.T, ca *testCA, server, client string, trust *push.Trust) {
+	t.Helper()
 	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
 		fmt.Fprintf(w, "%s", r.Header.Get("x-forwarded-client-cert"))
 	}))
 	t.Cleanup(web.Close)
-	listeners := inboundAt(t, ca, server, "STRICT", ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/web"}))
+	listeners := inboundAt(t, ca, server, "STRICT", ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/web"}), trust)
 	for _, l := range listeners { // the client does not speak the PROXY protocol: the port is the listener's own
 		l.Address, l.ListenerFilters = socketAddress(server, 8080), l.ListenerFilters[1:]
 	}
@@ -417,19 +433,13 @@ func TestEnvoysMeetAsPeers(t *testing.T) {
 		staticCluster("inbound|8080||", at), staticCluster("inbound|9090||", at), staticCluster("inbound|9191||", at), staticCluster("inbound|9443||", at),
 		staticCluster(inboundPassthrough, at), {Name: blackHole, ClusterDiscoveryType: &clusterv3.Cluster_Type{Type: clusterv3.Cluster_STATIC}},
 	})
-	const text = `
+	text := strings.ReplaceAll(`
 apiVersion: networking.istio.io/v1
 kind: ServiceEntry
 metadata: {name: web, namespace: shop}
-spec: {hosts: [web.example], ports: [{number: 80, name: http, targetPort: 8080}, {number: 81, name: grpc, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 127.0.17.5, serviceAccount: web}]}
-`
+spec: {hosts: [web.example], ports: [{number: 80, name: http, targetPort: 8080}, {number: 81, name: grpc, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: SERVER, serviceAccount: web}]}
+`, "SERVER", server)
 	runEnvoy(t, []*listenerv3.Listener{passOn(client, 18080, "outbound|80||web.example", true), passOn(client, 18081, "outbound|81||web.example", true)},
 		clientClusters(t, ca, text, ca.leaf(t, leafOf{uri: "spiffe://cluster.local/ns/shop/sa/caller"})))
 	dialUntil(t, server+":8080")
-	for _, port := range []string{":18080", ":18081"} {
-		got := ask(t, client+port, "web.example")
-		if !strings.HasPrefix(got, "By=spiffe://cluster.local/ns/shop/sa/web;Hash=") || !strings.HasSuffix(got, ";URI=spiffe://cluster.local/ns/shop/sa/caller") {
-			t.Errorf("%s: got %q, want both identities", port, got)
-		}
-	}
 }
