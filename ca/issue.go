@@ -21,6 +21,9 @@ var ErrSigner = errors.New("cannot sign")
 // backdate is how long before now a certificate begins, for clocks that are late. Istio has the same.
 const backdate = 2 * time.Minute
 
+// defaultValidity is how long a certificate lives unless something else is set or asked for.
+const defaultValidity = 24 * time.Hour
+
 // Rules bound what is issued. Zero values are the defaults.
 type Rules struct {
 	// Validity is that of a certificate whose request names none. Zero means 24h.
@@ -34,10 +37,10 @@ type Rules struct {
 // validity is how long a certificate lives for which asked was asked; zero asks for the default. Errors: ErrRequest.
 func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 	if r.Validity == 0 {
-		r.Validity = 24 * time.Hour
+		r.Validity = defaultValidity
 	}
 	if r.MaxValidity == 0 {
-		r.MaxValidity = max(24*time.Hour, r.Validity)
+		r.MaxValidity = max(defaultValidity, r.Validity)
 	}
 	if r.MinValidity == 0 {
 		r.MinValidity = time.Minute

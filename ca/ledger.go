@@ -42,6 +42,8 @@ type LedgerConfig struct {
 	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
 	// means not at all.
 	Grace time.Duration
+	// Connections is how long peers use connections.
+	Connections Connections
 	// MaxAccount is how many workloads of one service account may be told apart by their keys alone: those proven by a JWT
 	// that names no pod. Zero means DefaultMaxAccount.
 	MaxAccount int
@@ -60,6 +62,7 @@ type Ledger struct {
 	trustDomain string
 	groups      func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
 	grace       time.Duration
+	outlive     time.Duration // how long after the end of a certificate a connection may be in use that was opened with it
 	maxAccount  int
 	audit       func(audit.Event)
 	log         hclog.Logger
@@ -72,7 +75,7 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount), audit: c.Audit, log: c.Log, now: c.Now}
+	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount), audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
 		l.grace = DefaultGrace

@@ -83,10 +83,10 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 		}
 		w = w.renew(c.proof, with, c.key)
 	}
-	w.prune(c.now)
-	if len(w.Leaves) >= maxLeaves {
-		return &Refusal{Code: codes.ResourceExhausted, Public: "too many certificates of this workload are valid at once", Reason: "too many certificates",
-			Err: fmt.Errorf("%d certificates of workload %s are valid, and it asks for more", len(w.Leaves), c.workload)}
+	w.prune(c.now, l.outlive)
+	if len(w.Leaves) >= maxLeaves || len(w.Ended) > maxEnded {
+		return &Refusal{Code: codes.ResourceExhausted, Public: "too many certificates of this workload are valid at once, or ended a short time ago", Reason: "too many certificates",
+			Err: fmt.Errorf("%d certificates of workload %s are valid, by %d that have ended peers may still hold connections, and it asks for more", len(w.Leaves), c.workload, len(w.Ended))}
 	}
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
 	w.Offered, w.Renewed = c.bundle, c.now

@@ -46,6 +46,12 @@ type lab struct {
 	events []audit.Event
 }
 
+// bounded has the ledger's peers use connections for as long as they do where certificates live so long.
+func (l *lab) bounded(validity time.Duration) *lab {
+	l.ledger.outlive = BoundConnections(validity).outlive()
+	return l
+}
+
 // newLab makes one. settings may be nil.
 func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	t.Helper()

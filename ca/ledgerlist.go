@@ -101,7 +101,7 @@ func (l *Ledger) Facts(ctx context.Context) (Facts, error) {
 	return f, nil
 }
 
-// sweepWorkloads forgets those that have no certificate to come back with.
+// sweepWorkloads forgets those that have no certificate to come back with, and no connection that was opened with one.
 func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 	records, err := l.records.List(ctx, workloadTable)
 	if err != nil {
@@ -111,7 +111,7 @@ func (l *Ledger) sweepWorkloads(ctx context.Context, now time.Time) error {
 	var stay []string
 	for _, r := range records {
 		w, err := decodeWorkload(r.Name, r.Value)
-		if err != nil || now.Before(w.Expires().Add(l.grace)) {
+		if err != nil || now.Before(w.Expires().Add(max(l.grace, l.outlive))) {
 			errs, stay = append(errs, err), append(stay, r.Name)
 			continue
 		}

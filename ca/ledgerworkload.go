@@ -15,6 +15,10 @@ import (
 // revoked, and a workload that asks for more is broken.
 const maxLeaves = 128
 
+// maxEnded bounds how many certificates are remembered that have ended: a workload that has more of them at once than this
+// waits for the oldest to be forgotten. To drop one instead would be a way to have a connection forgotten.
+const maxEnded = 128
+
 // Workload is what the ledger knows of one.
 type Workload struct {
 	// Name is "namespace/name".
@@ -33,6 +37,8 @@ type Workload struct {
 	Previous string `json:"previous,omitempty"`
 	// Leaves are its certificates that have not ended, or the last one when all have; oldest first.
 	Leaves []Leaf `json:"leaves"`
+	// Ended are those by which a peer may still take requests, over connections from before their end; oldest first.
+	Ended []Leaf `json:"ended,omitempty"`
 	// Bundle is the ID of the bundle that it is known to have. Offered is the latest one that it was told of: it has that when
 	// it uses the key whose certificate came with it.
 	Bundle  string `json:"bundle,omitempty"`
@@ -51,8 +57,8 @@ type Leaf struct {
 	// SHA256 is the hash of its DER in hexadecimal digits.
 	SHA256   string    `json:"sha256"`
 	NotAfter time.Time `json:"notAfter"`
-	// Root is the RootID of the root that it leads to.
-	Root string `json:"root"`
+	// Root is the RootID of the root that it leads to; empty when it has ended and another one is there.
+	Root string `json:"root,omitempty"`
 	// Revoked says that an operator put it out.
 	Revoked bool `json:"revoked,omitempty"`
 }
@@ -80,7 +86,7 @@ func (w *Workload) check() error {
 	if !isHash(w.Key) || w.Previous != "" && !isHash(w.Previous) {
 		return errors.New("holds no hash of a key")
 	}
-	for _, l := range w.Leaves {
+	for _, l := range w.Known() {
 		if !isHash(l.SHA256) {
 			return errors.New("holds no hash of a certificate")
 		}
@@ -103,13 +109,35 @@ func (w *Workload) Expires() time.Time {
 	return last
 }
 
-// prune forgets certificates that have ended. When all have, the last one stays: a workload may come back with that.
-func (w *Workload) prune(now time.Time) {
-	valid := slices.DeleteFunc(slices.Clone(w.Leaves), func(l Leaf) bool { return !l.NotAfter.After(now) })
-	if len(valid) == 0 && len(w.Leaves) > 0 {
-		valid = append(valid, slices.MaxFunc(w.Leaves, func(a, b Leaf) int { return a.NotAfter.Compare(b.NotAfter) }))
+// Known are all its certificates that matter still, those that have ended first.
+func (w *Workload) Known() []Leaf { return slices.Concat(w.Ended, w.Leaves) }
+
+// latest is the index of the leaf that ends last; -1 when there is none.
+func (w *Workload) latest() int {
+	last := -1
+	for i, l := range w.Leaves {
+		if last < 0 || l.NotAfter.After(w.Leaves[last].NotAfter) {
+			last = i
+		}
+	}
+	return last
+}
+
+// prune puts certificates that have ended apart, and forgets those that ended longer ago than outlive. When all have ended,
+// the last one stays: a workload may come back with that.
+func (w *Workload) prune(now time.Time, outlive time.Duration) {
+	var valid, ended []Leaf
+	last := w.latest()
+	for i, l := range w.Leaves {
+		if l.NotAfter.After(now) || i == last {
+			valid = append(valid, l)
+			continue
+		}
+		l.Root = ""
+		ended = append(ended, l)
 	}
 	w.Leaves = valid
+	w.Ended = slices.DeleteFunc(slices.Concat(w.Ended, ended), func(l Leaf) bool { return !l.NotAfter.Add(outlive).After(now) })
 }
 
 // replace is the workload after a new proof: the newest operator's word wins, and the keys from before renew no more.

@@ -168,7 +168,10 @@ func TestTooManyCertificates(t *testing.T) {
 	for len(w.Leaves) < maxLeaves {
 		w.Leaves = append(w.Leaves, w.Leaves[0])
 	}
-	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*3/4 {
+	for len(w.Ended) < maxEnded {
+		w.Ended = append(w.Ended, Leaf{Serial: w.Leaves[0].Serial, SHA256: w.Leaves[0].SHA256, NotAfter: w.Leaves[0].NotAfter, Revoked: true})
+	}
+	if text, err := json.Marshal(w); err != nil || len(text) > record.MaxValue*7/8 {
 		t.Fatalf("a full record has %d bytes, and may be revoked only as long as it fits; error %v", len(text), err)
 	}
 	if err := l.ledger.writeWorkload(t.Context(), w, version); err != nil {

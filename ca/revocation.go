@@ -69,14 +69,12 @@ type Revocations struct {
 	List []Revocation
 	// Identities are SPIFFE IDs, sorted.
 	Identities []string
-	// Certificates are leaves that have not ended: the SHA-256 of each in DER as hexadecimal digits, sorted.
+	// Certificates are leaves by which requests may still come, over connections from before their end too: the SHA-256 of
+	// each in DER as hexadecimal digits, sorted.
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
 }
-
-// lateClock is for how long after its end a certificate still counts as one that peers may take.
-const lateClock = 5 * time.Minute
 
 const (
 	revocationTable = "revocation"
@@ -167,7 +165,7 @@ func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list revocations: %w", err)
 	}
-	set, err := newRevokedSet(records, l.now())
+	set, err := newRevokedSet(records, l.now().Add(-l.outlive))
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +194,8 @@ type revokedSet struct {
 	identity, certificate map[string]bool // certificate: also ended ones
 }
 
-func newRevokedSet(records []record.Record, now time.Time) (*revokedSet, error) {
+// newRevokedSet reads records. Certificates that ended before a time matter no more.
+func newRevokedSet(records []record.Record, ended time.Time) (*revokedSet, error) {
 	s := &revokedSet{identity: map[string]bool{}, certificate: map[string]bool{}}
 	for _, r := range records {
 		if r.Name == epochName {
@@ -211,7 +210,7 @@ func newRevokedSet(records []record.Record, now time.Time) (*revokedSet, error) 
 		if err != nil {
 			return nil, err
 		}
-		s.add(x, now)
+		s.add(x, ended)
 	}
 	slices.SortFunc(s.List, func(a, b Revocation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	slices.Sort(s.Identities)
@@ -220,7 +219,7 @@ func newRevokedSet(records []record.Record, now time.Time) (*revokedSet, error) 
 	return s, nil
 }
 
-func (s *revokedSet) add(x Revocation, now time.Time) {
+func (s *revokedSet) add(x Revocation, ended time.Time) {
 	s.List = append(s.List, x)
 	if x.Kind == RevokeIdentity {
 		s.identity[x.Name] = true
@@ -228,7 +227,7 @@ func (s *revokedSet) add(x Revocation, now time.Time) {
 	}
 	for _, c := range x.Certificates {
 		s.certificate[c.SHA256] = true
-		if c.NotAfter.Add(lateClock).After(now) {
+		if c.NotAfter.After(ended) {
 			s.Certificates = append(s.Certificates, c.SHA256)
 		}
 	}
@@ -243,7 +242,8 @@ func (r *Revocations) identities() map[string]bool {
 	return out
 }
 
-// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any more.
+// sweepRevocations forgets those of certificates that can neither be shown nor renewed with any more, and that no connection
+// stands on.
 func (l *Ledger) sweepRevocations(ctx context.Context, now time.Time) error {
 	records, err := l.records.List(ctx, revocationTable)
 	if err != nil {
@@ -255,7 +255,7 @@ func (l *Ledger) sweepRevocations(ctx context.Context, now time.Time) error {
 			continue
 		}
 		x, err := decodeRevocation(r.Value)
-		if err != nil || x.Until.IsZero() || now.Before(x.Until.Add(l.grace+lateClock)) {
+		if err != nil || x.Until.IsZero() || now.Before(x.Until.Add(max(l.grace+lateClock, l.outlive))) {
 			errs = append(errs, err)
 			continue
 		}

@@ -87,7 +87,7 @@ func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version st
 			err = ErrNotFound
 		}
 		w.Revoked = true
-		for _, leaf := range w.Leaves {
+		for _, leaf := range w.Known() {
 			x.Certificates = append(x.Certificates, RevokedLeaf{leaf.SHA256, leaf.NotAfter})
 		}
 	case RevokeSerial:
@@ -97,15 +97,25 @@ func (l *Ledger) hit(ctx context.Context, x *Revocation) (w Workload, version st
 		if w, version, err = l.workload(ctx, w.Name); err != nil {
 			return w, "", err
 		}
-		w.Leaves = slices.Clone(w.Leaves)
-		i := slices.IndexFunc(w.Leaves, func(leaf Leaf) bool { return leaf.Serial == x.Name })
-		if i < 0 { // it ended meanwhile
+		leaf := w.mark(x.Name, true)
+		if leaf == nil { // it was forgotten meanwhile
 			return w, "", ErrNotFound
 		}
-		w.Leaves[i].Revoked = true
-		x.Until, x.Certificates = w.Leaves[i].NotAfter, []RevokedLeaf{{w.Leaves[i].SHA256, w.Leaves[i].NotAfter}}
+		x.Until, x.Certificates = leaf.NotAfter, []RevokedLeaf{{leaf.SHA256, leaf.NotAfter}}
 	}
 	return w, version, err
+}
+
+// mark says of the certificate with a serial number that it is revoked, or not, and returns it; nil when it is not known.
+func (w *Workload) mark(serial string, revoked bool) *Leaf {
+	for _, list := range []*[]Leaf{&w.Leaves, &w.Ended} {
+		if i := slices.IndexFunc(*list, func(leaf Leaf) bool { return leaf.Serial == serial }); i >= 0 {
+			*list = slices.Clone(*list)
+			(*list)[i].Revoked = revoked
+			return &(*list)[i]
+		}
+	}
+	return nil
 }
 
 // shown is when the last certificate ends that a revocation puts out; zero: there is none. A workload's record that cannot be
@@ -137,7 +147,7 @@ func (l *Ledger) shown(ctx context.Context, x *Revocation) (last time.Time, err 
 func (l *Ledger) bySerial(ctx context.Context, serial string) (Workload, error) {
 	all, err := l.Workloads(ctx)
 	for _, w := range all {
-		if slices.ContainsFunc(w.Leaves, func(leaf Leaf) bool { return leaf.Serial == serial }) {
+		if slices.ContainsFunc(w.Known(), func(leaf Leaf) bool { return leaf.Serial == serial }) {
 			return w, nil
 		}
 	}
@@ -218,14 +228,10 @@ func (l *Ledger) forgiven(ctx context.Context, r RevokeRequest) (w Workload, ver
 	if version == "" {
 		return w, "", ErrNotFound
 	}
-	w.Leaves = slices.Clone(w.Leaves)
-	for i := range w.Leaves {
-		if w.Leaves[i].Serial == r.Name {
-			w.Leaves[i].Revoked = false
-		}
-	}
 	if r.Kind == RevokeWorkload {
 		w.Revoked = false
+	} else {
+		w.mark(r.Name, false)
 	}
 	return w, version, nil
 }

@@ -156,7 +156,7 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte(`{"v":1,"epoch":18446744073709551615}`))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		if w, err := decodeWorkload("a/b", value); err == nil {
-			w.prune(noon)
+			w.prune(noon, time.Hour)
 			if w.Expires().IsZero() && len(w.Leaves) > 0 && !w.Leaves[0].NotAfter.IsZero() {
 				t.Fatalf("%s: %+v", value, w)
 			}

@@ -62,7 +62,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	domain := s.mesh.Config.GetTrustDomain()
 	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach}
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Audit: c.audit, Log: c.log})
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(), Audit: c.audit, Log: c.log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
@@ -81,7 +81,8 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	if err := id.believe(s, c); err != nil {
 		return nil, err
 	}
-	id.trust = &trust{identity: id, out: make(chan *push.Trust)}
+	bounds := s.CA.connections()
+	id.trust = &trust{identity: id, out: make(chan *push.Trust), connections: push.ConnectionBounds{Age: bounds.Age, Idle: bounds.Idle}}
 	return id, nil
 }
 

@@ -112,7 +112,7 @@ func (o operators) nobody(name string, known []ca.Workload) error {
 // unknown is the error for something to revoke that was never seen.
 func unknown(q ca.RevokeRequest, known []ca.Workload) error {
 	if q.Kind == ca.RevokeSerial {
-		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no certificate with the serial number %s is valid: \"ashorectl workload list\" shows the latest of each workload", q.Name))
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no certificate with the serial number %s is known, or it ended so long ago that no peer can have a connection by it: \"ashorectl workload list\" shows the latest of each workload", q.Name))
 	}
 	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload %s has joined%s \"ashorectl workload list\" shows them", q.Name, meant(q.Name, names(known))))
 }
@@ -132,7 +132,7 @@ func concerned(workloads []ca.Workload, q ca.RevokeRequest) []ca.Workload {
 		case ca.RevokeWorkload:
 			return w.Name != q.Name
 		}
-		return !slices.ContainsFunc(w.Leaves, func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
+		return !slices.ContainsFunc(w.Known(), func(l ca.Leaf) bool { return strings.EqualFold(l.Serial, q.Name) })
 	})
 }
 

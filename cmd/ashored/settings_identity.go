@@ -216,6 +216,9 @@ func (c caSettings) rules() ca.Rules {
 	return ca.Rules{Validity: c.Validity, MaxValidity: c.MaxValidity}
 }
 
+// connections is how long peers use connections of who shows a certificate.
+func (c caSettings) connections() ca.Connections { return ca.BoundConnections(c.Validity) }
+
 // grace is that of a ledger, where none is a negative one.
 func (c caSettings) grace() time.Duration {
 	if c.Grace == 0 {

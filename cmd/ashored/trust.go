@@ -27,8 +27,9 @@ const (
 
 // trust tells the assembler whom workloads believe, and the streams that one of theirs may be revoked.
 type trust struct {
-	identity *identity
-	out      chan *push.Trust
+	identity    *identity
+	out         chan *push.Trust
+	connections push.ConnectionBounds // of callers that show a certificate
 
 	known *ca.Revocations // belongs to run; nil before the first were read
 }
@@ -87,7 +88,7 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 	t.known = known
 	b := t.identity.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates, Epoch: known.Epoch,
-		Peers: known.Peers(time.Now())}
+		Peers: known.Peers(time.Now()), Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}
