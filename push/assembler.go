@@ -67,7 +67,7 @@ type AssemblerConfig struct {
 
 // Assembler merges what all sources say into contexts. One goroutine owns it all.
 type Assembler struct {
-	cfg AssemblerConfig // set once
+	cfg AssemblerConfig // set once, but for Sources, which mu guards and the loop alone writes
 
 	// the following belong to the goroutine of Run
 	inputs  Inputs

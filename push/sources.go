@@ -50,9 +50,9 @@ func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 
 // arrange merges what the sources say that there are now.
 func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
-	a.cfg.Sources = s
 	objects, instances := a.cfg.names(s)
 	a.mu.Lock()
+	a.cfg.Sources = s
 	touchedObjects, touchedInstances := a.objects.Arrange(objects), a.instances.Arrange(instances)
 	a.mu.Unlock()
 	a.updateInstances(touchedInstances, now, now)

@@ -41,6 +41,9 @@ func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, b
 		sources[0].Synced = false
 	}
 	s = Status{Builds: a.builds, Sources: append(a.objects.Sources(), sources...)}
+	for i := range s.Sources {
+		s.Sources[i].Required = !slices.Contains(a.cfg.Sources.Optional, s.Sources[i].Name)
+	}
 	return s, a.objects.Problems(clash), a.instances.Problems(nil), maps.Clone(a.between)
 }
 

@@ -118,7 +118,7 @@ func (b *backend) waiting() []string {
 	}
 	out := []string{"the first build"}
 	for _, s := range b.assembler().Sources {
-		if !s.Synced {
+		if !s.Synced && s.Required {
 			out = append(out, s.Name)
 		}
 	}

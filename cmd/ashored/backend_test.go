@@ -150,7 +150,7 @@ spec: {hosts: [web.example.com], http: [{route: [{destination: {host: webb.examp
 func TestBackendWaiting(t *testing.T) {
 	t.Parallel()
 	b := &backend{proxies: nobody{}, assembler: func() push.Status {
-		return push.Status{Sources: []feed.SourceStatus{{Name: "file:/a", Synced: true}, {Name: "consul:dc1"}}}
+		return push.Status{Sources: []feed.SourceStatus{{Name: "file:/a", Synced: true}, {Name: "consul:dc1", Required: true}, {Name: "mcp:a"}}}
 	}}
 	s := b.Status()
 	if s.Ready || !cmp.Equal(s.Waiting, []string{"the first build", "consul:dc1"}) {

@@ -35,7 +35,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
-	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does not end the mesh.
+	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
 }

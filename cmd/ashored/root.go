@@ -20,7 +20,7 @@ type flags struct {
 
 // devFlags are the names of the flags that need --dev, with the setting that does the same.
 func devFlags() map[string]string {
-	return map[string]string{"files": "files", "state": "state", "xds-address": "xds.plaintextAddress", "xds-tls-address": "xds.address",
+	return map[string]string{"files": "sources", "state": "state", "xds-address": "xds.plaintextAddress", "xds-tls-address": "xds.address",
 		"metrics-address": "metrics.address", "admin-socket": "admin.socket"}
 }
 
@@ -49,7 +49,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), s, newLogger(s.Log, cmd.ErrOrStderr()))
+			return serve(cmd.Context(), s, func() (settings, error) { return f.settings(cmd) }, newLogger(s.Log, cmd.ErrOrStderr()))
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")
@@ -100,7 +100,7 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 		from = f.config
 	}
 	f.develop(&s, given)
-	if s.Files == "" {
+	if len(s.sources) == 0 {
 		return s, usage(fmt.Errorf("--dev needs --files DIR, the folder of configuration to serve"))
 	}
 	return s, usage(s.check(from))
@@ -110,13 +110,17 @@ func (f *flags) settings(cmd *cobra.Command) (settings, error) {
 func (f *flags) develop(s *settings, given func(string) bool) {
 	s.flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
-		"files": {&s.Files, &f.files}, "state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
+		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
 		"metrics-address": {&s.Metrics.Address, &f.metrics}, "admin-socket": {&s.Admin.Socket, &f.socket},
 	} {
 		if given(name) {
 			*set.to = *set.value
 			s.flags[devFlags()[name]] = "--" + name
 		}
+	}
+	if given("files") {
+		s.sources = defaultSources(f.files)
+		s.flags["sources"] = "--files"
 	}
 	if s.Admin.Socket == "" {
 		s.Admin.Socket = filepath.Join(s.State, "admin.sock")

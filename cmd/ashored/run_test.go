@@ -54,6 +54,7 @@ spec:
 type site struct {
 	dir, xds, metrics, socket string
 	more                      []string // arguments
+	argv                      []string // all of them, when not nil
 	log                       *lines
 }
 
@@ -108,6 +109,9 @@ func (s *site) put(t *testing.T, name, text string) {
 }
 
 func (s *site) args() []string {
+	if s.argv != nil {
+		return s.argv
+	}
 	return append([]string{"--dev", "--files", filepath.Join(s.dir, "files"), "--state", filepath.Join(s.dir, "state"),
 		"--xds-address", s.xds, "--metrics-address", s.metrics}, s.more...)
 }
@@ -265,7 +269,7 @@ func (s *site) child(t *testing.T) (cmd *exec.Cmd, wait func() int) {
 	return cmd, wait
 }
 
-// SIGHUP changes nothing; SIGTERM and SIGINT end the program in order, with a proxy connected too.
+// SIGHUP ends nothing; SIGTERM and SIGINT end the program in order, with a proxy connected too.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT} {
@@ -372,7 +376,7 @@ func TestMistakes(t *testing.T) {
 		{"completion", []string{"completion", "foo"}, exitUsage, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion of too much", []string{"completion", "bash", "foo"}, exitUsage, `"foo"`},
 		{"no settings file", []string{"--config", "/does/not/exist"}, exitUsage, "there is no settings file /does/not/exist"},
-		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "files"`},
+		{"dev flag alone", []string{"--files", "x"}, exitUsage, `--files is for --dev: otherwise write "sources"`},
 		{"dev without files", []string{"--dev"}, exitUsage, "--dev needs --files DIR"},
 		{"wrong address", taken("--xds-address", "nonsense"), exitUsage, `ashored: --xds-address: xds.plaintextAddress: "nonsense" is not an address`},
 		{"xds port in use", taken("--xds-address", s.metrics), exitFailed, inUse("127.0.0.1", "xds.plaintextAddress", "xds-address")},

@@ -27,6 +27,7 @@ import (
 
 const (
 	defaultConfig  = "/etc/ashore/ashored.yaml"
+	defaultFiles   = "/etc/ashore/config"
 	defaultMetrics = "127.0.0.1:15014"
 	devXDS         = "127.0.0.1:15010"
 	devState       = ".ashore"
@@ -36,8 +37,9 @@ const (
 type settings struct {
 	// State is the folder of the store. Default /var/lib/ashore.
 	State string `yaml:"state"`
-	// Files is the folder of configuration. Default /etc/ashore/config.
-	Files string `yaml:"files"`
+	// Sources are where configuration and services come from, the deciding one first. Default: the files of
+	// /etc/ashore/config, then the store.
+	Sources yaml.Node `yaml:"sources"`
 	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default cluster.local.
 	Domain  string          `yaml:"domain"`
 	XDS     xdsSettings     `yaml:"xds"`
@@ -56,10 +58,11 @@ type settings struct {
 	Mesh     yaml.Node `yaml:"mesh"`
 	Networks yaml.Node `yaml:"meshNetworks"`
 
-	mesh     *push.Mesh     // made of Mesh and Networks
-	warnings []feed.Problem // about them
-	access   admin.Access   // made of Admin.Roles
-	fetch    jwks.Config    // made of Fetch
+	sources  []sourceSettings // made of Sources
+	mesh     *push.Mesh       // made of Mesh and Networks
+	warnings []feed.Problem   // about them
+	access   admin.Access     // made of Admin.Roles
+	fetch    jwks.Config      // made of Fetch
 
 	places *strictyaml.Places // of the settings that are from a file
 	flags  map[string]string  // the flags that settings are from
@@ -116,7 +119,7 @@ type memorySettings struct {
 func defaults() settings {
 	return settings{
 		State:     "/var/lib/ashore",
-		Files:     "/etc/ashore/config",
+		sources:   defaultSources(defaultFiles),
 		Domain:    "cluster.local",
 		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 64, AddressConnections: 4096},
 		Metrics:   metricsSettings{Address: defaultMetrics},
@@ -133,7 +136,8 @@ func defaults() settings {
 func devDefaults() settings {
 	s := defaults()
 	s.dev = true
-	s.State, s.Files, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = devState, "", "", "", devXDS
+	s.sources = nil
+	s.State, s.Admin.Socket, s.XDS.Address, s.XDS.PlaintextAddress = devState, "", "", devXDS
 	return s
 }
 
@@ -147,7 +151,7 @@ func readSettings(path string, s settings) (settings, error) {
 		return s, err
 	}
 	s.places, err = strictyaml.Decode(path, data, &s)
-	return s, err
+	return s, errors.Join(err, s.readSources())
 }
 
 // place is where a setting is from: a flag, a line of the file, or file.
@@ -171,14 +175,12 @@ func (s *settings) checkOwn(file string) error {
 	if s.XDS.Gap <= 0 {
 		wrong("xds.gap", "%v: want more than 0, such as 1ms", s.XDS.Gap)
 	}
-	for _, path := range []struct{ setting, value string }{{"files", s.Files}, {"state", s.State}, {"admin.socket", s.Admin.Socket}} {
+	for _, path := range []struct{ setting, value string }{{"state", s.State}, {"admin.socket", s.Admin.Socket}} {
 		if path.value == "" {
 			wrong(path.setting, "empty: name a path")
 		}
 	}
-	if inside(s.State, s.Files) || inside(s.Files, s.State) {
-		wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, s.Files)
-	}
+	s.checkSources(wrong)
 	if !dnsname.Valid(s.Domain) {
 		wrong("domain", "%q is not the suffix of host names: want small letters, digits and '-' between dots, such as cluster.local", s.Domain)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,7 +43,7 @@ mesh:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.State != "/srv/ashore" || s.Files != "/etc/ashore/config" || s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
+	if s.State != "/srv/ashore" || !slices.Equal(s.folders(), []string{"/etc/ashore/config"}) || s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
 		s.Log.Format != "json" || s.Memory.GCPercent != 80 || s.Metrics.Address != defaultMetrics {
 		t.Errorf("settings %+v", s)
 	}
@@ -96,7 +97,16 @@ func TestWrongSettings(t *testing.T) {
 		{"no setting", address + "foo: 1\n", "ashored.yaml:2: foo: unknown setting; known here: admin, attestors, audit, ca, domain, "},
 		{"no metrics address", address + "metrics: {address: \"\"}\n", `metrics.address: "" is not an address`},
 		{"gap", "xds: {plaintextAddress: \"127.0.0.1:1\", gap: 0s}\n", "ashored.yaml:1: xds.gap: 0s: want more than 0"},
-		{"empty files", address + "files: \"\"\n", "files: empty: name a path"},
+		{"a source without folder", address + "sources: [{kind: files}]\n", "ashored.yaml:2: sources[0].folder: empty: name a path"},
+		{"a source of no kind", address + "sources:\n- name: x\n", `ashored.yaml:3: sources[0].kind: "" is no kind of source: want one of `},
+		{"an unknown option", address + "sources:\n- kind: files\n  foldr: /x\n", `ashored.yaml:4: sources[0].foldr: unknown setting; did you mean "folder"?`},
+		{"an option of the wrong type", address + "sources:\n- kind: files\n  folder: /x\n  required: 7\n", "ashored.yaml:5: sources[0].required: want true or false"},
+		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
+		{"one folder twice", address + "sources:\n- {kind: files, folder: /x}\n- {name: y, kind: files, folder: /x/}\n", "ashored.yaml:4: sources[1].folder: /x/ is there twice"},
+		{"too old", address + "sources:\n- {kind: store, whenTooOld: burn}\n", `sources[0].whenTooOld: "burn": want keep or drop`},
+		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
+		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
+		{"no source", address + "sources: [files]\n", `ashored.yaml:2: sources[0]: want settings with names (name: value), got "files"`},
 		{"empty domain", address + "domain: \"\"\n", `ashored.yaml:2: domain: "" is not the suffix`},
 		{"empty state", address + "state: \"\"\n", "state: empty: name a path"},
 		{"mesh", address + "mesh:\n  accesLogFile: x\n", "ashored.yaml:3"},
@@ -145,11 +155,11 @@ func TestSettingsTogether(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"one address for two":  {"xds: {address: \"127.0.0.1:7000\", plaintextAddress: \"127.0.0.1:7000\"}\n", "xds.plaintextAddress: 127.0.0.1:7000 is xds.address too"},
 		"one address":          {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nmetrics: {address: \"127.0.0.1:7000\"}\n", "metrics.address"},
-		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
-		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/\n", "state"},
-		"files in state":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh/files\nstate: /srv/mesh\n", "state"},
-		"hidden state":         {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh/.ashore\n", ""},
-		"folders side by side": {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nfiles: /srv/mesh\nstate: /srv/mesh-state\n", ""},
+		"state in files":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/state\n", "state: /srv/mesh/state"},
+		"one folder":           {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/\n", "state"},
+		"files in state":       {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh/files}]\nstate: /srv/mesh\n", "state"},
+		"hidden state":         {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh/.ashore\n", ""},
+		"folders side by side": {"xds: {plaintextAddress: \"127.0.0.1:7000\"}\nsources: [{kind: files, folder: /srv/mesh}]\nstate: /srv/mesh-state\n", ""},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {

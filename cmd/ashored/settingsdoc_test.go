@@ -20,6 +20,10 @@ func TestSettingsDoc(t *testing.T) {
 	t.Parallel()
 	want := map[string]string{}
 	leaves("", reflect.ValueOf(defaults()), want)
+	leaves("sources[]", reflect.ValueOf(sourceSettings{Required: true, WhenTooOld: "keep"}), want)
+	for _, options := range sourceKinds() {
+		leaves("sources[]", reflect.ValueOf(options()).Elem(), want)
+	}
 	text, err := os.ReadFile("../../docs/settings.md")
 	if err != nil {
 		t.Fatal(err)

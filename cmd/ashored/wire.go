@@ -16,7 +16,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
-	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -38,8 +37,8 @@ type program struct {
 	close []func() error // in order of opening
 }
 
-// serve builds every part and runs them until ctx ends or one fails.
-func serve(ctx context.Context, s settings, log hclog.Logger) error {
+// serve builds every part and runs them until ctx ends or one fails; read reads the settings anew.
+func serve(ctx context.Context, s settings, read func() (settings, error), log hclog.Logger) error {
 	s.Memory.apply()
 	for _, w := range s.warnings {
 		log.Warn("setting", "problem", w.String())
@@ -47,11 +46,11 @@ func serve(ctx context.Context, s settings, log hclog.Logger) error {
 	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.dev)
 	}
-	p, err := wire(ctx, s, log)
+	p, err := wire(ctx, s, read, log)
 	if err != nil {
 		return errors.Join(err, p.end())
 	}
-	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "files", s.Files, "state", s.State)
+	log.Info("serving", "version", build.Read().Version, "xds", s.XDS.Address, "plaintext_xds", s.XDS.PlaintextAddress, "metrics", s.Metrics.Address, "admin", s.Admin.Socket, "sources", sourceNames(s.sources), "state", s.State)
 	if err := errors.Join(task.Run(ctx, p.parts...), p.end()); err != nil {
 		return err
 	}
@@ -165,16 +164,21 @@ func firstStart(ctx context.Context, s settings) error {
 	if _, err := os.Stat(filepath.Join(s.State, bolt.FileName)); !errors.Is(err, fs.ErrNotExist) {
 		return nil // opening it tells what is wrong
 	}
-	files, err := filestore.New(filestore.Config{Dir: s.Files})
-	if err != nil {
-		return err
+	for _, folder := range s.folders() {
+		files, err := filestore.New(filestore.Config{Dir: folder})
+		if err == nil {
+			err = files.Check(ctx)
+		}
+		if err != nil {
+			return err
+		}
 	}
-	return files.Check(ctx)
+	return nil
 }
 
-// wire opens what the settings name and connects the parts. With an error, what it returns is to be
+// wire opens what the settings name and connects the parts; read reads the settings anew. With an error, what it returns is to be
 // ended all the same.
-func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
+func wire(ctx context.Context, s settings, read func() (settings, error), log hclog.Logger) (*program, error) {
 	p := &program{}
 	if err := firstStart(ctx, s); err != nil {
 		return p, err
@@ -185,11 +189,9 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	if err != nil {
 		return p, err
 	}
-	files, err := filestore.New(filestore.Config{Dir: s.Files, LastGood: d.store, Log: log.Named("files")})
+	maker := newSourceMaker(d.store, log)
+	sources, err := maker.make(ctx, s.sources)
 	if err != nil {
-		return p, err
-	}
-	if err := files.Check(ctx); err != nil {
 		return p, err
 	}
 	id, err := d.identity(ctx, s, back, log.Named("ca"))
@@ -209,7 +211,7 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	keys := newKeySource(s, log.Named("jwks"))
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
-		Sources: push.Sources{Objects: []config.Source{files, d.store}},
+		Sources: sources,
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),
@@ -235,6 +237,9 @@ func wire(ctx context.Context, s settings, log hclog.Logger) (*program, error) {
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
+	settings := &reloader{read: read, current: s, maker: maker, arrange: assembler.Arrange, record: d.audit.Record, log: log.Named("settings")}
+	back.more = append(back.more, settings.problems)
+	p.run("settings", settings.run)
 	return p, nil
 }
 

@@ -80,7 +80,7 @@ func (m *mesh) copy(from, to string) error {
 
 // writeSettings writes the settings file of ashored. Quoted as JSON, every path is YAML.
 func (m *mesh) writeSettings() error {
-	text := fmt.Sprintf("files: %q\nstate: %q\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %q}\n",
+	text := fmt.Sprintf("sources: [{kind: files, folder: %q}, {kind: store}]\nstate: %q\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %q}\n",
 		m.config(), m.state(), m.o.xds, m.o.metrics, m.socket())
 	return os.WriteFile(m.settings(), []byte(text), 0o644)
 }

@@ -22,6 +22,7 @@ const (
 	WorkloadRestore    = "workload.restore"
 	RegistrationRefuse = "registration.refuse"
 	ConfigWrite        = "config.write"
+	SettingsReload     = "settings.reload"
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
 	// Gap is the log's own: how many events before it were not written.

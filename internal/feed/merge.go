@@ -51,8 +51,9 @@ type sourceState struct {
 // SourceStatus is how a source stands, for people.
 type SourceStatus struct {
 	Name string `json:"name"`
-	// Synced says that its first complete state has arrived.
-	Synced bool `json:"synced"`
+	// Synced says that its first complete state has arrived, Required that nothing is served before it has.
+	Synced   bool `json:"synced"`
+	Required bool `json:"required"`
 	// Items and Problems count what it supplies and what is wrong with it.
 	Items    int `json:"items"`
 	Problems int `json:"problems"`

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,7 @@ func syntaxError(file string, err error) error {
 type decoder struct {
 	file   string
 	places *Places
+	others []string // names of the outermost section that somebody else reads
 	errs   []error
 }
 
@@ -109,12 +111,16 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 		fields[name] = v.Field(i)
 		names = append(names, name)
 	}
+	others := d.others
+	d.others = nil
+	names = append(names, others...)
 	lines := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key := n.Content[i]
 		at := join(path, key.Value)
 		field, known := fields[key.Value]
 		switch first := lines[key.Value]; {
+		case slices.Contains(others, key.Value):
 		case !known:
 			d.fail(key, at, "unknown setting%s", suggestion(key.Value, names))
 		case first != 0:

@@ -26,6 +26,14 @@ func (p *Places) Of(setting string) string {
 	}
 }
 
+// File is what the file is called; empty without one.
+func (p *Places) File() string {
+	if p == nil {
+		return ""
+	}
+	return p.file
+}
+
 // place is a line of a file; without one it is the file.
 func place(file string, line int) string {
 	if line == 0 {

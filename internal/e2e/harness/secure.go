@@ -31,7 +31,7 @@ func Secure(settings string) Option {
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
-	text := fmt.Sprintf("files: %s\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.Files, m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	text := fmt.Sprintf("sources: [{kind: files, folder: %s}, {kind: store}]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.Files, m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
 	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}

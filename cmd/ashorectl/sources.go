@@ -1,0 +1,85 @@
+package main
+
+import (
+	"io"
+	"strconv"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+func (t *tool) sourcesCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "sources",
+		Short: "Show where configuration and services come from, and how old it is",
+		Long: `sources shows every source of configuration and services, the deciding one first:
+
+  ok          it has been read, and is followed
+  not read    nothing is known of it yet; "waits" says that no proxy is served before it is known
+  stale       older content than there is, or may be, is in use, as old as AGE says
+
+ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
+here. The error of a source that is out of reach is shown below the table.`,
+		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := ask(t, cmd, (*admin.Client).Status)
+			if err != nil {
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), s.Sources, func(w io.Writer) error { return sourcesTable(w, s.Sources, time.Now()) })
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+}
+
+// sourcesTable is the answer for people.
+func sourcesTable(w io.Writer, all []feed.SourceStatus, now time.Time) error {
+	rows := make([][]string, 0, len(all))
+	var errs []feed.SourceStatus
+	for _, s := range all {
+		row := []string{s.Name, sourceState(s), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-"}
+		if of := staleSince(s); !of.IsZero() {
+			row[4] = ago(now, of)
+		}
+		if !s.Last.IsZero() {
+			row[5] = ago(now, s.Last)
+		}
+		if s.Lag > 0 {
+			row[6] = s.Lag.Round(time.Millisecond).String()
+		}
+		rows = append(rows, row)
+		if s.Error != "" {
+			errs = append(errs, s)
+		}
+	}
+	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "PROBLEMS", "AGE", "LAST CHANGE", "LAG"}, rows); err != nil {
+		return err
+	}
+	return sources(w, errs, now)
+}
+
+// sourceState is how a source is, in a word.
+func sourceState(s feed.SourceStatus) string {
+	switch {
+	case !s.Synced && s.Required:
+		return "not read, waits"
+	case !s.Synced:
+		return "not read"
+	case s.Stale > 0 || s.Error != "":
+		return "stale"
+	default:
+		return "ok"
+	}
+}
+
+// staleSince is of when the content is that is in use instead of newer one; zero: it is of now, or nobody knows.
+func staleSince(s feed.SourceStatus) time.Time {
+	if s.Synced && s.Error != "" {
+		return s.Since
+	}
+	return s.AsOf
+}

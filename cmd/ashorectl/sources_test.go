@@ -1,0 +1,34 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Each source has a line, and what keeps one from its origin stands below.
+func TestSourcesTable(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	var b strings.Builder
+	if err := sourcesTable(&b, []feed.SourceStatus{
+		{Name: "file:/etc/x", Synced: true, Required: true, Items: 3, Problems: 1, Stale: 1, AsOf: now.Add(-time.Hour), Last: now.Add(-time.Minute)},
+		{Name: "consul:dc1", Synced: true, Items: 20, Error: "cannot connect", Since: now.Add(-2 * time.Hour), Last: now.Add(-time.Second), Lag: 3 * time.Millisecond},
+		{Name: "mcp:a", Required: true}, {Name: "mcp:b"}, {Name: "store:/x", Synced: true},
+	}, now); err != nil {
+		t.Fatal(err)
+	}
+	const want = `SOURCE       STATE            ITEMS  PROBLEMS  AGE  LAST CHANGE  LAG
+file:/etc/x  stale            3      1         1h   1m           -
+consul:dc1   stale            20     0         2h   1s           3ms
+mcp:a        not read, waits  0      0         -    -            -
+mcp:b        not read         0      0         -    -            -
+store:/x     ok               0      0         -    -            -
+consul:dc1: cannot connect, since 2h
+`
+	if got := b.String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// sourceSettings is one source of configuration or services. Besides these it has the options of its kind.
+type sourceSettings struct {
+	// Name is for people, and tells sources of one kind apart. Default: the kind.
+	Name string `yaml:"name"`
+	// Kind is what it is: one of sourceKinds.
+	Kind string `yaml:"kind"`
+	// Required says that proxies are served only once it, or what it said before the start, is known. Default true.
+	Required bool `yaml:"required"`
+	// MaxAge is how old its content may become while it is out of reach. Default 0: any age.
+	MaxAge time.Duration `yaml:"maxAge"`
+	// WhenTooOld says what happens to content that is older: keep (it stays, and is a problem) or drop (it is gone). Default keep.
+	WhenTooOld string `yaml:"whenTooOld"`
+
+	options sourceOptions // of its kind
+	at      string        // its path among the settings, "sources[0]"
+	text    string        // all of it, equal for equal settings
+}
+
+// sourceOptions are those of one kind of source.
+type sourceOptions interface {
+	// check tells what is wrong with them.
+	check(wrong func(option, format string, args ...any))
+}
+
+// sourceKinds are the kinds with their options, which hold the defaults.
+func sourceKinds() map[string]func() sourceOptions {
+	return map[string]func() sourceOptions{
+		"files": func() sourceOptions { return &filesSource{} },
+		"store": func() sourceOptions { return &storeSource{} },
+	}
+}
+
+// commonOptions are those of every source.
+func commonOptions() []string { return []string{"name", "kind", "required", "maxAge", "whenTooOld"} }
+
+// filesSource is a folder of files.
+type filesSource struct {
+	// Folder has YAML and JSON of Istio's API, with the folders below it.
+	Folder string `yaml:"folder"`
+}
+
+func (f *filesSource) check(wrong func(option, format string, args ...any)) {
+	if f.Folder == "" {
+		wrong("folder", "empty: name a path")
+	}
+}
+
+// storeSource are the objects that ashorectl writes.
+type storeSource struct{}
+
+func (*storeSource) check(func(option, format string, args ...any)) {}
+
+// defaultSources are the sources where the settings name none: a folder, and the store.
+func defaultSources(folder string) []sourceSettings {
+	return []sourceSettings{
+		{Name: "files", Kind: "files", Required: true, WhenTooOld: "keep", options: &filesSource{Folder: folder}, at: "sources", text: folder},
+		{Name: "store", Kind: "store", Required: true, WhenTooOld: "keep", options: &storeSource{}, at: "sources"},
+	}
+}
+
+// readSources reads the list, when the file has one, and tells everything that is wrong with it.
+func (s *settings) readSources() error {
+	list := s.Sources
+	switch {
+	case list.IsZero() || list.Tag == "!!null":
+		return nil
+	case list.Kind != yaml.SequenceNode:
+		return fmt.Errorf("%s: sources: want a list (- kind: files)", s.places.Of("sources"))
+	case len(list.Content) == 0:
+		return fmt.Errorf("%s: sources: the list is empty: leave it out to have %s and the store", s.places.Of("sources"), defaultFiles)
+	}
+	s.sources = nil
+	var errs []error
+	for i, n := range list.Content {
+		src, err := s.readSource("sources["+strconv.Itoa(i)+"]", n)
+		s.sources = append(s.sources, src)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// readSource reads one of the list.
+func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
+	out := sourceSettings{Required: true, WhenTooOld: "keep", at: at}
+	if n.Kind != yaml.MappingNode {
+		return out, s.places.Section(at, n, &out)
+	}
+	var all []string
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if name := n.Content[i].Value; !slices.Contains(commonOptions(), name) {
+			all = append(all, name)
+		}
+	}
+	if err := s.places.Section(at, n, &out, all...); err != nil {
+		return out, err
+	}
+	options, known := sourceKinds()[out.Kind]
+	if !known {
+		kinds := slices.Sorted(maps.Keys(sourceKinds()))
+		return out, fmt.Errorf("%s:%d: %s.kind: %q is no kind of source: want one of %s", s.places.File(), n.Line, at, out.Kind, strings.Join(kinds, ", "))
+	}
+	if out.Name == "" {
+		out.Name = out.Kind
+	}
+	out.options, out.text = options(), canonical(n)
+	return out, s.places.Section(at, n, out.options, commonOptions()...)
+}
+
+// canonical is a part of a file without comments and style, so that it is equal for equal settings.
+func canonical(n *yaml.Node) string {
+	var v any
+	if err := n.Decode(&v); err != nil {
+		return n.Value
+	}
+	b, err := yaml.Marshal(v)
+	if err != nil {
+		return n.Value
+	}
+	return string(b)
+}
+
+// checkSources checks what the sources say, and that they can be told apart.
+func (s *settings) checkSources(wrong func(setting, format string, args ...any)) {
+	names, folders := map[string]bool{}, map[string]bool{}
+	for _, src := range s.sources {
+		if src.options == nil {
+			continue // told of when it was read
+		}
+		if names[src.Name] {
+			wrong(src.at+".name", "%q is there twice: give each source a name of its own", src.Name)
+		}
+		names[src.Name] = true
+		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
+			wrong(src.at+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
+		}
+		src.options.check(func(option, format string, args ...any) { wrong(src.at+"."+option, format, args...) })
+		f, ok := src.options.(*filesSource)
+		if !ok || f.Folder == "" {
+			continue
+		}
+		if folders[absolute(f.Folder)] {
+			wrong(src.at+".folder", "%s is there twice", f.Folder)
+		}
+		folders[absolute(f.Folder)] = true
+		if inside(s.State, f.Folder) || inside(f.Folder, s.State) {
+			wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, f.Folder)
+		}
+	}
+}
+
+// folders are those of all sources of files.
+func (s *settings) folders() []string {
+	var out []string
+	for _, src := range s.sources {
+		if f, ok := src.options.(*filesSource); ok {
+			out = append(out, f.Folder)
+		}
+	}
+	return out
+}

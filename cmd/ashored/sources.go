@@ -1,0 +1,97 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// sourceMaker makes the sources that the settings name. What is as it was before stays the same source, and goes on.
+type sourceMaker struct {
+	store *bolt.Store
+	log   hclog.Logger
+	made  map[string]madeSource // by the setting's name
+}
+
+// madeSource is one source: objects or instances is set.
+type madeSource struct {
+	settings  sourceSettings
+	objects   config.Source
+	instances feed.Source[registry.Instances]
+}
+
+func (m madeSource) name() string {
+	if m.objects != nil {
+		return m.objects.Name()
+	}
+	return m.instances.Name()
+}
+
+func newSourceMaker(store *bolt.Store, log hclog.Logger) *sourceMaker {
+	return &sourceMaker{store: store, log: log, made: map[string]madeSource{}}
+}
+
+// make makes the sources of a list. With an error nothing is as it was not before.
+func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sources, error) {
+	var out push.Sources
+	made := map[string]madeSource{}
+	var errs []error
+	for _, s := range list {
+		src, had := m.made[s.Name]
+		if !had || src.settings.text != s.text || src.settings.Kind != s.Kind {
+			var err error
+			if src, err = m.source(ctx, s); err != nil {
+				errs = append(errs, fmt.Errorf("source %q (%s): %w", s.Name, s.at, err))
+				continue
+			}
+		}
+		src.settings = s
+		made[s.Name] = src
+		if src.objects != nil {
+			out.Objects = append(out.Objects, src.objects)
+		} else {
+			out.Instances = append(out.Instances, src.instances)
+		}
+		if !s.Required {
+			out.Optional = append(out.Optional, src.name())
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return push.Sources{}, err
+	}
+	m.made = made
+	return out, nil
+}
+
+// source makes one.
+func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource, error) {
+	switch o := s.options.(type) {
+	case *filesSource:
+		files, err := filestore.New(filestore.Config{Dir: o.Folder, LastGood: m.store, Log: m.log.Named(s.Name)})
+		if err == nil {
+			err = files.Check(ctx)
+		}
+		return madeSource{objects: files}, err
+	case *storeSource:
+		return madeSource{objects: m.store}, nil
+	}
+	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
+}
+
+// sourceNames are those of the settings, for the log.
+func sourceNames(list []sourceSettings) []string {
+	out := make([]string, len(list))
+	for i, s := range list {
+		out[i] = s.Name
+	}
+	return out
+}
