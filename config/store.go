@@ -17,8 +17,11 @@ var (
 	ErrConflict = errors.New("changed since it was read")
 )
 
+// Absent, as the revision of a write, says that there must be no such object yet.
+const Absent = "0"
+
 // Store keeps objects across restarts. Every write is a revision of the whole store, a decimal
-// number that only grows.
+// number that only grows and begins after 0.
 type Store interface {
 	Source
 	// Get returns the object of key. Errors: ErrNotFound.
@@ -27,12 +30,16 @@ type Store interface {
 	// namespace means all.
 	List(ctx context.Context, kind Kind, namespace string) ([]*Object, error)
 	// Put creates or replaces one object and returns it with its new revision. When o.Revision is
-	// not empty it must be the stored one. Errors: ErrConflict.
+	// not empty it must be the stored one, and Absent that there is none. Errors: ErrConflict.
 	Put(ctx context.Context, o *Object, who string) (*Object, error)
 	// Delete removes one object; revision as in Put. Errors: ErrNotFound, ErrConflict.
 	Delete(ctx context.Context, key Key, revision, who string) error
-	// Apply does all of changes, or none. Errors: ErrNotFound, ErrConflict, naming the object.
+	// Apply does all of changes, or none, as one revision. Without changes nothing is written and the
+	// present revision returned. Errors: ErrNotFound, ErrConflict, naming the object.
 	Apply(ctx context.Context, changes []Change, who string) (revision string, err error)
+	// History tells of past writes, the latest revision first. A store may forget: whole revisions,
+	// the oldest first, and never the latest one.
+	History(ctx context.Context, q Query) (Past, error)
 }
 
 // Change is one write of an Apply.
@@ -41,6 +48,6 @@ type Change struct {
 	Key Key
 	// Object is the new content; nil deletes.
 	Object *Object
-	// Revision, when not empty, is the one that the object must have.
+	// Revision, when not empty, is the one that the object must have; Absent: there must be none.
 	Revision string
 }

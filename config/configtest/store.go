@@ -33,6 +33,9 @@ func TestStore(t *testing.T, open func(t *testing.T) config.Store, reopen func(t
 		"the end of a context":       testContext,
 		"the feed":                   testFeed,
 		"the feed tells latest only": testSlowFeed,
+		"only what is not there":     testAbsent,
+		"history":                    testHistory,
+		"back to any revision":       testBack,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -405,6 +408,9 @@ func testReopen(t *testing.T, s config.Store, reopen func(*testing.T, config.Sto
 		t.Errorf("after a restart:\n%s", diff)
 	}
 	wantHost(t, s, "gone", "")
+	if past := history(t, s, config.Query{}); number(t, past.Latest) <= number(t, a.Revision) || len(past.Revisions) != 3 {
+		t.Errorf("the history after a restart is %+v, want three revisions", past)
+	}
 	if next := put(t, s, Object("b", "two.test")); number(t, next.Revision) <= number(t, a.Revision) {
 		t.Errorf("the revision after a restart is %q, the one before %q", next.Revision, a.Revision)
 	}

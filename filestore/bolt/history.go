@@ -6,30 +6,23 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Write is one past write of an object.
-type Write struct {
-	// Revision is that of the store after the write.
-	Revision string
-	// Who wrote it, in the words of the writer's caller, and when.
-	Who  string
-	When time.Time
-	// Object is what was written; nil for a deletion.
-	Object *config.Object
-}
-
-// writeRecord is how a write is kept.
+// writeRecord is how a write is kept: as what undoes it. What it wrote is what the next write of the object replaced,
+// and in the end what is stored now.
 type writeRecord struct {
-	Key     config.Key `json:"key"`
-	Who     string     `json:"who"`
-	When    time.Time  `json:"when"`
-	Deleted bool       `json:"deleted,omitempty"`
-	// Object is the objectRecord that was written.
-	Object json.RawMessage `json:"object,omitempty"`
+	Key  config.Key `json:"key"`
+	Who  string     `json:"who"`
+	When time.Time  `json:"when"`
+	// Undo says that Before tells what there was. Records of releases that kept what was written lack it; they count as
+	// forgotten.
+	Undo bool `json:"undo,omitempty"`
+	// Before is the objectRecord that was replaced or deleted; empty: there was none.
+	Before json.RawMessage `json:"before,omitempty"`
 }
 
 // writeID is the key of a write: its revision and its place in the Apply, in order.
@@ -43,55 +36,165 @@ const writeIDSize = 12
 // none, so no other object's records do.
 func historyPrefix(key config.Key) []byte { return append(objectKey(key), 0) }
 
-// History lists the last writes of an object, the latest first: at most limit, all that are remembered when
-// limit is 0. An object that was deleted has a history too. One without any is not an error.
-func (s *Store) History(ctx context.Context, key config.Key, limit int) ([]Write, error) {
-	var out []Write
-	err := s.view(ctx, func(t *tx) error {
-		prefix := historyPrefix(key)
-		ids := t.keys(bucketHistory, prefix)
-		for i := len(ids) - 1; i >= 0 && (limit <= 0 || len(out) < limit); i-- {
-			w, err := s.readWrite(t, ids[i][len(prefix):])
-			if err != nil {
-				return err
-			}
-			out = append(out, w)
+// History implements config.Store.
+func (s *Store) History(ctx context.Context, q config.Query) (config.Past, error) {
+	var after uint64
+	if q.After != "" {
+		var err error
+		if after, err = config.ParseRevision(q.After); err != nil {
+			return config.Past{}, err
 		}
-		return nil
+	}
+	var out config.Past
+	err := s.view(ctx, func(t *tx) error {
+		latest, err := t.revision()
+		if err != nil {
+			return err
+		}
+		since, err := t.since(latest)
+		if err != nil {
+			return err
+		}
+		out.Latest, out.Since = formatRevision(latest), formatRevision(since)
+		r := &historian{store: s, tx: t, query: q, after: max(after, since), now: map[config.Key]json.RawMessage{}}
+		out.Revisions, err = r.read(ctx)
+		return err
 	})
 	return out, err
 }
 
-// readWrite reads one write.
-func (s *Store) readWrite(t *tx, id []byte) (Write, error) {
-	if len(id) != writeIDSize {
-		return Write{}, fmt.Errorf("%x is not the number of a write", id)
+// since is the oldest revision of which it is known what was stored.
+func (t *tx) since(latest uint64) (uint64, error) {
+	c := t.Bucket([]byte(bucketWrites)).Cursor()
+	for id, record := c.First(); id != nil; id, record = c.Next() {
+		w, err := readWrite(id, record)
+		if err != nil {
+			return 0, err
+		}
+		if w.Undo {
+			return revisionOf(id) - 1, nil
+		}
 	}
-	value, err := t.get(bucketWrites, id)
-	if err != nil {
-		return Write{}, err
-	}
-	var r writeRecord
-	if err := json.Unmarshal(value, &r); err != nil {
-		return Write{}, fmt.Errorf("write %x: %w", id, err)
-	}
-	w := Write{Revision: formatRevision(binary.BigEndian.Uint64(id)), Who: r.Who, When: r.When}
-	if r.Deleted {
-		return w, nil
-	}
-	w.Object, err = decodeObject(s.Name(), r.Key, r.Object)
-	return w, err
+	return latest, nil
 }
 
-// remember adds a write to the history.
-func (s *Store) remember(t *tx, w writeRecord, revision uint64, place int) error {
-	if !w.Deleted {
-		value, err := t.get(bucketObjects, objectKey(w.Key))
-		if err != nil {
+// historian reads writes from the latest on.
+type historian struct {
+	store *Store
+	tx    *tx
+	query config.Query
+	after uint64
+	now   map[config.Key]json.RawMessage // what there was after the write that is read next, by key; nil is nothing
+}
+
+// read returns the revisions that are asked for.
+func (h *historian) read(ctx context.Context) ([]config.Revision, error) {
+	var out []config.Revision
+	for id := range h.ids() {
+		if revisionOf(id) <= h.after {
+			break
+		}
+		number := formatRevision(revisionOf(id))
+		if n := len(out); n == 0 || out[n-1].Number != number {
+			if h.query.Limit > 0 && n == h.query.Limit || ctx.Err() != nil {
+				break
+			}
+			out = append(out, config.Revision{Number: number})
+		}
+		if err := h.add(&out[len(out)-1], id); err != nil {
+			return nil, err
+		}
+	}
+	for _, r := range out {
+		slices.SortFunc(r.Writes, func(a, b config.Write) int { return a.Key.Compare(b.Key) })
+	}
+	return out, ctx.Err()
+}
+
+// ids are those of the writes that are asked for, the latest first.
+func (h *historian) ids() func(yield func([]byte) bool) {
+	bucket, prefix := bucketWrites, []byte(nil)
+	if h.query.Key != (config.Key{}) {
+		bucket, prefix = bucketHistory, historyPrefix(h.query.Key)
+	}
+	return func(yield func([]byte) bool) {
+		c := h.tx.Bucket([]byte(bucket)).Cursor()
+		// to the last one: the one before the first that is greater than all with the prefix
+		k, _ := c.Seek(append(bytes.Clone(prefix), bytes.Repeat([]byte{0xff}, writeIDSize+1)...))
+		if k == nil {
+			k, _ = c.Last()
+		} else {
+			k, _ = c.Prev()
+		}
+		for ; k != nil && bytes.HasPrefix(k, prefix) && yield(k[len(prefix):]); k, _ = c.Prev() {
+		}
+	}
+}
+
+// add adds one write to its revision.
+func (h *historian) add(r *config.Revision, id []byte) error {
+	w, err := readWrite(id, h.tx.Bucket([]byte(bucketWrites)).Get(id))
+	if err != nil {
+		return err
+	}
+	now, seen := h.now[w.Key]
+	if !seen {
+		if now, err = h.tx.get(bucketObjects, objectKey(w.Key)); err != nil {
 			return err
 		}
-		w.Object = value
 	}
+	h.now[w.Key] = w.Before
+	r.Who, r.When = w.Who, w.When
+	out := config.Write{Key: w.Key}
+	if out.After, err = h.object(w.Key, now); err != nil {
+		return err
+	}
+	if out.Before, err = h.object(w.Key, w.Before); err != nil {
+		return err
+	}
+	r.Writes = append(r.Writes, out)
+	return nil
+}
+
+// object reads an objectRecord; nothing is none.
+func (h *historian) object(key config.Key, value json.RawMessage) (*config.Object, error) {
+	if len(value) == 0 {
+		return nil, nil
+	}
+	return decodeObject(h.store.Name(), key, value)
+}
+
+// revisionOf is the revision in the number of a write.
+func revisionOf(id []byte) uint64 {
+	if len(id) != writeIDSize {
+		return 0
+	}
+	return binary.BigEndian.Uint64(id)
+}
+
+// readWrite reads a record of bucketWrites; nil is none.
+func readWrite(id, record []byte) (writeRecord, error) {
+	var w writeRecord
+	if len(id) != writeIDSize {
+		return w, fmt.Errorf("%x is not the number of a write", id)
+	}
+	value, err := unseal(bucketWrites, id, record)
+	if err != nil {
+		return w, err
+	}
+	if err := json.Unmarshal(value, &w); err != nil {
+		return w, fmt.Errorf("write %x: %w", id, err)
+	}
+	return w, nil
+}
+
+// remember adds a write to the history, before it is done.
+func remember(t *tx, w writeRecord, revision uint64, place int) error {
+	before, err := t.get(bucketObjects, objectKey(w.Key))
+	if err != nil {
+		return err
+	}
+	w.Before, w.Undo = before, true
 	value, err := json.Marshal(w)
 	if err != nil {
 		return fmt.Errorf("remember the write of %s: %w", w.Key, err)
@@ -103,46 +206,28 @@ func (s *Store) remember(t *tx, w writeRecord, revision uint64, place int) error
 	return t.put(bucketHistory, append(historyPrefix(w.Key), id...), []byte{})
 }
 
-// forget drops the oldest writes beyond the bounds, of each object that changed and of all, and returns
+// forget drops the oldest revisions while there are more writes than are remembered, but not the present one, and returns
 // how many are left.
-func (s *Store) forget(t *tx, changes []config.Change) (int, error) {
-	left := s.writes + len(changes)
-	for _, c := range changes {
-		prefix := historyPrefix(c.Key)
-		ids := t.keys(bucketHistory, prefix)
-		for len(ids) > s.cfg.HistoryPerObject {
-			if err := forgetWrite(t, c.Key, ids[0][len(prefix):]); err != nil {
-				return 0, err
-			}
-			ids = ids[1:]
-			left--
+func forget(t *tx, writes, most int, present uint64) (int, error) {
+	var dropping uint64
+	for {
+		id, record := t.Bucket([]byte(bucketWrites)).Cursor().First()
+		revision := revisionOf(id)
+		if id == nil || revision == present || writes <= most && revision != dropping {
+			return writes, nil
 		}
-	}
-	for ; left > s.cfg.HistoryTotal; left-- {
-		if err := forgetOldest(t); err != nil {
+		id = bytes.Clone(id)
+		w, err := readWrite(id, record)
+		if err != nil {
 			return 0, err
 		}
+		if err := t.delete(bucketHistory, append(historyPrefix(w.Key), id...)); err != nil {
+			return 0, err
+		}
+		if err := t.delete(bucketWrites, id); err != nil {
+			return 0, err
+		}
+		dropping = revision
+		writes--
 	}
-	return left, nil
-}
-
-// forgetOldest drops the oldest write of all.
-func forgetOldest(t *tx) error {
-	id, record := t.Bucket([]byte(bucketWrites)).Cursor().First()
-	value, err := unseal(bucketWrites, id, record)
-	if err != nil {
-		return err
-	}
-	var w writeRecord
-	if err := json.Unmarshal(value, &w); err != nil {
-		return fmt.Errorf("write %x: %w", id, err)
-	}
-	return forgetWrite(t, w.Key, bytes.Clone(id))
-}
-
-func forgetWrite(t *tx, key config.Key, id []byte) error {
-	if err := t.delete(bucketHistory, append(historyPrefix(key), id...)); err != nil {
-		return err
-	}
-	return t.delete(bucketWrites, id)
 }

@@ -103,8 +103,10 @@ func errNoObject(key config.Key) error {
 // checkRevision compares the revision that a writer read with the stored object, nil when there is none.
 func checkRevision(key config.Key, want string, have *config.Object) error {
 	switch {
-	case want == "":
+	case want == "", want == config.Absent && have == nil:
 		return nil
+	case want == config.Absent:
+		return fmt.Errorf("%s: %w: it was created meanwhile, at revision %s; read it", key, config.ErrConflict, have.Revision)
 	case have == nil:
 		return fmt.Errorf("%s: %w: it is at revision %s no more, it was deleted", key, config.ErrConflict, want)
 	case have.Revision != want:

@@ -8,6 +8,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,26 @@ func remedy(err error) error {
 		return fmt.Errorf("%w: make room on the disk of %s (\"df -h %s\" and \"df -i %s\" show what it has), or set another state folder", err, path, filepath.Dir(path), filepath.Dir(path))
 	}
 	return err
+}
+
+// unwritten is why a write of objects did not happen, and what to do about it. bbolt passes some errors of the file
+// system on as text.
+func (s *Store) unwritten(err error) error {
+	said := func(errno unix.Errno) bool {
+		return errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error())
+	}
+	todo := ""
+	switch {
+	case said(unix.ENOSPC), said(unix.EDQUOT):
+		todo = fmt.Sprintf("; nothing was changed: make room on the disk of %s (\"df -h %s\" shows what it has) and write again", s.path, filepath.Dir(s.path))
+	case said(unix.EROFS):
+		todo = fmt.Sprintf("; nothing was changed: the file system of %s is mounted for reading only: mount it for writing and write again", s.path)
+	case said(unix.EFBIG):
+		todo = fmt.Sprintf("; nothing was changed: %s may not grow: raise the limit of the size of files of this process (LimitFSIZE in its systemd unit) and start it again", s.path)
+	case said(unix.EIO):
+		todo = fmt.Sprintf("; nothing was changed: the disk of %s does not work: the kernel's log says more", s.path)
+	}
+	return fmt.Errorf("write to %s: %w%s", s.path, err, todo)
 }
 
 // making says that a folder could not be made.

@@ -45,9 +45,9 @@ type Config struct {
 	CheckTimeout time.Duration
 	// LockTimeout is how long to wait for another process to let go of the folder. Default 1s.
 	LockTimeout time.Duration
-	// HistoryPerObject and HistoryTotal bound how many writes are remembered of one object and of all.
-	// Defaults 20 and 10000.
-	HistoryPerObject, HistoryTotal int
+	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has.
+	// Default 50000.
+	HistoryTotal int
 	// Log receives life cycle events; nil discards them.
 	Log hclog.Logger
 }
@@ -59,11 +59,8 @@ func (c *Config) defaults() {
 	if c.LockTimeout == 0 {
 		c.LockTimeout = time.Second
 	}
-	if c.HistoryPerObject == 0 {
-		c.HistoryPerObject = 20
-	}
 	if c.HistoryTotal == 0 {
-		c.HistoryTotal = 10_000
+		c.HistoryTotal = 50_000
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()

@@ -94,52 +94,71 @@ func TestReopen(t *testing.T) {
 	}
 }
 
-// Who wrote what is remembered, within both bounds, and of deleted objects too.
-func TestHistory(t *testing.T) {
+// Whole revisions are forgotten, the oldest first, and what is left tells since when it is whole.
+func TestForget(t *testing.T) {
 	t.Parallel()
-	s := open(t, Config{Dir: t.TempDir(), HistoryPerObject: 3, HistoryTotal: 5})
-	ctx := t.Context()
-	for i := range 5 {
-		if _, err := s.Put(ctx, configtest.Object("a", fmt.Sprintf("%d.test", i)), fmt.Sprintf("user %d", i)); err != nil {
+	dir := t.TempDir()
+	s := open(t, Config{Dir: dir, HistoryTotal: 5})
+	apply := func(names ...string) {
+		t.Helper()
+		var changes []config.Change
+		for _, name := range names {
+			changes = append(changes, config.Change{Key: configtest.Key(name), Object: configtest.Object(name, name+".test")})
+		}
+		if _, err := s.Apply(t.Context(), changes, "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Delete(ctx, configtest.Key("a"), "", "remover"); err != nil {
+	want := func(since string, revisions ...string) {
+		t.Helper()
+		past, err := s.History(t.Context(), config.Query{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, r := range past.Revisions {
+			got = append(got, r.Number)
+		}
+		if past.Since != since || !cmp.Equal(got, revisions) {
+			t.Errorf("got since %s %v, want %s %v", past.Since, got, since, revisions)
+		}
+	}
+	apply("a", "b", "c")
+	apply("a")
+	apply("a")
+	want("0", "3", "2", "1")
+	apply("b") // one too many: all three of the first go
+	want("1", "4", "3", "2")
+	apply("a", "b", "c", "d", "e", "f", "g") // more than are remembered
+	want("4", "5")
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff([]string{"6 remover", "5 user 4", "4 user 3"}, historyOf(t, s, "a", 0)); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff([]string{"6 remover"}, historyOf(t, s, "a", 1)); diff != "" {
-		t.Error(diff)
-	}
-	for _, name := range []string{"b", "c", "d", "e"} { // four more: two of a's are the oldest of all
-		if _, err := s.Put(ctx, configtest.Object(name, "x.test"), "other"); err != nil {
+	s = open(t, Config{Dir: dir, HistoryTotal: 5})
+	want("4", "5")
+	apply("a")
+	want("5", "6")
+}
+
+// What an older release remembered, which is what was written and not what was replaced, counts as forgotten.
+func TestOldHistory(t *testing.T) {
+	t.Parallel()
+	s := open(t, Config{Dir: t.TempDir()})
+	for _, host := range []string{"one.test", "two.test"} {
+		if _, err := s.Put(t.Context(), configtest.Object("a", host), "x"); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if diff := cmp.Diff([]string{"6 remover"}, historyOf(t, s, "a", 0)); diff != "" {
-		t.Error(diff)
-	}
-	if got := historyOf(t, s, "none", 0); got != nil {
-		t.Errorf("an object that never was has a history: %v", got)
-	}
-}
-
-func historyOf(t *testing.T, s *Store, name string, limit int) []string {
-	t.Helper()
-	list, err := s.History(t.Context(), configtest.Key(name), limit)
+	err := s.update(func(x *tx) error {
+		return x.put(bucketWrites, writeID(1, 0), []byte(`{"key":{"Kind":"ServiceEntry","Namespace":"shop","Name":"a"},"who":"x","when":"2026-01-01T00:00:00Z","object":{}}`))
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var out []string
-	for _, w := range list {
-		if w.When.IsZero() || (w.Object == nil) != (w.Who == "remover") {
-			t.Errorf("write %+v", w)
-		}
-		out = append(out, w.Revision+" "+w.Who)
+	past, err := s.History(t.Context(), config.Query{Key: configtest.Key("a")})
+	if err != nil || past.Since != "1" || len(past.Revisions) != 1 || past.Revisions[0].Number != "2" {
+		t.Errorf("got %+v, %v; want revision 2 alone, since 1", past, err)
 	}
-	return out
 }
 
 // An address is allocated once and never moves, no other key gets it, and a full range is said.
@@ -326,7 +345,7 @@ func TestClosed(t *testing.T) {
 	}
 	_, put := s.Put(t.Context(), configtest.Object("a", "a.test"), "x")
 	_, get := s.Get(t.Context(), configtest.Key("a"))
-	_, history := s.History(t.Context(), configtest.Key("a"), 0)
+	_, history := s.History(t.Context(), config.Query{})
 	_, allocate := s.Allocate(t.Context(), []registry.Key{{Host: "a"}})
 	for what, err := range map[string]error{"put": put, "get": get, "history": history, "allocate": allocate} {
 		if !errors.Is(err, ErrClosed) {

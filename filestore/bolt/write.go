@@ -82,23 +82,22 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 	var left int
 	err := s.update(func(t *tx) error {
 		for i, c := range changes {
+			if err := remember(t, writeRecord{Key: c.Key, Who: who, When: now}, revision, i); err != nil {
+				return err
+			}
 			var err error
 			if written[i], err = s.write(t, c, revision, now); err != nil {
 				return err
 			}
-			w := writeRecord{Key: c.Key, Who: who, When: now, Deleted: c.Object == nil}
-			if err := s.remember(t, w, revision, i); err != nil {
-				return err
-			}
 		}
 		var err error
-		if left, err = s.forget(t, changes); err != nil {
+		if left, err = forget(t, s.writes+len(changes), s.cfg.HistoryTotal, revision); err != nil {
 			return err
 		}
 		return t.put(bucketMeta, []byte(metaRevision), binary.BigEndian.AppendUint64(nil, revision))
 	})
 	if err != nil {
-		return nil, 0, fmt.Errorf("write to %s: %w", s.path, err)
+		return nil, 0, s.unwritten(err)
 	}
 	s.writes = left
 	s.publish(changes, written, revision)
