@@ -35,8 +35,20 @@ help: ## list what can be made
 build: ## build the programs into bin/
 	$(GO) build -o bin/ ./cmd/...
 
-tools: ## fetch what tests and demonstrations need: Envoy, into .tools/ (once)
+tools: consul-tool ## fetch Envoy and build Consul, which tests and demonstrations need, into .tools/ (once)
 	@$(GO) run ./tools/envoy --to .tools/envoy
+
+# Consul is a program for tests alone, in a module of its own (tools/consul), and never part of what is shipped. One's own
+# is used instead when CONSUL names it.
+consul-version = $(shell awk '$$1 == "github.com/hashicorp/consul" { print $$2 }' tools/consul/go.mod)
+
+consul-tool:
+	@if [ -n "$$CONSUL" ]; then \
+		"$$CONSUL" version | grep -q '^Consul $(consul-version)' || { echo "CONSUL=$$CONSUL is not Consul $(consul-version): unset CONSUL to have that one built" >&2; exit 1; }; \
+	elif ! .tools/consul version 2>/dev/null | grep -q '^Consul $(consul-version)'; then \
+		echo 'building Consul $(consul-version) (once; with an empty cache some 3 minutes on 2 cores)'; mkdir -p .tools; \
+		$(GO) build -C tools/consul -trimpath -ldflags '-s -w' -o '$(CURDIR)/.tools/consul.new' github.com/hashicorp/consul && mv .tools/consul.new .tools/consul; \
+	fi
 
 run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries it out and ends
 	@$(GO) build -o .tools/quickstart ./examples/quickstart
@@ -90,4 +102,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools net-tools run test e2e check bench fuzz golden proto package package-texts clean
+.PHONY: help build tools consul-tool net-tools run test e2e check bench fuzz golden proto package package-texts clean
