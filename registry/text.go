@@ -1,0 +1,71 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+)
+
+// String is the protocol's name as ports declare it; that of Unknown is "UNKNOWN".
+func (p Protocol) String() string { return nameOf(p, protocolNames()) }
+
+// MarshalText is String.
+func (p Protocol) MarshalText() ([]byte, error) { return marshalName(p, protocolNames(), "protocol") }
+
+// UnmarshalText reads what MarshalText wrote.
+func (p *Protocol) UnmarshalText(b []byte) error { return unmarshalName(p, b, protocolNames(), "protocol") }
+
+// String is the resolution's name: STATIC, DNS, DNS_ROUND_ROBIN or NONE. Source: ServiceEntry.resolution.
+func (r Resolution) String() string { return nameOf(r, resolutionNames()) }
+
+// MarshalText is String.
+func (r Resolution) MarshalText() ([]byte, error) {
+	return marshalName(r, resolutionNames(), "resolution")
+}
+
+// UnmarshalText reads what MarshalText wrote.
+func (r *Resolution) UnmarshalText(b []byte) error {
+	return unmarshalName(r, b, resolutionNames(), "resolution")
+}
+
+// String is "healthy", "unhealthy" or "draining".
+func (h Health) String() string { return nameOf(h, healthNames()) }
+
+// MarshalText is String.
+func (h Health) MarshalText() ([]byte, error) { return marshalName(h, healthNames(), "health") }
+
+// UnmarshalText reads what MarshalText wrote.
+func (h *Health) UnmarshalText(b []byte) error { return unmarshalName(h, b, healthNames(), "health") }
+
+// The names, in the order of the constants.
+func protocolNames() []string {
+	return []string{"UNKNOWN", "TCP", "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTPS", "TLS", "MONGO", "MYSQL", "REDIS", "UDP"}
+}
+
+func resolutionNames() []string { return []string{"STATIC", "DNS", "DNS_ROUND_ROBIN", "NONE"} }
+
+func healthNames() []string { return []string{"healthy", "unhealthy", "draining"} }
+
+// nameOf is the name of a constant, and its number where it has none.
+func nameOf[T ~uint8](v T, names []string) string {
+	if int(v) < len(names) {
+		return names[v]
+	}
+	return fmt.Sprint(uint8(v))
+}
+
+func marshalName[T ~uint8](v T, names []string, what string) ([]byte, error) {
+	if int(v) >= len(names) {
+		return nil, fmt.Errorf("there is no %s %d", what, v)
+	}
+	return []byte(names[v]), nil
+}
+
+func unmarshalName[T ~uint8](v *T, b []byte, names []string, what string) error {
+	for i, n := range names {
+		if n == string(b) {
+			*v = T(i)
+			return nil
+		}
+	}
+	return fmt.Errorf("%q is no %s: want %s", b, what, strings.Join(names, ", "))
+}
