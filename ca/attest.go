@@ -45,6 +45,8 @@ type Ask struct {
 	Workload string
 	// Group is the WorkloadGroup that the caller means to join, "namespace/name", or empty when he does not say.
 	Group string
+	// Replace says that the caller means to take the place of a workload of his name that is alive.
+	Replace bool
 }
 
 // Proof is who a call comes from.
@@ -63,6 +65,12 @@ type Proof struct {
 	by string
 	// seen is the workload as the ledger had it when it was looked at, or nil.
 	seen *held
+	// replaces says that the caller may take the place of a workload of his name that is alive, and shown is the hash of the
+	// key of the certificate that he showed beside other evidence; nil: none. Whose it is, is not looked at.
+	replaces bool
+	shown    *KeyHash
+	// from is the address that the call comes from.
+	from netip.Addr
 	// repeats is when what can be taken once was taken, by the same caller; zero: it was not before. Bind sets it.
 	repeats time.Time
 	// Bind says which workload the certificate is for, "namespace/name", and takes what can be taken once. It is called

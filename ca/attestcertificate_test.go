@@ -84,7 +84,7 @@ func TestRefusedBelowARetiredRoot(t *testing.T) {
 		"workload revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeWorkload, "shop/a"); return c }, "revoked"},
 		"identity revoked":            {func(l *lab, _ *Signer, c client) client { l.revoke(RevokeIdentity, webID); return c }, "revoked"},
 		"beyond its grace":            {func(l *lab, _ *Signer, c client) client { l.pass(24*time.Hour + 49*time.Hour); return c }, "expired"},
-		"replaced by a new join":      {func(l *lab, _ *Signer, c client) client { l.join("shop/web", "a"); return c }, "key unknown"},
+		"replaced by a new join":      {func(l *lab, _ *Signer, c client) client { l.pass(claimTime); l.join("shop/web", "a"); return c }, "another machine joined"},
 		"for another workload":        {func(l *lab, _ *Signer, c client) client { c.name = "b"; return c }, "other workload"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -248,12 +248,12 @@ func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 		if pod != "" {
 			return account + accountSign + pod, nil
 		}
-		name, version, err := a.ledger.holder(ctx, q.Key.String())
+		k, version, err := a.ledger.holder(ctx, q.Key.String())
 		if err != nil {
 			return "", err
 		}
-		if version != "" && strings.HasPrefix(name, account+accountSign) {
-			return name, nil
+		if version != "" && strings.HasPrefix(k.Workload, account+accountSign) {
+			return k.Workload, nil
 		}
 		return account + accountSign + q.Key.String()[:16], a.ledger.mayAdd(ctx, account)
 	}

@@ -42,7 +42,11 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		return nil, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
 			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}
 	}
-	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID}
+	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID, from: c.From}
+	if len(c.Peer) > 0 {
+		shown := KeyHashOf(c.Peer[0])
+		p.shown = &shown
+	}
 	p.Bind = func(ctx context.Context, q Ask) (string, error) {
 		if q.Group != "" && q.Group != t.Group {
 			return "", refuseToken("token of another group", fmt.Errorf("join token %s is of group %q, and comes for %.200q", t.ID, t.Group, q.Group))
@@ -51,11 +55,8 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		if err != nil {
 			return "", err
 		}
-		// Who is refused must not use up the token.
-		if err := a.ledger.mayJoin(ctx, issued{workload: name, proof: p, key: q.Key, now: c.Now}, t.Key == ""); err != nil {
-			return "", err
-		}
-		p.repeats, err = a.ledger.takeToken(ctx, c.Bearer, q.Key, name, c.From, c.Now)
+		p.replaces = q.Replace
+		p.repeats, err = a.ledger.takeToken(ctx, c.Bearer, issued{workload: name, proof: p, key: q.Key, now: c.Now})
 		return name, err
 	}
 	return p, nil

@@ -39,6 +39,11 @@ type LedgerConfig struct {
 	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace, and its template's service
 	// account ("default" when it names none). Errors: ErrNoGroup, or why it cannot be told now. Nil: there are no groups.
 	Groups func(ctx context.Context, group string) (namespace, serviceAccount string, err error)
+	// Present says where a workload is: whether a proxy that shows one of its certificates is connected, or was a moment ago.
+	// Nil: nobody knows.
+	Present func(w Workload) (p Presence, ok bool)
+	// Replaced is told, once it is written down, that a workload joined anew with another key. Nil: nobody is.
+	Replaced func(Replacement)
 	// Grace is how long after the end of its certificate a workload may renew with it. Zero means DefaultGrace; negative
 	// means not at all.
 	Grace time.Duration
@@ -64,6 +69,8 @@ type Ledger struct {
 	grace       time.Duration
 	outlive     time.Duration // how long after the end of a certificate a connection may be in use that was opened with it
 	maxAccount  int
+	present     func(w Workload) (p Presence, ok bool)
+	replaced    func(Replacement)
 	audit       func(audit.Event)
 	log         hclog.Logger
 	now         func() time.Time
@@ -75,7 +82,8 @@ type Ledger struct {
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount), audit: c.Audit, log: c.Log, now: c.Now}
+	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
+		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
 		l.grace = DefaultGrace
@@ -84,6 +92,12 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	}
 	if l.audit == nil {
 		l.audit = func(audit.Event) {}
+	}
+	if l.present == nil {
+		l.present = func(Workload) (p Presence, ok bool) { return p, false }
+	}
+	if l.replaced == nil {
+		l.replaced = func(Replacement) {}
 	}
 	if l.log == nil {
 		l.log = hclog.NewNullLogger()
@@ -130,11 +144,11 @@ func (l *Ledger) refresh(ctx context.Context) {
 	}
 }
 
-// Sweep forgets tokens that ended more than a day ago, workloads that can come back no more, and revocations of
-// certificates that no longer matter.
+// Sweep forgets tokens that ended more than a day ago, who joined a while ago, workloads and keys that can come back no more,
+// and revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
-	return errors.Join(l.sweepTokens(ctx, now), l.sweepWorkloads(ctx, now), l.sweepRevocations(ctx, now))
+	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now), l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now))
 }
 
 func (l *Ledger) sweepTokens(ctx context.Context, now time.Time) error {

@@ -21,6 +21,8 @@ const workloadTable, keyTable = "workload", "workloadkey"
 type keyRecord struct {
 	Format   int    `json:"v"`
 	Workload string `json:"workload"`
+	// Replaced says that it was; nil: it is.
+	Replaced *replaced `json:"replaced,omitempty"`
 }
 
 func (k *keyRecord) format() int { return k.Format }
@@ -34,8 +36,10 @@ type issued struct {
 	// root and bundle are the IDs of the root that the leaf leads to, and of the bundle that comes with it.
 	root, bundle string
 	now          time.Time
-	// replaced is the hash of the key that renews no more because of it, or empty. enter sets it.
+	// replaced is the hash of the key that renews no more because of it, or empty, and former are the certificates that the
+	// workload had then, when another machine may have them. enter sets them.
 	replaced string
+	former   []Leaf
 }
 
 // enter writes down that a workload gets a certificate. Nothing may be handed out before it has. Each workload has a
@@ -56,6 +60,7 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	if err != nil {
 		return err
 	}
+	l.tellReplaced(c)
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
 	return l.refuseNamed(ctx, c.proof, revocationKey(RevokeIdentity, c.proof.ID.String()))
 }
@@ -67,7 +72,7 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 		return err
 	}
 	before := w
-	c.replaced = ""
+	c.replaced, c.former = "", nil
 	if c.proof.Leaf == nil {
 		if err := l.mayReplace(w, version != "", *c); err != nil {
 			return err
@@ -75,11 +80,14 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 		w = w.replace(c.proof, c.key, c.now)
 		if before.Key != w.Key {
 			c.replaced = before.Key
+			if c.proof.How == tokenAttestor { // by a JWT it is the same one, that makes a new key each time
+				c.former = before.Leaves
+			}
 		}
 	} else {
 		with := KeyHashOf(c.proof.Leaf)
 		if err := w.mayRenew(version != "", c.proof.ID, with); err != nil {
-			return err
+			return l.explained(ctx, with, err)
 		}
 		w = w.renew(c.proof, with, c.key)
 	}
@@ -90,18 +98,25 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 	}
 	w.Leaves = append(w.Leaves, leafOf(c.leaf, c.root))
 	w.Offered, w.Renewed = c.bundle, c.now
-	writes, err := l.writesOf(ctx, c.workload, before, w, version)
+	writes, err := l.writesOf(ctx, c, before, w, version)
 	if err != nil {
 		return err
 	}
 	return l.records.Commit(ctx, writes...)
 }
 
-// writesOf turns a change of a workload into writes: its own record, and which keys are its.
-func (l *Ledger) writesOf(ctx context.Context, name string, before, after Workload, version string) ([]record.Write, error) {
+// writesOf turns a change of a workload into writes: its own record, which keys are its, and which were.
+func (l *Ledger) writesOf(ctx context.Context, c *issued, before, after Workload, version string) ([]record.Write, error) {
+	name := c.workload
 	value, err := json.Marshal(after)
 	if err != nil {
 		return nil, err
+	}
+	var gone []byte // nothing: who renews has both keys
+	if len(c.former) > 0 {
+		if gone, err = l.goneKeys(c, before); err != nil {
+			return nil, err
+		}
 	}
 	writes := []record.Write{{Key: record.Key{Table: workloadTable, Name: name}, Value: value, Version: version}}
 	if after.Key != before.Key {
@@ -113,7 +128,7 @@ func (l *Ledger) writesOf(ctx context.Context, name string, before, after Worklo
 	}
 	for _, old := range []string{before.Key, before.Previous} {
 		if old != "" && old != after.Key && old != after.Previous && !slices.ContainsFunc(writes, func(w record.Write) bool { return w.Name == old }) {
-			writes = append(writes, record.Write{Key: record.Key{Table: keyTable, Name: old}, Version: record.Any})
+			writes = append(writes, record.Write{Key: record.Key{Table: keyTable, Name: old}, Value: gone, Version: record.Any})
 		}
 	}
 	return writes, nil
@@ -125,9 +140,9 @@ func (l *Ledger) claimKey(ctx context.Context, name, key string) (record.Write, 
 	if err != nil {
 		return record.Write{}, err
 	}
-	if version != "" && holder != name {
+	if version != "" && holder.Workload != name {
 		return record.Write{}, &Refusal{Code: codes.PermissionDenied, Public: "the key is in use by another workload: make a new one", Reason: "key of another workload", Final: true,
-			Err: fmt.Errorf("key %s is that of workload %s, and comes for %s", key, holder, name)}
+			Err: fmt.Errorf("key %s is that of workload %s, and comes for %s", key, holder.Workload, name)}
 	}
 	value, err := json.Marshal(keyRecord{Format: 1, Workload: name})
 	if err != nil {
@@ -136,17 +151,16 @@ func (l *Ledger) claimKey(ctx context.Context, name, key string) (record.Write, 
 	return record.Write{Key: record.Key{Table: keyTable, Name: key}, Value: value, Version: version}, nil
 }
 
-// holder is the workload that a key is of; version is empty when it is of none.
-func (l *Ledger) holder(ctx context.Context, key string) (name, version string, err error) {
+// holder is the workload that a key is of, or was; version is empty when it is of none.
+func (l *Ledger) holder(ctx context.Context, key string) (k keyRecord, version string, err error) {
 	r, err := l.records.Get(ctx, record.Key{Table: keyTable, Name: key})
 	if err != nil || r.Version == "" {
-		return "", "", err
+		return k, "", err
 	}
-	var k keyRecord
 	if err := decodeRecord(r.Value, &k); err != nil {
-		return "", "", fmt.Errorf("key %s: %w", key, err)
+		return k, "", fmt.Errorf("key %s: %w", key, err)
 	}
-	return k.Workload, r.Version, nil
+	return k, r.Version, nil
 }
 
 // workload reads one; version is empty when there is none.
@@ -163,7 +177,7 @@ func (l *Ledger) workload(ctx context.Context, name string) (w Workload, version
 func (w *Workload) mayRenew(known bool, id spiffe.ID, with KeyHash) error {
 	switch {
 	case !known || !w.holds(with):
-		return refuseCertificate("key unknown", fmt.Errorf("key %s is not, or no longer, the one of a workload: it was replaced, or the certificate is not from a join here", with))
+		return refuseCertificate(reasonUnknown, fmt.Errorf("key %s is not, or no longer, the one of a workload", with))
 	case !w.isOf(id):
 		return refuseCertificate("other workload", fmt.Errorf("key %s is that of workload %s with identity %s, and comes with a certificate for %s", with, w.Name, w.Identity, id))
 	case w.Revoked:
@@ -235,19 +249,19 @@ func (l *Ledger) holds(ctx context.Context, leaf *x509.Certificate) (h held, err
 		return held{}, refuseCertificate("no identity", err)
 	}
 	key := KeyHashOf(leaf)
-	name, version, err := l.holder(ctx, key.String())
+	k, version, err := l.holder(ctx, key.String())
 	if err != nil {
 		return held{}, err
 	}
 	if version != "" {
-		if h.workload, h.version, err = l.workload(ctx, name); err != nil {
+		if h.workload, h.version, err = l.workload(ctx, k.Workload); err != nil {
 			return held{}, err
 		}
 	}
 	if err := h.workload.mayRenew(h.version != "", id, key); err != nil {
-		return held{}, err
+		return held{}, l.explained(ctx, key, err)
 	}
-	c := issued{workload: name, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
+	c := issued{workload: k.Workload, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
 	if err := l.refuseRevoked(ctx, c); err != nil {
 		return held{}, err
 	}

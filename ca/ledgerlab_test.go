@@ -41,9 +41,13 @@ type lab struct {
 	server  *Server
 	address string
 
-	mu     sync.Mutex
-	time   time.Time
-	events []audit.Event
+	mu      sync.Mutex
+	time    time.Time
+	events  []audit.Event
+	present func(Workload) (Presence, bool) // guarded by mu; nil: nobody is
+	ousted  []Replacement                   // guarded by mu
+
+	first, renewed *tls.Certificate // of a workload, for tests with several steps
 }
 
 // bounded has the ledger's peers use connections for as long as they do where certificates live so long.
@@ -62,6 +66,7 @@ func newLab(t testing.TB, settings func(*ServerConfig)) *lab {
 	var err error
 	l.ledger, err = NewLedger(t.Context(), LedgerConfig{
 		Records: l.store, TrustDomain: "cluster.local", Groups: labGroups, Grace: 48 * time.Hour, Audit: l.record, Log: log, Now: l.now,
+		Present: l.isPresent, Replaced: l.oust,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -118,6 +123,28 @@ func (l *lab) pass(d time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.time = l.time.Add(d)
+}
+
+// connect makes workloads present that are.
+func (l *lab) connect(present func(Workload) (Presence, bool)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.present = present
+}
+
+func (l *lab) isPresent(w Workload) (p Presence, ok bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.present == nil {
+		return p, false
+	}
+	return l.present(w)
+}
+
+func (l *lab) oust(r Replacement) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ousted = append(l.ousted, r)
 }
 
 func (l *lab) record(e audit.Event) {
@@ -233,8 +260,10 @@ type client struct {
 	name  string
 	key   crypto.Signer // nil: a new one each time
 	more  map[string]string
-	lives time.Duration
-	csr   []byte // nil: a good one
+	// replace says that the machine means to take the place of another one.
+	replace bool
+	lives   time.Duration
+	csr     []byte // nil: a good one
 }
 
 // ask sends one call over a connection of its own, and returns what it got as a certificate for the key.
@@ -284,6 +313,9 @@ func (l *lab) request(c client) *securityv1.IstioCertificateRequest {
 	fields := map[string]*structpb.Value{}
 	if c.name != "" {
 		fields["Workload"] = structpb.NewStringValue(c.name)
+	}
+	if c.replace {
+		fields["Replace"] = structpb.NewBoolValue(true)
 	}
 	for k, v := range c.more {
 		fields[k] = structpb.NewStringValue(v)

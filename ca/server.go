@@ -273,7 +273,7 @@ func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, err
 	if err != nil {
 		return Ask{}, nil, err
 	}
-	return Ask{Key: request.KeyHash, Workload: fields["Workload"].GetStringValue(), Group: fields["Group"].GetStringValue()}, request, nil
+	return Ask{Key: request.KeyHash, Workload: fields["Workload"].GetStringValue(), Group: fields["Group"].GetStringValue(), Replace: fields["Replace"].GetBoolValue()}, request, nil
 }
 
 // seconds is a number of them as a duration, the longest one when it is too many.

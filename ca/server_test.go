@@ -76,7 +76,7 @@ func TestLostAnswerOfRenewal(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _, err = l.ask(client{cert: first})
-	if err := wantRefused(err, codes.Unauthenticated, publicCertificate); err != nil {
+	if err := wantRefused(err, codes.Unauthenticated, publicUnknown); err != nil {
 		t.Error(err)
 	}
 	if err := l.audited(audit.CertificateRefuse, "key unknown"); err != nil {
@@ -184,7 +184,7 @@ func TestRefusals(t *testing.T) {
 			return client{cert: hour(l, l.signer, webID, func(c *x509.Certificate) { c.ExtKeyUsage = c.ExtKeyUsage[:1] })}
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "untrusted"},
 		"certificate that the ledger does not know": {func(l *lab) client { return client{cert: hour(l, l.signer, webID, nil)} },
-			codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "key unknown"},
+			codes.Unauthenticated, publicUnknown, audit.CertificateRefuse, "key unknown"},
 		"certificate not valid yet": {func(l *lab) client {
 			return client{cert: l.certificate(l.signer, webID, noon.Add(time.Minute), noon.Add(time.Hour), nil)}
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "expired"},
@@ -205,9 +205,10 @@ func TestRefusals(t *testing.T) {
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "other workload"},
 		"certificate replaced by a new join": {func(l *lab) client {
 			c := l.join("shop/web", "a")
+			l.pass(claimTime)
 			l.join("shop/web", "a")
 			return client{cert: c}
-		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "key unknown"},
+		}, codes.Unauthenticated, "another machine joined under the name shop/a at 2026-11-21T12:00:15Z from 127.0.0.1", audit.CertificateRefuse, "replaced"},
 		"certificate of a revoked workload": {func(l *lab) client {
 			c := l.join("shop/web", "a")
 			l.revoke(RevokeWorkload, "shop/a")
@@ -373,6 +374,7 @@ func TestNothingIsUsedUpByARevokedWorkload(t *testing.T) {
 	if err := l.ledger.Restore(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a"}); err != nil {
 		t.Fatal(err)
 	}
+	l.pass(claimTime)
 	if _, _, err := l.ask(client{token: token, name: "a"}); err != nil {
 		t.Error(err)
 	}

@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -158,25 +157,42 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 }
 
 // takeToken binds a token to a key and a workload, once: the same key and workload may take it again until it ends, and
-// are told when they took it first. Errors: *Refusal.
-func (l *Ledger) takeToken(ctx context.Context, text string, key KeyHash, workload string, from netip.Addr, now time.Time) (first time.Time, err error) {
+// are told when they took it first. Who may not join uses nothing up. Errors: *Refusal.
+func (l *Ledger) takeToken(ctx context.Context, text string, c issued) (first time.Time, err error) {
 	err = l.retry(func() error {
-		t, version, err := l.checkToken(ctx, text, now)
+		t, version, err := l.checkToken(ctx, text, c.now)
+		if err != nil {
+			return err
+		}
 		first = t.Used
+		claimed, err := l.mayJoin(ctx, c, t.Key == "")
 		switch {
 		case err != nil:
 			return err
 		case t.Key == "":
-			t.Key, t.Workload, t.Used, t.From = key.String(), workload, now, from.String()
-			return l.writeToken(ctx, t, version)
-		case t.Key != key.String():
+			return l.useToken(ctx, t, version, claimed, c)
+		case t.Key != c.key.String():
 			return refuseToken("token used", fmt.Errorf("join token %s was used for %s from %s at %s, and now comes with another key", t.ID, t.Workload, t.From, t.Used.Format(time.RFC3339)))
-		case t.Workload != workload:
-			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID, t.Workload, workload))
+		case t.Workload != c.workload:
+			return refuseToken("token used", fmt.Errorf("join token %s was used for %s, and now comes for %s", t.ID, t.Workload, c.workload))
 		}
 		return nil
 	})
 	return first, err
+}
+
+// useToken writes down that a token is used, and who claims its name, both read at these versions.
+func (l *Ledger) useToken(ctx context.Context, t Token, version, claimed string, c issued) error {
+	t.Key, t.Workload, t.Used, t.From = c.key.String(), c.workload, c.now, c.proof.from.String()
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	claim, err := claimOf(c, claimed)
+	if err != nil {
+		return err
+	}
+	return l.records.Commit(ctx, record.Write{Key: record.Key{Table: tokenTable, Name: t.ID}, Value: value, Version: version}, claim)
 }
 
 // retry does a change again when somebody else's was first.
