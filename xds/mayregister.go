@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"strconv"
 	"time"
@@ -19,8 +20,20 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// ErrNotJoined is why a certificate that is believed registers nobody: its key is not the one that its workload has now.
-var ErrNotJoined = errors.New("the certificate is not of the key that its workload has now")
+// NotJoinedError is why a certificate that is believed registers nobody: its key is not the one that its workload has now.
+type NotJoinedError struct {
+	// Public is what its holder is told; empty: no more than that.
+	Public string
+	// Err is all that is known.
+	Err error
+}
+
+func (e *NotJoinedError) Error() string {
+	return fmt.Sprintf("the certificate is not of the key that its workload has now: %v", e.Err)
+}
+
+// Unwrap is the cause.
+func (e *NotJoinedError) Unwrap() error { return e.Err }
 
 // mayRegister says whether the stream may register what it asks for: the target has to be there, in the namespace and of
 // the service account that the stream has proven to be of.
@@ -60,10 +73,11 @@ func (st *stream) joined(ctx context.Context) error {
 		return nil
 	}
 	group, err := s.cfg.Joined(ctx, st.who.Leaf())
+	out, not := errors.AsType[*NotJoinedError](err)
 	switch {
-	case errors.Is(err, ErrNotJoined):
+	case not:
 		s.log.Warn("workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity, "serial", st.who.Serial, "error", err)
-		return status.Error(codes.PermissionDenied, "the certificate registers nobody: it was replaced, or is not from a join here")
+		return status.Error(codes.PermissionDenied, cmp.Or(out.Public, "the certificate registers nobody: it was replaced, or is not from a join here"))
 	case err != nil:
 		s.log.Error("nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")

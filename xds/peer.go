@@ -39,6 +39,9 @@ func (p Peer) Leaf() *x509.Certificate {
 	return p.chain[0]
 }
 
+// Fingerprint is the SHA-256 of its certificate's DER in hexadecimal digits; empty for nobody.
+func (p Peer) Fingerprint() string { return p.fingerprint }
+
 var (
 	// errNoCertificate is why a connection with TLS proves nothing.
 	errNoCertificate = errors.New("no client certificate was presented")
@@ -164,6 +167,18 @@ func (s *Server) proven() []*stream {
 		}
 	}
 	return out
+}
+
+// Expel ends the streams of peers that match, and the registrations of their workloads, and tells them why; match is asked
+// with s locked. It does not wait. A stream that is not taken in yet is asked of by Joined.
+func (s *Server) Expel(match func(Peer) bool, why *NotJoinedError) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		if st.who.chain != nil && match(st.who) {
+			st.expel(why)
+		}
+	}
 }
 
 // expel ends the stream and the registration of its workload. It does not wait.

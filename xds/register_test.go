@@ -479,10 +479,10 @@ func TestRegistersWhatItJoined(t *testing.T) {
 		"no group":                {"", nil, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.OK},
 		"an entry":                {"shop/web", nil, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.OK},
 		"another group":           {"shop/web", nil, map[string]any{"AUTO_REGISTER_GROUP": "other"}, codes.PermissionDenied},
-		"replaced":                {"", fmt.Errorf("key of another machine: %w", xds.ErrNotJoined), map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.PermissionDenied},
-		"replaced, for an entry":  {"", xds.ErrNotJoined, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied},
+		"replaced":                {"", fmt.Errorf("looked up: %w", &xds.NotJoinedError{Public: "another machine joined", Err: errors.New("no space left")}), map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.PermissionDenied},
+		"replaced, for an entry":  {"", &xds.NotJoinedError{Err: errors.New("no space left")}, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied},
 		"nobody knows":            {"", errors.New("no space left on device"), map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.Unavailable},
-		"replaced, asks for none": {"", xds.ErrNotJoined, map[string]any{}, codes.OK},
+		"replaced, asks for none": {"", &xds.NotJoinedError{}, map[string]any{}, codes.OK},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -500,6 +500,13 @@ func TestRegistersWhatItJoined(t *testing.T) {
 			err := call(t, p, web).connects(node(t, tc.metadata))
 			if status.Code(err) != tc.want || err != nil && strings.Contains(err.Error(), "space left") {
 				t.Errorf("got %v, want %v", err, tc.want)
+			}
+			told := ""
+			if not, ok := errors.AsType[*xds.NotJoinedError](tc.err); ok {
+				told = not.Public
+			}
+			if !strings.Contains(fmt.Sprint(err), told) {
+				t.Errorf("got %v, want %q", err, told)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ type Config struct {
 	// Runtime takes in the workloads that ask to be registered, and their health. Nil: what they ask for is ignored.
 	Runtime registry.Runtime
 	// Joined says which WorkloadGroup, "namespace/name", the workload of a certificate joined; empty when none. Asked of
-	// those that register, and of nobody else. Errors: ErrNotJoined, or why it cannot be told now. Nil: every certificate
+	// those that register, and of nobody else. Errors: *NotJoinedError, or why it cannot be told now. Nil: every certificate
 	// that Verify believes registers.
 	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
 	// RegisterAnybody lets workloads register that have not proven who they are: for development.

@@ -123,6 +123,9 @@ func (st *stream) await(done <-chan error) error {
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		s.log.Warn("stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
+		if out, ok := errors.AsType[*NotJoinedError](why); ok && out.Public != "" {
+			return status.Error(codes.PermissionDenied, out.Public)
+		}
 		return errUnauthenticated
 	case <-st.stuck: // returning ends the stream, and so the send, and run
 		s.metrics.refused.WithLabelValues("not reading").Inc()

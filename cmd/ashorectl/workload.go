@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -38,7 +39,8 @@ func (t *tool) listWorkloadsCommand() *cobra.Command {
 		Use:   "list",
 		Short: "Show workloads with their identity and certificate, and what is revoked",
 		Long: `list shows every workload that joined, its identity, until when its certificate is valid and whether a proxy of it is
-connected, then those whose agents report that they are not well and so are no endpoints, and what is revoked, by whom and why.`,
+connected, then names by which several machines go at once, workloads whose agents report that they are not well and so are
+no endpoints, and what is revoked, by whom and why.`,
 		Example: "  ashorectl workload list\n  ashorectl workload list -o json | jq -r '.workloads[] | select(.revoked) | .name'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -60,7 +62,7 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 	} else if err := columns(w, []string{"NAME", "IDENTITY", "GROUP", "JOINED", "CERTIFICATE", "SERIAL", "PROXIES"}, workloadRows(list.Workloads, now)); err != nil {
 		return err
 	}
-	if err := unwellTable(w, list.Workloads, now); err != nil {
+	if err := errors.Join(warnings(w, list.Workloads), unwellTable(w, list.Workloads, now)); err != nil {
 		return err
 	}
 	if len(list.Revocations) == 0 {
@@ -74,6 +76,23 @@ func workloadTables(w io.Writer, list admin.WorkloadList, now time.Time) error {
 		rows = append(rows, []string{r.Kind, r.Name, ago(now, r.At), orDash(r.By), orDash(r.Reason)})
 	}
 	return columns(w, []string{"REVOKED", "NAME", "SINCE", "BY", "REASON"}, rows)
+}
+
+// warnings says of which workloads an operator should see to something; nothing where there are none.
+func warnings(w io.Writer, list []admin.Workload) error {
+	var rows [][]string
+	for _, x := range list {
+		if x.Warning != "" {
+			rows = append(rows, []string{x.Name, printable(x.Warning)})
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	return columns(w, []string{"WARNING", "WHAT"}, rows)
 }
 
 // unwellTable shows the workloads that are no endpoints, in the words of their agents; nothing where there are none.

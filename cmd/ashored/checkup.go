@@ -34,6 +34,7 @@ type findings struct {
 	authority ca.Status
 	// tokens, workloads and revocations are counted by state, state and kind.
 	tokens, workloads, revocations map[string]int
+	doubled                        []feed.Problem // workloads by whose names several machines go
 	err                            error
 }
 
@@ -95,6 +96,9 @@ func (c *checkup) examine(ctx context.Context, now time.Time) findings {
 			state = "revoked"
 		}
 		f.workloads[state]++
+		if w.Warning != "" {
+			f.doubled = append(f.doubled, feed.Problem{Severity: feed.Warning, Source: "workloads", Object: w.Name, Text: w.Warning})
+		}
 	}
 	for _, r := range list.Revocations {
 		f.revocations[r.Kind]++
@@ -119,7 +123,7 @@ func (c *checkup) problems() []feed.Problem {
 	for _, text := range f.authority.Problems {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
 	}
-	return out
+	return append(out, f.doubled...)
 }
 
 // Describe implements prometheus.Collector.

@@ -62,7 +62,8 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	domain := s.mesh.Config.GetTrustDomain()
 	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach}
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(), Audit: c.audit, Log: c.log})
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
+		Present: id.present, Replaced: id.replaced, Audit: c.audit, Log: c.log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)
 	}
@@ -129,9 +130,36 @@ func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
 func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string, error) {
 	w, err := id.ledger.Holds(ctx, leaf)
 	if r, ok := errors.AsType[*ca.Refusal](err); ok {
-		return "", fmt.Errorf("%w: %w", xds.ErrNotJoined, r)
+		return "", &xds.NotJoinedError{Public: r.Public, Err: r}
 	}
 	return w.Group, err
+}
+
+// present says where a workload is, for who comes under its name.
+func (id *identity) present(w ca.Workload) (ca.Presence, bool) {
+	server := id.fleet.Load()
+	if server == nil {
+		return ca.Presence{}, false
+	}
+	p, ok := server.Present(hasLeaf(w.Leaves))
+	return ca.Presence{Address: p.Address.String(), Since: p.Since, Connected: p.Connected}, ok
+}
+
+// replaced ends the streams of who lost his place to another machine, and tells him.
+func (id *identity) replaced(r ca.Replacement) {
+	if server := id.fleet.Load(); server != nil {
+		has := hasLeaf(r.Former)
+		server.Expel(func(p xds.Peer) bool { return has(p.Fingerprint()) }, &xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
+	}
+}
+
+// hasLeaf says whether certificates have one with a fingerprint.
+func hasLeaf(leaves []ca.Leaf) func(fingerprint string) bool {
+	known := make(map[string]bool, len(leaves))
+	for _, l := range leaves {
+		known[l.SHA256] = true
+	}
+	return func(fingerprint string) bool { return known[fingerprint] }
 }
 
 // run adds its parts to a program.

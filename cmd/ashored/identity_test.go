@@ -62,6 +62,8 @@ type member struct {
 	hash string // of the root
 	key  *ecdsa.PrivateKey
 	cert *tls.Certificate // nil before it has one
+	// replace says that it means to take the place of another one.
+	replace bool
 }
 
 // joined is the workload shop/web-1, which has joined, and the line that it was made with.
@@ -145,7 +147,7 @@ func (m *member) ask(t *testing.T, token, workload string) error {
 	conn := m.dial(t)
 	answer, err := securityv1.NewIstioCertificateServiceClient(conn).CreateCertificate(ctx, &securityv1.IstioCertificateRequest{
 		Csr:      string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der})),
-		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(workload)}},
+		Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"Workload": structpb.NewStringValue(workload), "Replace": structpb.NewBoolValue(m.replace)}},
 	})
 	if err := errors.Join(err, conn.Close()); err != nil {
 		return err

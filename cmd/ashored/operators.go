@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
@@ -174,6 +176,7 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 	out := admin.WorkloadList{Workloads: []admin.Workload{}, Revocations: []admin.Revocation{}}
 	proxies := o.proxiesBySerial()
 	for _, w := range workloads {
+		nodes := map[string]bool{}
 		shown := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
 			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity)}
 		for _, l := range w.Leaves {
@@ -181,8 +184,10 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 			for _, p := range proxies[l.Serial] {
 				shown.Proxies = append(shown.Proxies, p.id)
 				shown.Health = latest(shown.Health, p.health)
+				nodes[p.node] = true
 			}
 		}
+		shown.Warning = doubles(slices.Sorted(maps.Keys(nodes)))
 		out.Workloads = append(out.Workloads, shown)
 	}
 	for _, r := range revoked.List {
@@ -191,9 +196,18 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 	return out, nil
 }
 
+// doubles is what to say of a workload whose proxies are these nodes.
+func doubles(nodes []string) string {
+	if len(nodes) < 2 {
+		return ""
+	}
+	return fmt.Sprintf("%d machines go by this name at once, %s: give each a name of its own (ashore-agent leave, then join with --name); one may have a copy of the other's state folder", len(nodes), strings.Join(nodes, " and "))
+}
+
 // connectedProxy is a proxy as a list of workloads shows it.
 type connectedProxy struct {
 	id     string
+	node   string        // its whole ID, which names its address
 	health *admin.Health // nil: it reported none
 }
 
@@ -223,7 +237,7 @@ func (o operators) proxiesBySerial() map[string][]connectedProxy {
 	connected := server.Proxies()
 	for i, p := range proxyList(connected) {
 		if serial := connected[i].Who.Serial; serial != "" {
-			out[serial] = append(out[serial], connectedProxy{p.ID, healthOf(connected[i].Health)})
+			out[serial] = append(out[serial], connectedProxy{p.ID, p.Node, healthOf(connected[i].Health)})
 		}
 	}
 	return out

@@ -23,6 +23,8 @@ type Workload struct {
 	Revoked bool `json:"revoked,omitempty"`
 	// Proxies are the IDs of its proxies that are connected now.
 	Proxies []string `json:"proxies,omitempty"`
+	// Warning says that several machines go by its name at once, and what to do; empty: one does, or none.
+	Warning string `json:"warning,omitempty"`
 	// Health is what one of these reported last of the workload: nil when none did, or it is not registered.
 	Health *Health `json:"health,omitempty"`
 }

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// clonedNode is webNode at another address.
+const clonedNode = "sidecar~10.0.0.10~web-1.shop~shop.svc.cluster.local"
+
+// A machine does not take the name of one that is connected, unless it says so; then the other one hears who did. Two
+// machines with one identity are warned of.
+func TestNameTaken(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	first, _ := s.joined(t)
+	receive := first.stream(t, webNode)
+	if err := receive(); err != nil {
+		t.Fatal(err)
+	}
+	made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second := s.newMember(t, made.Command)
+	err = second.ask(t, flagOf(made.Command, "--token"), "web-1")
+	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "connected from 10.0.0.9 since ") {
+		t.Errorf("the name of a machine that is connected: %v", err)
+	}
+
+	if err := first.stream(t, clonedNode)(); err != nil {
+		t.Fatal(err)
+	}
+	list, err := client.Workloads(ctx)
+	if err != nil || len(list.Workloads) != 1 || !strings.Contains(list.Workloads[0].Warning, "10.0.0.9~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.10") &&
+		!strings.Contains(list.Workloads[0].Warning, "10.0.0.10~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.9") {
+		t.Errorf("two machines with one identity: %+v, %v", list, err)
+	}
+
+	second.replace = true
+	if err := second.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+		t.Fatalf("to replace it: %v", err)
+	}
+	for err = nil; err == nil; { // what was sent before the cut
+		err = receive()
+	}
+	const words = "another machine joined under the name shop/web-1"
+	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), words) {
+		t.Errorf("the stream of who was replaced ended with %v", err)
+	}
+	if err := first.ask(t, "", ""); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), words) {
+		t.Errorf("renewal of who was replaced: %v", err)
+	}
+}

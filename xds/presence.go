@@ -1,0 +1,50 @@
+package xds
+
+import (
+	"net/netip"
+	"time"
+)
+
+// Presence is where a workload is.
+type Presence struct {
+	// Address is its own, as its proxy says.
+	Address netip.Addr
+	// Since is when its proxy connected or, when it is not connected any more, when it went.
+	Since time.Time
+	// Connected says that it is connected, here or to another replica; else it was, and its lease has not ended.
+	Connected bool
+}
+
+// Present finds the workload that has one of certificates, by their fingerprints: its proxy is connected, or it is registered
+// still.
+func (s *Server) Present(certificate func(fingerprint string) bool) (p Presence, ok bool) {
+	if p, ok = s.connected(certificate); ok || s.cfg.Runtime == nil {
+		return p, ok
+	}
+	for _, r := range s.cfg.Runtime.Registrations().All() {
+		if r.Certificate == "" || !certificate(r.Certificate) {
+			continue
+		}
+		q := Presence{r.Addresses[0], r.ConnectedAt, true}
+		if !r.DisconnectedAt.IsZero() {
+			q.Since, q.Connected = r.DisconnectedAt, false
+		}
+		if !ok || q.Connected && !p.Connected {
+			p, ok = q, true
+		}
+	}
+	return p, ok
+}
+
+// connected is Present of the proxies of this server; of several the one that is there for the longest.
+func (s *Server) connected(certificate func(fingerprint string) bool) (p Presence, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		if st.who.fingerprint == "" || !certificate(st.who.fingerprint) || ok && p.Since.Before(st.since) {
+			continue
+		}
+		p, ok = Presence{st.proxy.IPs.Items()[0], st.since, true}, true
+	}
+	return p, ok
+}

@@ -1,0 +1,76 @@
+package xds_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// A workload is there while its proxy is connected and until its lease ends, and nobody else is taken for it.
+func TestPresent(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	web, api := a.web(), a.issue("shop", "api", time.Hour, time.Now())
+	of := func(leaf string) func(string) bool { return func(f string) bool { return f == leaf } }
+	ours := of(ca.Fingerprint(web.Leaf))
+	if got, ok := p.server.Present(ours); ok {
+		t.Errorf("before it came: %v", got)
+	}
+	before := time.Now()
+	l := call(t, p, web)
+	if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := p.server.Present(ours); !ok || !got.Connected || got.Address.String() != "10.0.0.1" || got.Since.Before(before) {
+		t.Errorf("while it is connected: %v, %v", got, ok)
+	}
+	if got, ok := p.server.Present(of(ca.Fingerprint(api.Leaf))); ok {
+		t.Errorf("somebody else: %v", got)
+	}
+	l.hang()
+	eventually(t, func() string {
+		if got, ok := p.server.Present(ours); !ok || got.Connected || got.Address.String() != "10.0.0.1" || got.Since.Before(before) {
+			return fmt.Sprintf("within its lease: %v, %v", got, ok)
+		}
+		return ""
+	})
+}
+
+// Who is expelled is told why, nothing is left of its workload, and nobody else is.
+func TestExpel(t *testing.T) {
+	t.Parallel()
+	a, rt := newAuthority(t), newRuntime(t)
+	p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime = rt })
+	p.publishObjects(groups())
+	web, api := a.web(), a.issue("shop", "api", time.Hour, time.Now())
+	cut, stays := call(t, p, web), call(t, p, &api)
+	for l, group := range map[*line]string{cut: "web", stays: "api"} {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) }, &xds.NotJoinedError{Public: "another machine joined"})
+	for {
+		_, err := cut.Recv()
+		if err == nil {
+			continue
+		}
+		if s := status.Convert(err); s.Code() != codes.PermissionDenied || s.Message() != "another machine joined" {
+			t.Errorf("ended with %v", err)
+		}
+		break
+	}
+	becomes(t, rt, "shop/api-10.0.0.1 of api")
+	p.publishObjects(groups())
+	if n := len(p.server.Proxies()); n != 1 {
+		t.Errorf("%d proxies are left, want 1", n)
+	}
+}
