@@ -48,6 +48,8 @@ type asking struct {
 	token string // of a join; empty: the connection's certificate proves who asks
 	name  string // of the workload
 	group string // that a join is for, "namespace/name"; empty: not a join
+	// replace says that a join may take the place of a machine of this name that is alive.
+	replace bool
 }
 
 // authority asks control planes for certificates.
@@ -144,13 +146,17 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *s
 	return securityv1.NewIstioCertificateServiceClient(client).CreateCertificate(ctx, r)
 }
 
-// metadata says what is asked for in words: which workload the certificate is for and, at a join, which group.
+// metadata says what is asked for in words: which workload the certificate is for and, at a join, which group, and whether it may
+// take another machine's place.
 func (q asking) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
 		if value != "" {
 			fields[name] = structpb.NewStringValue(value)
 		}
+	}
+	if q.replace {
+		fields["Replace"] = structpb.NewBoolValue(true)
 	}
 	return &structpb.Struct{Fields: fields}
 }
@@ -164,6 +170,8 @@ func refusal(address string, err error) error {
 	r := &RefusedError{Address: address, Code: s.Code(), Text: strings.TrimSpace(s.Message())}
 	switch s.Code() {
 	case codes.PermissionDenied:
+	case codes.AlreadyExists:
+		r.Todo = "the token was not used: add --name NAME to the line, or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
 		r.Todo = "a new line is made by \"ashorectl join-token create\""
 	case codes.FailedPrecondition, codes.NotFound:

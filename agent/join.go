@@ -29,6 +29,8 @@ type JoinConfig struct {
 	Hash string
 	// Token is the one-time token.
 	Token string
+	// Replace lets it take the place of a machine of its name that is alive.
+	Replace bool
 	// Check says what would keep the workload from running with these settings. It is asked before the control plane is, so
 	// that the token is not used for nothing. Nil: nothing would.
 	Check func(ctx context.Context, s *Settings) error
@@ -81,7 +83,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name, group: c.Group})
+	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
 	if err != nil {
 		return nil, err
 	}
@@ -153,12 +155,16 @@ func absolute(path string, err error) (string, error) {
 }
 
 // ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
-// much to do is asked again: with the same key a token gives the same answer.
-func (c *JoinConfig) ask(ctx context.Context, q asking) (*Identity, string, error) {
+// much to do is asked again: with the same key a token gives the same answer. The former identity, which may be nil, proves
+// that the machine is the one that joined by this name before.
+func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate) (*Identity, string, error) {
 	var trustDomain string
 	a := &authority{addresses: c.Settings.XDS.Addresses, config: func() *tls.Config {
 		check := &serverCheck{hash: c.Hash, now: time.Now}
 		cfg := check.config(nil)
+		if former != nil {
+			cfg.Certificates = []tls.Certificate{*former}
+		}
 		cfg.VerifyConnection = func(s tls.ConnectionState) (err error) {
 			trustDomain, err = check.verify(s.PeerCertificates)
 			return err

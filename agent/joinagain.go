@@ -2,6 +2,7 @@ package agent
 
 import (
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -58,6 +59,16 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 // another says that the line is not the one that the workload joined by: somebody made it because this workload is to join
 // again, after a revocation perhaps, or because its key was lost.
 func (c *JoinConfig) another(j Joined) bool { return j.Token != "" && j.Token != tokenHash(c.Token) }
+
+// former is the certificate of an earlier join; nil: there is none that can be read. The control plane is verified before it is
+// shown.
+func (s store) former() *tls.Certificate {
+	id, _, err := s.load()
+	if err != nil {
+		return nil // whoever joins does not need it
+	}
+	return id.Certificate()
+}
 
 func tokenHash(token string) string {
 	sum := sha256.Sum256([]byte(token))

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -187,6 +188,20 @@ func (k *Keeper) Doubt() {
 	select {
 	case k.now <- struct{}{}:
 	default: // it is about to be asked for
+	}
+}
+
+// Accepted says that a control plane accepts the certificate: where one refused to renew it before, that is over, and it is
+// asked again at once.
+func (k *Keeper) Accepted() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if _, refused := errors.AsType[*RefusedError](k.trouble); !refused {
+		return
+	}
+	select {
+	case k.now <- struct{}{}:
+	default: // it is about to be asked
 	}
 }
 

@@ -65,6 +65,40 @@ func TestDoubt(t *testing.T) {
 	})
 }
 
+// Who was not renewed because he was refused is so at once when a control plane accepts him again; nobody else asks before it is
+// time.
+func TestAccepted(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		err  error
+		want int
+	}{
+		"refused": {&RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "revoked"}, 2},
+		"away":    {errors.New("away"), 1},
+		"well":    {nil, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, "cluster.local")
+				k := kept(t, m, 24*time.Hour)
+				err := tc.err
+				asked := answers(t, k, m, 24*time.Hour, func() error { return err })
+				end := keeping(t, k)
+				defer end()
+				time.Sleep(time.Hour)
+				k.Doubt()
+				synctest.Wait()
+				err = nil
+				k.Accepted()
+				synctest.Wait()
+				if got := len(asked()); got != tc.want || tc.want == 2 && k.Renewal().Trouble != nil {
+					t.Errorf("asked %d times, want %d; trouble %v", got, tc.want, k.Renewal().Trouble)
+				}
+			})
+		})
+	}
+}
+
 // Only that the certificate is refused is told: nothing else is mended by another one.
 func TestRefusedIsTold(t *testing.T) {
 	t.Parallel()

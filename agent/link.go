@@ -75,6 +75,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		},
 		Renewed:  k.Renewed(),
 		Refused:  k.Doubt,
+		Accepted: k.Accepted,
 		SetRoots: k.SetRoots,
 		SetRevoked: func(latest []revoked.Peer) {
 			select {
@@ -145,7 +146,10 @@ func (l proxyLink) ReportHealth(h Health) {
 func (l proxyLink) LinkState() LinkState {
 	s := l.Status()
 	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CopyFrom, Confirmed: s.Confirmed, Old: s.Old,
-		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Rejected: refusedText(s.Words)}
+		CopyRefused: s.CopyRefused, CopyError: s.CopyError}
+	if s.Envoys > 0 { // what an Envoy refused that has ended is over: the next one judges by itself
+		out.Rejected = refusedText(s.Words)
+	}
 	if s.Connected == "" {
 		out.Trouble = s.LastError
 	}

@@ -33,6 +33,9 @@ type proxyConfig struct {
 	// Refused is told each time that a control plane, which Dial has verified, does not believe the certificate that Dial
 	// presented. It must not wait. Nil: nobody is told.
 	Refused func()
+	// Accepted is told each time that a control plane begins to speak on a new stream: it does believe it. It must not wait.
+	// Nil: nobody is told.
+	Accepted func()
 	// SetRoots takes the certificates of the mesh's roots, PEM, whenever they change. Its error is told to the control
 	// plane, which counts the roots as not received, and tells them again a minute later. Nil: the roots are not asked for.
 	SetRoots func(pem []string) error

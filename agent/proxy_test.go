@@ -623,7 +623,12 @@ func TestProxyRefusedIsOfferedToTheNext(t *testing.T) {
 			}
 			return ""
 		})
+		state := proxyLink{proxy: p.proxy}.LinkState
+		if got := state(); got.Rejected == "" {
+			t.Error("nobody hears what Envoy refuses")
+		}
 		leave()
+		becomesTrue(t, func() string { return state().Rejected }) // no Envoy refuses anything
 		e := fakeEnvoy(p, delta, nil)
 		envoyOn(t, e)
 		becomesTrue(t, func() string { return leads(e, 2, "r2", "d0") })

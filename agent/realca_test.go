@@ -25,6 +25,7 @@ type authorityServer struct {
 	manager *ca.Manager
 	ledger  *ca.Ledger
 	ahead   atomic.Int64 // how far its ledger's clock is ahead
+	alive   atomic.Bool  // every workload is connected
 }
 
 // startAuthority serves until the test ends.
@@ -38,7 +39,7 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	if a.manager, err = ca.NewManager(ctx, ca.ManagerConfig{Dir: t.TempDir(), TrustDomain: "cluster.local", Records: records}); err != nil {
 		t.Fatal(err)
 	}
-	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now, Groups: func(_ context.Context, group string) (string, string, error) {
+	if a.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: records, TrustDomain: "cluster.local", Now: now, Present: a.present, Groups: func(_ context.Context, group string) (string, string, error) {
 		if group != "shop/web" {
 			return "", "", ca.ErrNoGroup
 		}
@@ -61,6 +62,10 @@ func startAuthority(t *testing.T, address string) *authorityServer {
 	s.Register(g)
 	serveUntilEnd(t, g, l)
 	return a
+}
+
+func (a *authorityServer) present(ca.Workload) (ca.Presence, bool) {
+	return ca.Presence{Address: "10.0.0.5", Since: time.Now(), Connected: true}, a.alive.Load()
 }
 
 // token makes one.
@@ -124,5 +129,44 @@ func TestRealAuthority(t *testing.T) {
 	var refused *RefusedError
 	if err := k.renew(t.Context()); !errors.As(err, &refused) || refused.Code != codes.Unauthenticated || !strings.Contains(err.Error(), "join again with a new token") {
 		t.Errorf("after its revocation: %v", err)
+	}
+}
+
+// A machine with the name of one that is alive does not join, and keeps its token; it does under another name, or when it is
+// to take the place of that one. A machine that has joined before, by another line, does: it has the key.
+func TestNameOfALiveMachine(t *testing.T) {
+	t.Parallel()
+	a := startAuthority(t, "127.0.15.31:0")
+	first := a.machine(t, "vm", a.token(t))
+	if _, err := Join(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	a.alive.Store(true)
+	second := a.machine(t, "vm", a.token(t))
+	_, err := Join(t.Context(), second)
+	var refused *RefusedError
+	if !errors.As(err, &refused) || refused.Code != codes.AlreadyExists {
+		t.Fatalf("the name of a machine that is alive: %v", err)
+	}
+	for _, words := range []string{"the name shop/vm is in use: a machine of this name is connected from 10.0.0.5", "--name NAME", "--replace", "the token was not used"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q is not said: %v", words, err)
+		}
+	}
+	first.Token = a.token(t)
+	if r, err := Join(t.Context(), first); err != nil || r.Already {
+		t.Errorf("the same machine, by another line: %+v, %v", r, err)
+	}
+	second.Replace = true
+	if _, err := Join(t.Context(), second); err != nil {
+		t.Errorf("to take its place: %v", err)
+	}
+	k, err := NewKeeper(KeeperConfig{Dir: first.Settings.State, Addresses: []string{a.addr}, Name: "vm", Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = k.renew(t.Context())
+	if !errors.As(err, &refused) || refusedTodo(err) != todoReplaced {
+		t.Errorf("renewal of who was replaced: %v", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 	"time"
 )
@@ -48,7 +49,7 @@ const (
 // say adds a line and, unless it is well, what to do.
 func (r *Report) say(name, state, todo, format string, args ...any) {
 	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...))})
-	if state != stateOK && todo != "" {
+	if state != stateOK && todo != "" && !slices.Contains(r.Todo, todo) {
 		r.Todo = append(r.Todo, todo)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
@@ -56,6 +57,12 @@ func TestReport(t *testing.T) {
 		{"not accepted", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: Unauthenticated: authentication required"}
 		}, "control plane", "bad none since ", "does not accept this workload: see \"ashorectl workload list\""},
+		{"replaced", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: another machine joined under the name shop/web-1 at noon from 10.0.0.9 and took its place"}
+		}, "control plane", "bad none since ", "with --name NAME, or with --replace"},
+		{"joined elsewhere", func(_ *Agent, l *fakeLink) {
+			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined"}
+		}, "control plane", "bad none since ", "control planes that share their records"},
 		{"a wrong clock", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},
@@ -204,6 +211,7 @@ func TestReportCertificate(t *testing.T) {
 	joined := Joined{Version: 1, Group: "shop/web", At: time.Now(), Renewed: time.Now()}
 	away := Renewal{Trouble: errors.New("away"), Tries: 3}
 	refused := Renewal{Trouble: errors.Join(&RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "expired"}), Tries: 3}
+	replaced := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "another machine joined under the name x"}, Tries: 1}
 	for _, tc := range []struct {
 		name        string
 		after       time.Duration
@@ -217,6 +225,9 @@ func TestReportCertificate(t *testing.T) {
 		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
 		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "the certificate renews by itself when a control plane answers"},
 		{"over and refused", 72 * time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ended 2 days ago", "join again"},
+		{"refused", time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ends in 23h0m0s", "does not accept this workload"},
+		{"replaced", time.Hour, replaced, stateBad, " not renewed after 1 tries: control plane a:1 refuses: another machine joined under the name x", "with --name NAME, or with --replace"},
+		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " not renewed", "make sure that the WorkloadGroup exists"},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
 		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
 	} {
@@ -225,6 +236,19 @@ func TestReportCertificate(t *testing.T) {
 		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) || tc.name == "over" && strings.Contains(strings.Join(r.Todo, "\n"), "join again") {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
 		}
+	}
+}
+
+// What is to be done about a workload that is not accepted is said once, whether its streams or its renewals are refused.
+func TestOneTodoForARefusal(t *testing.T) {
+	t.Parallel()
+	m := newMesh(t, "cluster.local")
+	r := &Report{}
+	n := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "revoked"}, Tries: 1}
+	sayKept(r, m.identity(t, web(), time.Hour), Joined{At: time.Now(), Renewed: time.Now()}, n, time.Now())
+	r.say(linkLine, stateBad, linkTodo("control plane a:1: Unauthenticated: authentication required", []string{"a:1"}), "none")
+	if len(r.Todo) != 1 {
+		t.Errorf("to do: %q, want one thing", r.Todo)
 	}
 }
 

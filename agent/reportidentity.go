@@ -42,6 +42,8 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 		r.say("certificate", stateBad, "the certificate renews by itself when a control plane answers, up to 7 days after its end unless ca.grace there says otherwise", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case left <= 0:
 		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
+	case n.refused():
+		r.say("certificate", stateBad, refusedTodo(n.Trouble), "%s %s, ends in %s", id.Serial(), because(n), span(left))
 	case n.Trouble != nil && left < id.Life()/4:
 		r.say("certificate", stateBad, "make the control plane reachable before the certificate ends; or join again", "%s %s, ends in %s", id.Serial(), because(n), span(left))
 	case n.Trouble != nil:

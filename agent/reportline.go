@@ -6,10 +6,42 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"google.golang.org/grpc/codes"
 )
 
 // linkLine is the line that tells what keeps the workload from its control planes; others refer to it.
 const linkLine = "control plane"
+
+// What to do about a control plane that answers, and refuses.
+const (
+	todoNotAccepted = "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, and restore it or join again"
+	todoReplaced    = "give this machine a name of its own, or take the place back: paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"
+	todoUnknown     = "name under xds.addresses only control planes that share their records with the one where this workload joined; or join again"
+)
+
+// acceptTodo is what helps a workload that control planes do not accept, by their words.
+func acceptTodo(trouble string) string {
+	switch {
+	case strings.Contains(trouble, "another machine joined under the name"):
+		return todoReplaced
+	case strings.Contains(trouble, "does not share its records"):
+		return todoUnknown
+	}
+	return todoNotAccepted
+}
+
+// refusedTodo is what helps against a refusal to renew.
+func refusedTodo(trouble error) string {
+	r, _ := errors.AsType[*RefusedError](trouble)
+	switch {
+	case r.Code == codes.Unauthenticated || r.Code == codes.PermissionDenied:
+		return acceptTodo(r.Text)
+	case r.Todo != "":
+		return r.Todo
+	}
+	return "see \"ashorectl audit tail\" at the control plane"
+}
 
 // oneLine makes one line of a text of several.
 func oneLine(text string) string {

@@ -32,7 +32,7 @@ func linkTodo(trouble string, addresses []string) string {
 	}
 	switch {
 	case has(codes.Unauthenticated.String(), codes.PermissionDenied.String()):
-		return "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, or join again"
+		return acceptTodo(trouble)
 	case has(codes.ResourceExhausted.String()):
 		return "see whether another program uses a copy of this workload's identity; if all is as it should be, raise the bound that is named at the control plane"
 	case has("set the clock"):

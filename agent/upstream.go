@@ -15,6 +15,8 @@ const (
 	// firstBackoff and lastBackoff are the bounds of the wait before the next try, when all replicas have been tried.
 	firstBackoff = 500 * time.Millisecond
 	lastBackoff  = 30 * time.Second
+	// refusedBackoff bounds it where a control plane answers and does not accept the workload: who is restored is back soon.
+	refusedBackoff = 10 * time.Second
 	// steadyLink is how long a stream has to last to end a series of failures: a control plane that accepts streams and ends them
 	// at once is not to be asked by everybody several times a second.
 	steadyLink = 10 * time.Second
@@ -49,7 +51,7 @@ func (p *proxy) follow(ctx context.Context) error {
 		f.current.close()
 		f.current = nil
 		p.detach(address, err)
-		if !sleep(ctx, f.fail()) {
+		if !sleep(ctx, f.fail(refuses(err))) {
 			return nil
 		}
 	}
@@ -68,10 +70,20 @@ type follower struct {
 func (f *follower) address() string { return f.cfg.Addresses[f.at] }
 
 // fail goes on to the next replica, and says how long to wait before.
-func (f *follower) fail() time.Duration {
+func (f *follower) fail(refused bool) time.Duration {
 	f.at = (f.at + 1) % len(f.cfg.Addresses)
 	f.failures++
-	return backoff(f.failures, len(f.cfg.Addresses))
+	most := lastBackoff
+	if refused {
+		most = refusedBackoff
+	}
+	return backoff(f.failures, len(f.cfg.Addresses), most)
+}
+
+// refuses says that a control plane does not accept the workload.
+func refuses(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unauthenticated || code == codes.PermissionDenied
 }
 
 // step opens a stream and talks on it, or on the current one when that is not possible. Errors: errAgain, or why there is
@@ -89,7 +101,7 @@ func (f *follower) step(ctx context.Context) error {
 	default:
 		f.log.Warn("a new stream to the control plane cannot be opened, the old one goes on", "address", f.address(), "error", err)
 		f.retry.Stop()
-		f.retry = time.AfterFunc(f.fail(), func() { poke(f.again) })
+		f.retry = time.AfterFunc(f.fail(refuses(err)), func() { poke(f.again) })
 	}
 	lost = f.exchange(ctx, f.current, f.again, f.cfg.Renewed)
 	if err == nil && f.current.proven && time.Since(f.current.opened) >= steadyLink {
@@ -119,11 +131,11 @@ func (p *proxy) connectBeside(ctx context.Context, address string, current *upst
 }
 
 // backoff is how long to wait after so many failures in a row: each replica is tried soon, but not by everybody at one
-// moment, then ever later.
-func backoff(failures, replicas int) time.Duration {
+// moment, then ever later, up to longest.
+func backoff(failures, replicas int, longest time.Duration) time.Duration {
 	most := firstBackoff
 	for range (failures - 1) / replicas {
-		most = min(2*most, lastBackoff)
+		most = min(2*most, longest)
 	}
 	return most/4 + rand.N(most*3/4)
 }
@@ -206,6 +218,9 @@ func streamError(address string, err error) string {
 	todo := ""
 	switch s.Code() {
 	case codes.PermissionDenied:
+		if acceptTodo(s.Message()) != todoNotAccepted {
+			break // the words say it
+		}
 		todo = "; the workload may be revoked, or its settings name another namespace or service account than its certificate"
 	case codes.Unauthenticated:
 		todo = "; see \"ashore-agent status\" for the state of its certificate, or join again"
@@ -233,5 +248,8 @@ func (p *proxy) prove(l *upstreamLink) {
 		p.confirmed = p.now().Round(0)
 		p.relay.expire(false)
 	})
+	if p.cfg.Accepted != nil {
+		p.cfg.Accepted()
+	}
 	p.log.Info("connected to the control plane", "address", l.address)
 }

@@ -482,11 +482,12 @@ func TestBackoff(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		failures, replicas int
-		most               time.Duration
-	}{{1, 1, firstBackoff}, {3, 3, firstBackoff}, {4, 3, 2 * firstBackoff}, {2, 1, 2 * firstBackoff}, {100, 1, lastBackoff}} {
+		longest, most      time.Duration
+	}{{1, 1, lastBackoff, firstBackoff}, {3, 3, lastBackoff, firstBackoff}, {4, 3, lastBackoff, 2 * firstBackoff}, {2, 1, lastBackoff, 2 * firstBackoff},
+		{100, 1, lastBackoff, lastBackoff}, {100, 1, refusedBackoff, refusedBackoff}} {
 		seen := map[time.Duration]bool{}
 		for range 100 {
-			d := backoff(c.failures, c.replicas)
+			d := backoff(c.failures, c.replicas, c.longest)
 			if d < c.most/4 || d >= c.most {
 				t.Errorf("%d failures of %d replicas: %s, want from %s to %s", c.failures, c.replicas, d, c.most/4, c.most)
 			}

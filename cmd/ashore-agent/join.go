@@ -23,7 +23,8 @@ goes on as "ashore-agent run"; --no-run leaves that to a service manager.
 
 The line comes from "ashorectl join-token create". Pasting it twice is harmless: a workload that has joined is not
 joined again, moves to another --address when one is given, and a line whose answer was lost works again on the same
-machine. Address and Envoy are looked at before the token is used.`
+machine. Address and Envoy are looked at before the token is used. The name of a machine that is alive is refused: give
+this one another name (--name), or let it take that one's place (--replace).`
 
 const joinExample = `  # the line that "ashorectl join-token create --group shop/web" prints
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web --token ashore-join.…
@@ -31,6 +32,9 @@ const joinExample = `  # the line that "ashorectl join-token create --group shop
   # the token from a file, or from standard input, so that it does not stand in the list of processes
   ashore-agent join … --token-file /run/token
   ashore-agent join … --token-file - < /run/token
+
+  # one of several machines that were cloned, and have one host name
+  ashore-agent join … --name web-2
 
   # beside other workloads of a trial machine
   ashore-agent join … --name web-2 --address 127.0.0.3 --state ~/mesh/web-2`
@@ -40,7 +44,7 @@ type joinFlags struct {
 	planes           []string
 	hash, group      string
 	token, tokenFile string
-	noRun            bool
+	replace, noRun   bool
 }
 
 func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
@@ -70,6 +74,7 @@ func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.token, "token", "", "the one-time `token`")
 	fs.StringVar(&j.tokenFile, "token-file", "", "`file` with the token; - is standard input")
+	fs.BoolVar(&j.replace, "replace", false, "take the place of a machine of this name that is alive: this one was installed anew, for instance")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only, for a service manager to run \"ashore-agent run\"")
 	f.add(fs)
 	return cmd
@@ -93,7 +98,7 @@ func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr 
 	if err != nil {
 		return s, nil, err
 	}
-	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Check: j.check(log), Log: log})
+	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace, Check: j.check(log), Log: log})
 	return s, result, f.explain(err)
 }
 
