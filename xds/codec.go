@@ -76,6 +76,7 @@ func ServerOptions() []grpc.ServerOption {
 		// A machine that vanished is noticed within 40 s. A connection on which nothing is asked, as after a stream was
 		// refused, is closed: nobody's certificate is looked at again before somebody asks.
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second, MaxConnectionIdle: maxIdle}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}),
+		// Agents ping each 10 s, to notice a control plane that hangs; a ping may come sooner after one that was held up on its way.
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 5 * time.Second, PermitWithoutStream: true}),
 	}
 }
