@@ -116,6 +116,8 @@ func (a *admin) connections(ctx context.Context) (uint64, error) {
 type serverInfo struct {
 	Version string `json:"version"`
 	State   string `json:"state"`
+	// Uptime is a duration, "12s".
+	Uptime string `json:"uptime_current_epoch"`
 }
 
 // version is the release alone; the whole is "<commit>/1.40.0/Clean/RELEASE/BoringSSL".

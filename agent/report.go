@@ -17,7 +17,7 @@ import (
 type Report struct {
 	// Well says that nothing is to be done.
 	Well bool `json:"well"`
-	// Lines are always the same ones in the same order.
+	// Lines are always the same ones in the same order, but for those of what not every workload has, or what is seldom wrong.
 	Lines []Line `json:"lines"`
 	// Todo is what to do; empty: nothing.
 	Todo []string `json:"todo,omitempty"`
@@ -92,6 +92,7 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	a.sayIdentity(r, now)
 	a.sayLink(r, now)
 	a.sayEnvoy(ctx, r)
+	a.sayInterception(ctx, r)
 	a.sayConfiguration(r, now)
 	a.sayRegistration(r)
 	a.sayClock(r)

@@ -1,0 +1,131 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// The listeners that redirected connections arrive at, as the control plane names them.
+const (
+	listenerInbound  = "virtualInbound"
+	listenerOutbound = "virtualOutbound"
+)
+
+// redirectSoon is how long after Envoy's start nothing need have been redirected yet.
+const redirectSoon = time.Minute
+
+// redirection is what has been redirected to an Envoy since it started.
+type redirection struct {
+	// inPort and outPort are where connections are redirected to; zero: Envoy has no such listener.
+	inPort, outPort int
+	// in and out are how many came.
+	in, out uint64
+	// serves says that the workload has services of the mesh.
+	serves bool
+	// for how long Envoy has run.
+	since time.Duration
+}
+
+// redirected asks Envoy. Which connections were for other listeners than one knows only from those: outgoing ones are counted where
+// they are taken over.
+func (a *admin) redirected(ctx context.Context) (redirection, error) {
+	var r redirection
+	info, err := a.serverInfo(ctx)
+	if err != nil {
+		return r, err
+	}
+	if r.since, err = time.ParseDuration(info.Uptime); err != nil {
+		return r, fmt.Errorf("read for how long Envoy has run: %w", err)
+	}
+	if r.inPort, r.outPort, err = a.redirectPorts(ctx); err != nil {
+		return r, err
+	}
+	stats, err := a.stats(ctx, `^(listener\..*\.downstream_cx_total|cluster\.inbound\|.*\.membership_total)$`)
+	if err != nil {
+		return r, err
+	}
+	for name, n := range stats {
+		switch {
+		case strings.HasPrefix(name, "cluster."):
+			r.serves = true
+		case !mainCount.MatchString(name):
+		case strings.HasSuffix(name, "_"+strconv.Itoa(r.inPort)+cxTotal):
+			r.in += n
+		default:
+			r.out += n
+		}
+	}
+	return r, nil
+}
+
+// cxTotal ends the names of counts of connections.
+const cxTotal = ".downstream_cx_total"
+
+// mainCount matches the count of a listener at an address, without those of its workers and of listeners with names of their own:
+// for health, metrics and the admin interface.
+var mainCount = regexp.MustCompile(`^listener\.[^/]*_[0-9]+\.downstream_cx_total$`)
+
+// redirectPorts are where Envoy takes redirected connections.
+func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
+	body, err := a.do(ctx, http.MethodGet, "/listeners?format=json")
+	if err != nil {
+		return 0, 0, err
+	}
+	var doc struct {
+		Listeners []struct {
+			Name    string `json:"name"`
+			Address struct {
+				Socket struct {
+					Port int `json:"port_value"`
+				} `json:"socket_address"`
+			} `json:"local_address"`
+		} `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return 0, 0, fmt.Errorf("read Envoy's listeners: %w", err)
+	}
+	for _, l := range doc.Listeners {
+		switch l.Name {
+		case listenerInbound:
+			in = l.Address.Socket.Port
+		case listenerOutbound:
+			out = l.Address.Socket.Port
+		}
+	}
+	return in, out, nil
+}
+
+// sayInterception tells whether the rules that redirect connections do anything, of a workload that lives by such. They are not the
+// agent's, and without them the workload works, in plaintext and without policies.
+func (a *Agent) sayInterception(ctx context.Context, r *Report) {
+	if a.settings.Workload.Interception != "redirect" {
+		return
+	}
+	n, err := a.admin.redirected(ctx)
+	if err != nil {
+		r.say("interception", stateWarn, "", "not known: Envoy does not answer") // its own line says what to do
+		return
+	}
+	state, todo, text := n.judge()
+	r.say("interception", state, todo, "%s", text)
+}
+
+// judge says what to make of it.
+func (n *redirection) judge() (state, todo, text string) {
+	const check = "check the rules that are to redirect connections to Envoy (\"nft list ruleset\"): this agent sets none; or join with --interception none"
+	since := "since Envoy started " + span(n.since) + " ago"
+	switch {
+	case n.inPort == 0 || n.outPort == 0:
+		return stateWarn, "", "Envoy takes no redirected connections yet"
+	case n.since >= redirectSoon && n.in == 0 && (n.serves || n.out == 0): // who serves nothing may have nobody who calls
+		return stateWarn, check, fmt.Sprintf("no connection has been redirected to %d %s: callers may reach the application past Envoy, in plaintext and whatever the policies say (%d went out by way of %d)",
+			n.inPort, since, n.out, n.outPort)
+	}
+	return stateOK, "", fmt.Sprintf("%d connections came in by way of %d, %d went out by way of %d, %s", n.in, n.inPort, n.out, n.outPort, since)
+}
