@@ -69,7 +69,7 @@ const cxTotal = ".downstream_cx_total"
 
 // mainCount matches the count of a listener at an address, without those of its workers and of listeners with names of their own:
 // for health, metrics and the admin interface.
-var mainCount = regexp.MustCompile(`^listener\.[^/]*_[0-9]+\.downstream_cx_total$`)
+var mainCount = regexp.MustCompile(`^listener\.[0-9a-fA-F_.:\[\]]+_[0-9]+\.downstream_cx_total$`)
 
 // redirectPorts are where Envoy takes redirected connections.
 func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
