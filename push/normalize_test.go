@@ -31,6 +31,20 @@ func TestNormalPath(t *testing.T) {
 		{"/a///b", merge, "/a/b"},
 		{"/a%2f%5Cb", merge, "/a%2f%5Cb"},
 		{"/a%2f%5Cb", decode, "/a/b"},
+		{"///", merge, "//"},
+		{"/x/..;/admin/a", base, "/admin/a"},
+		{"/x/..;y=1/.;/a", base, "/a"},
+		{"/x/y/..;", base, "/x/"},
+		{"/x/..;y%2fb/a", base, "/a"},
+		{"/x/..;y%2fb/a", decode, "/b/a"},
+		{`/x\..;/a`, base, "/x/..;/a"},
+		{"/x/%2e%2e;/a", base, "/x/..;/a"},
+		{"/x/..;/a", none, "/x/..;/a"},
+		{"/x%2f..%2fa", base, "/x%2f..%2fa"},
+		{"/x%2f..%5ca", decode, "/a"},
+		{"/%252e%252e/a", decode, "/%252e%252e/a"},
+		{"/a\"<>^`{|}b%7E", base, "/a%22%3C%3E%5E%60%7B%7C%7Db~"},
+		{"/%2%61/%%61b/%%61g", base, "/%252a/%25ab/%ag"},
 	} {
 		if got := normalPath(tc.path, tc.how); got != tc.want {
 			t.Errorf("%s with %s: got %s, want %s", tc.path, tc.how, got, tc.want)
