@@ -1,0 +1,323 @@
+package mcp
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
+	mcpv1 "istio.io/api/mcp/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// start is when the tests begin.
+var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
+
+// gateways are the names of a kind over xDS.
+func gateways(t *testing.T) []list {
+	t.Helper()
+	info, ok := config.Info(config.Gateway)
+	if !ok {
+		t.Fatal("no such kind")
+	}
+	return typeNames(info)
+}
+
+// gateway is a resource; a host of "" is refused.
+func gateway(name, version, host string) item {
+	body, err := anypb.New(&networking.Gateway{Selector: map[string]string{"a": "b"}, Servers: []*networking.Server{{
+		Port: &networking.Port{Number: 80, Name: "http", Protocol: "HTTP"}, Hosts: []string{host}}}})
+	if err != nil {
+		panic(err)
+	}
+	raw, err := proto.Marshal(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: name, Version: version}, Body: body})
+	if err != nil {
+		panic(err)
+	}
+	return item{name: name, typeURL: resourceType, raw: raw}
+}
+
+func testContent() *content {
+	return newContent(rules{source: "mcp:test", emptyAfter: time.Minute, settle: 2 * time.Second, most: 100})
+}
+
+// hosts shows what counts: "shop/web=a.test", with "!" when there are problems.
+func hosts(c *content) string {
+	var out []string
+	for _, g := range c.groups() {
+		u := c.update(g)
+		text := g.String()
+		if len(u.Items) > 0 {
+			text = g.name + "=" + u.Items[0].Spec.(*networking.Gateway).Servers[0].Hosts[0]
+		}
+		if len(u.Problems) > 0 {
+			text += "!"
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " ")
+}
+
+// Each step says one thing at a time and what counts then.
+func TestContent(t *testing.T) {
+	t.Parallel()
+	g := gateway
+	type step struct {
+		list    int // rank of the name
+		stream  uint64
+		word    word
+		after   time.Duration // since the beginning
+		lost    bool          // the stream ended before
+		want    string
+		refused int
+		changed int
+	}
+	whole := func(items ...item) word { return word{whole: true, items: items} }
+	first := func(items ...item) word { return word{whole: true, first: true, items: items} }
+	more := func(items ...item) word { return word{items: items} }
+	for name, steps := range map[string][]step{
+		"a whole answer replaces": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: whole(g("s/b", "1", "b.test"), g("s/c", "1", "c.test")), want: "s/b=b.test s/c=c.test", changed: 2},
+		},
+		"one changed object costs one": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "2", "c.test")), want: "s/a=a.test s/b=c.test", changed: 1},
+		},
+		"contents count, not what the server calls them": {
+			{stream: 1, word: whole(g("s/a", "same", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: whole(g("s/a", "same", "b.test")), want: "s/a=b.test", changed: 1},
+		},
+		"a bad object keeps its last good version, and the good ones are taken": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: whole(g("s/a", "2", ""), g("s/b", "2", "c.test")), want: "s/a=a.test! s/b=c.test", refused: 1, changed: 2},
+			{stream: 1, word: whole(g("s/a", "2", ""), g("s/b", "2", "c.test")), want: "s/a=a.test! s/b=c.test", refused: 1},
+			{stream: 1, word: whole(g("s/a", "3", "d.test"), g("s/b", "2", "c.test")), want: "s/a=d.test s/b=c.test", changed: 1},
+		},
+		"a bad object that was never good is a problem alone": {
+			{stream: 1, word: whole(g("s/a", "1", "")), want: "Gateway s/a!", refused: 1, changed: 1},
+			{stream: 1, word: whole(), want: "", changed: 1},
+		},
+		"while a name cannot be read nothing is believed to be gone": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("no-slash", "1", "b.test")),
+				want: "list networking.istio.io/v1/Gateway! s/a=a.test s/b=b.test", refused: 1, changed: 1},
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 2},
+		},
+		"twice in one answer is refused, and the last good version stays": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: whole(g("s/a", "2", "b.test"), g("s/a", "3", "c.test")), want: "s/a=a.test!", refused: 1, changed: 1},
+		},
+		"differences": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: more(g("s/b", "2", "c.test")), want: "s/a=a.test s/b=c.test", changed: 1},
+			{stream: 1, word: word{removed: []string{"s/a", "s/x"}}, want: "s/b=c.test", changed: 1},
+		},
+		"a server that takes everything back on the stream on which it listed it is believed": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: whole(), want: "", changed: 1},
+		},
+		"and so is one that removes by name": {
+			{stream: 1, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: word{whole: true, first: true, removed: []string{"s/a"}}, want: "", changed: 1},
+		},
+		"a server that comes back with nothing is believed after a while": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
+			{stream: 2, word: whole(), after: 59 * time.Second, want: "s/a=a.test"},
+			{stream: 2, word: whole(), after: 61 * time.Second, want: ""},
+		},
+		"a while that an outage interrupts begins anew": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
+			{stream: 3, lost: true, word: whole(), after: 61 * time.Second, want: "s/a=a.test"},
+			{stream: 3, word: whole(), after: 122 * time.Second, want: ""},
+		},
+		"a server that comes back with nothing and then finds its objects": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test s/b=b.test"},
+			{stream: 2, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 2},
+		},
+		"a first answer in parts": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test"), g("s/c", "1", "c.test")), want: "s/a=a.test s/b=b.test s/c=c.test", changed: 3},
+			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test s/c=c.test"},
+			{stream: 2, word: more(g("s/b", "1", "b.test")), after: time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
+			{stream: 2, word: more(), after: 3 * time.Second, want: "s/a=a.test s/b=b.test"},
+		},
+		"nothing, and then parts": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 2, lost: true, word: first(), want: "s/a=a.test s/b=b.test"},
+			{stream: 2, word: more(g("s/b", "2", "c.test")), after: time.Second, want: "s/a=a.test s/b=c.test", changed: 1},
+			{stream: 2, word: more(), after: 4 * time.Second, want: "s/b=c.test"},
+		},
+		"the newest name of a kind counts, and an older one stands in": {
+			{stream: 1, list: 1, word: whole(g("s/a", "1", "old.test")), want: "s/a=old.test", changed: 1},
+			{stream: 1, list: 0, word: whole(g("s/a", "1", "new.test")), want: "s/a=new.test", changed: 1},
+			{stream: 1, list: 0, word: whole(), want: "s/a=old.test", changed: 1},
+		},
+		"what is leaving under one name counts less than what stays under another": {
+			{stream: 1, list: 0, word: whole(g("s/a", "1", "new.test")), want: "s/a=new.test", changed: 1},
+			{stream: 2, list: 0, lost: true, word: whole(), want: "s/a=new.test"},
+			{stream: 2, list: 1, word: whole(g("s/a", "1", "old.test")), want: "s/a=old.test", changed: 1},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := testContent()
+			for i, s := range steps {
+				now := start.Add(s.after)
+				if s.lost {
+					c.lost()
+				}
+				c.settled(now)
+				v := c.take(gateways(t)[s.list], &s.word, s.stream, now)
+				if got := hosts(c); got != s.want || v.count != s.refused || len(v.changed) != s.changed {
+					t.Errorf("step %d: got %q, refused %d, changed %v, want %q, %d, %d", i, got, v.count, v.changed, s.want, s.refused, s.changed)
+				}
+				if (v.refusal() != "") != (s.refused > 0) {
+					t.Errorf("step %d: refusal %q", i, v.refusal())
+				}
+			}
+		})
+	}
+}
+
+// An object that is resent with other words around it keeps its pointer, and so costs nothing further on.
+func TestContentKeepsPointers(t *testing.T) {
+	t.Parallel()
+	c, l := testContent(), gateways(t)[0]
+	c.take(l, &word{whole: true, items: []item{gateway("s/a", "1", "a.test")}}, 1, start)
+	was := c.update(c.groups()[0]).Items[0]
+	c.take(l, &word{whole: true, items: []item{gateway("s/a", "2", "a.test")}}, 1, start)
+	if now := c.update(c.groups()[0]).Items[0]; now != was {
+		t.Error("another pointer for an equal object")
+	}
+}
+
+// A refusal names the object and what is wrong with it.
+func TestRefusalNames(t *testing.T) {
+	t.Parallel()
+	c := testContent()
+	v := c.take(gateways(t)[0], &word{whole: true, items: []item{gateway("s/good", "1", "a.test"), gateway("s/bad", "1", "")}}, 1, start)
+	if text := v.refusal(); !strings.Contains(text, "refused 1: Gateway s/bad spec.servers[0].hosts[0]") {
+		t.Errorf("refusal is %q", text)
+	}
+	u := c.update(group{kind: config.Gateway, name: "s/bad"})
+	if len(u.Problems) != 1 || u.Problems[0].Stale {
+		t.Errorf("problems %v: nothing older is in use", u.Problems)
+	}
+}
+
+// An answer that would make the content too large is refused whole, and what was there stays.
+func TestContentLimit(t *testing.T) {
+	t.Parallel()
+	c, l := testContent(), gateways(t)[0]
+	c.take(l, &word{whole: true, items: []item{gateway("s/a", "1", "a.test")}}, 1, start)
+	var many []item
+	for i := range 101 {
+		many = append(many, gateway(fmt.Sprintf("s/n%d", i), "1", "a.test"))
+	}
+	v := c.take(l, &word{whole: true, items: many}, 1, start)
+	if got := hosts(c); got != "list networking.istio.io/v1/Gateway! s/a=a.test" || !strings.Contains(v.refusal(), "maxObjects") {
+		t.Errorf("got %q, refusal %q", got, v.refusal())
+	}
+	if v := c.take(l, &word{whole: true, items: many[:100]}, 1, start); v.count != 0 || c.total != 100 {
+		t.Errorf("refused %d, holds %d", v.count, c.total)
+	}
+}
+
+// Objects of another revision are left out, and are no problem.
+func TestContentRevision(t *testing.T) {
+	t.Parallel()
+	c := newContent(rules{source: "mcp:test", revision: "canary", most: 10})
+	it := gateway("s/a", "1", "a.test")
+	res := &mcpv1.Resource{}
+	if err := proto.Unmarshal(it.raw, res); err != nil {
+		t.Fatal(err)
+	}
+	for rev, want := range map[string]int{"canary": 1, "stable": 0} {
+		res.Metadata.Labels = map[string]string{revisionLabel: rev}
+		v := c.take(gateways(t)[0], &word{whole: true, items: []item{{res: res}}}, 1, start)
+		if u := c.update(group{kind: config.Gateway, name: "s/a"}); len(u.Items) != want || v.count != 0 || len(u.Problems) != 0 {
+			t.Errorf("%s: %d objects, want %d; %v", rev, len(u.Items), want, u.Problems)
+		}
+	}
+}
+
+// What is not the message that it should be is refused by name.
+func TestObjectRefused(t *testing.T) {
+	t.Parallel()
+	good := gateway("s/a", "1", "a.test")
+	other, err := anypb.New(&networking.Sidecar{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, c := range map[string]struct {
+		it   item
+		want string
+	}{
+		"type":          {item{typeURL: "type.googleapis.com/other", raw: good.raw}, "it is a type.googleapis.com/other"},
+		"bytes":         {item{typeURL: resourceType, raw: []byte{0xff}}, "cannot be decoded"},
+		"no name":       {item{res: &mcpv1.Resource{}}, "namespace/name"},
+		"three parts":   {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "a/b/c"}}}, "namespace/name"},
+		"other outside": {item{name: "s/b", typeURL: resourceType, raw: good.raw}, `called "s/b" outside`},
+		"no body":       {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}}}, "body: it is missing"},
+		"other body":    {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}, Body: other}}, "not a Gateway"},
+		"broken body": {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"},
+			Body: &anypb.Any{TypeUrl: "type.googleapis.com/istio.networking.v1alpha3.Gateway", Value: []byte{0xff}}}}, "body: it cannot be decoded"},
+		"bad name": {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "S/A!"}, Body: other}}, "not a Gateway"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			content := testContent()
+			v := content.take(gateways(t)[0], &word{whole: true, items: []item{c.it}}, 1, start)
+			if v.count != 1 || !strings.Contains(v.refusal(), c.want) {
+				t.Errorf("refused %d: %q, want %q", v.count, v.refusal(), c.want)
+			}
+		})
+	}
+}
+
+// All versions of a kind are one message, and no other kind is.
+func TestIsBody(t *testing.T) {
+	t.Parallel()
+	info, _ := config.Info(config.Gateway)
+	for url, want := range map[string]bool{
+		"type.googleapis.com/istio.networking.v1alpha3.Gateway": true,
+		"type.googleapis.com/istio.networking.v1.Gateway":       true,
+		"type.googleapis.com/istio.networking.v1alpha3.Sidecar": false,
+		"type.googleapis.com/istio.security.v1.Gateway":         false,
+		"istio.networking.v1.Gateway":                           false,
+		"":                                                      false,
+	} {
+		if got := isBody(info, url); got != want {
+			t.Errorf("%q: got %v, want %v", url, got, want)
+		}
+	}
+}
+
+// Each kind of the older protocol's last release has its collection.
+func TestCollections(t *testing.T) {
+	t.Parallel()
+	usual, unknown := collectionsOf(nil)
+	var names []string
+	for _, l := range usual {
+		names = append(names, l.name)
+	}
+	slices.Sort(names)
+	want := []string{}
+	for _, n := range []string{"destinationrules", "envoyfilters", "gateways", "serviceentries", "sidecars", "virtualservices", "workloadentries", "workloadgroups"} {
+		want = append(want, "istio/networking/v1alpha3/"+n)
+	}
+	for _, n := range []string{"authorizationpolicies", "peerauthentications", "requestauthentications"} {
+		want = append(want, "istio/security/v1beta1/"+n)
+	}
+	if !slices.Equal(names, want) || unknown != "" {
+		t.Errorf("got %v, want %v", names, want)
+	}
+}

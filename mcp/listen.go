@@ -1,0 +1,101 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/mcp/legacypb"
+)
+
+// call is a stream that a caller opened. Its end is told by closing done.
+type call struct {
+	stream grpc.ServerStream
+	why    error // set before done is closed
+	done   chan struct{}
+}
+
+// errNobody is how a resource-sink stands that nobody has called.
+var errNobody = errors.New("nobody has called yet")
+
+// listen serves ResourceSink: callers bring their resources. One counts at a time, the last one: the one before it may be
+// a connection that is dead.
+func (s *Source) listen(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	creds, err := s.cfg.serverCredentials()
+	if err != nil {
+		return err
+	}
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Address)
+	if err != nil {
+		return fmt.Errorf("address: %w", err)
+	}
+	g := grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(64<<10),
+		grpc.ConnectionTimeout(20*time.Second), grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
+	g.RegisterService(&grpc.ServiceDesc{ServiceName: legacypb.ResourceSink_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: legacypb.ResourceSink_ServiceDesc.Metadata,
+		Streams: []grpc.StreamDesc{{StreamName: "EstablishResourceStream", Handler: s.called, ServerStreams: true, ClientStreams: true}}}, s)
+	failed := make(chan error, 1)
+	s.parts.Go(func() { failed <- g.Serve(l) })
+	defer g.Stop()
+	return s.receive(ctx, out, failed)
+}
+
+// called hands a stream over and waits until it is done with.
+func (s *Source) called(_ any, stream grpc.ServerStream) error {
+	c := &call{stream: stream, done: make(chan struct{})}
+	select {
+	case s.calls <- c:
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+	select {
+	case <-c.done:
+		return status.Error(codes.Unavailable, reason(c.why))
+	case <-stream.Context().Done():
+		return stream.Context().Err()
+	}
+}
+
+// receive speaks with one caller after the other.
+func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Object], failed <-chan error) error {
+	if !s.stand(ctx, out, s.outage(errNobody)) {
+		return nil
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case err := <-failed:
+			return fmt.Errorf("serve %s: %w", s.cfg.Address, err)
+		case c := <-s.calls:
+			s.next = c
+		}
+		for s.next != nil {
+			c := s.next
+			s.next = nil
+			s.converse(ctx, c, out)
+		}
+	}
+}
+
+// converse speaks with a caller until it is gone.
+func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*config.Object]) {
+	s.touch.stream = false
+	within, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.stream.Context(), cancel)
+	defer stop()
+	c.why = s.speak(within, cancel, c.stream, out)
+	close(c.done)
+	if ctx.Err() == nil {
+		s.lost(ctx, out, c.why)
+	}
+}

@@ -1,0 +1,102 @@
+package mcp
+
+import (
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strings"
+
+	"google.golang.org/protobuf/proto"
+	mcpv1 "istio.io/api/mcp/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// item is one resource as a server sent it.
+type item struct {
+	// name is what stands outside the resource; empty when nothing does.
+	name string
+	// typeURL and raw are the message, encoded; res is it, where it was read already.
+	typeURL string
+	raw     []byte
+	res     *mcpv1.Resource
+}
+
+// sum tells contents apart.
+func (it *item) sum(seed maphash.Seed) uint64 {
+	if it.res == nil {
+		return maphash.Bytes(seed, it.raw)
+	}
+	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(it.res)
+	if err != nil { // it was read from bytes, so it can be written
+		raw = append(raw, err.Error()...)
+	}
+	return maphash.Bytes(seed, raw)
+}
+
+// errName is why a resource cannot be told from others.
+var errName = errors.New(`the name in its metadata is not "namespace/name"`)
+
+// read decodes the resource as far as its name. Errors: nobody can tell which object is meant.
+func (it *item) read() (key config.Key, err error) {
+	if it.res == nil {
+		if it.typeURL != resourceType {
+			return key, fmt.Errorf("it is a %s, not a %s", clip(it.typeURL), resourceType)
+		}
+		it.res = &mcpv1.Resource{}
+		if err := proto.Unmarshal(it.raw, it.res); err != nil {
+			it.res = &mcpv1.Resource{}
+			return key, fmt.Errorf("it cannot be decoded: %w", err)
+		}
+	}
+	inside := it.res.GetMetadata().GetName()
+	namespace, name, ok := strings.Cut(inside, "/")
+	switch {
+	case !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(inside) > maxName:
+		return key, fmt.Errorf("%w: %q", errName, clip(inside))
+	case it.name != "" && it.name != inside:
+		return key, fmt.Errorf("it is called %q outside and %q inside", clip(it.name), inside)
+	}
+	return config.Key{Namespace: namespace, Name: name}, nil
+}
+
+// maxName is how long "namespace/name" may be: a label and a DNS name.
+const maxName = 63 + 1 + 253
+
+// clip cuts a text of others short.
+func clip(s string) string {
+	const most = 200
+	if len(s) > most {
+		s = s[:most] + "…"
+	}
+	return strings.ToValidUTF8(s, "�")
+}
+
+// object makes the object of a resource that was read. ok is false when it must not take effect.
+func object(source string, key config.Key, kind config.KindInfo, res *mcpv1.Resource) (o *config.Object, problems []config.Problem, ok bool) {
+	m := res.GetMetadata()
+	o = &config.Object{Key: key, Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Revision: m.GetVersion(),
+		Origin: config.Origin{Source: source}, Spec: kind.NewSpec()}
+	fail := func(field, format string, args ...any) (*config.Object, []config.Problem, bool) {
+		return nil, []config.Problem{{Severity: feed.Error, Object: key.String(), Field: field, Text: fmt.Sprintf(format, args...)}}, false
+	}
+	if t := m.GetCreateTime(); t != nil && (t.Seconds != 0 || t.Nanos != 0) {
+		if err := t.CheckValid(); err != nil {
+			return fail("metadata.createTime", "not a time that exists: %s", err)
+		}
+		o.Created = t.AsTime()
+	}
+	switch body := res.GetBody(); {
+	case body == nil:
+		return fail("body", "it is missing")
+	case !isBody(kind, body.TypeUrl):
+		return fail("body", "it is a %s, not a %s", clip(body.TypeUrl), kind.Kind)
+	default:
+		if err := proto.Unmarshal(body.Value, o.Spec); err != nil {
+			return fail("body", "it cannot be decoded: %s", err)
+		}
+	}
+	problems, ok = config.Accept(o)
+	return o, problems, ok
+}

@@ -1,0 +1,184 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/encoding"
+	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/mcp/legacypb"
+	"github.com/ashore-mesh/ashore/xds/ads"
+)
+
+// Source is the configuration of another control plane. It keeps what a server said while the server is away, and says
+// so; it says nothing at all before the server answered about every kind once.
+type Source struct {
+	cfg   Config     // set once
+	node  []byte     // set once: the encoded node, over xDS
+	calls chan *call // written by called, read by Run
+	parts sync.WaitGroup
+
+	// the following belong to Run
+	content *content
+	touch   touch
+	waits   backoff
+	states  bool            // over xDS: state of the world is tried next
+	streams uint64          // so far
+	unknown map[string]bool // collections that the server does not know
+	told    bool            // the first complete state was sent
+	next    *call           // the caller that takes the place of the one before
+}
+
+var _ config.Source = (*Source)(nil)
+
+// New makes a source; Run starts it. Errors name the setting that is wrong.
+func New(cfg Config) (*Source, error) {
+	cfg = cfg.withDefaults()
+	if err := cfg.check(); err != nil {
+		return nil, err
+	}
+	node, err := nodeOf(cfg.NodeID, cfg.Namespace, cfg.Revision)
+	if err != nil {
+		return nil, fmt.Errorf("revision: %w", err)
+	}
+	s := &Source{cfg: cfg, node: node, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
+	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, emptyAfter: cfg.EmptyAfter, settle: settle, most: cfg.MaxObjects})
+	return s, nil
+}
+
+// Name identifies the source to people: "mcp:galley".
+func (s *Source) Name() string { return "mcp:" + s.cfg.Name }
+
+// Run is feed.Source's.
+func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	defer s.parts.Wait()
+	if s.cfg.Protocol == ResourceSink {
+		return s.listen(ctx, out)
+	}
+	for ctx.Err() == nil {
+		why := s.call(ctx, out)
+		if ctx.Err() != nil {
+			break
+		}
+		if s.turned(why) {
+			continue
+		}
+		if !s.lost(ctx, out, why) || !sleep(ctx, s.waits.next()) {
+			break
+		}
+	}
+	return nil
+}
+
+// sleep waits; false: ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// errMute is the reason why a stream ended on which a server said nothing.
+var errMute = errors.New("it answers nothing")
+
+// turned says that another way is to be tried at once: state of the world where a server does no differences, or without
+// the collection that it does not know.
+func (s *Source) turned(why error) bool {
+	switch {
+	case s.cfg.Protocol == XDS && (status.Code(why) == codes.Unimplemented || errors.Is(why, errMute)):
+		s.states = !s.states // neither is for ever: servers change
+		if s.states {
+			s.cfg.Log.Info("the server sends no differences, state of the world is tried", "server", s.cfg.Address, "error", why)
+		}
+		return s.states
+	case s.cfg.Protocol == ResourceSource && status.Code(why) == codes.InvalidArgument:
+		for _, l := range s.collections() {
+			if strings.Contains(why.Error(), l.name) {
+				s.cfg.Log.Warn("the server does not know a collection, it is not asked for", "server", s.cfg.Address, "collection", l.name, "error", why)
+				s.unknown[l.name] = true
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// collections are those to ask for.
+func (s *Source) collections() []list {
+	lists, _ := collectionsOf(s.cfg.Collections) // they were checked
+	return slices.DeleteFunc(lists, func(l list) bool { return s.unknown[l.name] })
+}
+
+// call connects and speaks until the stream ends.
+func (s *Source) call(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	s.touch.stream = false
+	creds, err := s.cfg.clientCredentials()
+	if err != nil {
+		return err
+	}
+	if s.cfg.legacy() && len(s.collections()) == 0 {
+		clear(s.unknown)
+		return errors.New("it knows none of the collections")
+	}
+	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address, grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(frames{encoding.GetCodecV2("proto")})),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}), grpc.WithNoProxy())
+	if err != nil {
+		return fmt.Errorf("address: %w", err)
+	}
+	defer func() { _ = conn.Close() }() // of what was sent nothing is owed any more
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, s.method())
+	if err != nil {
+		return err
+	}
+	return s.speak(ctx, cancel, stream, out)
+}
+
+// method is what is called.
+func (s *Source) method() string {
+	switch {
+	case s.cfg.Protocol == ResourceSource:
+		return legacypb.ResourceSource_EstablishResourceStream_FullMethodName
+	case s.states:
+		return "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	}
+	return "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+}
+
+// session makes the session of a new stream.
+func (s *Source) session() session {
+	if s.cfg.legacy() {
+		return newLegacySession(s.collections(), s.cfg.NodeID, !s.cfg.Full)
+	}
+	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: max(s.cfg.MaxObjects, 1000)})
+}
+
+// lost tells that the stream ended and why; false: ctx ended.
+func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object], why error) bool {
+	s.content.lost()
+	if s.touch.complete {
+		s.waits.reset()
+		clear(s.unknown) // the next one may know them
+	}
+	s.touch.complete = false
+	return s.stand(ctx, out, s.outage(why))
+}

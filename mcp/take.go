@@ -1,0 +1,234 @@
+package mcp
+
+import (
+	"fmt"
+	"hash/maphash"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+const (
+	// maxStrange bounds the problems of what belongs to no object, of one list.
+	maxStrange = 20
+	// maxRefused bounds the problems that a verdict holds.
+	maxRefused = 20
+	// revisionLabel says for which control plane an object is. Source: Istio, label.IoIstioRev.
+	revisionLabel = "istio.io/rev"
+)
+
+func (t *taking) run(stream uint64) verdict {
+	l, had := t.at, len(t.at.strange) > 0 || t.at.over != nil
+	if l.over = t.tooMany(); l.over != nil {
+		t.refuse(1, *l.over)
+		t.changed[l.besides()] = true
+		return t.done()
+	}
+	for i := range t.word.items {
+		t.item(&t.word.items[i])
+	}
+	if len(t.word.items) > 0 {
+		l.listed = stream
+	}
+	t.sweep(stream)
+	for _, name := range t.word.removed {
+		t.remove(name)
+	}
+	if len(t.strange) > 0 || t.word.whole || len(t.word.items) > 0 {
+		l.strange = t.strange
+	}
+	if had || len(l.strange) > 0 {
+		t.changed[l.besides()] = true
+	}
+	return t.done()
+}
+
+func (t *taking) done() verdict {
+	t.verdict.changed = slices.SortedFunc(maps.Keys(t.changed), group.compare)
+	return t.verdict
+}
+
+// tooMany refuses a word that would make the content too large.
+func (t *taking) tooMany() *feed.Problem {
+	held := t.total
+	if t.word.whole {
+		held -= len(t.at.entries)
+	}
+	if held+len(t.word.items) <= t.rules.most {
+		return nil
+	}
+	names := map[string]bool{}
+	for i := range t.word.items {
+		it := &t.word.items[i]
+		if name, ok := t.at.sums[it.sum(t.seed)]; ok {
+			names[name] = true
+		} else if key, err := it.read(); err == nil {
+			names[nameOf(key)] = true
+		}
+	}
+	if !t.word.whole {
+		maps.DeleteFunc(names, func(name string, _ bool) bool { return t.at.entries[name] != nil })
+	}
+	if held+len(names) <= t.rules.most {
+		return nil
+	}
+	return &feed.Problem{Severity: feed.Error, Stale: true, Since: t.now,
+		Text: fmt.Sprintf("%s: the answer was refused, there would be %d objects, more than %d: raise maxObjects, or ask for fewer kinds", t.at.name, held+len(names), t.rules.most)}
+}
+
+// nameOf is the name of a key within its kind.
+func nameOf(k config.Key) string { return k.Namespace + "/" + k.Name }
+
+// item takes in one resource.
+func (t *taking) item(it *item) {
+	l, sum := t.at, it.sum(t.seed)
+	if name, ok := l.sums[sum]; ok && (it.name == "" || it.name == name) {
+		t.again(name, l.entries[name])
+		return
+	}
+	key, err := it.read()
+	if err != nil {
+		t.untold(it, err)
+		return
+	}
+	key.Kind = l.kind.Kind
+	name := nameOf(key)
+	if t.seen[name] {
+		l.entries[name].object = t.prior[name] // neither counts
+		t.put(name, sum, nil, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "it stands twice in one answer, with different contents: remove one of the two"}}, false)
+		return
+	}
+	t.seen[name] = true
+	if e := l.entries[name]; e != nil {
+		t.prior[name] = e.object
+	}
+	if rev := it.res.GetMetadata().GetLabels()[revisionLabel]; rev != "" && t.rules.revision != "" && rev != t.rules.revision {
+		t.put(name, sum, nil, nil, true)
+		return
+	}
+	o, problems, ok := object(t.rules.source, key, l.kind, it.res)
+	t.put(name, sum, o, problems, ok)
+}
+
+// again notes that an entry is as it was.
+func (t *taking) again(name string, e *entry) {
+	t.seen[name], t.prior[name] = true, e.object
+	t.stays(name)
+	if slices.ContainsFunc(e.problems, func(p feed.Problem) bool { return p.Severity == feed.Error }) {
+		t.refuse(1, e.problems...)
+	}
+}
+
+// stays notes that the server has an entry.
+func (t *taking) stays(name string) {
+	if _, leaves := t.at.leaving[name]; leaves {
+		delete(t.at.leaving, name)
+		t.changed[group{kind: t.at.kind.Kind, name: name}] = true
+	}
+}
+
+// put is what was read of an entry. What is not good leaves the last good object where it is.
+func (t *taking) put(name string, sum uint64, o *config.Object, problems []feed.Problem, good bool) {
+	l := t.at
+	e := l.entries[name]
+	if e == nil {
+		e = &entry{}
+		l.entries[name] = e
+		t.total++
+	}
+	delete(l.sums, e.sum)
+	e.sum = sum
+	l.sums[sum] = name
+	if good {
+		e.asOf = t.now
+		if o == nil || e.object == nil || e.object.Hash != o.Hash {
+			e.object = o
+		}
+	} else {
+		t.refuse(1, problems...)
+	}
+	for i := range problems {
+		problems[i].Stale, problems[i].Since = !good && e.object != nil, t.now
+	}
+	e.problems = problems
+	t.stays(name)
+	t.changed[group{kind: l.kind.Kind, name: name}] = true
+}
+
+// untold notes a resource of which nobody can tell which object it is.
+func (t *taking) untold(it *item, why error) {
+	t.unread = true
+	name := it.name
+	if name == "" {
+		name = it.res.GetMetadata().GetName()
+	}
+	p := feed.Problem{Severity: feed.Error, Since: t.now, Text: fmt.Sprintf("%s: resource %q was refused: %s", t.at.name, clip(name), why)}
+	if len(t.strange) < maxStrange {
+		t.strange = append(t.strange, p)
+	}
+	t.refuse(1, p)
+}
+
+// refuse counts what is not taken.
+func (t *taking) refuse(count int, problems ...feed.Problem) {
+	t.verdict.count += count
+	for _, p := range problems {
+		t.verdict.sum = t.verdict.sum*31 + maphash.String(t.seed, p.Object+p.Field+p.Text)
+		if len(t.verdict.refused) < maxRefused && p.Severity == feed.Error {
+			t.verdict.refused = append(t.verdict.refused, p)
+		}
+	}
+}
+
+// sweep sees to what was not named.
+func (t *taking) sweep(stream uint64) {
+	l := t.at
+	returned := l.emptied && len(t.word.items) > 0
+	if returned {
+		l.emptied = false
+	}
+	if !t.word.whole && !returned {
+		return
+	}
+	if t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream {
+		if !l.emptied {
+			l.emptied, l.since = true, t.now
+			t.leave(t.now.Add(t.rules.emptyAfter))
+		}
+		return
+	}
+	switch {
+	case t.unread: // any of them may be meant by what cannot be told
+		clear(l.leaving)
+	case t.word.first || !t.word.whole:
+		t.leave(t.now.Add(t.rules.settle))
+	default:
+		for name := range l.entries {
+			if !t.seen[name] {
+				t.remove(name)
+			}
+		}
+	}
+}
+
+// leave has everything leave at a time that was not named.
+func (t *taking) leave(at time.Time) {
+	for name := range t.at.entries {
+		if !t.seen[name] {
+			t.at.leaving[name] = at
+		}
+	}
+}
+
+// remove forgets an entry.
+func (t *taking) remove(name string) {
+	delete(t.at.leaving, name)
+	if t.at.entries[name] == nil {
+		return
+	}
+	t.drop(t.at, name)
+	t.changed[group{kind: t.at.kind.Kind, name: name}] = true
+}
