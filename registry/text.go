@@ -12,7 +12,9 @@ func (p Protocol) String() string { return nameOf(p, protocolNames()) }
 func (p Protocol) MarshalText() ([]byte, error) { return marshalName(p, protocolNames(), "protocol") }
 
 // UnmarshalText reads what MarshalText wrote.
-func (p *Protocol) UnmarshalText(b []byte) error { return unmarshalName(p, b, protocolNames(), "protocol") }
+func (p *Protocol) UnmarshalText(b []byte) error {
+	return unmarshalName(p, b, protocolNames(), "protocol")
+}
 
 // String is the resolution's name: STATIC, DNS, DNS_ROUND_ROBIN or NONE. Source: ServiceEntry.resolution.
 func (r Resolution) String() string { return nameOf(r, resolutionNames()) }

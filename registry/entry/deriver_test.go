@@ -110,7 +110,7 @@ func TestDerive(t *testing.T) {
 	}{
 		"inline endpoints, declared addresses": {
 			objects: with(objects{}, config.ServiceEntry, "web", inline),
-			want: `shop/web.shop [10.1.0.0/16 240.0.0.1/32] auto [] ports [{80 http 2 0} {443 secure 7 8443}] resolution 0 external false
+			want: `shop/web.shop [10.1.0.0/16 240.0.0.1/32] auto [] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
   10.0.0.1 ports map[http:8080] labels map[version:v1] locality eu/a weight 3 sa "web" tls "istio" workload shop/web
   unix:///run/web ports map[] labels map[security.istio.io/tlsMode:disabled] locality  weight 0 sa "web" tls "" workload shop/web
 `,
@@ -120,20 +120,20 @@ func TestDerive(t *testing.T) {
 				config.WorkloadEntry, "one", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=api"),
 				config.WorkloadEntry, "two", &networking.WorkloadEntry{Address: "10.0.0.2", Labels: map[string]string{"app": "api", "version": "v2"}}),
 				config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.3"}, "app=other"),
-			want: `shop/api.shop [] auto [240.240.0.1] ports [{80 http 2 0} {443 secure 7 8443}] resolution 0 external false
+			want: `shop/api.shop [] auto [240.240.0.1] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
   10.0.0.1 ports map[] labels map[app:api] locality  weight 0 sa "" tls "" workload shop/one
   10.0.0.2 ports map[] labels map[app:api version:v2] locality  weight 0 sa "" tls "" workload shop/two
 `,
 		},
 		"a DNS service without endpoints resolves its own host": {
 			objects: with(objects{}, config.ServiceEntry, "ext", serviceEntry(networking.ServiceEntry_DNS, "example.com")),
-			want: `shop/example.com [] auto [240.240.0.1] ports [{80 http 2 0} {443 secure 7 8443}] resolution 1 external true
+			want: `shop/example.com [] auto [240.240.0.1] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 1 external true
   example.com ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/
 `,
 		},
 		"NONE passes through, and a wildcard gets no address": {
 			objects: with(objects{}, config.ServiceEntry, "any", none),
-			want: `shop/*.example.com [] auto [] ports [{80 http 2 0} {443 secure 7 8443}] resolution 3 external true
+			want: `shop/*.example.com [] auto [] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 3 external true
 `,
 		},
 		"one host in two entries: the first by name counts, endpoints of both, and a warning": {
@@ -144,7 +144,7 @@ func TestDerive(t *testing.T) {
 				Hosts: []string{"x.y"}, Resolution: networking.ServiceEntry_STATIC,
 				Ports: []*networking.ServicePort{{Number: 2, Name: "tcp"}}, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.0.2"}},
 			}),
-			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp 1 0}] resolution 0 external true
+			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp TCP 0}] resolution 0 external true
   10.0.0.1 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/a
   10.0.0.2 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/b
   warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it is older); endpoints of both are used: declare the host once
