@@ -40,6 +40,8 @@ type KeySource interface {
 type AssemblerConfig struct {
 	// Sources are what is merged; Arrange replaces them.
 	Sources Sources
+	// Merging are the rules for a service that several sources have.
+	Merging registry.Merging
 	// Derive makes services of configuration; nil: nothing does.
 	Derive Deriver
 	// Mesh are the mesh-wide settings; required.
@@ -80,6 +82,7 @@ type Assembler struct {
 	spent   bool      // patience with the deriver is, until it says something
 	found   findings
 	crosses crossings
+	adopts  *adopter
 	rekey   bool     // a RequestAuthentication has changed since keys were asked for
 	keyed   keyState // how far the keys of the first build are
 
@@ -102,16 +105,19 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		cfg.Patience = 250 * time.Millisecond
 	}
 	objects, instances := cfg.names(cfg.Sources)
-	return &Assembler{
+	a := &Assembler{
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
+		adopts:    newAdopter(),
 		between:   map[place][]finding{},
 		arranged:  make(chan Sources),
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
+	a.adopts.arrange(instances)
+	return a
 }
 
 // Run runs the sources and builds a context for what they say, until ctx ends. Nothing is built

@@ -56,6 +56,9 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
 	touchedObjects, touchedInstances := a.objects.Arrange(objects), a.instances.Arrange(instances)
 	a.mu.Unlock()
 	a.updateInstances(touchedInstances, now, now)
+	for _, b := range a.adopts.arrange(instances) {
+		a.applyInstances(b, now)
+	}
 	a.updateObjects(ctx, touchedObjects, now, now)
 }
 

@@ -1,7 +1,9 @@
 package push
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -70,11 +72,24 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 		}
 		a.found.set(place{group: u.Group}, found)
 	}
-	a.takeInstances(b, now)
+	again := a.adopts.declare(b)
+	a.applyInstances(b, now)
+	for _, b := range again {
+		a.applyInstances(b, now)
+	}
 }
 
-// takeInstances merges services and their endpoints; what is equal keeps its pointer.
+// takeInstances takes in what a registry says.
 func (a *Assembler) takeInstances(b feed.Batch[registry.Instances], now time.Time) {
+	b, again := a.adopts.adopt(b)
+	a.applyInstances(b, now)
+	for _, b := range again {
+		a.applyInstances(b, now)
+	}
+}
+
+// applyInstances merges services and their endpoints; what is equal keeps its pointer.
+func (a *Assembler) applyInstances(b feed.Batch[registry.Instances], now time.Time) {
 	a.mu.Lock()
 	touched := a.instances.Apply(b, now)
 	a.mu.Unlock()
@@ -86,19 +101,39 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 	before := a.inputs
 	for _, k := range touched {
 		items := a.instances.Items(k)
+		merged, conflicts := registry.Instances{}, []registry.Conflict(nil)
+		if len(items) > 0 {
+			merged, conflicts = a.cfg.Merging.Merge(items)
+		}
+		if at := (place{group: "service " + k.Host + " " + k.Namespace}); len(conflicts) > 0 || len(a.found.now[at]) > 0 {
+			a.stand(at, contradictions(conflicts))
+		}
 		if len(items) == 0 {
 			a.inputs.Services = a.inputs.Services.Without(k)
 			a.inputs.Endpoints = a.inputs.Endpoints.Without(k)
 			continue
 		}
 		old := registry.Instances{Service: a.inputs.Services.At(k), Endpoints: a.inputs.Endpoints.At(k)}
-		now := registry.Keep(old, registry.Merge(items))
+		now := registry.Keep(old, merged)
 		a.inputs.Services = a.inputs.Services.With(k, now.Service)
 		a.inputs.Endpoints = a.inputs.Endpoints.With(k, now.Endpoints)
 	}
 	if a.inputs != before {
 		a.changed(since, now)
 	}
+}
+
+// contradictions are problems of who says something about a service that another source decides otherwise.
+func contradictions(all []registry.Conflict) []finding {
+	var out []finding
+	for _, c := range all {
+		p := feed.Problem{
+			Severity: feed.Warning, Source: c.Other.Source, Object: cmp.Or(c.Other.Object, c.Other.Host), Field: c.Field,
+			Text: fmt.Sprintf("%s; %s decides, which is %s: make the two agree, or take the host out of one", c.Text, c.Counts.Source, cmp.Or(c.Counts.Object, c.Counts.Host)),
+		}
+		out = append(out, finding{p, c.Counts.Source + " " + c.Text})
+	}
+	return out
 }
 
 // changed takes note of a change that was noticed at since, or else now.

@@ -1,28 +1,120 @@
 package registry
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 )
 
-// Merge makes one of what several suppliers say of one service, the deciding one first: its Service
-// counts, and the endpoints of all whose addresses are found in the same way stand side by side.
-func Merge(parts []Instances) Instances {
+// Merging are the rules by which one service is made of what several sources say of it. The zero value: the declaration of
+// the deciding source counts, and the endpoints of all stand side by side.
+type Merging struct {
+	// Fill takes what the deciding source leaves open from the others: ports that it does not have, and addresses, labels,
+	// identities and visibility where it has none.
+	Fill bool
+	// Shadow takes the endpoints of the first source that has any, and no others.
+	Shadow bool
+}
+
+// Conflict is a difference between two declarations of one service.
+type Conflict struct {
+	// Counts is the declaration that is in use, Other the one that is not.
+	Counts, Other *Service
+	// Field is what they differ in, and Text how.
+	Field, Text string
+}
+
+// Merge makes one of what several sources say of one service, the deciding one first, and lists where they contradict one
+// another. Endpoints whose addresses are found in another way than the service says are left out.
+func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	if len(parts) == 1 {
-		return parts[0]
+		return parts[0], nil
 	}
 	out := parts[0]
+	var conflicts []Conflict
 	var all []Endpoint
-	for _, p := range parts {
-		if p.Service.Resolution == out.Service.Resolution {
+	for i, p := range parts {
+		if i > 0 {
+			conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
+		}
+		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(all) == 0) {
 			all = append(all, p.Endpoints.All()...)
 		}
 	}
-	if len(all) != out.Endpoints.Len() {
+	if m.Fill {
+		out.Service = filled(parts)
+	}
+	if m.Shadow || len(all) != out.Endpoints.Len() {
 		out.Endpoints = &EndpointList{Items: all}
 	}
+	return out, conflicts
+}
+
+// contradictions are where a declaration says something else than the one that counts.
+func contradictions(counts, other *Service) []Conflict {
+	var out []Conflict
+	add := func(field, format string, args ...any) {
+		out = append(out, Conflict{Counts: counts, Other: other, Field: field, Text: fmt.Sprintf(format, args...)})
+	}
+	if counts.Resolution != other.Resolution {
+		add("resolution", "is %s, and its endpoints are left out of those that are found by %s", other.Resolution, counts.Resolution)
+	}
+	if counts.External != other.External {
+		add("location", "is %s, not %s", locationName(other.External), locationName(counts.External))
+	}
+	if len(counts.Addresses) > 0 && len(other.Addresses) > 0 && !slices.Equal(counts.Addresses, other.Addresses) {
+		add("addresses", "are %v, not %v", other.Addresses, counts.Addresses)
+	}
+	for _, p := range other.Ports {
+		switch q, ok := counts.Port(p.Number); {
+		case ok && q.Protocol != p.Protocol && q.Protocol != Unknown && p.Protocol != Unknown:
+			add("ports", "port %d speaks %s, not %s", p.Number, p.Protocol, q.Protocol)
+		case ok && q.Name != p.Name:
+			add("ports", "port %d is called %q, not %q, so that endpoints which name it so do not have it", p.Number, p.Name, q.Name)
+		}
+	}
 	return out
+}
+
+func locationName(external bool) string {
+	if external {
+		return "MESH_EXTERNAL"
+	}
+	return "MESH_INTERNAL"
+}
+
+// filled is the first declaration, with what it leaves open from those after it.
+func filled(parts []Instances) *Service {
+	s := *parts[0].Service
+	s.Ports, s.Labels = slices.Clone(s.Ports), maps.Clone(s.Labels)
+	for _, p := range parts[1:] {
+		o := p.Service
+		for _, port := range o.Ports {
+			if _, ok := s.Port(port.Number); !ok && !slices.ContainsFunc(s.Ports, func(q Port) bool { return strings.EqualFold(q.Name, port.Name) }) {
+				s.Ports = append(s.Ports, port)
+			}
+		}
+		if len(s.Addresses) == 0 {
+			s.Addresses = o.Addresses
+		}
+		if len(s.ExportTo) == 0 {
+			s.ExportTo = o.ExportTo
+		}
+		if len(s.SubjectAltNames) == 0 {
+			s.SubjectAltNames = o.SubjectAltNames
+		}
+		for k, v := range o.Labels {
+			if _, ok := s.Labels[k]; !ok {
+				if s.Labels == nil {
+					s.Labels = map[string]string{}
+				}
+				s.Labels[k] = v
+			}
+		}
+	}
+	return &s
 }
 
 // Keep returns now, with the pointers of old where the contents are equal.

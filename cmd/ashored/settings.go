@@ -40,6 +40,8 @@ type settings struct {
 	// Sources are where configuration and services come from, the deciding one first. Default: the files of
 	// /etc/ashore/config, then the store.
 	Sources yaml.Node `yaml:"sources"`
+	// Merge says how one service is made of what several sources say of it.
+	Merge mergeSettings `yaml:"merge"`
 	// Domain completes short host names: "web" in namespace shop is web.shop.svc.<Domain>. Default cluster.local.
 	Domain  string          `yaml:"domain"`
 	XDS     xdsSettings     `yaml:"xds"`
@@ -120,6 +122,7 @@ func defaults() settings {
 	return settings{
 		State:     "/var/lib/ashore",
 		sources:   defaultSources(defaultFiles),
+		Merge:     mergeSettings{Service: "first", Endpoints: "unite"},
 		Domain:    "cluster.local",
 		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 64, AddressConnections: 4096},
 		Metrics:   metricsSettings{Address: defaultMetrics},
@@ -181,6 +184,7 @@ func (s *settings) checkOwn(file string) error {
 		}
 	}
 	s.checkSources(wrong)
+	s.checkMerge(wrong)
 	if !dnsname.Valid(s.Domain) {
 		wrong("domain", "%q is not the suffix of host names: want small letters, digits and '-' between dots, such as cluster.local", s.Domain)
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // sourceSettings is one source of configuration or services. Besides these it has the options of its kind.
@@ -69,6 +71,28 @@ func defaultSources(folder string) []sourceSettings {
 	return []sourceSettings{
 		{Name: "files", Kind: "files", Required: true, WhenTooOld: "keep", options: &filesSource{Folder: folder}, at: "sources", text: folder},
 		{Name: "store", Kind: "store", Required: true, WhenTooOld: "keep", options: &storeSource{}, at: "sources"},
+	}
+}
+
+// mergeSettings say how one service is made of what several sources say of it.
+type mergeSettings struct {
+	// Service is first (the declaration of the source that stands first counts alone) or fill (what it leaves open is taken
+	// from the others). Default first.
+	Service string `yaml:"service"`
+	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any). Default unite.
+	Endpoints string `yaml:"endpoints"`
+}
+
+func (m mergeSettings) rules() registry.Merging {
+	return registry.Merging{Fill: m.Service == "fill", Shadow: m.Endpoints == "shadow"}
+}
+
+func (s *settings) checkMerge(wrong func(setting, format string, args ...any)) {
+	if m := s.Merge.Service; m != "first" && m != "fill" {
+		wrong("merge.service", "%q: want first or fill", m)
+	}
+	if m := s.Merge.Endpoints; m != "unite" && m != "shadow" {
+		wrong("merge.endpoints", "%q: want unite or shadow", m)
 	}
 }
 

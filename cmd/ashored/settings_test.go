@@ -104,6 +104,8 @@ func TestWrongSettings(t *testing.T) {
 		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
 		{"one folder twice", address + "sources:\n- {kind: files, folder: /x}\n- {name: y, kind: files, folder: /x/}\n", "ashored.yaml:4: sources[1].folder: /x/ is there twice"},
 		{"too old", address + "sources:\n- {kind: store, whenTooOld: burn}\n", `sources[0].whenTooOld: "burn": want keep or drop`},
+		{"merging", address + "merge: {service: last}\n", `ashored.yaml:2: merge.service: "last": want first or fill`},
+		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: "hide": want unite or shadow`},
 		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
 		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
 		{"no source", address + "sources: [files]\n", `ashored.yaml:2: sources[0]: want settings with names (name: value), got "files"`},

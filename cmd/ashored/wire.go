@@ -212,6 +212,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Sources: sources,
+		Merging: s.Merge.rules(),
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),

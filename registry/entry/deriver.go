@@ -190,7 +190,8 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 			problems = append(problems, clash(key.Host, entries[0], o))
 		}
 	}
-	return []registry.Instances{registry.Merge(parts)}, problems
+	merged, _ := registry.Merging{}.Merge(parts) // what they contradict one another in is told above
+	return []registry.Instances{merged}, problems
 }
 
 // endpoints are those that a ServiceEntry lists or selects; a DNS service without any resolves its host.

@@ -1,0 +1,211 @@
+package push
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// adopter makes one service of one host name, whoever knows of it. Registries know nothing of namespaces: their service of a
+// host is in the namespace of the configuration that declares the host, the oldest where several do; where none does, in
+// that of the first source that has it. Declarations of configuration in several namespaces stay several services.
+type adopter struct {
+	declared map[string]map[string]*registry.Service // of configuration, by host and namespace
+	groups   map[string][]registry.Key               // what each group of configuration declares
+	said     map[sourceGroup]feed.Update[registry.Instances]
+	hosts    map[string]map[sourceGroup]string // who has a host, and in which namespace
+	rank     map[string]int                    // of sources
+}
+
+// sourceGroup is a group of a source.
+type sourceGroup struct{ source, group string }
+
+func newAdopter() *adopter {
+	return &adopter{
+		declared: map[string]map[string]*registry.Service{}, groups: map[string][]registry.Key{}, said: map[sourceGroup]feed.Update[registry.Instances]{},
+		hosts: map[string]map[sourceGroup]string{}, rank: map[string]int{},
+	}
+}
+
+// arrange takes in which sources there are, the deciding one first. What the others said is forgotten. It returns what is to
+// be said anew of those that stay.
+func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
+	before := a.namespaces()
+	a.rank = map[string]int{}
+	for i, s := range sources {
+		a.rank[s] = i
+	}
+	for at := range a.said {
+		if _, ok := a.rank[at.source]; !ok {
+			a.forget(at)
+		}
+	}
+	return a.again(before, nil)
+}
+
+// declare takes in what configuration declares, and returns what registries are to say anew because of it.
+func (a *adopter) declare(b feed.Batch[registry.Instances]) []feed.Batch[registry.Instances] {
+	before := map[string]string{}
+	note := func(host string) {
+		if _, ok := before[host]; !ok && len(a.hosts[host]) > 0 {
+			before[host] = a.namespace(host)
+		}
+	}
+	drop := func(group string) {
+		for _, k := range a.groups[group] {
+			note(k.Host)
+			delete(a.declared[k.Host], k.Namespace)
+			if len(a.declared[k.Host]) == 0 {
+				delete(a.declared, k.Host)
+			}
+		}
+		delete(a.groups, group)
+	}
+	if b.Full {
+		for group := range a.groups {
+			drop(group)
+		}
+	}
+	for _, u := range b.Updates {
+		drop(u.Group)
+		for _, in := range u.Items {
+			k := in.Service.Key
+			note(k.Host)
+			if a.declared[k.Host] == nil {
+				a.declared[k.Host] = map[string]*registry.Service{}
+			}
+			a.declared[k.Host][k.Namespace] = in.Service
+			a.groups[u.Group] = append(a.groups[u.Group], k)
+		}
+	}
+	return a.again(before, nil)
+}
+
+// adopt puts the services of a registry's batch into the namespaces where they belong. The rest is what other groups are to
+// say anew because of it.
+func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[registry.Instances], rest []feed.Batch[registry.Instances]) {
+	before, named := map[string]string{}, map[sourceGroup]bool{}
+	for _, u := range b.Updates {
+		named[sourceGroup{b.Source, u.Group}] = true
+	}
+	replaced := maps.Clone(named)
+	if b.Full {
+		for at := range a.said {
+			if at.source == b.Source {
+				replaced[at] = true
+			}
+		}
+	}
+	for at := range replaced {
+		for _, in := range a.said[at].Items {
+			if _, ok := before[in.Service.Host]; !ok {
+				before[in.Service.Host] = a.namespace(in.Service.Host)
+			}
+		}
+	}
+	for at := range replaced {
+		a.forget(at)
+	}
+	for _, u := range b.Updates {
+		at := sourceGroup{b.Source, u.Group}
+		for _, in := range u.Items {
+			host := in.Service.Host
+			if _, ok := before[host]; !ok && len(a.hosts[host]) > 0 {
+				before[host] = a.namespace(host)
+			}
+			if a.hosts[host] == nil {
+				a.hosts[host] = map[sourceGroup]string{}
+			}
+			a.hosts[host][at] = in.Service.Namespace
+		}
+		a.said[at] = u
+	}
+	out = b
+	out.Updates = make([]feed.Update[registry.Instances], len(b.Updates))
+	for i, u := range b.Updates {
+		out.Updates[i] = a.placed(u)
+	}
+	return out, a.again(before, named)
+}
+
+// forget takes out what was said as a group.
+func (a *adopter) forget(at sourceGroup) {
+	for _, in := range a.said[at].Items {
+		delete(a.hosts[in.Service.Host], at)
+		if len(a.hosts[in.Service.Host]) == 0 {
+			delete(a.hosts, in.Service.Host)
+		}
+	}
+	delete(a.said, at)
+}
+
+// namespaces are those of all hosts that registries have.
+func (a *adopter) namespaces() map[string]string {
+	out := make(map[string]string, len(a.hosts))
+	for host := range a.hosts {
+		out[host] = a.namespace(host)
+	}
+	return out
+}
+
+// namespace is where the services of a host belong.
+func (a *adopter) namespace(host string) string {
+	if declared := a.declared[host]; len(declared) > 0 {
+		first := slices.MinFunc(slices.Collect(maps.Values(declared)), func(s, o *registry.Service) int {
+			return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
+		})
+		return first.Namespace
+	}
+	var best sourceGroup
+	found := ""
+	for at, namespace := range a.hosts[host] {
+		if best == (sourceGroup{}) || cmp.Or(cmp.Compare(a.rank[at.source], a.rank[best.source]), cmp.Compare(at.group, best.group)) < 0 {
+			best, found = at, namespace
+		}
+	}
+	return found
+}
+
+// placed is a group with its services where they belong.
+func (a *adopter) placed(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
+	items := make([]registry.Instances, len(u.Items))
+	for i, in := range u.Items {
+		if namespace := a.namespace(in.Service.Host); namespace != in.Service.Namespace {
+			s := *in.Service
+			s.Namespace = namespace
+			in.Service = &s
+		}
+		items[i] = in
+	}
+	u.Items = items
+	return u
+}
+
+// again are the groups whose services belong elsewhere than before, without those that are said anyway.
+func (a *adopter) again(before map[string]string, without map[sourceGroup]bool) []feed.Batch[registry.Instances] {
+	moved := map[sourceGroup]bool{}
+	for host, namespace := range before {
+		if a.namespace(host) == namespace {
+			continue
+		}
+		for at := range a.hosts[host] {
+			if !without[at] {
+				moved[at] = true
+			}
+		}
+	}
+	by := map[string][]feed.Update[registry.Instances]{}
+	for _, at := range slices.SortedFunc(maps.Keys(moved), func(x, y sourceGroup) int {
+		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.group, y.group))
+	}) {
+		by[at.source] = append(by[at.source], a.placed(a.said[at]))
+	}
+	var out []feed.Batch[registry.Instances]
+	for _, source := range slices.Sorted(maps.Keys(by)) {
+		out = append(out, feed.Batch[registry.Instances]{Source: source, Updates: by[source]})
+	}
+	return out
+}

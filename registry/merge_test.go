@@ -1,0 +1,85 @@
+package registry
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+func part(s Service, addresses ...string) Instances {
+	out := Instances{Service: &s}
+	if len(addresses) > 0 {
+		out.Endpoints = &EndpointList{}
+		for _, a := range addresses {
+			out.Endpoints.Items = append(out.Endpoints.Items, Endpoint{Address: a})
+		}
+	}
+	return out
+}
+
+// One service of several declarations, by the rules: whose declaration counts, whose endpoints, and what is told.
+func TestMerge(t *testing.T) {
+	t.Parallel()
+	key := Key{"web", "shop"}
+	first := Service{Key: key, Source: "file", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}}}
+	other := Service{
+		Key: key, Source: "consul", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 90, Name: "admin", Protocol: TCP}, {Number: 91, Name: "HTTP"}},
+		Labels: map[string]string{"a": "b"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, ExportTo: []string{"."}, SubjectAltNames: []string{"x"},
+	}
+	full := first
+	full.Ports = append(append([]Port{}, first.Ports...), other.Ports[1])
+	full.Labels, full.Addresses, full.ExportTo, full.SubjectAltNames = other.Labels, other.Addresses, other.ExportTo, other.SubjectAltNames
+	dns := other
+	dns.Resolution = DNS
+	for name, c := range map[string]struct {
+		rules Merging
+		parts []Instances
+		want  Instances
+	}{
+		"alone":                        {Merging{Fill: true, Shadow: true}, []Instances{part(first, "1")}, part(first, "1")},
+		"the first, endpoints of all":  {Merging{}, []Instances{part(first, "1"), part(other, "2", "3")}, part(first, "1", "2", "3")},
+		"endpoints of the second only": {Merging{}, []Instances{part(first), part(other, "2")}, part(first, "2")},
+		"filled":                       {Merging{Fill: true}, []Instances{part(first, "1"), part(other, "2")}, part(full, "1", "2")},
+		"shadowed":                     {Merging{Shadow: true}, []Instances{part(first, "1"), part(other, "2")}, part(first, "1")},
+		"nothing to shadow with":       {Merging{Shadow: true}, []Instances{part(first), part(other, "2"), part(other, "3")}, part(first, "2")},
+		"found in another way":         {Merging{}, []Instances{part(first, "1"), part(dns, "example.com")}, part(first, "1")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, _ := c.rules.Merge(c.parts)
+			if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
+				t.Error(diff)
+			}
+			if !cmp.Equal(first.Ports, []Port{{Number: 80, Name: "http", Protocol: HTTP}}) {
+				t.Error("the declaration was changed")
+			}
+		})
+	}
+}
+
+// What two declarations contradict one another in is listed, and what only one of them says is not.
+func TestConflicts(t *testing.T) {
+	t.Parallel()
+	a := Service{Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 81, Name: "x"}, {Number: 82, Name: "y"}}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}}
+	b := Service{
+		Ports:     []Port{{Number: 80, Name: "http", Protocol: TCP}, {Number: 81, Name: "x", Protocol: GRPC}, {Number: 82, Name: "z"}, {Number: 83}},
+		Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.2/32")}, Resolution: DNS, External: true,
+	}
+	_, got := Merging{}.Merge([]Instances{part(a), part(b), part(a)})
+	var texts []string
+	for _, c := range got {
+		texts = append(texts, c.Field+" "+c.Text)
+	}
+	want := []string{
+		"resolution is DNS, and its endpoints are left out of those that are found by STATIC",
+		"location is MESH_EXTERNAL, not MESH_INTERNAL",
+		"addresses are [10.0.0.2/32], not [10.0.0.1/32]",
+		"ports port 80 speaks TCP, not HTTP",
+		`ports port 82 is called "z", not "y", so that endpoints which name it so do not have it`,
+	}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Error(diff)
+	}
+}
