@@ -31,6 +31,8 @@ type KindInfo struct {
 	// AtWork says that Ashore acts on it. A kind that is not at work is read, checked in its
 	// structure, and refused.
 	AtWork bool
+	// Protects says that what is refused of it is a protection that is missing: who may call, and as whom.
+	Protects bool
 
 	newSpec  func() proto.Message
 	validate func(*checker)
@@ -48,7 +50,7 @@ func (i *KindInfo) APIVersion() string { return i.Group + "/" + i.Versions[0] }
 func Kinds() []KindInfo {
 	networkingVersions := []string{"v1", "v1beta1", "v1alpha3"}
 	return []KindInfo{
-		{Kind: AuthorizationPolicy, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies", AtWork: true,
+		{Kind: AuthorizationPolicy, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "authorizationpolicies", AtWork: true,
 			newSpec: func() proto.Message { return new(security.AuthorizationPolicy) }, validate: validateAuthorizationPolicy},
 		{Kind: DestinationRule, Group: groupNetworking, Versions: networkingVersions, Plural: "destinationrules", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.DestinationRule) }, validate: validateDestinationRule},
@@ -57,12 +59,12 @@ func Kinds() []KindInfo {
 			without: "its patches would not reach any proxy"},
 		{Kind: Gateway, Group: groupNetworking, Versions: networkingVersions, Plural: "gateways", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.Gateway) }, validate: validateGateway},
-		{Kind: PeerAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications", AtWork: true,
+		{Kind: PeerAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "peerauthentications", AtWork: true,
 			newSpec: func() proto.Message { return new(security.PeerAuthentication) }, validate: validatePeerAuthentication},
 		{Kind: ProxyConfig, Group: groupNetworking, Versions: []string{"v1beta1"}, Plural: "proxyconfigs",
 			newSpec: func() proto.Message { return new(networkingbeta.ProxyConfig) },
 			without: "proxies would keep the settings that they were started with"},
-		{Kind: RequestAuthentication, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "requestauthentications", AtWork: true,
+		{Kind: RequestAuthentication, Protects: true, Group: groupSecurity, Versions: []string{"v1", "v1beta1"}, Plural: "requestauthentications", AtWork: true,
 			newSpec: func() proto.Message { return new(security.RequestAuthentication) }, validate: validateRequestAuthentication},
 		{Kind: ServiceEntry, Group: groupNetworking, Versions: networkingVersions, Plural: "serviceentries", AtWork: true,
 			newSpec: func() proto.Message { return new(networking.ServiceEntry) }, validate: validateServiceEntry},

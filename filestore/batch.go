@@ -17,6 +17,7 @@ type saying struct{ object, field, file, text string }
 func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	b := feed.Batch[*config.Object]{Source: f.src.name, Full: full, Since: f.since}
 	now := time.Now()
+	f.gone = f.lately(now)
 	for _, group := range slices.Sorted(maps.Keys(f.changedGroups)) {
 		u := f.update(group)
 		if news := f.date(&u, now); group == rootGroup && !news {
@@ -45,7 +46,7 @@ func (f *folder) update(group string) feed.Update[*config.Object] {
 		u.AsOf = x.goodAt
 	}
 	items, clashes := f.owners.split(x)
-	u.Items, u.Problems = items, append(slices.Clone(x.issues), clashes...)
+	u.Items, u.Problems = items, slices.Concat(x.issues, x.lingering(f.owners), clashes)
 	return u
 }
 

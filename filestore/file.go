@@ -60,6 +60,13 @@ type file struct {
 	asOf    time.Time        // when the present content was read
 	issues  []config.Problem // found by reading it
 	claims  []config.Key     // the keys that owners has of it
+
+	edited time.Time    // when its present content was first read; zero: it is as it was before the start
+	unread bool         // something in it is refused of which the key cannot be read
+	fresh  []config.Key // the objects in it that are refused and had no last good version here
+	// guests are the objects that stay although the file does not name them any more, or never did, and what they may
+	// have become: a refused object, or the zero Key when that cannot be read.
+	guests map[config.Key]config.Key
 }
 
 // reading is the outcome of reading one file.

@@ -16,6 +16,7 @@ type folder struct {
 
 	files  map[string]*file
 	owners owners
+	gone   []departed                 // what changes took away lately
 	links  map[string]map[string]bool // where symlinks end -> their names
 
 	failed  map[string]config.Problem // folders that cannot be read
@@ -68,10 +69,9 @@ func (f *folder) take(r reading, keptAlready bool) {
 	f.unlink(r.name)
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
-	if fresh && len(x.objects) == 0 {
-		f.inherit(x, r)
-	}
-	x.take(r)
+	guests := x.guests
+	f.inherit(x, r)
+	x.take(r, func(k config.Key) bool { return f.defined(k, x, true) })
 	sameObjects := slices.Equal(objects, x.objects)
 	if !sameObjects || !slices.Equal(issues, x.issues) || fresh {
 		f.noticed(r.at)
@@ -81,6 +81,15 @@ func (f *folder) take(r reading, keptAlready bool) {
 	if r.err == nil && !keptAlready && (!sameObjects || !r.same && x.seen != seen && !clean(r.result)) {
 		f.keep.put(r.name, x.record(r))
 	}
+	if !sameObjects {
+		f.depart(x, without(objects, x.objects, guests))
+	}
+}
+
+// without are the objects that are not among those after, and were no guests.
+func without(before, after []*config.Object, guests map[config.Key]config.Key) []*config.Object {
+	stay := keysOf(after)
+	return slices.DeleteFunc(slices.Clone(before), func(o *config.Object) bool { _, guest := guests[o.Key]; return guest || stay[o.Key] })
 }
 
 // missing drops files that are not there. Where the folder is not there either, or nothing is left in it, a
@@ -107,9 +116,11 @@ func (f *folder) drop(name string) {
 	delete(f.files, name)
 	f.unlink(name)
 	f.bequeath(x)
+	objects := x.objects
 	x.objects = nil
 	f.supply(x)
 	f.keep.put(name, nil)
+	f.depart(x, objects)
 	f.noticed(time.Now())
 	f.src.cfg.Log.Info("file deleted", "folder", f.src.cfg.Dir, "file", name)
 }
@@ -120,4 +131,5 @@ func (f *folder) supply(x *file) {
 	for _, other := range f.owners.set(x) {
 		f.changedGroups[other] = true
 	}
+	f.dismiss(x)
 }

@@ -9,38 +9,77 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
+// merged is what a file holds after a reading.
+type merged struct {
+	objects []*config.Object
+	held    map[config.Key]bool       // those that stay in their last good version; nil: none
+	guests  map[config.Key]config.Key // those of held that the file does not name any more; see file.guests
+}
+
 // merge is the law of the last good version: what was read counts; objects that were refused stay as they
-// were, and when it is unknown which were, all that are not among the good ones do. held are the keys
-// of those that stay. Objects that did not change keep their pointer.
-func merge(old []*config.Object, r config.Result) (objects []*config.Object, held map[config.Key]bool) {
-	before := make(map[config.Key]*config.Object, len(old))
-	for _, o := range old {
+// were, and when it is unknown which were, all that are not among the good ones do. So do those that a refused object
+// of their kind, which nothing is known of, may have become. moved says of an object that another file
+// has defined it in the same change. Objects that did not change keep their pointer.
+func (f *file) merge(r config.Result, moved func(config.Key) bool) merged {
+	before := make(map[config.Key]*config.Object, len(f.objects))
+	for _, o := range f.objects {
 		before[o.Key] = o
 	}
-	objects = make([]*config.Object, 0, len(r.Objects))
+	fresh := newcomers(r, f.objects)
+	m := merged{objects: make([]*config.Object, 0, len(r.Objects))}
 	for _, o := range r.Objects {
-		switch b := before[o.Key]; {
-		case b == nil || b.Hash != o.Hash:
-		case b.Origin == o.Origin:
-			o = b
-		default: // it moved: the content stays the same one
-			moved := *b
-			moved.Origin = o.Origin
-			o = &moved
-		}
-		objects = append(objects, o)
+		m.objects = append(m.objects, inPlaceOf(before[o.Key], o))
 		delete(before, o.Key)
 	}
-	for _, o := range old {
-		if before[o.Key] != nil && (r.Unread || slices.Contains(r.Broken, o.Key)) {
-			if held == nil {
-				held = map[config.Key]bool{}
-			}
-			held[o.Key] = true
-			objects = append(objects, o)
+	for _, o := range f.objects {
+		if before[o.Key] == nil {
+			continue
+		}
+		heir, renamed := heirOf(fresh, o)
+		_, guest := f.guests[o.Key]
+		switch {
+		case slices.Contains(r.Broken, o.Key):
+			m.hold(o)
+		case r.Unread && guest:
+			m.host(o, config.Key{})
+		case r.Unread:
+			m.hold(o)
+		case renamed && !moved(o.Key):
+			m.host(o, heir)
 		}
 	}
-	return objects, held
+	return m
+}
+
+// inPlaceOf is an object that was read, or the one before it when nothing has changed.
+func inPlaceOf(before, o *config.Object) *config.Object {
+	switch {
+	case before == nil || before.Hash != o.Hash:
+		return o
+	case before.Origin == o.Origin:
+		return before
+	}
+	moved := *before // the content stays the same one
+	moved.Origin = o.Origin
+	return &moved
+}
+
+// hold keeps an object in its last good version.
+func (m *merged) hold(o *config.Object) {
+	if m.held == nil {
+		m.held = map[config.Key]bool{}
+	}
+	m.held[o.Key] = true
+	m.objects = append(m.objects, o)
+}
+
+// host keeps an object that the file does not name any more, on account of one that is refused.
+func (m *merged) host(o *config.Object, heir config.Key) {
+	m.hold(o)
+	if m.guests == nil {
+		m.guests = map[config.Key]config.Key{}
+	}
+	m.guests[o.Key] = heir
 }
 
 // clean says that a file has no errors.
@@ -72,8 +111,8 @@ func markStale(problems []config.Problem, held map[config.Key]bool, of time.Time
 // when writes a time for people.
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// take brings a reading into what is known of the file.
-func (f *file) take(r reading) {
+// take brings a reading into what is known of the file. For moved see merge.
+func (f *file) take(r reading, moved func(config.Key) bool) {
 	if r.err != nil {
 		f.stamp = stamp{}
 		f.unreadable(r.err)
@@ -83,12 +122,17 @@ func (f *file) take(r reading) {
 	if r.same && f.digest == r.digest {
 		return
 	}
+	if f.seen != r.digest {
+		f.edited = r.at
+	}
 	f.digest, f.seen = r.digest, r.digest
-	f.objects, f.held = merge(f.objects, r.result)
+	f.unread, f.fresh = r.result.Unread && !r.blank, newcomers(r.result, f.objects)
+	m := f.merge(r.result, moved)
+	f.objects, f.held, f.guests = m.objects, m.held, m.guests
 	if len(f.held) == 0 {
 		f.goodAt = r.at
 	}
-	f.issues = markStale(r.result.Problems, f.held, f.goodAt)
+	f.issues = f.unprotected(markStale(r.result.Problems, f.held, f.goodAt))
 	if r.blank && len(f.held) == 0 { // a new file, whose content comes yet
 		f.issues = nil
 	}

@@ -11,24 +11,27 @@ import (
 )
 
 // A file that is moved or renamed while it is broken has no good version under its new name. What is in use of it
-// follows: to a new file with the same content, or with the objects that are broken.
+// follows: to a new file with the same content, or with the objects that are broken, or that refuses what may be them.
 
-// inherit gives a new file that is not in order what is in use of files that went away.
+// inherit gives a file that is not in order what it may mean of what is in use of files that went away, and of what
+// changes took away from others.
 func (f *folder) inherit(x *file, r reading) {
-	if r.err != nil || clean(r.result) {
+	if r.err != nil || r.same || clean(r.result) {
 		return
 	}
+	m := x.meaning(r)
+	from := slices.Clone(f.gone)
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
-		from := f.files[name]
-		if from == x || len(from.objects) == 0 || f.there(name) {
+		away := f.files[name]
+		whole := x.claims == nil && len(x.objects) == 0 && away.seen == r.digest
+		if away == x || !whole && !slices.ContainsFunc(away.objects, m.perhaps) || f.there(name) {
 			continue
 		}
-		for _, o := range from.objects {
-			if from.seen == r.digest || slices.Contains(r.result.Broken, o.Key) {
-				x.adopt(o, from.goodAt)
-			}
+		for _, o := range away.objects {
+			from = append(from, departed{object: o, goodAt: away.goodAt, whole: whole && !away.isGuest(o.Key)})
 		}
 	}
+	f.adopt(x, m, from)
 }
 
 // bequeath gives what is in use of a file that went away to those that hold what it held at last, and reads them again.
@@ -41,18 +44,17 @@ func (f *folder) bequeath(from *file) {
 		if x.seen != from.seen {
 			continue
 		}
+		known := keysOf(x.objects)
 		for _, o := range from.objects {
-			if !slices.ContainsFunc(x.objects, func(has *config.Object) bool { return has.Key == o.Key }) {
-				x.adopt(o, from.goodAt)
+			if known[o.Key] {
+				continue
+			}
+			x.adopt(o, from.goodAt)
+			if from.isGuest(o.Key) {
+				x.invite(o.Key)
 			}
 		}
-		f.supply(x)
-		f.keep.put(name, x.standIn())
-		if r := f.src.read(name, nil); r.err == nil {
-			f.take(r, true)
-		} else {
-			f.pending.touch(name, false, time.Now())
-		}
+		f.again(x)
 	}
 }
 
@@ -64,6 +66,15 @@ func (f *file) adopt(o *config.Object, goodAt time.Time) {
 	if f.goodAt.IsZero() || goodAt.Before(f.goodAt) {
 		f.goodAt = goodAt
 	}
+}
+
+// invite marks an object as one that the file does not name.
+func (f *file) invite(k config.Key) {
+	f.guests = maps.Clone(f.guests)
+	if f.guests == nil {
+		f.guests = map[config.Key]config.Key{}
+	}
+	f.guests[k] = config.Key{}
 }
 
 // there says whether something of that name is in the folder.

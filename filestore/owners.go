@@ -64,6 +64,9 @@ func (o owners) split(x *file) (items []*config.Object, clashes []config.Problem
 			items = append(items, obj)
 			continue
 		}
+		if x.isGuest(obj.Key) {
+			continue // the file does not define it
+		}
 		clashes = append(clashes, config.Problem{Severity: feed.Error, Object: obj.Key.String(), File: x.name, Line: obj.Origin.Line,
 			Text: fmt.Sprintf("it is defined in %s too, which was first and counts: remove it from %s or from %s",
 				place(first.file, first.object.Origin.Line), first.file, x.name)})

@@ -85,7 +85,10 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 		x, old := f.files[name], kept[name]
 		r, there := readings[name]
 		_, known := kept[name]
-		if !lost[name] && (!there || known && (r.err != nil || !clean(r.result))) {
+		switch same := known && old.same(r); {
+		case same:
+			x.seen = r.digest
+		case !lost[name] && (!there || known):
 			f.restore(x, old)
 		}
 		if there {

@@ -1,0 +1,117 @@
+package filestore
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// departed is an object that a change took away from a file.
+type departed struct {
+	object *config.Object
+	from   string    // the file; empty when that was deleted
+	goodAt time.Time // when it was read
+	at     time.Time // when it went; zero: its file is away, and not forgotten yet
+	whole  bool      // all of that file is in the one that asks
+}
+
+// meaning is which objects a file that is not in order may mean besides those that it gives.
+type meaning struct {
+	fresh []config.Key // refused, and there is no last good version here
+	kinds bool         // any of their kinds, too
+	all   bool         // anything
+}
+
+func (m meaning) exactly(o *config.Object) bool { return slices.Contains(m.fresh, o.Key) }
+
+func (m meaning) perhaps(o *config.Object) bool {
+	_, of := heirOf(m.fresh, o)
+	return m.all || m.kinds && of || m.exactly(o)
+}
+
+// meaning is that of a reading. Content that is not new means nothing that it did not mean before.
+func (f *file) meaning(r reading) meaning {
+	news := f.seen != r.digest
+	return meaning{fresh: newcomers(r.result, f.objects), kinds: news, all: news && r.result.Unread && !r.blank}
+}
+
+// recent says that a file was changed so lately that it is one change with what happens now: what comes within
+// Config.Return belongs together.
+func (f *folder) recent(x *file) bool {
+	return !x.edited.IsZero() && time.Since(x.edited) <= f.src.cfg.Return
+}
+
+// lately are the objects that departed within that time.
+func (f *folder) lately(now time.Time) []departed {
+	return slices.DeleteFunc(f.gone, func(d departed) bool { return now.Sub(d.at) > f.src.cfg.Return })
+}
+
+// depart is that objects are in a file no more, which does not refuse them. Another file that means them adopts them;
+// one may yet come.
+func (f *folder) depart(from *file, objects []*config.Object) {
+	now, name := time.Now(), from.name
+	if f.files[name] != from {
+		name = ""
+	}
+	f.gone = f.lately(now)
+	for _, o := range objects {
+		if !f.defined(o.Key, from, false) {
+			f.gone = append(f.gone, departed{object: o, from: name, goodAt: from.goodAt, at: now})
+		}
+	}
+	if len(objects) == 0 || len(f.gone) == 0 {
+		return
+	}
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		x := f.files[name]
+		recent := f.recent(x)
+		m := meaning{fresh: x.fresh, kinds: recent, all: recent && x.unread}
+		if x != from && f.adopt(x, m, f.gone) {
+			f.again(x)
+		}
+	}
+}
+
+// again reads a file to which objects were added, and is in order or not as before.
+func (f *folder) again(x *file) {
+	f.supply(x)
+	f.keep.put(x.name, x.standIn())
+	if r := f.src.read(x.name, nil); r.err == nil {
+		f.take(r, true)
+	} else {
+		f.pending.touch(x.name, false, time.Now())
+	}
+}
+
+// adopt gives a file what it means of the departed, and says whether there is any. Those that it certainly means
+// come first: they tell what else it may mean.
+func (f *folder) adopt(x *file, m meaning, from []departed) (any bool) {
+	known := keysOf(x.objects)
+	for _, certain := range []bool{true, false} {
+		for _, d := range from {
+			sure := d.whole || m.exactly(d.object)
+			if d.from == x.name || sure != certain || !sure && !m.perhaps(d.object) || known[d.object.Key] {
+				continue
+			}
+			any, known[d.object.Key] = true, true
+			x.adopt(d.object, d.goodAt)
+			if !sure {
+				x.invite(d.object.Key)
+			}
+		}
+		m.fresh = slices.DeleteFunc(slices.Clone(m.fresh), func(k config.Key) bool { return known[k] })
+	}
+	f.gone = slices.DeleteFunc(f.gone, func(d departed) bool { return d.from != x.name && known[d.object.Key] })
+	return any
+}
+
+// defined says that a file that is there, other than one, defines an object of its own; lately: that it was changed so
+// lately that the object may have been moved to it.
+func (f *folder) defined(k config.Key, besides *file, lately bool) bool {
+	return slices.ContainsFunc(f.owners[k], func(c claim) bool {
+		x := f.files[c.file]
+		return x != nil && x != besides && !x.isGuest(k) && (!lately || f.recent(x)) && f.there(c.file)
+	})
+}

@@ -1,0 +1,123 @@
+package filestore
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// An object that gets another name and a slip in one change is not one that was deleted and one that is refused: what
+// protected until then would end, and nothing take its place. So objects that a change took away stay, as guests, while
+// one of their kind is refused that nothing is known of, in the file where they stood or in one that was changed with it.
+
+// newcomers are the refused objects that have no last good version among those before.
+func newcomers(r config.Result, before []*config.Object) []config.Key {
+	if len(r.Broken) == 0 {
+		return nil
+	}
+	known := keysOf(before)
+	return slices.DeleteFunc(slices.Clone(r.Broken), func(k config.Key) bool { return known[k] })
+}
+
+func keysOf(objects []*config.Object) map[config.Key]bool {
+	out := make(map[config.Key]bool, len(objects))
+	for _, o := range objects {
+		out[o.Key] = true
+	}
+	return out
+}
+
+// heirOf is the first newcomer that an object may have become.
+func heirOf(newcomers []config.Key, o *config.Object) (config.Key, bool) {
+	i := slices.IndexFunc(newcomers, func(k config.Key) bool { return k.Kind == o.Kind })
+	if i < 0 {
+		return config.Key{}, false
+	}
+	return newcomers[i], true
+}
+
+// lingering are the problems of the guests that count: that they are in use still, why, and how to end it.
+func (f *file) lingering(o owners) []config.Problem {
+	var out []config.Problem
+	for _, k := range slices.SortedFunc(maps.Keys(f.guests), config.Key.Compare) {
+		if o[k][0].file != f.name {
+			continue
+		}
+		heir := f.guests[k]
+		p := config.Problem{Severity: feed.Error, Object: k.String(), File: f.name, Line: lineOf(f.issues, heir), Stale: true}
+		why, todo := fmt.Sprintf("while %s is refused, which may be what became of it", heir), fmt.Sprintf("mend %s, or, if the removal is meant, take that out too", heir)
+		if heir == (config.Key{}) {
+			why, todo = "while a part of this file cannot be read, which may be what became of it", "mend that part, or, if the removal is meant, take the part out too"
+		}
+		p.Text = fmt.Sprintf("it was taken away %s: its last good version, of %s, stays in use; %s", why, when(f.goodAt), todo)
+		out = append(out, p)
+	}
+	return out
+}
+
+// lineOf is the line of the first problem of an object.
+func lineOf(problems []config.Problem, k config.Key) int {
+	i := slices.IndexFunc(problems, func(p config.Problem) bool { return p.Object == k.String() })
+	if i < 0 {
+		return 0
+	}
+	return problems[i].Line
+}
+
+// dismiss ends the stay of guests of other files that a file defines, when it was changed lately: they
+// were moved to it. One that it defined all along was not.
+func (f *folder) dismiss(x *file) {
+	if !f.recent(x) {
+		return
+	}
+	for _, o := range x.objects {
+		if len(f.owners[o.Key]) < 2 || x.isGuest(o.Key) {
+			continue
+		}
+		for _, c := range slices.Clone(f.owners[o.Key]) {
+			if host := f.files[c.file]; host != nil && host != x && host.isGuest(o.Key) {
+				host.part(o.Key)
+				f.supply(host)
+				f.keep.put(host.name, host.standIn())
+			}
+		}
+	}
+}
+
+// isGuest says that an object stays in a file that does not name it.
+func (f *file) isGuest(k config.Key) bool {
+	_, guest := f.guests[k]
+	return guest
+}
+
+// part ends the stay of a guest.
+func (f *file) part(k config.Key) {
+	f.objects = slices.DeleteFunc(slices.Clone(f.objects), func(o *config.Object) bool { return o.Key == k })
+	f.held, f.guests = maps.Clone(f.held), maps.Clone(f.guests)
+	delete(f.held, k)
+	delete(f.guests, k)
+}
+
+// unprotected says of refused objects that should protect, and have no version in use, what that means.
+func (f *file) unprotected(problems []config.Problem) []config.Problem {
+	if len(problems) == 0 {
+		return nil
+	}
+	inUse := make(map[string]bool, len(f.objects))
+	for _, o := range f.objects {
+		inUse[o.Key.String()] = true
+	}
+	out := slices.Clone(problems)
+	for i := range out {
+		p := &out[i]
+		kind, _, _ := strings.Cut(p.Object, " ")
+		if info, ok := config.Info(config.Kind(kind)); ok && info.Protects && p.Severity == feed.Error && !inUse[p.Object] {
+			p.Text += "; nothing is enforced for it until it is mended"
+		}
+	}
+	return out
+}
