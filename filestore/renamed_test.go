@@ -174,8 +174,8 @@ func TestNothingEnforced(t *testing.T) {
 // Whatever is done to files: an object is let go only by a change that is understood; and when all files are in order,
 // what they define is what is in use, and no more.
 func FuzzEdits(f *testing.F) {
-	f.Add([]byte{0, 1, 0, 2, 1, 3, 4, 0, 1, 9, 2, 1})
-	f.Add([]byte{0, 7, 1, 14, 0, 28, 2, 56, 1, 112, 0, 0})
+	f.Add([]byte{0, 1, 0, 6, 0, 18, 0, 54, 0, 3})              // a, then b, c or all of it in its place and refused
+	f.Add([]byte{0, 4, 1, 18, 0, 19, 1, 1, 0, 6, 2, 13, 0, 0}) // moved between files
 	f.Add([]byte("renamed and broken in one edit, and again"))
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		if len(edits) > 40 {
