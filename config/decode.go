@@ -22,6 +22,9 @@ type decoder struct {
 	lines lines
 	about string // Problem.Object; empty until the key is known
 	path  []step // to the value at hand
+	// guarded says that fields that protect must not be empty; see checkEmpty.
+	guarded bool
+	empty   []Problem // the fields of which that is so
 }
 
 // step is one step of a path.
@@ -133,6 +136,10 @@ func (d *decoder) merge(m *yaml.Node, seen map[string]int, yield func(key, value
 	if m.Kind == yaml.SequenceNode {
 		sources = m.Content
 	}
+	if d.guarded && isEmpty(m) {
+		d.errorf(m, "there is nothing to merge with <<: remove it, or name what has fields")
+		return
+	}
 	for _, source := range sources {
 		source = deref(source)
 		if source.Kind != yaml.MappingNode {
@@ -184,9 +191,10 @@ func (d *decoder) message(m protoreflect.Message, n *yaml.Node) {
 	})
 }
 
-// set reads the value of one field. Null leaves it unset.
+// set reads the value of one field. Null leaves it unset, where that is harmless.
 func (d *decoder) set(m protoreflect.Message, fd protoreflect.FieldDescriptor, key, value *yaml.Node) {
 	value = deref(value)
+	d.checkEmpty(fd, key, value)
 	if isNull(value) && !acceptsNull(fd) {
 		return
 	}
@@ -232,6 +240,7 @@ func (d *decoder) mapField(m protoreflect.Message, fd protoreflect.FieldDescript
 			d.errorf(keyNode, "the value is missing")
 			return
 		}
+		d.checkEmptyEntry(fd, keyNode, value)
 		if fd.MapValue().Message() != nil {
 			v := out.NewValue()
 			d.message(v.Message(), value)

@@ -52,6 +52,7 @@ func documentOf(o *Object) (*yaml.Node, error) {
 		return nil, err
 	}
 	prepare(spec)
+	spellOut(o.Spec.ProtoReflect().Descriptor(), spec)
 
 	metadata := mapping("name", text(o.Name), "namespace", text(o.Namespace))
 	if !o.Created.IsZero() {

@@ -35,13 +35,17 @@ func seeds(f *testing.F) {
 	for _, c := range archive.Files {
 		f.Add(c.Data, filepath.Ext(c.Name) == ".json")
 	}
-	for _, kind := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, Sidecar} {
+	for _, kind := range []Kind{VirtualService, DestinationRule, Gateway, ServiceEntry, WorkloadEntry, Sidecar, PeerAuthentication, AuthorizationPolicy, RequestAuthentication} {
+		info, ok := Info(kind)
+		if !ok {
+			f.Fatalf("no kind %s", kind)
+		}
 		archive, err := txtar.ParseFile("testdata/problems/" + string(kind) + ".txtar")
 		if err != nil {
 			f.Fatal(err)
 		}
 		for _, c := range archive.Files {
-			f.Add([]byte("apiVersion: networking.istio.io/v1\nkind: "+string(kind)+"\nmetadata: {name: web}\nspec:\n"+string(c.Data)), false)
+			f.Add([]byte("apiVersion: "+info.APIVersion()+"\nkind: "+string(kind)+"\nmetadata: {name: web}\nspec:\n"+string(c.Data)), false)
 		}
 	}
 }

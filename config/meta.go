@@ -105,7 +105,7 @@ func (d *decoder) version(h *head, root, n *yaml.Node) bool {
 func (d *decoder) object(h head) (*Object, bool) {
 	o := &Object{Origin: Origin{File: d.file, Line: d.lines.line(deref(d.lines.root))}}
 	o.Kind = h.kind
-	if !d.metadata(o, h.metadata) {
+	if !d.metadata(o, h) {
 		return nil, false
 	}
 	d.about = o.Key.String()
@@ -116,6 +116,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 		return o, true
 	}
 	d.at("spec")
+	d.guarded = true
 	d.message(o.Spec.ProtoReflect(), h.spec)
 	d.pop()
 	if p := proto.Size(o.Spec); p > MaxFileSize {
@@ -125,7 +126,8 @@ func (d *decoder) object(h head) (*Object, bool) {
 }
 
 // metadata reads the metadata. It is not ok when there is no proper name or namespace.
-func (d *decoder) metadata(o *Object, n *yaml.Node) bool {
+func (d *decoder) metadata(o *Object, h head) bool {
+	n := h.metadata
 	d.at("metadata")
 	defer d.pop()
 	if isNull(n) || n.Kind != yaml.MappingNode {
@@ -144,7 +146,11 @@ func (d *decoder) metadata(o *Object, n *yaml.Node) bool {
 			named = true
 			o.Name, ok = d.objectName(value, ok)
 		case "namespace":
-			if !isNull(value) && value.Value != "" {
+			switch empty := isNull(value) || value.Kind == yaml.ScalarNode && value.Value == ""; {
+			case empty && h.info.Protects:
+				d.errorf(key, "there is nothing in it, as if it were left out, and then it is %q: write the namespace, or remove the field if that is meant", DefaultNamespace)
+				ok = false
+			case !empty:
 				o.Namespace, ok = d.namespace(value, ok)
 			}
 		case "labels":

@@ -113,14 +113,11 @@ func (p *parser) object(d *decoder, head head, before int) {
 		return
 	}
 	p.keys, p.read = append(p.keys, o.Key), append(p.read, o.Origin)
+	var checked []Problem
 	if p.errors == before {
-		for _, problem := range validate(o, head.info) {
-			if len(p.problems) < MaxProblems {
-				problem.Line = d.lines.of(problem.Field)
-			}
-			p.report(problem)
-		}
+		checked = validate(o, head.info)
 	}
+	d.reportChecked(checked)
 	if p.errors != before {
 		p.broken = append(p.broken, o.Key)
 		return
