@@ -5,8 +5,10 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
 	security "istio.io/api/security/v1beta1"
 
@@ -251,6 +253,83 @@ func TestOddPartsNeverWeaken(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A part of a policy that is emptied (null, [] or {}) is refused, and the policy stays; or no call passes by it that was
+// refused before. Only {} as a whole rule, which is how a rule about everything is written, may let more pass.
+func TestEmptiedPartsNeverWeaken(t *testing.T) {
+	t.Parallel()
+	accepted := 0
+	for seed := range uint64(600) {
+		rnd := rand.New(rand.NewPCG(seed, 5))
+		r := policyMaker{rnd, false}
+		before := r.policies()[:1]
+		o := emptiedPolicy(t, rnd, before[0])
+		if o == nil {
+			continue
+		}
+		accepted++
+		g := New()
+		was := judgeFilters(t, g.Set(ExtensionConfigType, policyScope(before)))
+		is := judgeFilters(t, g.Set(ExtensionConfigType, policyScope([]*config.Object{o})))
+		for range 30 {
+			call := r.anyCall()
+			passed, _ := rbacModel{t, call}.passes(was)
+			if now, _ := (rbacModel{t, call}).passes(is); now && !passed {
+				t.Fatalf("seed %d: an emptied part lets a call pass: %+v\n%v\n%v", seed, call, before[0].Spec, o.Spec)
+			}
+		}
+	}
+	if accepted == 0 {
+		t.Error("nothing emptied was accepted: the law was not tried")
+	}
+}
+
+// emptiedPolicy is a policy with a part that is emptied, as it is read; nil when it is refused, or was before.
+func emptiedPolicy(t *testing.T, rnd *rand.Rand, o *config.Object) *config.Object {
+	t.Helper()
+	text, err := config.Encode([]*config.Object{o})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(config.Parse("a.yaml", text).Objects) == 0 {
+		return nil
+	}
+	var tree yaml.Node
+	if err := yaml.Unmarshal(text, &tree); err != nil {
+		t.Fatal(err)
+	}
+	var parts []*yaml.Node
+	var walk func(n *yaml.Node, name string)
+	walk = func(n *yaml.Node, name string) {
+		if name != "rule" { // as a whole it is left alone
+			parts = append(parts, n)
+		}
+		for i, c := range n.Content {
+			switch {
+			case n.Kind == yaml.MappingNode && i%2 == 1:
+				walk(c, n.Content[i-1].Value)
+			case n.Kind == yaml.SequenceNode:
+				walk(c, strings.TrimSuffix(name, "s"))
+			}
+		}
+	}
+	document := tree.Content[0]
+	for i := 0; i < len(document.Content); i += 2 {
+		if document.Content[i].Value == "spec" {
+			walk(document.Content[i+1], "spec")
+		}
+	}
+	*parts[rnd.IntN(len(parts))] = []yaml.Node{
+		{Kind: yaml.ScalarNode, Tag: "!!null", Value: "null"}, {Kind: yaml.SequenceNode, Style: yaml.FlowStyle}, {Kind: yaml.MappingNode, Style: yaml.FlowStyle},
+	}[rnd.IntN(3)]
+	if text, err = yaml.Marshal(&tree); err != nil {
+		t.Fatal(err)
+	}
+	if objects := config.Parse("a.yaml", text).Objects; len(objects) == 1 {
+		return objects[0]
+	}
+	return nil
 }
 
 // A changed policy changes no listener, not by a byte, and neither does a provider or a revocation whose epoch stays.
