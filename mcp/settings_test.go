@@ -26,7 +26,9 @@ func TestNew(t *testing.T) {
 		"kinds, older":      {func(c *Config) { c.Protocol, c.Kinds = ResourceSource, []string{"Gateway"} }, "kinds:"},
 		"collections, xds":  {func(c *Config) { c.Collections = []string{"x"} }, "collections:"},
 		"full, xds":         {func(c *Config) { c.Full = true }, "collections:"},
-		"collection":        {func(c *Config) { c.Protocol, c.Collections = ResourceSource, []string{"istio/rbac/v1alpha1/rbacconfigs"} }, "collections:"},
+		"collection": {func(c *Config) {
+			c.Protocol, c.Collections = ResourceSource, []string{"istio/rbac/v1alpha1/rbacconfigs"}
+		}, "collections:"},
 		"older collection": {func(c *Config) {
 			c.Protocol, c.Collections = ResourceSource, []string{"istio/networking/v1alpha3/synthetic/serviceentries"}
 		}, ""},

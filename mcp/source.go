@@ -59,7 +59,10 @@ func New(cfg Config) (*Source, error) {
 }
 
 // Name identifies the source to people: "mcp:galley".
-func (s *Source) Name() string { return "mcp:" + s.cfg.Name }
+func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
+
+// sourcePrefix begins the name of each source of this kind.
+const sourcePrefix = "mcp:"
 
 // Run is feed.Source's.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {

@@ -19,6 +19,7 @@ func (st *stream) refresh() {
 		return
 	}
 	st.snap = snap
+	st.outdateObjects()
 	node := st.node(snap.context)
 	scope := snap.context.Scope(snap.context.Classify(node))
 	if scope == st.scope && node == st.shown {
@@ -44,7 +45,12 @@ func (st *stream) refresh() {
 
 // target is what the client is to have of a type.
 func (st *stream) target(t *typeState) resource.Set {
-	if !t.current {
+	switch {
+	case t.current:
+	case t.objects:
+		t.To, _ = st.server.cfg.Objects.Set(t.Kind().TypeURL)
+		t.current = true
+	default:
 		t.To, t.current = st.server.cfg.Generator.Set(t.Kind().TypeURL, st.scope), true
 	}
 	return t.To

@@ -96,8 +96,13 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 		if len(st.types) >= st.server.cfg.MaxTypes {
 			return false, status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", st.server.cfg.MaxTypes)
 		}
+		objects, err := st.mayRead(r.TypeURL)
+		if err != nil {
+			return false, err
+		}
 		kind := st.server.kinds.of(r.TypeURL)
 		t = st.add(ads.NewSubscription(kind, st.states, st.server.cache, st.prefix()), st.server.kinds.rank(r.TypeURL))
+		t.objects = objects
 		t.Distrust(st.doubt(r.TypeURL))
 		delete(st.doubts, r.TypeURL)
 	}

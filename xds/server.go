@@ -43,6 +43,15 @@ type Generator interface {
 	Capabilities(extensions []string) push.Capabilities
 }
 
+// Objects are the configuration objects that other control planes are told, over streams like those of proxies (MCP over
+// xDS); *mcp.Catalog is. What it tells is up to date when a context is published.
+type Objects interface {
+	// Set returns what there is of a type; false: it is no type of configuration.
+	Set(typeURL string) (resource.Set, bool)
+	// May says why somebody may not be told; nil: they may.
+	May(who spiffe.ID) error
+}
+
 // Config is what a Server is made of. Generator and Log are needed; zero values of the rest are the
 // defaults.
 type Config struct {
@@ -66,11 +75,14 @@ type Config struct {
 	Joined func(ctx context.Context, leaf *x509.Certificate) (group string, err error)
 	// RegisterAnybody lets workloads register that have not proven who they are: for development.
 	RegisterAnybody bool
+	// Objects are told to other control planes; nil: nobody is told.
+	Objects Objects
 	// Audit records refused registrations; nil: nobody does.
 	Audit func(audit.Event)
 	// Limits bound what a request may hold.
 	Limits ads.Limits
-	// MaxTypes bounds the types that one stream may subscribe to. Zero means 32.
+	// MaxTypes bounds the types that one stream may subscribe to. Zero means 64: all names that the kinds of configuration
+	// ever had are fewer.
 	MaxTypes int
 	// PeerStreams bounds the streams of one certificate, whichever nodes they say they are: each may hold a request that is
 	// not whole yet. Zero means 128.
@@ -133,7 +145,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, errors.New("xds: a server needs a Generator and a Log")
 	}
 	if cfg.MaxTypes == 0 {
-		cfg.MaxTypes = 32
+		cfg.MaxTypes = 64
 	}
 	if cfg.PeerStreams == 0 {
 		cfg.PeerStreams = 128

@@ -2,6 +2,7 @@ package xds
 
 import (
 	"slices"
+	"strings"
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
@@ -106,6 +107,9 @@ func short(typeURL string) string {
 		return "rpds"
 	case ProbeType:
 		return "probe"
+	}
+	if _, rest, ok := strings.Cut(typeURL, "."); ok && strings.HasPrefix(rest, "istio.io/") {
+		return "mcp"
 	}
 	return "other"
 }

@@ -10,6 +10,7 @@ import (
 type typeState struct {
 	*ads.Turn
 	current  bool // its To is what the latest context says
+	objects  bool // it is of configuration, and not of what the proxy sees
 	refusing bool // the client refuses some of it, and the metrics count that
 }
 

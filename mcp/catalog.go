@@ -1,0 +1,176 @@
+package mcp
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"strings"
+	"sync"
+
+	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/timestamppb"
+	mcpv1 "istio.io/api/mcp/v1alpha1"
+	mesh "istio.io/api/mesh/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// The settings of the mesh as a type over xDS. Source: Istio, pkg/model/xds.go and pilot/pkg/networking/apigen.
+const (
+	meshType     = "core/v1alpha1/MeshConfig"
+	meshBodyType = "type.googleapis.com/istio.mesh.v1alpha1.MeshConfig"
+)
+
+// CatalogConfig says what is told.
+type CatalogConfig struct {
+	// Readers are who may read it.
+	Readers Readers
+	// Mesh are the settings of the mesh; nil: nobody is told.
+	Mesh *mesh.MeshConfig
+	// Relay tells what came from other control planes as well. Two that tell one another everything would keep alive what
+	// neither of them has any more.
+	Relay bool
+}
+
+// Catalog makes of the objects of the mesh the resources that other control planes are told. Each object is encoded when
+// somebody asks first, and again when it changes; versions are hashes of contents, so that they are equal on every replica
+// and after a restart. Safe for concurrent use.
+type Catalog struct {
+	cfg   CatalogConfig          // set once
+	types map[string]config.Kind // set once: by type over xDS and collection of the older protocol
+	mesh  resource.Set           // set once
+
+	mu      sync.Mutex
+	latest  push.Objects                        // guarded by mu: what was published
+	made    push.Objects                        // guarded by mu: of what items and layers are
+	items   map[config.Key]*resource.Resource   // guarded by mu
+	layers  map[config.Kind]*resource.Layer     // guarded by mu; a kind is missing until it is asked for
+	byKind  map[config.Kind]map[config.Key]bool // guarded by mu
+	waiting map[chan struct{}]bool              // guarded by mu: who is told of changes
+}
+
+// NewCatalog makes one without objects.
+func NewCatalog(cfg CatalogConfig) *Catalog {
+	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
+		byKind: map[config.Kind]map[config.Key]bool{}, waiting: map[chan struct{}]bool{}}
+	for _, i := range config.Kinds() {
+		for _, l := range typeNames(i) {
+			c.types[l.name] = i.Kind
+		}
+	}
+	usual, _ := collections() // the older ones hold what Istio derived; here it is derived by who reads
+	for _, l := range usual {
+		c.types[l.name] = l.kind.Kind
+	}
+	if m := cfg.Mesh; m != nil {
+		c.mesh.Shared = resource.NewLayer([]*resource.Resource{resource.New(meshBodyType, "mesh", nil, func() []byte { return resource.Encode(m) })})
+	}
+	return c
+}
+
+// May says why somebody may not read the catalog; nil: they may.
+func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
+
+// Publish makes objects what everybody is told. It costs nothing while nobody asks.
+func (c *Catalog) Publish(objects push.Objects) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.latest == objects {
+		return
+	}
+	c.latest = objects
+	for w := range c.waiting {
+		select {
+		case w <- struct{}{}:
+		default: // it is awake already and will see the latest
+		}
+	}
+}
+
+// watch returns a channel that is written to after each change, and what ends that.
+func (c *Catalog) watch() (wake <-chan struct{}, stop func()) {
+	w := make(chan struct{}, 1)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting[w] = true
+	return w, func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.waiting, w)
+	}
+}
+
+// Set is what there is of a type over xDS, or of a collection of the older protocol; false: it is no name of configuration.
+// Every name of a kind holds the same.
+func (c *Catalog) Set(name string) (resource.Set, bool) {
+	if name == meshType {
+		return c.mesh, true
+	}
+	kind, ok := c.types[name]
+	if !ok {
+		return resource.Set{}, false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.update()
+	layer := c.layers[kind]
+	if layer == nil {
+		layer = c.layer(kind)
+		c.layers[kind] = layer
+	}
+	return resource.Set{Shared: layer}, true
+}
+
+// update brings the items up to date.
+func (c *Catalog) update() {
+	if c.made == c.latest {
+		return
+	}
+	for ch := range c.latest.Diff(c.made) {
+		if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash && c.told(ch.Old) == c.told(ch.New) {
+			continue
+		}
+		delete(c.layers, ch.Key.Kind)
+		delete(c.items, ch.Key)
+		delete(c.byKind[ch.Key.Kind], ch.Key)
+		if ch.New == nil || !c.told(ch.New) {
+			continue
+		}
+		c.items[ch.Key] = resourceOf(ch.New)
+		if c.byKind[ch.Key.Kind] == nil {
+			c.byKind[ch.Key.Kind] = map[config.Key]bool{}
+		}
+		c.byKind[ch.Key.Kind][ch.Key] = true
+	}
+	c.made = c.latest
+}
+
+// told says whether an object is told to others.
+func (c *Catalog) told(o *config.Object) bool {
+	return c.cfg.Relay || !strings.HasPrefix(o.Origin.Source, sourcePrefix)
+}
+
+// layer is what there is of a kind.
+func (c *Catalog) layer(kind config.Kind) *resource.Layer {
+	items := make([]*resource.Resource, 0, len(c.byKind[kind]))
+	for key := range c.byKind[kind] {
+		items = append(items, c.items[key])
+	}
+	return resource.NewLayer(items)
+}
+
+// resourceOf makes the resource of an object, which is encoded when somebody is told of it.
+func resourceOf(o *config.Object) *resource.Resource {
+	return resource.New(resourceType, nameOf(o.Key), nil, func() []byte {
+		m := &mcpv1.Metadata{Name: nameOf(o.Key), Labels: o.Labels, Annotations: o.Annotations}
+		if !o.Created.IsZero() {
+			m.CreateTime = timestamppb.New(o.Created)
+		}
+		res := &mcpv1.Resource{Metadata: m, Body: &anypb.Any{TypeUrl: "type.googleapis.com/" + string(o.Spec.ProtoReflect().Descriptor().FullName()), Value: resource.Encode(o.Spec)}}
+		sum := sha256.Sum256(resource.Encode(res))
+		m.Version = hex.EncodeToString(sum[:8])
+		return resource.Encode(res)
+	})
+}
