@@ -40,3 +40,32 @@ func TestActors(t *testing.T) {
 		t.Errorf("%d actors are remembered", len(p.actors))
 	}
 }
+
+// What an actor is charged it has to make up for before it may again, and a burst and a pace of one's own count.
+func TestCharge(t *testing.T) {
+	t.Parallel()
+	p := Actors{Burst: 4, Every: time.Second}
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	take := func(want bool) {
+		t.Helper()
+		if may, _ := p.Take("a", now); may != want {
+			t.Errorf("at %s it may: %v, want %v", now.Format(time.TimeOnly), may, want)
+		}
+	}
+	take(true)
+	p.Charge("a", 5, now) // two more than are left
+	take(false)
+	now = now.Add(2 * time.Second)
+	take(false)
+	now = now.Add(time.Second)
+	take(true)
+	take(false)
+	now = now.Add(time.Hour)
+	for range 4 {
+		take(true)
+	}
+	take(false)
+	if may, _ := p.Take("b", now); !may {
+		t.Error("another actor is held up")
+	}
+}
