@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+)
+
+const (
+	// reviewPath is Istio's, so that an API server that asked Istio needs no other.
+	reviewPath   = "/validate"
+	validatePath = "/v1/validate"
+	otherPath    = "other" // of all other paths, in metrics
+
+	jsonType = "application/json"
+	// retryAfter is when who was turned away should try again, in seconds.
+	retryAfter = "1"
+)
+
+// answer is what a request gets.
+type answer struct {
+	code int
+	kind string // the type of body
+	body []byte
+}
+
+func textAnswer(code int, text string) answer {
+	return answer{code, "text/plain; charset=utf-8", []byte(text)}
+}
+
+func jsonAnswer(code int, v any) (answer, error) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return answer{}, fmt.Errorf("write JSON: %w", err)
+	}
+	return answer{code, jsonType, append(body, '\n')}, nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	path, serve := s.route(r.URL.Path)
+	a, err := answer{}, check(r, path)
+	if err == nil {
+		a, err = s.serve(w, r, serve)
+	}
+	if err != nil {
+		a = s.refuse(r, err)
+	}
+	h := w.Header()
+	h.Set("Content-Type", a.kind)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Cache-Control", "no-store")
+	switch a.code {
+	case http.StatusMethodNotAllowed:
+		h.Set("Allow", http.MethodPost)
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		h.Set("Retry-After", retryAfter)
+	}
+	w.WriteHeader(a.code)
+	if _, err := w.Write(a.body); err != nil {
+		s.config.Log.Debug("answer not read", "from", r.RemoteAddr, "error", err)
+	}
+	s.metrics.request(path, a.code, time.Since(began))
+}
+
+// route is what serves a path; nil: nothing does.
+func (s *Server) route(path string) (string, func(*http.Request, []byte) (answer, error)) {
+	switch path {
+	case reviewPath:
+		return reviewPath, s.admission
+	case validatePath:
+		return validatePath, s.text
+	default:
+		return otherPath, nil
+	}
+}
+
+// check refuses what can be refused by the head alone.
+func check(r *http.Request, path string) error {
+	if path == otherPath {
+		return refusef(http.StatusNotFound, "there is nothing here: POST an AdmissionReview to %s, or configuration as YAML or JSON to %s", reviewPath, validatePath)
+	}
+	if r.Method != http.MethodPost {
+		if path == reviewPath {
+			return refusef(http.StatusMethodNotAllowed, "POST an AdmissionReview of %s here, as an API server does; text of configuration goes to %s", reviewVersion, validatePath)
+		}
+		return refusef(http.StatusMethodNotAllowed, "POST configuration as YAML or JSON here: curl --cacert ca.pem --data-binary @web.yaml 'https://%s%s?%s=web.yaml'", hostOf(r), validatePath, fileParameter)
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return refusef(http.StatusUnsupportedMediaType, "the body is encoded as %.100q: send it as it is", e)
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	switch {
+	case path == reviewPath && (err != nil || kind != jsonType):
+		return refusef(http.StatusUnsupportedMediaType, "the Content-Type is %.100q, want %s", r.Header.Get("Content-Type"), jsonType)
+	case kind == "multipart/form-data":
+		return refusef(http.StatusUnsupportedMediaType, "the body is a form: send the text itself (curl --data-binary @FILE, not -F)")
+	}
+	return nil
+}
+
+// hostOf is by which name the server was called, if that is one.
+func hostOf(r *http.Request) string {
+	if strings.ContainsFunc(r.Host, func(c rune) bool {
+		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-:[]", c)
+	}) || r.Host == "" {
+		return "HOST"
+	}
+	return r.Host
+}
+
+// serve takes a request through the gate, reads it and has it answered.
+func (s *Server) serve(w http.ResponseWriter, r *http.Request, serve func(*http.Request, []byte) (answer, error)) (answer, error) {
+	v, err := s.gate.enter(householdOf(r.RemoteAddr), time.Now())
+	if err != nil {
+		return answer{}, err
+	}
+	defer v.leave()
+	data, err := s.body(w, r, v)
+	if err != nil {
+		return answer{}, err
+	}
+	done, err := s.gate.turn(r.Context(), len(data))
+	if err != nil {
+		return answer{}, err
+	}
+	defer done()
+	return serve(r, data)
+}
+
+// body reads the body of a request, in its time. Errors: a refusal.
+func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) ([]byte, error) {
+	c := http.NewResponseController(w)
+	limit := func(at time.Time) {
+		_ = c.SetReadDeadline(at) // where it cannot be set, the time of the whole request is
+	}
+	limit(time.Now().Add(s.config.Timeout))
+	data, err := v.read(r.Body, r.ContentLength)
+	if err == nil {
+		limit(time.Time{}) // else it would end the wait that follows
+	}
+	return data, err
+}
+
+// refuse is the answer that tells an error, which is logged, unless its like was often.
+func (s *Server) refuse(r *http.Request, err error) answer {
+	var no *refusal
+	if !errors.As(err, &no) {
+		no = refusef(http.StatusInternalServerError, "%v", err)
+	}
+	from := householdOf(r.RemoteAddr)
+	if log, silent := s.told.Take(from.String(), time.Now()); log {
+		s.config.Log.Warn("request to validate refused", "from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text, "not logged before", silent)
+	}
+	return textAnswer(no.code, no.text+"\n")
+}

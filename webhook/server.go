@@ -1,0 +1,132 @@
+package webhook
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/ashore-mesh/ashore/internal/pace"
+)
+
+const (
+	// The defaults of Config.
+	defaultMaxBytes    = 1 << 20
+	defaultTimeout     = 10 * time.Second
+	defaultRate        = 500
+	defaultRequests    = 1024
+	defaultConnections = 256
+
+	// headerTime is how long TLS and the head of a request may take.
+	headerTime = 5 * time.Second
+	// idleTime is how long a connection may be without a request: API servers keep theirs.
+	idleTime = 2 * time.Minute
+	// drainTime is how long requests may take to end by themselves when the server does.
+	drainTime = 2 * time.Second
+)
+
+// Config is what a Server is made of.
+type Config struct {
+	// Listener is where it is reached, without TLS; Run closes it.
+	Listener net.Listener
+	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is shown at once.
+	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
+	// MaxBytes is how large the body of a request may be. Reading a text that is made for it costs some 200 times its size
+	// in memory; no more than MaxBytes are read by the parser at once, over all requests. Zero: 1 MiB.
+	MaxBytes int64
+	// Timeout is how long the body of a request may take to come, and how long it may then wait for its turn. Zero: 10s, as
+	// long as API servers wait.
+	Timeout time.Duration
+	// Rate is how many requests a second one address may make (of IPv6: the 64 bits of a network), ten seconds' worth of them
+	// at once. One counts once more for every 16 KiB of its body. Zero: 500.
+	Rate int
+	// Requests is how many there may be at once, half of them from one address. Zero: 1024.
+	Requests int
+	// Connections is how many there may be at once. For one too many the oldest one of whoever has the most is closed.
+	// Zero: 256.
+	Connections int
+	// Log; nil logs nothing.
+	Log hclog.Logger
+	// Registerer takes the metrics; nil: there are none.
+	Registerer prometheus.Registerer
+}
+
+// Server answers what is wrong with configuration.
+type Server struct {
+	config  Config // set once
+	gate    *gate
+	conns   *crowd
+	metrics *metrics
+	told    pace.Actors // who is logged, by address
+}
+
+// New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is registered already.
+func New(c Config) (*Server, error) {
+	if c.Listener == nil || c.Certificate == nil {
+		return nil, errors.New("webhook: a listener and a certificate are needed")
+	}
+	if c.MaxBytes < 0 || c.Timeout < 0 || c.Rate < 0 || c.Requests < 0 || c.Connections < 0 {
+		return nil, errors.New("webhook: a limit is negative")
+	}
+	c.MaxBytes, c.Timeout = cmp.Or(c.MaxBytes, defaultMaxBytes), cmp.Or(c.Timeout, defaultTimeout)
+	c.Rate, c.Requests, c.Connections = cmp.Or(c.Rate, defaultRate), cmp.Or(c.Requests, defaultRequests), cmp.Or(c.Connections, defaultConnections)
+	if c.Log == nil {
+		c.Log = hclog.NewNullLogger()
+	}
+	s := &Server{config: c, gate: newGate(c), conns: newCrowd(c.Listener, c.Connections)}
+	s.metrics = newMetrics(s.gate, s.conns)
+	if c.Registerer != nil {
+		if err := s.metrics.register(c.Registerer); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	srv := s.http()
+	failed := make(chan error, 1)
+	go func() { failed <- srv.ServeTLS(s.conns, "", "") }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", s.config.Listener.Addr(), err)
+	case <-ctx.Done():
+	}
+	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
+	defer cancel()
+	err := srv.Shutdown(end)
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = srv.Close()
+	}
+	<-failed
+	return err
+}
+
+// http is the server as net/http wants it.
+func (s *Server) http() *http.Server {
+	return &http.Server{
+		Handler:           s,
+		TLSConfig:         s.tls(),
+		ReadHeaderTimeout: headerTime,
+		ReadTimeout:       headerTime + s.config.Timeout,
+		WriteTimeout:      headerTime + 3*s.config.Timeout, // the body comes, waits for its turn, and is answered
+		IdleTimeout:       idleTime,
+		MaxHeaderBytes:    16 << 10,
+		// What a connection may send unread is memory too.
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 100, MaxReceiveBufferPerConnection: 128 << 10, MaxReceiveBufferPerStream: 64 << 10},
+		ErrorLog: s.config.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
+	}
+}
+
+// tls asks for no certificate: API servers have none unless they are told to. Each connection shows the server's anew.
+func (s *Server) tls() *tls.Config {
+	return &tls.Config{GetCertificate: s.config.Certificate, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, SessionTicketsDisabled: true}
+}

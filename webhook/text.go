@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"cmp"
+	"fmt"
+	"mime"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore"
+)
+
+const (
+	// fileHeader says what a text is called; so does the parameter file.
+	fileHeader, fileParameter = "Ashore-File", "file"
+	// maxName is how long that may be, in bytes.
+	maxName = 1024
+)
+
+// text answers what is wrong with a file of configuration: 200 when it would be taken, with warnings or without, else 422.
+// The body is the list of problems, as "ashorectl validate -o json" prints it. Errors: a refusal.
+func (s *Server) text(r *http.Request, data []byte) (answer, error) {
+	name, err := fileName(r)
+	if err != nil {
+		return answer{}, err
+	}
+	result := filestore.Parse(name, data)
+	problems := slices.Clone(result.Problems)
+	slices.SortStableFunc(problems, func(a, b config.Problem) int {
+		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Line, b.Line))
+	})
+	code := http.StatusOK
+	if slices.ContainsFunc(problems, isError) {
+		code = http.StatusUnprocessableEntity
+	}
+	if wantsText(r.Header.Values("Accept")) {
+		return textAnswer(code, textLines(name, len(result.Objects), problems)), nil
+	}
+	if problems == nil {
+		problems = []config.Problem{} // [] for programs, not null
+	}
+	return jsonAnswer(code, problems)
+}
+
+// fileName is what the text is called, in problems. Its extension tells how it is read; one that has no name is JSON when
+// its type says so. Errors: a refusal.
+func fileName(r *http.Request) (string, error) {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return "", refusef(http.StatusBadRequest, "the query of the address cannot be read: %v", err)
+	}
+	for name := range query {
+		if name != fileParameter {
+			return "", refusef(http.StatusBadRequest, "unknown parameter %.100q: there is %s alone", name, fileParameter)
+		}
+	}
+	names := slices.Compact(append(slices.Clone(query[fileParameter]), r.Header.Values(fileHeader)...))
+	if len(names) > 1 {
+		return "", refusef(http.StatusBadRequest, "the text has several names: give one, by the parameter %s or the header %s", fileParameter, fileHeader)
+	}
+	if len(names) == 0 || names[0] == "" {
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind == jsonType {
+			return "request.json", nil
+		}
+		return "request", nil
+	}
+	name := names[0]
+	if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+		return "", refusef(http.StatusBadRequest, "the name of the text is not one of a file: want up to %d bytes of UTF-8 without control characters", maxName)
+	}
+	return name, nil
+}
+
+// wantsText says that of text and JSON the first is wanted, by the headers Accept: the one that stands first, and JSON when neither
+// does.
+func wantsText(accept []string) bool {
+	for part := range strings.SplitSeq(strings.Join(accept, ","), ",") {
+		kind, parameters, err := mime.ParseMediaType(part)
+		if err != nil || strings.TrimRight(parameters["q"], "0.") == "" && parameters["q"] != "" {
+			continue // q=0 is none that is wanted
+		}
+		switch kind {
+		case "text/plain", "text/*":
+			return true
+		case jsonType, "application/*", "*/*":
+			return false
+		}
+	}
+	return false
+}
+
+// textLines is one line a problem, as compilers write them, so that editors and pipelines find the places.
+func textLines(name string, objects int, problems []config.Problem) string {
+	if len(problems) == 0 {
+		return fmt.Sprintf("%s: objects without problems: %d\n", name, objects)
+	}
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintf(&b, "%s:", cmp.Or(p.File, name))
+		if p.Line > 0 {
+			fmt.Fprintf(&b, "%d:", p.Line)
+		}
+		fmt.Fprintf(&b, " %s: ", p.Severity)
+		if where := strings.TrimSpace(p.Object + " " + p.Field); where != "" {
+			fmt.Fprintf(&b, "%s: ", where)
+		}
+		fmt.Fprintln(&b, p.Text)
+	}
+	return b.String()
+}
