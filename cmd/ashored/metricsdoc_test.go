@@ -33,7 +33,7 @@ func TestMetricsDoc(t *testing.T) {
 			t.Errorf("docs/metrics.md does not have %s", name)
 		}
 	}
-	code := sources(t, "../../ca", "../../xds", "../../internal/audit", ".")
+	code := sources(t, "../../ca", "../../xds", "../../internal/audit", "../../webhook", ".")
 	for _, name := range documented {
 		if !strings.Contains(text, "# TYPE "+name+" ") && !strings.Contains(code, `"`+name+`"`) {
 			t.Errorf("docs/metrics.md has %s, which there is not", name)

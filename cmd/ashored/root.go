@@ -15,13 +15,13 @@ type flags struct {
 	config string
 	dev    bool
 	// the following are for development alone
-	files, state, xds, secure, metrics, socket string
+	files, state, xds, secure, metrics, socket, webhook string
 }
 
 // devFlags are the names of the flags that need --dev, with the setting that does the same.
 func devFlags() map[string]string {
 	return map[string]string{"files": "sources", "state": "state", "xds-address": "xds.plaintextAddress", "xds-tls-address": "xds.address",
-		"metrics-address": "metrics.address", "admin-socket": "admin.socket"}
+		"metrics-address": "metrics.address", "webhook-address": "webhook.address", "admin-socket": "admin.socket"}
 }
 
 func newRoot() *cobra.Command {
@@ -61,6 +61,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.xds, "xds-address", devXDS, "with --dev: address of plaintext xDS")
 	fs.StringVar(&f.secure, "xds-tls-address", "", "with --dev: address of xDS and the certificate authority with TLS (default: none)")
 	fs.StringVar(&f.metrics, "metrics-address", defaultMetrics, "with --dev: address of metrics, health and readiness")
+	fs.StringVar(&f.webhook, "webhook-address", "", "with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
 	cmd.AddCommand(versionCommand(), checkStoreCommand())
@@ -111,7 +112,7 @@ func (f *flags) develop(s *settings, given func(string) bool) {
 	s.flags = map[string]string{}
 	for name, set := range map[string]struct{ to, value *string }{
 		"state": {&s.State, &f.state}, "xds-address": {&s.XDS.PlaintextAddress, &f.xds}, "xds-tls-address": {&s.XDS.Address, &f.secure},
-		"metrics-address": {&s.Metrics.Address, &f.metrics}, "admin-socket": {&s.Admin.Socket, &f.socket},
+		"metrics-address": {&s.Metrics.Address, &f.metrics}, "webhook-address": {&s.Webhook.Address, &f.webhook}, "admin-socket": {&s.Admin.Socket, &f.socket},
 	} {
 		if given(name) {
 			*set.to = *set.value

@@ -54,6 +54,8 @@ type settings struct {
 	Attestors attestorSettings `yaml:"attestors"`
 	Audit     auditSettings    `yaml:"audit"`
 	Workloads workloadSettings `yaml:"workloads"`
+	// Webhook is validation over HTTPS.
+	Webhook webhookSettings `yaml:"webhook"`
 	// Fetch bounds where keys of issuers are fetched from.
 	Fetch fetchSettings `yaml:"fetch"`
 	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
@@ -132,6 +134,7 @@ func defaults() settings {
 		CA:        caSettings{KeyType: "ecdsa", Validity: 24 * time.Hour, Grace: ca.DefaultGrace},
 		Audit:     auditSettings{MaxSize: "64MiB", Keep: 8},
 		Workloads: workloadSettings{Grace: 10 * time.Second, RestartGrace: time.Minute},
+		Webhook:   defaultWebhook(),
 	}
 }
 
@@ -175,6 +178,7 @@ func (s *settings) checkOwn(file string) error {
 	}
 	s.checkServed(wrong)
 	s.checkIdentity(wrong)
+	s.checkWebhook(wrong)
 	if s.XDS.Gap <= 0 {
 		wrong("xds.gap", "%v: want more than 0, such as 1ms", s.XDS.Gap)
 	}
@@ -216,7 +220,7 @@ func (s *settings) checkServed(wrong func(setting, format string, args ...any)) 
 	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
 		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")
 	}
-	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address}, {"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}}
+	addresses := []struct{ setting, value string }{{"xds.address", s.XDS.Address}, {"xds.plaintextAddress", s.XDS.PlaintextAddress}, {"metrics.address", s.Metrics.Address}, {"webhook.address", s.Webhook.Address}}
 	for i, a := range addresses {
 		// An empty address of metrics would be any port of every interface.
 		if err := checkAddress(a.value); err != nil && (a.value != "" || a.setting == "metrics.address") {

@@ -195,7 +195,7 @@ func (s *settings) checkJWT(j jwtSettings) error {
 // where agents reach it.
 func (s *settings) serverNames(reached string) []string {
 	out := append([]string{machineName()}, s.CA.Names...)
-	for _, address := range []string{reached, s.XDS.Address} {
+	for _, address := range []string{reached, s.XDS.Address, s.Webhook.Address} {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && (net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
 			out = append(out, host)
 		}

@@ -232,6 +232,9 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err := p.serve(s.XDS, d, id, server, log.Named("xds")); err != nil {
 		return p, err
 	}
+	if err := p.webhook(s, d, id, log.Named("webhook")); err != nil {
+		return p, err
+	}
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = explainer{context: back.context, proxies: server.Proxies}
