@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -22,22 +23,35 @@ everybody trusts; this control plane signs with an intermediate below it.`,
 }
 
 func (t *tool) showCACommand() *cobra.Command {
-	return &cobra.Command{
+	var pem bool
+	cmd := &cobra.Command{
 		Use:   "show",
 		Short: "Show whom the mesh trusts, until when, and how far a rotation is",
 		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
-valid, and during a rotation of the root which step was done and what the next one waits for.`,
-		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'",
+valid, and during a rotation of the root which step was done and what the next one waits for.
+
+With --pem it prints the root certificates that are trusted, and nothing else: for who verifies the control plane, such as
+a pipeline or an API server that has configuration validated.`,
+		Example: "  ashorectl ca show\n  ashorectl ca show -o json | jq '.rotation.waiting'\n  ashorectl ca show --pem >ashore-ca.pem\n  ashorectl ca show --pem | base64 -w0   for caBundle",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			a, err := ask(t, cmd, (*admin.Client).Authority)
 			if err != nil {
 				return err
 			}
-			return t.authority(cmd.OutOrStdout(), a)
+			if !pem {
+				return t.authority(cmd.OutOrStdout(), a)
+			}
+			if a.PEM == "" {
+				return errors.New("ashored is of an older version, which does not tell: its state folder has the file ca/root-cert.pem")
+			}
+			_, err = io.WriteString(cmd.OutOrStdout(), a.PEM)
+			return err
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
+	cmd.Flags().BoolVar(&pem, "pem", false, "print the root certificates that are trusted, as PEM")
+	return cmd
 }
 
 func (t *tool) rotateCACommand() *cobra.Command {

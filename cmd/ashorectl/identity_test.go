@@ -41,7 +41,7 @@ func (*fake) RevokeToken(_ context.Context, id, _ string) error {
 func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 	now := time.Now()
 	end := now.Add(100*24*time.Hour + time.Minute)
-	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local", Problems: []string{"odd"},
+	a := admin.Authority{Kind: "self-signed", Folder: "/var/lib/ashore/ca", TrustDomain: "cluster.local", Problems: []string{"odd"}, PEM: "-----BEGIN CERTIFICATE-----\n",
 		Roots:    []admin.Certificate{{Root: "sha256:01", State: "signs", NotAfter: end, Subject: "a"}, {Root: "sha256:02", State: "trusted", NotAfter: now.Add(-time.Hour)}},
 		Signer:   admin.Certificate{Root: "sha256:01", Serial: "0a", NotAfter: end, Renew: end},
 		Server:   admin.Certificate{Root: "sha256:01", Subject: "spiffe://cluster.local/ashore/control-plane", NotAfter: end},
@@ -123,6 +123,7 @@ def  shop/web  1h   -                  -        used by shop/web-1 1m ago
 `, ""},
 		{"join-token revoke ashore-join.abc.secret", "token abc is revoked\n", ""},
 		{"join-token revoke def", "token def is revoked\nIt was used already, by shop/web-1 1m ago, which stays in the mesh: \"ashorectl workload revoke shop/web-1\" takes its identity away.\n", ""},
+		{"ca show --pem", "-----BEGIN CERTIFICATE-----\n", ""},
 		{"ca show", `self-signed (/var/lib/ashore/ca), trust domain cluster.local
 
 WHAT    STATE    ENDS          RENEWED  SUBJECT                                      ROOT

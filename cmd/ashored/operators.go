@@ -132,7 +132,9 @@ func (o operators) RevokeToken(ctx context.Context, id, who string) error {
 // ShowAuthority implements admin.Authorities.
 func (o operators) ShowAuthority(ctx context.Context) (admin.Authority, error) {
 	s, err := o.manager.Show(ctx)
-	return authorityOf(s), err
+	out := authorityOf(s)
+	out.PEM = string(o.manager.Bundle().PEM())
+	return out, err
 }
 
 // RotateAuthority implements admin.Authorities.

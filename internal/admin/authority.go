@@ -15,6 +15,8 @@ type Authority struct {
 	TrustDomain string `json:"trustDomain"`
 	// Roots are whom the mesh trusts, or is about to.
 	Roots []Certificate `json:"roots"`
+	// PEM are the roots that are trusted now, one after the other, for who verifies the control plane or a workload.
+	PEM string `json:"pem,omitempty"`
 	// Signer is what this control plane signs with, and Server what it shows to agents and proxies.
 	Signer Certificate `json:"signer"`
 	Server Certificate `json:"server"`
