@@ -189,6 +189,9 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 		if i > 0 {
 			problems = append(problems, clash(key.Host, entries[0], o))
 		}
+		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
+			problems = append(problems, d.chosen(o)...)
+		}
 	}
 	merged, _ := registry.Merging{}.Merge(parts) // what they contradict one another in is told above
 	return []registry.Instances{merged}, problems

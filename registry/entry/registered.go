@@ -49,11 +49,14 @@ type registered struct {
 	entries map[registry.RegistrationKey]*config.Object // what was made of them
 	of      map[*config.Object]*registry.Registration   // of what it was made
 	index   workloads
+	adding  workloads                         // those of index with labels beside their groups'
+	groups  map[*config.Object]*config.Object // of those of adding
 	shown   Entries
 }
 
 func newRegistered() registered {
-	return registered{entries: map[registry.RegistrationKey]*config.Object{}, of: map[*config.Object]*registry.Registration{}, index: workloads{}}
+	return registered{entries: map[registry.RegistrationKey]*config.Object{}, of: map[*config.Object]*registry.Registration{}, index: workloads{},
+		adding: workloads{}, groups: map[*config.Object]*config.Object{}}
 }
 
 // takeRegistrations takes in who registered since the last call, and groups that changed, and marks the services that
@@ -95,17 +98,23 @@ func (d *Deriver) takeRegistrations(groups []config.Key, dirty map[registry.Key]
 func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[registry.Key]bool) {
 	x := &d.registered
 	var now *config.Object
-	r := x.all.At(k)
+	r, group := x.all.At(k), d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
 	if r != nil {
-		now = entryOf(r, d.objects.At(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group}))
+		now = entryOf(r, group)
 	}
 	old := x.entries[k]
-	if old != nil && now != nil && sameEndpoint(old, now, x.of[old], r) {
+	var adding *config.Object // the group, of one that has labels beside it
+	if now != nil && adds(r, group) {
+		adding = group
+	}
+	if old != nil && now != nil && x.groups[old] == adding && sameEndpoint(old, now, x.of[old], r) {
 		dirty = nil // proxies are told nothing new
 	}
 	if old != nil {
 		d.mark(old, dirty)
 		x.index.remove(old)
+		x.adding.remove(old)
+		delete(x.groups, old)
 		x.shown = x.shown.Without(old.Key)
 		delete(x.of, old)
 		delete(x.entries, k)
@@ -113,6 +122,10 @@ func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[regist
 	if now != nil {
 		d.mark(now, dirty)
 		x.index.add(now)
+		if adding != nil {
+			x.adding.add(now)
+			x.groups[now] = adding
+		}
 		x.shown = x.shown.With(now.Key, now)
 		x.of[now], x.entries[k] = r, now
 	}
