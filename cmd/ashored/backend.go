@@ -52,6 +52,8 @@ type backend struct {
 	refused func() []feed.Problem
 	// more are the problems of other parts.
 	more []func() []feed.Problem
+	// anew has them be looked for anew, as far as they were remembered; nil: they were not.
+	anew func()
 
 	latest atomic.Pointer[published]
 }
@@ -63,7 +65,7 @@ func (b *backend) watch(id *identity, keys keySource, r prometheus.Registerer) e
 		return err
 	}
 	c := newCheckup(id)
-	b.more = append(b.more, c.problems)
+	b.more, b.anew = append(b.more, c.problems), c.forget
 	return r.Register(c)
 }
 
@@ -89,8 +91,11 @@ func (b *backend) context() *push.Context {
 // Version implements admin.Backend.
 func (b *backend) Version() admin.Version { return build.Read() }
 
-// Problems implements admin.Backend.
+// Problems implements admin.Backend. What is over is not told any more: who asks may just have mended it.
 func (b *backend) Problems() []feed.Problem {
+	if b.anew != nil {
+		b.anew()
+	}
 	return b.problems(b.assembler())
 }
 

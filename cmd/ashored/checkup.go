@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// checkupAge is how old may be what metrics and problems are told: to know it all records are read.
+	// checkupAge is how old may be what metrics are told: to know it all records are read.
 	checkupAge = 10 * time.Second
 	// checkupTime is how long that may take.
 	checkupTime = 5 * time.Second
@@ -53,6 +53,13 @@ func newCheckup(id *identity) *checkup {
 		workloads:   desc("ashore_workloads", "Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
 		revocations: desc("ashore_revocations", "Revocations in force, by kind.", []string{"kind"}, nil),
 	}
+}
+
+// forget has the next look be a new one: an operator asks, who may just have mended something.
+func (c *checkup) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = time.Time{}
 }
 
 // look is how the authority is, or was a moment ago.

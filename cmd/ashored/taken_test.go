@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // clonedNode is webNode at another address.
@@ -43,6 +45,16 @@ func TestNameTaken(t *testing.T) {
 		!strings.Contains(list.Workloads[0].Warning, "10.0.0.10~web-1.shop~shop.svc.cluster.local and sidecar~10.0.0.9") {
 		t.Errorf("two machines with one identity: %+v, %v", list, err)
 	}
+	warned := func() bool {
+		problems, err := client.Problems(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.ContainsFunc(problems, func(p feed.Problem) bool { return p.Object == "shop/web-1" })
+	}
+	if !warned() {
+		t.Error("problems do not tell of two machines with one identity")
+	}
 
 	second.replace = true
 	if err := second.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
@@ -54,6 +66,13 @@ func TestNameTaken(t *testing.T) {
 	const words = "another machine joined under the name shop/web-1"
 	if status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), words) {
 		t.Errorf("the stream of who was replaced ended with %v", err)
+	}
+	s.until(t, "their streams end", func() bool {
+		list, err := client.Workloads(ctx)
+		return err == nil && list.Workloads[0].Warning == ""
+	})
+	if warned() {
+		t.Error("problems tell of what is over")
 	}
 	if err := first.ask(t, "", ""); status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), words) {
 		t.Errorf("renewal of who was replaced: %v", err)
