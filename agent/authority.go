@@ -62,7 +62,8 @@ type authority struct {
 }
 
 // ask returns the identity that a control plane gave, what was parsed and nothing else checked. The addresses are tried
-// one after another, the one that answered last first; a refusal ends that. local is this machine's address on the
+// one after another, the one that answered last first; a refusal ends that, unless it is by one that does not know the workload
+// at all. local is this machine's address on the
 // connection. Errors: RefusedError, or all that was in the way.
 func (a *authority) ask(ctx context.Context, q asking) (id *Identity, local net.Addr, err error) {
 	var errs []error
@@ -74,7 +75,7 @@ func (a *authority) ask(ctx context.Context, q asking) (id *Identity, local net.
 		}
 		errs = append(errs, err)
 		var refused *RefusedError
-		if errors.As(err, &refused) || ctx.Err() != nil {
+		if errors.As(err, &refused) && !unknownThere(refused.Text) || ctx.Err() != nil {
 			break
 		}
 	}

@@ -25,10 +25,15 @@ func acceptTodo(trouble string) string {
 	switch {
 	case strings.Contains(trouble, "another machine joined under the name"):
 		return todoReplaced
-	case strings.Contains(trouble, "does not share its records"):
+	case unknownThere(trouble):
 		return todoUnknown
 	}
 	return todoNotAccepted
+}
+
+// unknownThere says that a control plane refuses a workload that joined at another one.
+func unknownThere(trouble string) bool {
+	return strings.Contains(trouble, "does not share its records")
 }
 
 // refusedTodo is what helps against a refusal to renew.
