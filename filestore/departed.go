@@ -66,9 +66,11 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		x := f.files[name]
+		if x == from || len(x.fresh) == 0 && !x.unread {
+			continue
+		}
 		recent := f.recent(x)
-		m := meaning{fresh: x.fresh, kinds: recent, all: recent && x.unread}
-		if x != from && f.adopt(x, m, f.gone) {
+		if f.adopt(x, meaning{fresh: x.fresh, kinds: recent, all: recent && x.unread}, f.gone) {
 			f.again(x)
 		}
 	}

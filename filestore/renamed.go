@@ -47,6 +47,11 @@ func (f *file) lingering(o owners) []config.Problem {
 		if o[k][0].file != f.name {
 			continue
 		}
+		if len(out) == config.MaxProblems {
+			more := config.Problem{Severity: feed.Error, File: f.name, Stale: true,
+				Text: fmt.Sprintf("more than %d objects were taken away and stay in use, because others of this file are refused: mend these to see the rest", config.MaxProblems)}
+			return append(out, more)
+		}
 		heir := f.guests[k]
 		p := config.Problem{Severity: feed.Error, Object: k.String(), File: f.name, Line: lineOf(f.issues, heir), Stale: true}
 		why, todo := fmt.Sprintf("while %s is refused, which may be what became of it", heir), fmt.Sprintf("mend %s, or, if the removal is meant, take that out too", heir)
