@@ -116,7 +116,7 @@ func (d *decoder) object(h head) (*Object, bool) {
 		return o, true
 	}
 	d.at("spec")
-	d.guarded = true
+	d.guarded = !d.kept
 	d.message(o.Spec.ProtoReflect(), h.spec)
 	d.pop()
 	if p := proto.Size(o.Spec); p > MaxFileSize {
@@ -147,7 +147,7 @@ func (d *decoder) metadata(o *Object, h head) bool {
 			o.Name, ok = d.objectName(value, ok)
 		case "namespace":
 			switch empty := isNull(value) || value.Kind == yaml.ScalarNode && value.Value == ""; {
-			case empty && h.info.Protects:
+			case empty && h.info.Protects && !d.kept:
 				d.errorf(key, "there is nothing in it, as if it were left out, and then it is %q: write the namespace, or remove the field if that is meant", DefaultNamespace)
 				ok = false
 			case !empty:

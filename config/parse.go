@@ -30,8 +30,14 @@ type Result struct {
 // List. The extension .json chooses strict JSON, everything else is YAML, of which most JSON is a
 // part. A document with an error is refused and the others are read all the same. name stands in
 // the problems and in the objects' Origin; nothing is read but data.
-func Parse(name string, data []byte) Result {
-	p := &parser{file: name, kinds: Kinds(), maxVisits: len(data) + MaxAliasNodes}
+func Parse(name string, data []byte) Result { return parse(name, data, false) }
+
+// ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field that protects and has
+// nothing in it reads as if it were left out, as it did then. It must not take effect where it did not before.
+func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
+
+func parse(name string, data []byte, kept bool) Result {
+	p := &parser{file: name, kept: kept, kinds: Kinds(), maxVisits: len(data) + MaxAliasNodes}
 	for _, doc := range p.documents(data) {
 		p.document(doc, false)
 	}
@@ -41,6 +47,7 @@ func Parse(name string, data []byte) Result {
 // parser is the state of reading one file.
 type parser struct {
 	file  string
+	kept  bool // see ParseKept
 	kinds []KindInfo
 
 	objects   []*Object // without an error

@@ -86,7 +86,7 @@ func (r record) parse(name, source string) config.Result {
 	if r.encoded {
 		parseAs = "kept.yaml" // also when the file is JSON
 	}
-	result := config.Parse(parseAs, r.body)
+	result := config.ParseKept(parseAs, r.body)
 	for _, o := range result.Objects {
 		o.Origin.Source, o.Origin.File = source, name
 		if r.encoded {

@@ -171,6 +171,27 @@ func TestNothingEnforced(t *testing.T) {
 	}
 }
 
+// What an earlier release accepted, and this one refuses as empty, stays as it was.
+func TestEmptiedBefore(t *testing.T) {
+	t.Parallel()
+	const text = "apiVersion: security.istio.io/v1\nkind: PeerAuthentication\nmetadata: {name: p}\nspec: {selector: {}, mtls: {mode: STRICT}}\n"
+	r := record{body: []byte(text)}
+	b, err := r.marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &memory{kept: map[string][]byte{"x.yaml": b}}
+	dir := folderOf(t, map[string]string{"x.yaml": text})
+	for range 2 {
+		w := run(t, Config{Dir: dir, LastGood: kept})
+		k := config.Key{Kind: config.PeerAuthentication, Namespace: "default", Name: "p"}
+		if p := w.problems(); len(w.merger.Items(k)) != 1 || len(p) != 1 || !p[0].Stale {
+			t.Errorf("in use are %v, with %v; want what was in use before, and a problem", w.merger.Items(k), p)
+		}
+		w.stop()
+	}
+}
+
 // Whatever is done to files: an object is let go only by a change that is understood; and when all files are in order,
 // what they define is what is in use, and no more.
 func FuzzEdits(f *testing.F) {
