@@ -2,7 +2,6 @@ package push
 
 import (
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -107,84 +106,4 @@ func matchPort(v string, port uint32) (t truth, ok bool) {
 		return unsure, true
 	}
 	return truthOf(uint32(n) == port), true
-}
-
-// matchPath says whether a path is what v says, or with wide is taken for that by many servers; not ok when v cannot be
-// told.
-func matchPath(v, path string, wide bool) (t truth, ok bool) {
-	isTemplate := strings.Contains(v, "{*}") || strings.Contains(v, "{**}")
-	switch {
-	case isTemplate && !isPathTemplate(v), !isTemplate && (!isName(v) || strings.ContainsAny(v, "{}?#")):
-		return no, false
-	case path == "":
-		return unsure, true
-	}
-	if i := strings.IndexAny(path, "?#"); i >= 0 {
-		path = path[:i]
-	}
-	if isTemplate {
-		return truthOf(matchTemplate(strings.Split(v[1:], "/"), strings.Split(strings.TrimPrefix(path, "/"), "/"))), true
-	}
-	same := matchText(v, path)
-	if wide {
-		plain := onlySlashes(path)
-		same = same || matchText(v, plain) || matchText(v, withoutParameters(plain))
-	}
-	return truthOf(same), true
-}
-
-// onlySlashes writes slashes that are encoded, or several, as one.
-func onlySlashes(path string) string {
-	path = strings.NewReplacer("%2F", "/", "%2f", "/", "%5C", "/", "%5c", "/").Replace(path)
-	for strings.Contains(path, "//") {
-		path = strings.ReplaceAll(path, "//", "/")
-	}
-	return path
-}
-
-// withoutParameters drops what follows a ";" in each segment.
-func withoutParameters(path string) string {
-	segments := strings.Split(path, "/")
-	for i, s := range segments {
-		segments[i], _, _ = strings.Cut(s, ";")
-	}
-	return strings.Join(segments, "/")
-}
-
-// isPathTemplate says that proxies understand a template: {*} and {**} are whole segments, and none comes after {**}.
-func isPathTemplate(v string) bool {
-	if v[0] != '/' {
-		return false
-	}
-	segments := strings.Split(v[1:], "/")
-	for i, s := range segments {
-		switch {
-		case s == "{*}" || s == "{**}":
-			if slices.Contains(segments[:i], "{**}") {
-				return false
-			}
-		case s == "" && i == len(segments)-1:
-		case s == "" || strings.ContainsFunc(s, func(r rune) bool {
-			return r >= 0x80 || !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-._~%!$&'()+,;:@", r))
-		}):
-			return false
-		}
-	}
-	return true
-}
-
-// matchTemplate compares segments. {*} is one that is not empty, {**} at least one, which may be empty.
-func matchTemplate(want, have []string) bool {
-	if len(want) == 0 {
-		return len(have) == 0
-	}
-	if want[0] == "{**}" {
-		for i := range have {
-			if matchTemplate(want[1:], have[i+1:]) {
-				return true
-			}
-		}
-		return false
-	}
-	return len(have) > 0 && (want[0] == have[0] || want[0] == "{*}" && have[0] != "") && matchTemplate(want[1:], have[1:])
 }

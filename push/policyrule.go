@@ -107,15 +107,19 @@ func (j *ruleJudge) operation(o *security.Operation) truth {
 			return known(j.call.Host, func(h string) bool { return matchHost(v, h, wide) }), isName(v)
 		})
 	}
-	path := func(wide bool) func(string) (truth, bool) {
-		return j.ofRequests(func(v string) (truth, bool) { return matchPath(v, j.call.Path, wide) })
+	path := func(as pathReading) func(string) (truth, bool) {
+		return j.ofRequests(func(v string) (truth, bool) { return matchPath(v, j.call.Path, as) })
+	}
+	paths, notPaths := pathAsWritten, pathRefused
+	if j.widen {
+		paths, notPaths = pathRefused, pathExcepted
 	}
 	t := min(
 		j.values("to.operation.hosts", o.GetHosts(), nil, host(j.widen)),
 		j.values("to.operation.notHosts", nil, o.GetNotHosts(), host(!j.widen)),
 		j.values("to.operation.methods", o.GetMethods(), o.GetNotMethods(), j.ofRequests(j.name(j.call.Method))),
-		j.values("to.operation.paths", o.GetPaths(), nil, path(j.widen)),
-		j.values("to.operation.notPaths", nil, o.GetNotPaths(), path(!j.widen)),
+		j.values("to.operation.paths", o.GetPaths(), nil, path(paths)),
+		j.values("to.operation.notPaths", nil, o.GetNotPaths(), path(notPaths)),
 		j.values("to.operation.ports", o.GetPorts(), o.GetNotPorts(), func(v string) (truth, bool) { return matchPort(v, j.call.Port) }),
 	)
 	if len(o.GetHosts())+len(o.GetNotHosts())+len(o.GetMethods())+len(o.GetNotMethods())+len(o.GetPaths())+len(o.GetNotPaths())+len(o.GetPorts())+len(o.GetNotPorts()) == 0 {

@@ -139,7 +139,7 @@ func (b *rbacBuilder) permissions(values, notValues []string, make func(string) 
 		out = append(out, onePermission(list))
 	}
 	if list := translated(b, notValues, make); len(list) > 0 {
-		out = append(out, &rbacv3.Permission{Rule: &rbacv3.Permission_NotRule{NotRule: onePermission(list)}})
+		out = append(out, notPermission(onePermission(list)))
 	}
 	return out
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/proto"
+	mesh "istio.io/api/mesh/v1alpha1"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -65,7 +66,7 @@ func (r policyMaker) operation() *security.Operation {
 		return &security.Operation{}
 	}
 	hosts := []string{"h.example", "*", "*.example", "h.*", "H.example:80", "[::1]"}
-	paths := []string{"/", "/a", "/a/*", "*b", "*", "/{*}", "/a/{**}", "/{*}/b"}
+	paths := []string{"/", "/a", "/a/*", "*b", "*", "/{*}", "/a/{**}", "/{*}/b", "/a@", "*/b", "/a//b", "/%61/b*", "/a;b"}
 	return &security.Operation{
 		Hosts:      r.some(hosts, []string{"", "a*b"}),
 		NotHosts:   r.some(hosts, []string{"", "*a*"}),
@@ -158,7 +159,11 @@ func (r policyMaker) anyCall() push.Call {
 		return c
 	}
 	c.Method, c.Host = one("GET", "POST", "PUT"), one("h.example", "H.EXAMPLE:80", "h.example.", "h.example:90", "x.example", "[::1]:80", "other")
-	c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b", "//a", "/a;x", "/a;x/b", "/%2Fa", "/a%5cb", "/x%2fa;b")
+	if r.IntN(2) == 0 {
+		c.Path = r.oddPath()
+	} else {
+		c.Path = one("/", "/a", "/a/", "/a/b", "/a/b/c", "/ab", "/a?q=1", "//b", "//a", "/a;x", "/a;x/b", "/%2Fa", "/a%5cb", "/x%2fa;b")
+	}
 	c.Headers, c.Claims = map[string][]string{}, map[string][]string{}
 	if r.IntN(2) == 0 {
 		for range 1 + r.IntN(2) {
@@ -171,10 +176,21 @@ func (r policyMaker) anyCall() push.Call {
 	return c
 }
 
+// oddPath is a path made of what servers read in several ways.
+func (r policyMaker) oddPath() string {
+	parts := []string{"/", "/", "/a", "/b", "a", "b", ".", "..", ";", ";a=1", "%2f", "%2F", "%252f", "%5c", "%5C", `\`, "%2e", "%252E", "%3b", "%3B", "%61", "%2561", "%40", "@", "%", "%2"}
+	out := "/"
+	for range r.IntN(7) {
+		out += parts[r.IntN(len(parts))]
+	}
+	return out
+}
+
 // policyScope is a scope of these policies, in a mesh of the trust domain td.
 func policyScope(policies []*config.Object) *push.Scope {
 	m := config.DefaultMesh()
 	m.TrustDomain, m.TrustDomainAliases = "td", []string{"alias"}
+	m.PathNormalization.Normalization = mesh.MeshConfig_ProxyPathNormalization_NONE // so that calls are judged as they are
 	sc := testScope(testEgress(nil))
 	sc.Mesh = &push.Mesh{Config: m, Domain: "cluster.local"}
 	sc.AuthorizationPolicy = new(intern.Lists[*config.Object]).Of(policies)

@@ -10,6 +10,8 @@ import (
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
 	uritemplatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/path/match/uri_template/v3"
 	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
+
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // textMatch translates a value of a policy: "*" is any text but none, "*x" ends with x, "x*" begins with x, all else is
@@ -81,20 +83,6 @@ func hasPort(host string) bool {
 	return ok && port != ""
 }
 
-// disguisedPath matches the paths that many servers take for one that v matches: with several slashes for one, slashes
-// and backslashes that are encoded, and parameters of segments (";x").
-func disguisedPath(v string) *matcherv3.StringMatcher {
-	const slash, parameters = `(?:/|%2[fF]|%5[cC])+`, `(?:;[^/]*)?`
-	before, after := "", parameters
-	if strings.HasPrefix(v, "*") {
-		v, before = v[1:], ".*"
-	} else if strings.HasSuffix(v, "*") {
-		v, after = v[:len(v)-1], ".*"
-	}
-	middle := strings.ReplaceAll(regexp.QuoteMeta(v), "/", parameters+slash)
-	return regexMatch(before + strings.TrimPrefix(middle, parameters) + after)
-}
-
 // templateOperators are what path templates have for one segment and for any number of them.
 const (
 	oneSegment   = "{*}"
@@ -121,7 +109,11 @@ func pathTemplate(v string) string {
 			return ""
 		}
 	}
-	return "/" + strings.Join(segments, "/")
+	out := "/" + strings.Join(segments, "/")
+	if len(out) > config.MaxPolicyTemplate {
+		return ""
+	}
+	return out
 }
 
 // isTemplateText says whether Envoy takes a segment of a template as text.

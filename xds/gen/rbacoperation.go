@@ -1,11 +1,8 @@
 package gen
 
 import (
-	"strings"
-
 	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
 	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
-	matcherv3 "github.com/envoyproxy/go-control-plane/envoy/type/matcher/v3"
 	security "istio.io/api/security/v1beta1"
 )
 
@@ -16,8 +13,7 @@ func (b *rbacBuilder) operation(o *security.Operation) []*rbacv3.Permission {
 	take(b.permissions(o.GetHosts(), nil, httpOnly(b, hostPermission(b.widen))))
 	take(b.permissions(nil, o.GetNotHosts(), httpOnly(b, hostPermission(!b.widen))))
 	take(b.permissions(o.GetMethods(), o.GetNotMethods(), httpOnly(b, methodPermission)))
-	take(b.permissions(o.GetPaths(), nil, httpOnly(b, pathPermission(b.widen))))
-	take(b.permissions(nil, o.GetNotPaths(), httpOnly(b, pathPermission(!b.widen))))
+	take(b.paths(o.GetPaths(), o.GetNotPaths()))
 	take(b.permissions(o.GetPorts(), o.GetNotPorts(), portPermission))
 	if len(out) == 0 {
 		b.failed = true // nothing was asked for, or nothing that can be told
@@ -42,31 +38,6 @@ func headerPermission(m *routev3.HeaderMatcher) *rbacv3.Permission {
 		return nil
 	}
 	return &rbacv3.Permission{Rule: &rbacv3.Permission_Header{Header: m}}
-}
-
-// pathPermission is a request by its path, without what follows "?". wide also takes the ways of writing it that servers
-// take for the same: true where that refuses more.
-func pathPermission(wide bool) func(string) *rbacv3.Permission {
-	path := func(m *matcherv3.StringMatcher) *rbacv3.Permission {
-		return &rbacv3.Permission{Rule: &rbacv3.Permission_UrlPath{UrlPath: &matcherv3.PathMatcher{Rule: &matcherv3.PathMatcher_Path{Path: m}}}}
-	}
-	return func(v string) *rbacv3.Permission {
-		if isPathTemplate(v) {
-			t := pathTemplate(v)
-			if t == "" {
-				return nil
-			}
-			return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: templateMatch(t)}}
-		}
-		m := nameMatch(v)
-		if m == nil || strings.ContainsAny(v, "{}?#") {
-			return nil
-		}
-		if !wide || v == "*" {
-			return path(m)
-		}
-		return onePermission([]*rbacv3.Permission{path(m), path(disguisedPath(v))})
-	}
 }
 
 // portPermission is a connection by the port that it was for.
