@@ -1,0 +1,209 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/consul"
+)
+
+// view is what a source has said until now, as whoever merges it has it. Safe for concurrent use.
+type view struct {
+	mu sync.Mutex
+	// the following are guarded by mu
+	merged  *feed.Merger[registry.Key, registry.Instances]
+	batches []feed.Batch[registry.Instances]
+	updates int
+	news    chan struct{} // closed when a batch arrives
+}
+
+// follow runs a source with these options until the test ends.
+func follow(t testing.TB, o consul.Options) *view {
+	t.Helper()
+	s, err := consul.New(consul.Config{Name: "test", Options: o, Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := &view{news: make(chan struct{}), merged: feed.NewMerger([]string{s.Name()}, func(in registry.Instances) registry.Key { return in.Service.Key })}
+	ctx, cancel := context.WithCancel(context.Background())
+	out := make(chan feed.Batch[registry.Instances])
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := s.Run(ctx, out); err != nil {
+			t.Error(err)
+		}
+		close(out)
+	})
+	running.Go(func() {
+		for b := range out {
+			v.take(b)
+		}
+	})
+	t.Cleanup(func() {
+		cancel()
+		running.Wait()
+	})
+	return v
+}
+
+func (v *view) take(b feed.Batch[registry.Instances]) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.merged.Apply(b, time.Now())
+	v.batches = append(v.batches, b)
+	v.updates += len(b.Updates)
+	close(v.news)
+	v.news = make(chan struct{})
+}
+
+// patience is how long a test waits for what has to happen; nothing that is tested depends on it.
+const patience = 60 * time.Second
+
+// until waits until ok is true of what was said.
+func (v *view) until(t testing.TB, what string, ok func() bool) {
+	t.Helper()
+	end := time.After(patience)
+	for {
+		v.mu.Lock()
+		done, news := ok(), v.news
+		v.mu.Unlock()
+		if done {
+			return
+		}
+		select {
+		case <-news:
+		case <-end:
+			v.mu.Lock()
+			defer v.mu.Unlock()
+			t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Sources())
+		}
+	}
+}
+
+// endpoints are those of a host in the namespace default, as "address:port health". Called with mu held.
+func (v *view) endpoints(host string) []string {
+	items := v.merged.Items(registry.Key{Host: host, Namespace: "default"})
+	if len(items) == 0 {
+		return nil
+	}
+	out := []string{}
+	for _, ep := range items[0].Endpoints.All() {
+		health := map[registry.Health]string{registry.Healthy: "healthy", registry.Unhealthy: "unhealthy", registry.Draining: "draining"}[ep.Health]
+		out = append(out, fmt.Sprintf("%s:%d %s", ep.Address, ep.Port(items[0].Service.Ports[0]), health))
+	}
+	return out
+}
+
+// has waits until a host has these endpoints.
+func (v *view) has(t testing.TB, host string, want ...string) {
+	t.Helper()
+	v.until(t, fmt.Sprintf("%s has %q", host, want), func() bool { return slices.Equal(v.endpoints(host), want) })
+}
+
+// synced waits for the first full batch.
+func (v *view) synced(t testing.TB) {
+	t.Helper()
+	v.until(t, "the first full batch", func() bool { return v.merged.Sources()[0].Synced })
+}
+
+// stands waits until the source says that something with this text is wrong; empty: nothing is.
+func (v *view) stands(t testing.TB, text string) {
+	t.Helper()
+	v.until(t, fmt.Sprintf("it stands with %q", text), func() bool {
+		said := v.merged.Sources()[0].Error
+		return text == "" && said == "" || text != "" && strings.Contains(said, text)
+	})
+}
+
+// said counts the batches and the updates in them.
+func (v *view) said() (batches, updates int) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return len(v.batches), v.updates
+}
+
+// catalog is Consul's own client, which makes what is to be seen.
+type catalog struct {
+	t testing.TB
+	c *api.Client
+}
+
+func newCatalog(t testing.TB, a *testconsul.Agent, token string) catalog {
+	t.Helper()
+	transport := &http.Transport{MaxIdleConnsPerHost: 4}
+	t.Cleanup(transport.CloseIdleConnections)
+	c, err := api.NewClient(&api.Config{Address: a.Address, Token: token, HttpClient: &http.Client{Transport: transport}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return catalog{t, c}
+}
+
+// put registers an instance, "web-1" of the service "web", with a check in a state.
+func (c catalog) put(id, address string, port int, status string, more ...func(*api.AgentService)) {
+	c.t.Helper()
+	name, _, _ := strings.Cut(id, "-")
+	s := &api.AgentService{ID: id, Service: name, Address: address, Port: port}
+	for _, f := range more {
+		f(s)
+	}
+	_, err := c.c.Catalog().Register(&api.CatalogRegistration{
+		Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true, Service: s,
+		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id},
+	}, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// health sets the state of an instance's check.
+func (c catalog) health(id, status string) {
+	c.t.Helper()
+	_, err := c.c.Catalog().Register(&api.CatalogRegistration{
+		Node: "node-of-" + id, Address: "10.9.9.9", SkipNodeUpdate: true,
+		Check: &api.AgentCheck{Node: "node-of-" + id, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id},
+	}, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// remove deregisters an instance with its node.
+func (c catalog) remove(id string) {
+	c.t.Helper()
+	if _, err := c.c.Catalog().Deregister(&api.CatalogDeregistration{Node: "node-of-" + id}, nil); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// way is one way to the same agent.
+type way struct {
+	name    string
+	options func(a *testconsul.Agent) consul.Options
+}
+
+// ways are those on which Consul can be reached: over TLS, where queries share connections; without, and with fewer
+// connections than there are services.
+func ways() []way {
+	return []way{
+		{"tls", func(a *testconsul.Agent) consul.Options {
+			return consul.Options{Address: "https://" + a.Secure, TLS: consul.TLSOptions{CAFile: a.CAFile}}
+		}},
+		{"plain", func(a *testconsul.Agent) consul.Options { return consul.Options{Address: "http://" + a.Address} }},
+		{"few connections", func(a *testconsul.Agent) consul.Options {
+			return consul.Options{Address: "http://" + a.Address, Connections: 8}
+		}},
+	}
+}

@@ -1,0 +1,163 @@
+package testconsul
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testport"
+)
+
+// Path is the Consul to test with: $CONSUL, or the one that "make tools" built. A test without one fails.
+func Path(t testing.TB) string {
+	t.Helper()
+	path := os.Getenv("CONSUL")
+	var err error
+	if path == "" {
+		path, err = built()
+	}
+	if err == nil {
+		path, err = filepath.Abs(path)
+	}
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		t.Fatalf("no Consul for this test: run \"make tools\", or set CONSUL: %v", err)
+	}
+	return path
+}
+
+// built is where "make tools" puts it: below the folder of go.mod, which is above the test.
+func built() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return filepath.Join(dir, ".tools", "consul"), nil
+		}
+		if filepath.Dir(dir) == dir {
+			return "", errors.New("there is no go.mod above the test")
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// Agent is a server of a datacenter of its own on 127.0.0.1, at ports that it keeps when it is started again.
+type Agent struct {
+	// Address is that of its HTTP interface, "127.0.0.1:20123"; Secure that of HTTPS.
+	Address, Secure string
+	// CAFile has the authority of its certificate.
+	CAFile string
+
+	t      testing.TB
+	dir    string
+	config map[string]any
+
+	kill func()
+	log  *bytes.Buffer // read when the process has ended
+}
+
+// New prepares an agent with these settings of Consul's configuration besides those that every one has; nil: no others.
+func New(t testing.TB, more map[string]any) *Agent {
+	t.Helper()
+	dir := t.TempDir()
+	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
+	writePair(t, dir)
+	port := testport.Free(t)
+	secure := testport.Free(t)
+	a.Address, a.Secure = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", secure)
+	a.config = map[string]any{
+		"server": true, "bootstrap_expect": 1, "data_dir": filepath.Join(dir, "data"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
+		"serf_lan": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
+		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": testport.Free(t),
+			"serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1},
+		"tls":         map[string]any{"https": map[string]any{"cert_file": filepath.Join(dir, "cert.pem"), "key_file": filepath.Join(dir, "key.pem"), "ca_file": a.CAFile}},
+		"performance": map[string]any{"raft_multiplier": 1}, "disable_update_check": true, "log_level": "warn", "leave_on_terminate": false,
+		"raft_snapshot_threshold": 8192,
+	}
+	maps.Copy(a.config, more)
+	return a
+}
+
+// Start runs a new agent until t ends.
+func Start(t testing.TB, more map[string]any) *Agent {
+	t.Helper()
+	a := New(t, more)
+	a.Start()
+	return a
+}
+
+// Start runs it, until Kill or the end of the test, and returns when it has a leader.
+func (a *Agent) Start() {
+	a.t.Helper()
+	raw, err := json.Marshal(a.config)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	file := filepath.Join(a.dir, "agent.json")
+	if err := os.WriteFile(file, raw, fs.FileMode(0o600)); err != nil {
+		a.t.Fatal(err)
+	}
+	cmd := exec.Command(Path(a.t), "agent", "-config-file", file)
+	a.log = &bytes.Buffer{}
+	cmd.Stdout, cmd.Stderr = a.log, a.log
+	wait, err := testchild.Start(cmd)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	log := a.log
+	a.kill = sync.OnceFunc(func() {
+		if err := cmd.Process.Kill(); err != nil {
+			a.t.Errorf("consul had ended by itself: %v", err)
+		}
+		if exit := (*exec.ExitError)(nil); !errors.As(wait(), &exit) {
+			a.t.Error("consul ended well before it was killed")
+		}
+		if a.t.Failed() {
+			said := log.Bytes()
+			a.t.Logf("consul said:\n%s", said[max(0, len(said)-maxShown):])
+		}
+	})
+	a.t.Cleanup(a.kill)
+	a.ready()
+}
+
+// maxShown is how much is shown of what an agent said, in bytes.
+const maxShown = 8 << 10
+
+// Kill ends it as kill -9 does.
+func (a *Agent) Kill() { a.kill() }
+
+// ready waits until it has a leader.
+func (a *Agent) ready() {
+	a.t.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		resp, err := http.Get("http://" + a.Address + "/v1/status/leader")
+		if err == nil {
+			var leader string
+			err = errors.Join(json.NewDecoder(resp.Body).Decode(&leader), resp.Body.Close())
+			if err == nil && strings.Contains(leader, ":") {
+				return
+			}
+		}
+		if time.Now().After(end) {
+			a.kill()
+			a.t.Fatalf("consul has no leader: %v", err)
+		}
+	}
+}

@@ -1,0 +1,2 @@
+// Package testconsul finds the real Consul for tests, and runs agents of it.
+package testconsul

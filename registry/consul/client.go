@@ -1,0 +1,179 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptrace"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+const (
+	// longWait is how long Consul holds a query of which nothing changes, and shortWait where a connection is worth more. Consul
+	// adds up to a sixteenth.
+	longWait, shortWait = 10 * time.Minute, 30 * time.Second
+	// askTimeout is how long a query may take besides what it waits for.
+	askTimeout = 30 * time.Second
+)
+
+// client asks one Consul. Safe for concurrent use.
+type client struct {
+	o         *Options
+	api       *api.Client
+	transport *transport
+}
+
+func newClient(o *Options) (*client, error) {
+	t := newTransport(o)
+	scheme, rest, err := splitAddress(o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	address := scheme + "://" + rest
+	if scheme == "unix" {
+		address = "http://consul" // the transport knows where it is
+	}
+	// The library takes what is missing here from the environment; the transport takes that out again.
+	c, err := api.NewClient(&api.Config{Address: address, Token: "-", HttpClient: &http.Client{
+		Transport:     t,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
+	return &client{o: o, api: c, transport: t}, nil
+}
+
+// query is one question: about what is at a place, when there is more than index.
+type query struct {
+	place
+	// index is what to wait for more than, for as long as wait; zero: the answer comes at once.
+	index  uint64
+	wait   time.Duration
+	filter string
+	// fresh asks the leader, whatever the settings say of others.
+	fresh bool
+}
+
+// answer is what came with an answer.
+type answer struct {
+	index uint64
+	// filtered says that the token may not read all of it.
+	filtered bool
+	// lost says that the server that answered knows of no leader, so that it may be old.
+	lost bool
+	// lag is how old it may be.
+	lag time.Duration
+	// at is when it began to arrive, and cost how long it took to read.
+	at   time.Time
+	cost time.Duration
+}
+
+// ask lets f ask with the options of a query, and reads what every answer has.
+func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
+	timeout := askTimeout
+	if q.index != 0 {
+		timeout += q.wait + q.wait/16
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	began := time.Now()
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { began = time.Now() }})
+	o := &api.QueryOptions{
+		Datacenter: q.Datacenter, Namespace: q.Namespace, Partition: q.Partition, Filter: q.filter, WaitIndex: q.index,
+		AllowStale: c.o.Reads == readsStale && !q.fresh, RequireConsistent: c.o.Reads == readsConsistent, UseCache: c.o.Reads == readsCached && !q.fresh,
+	}
+	if q.index != 0 {
+		o.WaitTime = q.wait
+	}
+	meta, err := f(o.WithContext(ctx))
+	if err != nil {
+		return answer{}, err
+	}
+	return answer{
+		index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs, lag: meta.LastContact,
+		lost: o.AllowStale && !meta.KnownLeader, at: began, cost: time.Since(began),
+	}, nil
+}
+
+// services asks for the names of all services.
+func (c *client) services(ctx context.Context, q query) (names []string, a answer, err error) {
+	a, err = c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		all, meta, err := c.api.Catalog().Services(o)
+		for name := range all {
+			names = append(names, name)
+		}
+		return meta, err
+	})
+	return names, a, err
+}
+
+// instances asks for those of one service.
+func (c *client) instances(ctx context.Context, q query, service string) (list []*api.ServiceEntry, a answer, err error) {
+	a, err = c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		var meta *api.QueryMeta
+		list, meta, err = c.api.Health().Service(service, "", false, o)
+		return meta, err
+	})
+	return list, a, err
+}
+
+// checks asks for those in a state.
+func (c *client) checks(ctx context.Context, q query, state string) (list api.HealthChecks, a answer, err error) {
+	a, err = c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		var meta *api.QueryMeta
+		list, meta, err = c.api.Health().State(state, o)
+		return meta, err
+	})
+	return list, a, err
+}
+
+// datacenters asks for the names of all that the agent knows, its own among them.
+func (c *client) datacenters(ctx context.Context) ([]string, error) {
+	var out []string
+	_, err := c.ask(ctx, query{}, func(*api.QueryOptions) (*api.QueryMeta, error) {
+		var err error
+		out, err = c.api.Catalog().Datacenters()
+		return &api.QueryMeta{}, err
+	})
+	return out, err
+}
+
+// explain says what an error of Consul means, and what to do.
+func (c *client) explain(err error) string {
+	var status api.StatusError
+	if !errors.As(err, &status) {
+		if errors.Is(err, context.DeadlineExceeded) {
+			return fmt.Sprintf("Consul at %s does not answer within %s: look whether it and its servers are well", c.o.Address, askTimeout)
+		}
+		return fmt.Sprintf("Consul at %s cannot be asked: %v", c.o.Address, bare(err))
+	}
+	said := oneLine(status.Body)
+	switch status.Code {
+	case http.StatusForbidden, http.StatusUnauthorized:
+		return fmt.Sprintf("Consul refuses the token (%d, %s): write a token with node:read and service:read into tokenFile (%s)", status.Code, said, orNone(c.o.TokenFile))
+	case http.StatusTooManyRequests:
+		return fmt.Sprintf("Consul refuses further requests from this machine (429, %s): it allows a client limits.http_max_conns_per_client connections, 200 by default, "+
+			"which all programs of one address share; raise that, lower connections here (%d), or use an https address, where few are needed", said, c.o.Connections)
+	case http.StatusNotFound:
+		return fmt.Sprintf("Consul at %s does not know what it is asked for (404, %s): is it the address of Consul's HTTP interface?", c.o.Address, said)
+	default:
+		return fmt.Sprintf("Consul at %s answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
+	}
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "none is set"
+	}
+	return s
+}
+
+// busy says that Consul refused for having too many connections or requests.
+func busy(err error) bool {
+	var status api.StatusError
+	return errors.As(err, &status) && status.Code == http.StatusTooManyRequests
+}

@@ -1,0 +1,383 @@
+package consul
+
+import (
+	"encoding/json"
+	"net/netip"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// entry is an instance on a node of its own, changed by edit.
+func entry(id string, edit ...func(*api.ServiceEntry)) *api.ServiceEntry {
+	e := &api.ServiceEntry{
+		Node:    &api.Node{Node: "node-" + id, Address: "10.0.0.1", Datacenter: "dc1"},
+		Service: &api.AgentService{ID: id, Service: "web", Address: "10.1.0.1", Port: 8080, CreateIndex: 10},
+	}
+	for _, f := range edit {
+		f(e)
+	}
+	return e
+}
+
+func meta(pairs ...string) func(*api.ServiceEntry) {
+	return func(e *api.ServiceEntry) {
+		if e.Service.Meta == nil {
+			e.Service.Meta = map[string]string{}
+		}
+		for i := 0; i < len(pairs); i += 2 {
+			e.Service.Meta[pairs[i]] = pairs[i+1]
+		}
+	}
+}
+
+func at(address string, port int) func(*api.ServiceEntry) {
+	return func(e *api.ServiceEntry) { e.Service.Address, e.Service.Port = address, port }
+}
+
+func created(index uint64) func(*api.ServiceEntry) {
+	return func(e *api.ServiceEntry) { e.Service.CreateIndex = index }
+}
+
+func checks(states ...string) func(*api.ServiceEntry) {
+	return func(e *api.ServiceEntry) {
+		for i, s := range states {
+			id, status, two := strings.Cut(s, "=")
+			if !two {
+				id, status = string(rune('a'+i)), s
+			}
+			e.Checks = append(e.Checks, &api.HealthCheck{CheckID: id, Status: status})
+		}
+	}
+}
+
+func tags(list ...string) func(*api.ServiceEntry) {
+	return func(e *api.ServiceEntry) { e.Service.Tags = list }
+}
+
+func read(edit ...func(*Options)) *Options {
+	o := Options{}
+	for _, f := range edit {
+		f(&o)
+	}
+	o = o.withDefaults()
+	return &o
+}
+
+// only is the one service of an answer under its first host.
+func only(t *testing.T, c converted) registry.Instances {
+	t.Helper()
+	if len(c.instances) == 0 {
+		t.Fatalf("no service; problems %v", c.problems)
+	}
+	return c.instances[0]
+}
+
+func texts(c converted) []string {
+	var out []string
+	for _, p := range c.problems {
+		out = append(out, p.String())
+	}
+	return out
+}
+
+// One endpoint with everything that Consul may say of it.
+func TestConvertEndpoint(t *testing.T) {
+	t.Parallel()
+	plain := registry.Endpoint{Address: "10.1.0.1", Locality: registry.Locality{Region: "dc1"}, Weight: 1, Namespace: "default", Workload: "a"}
+	with := func(f func(*registry.Endpoint)) registry.Endpoint { e := plain; f(&e); return e }
+	tests := map[string]struct {
+		options *Options
+		entry   *api.ServiceEntry
+		want    registry.Endpoint
+		problem string
+	}{
+		"as simple as it gets":       {read(), entry("a"), plain, ""},
+		"its node's address":         {read(), entry("a", at("", 80)), with(func(e *registry.Endpoint) { e.Address = "10.0.0.1" }), ""},
+		"IPv6":                       {read(), entry("a", at("2001:DB8::1", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
+		"IPv6 in brackets":           {read(), entry("a", at("[2001:db8::1]", 80)), with(func(e *registry.Endpoint) { e.Address = "2001:db8::1" }), ""},
+		"IPv4 as IPv6":               {read(), entry("a", at("::ffff:10.9.9.9", 80)), with(func(e *registry.Endpoint) { e.Address = "10.9.9.9" }), ""},
+		"a name":                     {read(), entry("a", at("Web.Example.com.", 80)), with(func(e *registry.Endpoint) { e.Address = "web.example.com" }), ""},
+		"passing":                    {read(), entry("a", checks("passing", "passing")), plain, ""},
+		"one critical of several":    {read(), entry("a", checks("passing", "critical")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"warning is served":          {read(), entry("a", checks("warning", "passing")), plain, ""},
+		"warning is dropped":         {read(func(o *Options) { o.Warning = "drop" }), entry("a", checks("warning")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"a state that there is not":  {read(), entry("a", checks("fine")), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"maintenance of the service": {read(), entry("a", checks("_service_maintenance:a=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
+		"maintenance of the node":    {read(), entry("a", checks("_node_maintenance=critical", "x=critical")), with(func(e *registry.Endpoint) { e.Health = registry.Draining }), ""},
+		"weights":                    {read(), entry("a", func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 7 }), ""},
+		"weight while it warns":      {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7, Warning: 2} }), with(func(e *registry.Endpoint) { e.Weight = 2 }), ""},
+		"no weight is sent nothing":  {read(), entry("a", checks("warning"), func(e *api.ServiceEntry) { e.Service.Weights = api.AgentWeights{Passing: 7} }), with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), ""},
+		"labels": {read(), entry("a", tags("v1", "team=a", "stage|test", "=x", "", "version=tag"), meta("version", "1.2", "ashore-network", "n1")), with(func(e *registry.Endpoint) {
+			e.Network, e.Labels = "n1", map[string]string{"v1": "true", "team": "a", "stage": "test", "version": "1.2"}
+		}), ""},
+		"network of the node":         {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"ashore-network": "n2"} }), with(func(e *registry.Endpoint) { e.Network = "n2" }), ""},
+		"network of the settings":     {read(func(o *Options) { o.Network = "n3" }), entry("a"), with(func(e *registry.Endpoint) { e.Network = "n3" }), ""},
+		"zone of the node":            {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"zone": "z1", "subzone": "r7"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "dc1", Zone: "z1", SubZone: "r7"} }), ""},
+		"region of the node":          {read(func(o *Options) { o.RegionKey = "r" }), entry("a", func(e *api.ServiceEntry) { e.Node.Meta = map[string]string{"r": "eu"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu"} }), ""},
+		"locality of Consul":          {read(), entry("a", func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "eu", Zone: "eu-1"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-1"} }), ""},
+		"locality in metadata":        {read(), entry("a", meta("ashore-locality", "eu/eu-2/r1"), func(e *api.ServiceEntry) { e.Node.Locality = &api.Locality{Region: "us"} }), with(func(e *registry.Endpoint) { e.Locality = registry.Locality{Region: "eu", Zone: "eu-2", SubZone: "r1"} }), ""},
+		"identity":                    {read(), entry("a", meta("ashore-service-account", "web")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "web", "istio" }), ""},
+		"identity without mutual TLS": {read(), entry("a", meta("ashore-service-account", "web", "ashore-tls-mode", "disabled")), with(func(e *registry.Endpoint) { e.ServiceAccount = "web" }), ""},
+		"mutual TLS by a tag": {read(), entry("a", tags("security.istio.io/tlsMode=istio")), with(func(e *registry.Endpoint) {
+			e.TLSMode, e.Labels = "istio", map[string]string{"security.istio.io/tlsMode": "istio"}
+		}), ""},
+		"a mode that there is not":   {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
+		"an account of the settings": {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
+		"metadata is not believed":   {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
+		"an account that is no name": {read(), entry("a", meta("ashore-service-account", "../root")), plain, "is no name of a service account"},
+		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
+			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
+		}), with(func(e *registry.Endpoint) { e.Address = "10.7.7.7" }), ""},
+		"a tagged address of the node": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6"} }), entry("a", at("", 80), func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"lan_ipv6": "2001:db8::9"} }), with(func(e *registry.Endpoint) { e.Address = "2001:db8::9" }), ""},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := convert(tc.options, place{}, "web", []*api.ServiceEntry{tc.entry})
+			list := only(t, got).Endpoints.All()
+			if len(list) != 1 {
+				t.Fatalf("%d endpoints", len(list))
+			}
+			if d := cmp.Diff(tc.want, list[0]); d != "" {
+				t.Errorf("endpoint (-want +got):\n%s", d)
+			}
+			all := strings.Join(texts(got), "\n")
+			if tc.problem == "" && all != "" || !strings.Contains(all, tc.problem) {
+				t.Errorf("problems %q, want %q", all, tc.problem)
+			}
+		})
+	}
+}
+
+// What cannot be an endpoint is left out by name, and the rest of the service stays.
+func TestConvertLeftOut(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		entry   *api.ServiceEntry
+		problem string
+	}{
+		"no port":               {entry("b", at("10.1.0.2", 0)), "Consul service web instance b: has no port"},
+		"a port beyond all":     {entry("b", at("10.1.0.2", 70000)), "instance b: has no port"},
+		"a negative port":       {entry("b", at("10.1.0.2", -1)), "instance b: has no port"},
+		"a unix socket":         {entry("b", func(e *api.ServiceEntry) { e.Service.SocketPath = "/run/web" }), "listens on the unix socket /run/web"},
+		"an address of nothing": {entry("b", at("not an address", 80)), `its address "not an address" is neither`},
+		"no address":            {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
+		"no node":               {&api.ServiceEntry{Service: &api.AgentService{}}, "an instance without node or service"},
+		"no instance":           {nil, "an instance without node or service"},
+		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which counts"},
+		"twice, and sick":       {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := convert(read(), place{}, "web", []*api.ServiceEntry{tc.entry, entry("a")})
+			if list := only(t, got).Endpoints.All(); len(list) != 1 || list[0].Workload != "a" {
+				t.Errorf("endpoints %+v", list)
+			}
+			if all := texts(got); len(all) != 1 || !strings.Contains(all[0], tc.problem) {
+				t.Errorf("problems %q, want %q", all, tc.problem)
+			}
+		})
+	}
+}
+
+// Ports of services and of their endpoints, as port:endpoint's port by protocol.
+func TestConvertPorts(t *testing.T) {
+	t.Parallel()
+	port := func(number uint32, name string, p registry.Protocol, target uint32) registry.Port {
+		return registry.Port{Number: number, Name: name, Protocol: p, TargetPort: target}
+	}
+	tests := map[string]struct {
+		options *Options
+		entries []*api.ServiceEntry
+		ports   []registry.Port
+		targets [][]uint32 // of each endpoint, by port
+		problem string
+	}{
+		"as registered":                {read(), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, ""},
+		"by the protocol of metadata":  {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
+		"by the protocol of a tag":     {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
+		"by the settings":              {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
+		"a protocol that there is not": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `"gopher" is no protocol`},
+		"reached elsewhere":            {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
+		"several in metadata":          {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is no port`},
+		"several of Consul's": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
+			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
+		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
+		"most of them":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
+		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "different ports, so that clients reach it at port 80"},
+		"each another, by the settings": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
+		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
+		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: says another protocol of port http"},
+		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: says that clients reach port http at 81"},
+		"one number for two names":      {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := convert(tc.options, place{}, "web", tc.entries)
+			in := only(t, got)
+			if d := cmp.Diff(tc.ports, in.Service.Ports); d != "" {
+				t.Errorf("ports (-want +got):\n%s", d)
+			}
+			var targets [][]uint32
+			for _, ep := range in.Endpoints.All() {
+				var of []uint32
+				for _, p := range in.Service.Ports {
+					of = append(of, ep.Port(p))
+				}
+				targets = append(targets, of)
+			}
+			if d := cmp.Diff(tc.targets, targets); d != "" {
+				t.Errorf("targets (-want +got):\n%s", d)
+			}
+			if all := strings.Join(texts(got), "\n"); tc.problem == "" && all != "" || !strings.Contains(all, tc.problem) {
+				t.Errorf("problems %q, want %q", all, tc.problem)
+			}
+		})
+	}
+}
+
+// Hosts as Consul's DNS has them.
+func TestConvertHosts(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		options *Options
+		at      place
+		name    string
+		want    []string
+	}{
+		"own":             {read(), place{}, "web", []string{"web.service.consul", "web.service.dc1.consul"}},
+		"short":           {read(func(o *Options) { o.Hosts = "short" }), place{}, "web", []string{"web.service.consul"}},
+		"datacenter":      {read(func(o *Options) { o.Hosts = "datacenter" }), place{}, "web", []string{"web.service.dc1.consul"}},
+		"other":           {read(func(o *Options) { o.Hosts = "short" }), place{Datacenter: "dc2"}, "web", []string{"web.service.dc2.consul"}},
+		"capital letters": {read(), place{}, "Web", []string{"web.service.consul", "web.service.dc1.consul"}},
+		"another domain":  {read(func(o *Options) { o.Domain = "corp.example" }), place{}, "web", []string{"web.service.corp.example", "web.service.dc1.corp.example"}},
+		"a namespace":     {read(), place{Namespace: "shop"}, "web", []string{"web.service.shop.ns.consul", "web.service.shop.ns.dc1.dc.consul"}},
+		"both":            {read(), place{Datacenter: "dc2", Namespace: "shop", Partition: "eu"}, "web", []string{"web.service.shop.ns.eu.ap.dc2.dc.consul"}},
+		"the default ones": {read(), place{Namespace: "default", Partition: "default"}, "web",
+			[]string{"web.service.consul", "web.service.dc1.consul"}},
+		"no name of DNS": {read(), place{}, "my_web", nil},
+		"with a dot":     {read(), place{}, "a.b", nil},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := convert(tc.options, tc.at, tc.name, []*api.ServiceEntry{entry("a")})
+			var hosts []string
+			for _, in := range got.instances {
+				hosts = append(hosts, in.Service.Host)
+			}
+			if !slices.Equal(hosts, tc.want) {
+				t.Errorf("got %q, want %q", hosts, tc.want)
+			}
+			if tc.want == nil && (len(got.problems) != 1 || !strings.Contains(got.problems[0].Text, "is no name of DNS")) {
+				t.Errorf("problems %v", got.problems)
+			}
+		})
+	}
+}
+
+// Sidecars and gateways of Consul's own mesh are no services; virtual addresses are known by them.
+func TestConvertConnect(t *testing.T) {
+	t.Parallel()
+	sidecar := entry("a", func(e *api.ServiceEntry) {
+		e.Service.Kind = api.ServiceKindConnectProxy
+		e.Service.Proxy = &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web"}
+		e.Service.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: "240.0.0.1", Port: 80}}
+	})
+	o := read(func(o *Options) { o.VirtualAddresses = true })
+	got := convert(o, place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
+	if len(got.instances) != 0 || len(got.problems) != 0 {
+		t.Errorf("got %+v", got)
+	}
+	if want := map[string]netip.Addr{"web": netip.MustParseAddr("240.0.0.1")}; !cmp.Equal(want, got.virtual, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
+		t.Errorf("virtual addresses %v", got.virtual)
+	}
+	if got := convert(read(), place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar}); got.virtual != nil {
+		t.Errorf("virtual addresses that nobody asked for: %v", got.virtual)
+	}
+}
+
+// A service with a name among its addresses is resolved; one outside the mesh is said to be.
+func TestConvertService(t *testing.T) {
+	t.Parallel()
+	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)), entry("b", meta("external", "true"))}))
+	if got.Service.Resolution != registry.DNS || !got.Service.External || got.Service.Source != "consul" || got.Service.Object != "Consul service web" {
+		t.Errorf("got %+v", got.Service)
+	}
+	got = only(t, convert(read(func(o *Options) { o.Namespaces = []string{"shop"} }), place{Namespace: "shop", Datacenter: "dc2"}, "web",
+		[]*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) { e.Node.TaggedAddresses = map[string]string{"wan": "192.0.2.1"} }, at("", 80))}))
+	if ep := got.Endpoints.All()[0]; got.Service.Namespace != "shop" || ep.Namespace != "shop" || ep.Address != "192.0.2.1" {
+		t.Errorf("got %+v %+v", got.Service, ep)
+	}
+}
+
+// The order in which Consul lists instances changes nothing.
+func TestConvertOrder(t *testing.T) {
+	t.Parallel()
+	list := []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.1", 8080), created(20)), entry("d", at("10.1.0.4", 81), meta("protocol", "http"))}
+	want := convert(read(), place{}, "web", slices.Clone(list))
+	slices.Reverse(list)
+	if d := cmp.Diff(want.instances, convert(read(), place{}, "web", list).instances); d != "" {
+		t.Errorf("(-forwards +backwards):\n%s", d)
+	}
+}
+
+// FuzzConvert reads nonsense as Consul's answer: nothing panics, what comes out is what a mesh can use, and the same each time.
+func FuzzConvert(f *testing.F) {
+	for _, seed := range []string{
+		`[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"a","Service":"web","Port":80,"Tags":["v=1"],"Meta":{"ashore-port-http":"80:8080"}},"Checks":[{"CheckID":"c","Status":"passing"}]}]`,
+		`[null,{},{"Node":{},"Service":{}},{"Node":{},"Service":{"Port":1},"Checks":[null]}]`,
+		`[{"Node":{"Node":"n"},"Service":{"Kind":"connect-proxy","Proxy":null,"TaggedAddresses":{"consul-virtual":{"Address":"x"}}}}]`,
+		`[{"Node":{"Address":"::1"},"Service":{"Port":-5,"Weights":{"Passing":-1},"Ports":[{"Name":"A","Port":99999}]}}]`,
+	} {
+		f.Add([]byte(seed), "web", uint16(0))
+	}
+	f.Fuzz(func(t *testing.T, raw []byte, name string, port uint16) {
+		var entries []*api.ServiceEntry
+		if json.Unmarshal(raw, &entries) != nil {
+			return
+		}
+		o := read(func(o *Options) { o.VirtualAddresses, o.ServicePort = true, uint32(port) })
+		got := convert(o, place{}, name, slices.Clone(entries))
+		for _, in := range got.instances {
+			sane(t, in)
+		}
+		if d := cmp.Diff(got.instances, convert(o, place{}, name, slices.Clone(entries)).instances); d != "" {
+			t.Errorf("another one the second time:\n%s", d)
+		}
+	})
+}
+
+// sane holds what every service promises.
+func sane(t *testing.T, in registry.Instances) {
+	t.Helper()
+	names, numbers := map[string]bool{}, map[uint32]bool{}
+	for _, p := range in.Service.Ports {
+		if p.Number == 0 || p.Number > 65535 || p.TargetPort > 65535 || names[p.Name] || numbers[p.Number] {
+			t.Errorf("port %+v of %+v", p, in.Service.Ports)
+		}
+		names[p.Name], numbers[p.Number] = true, true
+	}
+	if len(in.Service.Ports) == 0 {
+		t.Error("a service without ports")
+	}
+	for _, ep := range in.Endpoints.All() {
+		_, err := netip.ParseAddr(ep.Address)
+		if !validAddress(ep.Address) || err != nil && in.Service.Resolution != registry.DNS {
+			t.Errorf("address %q of a service with resolution %v", ep.Address, in.Service.Resolution)
+		}
+		for _, n := range ep.Ports {
+			if n == 0 || n > 65535 {
+				t.Errorf("port %d", n)
+			}
+		}
+	}
+}

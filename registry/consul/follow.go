@@ -1,0 +1,128 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// follower asks the same thing again and again.
+type follower struct {
+	// key names it among those that may be in trouble.
+	key string
+	// ask asks for what there is after index, and returns what is to be done with the answer.
+	ask func(ctx context.Context, index uint64) (answer, func(verdict) error, error)
+	// gap is how long to leave between an answer and the next question besides what pacer does; nil: none.
+	gap func() time.Duration
+	// leads says that others come back when this one does.
+	leads bool
+}
+
+const (
+	// toldAfter is the number of failures in a row of which the source tells: one alone may be a connection that was closed.
+	toldAfter = 2
+	// leadBackoff is the longest wait of a follower that leads.
+	leadBackoff = 2 * time.Second
+	// pollGap is how often is asked what has no index to wait by.
+	pollGap = 2 * time.Second
+	// doubts is how often an index that went back has to be seen where any server may answer: one of them may just be late.
+	doubts = 3
+)
+
+// errLost is about answers of servers that may be old.
+var errLost = errors.New("the server that answered knows of no leader, so that its answer may be old")
+
+// follow asks until ctx ends.
+func (k *keeper) follow(ctx context.Context, f follower) {
+	var (
+		g        guard
+		pace     pacer
+		failures int
+		doubted  int
+	)
+	for pace.wait(ctx) == nil {
+		a, use, err := f.ask(ctx, g.index)
+		if ctx.Err() != nil {
+			return
+		}
+		if err == nil && a.lost {
+			err = errLost
+		}
+		last := g.index
+		if err == nil {
+			v := g.take(a.index)
+			if v == restarted && k.o.Reads != readsDefault && k.o.Reads != readsConsistent && doubted+1 < doubts {
+				doubted++
+				g.index = last
+				pace.took(time.Now(), firstBackoff)
+				continue
+			}
+			doubted = 0
+			if err = use(v); err != nil {
+				g.index = 0
+			}
+		}
+		if err != nil {
+			failures++
+			k.failed(ctx, f, failures, err)
+			continue
+		}
+		if failures > 0 {
+			k.recovered(ctx, f, failures)
+		}
+		failures = 0
+		pace.took(time.Now(), a.cost)
+		if a.index == 0 {
+			pace.next = time.Now().Add(pollGap)
+		}
+		if f.gap != nil {
+			pace.next = later(pace.next, time.Now().Add(f.gap()))
+		}
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// failed tells of a failure, and waits until it is time to try again.
+func (k *keeper) failed(ctx context.Context, f follower, failures int, err error) {
+	if busy(err) {
+		k.slots.refused()
+		k.tell(ctx, k.crowd)
+	}
+	back := k.back.wait()
+	if failures >= toldAfter {
+		text := k.client.explain(err)
+		if errors.Is(err, errLost) || errors.Is(err, errHidden) {
+			text = "Consul at " + k.o.Address + ": " + err.Error()
+		}
+		k.tell(ctx, func() { k.stands.trouble(f.key, text, time.Now()) })
+	}
+	wait := backoff(failures)
+	if f.leads {
+		wait = min(wait, leadBackoff)
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+	case <-t.C:
+	case <-back:
+		_ = sleep(ctx, rand.N(300*time.Millisecond)) // not all at once; the caller sees whether ctx ended
+	}
+}
+
+// recovered tells that a follower has an answer again.
+func (k *keeper) recovered(ctx context.Context, f follower, failures int) {
+	if failures >= toldAfter {
+		k.tell(ctx, func() { k.stands.well(f.key) })
+	}
+	if f.leads {
+		k.back.wake()
+	}
+}

@@ -1,0 +1,249 @@
+package consul
+
+import (
+	"cmp"
+	"maps"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// instance is one instance of a service, read.
+type instance struct {
+	id       string
+	created  uint64 // Consul's index of when it was registered: the lower, the older
+	address  string
+	labels   map[string]string
+	ports    []port
+	external bool
+	health   registry.Health
+	weight   uint32
+	locality registry.Locality
+	network  string
+	account  string
+	tlsMode  string
+}
+
+// read reads the instances that can be endpoints; it tells of the others.
+func (c *converter) read(entries []*api.ServiceEntry) []instance {
+	out := make([]instance, 0, len(entries))
+	var seen []map[string]string // labels, shared by instances that have equal ones
+	for _, e := range entries {
+		in, ok := c.instance(e)
+		if !ok {
+			continue
+		}
+		if i := slices.IndexFunc(seen, func(l map[string]string) bool { return maps.Equal(l, in.labels) }); i >= 0 {
+			in.labels = seen[i]
+		} else if len(seen) < 16 {
+			seen = append(seen, in.labels)
+		}
+		out = append(out, in)
+	}
+	return c.once(out)
+}
+
+func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
+	s := e.Service
+	labels := labelsOf(s.Tags, s.Meta)
+	in := instance{
+		id: s.ID, created: s.CreateIndex, labels: labels,
+		external: s.Meta[keyExternal] == "true" || s.Meta["external"] != "" || e.Node.Meta["external-node"] == "true",
+		locality: c.locality(e), network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
+	}
+	if s.SocketPath != "" {
+		c.warn(s.ID, "listens on the unix socket %s, which only its own machine reaches: it is left out", s.SocketPath)
+		return in, false
+	}
+	var main uint32
+	in.address, main = c.address(e)
+	if !validAddress(in.address) {
+		c.warn(s.ID, "its address %q is neither an IP address nor a name of DNS: it is left out", in.address)
+		return in, false
+	}
+	in.health, in.weight = c.health(e)
+	if in.health == registry.Healthy && in.weight == 0 {
+		in.health, in.weight = registry.Unhealthy, 1 // Consul's DNS sends nothing to a weight of zero
+	}
+	in.account, in.tlsMode = c.identity(s, labels)
+	in.ports = c.portsOf(s, labels, main)
+	if len(in.ports) == 0 {
+		c.warn(s.ID, "has no port: it is left out")
+	}
+	return in, len(in.ports) > 0
+}
+
+func validAddress(a string) bool {
+	if _, err := netip.ParseAddr(a); err == nil {
+		return true
+	}
+	return dnsname.Valid(a)
+}
+
+// address is that of an instance, and its port there.
+func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
+	tags := c.o.AddressTags
+	if len(tags) == 0 && c.at.Datacenter != "" {
+		tags = []string{"wan"}
+	}
+	own := uint32(min(max(0, e.Service.Port), 65536))
+	for _, t := range tags {
+		if a, ok := e.Service.TaggedAddresses[t]; ok && a.Address != "" {
+			if a.Port > 0 && a.Port <= 65535 {
+				own = uint32(a.Port)
+			}
+			return plain(a.Address), own
+		}
+	}
+	if e.Service.Address != "" {
+		return plain(e.Service.Address), own
+	}
+	for _, t := range tags {
+		if a := e.Node.TaggedAddresses[t]; a != "" {
+			return plain(a), own
+		}
+	}
+	return plain(e.Node.Address), own
+}
+
+// plain is an address without brackets and in small letters.
+func plain(a string) string {
+	a = strings.ToLower(strings.TrimSpace(a))
+	if inner, ok := strings.CutPrefix(a, "["); ok {
+		a = strings.TrimSuffix(inner, "]")
+	}
+	if ip, err := netip.ParseAddr(a); err == nil {
+		return ip.Unmap().String()
+	}
+	return strings.TrimSuffix(a, ".")
+}
+
+// health is what the checks of an instance and its node say, and its weight in that state.
+func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
+	weights := e.Service.Weights
+	if weights == (api.AgentWeights{}) {
+		weights = api.AgentWeights{Passing: 1, Warning: 1}
+	}
+	switch e.Checks.AggregatedStatus() {
+	case api.HealthPassing:
+		return registry.Healthy, weight(weights.Passing)
+	case api.HealthWarning:
+		if c.o.Warning == warningDrop {
+			return registry.Unhealthy, weight(weights.Warning)
+		}
+		return registry.Healthy, weight(weights.Warning)
+	case api.HealthMaint:
+		return registry.Draining, weight(weights.Passing)
+	default: // critical, and what no Consul says
+		return registry.Unhealthy, weight(weights.Passing)
+	}
+}
+
+// maxWeight is Consul's own bound.
+const maxWeight = 65535
+
+func weight(w int) uint32 { return uint32(min(max(0, w), maxWeight)) }
+
+// locality is where an instance runs: as its metadata says, or its node's, or Consul.
+func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
+	if l := cmp.Or(e.Service.Meta[keyLocality], e.Node.Meta[keyLocality]); l != "" {
+		return registry.ParseLocality(l)
+	}
+	for _, l := range []*api.Locality{e.Service.Locality, e.Node.Locality} {
+		if l != nil && l.Region != "" {
+			return registry.Locality{Region: l.Region, Zone: l.Zone}
+		}
+	}
+	region := cmp.Or(e.Node.Datacenter, c.at.Datacenter)
+	if c.o.RegionKey != "" {
+		region = cmp.Or(e.Node.Meta[c.o.RegionKey], region)
+	}
+	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
+}
+
+// identity is the service account of an instance, and whether it takes the mesh's mutual TLS.
+func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
+	said := ""
+	if c.o.Identity == identityMetadata {
+		account, said = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
+	}
+	if account != "" && !dnsname.Valid(account) {
+		c.warn(s.ID, "%s %q is no name of a service account: it is left out", keyServiceAccount, account)
+		account = ""
+	}
+	if account == "" && c.o.ServiceAccount != "" {
+		if a := strings.ReplaceAll(c.o.ServiceAccount, "${service}", strings.ToLower(c.name)); dnsname.Valid(a) {
+			account = a
+		}
+	}
+	switch cmp.Or(said, c.o.TLSMode) {
+	case tlsModeIstio:
+		return account, tlsModeIstio
+	case "":
+		if account != "" {
+			return account, tlsModeIstio
+		}
+	case tlsModeDisabled:
+	default:
+		c.warn(s.ID, "%s %q: want istio or disabled; it is taken for disabled", keyTLSMode, said)
+	}
+	return account, ""
+}
+
+// once leaves one of several registrations of one address and port: the healthiest, then the newest.
+func (c *converter) once(list []instance) []instance {
+	best := make(map[string]int, len(list))
+	drop := map[int]bool{}
+	for i := range list {
+		key := list[i].address
+		for _, p := range list[i].ports {
+			key += " " + p.name + " " + strconv.Itoa(int(p.target))
+		}
+		j, twice := best[key]
+		if !twice {
+			best[key] = i
+			continue
+		}
+		worse := i
+		if betterThan(&list[i], &list[j]) {
+			worse, best[key] = j, i
+		}
+		drop[worse] = true
+		c.warn(list[worse].id, "has the address and ports of instance %s, which counts in its place: deregister the one that is gone", list[best[key]].id)
+	}
+	if len(drop) == 0 {
+		return list
+	}
+	out := list[:0:0]
+	for i := range list {
+		if !drop[i] {
+			out = append(out, list[i])
+		}
+	}
+	return out
+}
+
+// betterThan compares two registrations of one address: traffic goes there if either says that it may.
+func betterThan(a, b *instance) bool {
+	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
+	return cmp.Or(cmp.Compare(rank[a.health], rank[b.health]), cmp.Compare(a.created, b.created)) > 0
+}
+
+// endpoints are those of a service with these ports.
+func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
+	out := make([]registry.Endpoint, len(list))
+	for i := range list {
+		in := &list[i]
+		out[i] = registry.Endpoint{
+			Address: in.address, Ports: ownPorts(in, ports), Labels: in.labels, Locality: in.locality, Network: in.network,
+			Weight: in.weight, ServiceAccount: in.account, Namespace: c.namespace(), Workload: in.id, TLSMode: in.tlsMode, Health: in.health,
+		}
+	}
+	return out
+}

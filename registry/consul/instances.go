@@ -1,0 +1,122 @@
+package consul
+
+import (
+	"context"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+// instancesOf follows the instances of one service.
+func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) follower {
+	w := &watch{k: k, at: sc.at, s: s}
+	return follower{
+		key: sc.at.key(keyInstance + s.name),
+		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
+			entries, a, err := w.ask(ctx, index)
+			return a, func(v verdict) error {
+				w.changed = v == newer && index != 0
+				if v == same {
+					return nil
+				}
+				if len(entries) == 0 && w.had > 0 && a.filtered {
+					return errHidden
+				}
+				w.had = len(entries)
+				said := convert(k.o, sc.at, s.name, entries)
+				k.tell(ctx, func() {
+					if sc.services[s.name] == s { // else it has gone meanwhile
+						k.set(sc, s, said, a.at)
+						k.stands.lag = a.lag
+					}
+				})
+				return nil
+			}, err
+		},
+	}
+}
+
+// watch is one service that is followed; one goroutine owns it.
+type watch struct {
+	k       *keeper
+	at      place
+	s       *service
+	changed bool // with the last answer
+	had     int  // instances
+}
+
+const (
+	// lateTries and lateGap are how often, and how long apart, an answer is asked for again that is older than a change that was
+	// told of elsewhere.
+	lateTries, lateGap = 20, 25 * time.Millisecond
+)
+
+// ask asks for what there is after index: by a query that waits, where there is a connection for it; else when there is a
+// reason to.
+func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, answer, error) {
+	if index == 0 {
+		return w.fetch(ctx, 0)
+	}
+	for {
+		if wait, ok := w.k.slots.take(w.changed); ok {
+			defer w.k.slots.give()
+			return w.k.client.instances(ctx, query{place: w.at, index: index, wait: wait, filter: w.k.o.instanceFilter()}, w.s.name)
+		}
+		whole, atLeast, ok := w.s.pokes.wait(ctx)
+		if !ok {
+			return nil, answer{}, ctx.Err()
+		}
+		if !whole {
+			if now, err := w.look(ctx); err != nil || now == index {
+				if err != nil {
+					w.s.pokes.poke(false, 0) // after the failure
+					return nil, answer{}, err
+				}
+				continue
+			}
+		}
+		return w.fetch(ctx, atLeast)
+	}
+}
+
+// look asks for the index of the service alone.
+func (w *watch) look(ctx context.Context) (uint64, error) {
+	if err := w.enter(ctx); err != nil {
+		return 0, err
+	}
+	defer w.leave()
+	_, a, err := w.k.client.instances(ctx, query{place: w.at, filter: nothing, fresh: true}, w.s.name)
+	return a.index, err
+}
+
+// fetch asks for what there is now; the answer is not older than atLeast unless Consul keeps to an older one.
+func (w *watch) fetch(ctx context.Context, atLeast uint64) ([]*api.ServiceEntry, answer, error) {
+	if err := w.enter(ctx); err != nil {
+		return nil, answer{}, err
+	}
+	defer w.leave()
+	for try := 1; ; try++ {
+		entries, a, err := w.k.client.instances(ctx, query{place: w.at, filter: w.k.o.instanceFilter(), fresh: atLeast > 0}, w.s.name)
+		if err != nil || a.index >= atLeast || try == lateTries {
+			if err != nil && atLeast > 0 {
+				w.s.pokes.poke(true, atLeast) // after the failure
+			}
+			return entries, a, err
+		}
+		if err := sleep(ctx, lateGap); err != nil {
+			return nil, answer{}, err
+		}
+	}
+}
+
+// enter waits until few enough others ask, and leave lets the next one.
+func (w *watch) enter(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case w.k.few <- struct{}{}:
+		return nil
+	}
+}
+
+func (w *watch) leave() { <-w.k.few }

@@ -1,0 +1,50 @@
+package consul
+
+import "strings"
+
+// Keys of metadata that say something to the mesh; they are no labels. See docs/consul.md.
+const (
+	keyPrefix         = "ashore-"
+	keyPort           = "ashore-port"
+	keyPortPrefix     = "ashore-port-"
+	keyProtocol       = "ashore-protocol"
+	keyServiceAccount = "ashore-service-account"
+	keyTLSMode        = "ashore-tls-mode"
+	keyLocality       = "ashore-locality"
+	keyNetwork        = "ashore-network"
+	keyExternal       = "ashore-external"
+)
+
+// tlsModeLabel decides, as a tag, whether an instance takes the mesh's mutual TLS.
+// Source: Istio, label security.istio.io/tlsMode.
+const tlsModeLabel = "security.istio.io/tlsMode"
+
+// labelsOf makes labels of tags and metadata: "key=value" and "key|value" are that label, another tag is a label with the
+// value "true". Metadata counts before tags, and of tags the first. Nil when there are none.
+func labelsOf(tags []string, meta map[string]string) map[string]string {
+	var out map[string]string
+	put := func(k, v string) {
+		if out == nil {
+			out = make(map[string]string, len(tags)+len(meta))
+		}
+		if _, there := out[k]; !there {
+			out[k] = v
+		}
+	}
+	for k, v := range meta {
+		if !strings.HasPrefix(k, keyPrefix) {
+			put(k, v)
+		}
+	}
+	for _, t := range tags {
+		i := strings.IndexAny(t, "=|")
+		switch {
+		case t == "" || i == 0:
+		case i < 0:
+			put(t, "true")
+		default:
+			put(t[:i], t[i+1:])
+		}
+	}
+	return out
+}

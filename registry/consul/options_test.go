@@ -1,0 +1,154 @@
+package consul
+
+import (
+	"fmt"
+	"os"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// A wrong option is refused by its name, with what is wrong.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		o    Options
+		want string
+	}{
+		"nothing":                 {Options{}, ""},
+		"https":                   {Options{Address: "https://consul.example.com", TLS: TLSOptions{CAFile: "/ca.pem"}}, ""},
+		"a socket":                {Options{Address: "unix:///run/consul.sock"}, ""},
+		"no scheme":               {Options{Address: "127.0.0.1:8500"}, "address: "},
+		"a path":                  {Options{Address: "http://127.0.0.1:8500/v1"}, "want http://HOST:PORT"},
+		"a socket without path":   {Options{Address: "unix://run/consul.sock"}, "want unix:// and a whole path"},
+		"a password":              {Options{Address: "http://a:geheim@127.0.0.1"}, "a token belongs into tokenFile"},
+		"TLS without https":       {Options{TLS: TLSOptions{CAFile: "/ca.pem"}}, "tls: is only for an https address"},
+		"a certificate alone":     {Options{Address: "https://a", TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together"},
+		"connections":             {Options{Connections: 3}, "connections: 3: want at least 8"},
+		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale, consistent, cached`},
+		"warning":                 {Options{Warning: "x"}, "warning: "},
+		"hosts":                   {Options{Hosts: "x"}, "hosts: "},
+		"identity":                {Options{Identity: "x"}, "identity: "},
+		"tlsMode":                 {Options{TLSMode: "strict"}, "tlsMode: "},
+		"namespace":               {Options{Namespace: "A"}, "namespace: "},
+		"domain":                  {Options{Domain: "10.0.0.1"}, "domain: "},
+		"all datacenters and one": {Options{Datacenters: []string{"*", "dc1"}}, "datacenters: "},
+		"a datacenter":            {Options{Datacenters: []string{"dc 1"}}, "datacenters: "},
+		"a pattern":               {Options{Services: []string{"["}}, "services: "},
+		"a key":                   {Options{NodeMetadata: map[string]string{`x" == "`: "y"}}, "nodeMetadata: "},
+		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
+		"a protocol":              {Options{Protocol: "gopher"}, "protocol: "},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := New(Config{Name: "x", Options: tc.o, Log: testlog.New(t)})
+			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want)) {
+				t.Errorf("got %v, want %q", err, tc.want)
+			}
+			if err != nil && strings.Contains(err.Error(), "geheim") {
+				t.Errorf("a password is told on: %v", err)
+			}
+		})
+	}
+	if _, err := New(Config{}); err == nil {
+		t.Error("a source without a name")
+	}
+}
+
+// Every option stands in the documentation.
+func TestOptionsDoc(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("../../docs/consul.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var walk func(prefix string, typ reflect.Type)
+	walk = func(prefix string, typ reflect.Type) {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			name := prefix + f.Tag.Get("yaml")
+			if f.Type.Kind() == reflect.Struct {
+				walk(name+".", f.Type)
+			} else if !strings.Contains(string(doc), fmt.Sprintf("`%s`", name)) {
+				t.Errorf("docs/consul.md does not tell of %s", name)
+			}
+		}
+	}
+	walk("", reflect.TypeFor[Options]())
+}
+
+// Filters become expressions of Consul's, whose texts cannot say more than they are.
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	o := Options{Tags: []string{`a"b`, "c"}, Metadata: map[string]string{"k": "v", "j": "w"}, NodeMetadata: map[string]string{"rack": "r1"}, Filter: `Service.Port == 80 or Service.Port == 81`}
+	if got, want := o.instanceFilter(), "`a\"b` in Service.Tags and \"c\" in Service.Tags and Service.Meta[\"j\"] == \"w\" and Service.Meta[\"k\"] == \"v\" and Node.Meta[\"rack\"] == \"r1\" and (Service.Port == 80 or Service.Port == 81)"; got != want {
+		t.Errorf("instances:\ngot  %s\nwant %s", got, want)
+	}
+	if got, want := o.nameFilter(), "`a\"b` in ServiceTags and \"c\" in ServiceTags and ServiceMeta[\"j\"] == \"w\" and ServiceMeta[\"k\"] == \"v\" and NodeMeta[\"rack\"] == \"r1\""; got != want {
+		t.Errorf("names:\ngot  %s\nwant %s", got, want)
+	}
+}
+
+// Which names count.
+func TestCounts(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		o    Options
+		name string
+		want bool
+	}{
+		{Options{}, "web", true},
+		{Options{}, "", false},
+		{Options{}, "consul", false},
+		{Options{ConsulService: true}, "consul", true},
+		{Options{Services: []string{"web-*", "db"}}, "web-1", true},
+		{Options{Services: []string{"web-*", "db"}}, "api", false},
+		{Options{Except: []string{"*-canary"}}, "web-canary", false},
+		{Options{Services: []string{"web*"}, Except: []string{"web-x"}}, "web-x", false},
+	}
+	for _, tc := range tests {
+		if got := tc.o.counts(tc.name); got != tc.want {
+			t.Errorf("%+v: %q counts: %v", tc.o, tc.name, got)
+		}
+	}
+}
+
+// Connections are for whoever changes, where they are few; over HTTP/2 for all.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	s := newSlots(20) // 5 for those who do not wait, 3 for the place: room for 12
+	if s.crowd(12, 1, false) {
+		t.Error("12 services are a crowd")
+	}
+	for range 12 {
+		if wait, ok := s.take(false); !ok || wait != longWait {
+			t.Fatalf("got %v, %v", wait, ok)
+		}
+	}
+	if _, ok := s.take(true); ok {
+		t.Error("one more than there is room for")
+	}
+	if !s.crowd(13, 1, false) || !s.isCrowded() {
+		t.Error("13 services are no crowd")
+	}
+	s.give()
+	if _, ok := s.take(false); ok {
+		t.Error("one that has not changed takes a connection in a crowd")
+	}
+	if wait, ok := s.take(true); !ok || wait != shortWait {
+		t.Errorf("got %v, %v", wait, ok)
+	}
+	s.refused()
+	if s.crowd(5, 1, false); s.room != 9 {
+		t.Errorf("after a refusal there is room for %d, want 9", s.room)
+	}
+	if !s.crowd(5000, 1, true) && s.isCrowded() {
+		t.Error("a crowd over HTTP/2")
+	}
+	if _, ok := s.take(false); !ok {
+		t.Error("no connection over HTTP/2")
+	}
+}

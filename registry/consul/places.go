@@ -1,0 +1,90 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+)
+
+// placesGap is how often Consul is asked for its datacenters, which nothing can wait for.
+const placesGap = time.Minute
+
+// places finds the places whose services count, and follows them.
+func (k *keeper) places(ctx context.Context) {
+	if len(k.o.Datacenters) == 0 {
+		k.tell(ctx, func() { k.take(ctx, []string{""}) })
+		return
+	}
+	var own string
+	for failures := 0; ; {
+		list, err := k.datacenters(ctx, &own)
+		wait := placesGap
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			failures++
+			k.failed(ctx, follower{key: keyPlaces, leads: true}, failures, err)
+			wait = 0
+		default:
+			k.recovered(ctx, follower{key: keyPlaces}, failures)
+			failures = 0
+			k.tell(ctx, func() { k.take(ctx, list) })
+		}
+		if err == nil && !slices.Contains(k.o.Datacenters, allDatacenters) || sleep(ctx, wait) != nil {
+			return
+		}
+	}
+}
+
+// datacenters are those that count; the agent's own is the empty name.
+func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error) {
+	if *own == "" {
+		entries, _, err := k.client.instances(ctx, query{}, "consul")
+		if err != nil {
+			return nil, err
+		}
+		if len(entries) == 0 || entries[0].Node == nil {
+			return nil, fmt.Errorf("%w: the service consul, by which the agent's own datacenter is known; give the token service:read for it", errHidden)
+		}
+		*own = entries[0].Node.Datacenter
+	}
+	list := slices.Clone(k.o.Datacenters)
+	if slices.Contains(list, allDatacenters) {
+		var err error
+		if list, err = k.client.datacenters(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if i := slices.Index(list, *own); i >= 0 {
+		list[i] = ""
+	}
+	return list, nil
+}
+
+// take starts to follow datacenters that are new. One that Consul knows no more stays as it was: nobody says whether it is
+// gone or out of reach.
+func (k *keeper) take(ctx context.Context, datacenters []string) {
+	for _, dc := range datacenters {
+		namespaces := k.o.Namespaces
+		if len(namespaces) == 0 {
+			namespaces = []string{""}
+		}
+		for _, ns := range namespaces {
+			at := place{Datacenter: dc, Namespace: ns, Partition: k.o.Partition}
+			if k.scopes[at] != nil {
+				continue
+			}
+			sc := &scope{at: at, services: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}}
+			k.scopes[at] = sc
+			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.namesOf(ctx, sc)) })
+			for _, state := range []string{"critical", "warning"} {
+				k.start(ctx, func(ctx context.Context) { k.followChecks(ctx, sc, state) })
+			}
+		}
+	}
+	k.placed = true
+	k.crowd()
+}

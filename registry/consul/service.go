@@ -1,0 +1,149 @@
+package consul
+
+import (
+	"context"
+	"maps"
+	"net/netip"
+	"reflect"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// service is one service of Consul's.
+type service struct {
+	// the following are set once
+	name, group string
+	cancel      context.CancelFunc // ends who asks for it
+	pokes       *pokes
+
+	// the following belong to the goroutine of keeper.loop
+	known    bool
+	said     converted            // what Consul said last
+	items    []registry.Instances // and what is sent of it
+	problems []feed.Problem
+	asOf     time.Time
+}
+
+func newService(at place, name string) *service {
+	return &service{name: name, group: at.group(name), pokes: newPokes()}
+}
+
+// update is all that there is to say of the service.
+func (s *service) update() feed.Update[registry.Instances] {
+	return feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf}
+}
+
+// set takes in what Consul says of a service.
+func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
+	was := s.said.virtual
+	s.said, s.asOf = said, at
+	for dest := range merged(was, said.virtual) {
+		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil {
+			k.finish(sc, sc.services[dest], at)
+		}
+	}
+	k.finish(sc, s, at)
+	s.known = true
+}
+
+func merged(a, b map[string]netip.Addr) map[string]netip.Addr {
+	if len(a) == 0 {
+		return b
+	}
+	out := maps.Clone(a)
+	maps.Copy(out, b)
+	return out
+}
+
+// bear notes that a service, or a sidecar's, bears a virtual address of service dest; the zero address: none. It says whether
+// that is new.
+func (sc *scope) bear(dest, by string, addr netip.Addr) bool {
+	if sc.virtual[dest][by] == addr {
+		return false
+	}
+	if addr.IsValid() {
+		if sc.virtual[dest] == nil {
+			sc.virtual[dest] = map[string]netip.Addr{}
+		}
+		sc.virtual[dest][by] = addr
+		return true
+	}
+	delete(sc.virtual[dest], by)
+	if len(sc.virtual[dest]) == 0 {
+		delete(sc.virtual, dest)
+	}
+	return true
+}
+
+// finish makes what is sent of what was said, and notes the service if that is another than before. What is equal stays the
+// same pointer.
+func (k *keeper) finish(sc *scope, s *service, at time.Time) {
+	var addresses []netip.Prefix
+	for _, by := range slices.Sorted(maps.Keys(sc.virtual[s.name])) {
+		a := sc.virtual[s.name][by]
+		if p := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(addresses, p) {
+			addresses = append(addresses, p)
+		}
+	}
+	old := make(map[registry.Key]registry.Instances, len(s.items))
+	for _, in := range s.items {
+		old[in.Service.Key] = in
+	}
+	same := s.known && len(s.items) == len(s.said.instances) && reflect.DeepEqual(s.problems, s.said.problems)
+	items := make([]registry.Instances, len(s.said.instances))
+	for i, in := range s.said.instances {
+		if len(addresses) > 0 {
+			own := *in.Service
+			own.Addresses = addresses
+			in.Service = &own
+		}
+		items[i] = registry.Keep(old[in.Service.Key], in)
+		same = same && items[i] == s.items[i]
+	}
+	if same {
+		return
+	}
+	s.items, s.problems = items, s.said.problems
+	k.note(s, at)
+}
+
+// pokes are reasons to look at a service that is not watched by itself. Safe for concurrent use.
+type pokes struct {
+	c chan struct{} // capacity 1: there is a reason
+
+	mu sync.Mutex
+	// the following are guarded by mu
+	whole   bool
+	atLeast uint64
+}
+
+func newPokes() *pokes { return &pokes{c: make(chan struct{}, 1)} }
+
+// poke leaves a reason: it has changed (whole) or may have. The answer has to have an index of atLeast.
+func (p *pokes) poke(whole bool, atLeast uint64) {
+	p.mu.Lock()
+	p.whole, p.atLeast = p.whole || whole, max(p.atLeast, atLeast)
+	p.mu.Unlock()
+	select {
+	case p.c <- struct{}{}:
+	default:
+	}
+}
+
+// wait waits for a reason; ok is false when ctx ends.
+func (p *pokes) wait(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
+	select {
+	case <-ctx.Done():
+		return false, 0, false
+	case <-p.c:
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	whole, atLeast = p.whole, p.atLeast
+	p.whole, p.atLeast = false, 0
+	return whole, atLeast, true
+}
