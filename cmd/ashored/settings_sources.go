@@ -43,6 +43,7 @@ func sourceKinds() map[string]func() sourceOptions {
 	return map[string]func() sourceOptions{
 		"files": func() sourceOptions { return &filesSource{} },
 		"store": func() sourceOptions { return &storeSource{} },
+		"mcp":   func() sourceOptions { return &mcpSource{} },
 	}
 }
 

@@ -106,6 +106,8 @@ func TestWrongSettings(t *testing.T) {
 		{"too old", address + "sources:\n- {kind: store, whenTooOld: burn}\n", `sources[0].whenTooOld: "burn": want keep or drop`},
 		{"merging", address + "merge: {service: last}\n", `ashored.yaml:2: merge.service: "last": want first or fill`},
 		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: "hide": want unite or shadow`},
+		{"a server without address", address + "sources:\n- kind: mcp\n", `ashored.yaml:3: sources[0].address: want host:port`},
+		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: without TLS, caFile`},
 		{"no list of sources", address + "sources: {kind: files}\n", "ashored.yaml:2: sources: want a list"},
 		{"an empty list of sources", address + "sources: []\n", "ashored.yaml:2: sources: the list is empty"},
 		{"no source", address + "sources: [files]\n", `ashored.yaml:2: sources[0]: want settings with names (name: value), got "files"`},

@@ -11,6 +11,8 @@ import (
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -83,6 +85,15 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		return madeSource{objects: files}, err
 	case *storeSource:
 		return madeSource{objects: m.store}, nil
+	case *mcpSource:
+		server, err := mcp.New(o.config(s.Name, m.log.Named(s.Name)))
+		if err != nil {
+			return madeSource{}, err
+		}
+		return madeSource{objects: lastgood.New(lastgood.Config[*config.Object]{
+			Source: server, Store: m.store, Encode: encodeObjects, Decode: decodeObjects(server.Name()),
+			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
+		})}, nil
 	}
 	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
 }
