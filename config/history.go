@@ -21,8 +21,11 @@ type Query struct {
 	Key Key
 	// After leaves out the revision of that number and all before it. Empty: none.
 	After string
-	// Limit is how many revisions there may be at most, the latest ones. 0: all.
+	// Limit is how many revisions there may be at most, the latest ones. 0: all; less: none, which asks for the other
+	// fields of Past.
 	Limit int
+	// Bare says that the Key and Revision of objects are enough: the rest of them is left out, which costs much less.
+	Bare bool
 }
 
 // Past is what a store remembers.
@@ -67,7 +70,7 @@ func ParseRevision(s string) (uint64, error) {
 // revision that its object has now, so that nothing is undone that past does not know. What is the
 // same on both sides is left alone. Errors: ErrForgotten, ErrNoRevision.
 func Back(past Past, revision string) ([]Change, error) {
-	if err := past.reaches(revision); err != nil {
+	if err := past.Reaches(revision); err != nil {
 		return nil, err
 	}
 	now, then := map[Key]*Object{}, map[Key]*Object{}
@@ -90,8 +93,8 @@ func Back(past Past, revision string) ([]Change, error) {
 	return out, nil
 }
 
-// reaches says what keeps the past from telling what there was at a revision.
-func (p Past) reaches(revision string) error {
+// Reaches says what keeps the past from telling what there was at a revision. Errors: ErrForgotten, ErrNoRevision.
+func (p Past) Reaches(revision string) error {
 	at, err := ParseRevision(revision)
 	if err != nil {
 		return err

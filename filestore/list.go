@@ -33,11 +33,21 @@ func List(dir string) ([]string, []config.Problem) {
 
 // Load reads a file as a Source does. That it cannot be read is a problem of the result.
 func Load(path string) config.Result {
-	data, _, err := readFile(path)
-	if err != nil {
-		return config.Result{Unread: true, Problems: []config.Problem{fileProblem(path, err)}}
+	data, problems := Content(path)
+	if len(problems) > 0 {
+		return config.Result{Unread: true, Problems: problems}
 	}
 	return Parse(path, data)
+}
+
+// Content returns what is in a file, for Parse, which refuses one that is too large: of that it is only the beginning. That
+// the file cannot be read is a problem.
+func Content(path string) ([]byte, []config.Problem) {
+	data, _, err := readFile(path)
+	if err != nil {
+		return nil, []config.Problem{fileProblem(path, err)}
+	}
+	return data, nil
 }
 
 // Parse reads the content of a file as a Source does: one that is empty is a problem, as something may have been

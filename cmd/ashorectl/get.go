@@ -32,32 +32,39 @@ type list struct {
 
 func (t *tool) getCommand() *cobra.Command {
 	var namespace string
+	var store, watch bool
+	output := namesOrFormat{format: &t.output}
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
 		Short: "Show the configuration that is at work, and where it was read",
-		Long: `get shows the objects that are at work: not always what a file says now, for a file with an error
-keeps its last good content. KIND is a name such as VirtualService, in any case, singular or plural,
-or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
+		Long: `get shows the objects that are at work, from whatever source each is: not always what a file says now,
+for a file with an error keeps its last good content. KIND is a name such as VirtualService, in any case,
+singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
 
-With -o yaml or -o json the objects come out as they can be read back.`,
-		Example: "  ashorectl get virtualservice\n  ashorectl get vs web -n shop -o yaml\n  ashorectl get serviceentries -o json",
+With --store it shows what the store has, at work or not: an object that a file defines too may be in use
+from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone.
+
+With -o yaml or -o json the objects come out as they can be read back, with -o name as KIND NAMESPACE/NAME,
+which "delete" and "history" take.`,
+		Example: "  ashorectl get virtualservice\n  ashorectl get vs web -n shop -o yaml\n  ashorectl get serviceentries --store -o yaml > backup.yaml\n  ashorectl get vs -w",
 		Args:    between(1, 2, missingKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			name := ""
+			q := objectQuery{kind: args[0], namespace: namespace, store: store}
 			if len(args) == 2 {
-				name = args[1]
-				if ns, n, both := strings.Cut(name, "/"); both {
-					if namespace != "" && namespace != ns {
-						return usage(cmd, fmt.Errorf("namespace %q in the name, and %q by -n", ns, namespace))
-					}
-					namespace, name = ns, n
+				var err error
+				if q.namespace, q.name, err = splitName(args[1], namespace); err != nil {
+					return usage(cmd, err)
 				}
 			}
-			found, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
-				return c.Objects(ctx, args[0], namespace, name)
-			})
-			if err != nil {
+			if watch {
+				return t.watchObjects(cmd, q, output.names)
+			}
+			found, err := ask(t, cmd, q.ask)
+			switch {
+			case err != nil:
 				return err
+			case output.names:
+				return writeNames(cmd.OutOrStdout(), found)
 			}
 			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
 		},
@@ -66,6 +73,10 @@ With -o yaml or -o json the objects come out as they can be read back.`,
 		},
 	}
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
+	cmd.Flags().BoolVar(&store, "store", false, "what the store has, at work or not")
+	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes")
+	cmd.Flags().VarP(&output, "output", "o", "table for people, json or yaml for programs, name for the names alone")
+	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	return cmd
 }
@@ -96,20 +107,26 @@ func objectTable(w io.Writer, found []admin.Object, now time.Time) error {
 	}
 	var rows [][]string
 	for _, o := range found {
-		where := o.Origin.Source
-		if o.Origin.File != "" {
-			where = filepath.Clean(o.Origin.File)
-			if o.Origin.Line > 0 {
-				where += fmt.Sprintf(":%d", o.Origin.Line)
-			}
-		}
-		row := []string{o.Metadata.Namespace, o.Metadata.Name, orDash(where)}
+		row := []string{o.Metadata.Namespace, o.Metadata.Name, orDash(placeOf(o.Origin))}
 		if aged {
 			row = append(row, ago(now, o.Metadata.Created))
 		}
 		rows = append(rows, row)
 	}
 	return columns(w, header, rows)
+}
+
+// placeOf is where an object was read: a file and its line, or a source and its revision there.
+func placeOf(at admin.Origin) string {
+	switch {
+	case at.File != "" && at.Line > 0:
+		return fmt.Sprintf("%s:%d", filepath.Clean(at.File), at.Line)
+	case at.File != "":
+		return filepath.Clean(at.File)
+	case at.Revision != "" && at.Source != "":
+		return at.Source + " revision " + at.Revision
+	}
+	return at.Source
 }
 
 // completeObjects offers the kinds that are at work, and after one the names of its objects: NAMESPACE/NAME, the
@@ -124,16 +141,19 @@ func (t *tool) completeObjects(ctx context.Context, args []string, namespace str
 	}
 	return offer(ctx, t, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
 		return c.Objects(ctx, args[0], namespace, "")
-	}, func(found []admin.Object) (out []string) {
-		for _, o := range found {
-			name := o.Metadata.Name
-			if namespace == "" {
-				name = o.Metadata.Namespace + "/" + name
-			}
-			out = append(out, name)
+	}, func(found []admin.Object) []string { return objectNames(found, namespace) })
+}
+
+// objectNames are those of objects: NAMESPACE/NAME, the name alone where the namespace is given.
+func objectNames(found []admin.Object, namespace string) (out []string) {
+	for _, o := range found {
+		name := o.Metadata.Name
+		if namespace == "" {
+			name = o.Metadata.Namespace + "/" + name
 		}
-		return out
-	})
+		out = append(out, name)
+	}
+	return out
 }
 
 // kinds are those that are at work, by the names that people type.

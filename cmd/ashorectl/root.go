@@ -56,6 +56,8 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl get virtualservice -n shop      what is at work, and where it was read
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live
+  ashorectl apply -f web.yaml --dry-run     what writing it to the store would change; then without
+  ashorectl rollback 41                     bring back what the store held at a revision
   ashorectl join-token create --group shop/web   print the one line that makes a machine join
   ashorectl workload list                   who has an identity, and what is revoked
   ashorectl authz explain shop/web shop/api --method GET --path /
@@ -79,6 +81,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand(),
+		t.applyCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(),
 		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.auditCommand(), t.authzCommand())
 	completion.Refine(root, atMost(0), usage)
 	return root

@@ -30,16 +30,8 @@ file or folder is not there.`,
 		Example: "  ashorectl validate -f config/\n  ashorectl validate -f web.yaml -f db.yaml\n  render | ashorectl validate -f -",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if len(paths) == 0 {
-				return usage(cmd, errors.New("name at least one file or folder with -f"))
-			}
-			for _, p := range paths {
-				if p == stdin {
-					continue
-				}
-				if _, err := os.Stat(p); err != nil {
-					return usage(cmd, fmt.Errorf("-f %s: %w; name a file or folder that is there", p, reason(err)))
-				}
+			if err := present(paths); err != nil {
+				return usage(cmd, err)
 			}
 			files, problems := configFiles(paths)
 			more, objects, err := check(files, cmd.InOrStdin())
@@ -55,8 +47,11 @@ file or folder is not there.`,
 	return cmd
 }
 
-// stdin stands for standard input among paths.
-const stdin = "-"
+// stdin stands for standard input among paths, and stdinName in problems.
+const (
+	stdin     = "-"
+	stdinName = "standard input"
+)
 
 // reason is an error of the file system without the path.
 func reason(err error) error {
@@ -87,24 +82,15 @@ func configFiles(paths []string) ([]string, []feed.Problem) {
 // two files is an error in the second one. in is standard input, for a file of that name; an error says that it
 // cannot be read.
 func check(files []string, in io.Reader) ([]feed.Problem, int, error) {
-	var problems []feed.Problem
-	seen := map[config.Key]config.Origin{}
+	var all filestore.Together
 	for _, name := range files {
 		r, err := load(name, in)
 		if err != nil {
 			return nil, 0, err
 		}
-		problems = append(problems, r.Problems...)
-		for _, o := range r.Objects {
-			if first, twice := seen[o.Key]; twice {
-				problems = append(problems, feed.Problem{Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
-					Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.File, first.Line)})
-				continue
-			}
-			seen[o.Key] = o.Origin
-		}
+		all.Add(r)
 	}
-	return problems, len(seen), nil
+	return all.Problems, len(all.Objects), nil
 }
 
 // load reads a file, or standard input, which is waited for, as people ask for it.
@@ -112,9 +98,9 @@ func load(name string, in io.Reader) (config.Result, error) {
 	if name != stdin {
 		return filestore.Load(name), nil
 	}
-	data, err := io.ReadAll(io.LimitReader(in, config.MaxFileSize+1)) // one more than allowed shows Parse that there is too much
+	data, err := readStdin(in)
 	if err != nil {
-		return config.Result{}, fmt.Errorf("read standard input: %w", err)
+		return config.Result{}, err
 	}
-	return filestore.Parse("standard input", data), nil
+	return filestore.Parse(stdinName, data), nil
 }

@@ -88,6 +88,9 @@ func (b *backend) context() *push.Context {
 	return nil
 }
 
+// sources are those that supply objects and services, in the order in which they count.
+func (b *backend) sources() []feed.SourceStatus { return b.assembler().Sources }
+
 // Version implements admin.Backend.
 func (b *backend) Version() admin.Version { return build.Read() }
 

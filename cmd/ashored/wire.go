@@ -219,7 +219,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		Keys:    keys,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, back, &written{record: d.audit.Record}, log.Named("push")),
+		Publish: publisher(server, back, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
 	if err := back.watch(id, keys, d.registry); err != nil {
@@ -238,6 +238,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = explainer{context: back.context, proxies: server.Proxies}
+	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, record: d.audit.Record, log: log.Named("store")}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)

@@ -25,6 +25,7 @@ const maxWritten = 50
 // changed while ashored was down shows as another digest of everything.
 type written struct {
 	record func(audit.Event)
+	store  string // the name of the store: who writes to it is recorded by then; empty: there is none
 
 	// the following belong to the goroutine that publishes
 	last  push.Objects
@@ -45,6 +46,9 @@ func (w *written) published(objects push.Objects) {
 		if c.HadOld && c.HasNew && c.Old.Hash == c.New.Hash {
 			continue // it stands elsewhere now
 		}
+		if w.store != "" && w.recorded(c.Old) && w.recorded(c.New) {
+			continue
+		}
 		if n++; n <= maxWritten {
 			w.record(change(c.Old, c.New))
 		}
@@ -54,6 +58,9 @@ func (w *written) published(objects push.Objects) {
 			Details: map[string]string{"objects": strconv.Itoa(objects.Len()), "sha256": digest(objects)}})
 	}
 }
+
+// recorded says that an object, nil when there is none, is one of the store.
+func (w *written) recorded(o *config.Object) bool { return o == nil || o.Origin.Source == w.store }
 
 // change is the event of one object; one of the two may be nil.
 func change(old, now *config.Object) audit.Event {

@@ -97,3 +97,25 @@ func TestWrittenServed(t *testing.T) {
 		})
 	})
 }
+
+// What the store has was recorded when it was written; what a file takes over from it, or it from a file, was not.
+func TestWrittenByStore(t *testing.T) {
+	t.Parallel()
+	var got []string
+	w := &written{record: func(e audit.Event) { got = append(got, e.Reason+" by "+e.Actor) }, store: "store:x"}
+	of := func(source, address string) push.Objects {
+		var out push.Objects
+		for key, o := range objectsOf(t, strings.Replace(fmt.Sprintf(entryFile, "web"), "10.0.0.1", address, 1)).All() {
+			o.Origin.Source = source
+			out = out.With(key, o)
+		}
+		return out
+	}
+	for _, o := range []push.Objects{{}, of("store:x", "10.0.0.1"), of("store:x", "10.0.0.2"), of("file:y", "10.0.0.3"), of("store:x", "10.0.0.4"), {}} {
+		w.published(o)
+	}
+	want := []string{"read at the start by ashored", "changed by file:y", "changed by store:x"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

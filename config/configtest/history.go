@@ -84,6 +84,7 @@ func testHistory(t *testing.T, s config.Store) {
 		want []string
 	}{
 		"one object":    {config.Query{Key: Key("b")}, []string{"many: b >b.test"}},
+		"none":          {config.Query{Limit: -1}, nil},
 		"a limit":       {config.Query{Limit: 2}, want[:2]},
 		"of one object": {config.Query{Key: Key("a"), Limit: 1}, []string{"remover: a two.test>"}},
 		"after":         {config.Query{After: revision}, want[:1]},
@@ -93,6 +94,10 @@ func testHistory(t *testing.T, s config.Store) {
 		if d := cmp.Diff(c.want, told(history(t, s, c.q))); d != "" {
 			t.Errorf("%s (-want +got):\n%s", what, d)
 		}
+	}
+	bare := history(t, s, config.Query{Key: Key("a"), Bare: true}).Revisions
+	if len(bare) != 3 || bare[0].Writes[0].Before.Revision != revision || bare[0].Writes[0].After != nil || bare[1].Writes[0].After.Key != Key("a") || bare[2].Writes[0].Before != nil {
+		t.Errorf("bare: got %+v", bare)
 	}
 	_, err = s.History(t.Context(), config.Query{After: "x"})
 	wantError(t, "after no number", err, config.ErrNoRevision)

@@ -90,6 +90,9 @@ type historian struct {
 // read returns the revisions that are asked for.
 func (h *historian) read(ctx context.Context) ([]config.Revision, error) {
 	var out []config.Revision
+	if h.query.Limit < 0 {
+		return nil, ctx.Err()
+	}
 	for id := range h.ids() {
 		if revisionOf(id) <= h.after {
 			break
@@ -158,8 +161,11 @@ func (h *historian) add(r *config.Revision, id []byte) error {
 
 // object reads an objectRecord; nothing is none.
 func (h *historian) object(key config.Key, value json.RawMessage) (*config.Object, error) {
-	if len(value) == 0 {
+	switch {
+	case len(value) == 0:
 		return nil, nil
+	case h.query.Bare:
+		return bareObject(key, value)
 	}
 	return decodeObject(h.store.Name(), key, value)
 }

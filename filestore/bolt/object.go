@@ -93,6 +93,17 @@ func decodeObject(source string, key config.Key, value []byte) (*config.Object, 
 	return o, nil
 }
 
+// bareObject is what a record says of an object besides its content.
+func bareObject(key config.Key, value []byte) (*config.Object, error) {
+	var r struct {
+		Revision uint64 `json:"revision"`
+	}
+	if err := json.Unmarshal(value, &r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", key, err)
+	}
+	return &config.Object{Key: key, Revision: formatRevision(r.Revision)}, nil
+}
+
 func formatRevision(r uint64) string { return strconv.FormatUint(r, 10) }
 
 // errNoObject is ErrNotFound with what was looked for.

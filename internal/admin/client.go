@@ -31,7 +31,8 @@ type Client struct {
 func NewClient(socket string) *Client {
 	dialer := net.Dialer{Timeout: dialTime}
 	return &Client{socket: socket, http: &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true, // one question and done: nothing stays open
+		DisableKeepAlives:     true, // one question and done: nothing stays open
+		ExpectContinueTimeout: dialTime,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialer.DialContext(ctx, "unix", socket)
 		},
@@ -109,7 +110,11 @@ func (c *Client) bounded(ctx context.Context) (context.Context, context.CancelFu
 // do asks, and returns the answer when it is none of an error; its body is to be closed.
 func (c *Client) do(ctx context.Context, method, path string, query url.Values, question any) (*http.Response, error) {
 	var body io.Reader
-	if question != nil {
+	stream, streams := question.(streamed)
+	switch {
+	case streams:
+		body = stream
+	case question != nil:
 		b, err := json.Marshal(question)
 		if err != nil {
 			return nil, fmt.Errorf("ask %s: %w", path, err)
@@ -121,8 +126,14 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 	if err != nil {
 		return nil, fmt.Errorf("ask %s: %w", path, err)
 	}
+	if streams {
+		req.Header.Set("Expect", "100-continue")
+	}
 	resp, err := c.http.Do(req)
 	if err != nil {
+		if cause := unsentBy(err); cause != nil {
+			return nil, cause
+		}
 		return nil, c.explain(ctx, err)
 	}
 	if resp.StatusCode == http.StatusOK {
@@ -137,9 +148,12 @@ func (c *Client) do(ctx context.Context, method, path string, query url.Values, 
 
 // refusal is the error that the server answered with.
 func refusal(resp *http.Response, body []byte) error {
-	var told struct{ Error string }
+	var told refusalBody
 	if err := json.Unmarshal(body, &told); err != nil || told.Error == "" {
 		told.Error = "ashored answered " + resp.Status
+	}
+	if len(told.Problems)+len(told.Conflicts) > 0 {
+		return &Refusal{Text: told.Error, Is: sentinel(resp.StatusCode), Problems: told.Problems, Conflicts: told.Conflicts}
 	}
 	return NewError(sentinel(resp.StatusCode), told.Error)
 }

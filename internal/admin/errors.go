@@ -3,6 +3,8 @@ package admin
 import (
 	"errors"
 	"net/http"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 var (
@@ -35,6 +37,22 @@ func (a *answer) Unwrap() error { return a.is }
 
 // NewError is text for the operator that wraps one of the sentinels without repeating its words.
 func NewError(is error, text string) error { return &answer{text: text, is: is} }
+
+// refusalBody is how an error is answered.
+type refusalBody struct {
+	Error     string         `json:"error"`
+	Problems  []feed.Problem `json:"problems,omitempty"`
+	Conflicts []Conflict     `json:"conflicts,omitempty"`
+}
+
+// refusalOf is all that an error tells.
+func refusalOf(err error) refusalBody {
+	b := refusalBody{Error: err.Error()}
+	if r, ok := errors.AsType[*Refusal](err); ok {
+		b.Problems, b.Conflicts = r.Problems, r.Conflicts
+	}
+	return b
+}
 
 // statuses are the HTTP statuses of errors; any other error is one of the server.
 func statuses() map[error]int {

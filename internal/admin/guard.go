@@ -31,10 +31,8 @@ type route struct {
 // identified lets through who is known and has any role: nobody else learns so much as which paths there are.
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if err := http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeTime(r))); err != nil {
-			s.cfg.Log.Debug("admin connection without deadline", "error", err)
-		}
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+		s.setDeadlines(w, r)
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		p, err := peerOf(r)
 		if err != nil {
 			s.turnAway(w, r, "the user at the other end is not known", err.Error())
@@ -46,6 +44,18 @@ func (s *Server) identified(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// setDeadlines bounds how long a question may take.
+func (s *Server) setDeadlines(w http.ResponseWriter, r *http.Request) {
+	c := http.NewResponseController(w)
+	err := c.SetWriteDeadline(time.Now().Add(writeTime(r)))
+	if storeWrite(r) {
+		err = errors.Join(err, c.SetReadDeadline(time.Now().Add(storeTime)))
+	}
+	if err != nil {
+		s.cfg.Log.Debug("admin connection without deadline", "error", err)
+	}
 }
 
 // permit lets through who has the role.
@@ -122,6 +132,9 @@ func who(r *http.Request) string {
 func writeTime(r *http.Request) time.Duration {
 	if strings.HasPrefix(r.URL.Path, profiles) {
 		return profileTime
+	}
+	if strings.HasPrefix(r.URL.Path, storePaths) {
+		return 2 * storeTime // what arrives at the last moment is answered, too
 	}
 	return answerTime
 }

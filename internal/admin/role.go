@@ -17,7 +17,8 @@ const (
 	Nobody Role = iota
 	// Viewer may see how everything is, but not what proxies are sent, nor the audit log.
 	Viewer
-	// Operator may also read those, make and revoke join tokens, and revoke and restore workloads.
+	// Operator may also read those, write configuration to the store, make and revoke join tokens, and revoke and restore
+	// workloads.
 	Operator
 	// Admin may also change the certificate authority, and take profiles.
 	Admin

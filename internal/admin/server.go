@@ -42,6 +42,8 @@ type Config struct {
 	Audit     AuditLog
 	Explain   Explainer
 	Missing   string
+	// Store writes and reads the store of configuration. Nil: there is none.
+	Store Stores
 	// Record takes who read a dump and who was refused to the audit log. Nil: the log alone is told.
 	Record func(audit.Event)
 	// Log is told the same.
@@ -52,12 +54,14 @@ type Config struct {
 
 // Server answers operators.
 type Server struct {
-	cfg       Config
-	busy      chan struct{} // one slot for each request at work
-	following chan struct{} // one slot for each that follows the audit log
-	refusals  pace.Actors   // users; safe for concurrent use
-	ending    chan struct{} // closed by end: what follows ends
-	end       func()        // once
+	cfg        Config
+	busy       chan struct{} // one slot for each request at work
+	following  chan struct{} // one slot for each that follows the audit log
+	storing    chan struct{} // one slot for who writes to the store
+	storeQueue chan struct{} // one slot for each who does, or waits
+	refusals   pace.Actors   // users; safe for concurrent use
+	ending     chan struct{} // closed by end: what follows ends
+	end        func()        // once
 }
 
 // New returns a server that answers once it runs.
@@ -68,7 +72,8 @@ func New(cfg Config) *Server {
 	if cfg.Record == nil {
 		cfg.Record = func(audit.Event) {}
 	}
-	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers)}
+	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers),
+		storing: make(chan struct{}, 1), storeQueue: make(chan struct{}, maxStoring)}
 	s.ending = make(chan struct{})
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s
@@ -107,7 +112,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes()} {
+	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes()} {
 		for _, rt := range list {
 			mux.HandleFunc(rt.pattern, s.permit(rt.role, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) }))
 		}
@@ -163,7 +168,7 @@ func (s *Server) dumped(r *http.Request, proxy, typ string, err error) {
 
 func (s *Server) answer(w http.ResponseWriter, v any, err error) {
 	if err != nil {
-		s.refuse(w, status(err), err.Error())
+		s.refuseWith(w, status(err), refusalOf(err))
 		return
 	}
 	body, err := json.Marshal(v)
@@ -175,7 +180,12 @@ func (s *Server) answer(w http.ResponseWriter, v any, err error) {
 }
 
 func (s *Server) refuse(w http.ResponseWriter, code int, text string) {
-	body, err := json.Marshal(map[string]string{"error": text})
+	s.refuseWith(w, code, refusalBody{Error: text})
+}
+
+// refuseWith refuses with all that there is to say.
+func (s *Server) refuseWith(w http.ResponseWriter, code int, b refusalBody) {
+	body, err := json.Marshal(b)
 	if err != nil { // a string always encodes
 		code, body = http.StatusInternalServerError, []byte(`{"error":"internal error"}`)
 	}

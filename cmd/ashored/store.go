@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// storekeeper answers operators about the store of configuration. Safe for concurrent use.
+type storekeeper struct {
+	store config.Store
+	// context is the latest that was published; nil before the first.
+	context func() *push.Context
+	// sources are those at work, the deciding one first.
+	sources func() []feed.SourceStatus
+	record  func(audit.Event)
+	log     hclog.Logger
+}
+
+var _ admin.Stores = (*storekeeper)(nil)
+
+// Stored implements admin.Stores.
+func (k *storekeeper) Stored(ctx context.Context, kind, namespace, name string) ([]admin.Object, error) {
+	var info config.KindInfo
+	if kind != "" {
+		var err error
+		if info, err = kindNamed(kind); err != nil {
+			return nil, err
+		}
+	}
+	list, err := k.store.List(ctx, info.Kind, namespace)
+	if err != nil {
+		return nil, err
+	}
+	out := []admin.Object{}
+	for _, o := range list {
+		if name != "" && o.Name != name {
+			continue
+		}
+		shown, err := storedObject(o)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, shown)
+	}
+	if name != "" && len(out) == 0 {
+		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("the store has no %s %q%s", info.Kind, joined(namespace, name), k.elsewhere(info.Kind, namespace, name)))
+	}
+	return out, nil
+}
+
+// storedObject is an object of the store for operators.
+func storedObject(o *config.Object) (admin.Object, error) {
+	info, known := config.Info(o.Kind)
+	if !known { // a store has no others
+		return admin.Object{}, fmt.Errorf("show %s: unknown kind", o.Key)
+	}
+	return objectOf(o, info)
+}
+
+// joined is NAMESPACE/NAME, or the name alone.
+func joined(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// elsewhere is the end of a sentence about an object that the store lacks: where it is defined then.
+func (k *storekeeper) elsewhere(kind config.Kind, namespace, name string) string {
+	if c := k.context(); c != nil && namespace != "" {
+		if o, found := c.Inputs().Objects.Get(config.Key{Kind: kind, Namespace: namespace, Name: name}); found && o.Origin.Source != k.store.Name() {
+			return fmt.Sprintf(": %s defines the one that is in use", originOf(o))
+		}
+	}
+	return "; \"ashorectl get " + string(kind) + " --store\" lists what it has"
+}
+
+// originOf is where an object was read, for people.
+func originOf(o *config.Object) string {
+	switch {
+	case o.Origin.File == "":
+		return o.Origin.Source
+	case o.Origin.Line == 0:
+		return o.Origin.File
+	}
+	return fmt.Sprintf("%s:%d", o.Origin.File, o.Origin.Line)
+}
+
+// notes tells what there is to know of objects that are written to the store, or deleted there: which other one is in use.
+func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
+	order := map[string]int{}
+	for i, s := range k.sources() {
+		order[s.Name] = i
+	}
+	mine, used := order[k.store.Name()]
+	c := k.context()
+	return func(key config.Key, deleted bool) string {
+		if !used {
+			return "nothing of the store is in use: the setting sources does not name it"
+		}
+		if c == nil {
+			return ""
+		}
+		o, found := c.Inputs().Objects.Get(key)
+		if !found || o.Origin.Source == k.store.Name() {
+			return ""
+		}
+		switch at, known := order[o.Origin.Source]; {
+		case deleted:
+			return fmt.Sprintf("%s defines it too, and that one is in use", originOf(o))
+		case known && at < mine:
+			return fmt.Sprintf("%s defines it too, and that one stays in use: remove it there", originOf(o))
+		}
+		return fmt.Sprintf("%s defines it too; the one of the store comes into use", originOf(o))
+	}
+}
+
+// keyOf is the object that is meant by a name. Errors: admin.ErrInvalid.
+func keyOf(r admin.Ref) (config.Key, error) {
+	info, err := kindNamed(r.Kind)
+	if err != nil {
+		return config.Key{}, err
+	}
+	if r.Namespace == "" || r.Name == "" {
+		return config.Key{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%s %q: want a namespace and a name", info.Kind, joined(r.Namespace, r.Name)))
+	}
+	return config.Key{Kind: info.Kind, Namespace: r.Namespace, Name: r.Name}, nil
+}
+
+func refOf(k config.Key) admin.Ref {
+	return admin.Ref{Kind: string(k.Kind), Namespace: k.Namespace, Name: k.Name}
+}
+
+// storeError makes an error of the store one that says whose fault it is.
+func storeError(err error) error {
+	switch {
+	case errors.Is(err, config.ErrConflict):
+		return admin.NewError(admin.ErrConflict, err.Error())
+	case errors.Is(err, config.ErrNotFound), errors.Is(err, config.ErrForgotten), errors.Is(err, config.ErrNoRevision):
+		return admin.NewError(admin.ErrNotFound, err.Error())
+	}
+	return err
+}

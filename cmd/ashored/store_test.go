@@ -1,0 +1,432 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/testing/protocmp"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// storeBench is a storekeeper and what it records.
+type storeBench struct {
+	*storekeeper
+	t      *testing.T
+	events []audit.Event
+}
+
+func newStoreBench(t *testing.T) *storeBench {
+	b := &storeBench{t: t}
+	b.storekeeper = newStorekeeper(t, func(e audit.Event) { b.events = append(b.events, e) })
+	return b
+}
+
+// serviceFile is the file of one service.
+func serviceFile(name string) admin.Piece {
+	return admin.Piece{File: name + ".yaml", Data: fmt.Appendf(nil, entryFile, name)}
+}
+
+// with is a file in which some text stands for another.
+func with(p admin.Piece, old, now string) admin.Piece {
+	p.Data = []byte(strings.ReplaceAll(string(p.Data), old, now))
+	return p
+}
+
+func (b *storeBench) apply(o admin.StoreOptions, files ...admin.Piece) (admin.Written, error) {
+	return b.Apply(b.t.Context(), piecesOf(files), o, "user test")
+}
+
+// must is an apply that works.
+func (b *storeBench) must(files ...admin.Piece) admin.Written {
+	b.t.Helper()
+	w, err := b.apply(admin.StoreOptions{}, files...)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return w
+}
+
+// last is the latest event, in one text.
+func (b *storeBench) last() string {
+	e := b.events[len(b.events)-1]
+	return fmt.Sprintf("%s %s %s %s: %s %v", e.Action, e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
+}
+
+// has are the objects of the store.
+func (b *storeBench) has() map[string]*config.Object {
+	b.t.Helper()
+	list, err := b.store.List(b.t.Context(), "", "")
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	out := map[string]*config.Object{}
+	for _, o := range list {
+		out[o.Key.String()] = o
+	}
+	return out
+}
+
+func actions(w admin.Written) string {
+	var out []string
+	for _, c := range w.Changes {
+		out = append(out, c.Name+" "+c.Action)
+	}
+	return strings.Join(out, ", ")
+}
+
+// What is written is one revision and one event; what is there already is left alone and told.
+func TestStoreApply(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	w := b.must(serviceFile("web"), serviceFile("api"))
+	if w.Revision != "1" || actions(w) != "api created, web created" {
+		t.Errorf("got %+v", w)
+	}
+	w = b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"), serviceFile("api"), serviceFile("db"))
+	if w.Revision != "2" || actions(w) != "api unchanged, db created, web changed" {
+		t.Errorf("got %+v", w)
+	}
+	const want = "config.write user test store revision 2 : apply map[changed:1: ServiceEntry shop/web created:1: ServiceEntry shop/db revision:2 unchanged:1]"
+	if b.last() != want {
+		t.Errorf("recorded is\n%s\nwant\n%s", b.last(), want)
+	}
+	if w = b.must(serviceFile("api")); w.Revision != "2" || actions(w) != "api unchanged" {
+		t.Errorf("got %+v, want no revision for nothing", w)
+	}
+	if len(b.events) != 3 {
+		t.Errorf("%d events, want one for each write", len(b.events))
+	}
+}
+
+// A preview shows the difference of each object, writes nothing, and needs no audit.
+func TestStorePreview(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"), serviceFile("api"))
+	before := b.has()
+	w, err := b.apply(admin.StoreOptions{Preview: true}, with(serviceFile("web"), "10.0.0.1", "10.0.0.2"), serviceFile("api"), serviceFile("db"))
+	if err != nil || w.Revision != "1" || !w.Preview || actions(w) != "api unchanged, db created, web changed" {
+		t.Fatalf("got %+v, %v", w, err)
+	}
+	const want = "--- ServiceEntry shop/web (store, revision 1)\n+++ ServiceEntry shop/web (web.yaml:1)\n"
+	if d := w.Changes[2].Difference; !strings.HasPrefix(d, want) || !strings.Contains(d, "\n-    - address: 10.0.0.1\n+    - address: 10.0.0.2\n") || strings.Count(d, "\n-")+strings.Count(d, "\n+") != 3 {
+		t.Errorf("the difference is\n%s", d)
+	}
+	if w.Changes[0].Difference != "" || !strings.HasPrefix(w.Changes[1].Difference, "--- /dev/null\n+++ ServiceEntry shop/db (db.yaml:1)\n") {
+		t.Errorf("got %+v", w.Changes)
+	}
+	if d := cmp.Diff(before, b.has(), protocmp.Transform()); d != "" || len(b.events) != 1 {
+		t.Errorf("it wrote, or recorded %v:\n%s", b.events, d)
+	}
+}
+
+// One thing that is wrong keeps everything from being written, and is told with its place, as validation tells it.
+func TestStoreRefuses(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		files []admin.Piece
+		want  string // one problem
+	}{
+		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: the file is empty"},
+		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: the file is empty"},
+		"an unknown kind":       {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "ServiceEntry", "ServiceEntri")}, `api.yaml:2: kind: unknown kind "ServiceEntri"`},
+		"another file":          {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("image: nginx\n")}}, "x.yaml:1"},
+		"half a file":           {[]admin.Piece{serviceFile("web"), {File: "h.yaml", Data: fmt.Appendf(nil, entryFile, "api")[:120]}}, "h.yaml"},
+		"binary":                {[]admin.Piece{serviceFile("web"), {File: "b.yaml", Data: []byte("\x7fELF\x02\xff")}}, "b.yaml:1: the text is not UTF-8"},
+		"large":                 {[]admin.Piece{serviceFile("web"), {File: "l.yaml", Data: bytes.Repeat([]byte("a"), config.MaxFileSize+1)}}, "l.yaml"},
+		"one key in two files":  {[]admin.Piece{serviceFile("web"), {File: "w.yaml", Data: serviceFile("web").Data}}, "w.yaml:1: ServiceEntry shop/web: is defined in web.yaml:1 too"},
+		"one key in one file":   {[]admin.Piece{{File: "w.yaml", Data: slices.Concat(serviceFile("web").Data, []byte("---\n"), serviceFile("web").Data)}}, "defined in this line and in line"},
+		"a field that is wrong": {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "number: 80", "number: 80000")}, "spec.ports[0]"},
+		"not supported yet":     {[]admin.Piece{serviceFile("web"), {File: "f.yaml", Data: []byte("apiVersion: networking.istio.io/v1alpha3\nkind: EnvoyFilter\nmetadata: {name: a, namespace: shop}\nspec: {}\n")}}, "not supported yet"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newStoreBench(t)
+			_, err := b.apply(admin.StoreOptions{}, c.files...)
+			r, ok := errors.AsType[*admin.Refusal](err)
+			if !ok || !errors.Is(err, admin.ErrInvalid) {
+				t.Fatalf("got %v, want a refusal", err)
+			}
+			var texts []string
+			for _, p := range r.Problems {
+				texts = append(texts, p.String())
+			}
+			if !strings.Contains(strings.Join(texts, "\n"), c.want) {
+				t.Errorf("got %q, want %q", texts, c.want)
+			}
+			if len(b.has()) > 0 {
+				t.Errorf("the store has %v", b.has())
+			}
+			if !strings.Contains(b.last(), " refused: apply: ") || len(b.events) != 1 {
+				t.Errorf("recorded is %v", b.events)
+			}
+		})
+	}
+	b := newStoreBench(t)
+	for what, p := range map[string]admin.Pieces{
+		"nothing at all": piecesOf(nil),
+		"a name":         piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}}),
+		"cut off": func(yield func(admin.Piece, error) bool) {
+			_ = yield(serviceFile("web"), nil) && yield(admin.Piece{}, admin.ErrInvalid)
+		},
+	} {
+		if _, err := b.Apply(t.Context(), p, admin.StoreOptions{}, "x"); !errors.Is(err, admin.ErrInvalid) || len(b.has()) > 0 {
+			t.Errorf("%s: got %v", what, err)
+		}
+	}
+}
+
+// A write at a revision is refused when one of its objects was changed since, by whom is told; others do not matter.
+func TestStoreAt(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
+	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.2")
+	b.must(with(serviceFile("api"), "10.0.0.1", "10.0.0.9"))
+	if w, err := b.apply(admin.StoreOptions{At: "1"}, mine, serviceFile("db")); err != nil || w.Revision != "3" {
+		t.Errorf("what others changed is not touched: got %+v, %v", w, err)
+	}
+	_, err := b.apply(admin.StoreOptions{At: "2"}, serviceFile("web"), serviceFile("db"), serviceFile("new"))
+	r, ok := errors.AsType[*admin.Refusal](err)
+	if !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Name != "web" || r.Conflicts[0].Revision != "3" || r.Conflicts[0].Who != "user test" || r.Conflicts[0].When.IsZero() {
+		t.Fatalf("got %v %+v, want a conflict about web", err, r)
+	}
+	if _, found := b.has()["ServiceEntry shop/new"]; found {
+		t.Error("half of it was written")
+	}
+	if !strings.Contains(b.last(), "refused") || !strings.Contains(b.last(), "changed at revision 3 by user test") {
+		t.Errorf("recorded is %s", b.last())
+	}
+	for at, want := range map[string]error{"99": admin.ErrNotFound, "x": admin.ErrNotFound} {
+		if _, err := b.apply(admin.StoreOptions{At: at}, serviceFile("web")); !errors.Is(err, want) {
+			t.Errorf("at %s: got %v, want %v", at, err, want)
+		}
+	}
+	if w, err := b.apply(admin.StoreOptions{Force: true}, serviceFile("web")); err != nil || actions(w) != "web changed" || !strings.Contains(b.last(), "force:true") {
+		t.Errorf("force: got %+v, %v", w, err)
+	}
+}
+
+// faster is a store in which somebody else writes just before an Apply.
+type faster struct {
+	config.Store
+	write func()
+}
+
+func (f *faster) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
+	f.write()
+	return f.Store.Apply(ctx, changes, who)
+}
+
+// Who was faster is named; with force it does not matter.
+func TestStoreRace(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		other, mine admin.Piece
+	}{
+		"changed": {with(serviceFile("web"), "10.0.0.1", "10.0.0.3"), with(serviceFile("web"), "10.0.0.1", "10.0.0.2")},
+		"created": {serviceFile("new"), with(serviceFile("new"), "10.0.0.1", "10.0.0.2")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newStoreBench(t)
+			b.must(serviceFile("web"))
+			other := *b.storekeeper
+			b.store = &faster{b.store, func() {
+				if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{c.other}), admin.StoreOptions{}, "somebody else"); err != nil {
+					t.Error(err)
+				}
+			}}
+			_, err := b.apply(admin.StoreOptions{}, c.mine, serviceFile("db"))
+			if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
+				t.Errorf("got %v, want a conflict that names somebody else", err)
+			}
+			if _, found := b.has()["ServiceEntry shop/db"]; found {
+				t.Error("half of it was written")
+			}
+			b.store.(*faster).write = func() {}
+			if _, err := b.apply(admin.StoreOptions{Force: true}, c.mine); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// All that is named is deleted, or nothing; of files only the names count.
+func TestStoreDelete(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
+	remove := func(o admin.StoreOptions, p ...admin.Piece) (admin.Written, error) {
+		return b.Delete(t.Context(), piecesOf(p), o, "user test")
+	}
+	named := func(kind, name string) admin.Piece {
+		return admin.Piece{Ref: &admin.Ref{Kind: kind, Namespace: "shop", Name: name}}
+	}
+	for what, c := range map[string]struct {
+		p    []admin.Piece
+		want error
+	}{
+		"one is missing":  {[]admin.Piece{named("se", "web"), named("se", "none")}, admin.ErrNotFound},
+		"unknown kind":    {[]admin.Piece{named("xx", "web")}, admin.ErrInvalid},
+		"no name":         {[]admin.Piece{named("se", "")}, admin.ErrInvalid},
+		"unreadable file": {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("{")}}, admin.ErrInvalid},
+	} {
+		if _, err := remove(admin.StoreOptions{}, c.p...); !errors.Is(err, c.want) || len(b.has()) != 3 {
+			t.Errorf("%s: got %v, want %v and all objects", what, err, c.want)
+		}
+	}
+	w, err := remove(admin.StoreOptions{}, named("se", "web"), with(serviceFile("api"), "number: 80", "number: 80000"), serviceFile("api"))
+	if err != nil || actions(w) != "api deleted, web deleted" || len(b.has()) != 1 {
+		t.Errorf("got %+v, %v", w, err)
+	}
+	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil || actions(w) != "db deleted, web unchanged" {
+		t.Errorf("got %+v, %v", w, err)
+	}
+}
+
+// Whatever was written, each revision that was can be brought back, the whole store or one object; that is a revision of
+// its own, and shows in the history.
+func TestStoreRollback(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	random := rand.New(rand.NewPCG(3, 4))
+	names := []string{"a", "b", "c", "d", "e"}
+	states := []map[string]*config.Object{b.has()}
+	for range 12 {
+		var files []admin.Piece
+		for _, i := range random.Perm(len(names))[:1+random.IntN(3)] {
+			files = append(files, with(serviceFile(names[i]), "10.0.0.1", fmt.Sprintf("10.0.0.%d", len(states)+1)))
+		}
+		b.must(files...)
+		states = append(states, b.has())
+		w, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile(names[random.IntN(len(names))])}), admin.StoreOptions{MissingOK: true}, "x")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if w.Changes[0].Action == admin.Deleted {
+			states = append(states, b.has())
+		}
+	}
+	for to := range states {
+		w, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: fmt.Sprint(to)}, admin.StoreOptions{}, "user test")
+		if err != nil {
+			t.Fatalf("to %d: %v", to, err)
+		}
+		same(t, fmt.Sprintf("to %d, at %s", to, w.Revision), states[to], b.has())
+	}
+	h, err := b.History(t.Context(), admin.HistoryRequest{Limit: 1, Differences: true})
+	if err != nil || len(h.Revisions) != 1 || !strings.Contains(h.Revisions[0].Who, "user test, rollback to ") || h.Revisions[0].Changes[0].Difference == "" {
+		t.Errorf("got %+v, %v", h, err)
+	}
+	one := admin.RollbackRequest{Revision: "1", Ref: &admin.Ref{Kind: "se", Namespace: "shop"}}
+	for _, one.Ref.Name = range names {
+		key := "ServiceEntry shop/" + one.Ref.Name
+		others := b.has()
+		if _, err := b.Rollback(t.Context(), one, admin.StoreOptions{}, "x"); err != nil {
+			t.Fatal(err)
+		}
+		delete(others, key)
+		if o, was := states[1][key]; was {
+			others[key] = o
+		}
+		same(t, "one object", others, b.has())
+	}
+	for revision, want := range map[string]error{"9999": admin.ErrNotFound, "": admin.ErrInvalid, "-1": admin.ErrInvalid} {
+		if _, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: revision}, admin.StoreOptions{}, "x"); !errors.Is(err, want) {
+			t.Errorf("to %q: got %v, want %v", revision, err, want)
+		}
+	}
+}
+
+// same compares what stores hold; revisions and times of creation do not come back.
+func same(t *testing.T, what string, want, got map[string]*config.Object) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Errorf("%s: %d objects, want %d", what, len(got), len(want))
+	}
+	for key, o := range want {
+		if !config.SameContent(o, got[key]) {
+			t.Errorf("%s: %s is %v, want %v", what, key, got[key], o)
+		}
+	}
+}
+
+// Which of two definitions is in use is told.
+func TestStoreNotes(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	var objects push.Objects
+	file := config.Parse("web.yaml", serviceFile("web").Data).Objects[0]
+	file.Origin.Source = "file:/config"
+	objects = objects.With(file.Key, file)
+	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}, Objects: objects})
+	b.context = func() *push.Context { return c }
+	order := []string{"file:/config", b.store.Name()}
+	b.sources = func() (out []feed.SourceStatus) {
+		for _, name := range order {
+			out = append(out, feed.SourceStatus{Name: name})
+		}
+		return out
+	}
+	note := func(w admin.Written, err error) string {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return w.Changes[0].Note
+	}
+	for _, s := range []struct {
+		order []string
+		want  string
+	}{
+		{order, "web.yaml:1 defines it too, and that one stays in use"},
+		{[]string{order[1], order[0]}, "the one of the store comes into use"},
+		{[]string{order[0]}, "nothing of the store is in use"},
+	} {
+		order = s.order
+		if got := note(b.apply(admin.StoreOptions{}, serviceFile("web"))); !strings.Contains(got, s.want) {
+			t.Errorf("%v: got %q, want %q", s.order, got, s.want)
+		}
+	}
+	order = []string{"file:/config", b.store.Name()}
+	if got := note(b.apply(admin.StoreOptions{}, serviceFile("api"))); got != "" {
+		t.Errorf("got %q for what nobody else defines", got)
+	}
+	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")); !strings.Contains(got, "that one is in use") {
+		t.Errorf("delete: got %q", got)
+	}
+	_, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")
+	if err == nil || !strings.Contains(err.Error(), "web.yaml:1 defines the one that is in use") {
+		t.Errorf("delete of what a file defines: got %v", err)
+	}
+}
+
+// What the store has is listed as operators write it.
+func TestStored(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"), serviceFile("api"))
+	for _, c := range []struct {
+		kind, namespace, name string
+		want                  int
+		err                   error
+	}{{"", "", "", 2, nil}, {"se", "shop", "web", 1, nil}, {"se", "other", "", 0, nil}, {"vs", "", "", 0, nil}, {"se", "shop", "none", 0, admin.ErrNotFound}, {"xx", "", "", 0, admin.ErrInvalid}} {
+		got, err := b.Stored(t.Context(), c.kind, c.namespace, c.name)
+		if len(got) != c.want || !errors.Is(err, c.err) || c.want > 0 && (got[0].Origin.Revision != "1" || got[0].Kind != "ServiceEntry") {
+			t.Errorf("%+v: got %v, %v", c, got, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// manyFiles are ten files with so many objects together; version makes them differ.
+func manyFiles(objects int, version string) []admin.Piece {
+	var out []admin.Piece
+	for f := range 10 {
+		var text strings.Builder
+		for i := range objects / 10 {
+			name := fmt.Sprintf("s%d", f*objects/10+i)
+			text.WriteString("---\n")
+			text.WriteString(strings.Replace(fmt.Sprintf(entryFile, name), "{address: 10.0.0.1}", "{address: 10.0.0.1, labels: {version: "+version+"}}", 1))
+		}
+		out = append(out, admin.Piece{File: fmt.Sprintf("%d.yaml", f), Data: []byte(text.String())})
+	}
+	return out
+}
+
+func piecesOf(list []admin.Piece) admin.Pieces {
+	return func(yield func(admin.Piece, error) bool) {
+		for _, p := range list {
+			if !yield(p, nil) {
+				return
+			}
+		}
+	}
+}
+
+// newStorekeeper keeps a store of its own; events go to record.
+func newStorekeeper(t testing.TB, record func(audit.Event)) *storekeeper {
+	t.Helper()
+	s, err := bolt.New(bolt.Config{Dir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record, log: hclog.NewNullLogger(),
+		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }}
+}
+
+// BenchmarkStoreApply applies 10,000 objects at once, each of them changed, to bbolt with its fsync.
+func BenchmarkStoreApply(b *testing.B) {
+	k := newStorekeeper(b, func(audit.Event) {})
+	for i := 0; b.Loop(); i++ {
+		b.StopTimer()
+		files := manyFiles(10_000, fmt.Sprintf("v%d", i))
+		b.StartTimer()
+		if _, err := k.Apply(b.Context(), piecesOf(files), admin.StoreOptions{}, "bench"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkStoreUnchanged applies 10,000 objects that are there already.
+func BenchmarkStoreUnchanged(b *testing.B) {
+	k := newStorekeeper(b, func(audit.Event) {})
+	files := manyFiles(10_000, "v1")
+	for b.Loop() {
+		if _, err := k.Apply(b.Context(), piecesOf(files), admin.StoreOptions{}, "bench"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

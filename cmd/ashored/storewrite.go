@@ -1,0 +1,206 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/linediff"
+)
+
+// Apply implements admin.Stores.
+func (k *storekeeper) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written, error) {
+	plan := &storePlan{what: "apply", who: who, options: o}
+	return k.write(ctx, plan, func() error { return k.planApply(ctx, p, plan) })
+}
+
+// Delete implements admin.Stores.
+func (k *storekeeper) Delete(ctx context.Context, p admin.Pieces, o admin.StoreOptions, who string) (admin.Written, error) {
+	plan := &storePlan{what: "delete", who: who, options: o}
+	return k.write(ctx, plan, func() error { return k.planDelete(ctx, p, plan) })
+}
+
+// Rollback implements admin.Stores.
+func (k *storekeeper) Rollback(ctx context.Context, r admin.RollbackRequest, o admin.StoreOptions, who string) (admin.Written, error) {
+	plan := &storePlan{what: "rollback to " + r.Revision, who: who, options: o}
+	return k.write(ctx, plan, func() error { return k.planRollback(ctx, r, plan) })
+}
+
+// write plans, and does what is planned. Every write is in the audit log, also one that was refused.
+func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error) (admin.Written, error) {
+	past, err := k.store.History(ctx, config.Query{Limit: -1}) // before the objects are read
+	if err == nil {
+		err = plan()
+	}
+	if err == nil {
+		err = k.hold(ctx, p)
+	}
+	out := admin.Written{Revision: past.Latest, Preview: p.options.Preview, Warnings: p.notes}
+	if p.options.Preview {
+		if err == nil {
+			out.Changes, err = k.shown(p, true)
+		}
+		return out, err
+	}
+	changes := p.changes()
+	if err == nil && len(changes) > 0 {
+		if out.Revision, err = k.store.Apply(ctx, changes, p.author()); err != nil {
+			err = k.raced(ctx, p, past.Latest, err)
+		}
+	}
+	k.audit(p, out.Revision, len(changes), err)
+	if err != nil {
+		return admin.Written{}, err
+	}
+	out.Changes, err = k.shown(p, false)
+	return out, err
+}
+
+// author is who writes, as the history tells it.
+func (p *storePlan) author() string {
+	if strings.HasPrefix(p.what, "rollback") {
+		return p.who + ", " + p.what
+	}
+	return p.who
+}
+
+// shown is what a plan does, for operators.
+func (k *storekeeper) shown(p *storePlan, differences bool) ([]admin.ObjectChange, error) {
+	out := make([]admin.ObjectChange, len(p.steps))
+	note := k.notes()
+	for i, s := range p.steps {
+		out[i] = admin.ObjectChange{Ref: refOf(s.key), Action: s.action, Note: note(s.key, s.get == nil)}
+		if !differences || out[i].Action == admin.Unchanged {
+			continue
+		}
+		var err error
+		if out[i].Difference, err = objectDifference(s.have, s.get); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// objectDifference is how the text of an object changes; nil is none.
+func objectDifference(have, get *config.Object) (string, error) {
+	before, err := objectText(have, nil)
+	if err != nil {
+		return "", err
+	}
+	after, err := objectText(get, have)
+	if err != nil {
+		return "", err
+	}
+	names := [2]string{"/dev/null", "/dev/null"}
+	for i, o := range []*config.Object{have, get} {
+		if o == nil {
+			continue
+		}
+		names[i] = o.Key.String()
+		if i == 0 || o.Origin.File == "" {
+			names[i] += " (store" + revisionText(o) + ")"
+		} else {
+			names[i] += fmt.Sprintf(" (%s:%d)", o.Origin.File, o.Origin.Line)
+		}
+	}
+	return linediff.Unified(names[0], names[1], before, after), nil
+}
+
+// revisionText is the revision of an object, for people.
+func revisionText(o *config.Object) string {
+	if o.Revision == "" || o.Revision == config.Absent {
+		return ""
+	}
+	return ", revision " + o.Revision
+}
+
+// objectText is an object as YAML; it keeps the creation time of the one that it replaces.
+func objectText(o, replaced *config.Object) (string, error) {
+	if o == nil {
+		return "", nil
+	}
+	c := *o
+	if replaced != nil {
+		c.Created = replaced.Created
+	}
+	text, err := config.Encode([]*config.Object{&c})
+	return string(text), err
+}
+
+// audit takes one write to the audit log, and to the program's own.
+func (k *storekeeper) audit(p *storePlan, revision string, changes int, err error) {
+	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store", Reason: p.what, Details: p.details()}
+	switch {
+	case err != nil:
+		e.Outcome, e.Reason = audit.Failed, p.what+": "+err.Error()
+		if errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrConflict) || errors.Is(err, admin.ErrNotFound) {
+			e.Outcome = audit.Refused
+		}
+		e.Details["problems"] = firstProblems(err)
+		k.log.Warn("configuration not written", "what", p.what, "by", p.who, "error", err)
+	case changes == 0:
+		e.Reason += ": nothing to change"
+		e.Details["revision"] = revision
+	default:
+		e.Target = "store revision " + revision
+		e.Details["revision"] = revision
+		k.log.Info("configuration written", "what", p.what, "by", p.who, "revision", revision, "objects", changes)
+	}
+	for name, text := range e.Details {
+		if text == "" {
+			delete(e.Details, name)
+		}
+	}
+	k.record(e)
+}
+
+// details are what a plan changes: how many objects, and which.
+func (p *storePlan) details() map[string]string {
+	count, names := map[string]int{}, map[string][]string{}
+	for _, s := range p.steps {
+		a := s.action
+		count[a]++
+		if a != admin.Unchanged && len(names[a]) < maxWritten {
+			names[a] = append(names[a], s.key.String())
+		}
+	}
+	out := map[string]string{}
+	for a, n := range count {
+		out[a] = strconv.Itoa(n)
+		if len(names[a]) > 0 {
+			out[a] += ": " + strings.Join(names[a], ", ")
+		}
+	}
+	if p.options.Force {
+		out["force"] = "true"
+	}
+	if p.options.At != "" {
+		out["at"] = p.options.At
+	}
+	return out
+}
+
+// firstProblems are some of those that a write was refused for, in one text.
+func firstProblems(err error) string {
+	r, ok := errors.AsType[*admin.Refusal](err)
+	if !ok {
+		return ""
+	}
+	var out []string
+	for _, p := range r.Problems {
+		if len(out) < 5 {
+			out = append(out, p.String())
+		}
+	}
+	for _, c := range r.Conflicts {
+		if len(out) < 5 {
+			out = append(out, fmt.Sprintf("%s was changed at revision %s by %s", c.Ref, c.Revision, c.Who))
+		}
+	}
+	return strings.Join(out, "; ")
+}
