@@ -5,7 +5,7 @@
 // Ashore puts them to work. Source and Store are where objects come from and live.
 //
 // Nothing is accepted and ignored: a kind, field or mode that Ashore does not carry out yet is an
-// error that says so. ParseMesh reads the settings of the whole mesh in the same way, and MeshFields
+// error that says so; and so is a field that protects and is written with nothing in it. ParseMesh reads the settings of the whole mesh in the same way, and MeshFields
 // lists what becomes of each.
 //
 // The package does no I/O and knows no Envoy.

@@ -6,9 +6,10 @@
 //
 // Nothing wrong ever removes something that was right: objects that a file cannot give in their present
 // version stay in their last good one, and so does a file or folder that cannot be read. With a LastGood
-// that holds over a restart, too. Only a file that is deleted from a readable folder is gone, and only while
+// that holds over a restart, too. So do objects that a change took away while it brought one of their kind that is
+// refused: they may have been renamed. Only a file that is deleted from a readable folder is gone, and only while
 // another file stays there: a folder that holds no file of configuration any more removes nothing, and one that
 // lacks files at the start only after a time.
 //
-// The package knows no kinds of configuration: config.Parse does.
+// The package knows no kinds of configuration: config.Parse does, and config.KindInfo says which protect.
 package filestore

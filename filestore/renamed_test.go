@@ -243,6 +243,13 @@ func (w *edited) keys() []string {
 	return slices.Sorted(maps.Keys(names))
 }
 
+// known says that there is a last good version of an object for a file: its own, or one that another lost lately.
+func (w *edited) known(name string, k config.Key) bool {
+	x := w.f.files[name]
+	return x != nil && keysOf(x.objects)[k] ||
+		slices.ContainsFunc(w.f.gone, func(d departed) bool { return d.from != name && d.object.Key == k })
+}
+
 // edit gives a file another content: of three objects each is there, or refused, or not there, and perhaps the
 // text is not YAML; or deletes it.
 func (w *edited) edit(name string, code byte) {
@@ -256,9 +263,7 @@ func (w *edited) edit(name string, code byte) {
 			text.WriteString(entry(object, "10.0.0.1"))
 		case 2:
 			text.WriteString(broken(object))
-			if x := w.f.files[name]; x == nil || !keysOf(x.objects)[config.Key{Kind: config.ServiceEntry, Namespace: "default", Name: object}] {
-				understood = false
-			}
+			understood = understood && w.known(name, config.Key{Kind: config.ServiceEntry, Namespace: "default", Name: object})
 		}
 		n /= 3
 	}
