@@ -154,7 +154,9 @@ func (s *Server) refuse(r *http.Request, err error) answer {
 		no = refusef(http.StatusInternalServerError, "%v", err)
 	}
 	from := householdOf(r.RemoteAddr)
-	if log, silent := s.told.Take(from.String(), time.Now()); log {
+	if r.Context().Err() != nil {
+		s.config.Log.Debug("request to validate ended by who made it", "from", from)
+	} else if log, silent := s.told.Take(from.String(), time.Now()); log {
 		s.config.Log.Warn("request to validate refused", "from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text, "not logged before", silent)
 	}
 	return textAnswer(no.code, no.text+"\n")
