@@ -1,0 +1,184 @@
+package webhook
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// An API server that knows the root certificate is answered; one that does not will not ask.
+func TestReview(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client("")
+	good, _, err := w.review(c, "u-1", goodSpec)
+	if err != nil || !good.Response.Allowed || len(good.Response.Warnings) != 0 {
+		t.Errorf("good: %+v, %v", good, err)
+	}
+	bad, _, err := w.review(c, "u-2", badSpec)
+	if s := bad.Response.Status; err != nil || bad.Response.Allowed || s.Code != 422 || s.Reason != "Invalid" || !strings.HasPrefix(s.Message, "spec.http[0].timeout: ") {
+		t.Errorf("bad: %+v, %v", bad, err)
+	}
+	if _, err := http.Post(w.url("/validate"), "application/json", strings.NewReader("{}")); err == nil || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("who does not know the root certificate: %v", err)
+	}
+	for _, name := range []string{"localhost", "istiod.istio-system.svc"} {
+		other := w.client("")
+		other.Transport.(*http.Transport).TLSClientConfig.ServerName = name
+		if _, _, err := w.review(other, "u-3", goodSpec); err != nil {
+			t.Errorf("by the name %s: %v", name, err)
+		}
+	}
+	harness.Eventually(t, "metrics", func() error {
+		if err := w.metric("galley_validation_passed", `resource="virtualservices"`, " 3"); err != nil {
+			return err
+		}
+		return w.metric("galley_validation_failed", `reason="invalid_resource"`, " 1")
+	})
+}
+
+// A pipeline with curl learns by the exit code what a file is, and why by what is printed.
+func TestPipeline(t *testing.T) {
+	t.Parallel()
+	curl, err := exec.LookPath("curl")
+	if err != nil {
+		t.Fatal("curl is needed for what docs/webhook.md shows: install it")
+	}
+	w := newWorld(t)
+	for name, tc := range map[string]struct {
+		text, want string
+		exit       int
+	}{
+		"good.yaml": {goodText, "good.yaml: objects without problems: 1\n", 0},
+		"bad.yaml":  {badText, "bad.yaml:4: error: VirtualService shop/web spec.http[0].timeout: ", 22},
+	} {
+		path := filepath.Join(t.TempDir(), name)
+		if err := os.WriteFile(path, []byte(tc.text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		cmd := exec.Command(curl, "--silent", "--fail-with-body", "--retry", "3", "--cacert", w.roots, "-H", "Accept: text/plain", "-H", "Ashore-File: "+name,
+			"--data-binary", "@"+path, w.url("/v1/validate"))
+		out, _ := cmd.Output() // how it ended is looked at
+		if !strings.HasPrefix(string(out), tc.want) || cmd.ProcessState.ExitCode() != tc.exit {
+			t.Errorf("%s: exit code %d, %q; want %d with %q", name, cmd.ProcessState.ExitCode(), out, tc.exit, tc.want)
+		}
+	}
+}
+
+// What is too large is refused, told or not, and ashored goes on.
+func TestOversized(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	c := w.client("")
+	big := badText + strings.Repeat("#", 2<<20)
+	for name, body := range map[string]io.Reader{"told": strings.NewReader(big), "not told": struct{ io.Reader }{strings.NewReader(big)}} {
+		for _, path := range []string{"/validate", "/v1/validate"} {
+			a, err := w.post(c, path, "application/json", body)
+			if err != nil || a.code != http.StatusRequestEntityTooLarge || !strings.Contains(a.body, "webhook.maxBytes") {
+				t.Errorf("%s to %s: %d %s, %v", name, path, a.code, a.body, err)
+			}
+			body = struct{ io.Reader }{strings.NewReader(big)}
+		}
+	}
+	if _, missing, wrong := w.judged(c, 1); missing != nil || wrong != nil {
+		t.Error(missing, wrong)
+	}
+	harness.Eventually(t, "a metric of what was too large", func() error { return w.metric("galley_validation_http_error", `status="413"`, " 2") })
+}
+
+// Hundreds at once, from many connections, are all answered, each as it should be.
+func TestManyAtOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t)
+	var all sync.WaitGroup
+	for i := range 40 {
+		c := w.client("")
+		for j := range 5 {
+			all.Go(func() {
+				if _, missing, wrong := w.judged(c, 5*i+j); missing != nil || wrong != nil {
+					t.Error(missing, wrong)
+				}
+			})
+		}
+	}
+	all.Wait()
+}
+
+// Who is slow, opens connections without end or asks too often, from one address, keeps nobody at another one out.
+func TestStrangers(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "connections: 20", "rate: 20", "timeout: 2s")
+	const stranger, server = "127.0.72.9", "127.0.72.10"
+	done := make(chan struct{})
+	var all sync.WaitGroup
+	finish := sync.OnceFunc(func() { close(done) })
+	defer all.Wait()
+	defer finish()
+	for range 60 { // more than there may be
+		all.Go(func() { w.hoard(stranger, done) })
+	}
+	slow := w.client(stranger)
+	body, end := io.Pipe()
+	defer end.Close()
+	all.Go(func() {
+		a, err := w.post(slow, "/v1/validate", "", body) // its connection may be cut, too
+		if err == nil && a.code != http.StatusRequestTimeout && a.code != http.StatusTooManyRequests {
+			t.Errorf("a body that does not come: %d %s", a.code, a.body)
+		}
+	})
+	for i := range 20 {
+		if _, missing, wrong := w.judged(w.client(server), i); missing != nil || wrong != nil {
+			t.Errorf("while others are slow: %v %v", missing, wrong)
+		}
+	}
+	if w.metric("ashore_webhook_connections_cut_total 0\n") == nil {
+		t.Error("no connection was cut")
+	}
+	finish()
+	harness.Eventually(t, "who asks too often is told so", func() error {
+		a, err := w.post(w.client(stranger), "/v1/validate", "", strings.NewReader(goodText))
+		if err != nil {
+			return err
+		}
+		if a.code != http.StatusTooManyRequests || !strings.Contains(a.body, stranger) {
+			return fmt.Errorf("%d %s", a.code, a.body)
+		}
+		return nil
+	})
+}
+
+// hoard opens a connection and leaves it open, says nothing, and opens another one when it is closed, until done.
+func (w *world) hoard(from string, done <-chan struct{}) {
+	for {
+		c, err := dialer(from).Dial("tcp", w.at)
+		if err == nil {
+			closed := make(chan struct{})
+			go func() {
+				defer close(closed)
+				_, _ = io.Copy(io.Discard, c)
+			}()
+			select {
+			case <-done:
+				c.Close()
+				<-closed
+				return
+			case <-closed:
+				c.Close()
+			}
+		}
+		select {
+		case <-done:
+			return
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
