@@ -133,12 +133,18 @@ func asJSON(s sample) ([]byte, bool) {
 	return object, err == nil
 }
 
+// errNoJSON is of what YAML alone has: aliases and merges.
+var errNoJSON = errors.New("there is no such thing in JSON")
+
 func toJSON(n *yaml.Node) ([]byte, error) {
 	var parts []string
 	switch n.Kind {
 	case yaml.MappingNode:
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			value, err := toJSON(n.Content[i+1])
+			if n.Content[i].ShortTag() == "!!merge" {
+				err = errNoJSON
+			}
 			if err != nil {
 				return nil, err
 			}
@@ -161,7 +167,7 @@ func toJSON(n *yaml.Node) ([]byte, error) {
 		}
 		return json.Marshal(value)
 	default: // an alias
-		return nil, errors.New("there is no such thing in JSON")
+		return nil, errNoJSON
 	}
 }
 
