@@ -28,16 +28,28 @@ type call struct {
 var errNobody = errors.New("nobody has called yet")
 
 // listen serves ResourceSink: callers bring their resources. One counts at a time, the last one: the one before it may be
-// a connection that is dead.
+// a connection that is dead. An address that is taken, or files that cannot be read, are an outage: they may be mended.
 func (s *Source) listen(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	for ctx.Err() == nil {
+		err := s.serve(ctx, out)
+		if ctx.Err() != nil || !s.stand(ctx, out, fmt.Sprintf("nobody can call %s (%s): see address, caFile, certFile and keyFile", s.cfg.Address, reason(err))) || !sleep(ctx, s.waits.next()) {
+			break
+		}
+	}
+	return nil
+}
+
+// serve listens until ctx ends, or it cannot.
+func (s *Source) serve(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	creds, err := s.cfg.serverCredentials()
 	if err != nil {
 		return err
 	}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Address)
 	if err != nil {
-		return fmt.Errorf("address: %w", err)
+		return err
 	}
+	s.waits.reset()
 	g := grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(64<<10),
 		grpc.ConnectionTimeout(20*time.Second), grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
@@ -75,7 +87,7 @@ func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Obje
 		case <-ctx.Done():
 			return nil
 		case err := <-failed:
-			return fmt.Errorf("serve %s: %w", s.cfg.Address, err)
+			return err
 		case c := <-s.calls:
 			s.next = c
 		}

@@ -12,9 +12,9 @@ import (
 type Readers struct {
 	// Anybody lets those read who prove nothing as well: for development.
 	Anybody bool
-	// Identities are those that may, and no others. Empty: those of RootNamespace in TrustDomain.
+	// Identities are some that may.
 	Identities []spiffe.ID
-	// RootNamespace is where control planes are, and TrustDomain is the mesh's own. Source: Istio, which lets
+	// RootNamespace, when not empty, is where all that are of TrustDomain, the mesh's own, may. Source: Istio, which lets
 	// identities of its root namespace read.
 	RootNamespace, TrustDomain string
 }
@@ -33,9 +33,9 @@ func (r *Readers) May(id spiffe.ID) error {
 		return nil
 	case id == (spiffe.ID{}):
 		return ErrUnknownReader
-	case len(r.Identities) > 0 && slices.Contains(r.Identities, id):
+	case slices.Contains(r.Identities, id):
 		return nil
-	case len(r.Identities) == 0 && r.RootNamespace != "" && id.Namespace == r.RootNamespace && id.TrustDomain == r.TrustDomain:
+	case r.RootNamespace != "" && id.Namespace == r.RootNamespace && id.TrustDomain == r.TrustDomain:
 		return nil
 	}
 	return fmt.Errorf("%s %w", id, ErrNotReader)

@@ -230,7 +230,7 @@ func TestReaders(t *testing.T) {
 	t.Parallel()
 	id := func(ns, sa string) spiffe.ID { return spiffe.ID{TrustDomain: "td", Namespace: ns, ServiceAccount: sa} }
 	root := Readers{RootNamespace: "istio-system", TrustDomain: "td"}
-	named := Readers{RootNamespace: "istio-system", TrustDomain: "td", Identities: []spiffe.ID{id("ops", "peer")}}
+	named := Readers{Identities: []spiffe.ID{id("ops", "peer")}}
 	for _, c := range []struct {
 		readers Readers
 		who     spiffe.ID

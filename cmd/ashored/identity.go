@@ -40,7 +40,8 @@ type identity struct {
 	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
 
-	fleet atomic.Pointer[xds.Server] // nil until there is one
+	fleet   atomic.Pointer[xds.Server] // nil until there is one
+	readers atomic.Pointer[informants] // set by serve: who reads the configuration over MCP
 }
 
 // identityConfig is what an identity is made of.

@@ -56,6 +56,8 @@ type settings struct {
 	Workloads workloadSettings `yaml:"workloads"`
 	// Webhook is validation over HTTPS.
 	Webhook webhookSettings `yaml:"webhook"`
+	// MCP says which other control planes are told the configuration.
+	MCP mcpSettings `yaml:"mcp"`
 	// Fetch bounds where keys of issuers are fetched from.
 	Fetch fetchSettings `yaml:"fetch"`
 	// Mesh and Networks are Istio's MeshConfig and MeshNetworks.
@@ -179,6 +181,7 @@ func (s *settings) checkOwn(file string) error {
 	s.checkServed(wrong)
 	s.checkIdentity(wrong)
 	s.checkWebhook(wrong)
+	s.checkMCP(wrong)
 	if s.XDS.Gap <= 0 {
 		wrong("xds.gap", "%v: want more than 0, such as 1ms", s.XDS.Gap)
 	}

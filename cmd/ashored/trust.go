@@ -84,6 +84,7 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 	}
 	if server := t.identity.fleet.Load(); server != nil {
 		server.Recheck()
+		t.identity.readers.Load().recheck()
 	}
 	t.known = known
 	b := t.identity.manager.Bundle()

@@ -203,7 +203,11 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
-	server, err := xds.New(xds.Config{Generator: generator, Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
+	tell, err := newInformants(s, log.Named("mcp"))
+	if err != nil {
+		return p, err
+	}
+	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
 		RegisterAnybody: s.dev, PeerStreams: 2 * s.XDS.WorkloadConnections, Audit: d.audit.Record})
 	if err != nil {
 		return p, err
@@ -219,7 +223,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		Keys:    keys,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, back, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
+		Publish: publisher(server, tell, back, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
 	if err := back.watch(id, keys, d.registry); err != nil {
@@ -229,7 +233,8 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
-	if err := p.serve(s.XDS, d, id, server, log.Named("xds")); err != nil {
+	tell.run(p, server)
+	if err := p.serve(s.XDS, d, id, server, tell, log.Named("xds")); err != nil {
 		return p, err
 	}
 	if err := p.webhook(s, d, id, log.Named("webhook")); err != nil {
@@ -259,10 +264,11 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
-func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, log hclog.Logger) error {
+func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, tell *informants, log hclog.Logger) error {
 	if d.plain != nil {
 		plain := grpc.NewServer(append(xds.ServerOptions(), grpc.ConnectionTimeout(handshakeTime))...)
 		server.Register(plain)
+		tell.register(plain)
 		out := newExits(d.plain)
 		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, out, out) })
 	}
@@ -270,6 +276,7 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 		return nil
 	}
 	id.fleet.Store(server)
+	id.readers.Store(tell)
 	id.run(p)
 	book, err := newGuests(bounds{workload: s.WorkloadConnections, address: s.AddressConnections}, d.registry, log)
 	if err != nil {
@@ -282,6 +289,7 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	}
 	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
+	tell.register(secure)
 	id.server.Register(secure)
 	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in, out) })
 	return nil
@@ -300,8 +308,9 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 }
 
 // publisher hands every context to the proxies, then to operators and the audit log.
-func publisher(server *xds.Server, back *backend, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
+func publisher(server *xds.Server, tell *informants, back *backend, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
+		tell.publish(c.Inputs().Objects)
 		server.Publish(c, changes.Since)
 		first := back.publish(c)
 		w.published(c.Inputs().Objects)

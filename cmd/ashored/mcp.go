@@ -1,0 +1,127 @@
+package main
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/grpc"
+
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/mcp"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds"
+)
+
+// mcpSettings say which other control planes are told the configuration.
+type mcpSettings struct {
+	// Readers are the identities that may read it; rootNamespace stands for all of the mesh's root namespace, and anybody for
+	// those too that prove nothing. Default: nobody.
+	Readers []string `yaml:"readers"`
+	// Relay tells them what came from other control planes as well. Default false.
+	Relay bool `yaml:"relay"`
+}
+
+// The readers that are not identities.
+const (
+	readersRoot    = "rootNamespace"
+	readersAnybody = "anybody"
+)
+
+// readers are who may read; wrong is told of those that are none.
+func (s *settings) readers(wrong func(setting, format string, args ...any)) mcp.Readers {
+	out := mcp.Readers{}
+	for _, r := range s.MCP.Readers {
+		switch r {
+		case readersRoot:
+			if s.mesh != nil {
+				out.RootNamespace, out.TrustDomain = s.mesh.Config.GetRootNamespace(), s.mesh.Config.GetTrustDomain()
+			}
+		case readersAnybody:
+			out.Anybody = true
+		default:
+			id, err := spiffe.Parse(r)
+			if err != nil {
+				wrong("mcp.readers", "%v; or write %s, or %s", err, readersRoot, readersAnybody)
+			}
+			out.Identities = append(out.Identities, id)
+		}
+	}
+	return out
+}
+
+// checkMCP checks what has to do with other control planes that read.
+func (s *settings) checkMCP(wrong func(setting, format string, args ...any)) {
+	r := s.readers(wrong)
+	switch {
+	case r.Anybody && s.XDS.PlaintextAddress == "":
+		wrong("mcp.readers", "%s: on xds.address everybody has to prove who he is: name identities, or set xds.plaintextAddress", readersAnybody)
+	case len(s.MCP.Readers) > 0 && !r.Anybody && s.XDS.Address == "":
+		wrong("mcp.readers", "nobody proves who he is without xds.address: set it, or write %s", readersAnybody)
+	case s.MCP.Relay && len(s.MCP.Readers) == 0:
+		wrong("mcp.relay", "nobody is told anything: name who may read in mcp.readers")
+	}
+}
+
+// informants tell other control planes the configuration. Nil: nobody is told.
+type informants struct {
+	catalog *mcp.Catalog
+	older   *mcp.Server
+	xds     atomic.Pointer[xds.Server]
+}
+
+// newInformants makes them, when the settings name readers.
+func newInformants(s settings, log hclog.Logger) (*informants, error) {
+	if len(s.MCP.Readers) == 0 {
+		return nil, nil
+	}
+	in := &informants{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}), Mesh: s.mesh.Config, Relay: s.MCP.Relay})}
+	var err error
+	in.older, err = mcp.NewServer(mcp.ServerConfig{Catalog: in.catalog, Identify: in.identify, Log: log})
+	return in, err
+}
+
+// objects are those that the discovery server tells.
+func (in *informants) objects() xds.Objects {
+	if in == nil {
+		return nil
+	}
+	return in.catalog
+}
+
+// publish makes objects what is told.
+func (in *informants) publish(objects push.Objects) {
+	if in != nil {
+		in.catalog.Publish(objects)
+	}
+}
+
+// identify says who reads, as the discovery server does.
+func (in *informants) identify(ctx context.Context) (spiffe.ID, time.Time, error) {
+	who, err := in.xds.Load().Identify(ctx)
+	return who.Identity, who.Expires, err
+}
+
+// run begins with what it needs of the discovery server.
+func (in *informants) run(p *program, server *xds.Server) {
+	if in == nil {
+		return
+	}
+	in.xds.Store(server)
+	p.run("mcp", in.older.Run)
+}
+
+// register adds the older protocol to a server that serves xDS.
+func (in *informants) register(g *grpc.Server) {
+	if in != nil {
+		in.older.Register(g)
+	}
+}
+
+// recheck looks anew at everybody who reads: somebody was revoked.
+func (in *informants) recheck() {
+	if in != nil {
+		in.older.Recheck()
+	}
+}
