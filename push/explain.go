@@ -34,7 +34,7 @@ func (c *Context) Explain(call Call, to string) []Explained {
 		if one.Host == "" && !t.TCP {
 			one.Host = t.host
 		}
-		out = append(out, Explained{Target: t, Judgement: c.Scope(c.Classify(t.node())).Judge(one), Call: one})
+		out = append(out, Explained{Target: t, Judgement: c.Scope(c.Classify(t.node())).JudgeHandshake(one), Call: one})
 	}
 	return out
 }

@@ -116,6 +116,8 @@ func TestExplainPeers(t *testing.T) {
 		"nobody under DISABLE":          {off + somebody, "anonymous", "web.example:80", Denied, "none of them matches"},
 		"somebody is nobody":            {off + somebody, "shop/a", "web.example:80", Denied, "shop/off disables mutual TLS"},
 		"of whom nothing is asked":      {off, "shop/a", "web.example:80", Allowed, "so that the caller is nobody"},
+		"of another domain":             {strict, "partner.example/ns/a/sa/b", "web.example:80", Denied, "the trust domain partner.example are refused in the handshake: the mesh takes those of cluster.local"},
+		"the same under PERMISSIVE":     {somebody, "partner.example/ns/a/sa/b", "web.example:80", Denied, "in the handshake"},
 		"somebody of another authority": {off + policyText("a", `{rules: [{from: [{source: {principals: [partner.example/ns/a/sa/b]}}]}]}`), "partner.example/ns/a/sa/b", "web.example:80", Allowed, "allows it"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -25,6 +25,8 @@ type Judgement struct {
 	Verdict Verdict
 	// Reason is why, in a sentence without a final period.
 	Reason string
+	// Path is the call's as proxies compare it; empty: it is not known, or no policy was asked.
+	Path string
 	// Steps are the policies that were looked at, in the order in which they decide.
 	Steps []JudgedPolicy
 }
@@ -51,10 +53,7 @@ type JudgedPolicy struct {
 // Source: istio.io, "Implicit enablement": what PeerAuthentication refuses does not become a call; then revocations, then
 // CUSTOM, DENY and ALLOW; where a policy allows, what none of them allows is denied.
 func (sc *Scope) Judge(call Call) Judgement {
-	domains := append([]string{sc.Mesh.Config.GetTrustDomain()}, sc.Mesh.Config.GetTrustDomainAliases()...)
-	if domains[0] == "" {
-		domains[0] = "cluster.local"
-	}
+	domains := sc.trustDomains()
 	peers := sc.judgePeer(&call, domains)
 	if peers.verdict == Denied {
 		return Judgement{Verdict: Denied, Reason: peers.reason}
@@ -65,8 +64,11 @@ func (sc *Scope) Judge(call Call) Judgement {
 	if sc.Trust != nil && call.Certificate != "" && slices.Contains(sc.Trust.Certificates, call.Certificate) {
 		return Judgement{Verdict: Denied, Reason: "the certificate of " + call.From.String() + " is revoked"}
 	}
-	out := Judgement{}
+	if call.From != (spiffe.ID{}) && call.Revoked != "" {
+		return Judgement{Verdict: Denied, Reason: call.Revoked + " is revoked"}
+	}
 	call.Path = normalPath(call.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
+	out := Judgement{Path: call.Path}
 	for _, action := range []security.AuthorizationPolicy_Action{
 		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW,
 	} {

@@ -1,7 +1,9 @@
 package push
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -34,6 +36,27 @@ func (sc *Scope) judgePeer(call *Call, domains []string) judgedPeer {
 	default:
 		return judgedPeer{verdict: Allowed}
 	}
+}
+
+// JudgeHandshake is Judge, with what becomes of the caller's certificate in the handshake before: workloads take those of
+// the mesh's trust domain and its aliases. Routers, and Sidecars' ingress listeners with TLS of their own, say themselves
+// whose they take.
+func (sc *Scope) JudgeHandshake(call Call) Judgement {
+	domains := sc.trustDomains()
+	if sc.Type == Router || call.From == (spiffe.ID{}) || slices.Contains(domains, call.From.TrustDomain) {
+		return sc.Judge(call)
+	}
+	if mode, _ := decide(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace()).at(call.Port); mode == PeerDisable {
+		return sc.Judge(call)
+	}
+	return Judgement{Verdict: Denied, Reason: "certificates of the trust domain " + call.From.TrustDomain +
+		" are refused in the handshake: the mesh takes those of " + strings.Join(domains, ", ")}
+}
+
+// trustDomains are the mesh's own and its aliases.
+func (sc *Scope) trustDomains() []string {
+	own := cmp.Or(sc.Mesh.Config.GetTrustDomain(), "cluster.local")
+	return append([]string{own}, sc.Mesh.Config.GetTrustDomainAliases()...)
 }
 
 // strictDiffers says that some ports of a workload take mutual TLS alone, and others do not.

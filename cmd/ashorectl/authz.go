@@ -26,8 +26,9 @@ func (t *tool) explainCommand() *cobra.Command {
 policy and the rule that decide, and of every other policy why it does not match. What a PeerAuthentication refuses
 becomes no request: that is told first. Nothing is sent.
 
-FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), a connected proxy
-(web-1.shop), or "anonymous" for a caller without certificate. TO is a connected proxy, the host of a service with a port
+FROM is a workload's identity (spiffe://…), its namespace and service account (shop/web), its proxy (web-1.shop), which
+need not be connected, or "anonymous" for a caller without certificate. Where some of the workloads of an identity are
+revoked it is about the others: ask for a proxy then. TO is a connected proxy, the host of a service with a port
 or without (web.example:80, or the number at which its workloads listen), a workload's namespace and name or service
 account, or an address. With --method, --path or --host only ports that speak HTTP are asked. Without them a port that
 speaks no HTTP is asked for a connection, and so is a proxy; others are asked for GET /. Where workloads or ports differ,
@@ -61,7 +62,7 @@ instead, and which where TO is a proxy.`,
 	}
 	cmd.Flags().IntVar(&q.Port, "port", 0, "port of TO that is asked (default: any)")
 	cmd.Flags().StringVar(&q.Method, "method", "", "method of the HTTP request (default with --path or --host: GET)")
-	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request (default with --method or --host: /)")
+	cmd.Flags().StringVar(&q.Path, "path", "", "path of the HTTP request, as it is sent (default with --method or --host: /)")
 	cmd.Flags().StringVar(&q.Host, "host", "", "host that the HTTP request names, with a port or without (default: that of the service TO)")
 	return cmd
 }

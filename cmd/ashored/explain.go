@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
@@ -21,6 +22,8 @@ type explainer struct {
 	context func() *push.Context
 	// proxies are those that are connected.
 	proxies func() []xds.ProxyStatus
+	// workloads are those that have joined, revoked ones too. Nil: the control plane gives no identities.
+	workloads func(context.Context) ([]ca.Workload, error)
 }
 
 var _ admin.Explainer = explainer{}
@@ -28,28 +31,36 @@ var _ admin.Explainer = explainer{}
 // Explain looks at what is at work now. Errors: admin.ErrInvalid for a caller that nobody can be, a method that there is not,
 // what is no host, or a request to what takes connections alone; admin.ErrNotFound for a target that nobody knows, admin.ErrConflict before
 // there is any configuration.
-func (e explainer) Explain(_ context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
+func (e explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.Explanation, error) {
 	c := e.context()
 	if c == nil {
 		return admin.Explanation{}, admin.NewError(admin.ErrConflict, "there is no configuration yet")
 	}
-	from, err := e.caller(c, r.From)
+	who, err := e.caller(ctx, c, r.From)
 	if err != nil {
 		return admin.Explanation{}, err
 	}
 	if err := checkMethod(r.Method); err != nil {
 		return admin.Explanation{}, err
 	}
-	if err := checkHost(r.Host); err != nil {
+	if err := cmp.Or(checkHost(r.Host), checkPath(r.Path)); err != nil {
 		return admin.Explanation{}, err
 	}
-	call := push.Call{From: from, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
+	out, err := e.explain(c, who, r)
+	out.Notes = append(out.Notes, who.notes...)
+	return out, err
+}
+
+// explain asks what r means for a caller.
+func (e explainer) explain(c *push.Context, who explainedCaller, r admin.ExplainRequest) (admin.Explanation, error) {
+	from := who.id
+	call := push.Call{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
 	request := r.Method != "" || r.Path != "" || r.Host != ""
 	if p, ok := e.proxy(r.To); ok {
 		call.TCP = !request
 		return explanation(from, r.To, []push.Explained{{
 			Target:    push.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
-			Judgement: c.Scope(c.Classify(p)).Judge(call), Call: call,
+			Judgement: c.Scope(c.Classify(p)).JudgeHandshake(call), Call: call,
 		}}), nil
 	}
 	found := c.Explain(call, r.To)
@@ -112,6 +123,14 @@ func checkHost(host string) error {
 	return nil
 }
 
+// checkPath refuses what proxies take as the path of no request. Errors: admin.ErrInvalid.
+func checkPath(path string) error {
+	if path != "" && path[0] != '/' || strings.ContainsFunc(path, func(c rune) bool { return c <= ' ' || c > '~' || c == '#' }) {
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.80q is not a path: write /orders; what is not ASCII, spaces and # are encoded, %%20", path))
+	}
+	return nil
+}
+
 // unknownTarget says why nobody is what was asked about.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	if ports := c.PortsOf(r.To); len(ports) > 0 {
@@ -123,20 +142,6 @@ func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
 	}
 	return admin.NewError(admin.ErrNotFound,
 		fmt.Sprintf("nobody is %q: write the host of a service, web.example:80, a workload, shop/web, its address, or the ID of a proxy", r.To))
-}
-
-// caller finds out who asks: an identity, or the one that a connected proxy has proven. Errors: admin.ErrInvalid.
-func (e explainer) caller(c *push.Context, text string) (spiffe.ID, error) {
-	for _, p := range e.proxies() {
-		if p.ID == text || p.Node.ID == text {
-			return p.Who.Identity, nil
-		}
-	}
-	id, err := c.Caller(text)
-	if err != nil {
-		return id, admin.NewError(admin.ErrInvalid, err.Error())
-	}
-	return id, nil
 }
 
 // proxy is the connected one of an ID.
@@ -156,6 +161,10 @@ func explanation(from spiffe.ID, to string, found []push.Explained) admin.Explan
 		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
 			out.Notes = append(out.Notes, note)
+		}
+		compared := fmt.Sprintf("proxies compare the path %s as %s", f.Call.Path, f.Path)
+		if !f.Call.TCP && f.Path != "" && f.Path != f.Call.Path && !slices.Contains(out.Notes, compared) {
+			out.Notes = append(out.Notes, compared)
 		}
 	}
 	parts := partsOf(found)

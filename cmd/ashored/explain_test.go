@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/intern"
@@ -198,6 +201,63 @@ func TestExplainHostOfProxy(t *testing.T) {
 		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/a", To: "web-1.shop", Method: "GET", Host: host})
 		if err != nil || got.Verdict != want {
 			t.Errorf("host %q: got %+v, %v, want %s", host, got, err, want)
+		}
+	}
+}
+
+// Who is revoked is told so, also when it is cut off, and when it is not all of an identity.
+func TestExplainRevoked(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	workload := func(name, account string, revoked bool, leaves ...ca.Leaf) ca.Workload {
+		return ca.Workload{Name: name, Identity: "spiffe://cluster.local/ns/shop/sa/" + account, Revoked: revoked, Leaves: leaves}
+	}
+	e.workloads = func(context.Context) ([]ca.Workload, error) {
+		return []ca.Workload{
+			workload("shop/one", "alone", true), workload("shop/w-1", "web", false, ca.Leaf{Serial: "01"}, ca.Leaf{Serial: "02"}), workload("shop/w-2", "web", true), workload("shop/w.3", "web", false, ca.Leaf{Serial: "03", Revoked: true}),
+			workload("shop/old-1", "old", true), workload("shop/old-2", "old", true),
+		}, errors.New("workload shop/bad: damaged")
+	}
+	e.proxies = func() []xds.ProxyStatus {
+		id := spiffe.ID{TrustDomain: "cluster.local", Namespace: "shop", ServiceAccount: "web"}
+		return []xds.ProxyStatus{{ID: "a", Node: push.Node{ID: "w-9.shop"}, Who: xds.Peer{Identity: id, Serial: "03"}}, {ID: "b", Node: push.Node{ID: "w-8.shop"}, Who: xds.Peer{Identity: id, Serial: "01"}}}
+	}
+	const damaged = "some of who has joined or is revoked cannot be told: workload shop/bad: damaged"
+	for _, tc := range []struct{ from, verdict, reason, note string }{
+		{"shop/alone", "denied", "the workload shop/one is revoked", ""},
+		{"one.shop", "denied", "the workload shop/one is revoked", ""},
+		{"shop/one", "denied", "the workload shop/one is revoked", "nobody has the identity spiffe://cluster.local/ns/shop/sa/one: this is about the workload shop/one, which is spiffe://cluster.local/ns/shop/sa/alone"},
+		{"shop/web", "allowed", "allows it", "of the workloads with this identity shop/w-2, shop/w.3 are revoked and refused, and this is about the others: shop/w-1"},
+		{"w-1.shop", "allowed", "allows it", ""},
+		{"w-2.shop", "denied", "the workload shop/w-2 is revoked", ""},
+		{"w.3.shop", "denied", "the latest certificate of the workload shop/w.3 is revoked", ""},
+		{"w-9.shop", "denied", "the certificate of the workload shop/w.3 is revoked", ""},
+		{"w-8.shop", "allowed", "allows it", ""},
+		{"shop/old", "denied", "every workload with this identity (shop/old-1, shop/old-2) is revoked", ""},
+		{"shop/none", "denied", "none of them matches", `no workload that has joined has the identity spiffe://cluster.local/ns/shop/sa/none: "ashorectl workload list" shows who has which`},
+		{"spiffe://other.domain/ns/shop/sa/web", "denied", "certificates of the trust domain other.domain are refused in the handshake: the mesh takes those of cluster.local", "no workload that has joined"},
+	} {
+		got, err := e.Explain(t.Context(), admin.ExplainRequest{From: tc.from, To: "api.example:80", Path: "/items"})
+		if err != nil || got.Verdict != tc.verdict || !strings.Contains(got.Reason, tc.reason) || !strings.Contains(strings.Join(got.Notes, "\n"), tc.note) || !slices.Contains(got.Notes, damaged) || tc.note == "" && len(got.Notes) != 1 {
+			t.Errorf("%s: got %s, %s, notes %q, %v", tc.from, got.Verdict, got.Reason, got.Notes, err)
+		}
+	}
+	if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "nobody.shop", To: "api.example"}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), `no proxy "nobody.shop" is connected, and no workload of that name has joined`) {
+		t.Errorf("a proxy that there is not: %v", err)
+	}
+}
+
+// A path is judged as proxies compare it, and what no proxy takes is refused.
+func TestExplainPath(t *testing.T) {
+	t.Parallel()
+	e := twoPorts(t)
+	got, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example:80", Path: "/x/..;y/%69tems?q"})
+	if err != nil || got.Verdict != "allowed" || len(got.Notes) != 1 || got.Notes[0] != "proxies compare the path /x/..;y/%69tems?q as /items?q" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	for _, bad := range []string{"items", "/a b", "/é", "/a#b", "*"} {
+		if _, err := e.Explain(t.Context(), admin.ExplainRequest{From: "shop/web", To: "api.example", Path: bad}); !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "is not a path: write /orders") {
+			t.Errorf("%q: got %v", bad, err)
 		}
 	}
 }

@@ -242,7 +242,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	}
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
-	control.Explain = explainer{context: back.context, proxies: server.Proxies}
+	control.Explain = id.explainer(back, server)
 	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, record: d.audit.Record, log: log.Named("store")}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)

@@ -9,8 +9,8 @@ import (
 
 // ExplainRequest asks what PeerAuthentication and the policies say of a request that somebody might make.
 type ExplainRequest struct {
-	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), a proxy's ID, or "anonymous" for a caller
-	// without certificate.
+	// From is who asks: a SPIFFE ID, "shop/web" (namespace and service account), the ID of a proxy that is
+	// connected or was, or "anonymous" for a caller without certificate.
 	From string
 	// To is who is asked: a proxy's ID, the host of a service ("web.example:80"), "shop/api" for workloads of that name or
 	// service account, or an address.
