@@ -118,7 +118,7 @@ func (a *Agent) sayInterception(ctx context.Context, r *Report) {
 
 // judge says what to make of it.
 func (n *redirection) judge() (state, todo, text string) {
-	const check = "check the rules that are to redirect connections to Envoy (\"nft list ruleset\"): this agent sets none; or join with --interception none"
+	const check = "check the rules that are to redirect connections to Envoy (\"nft list ruleset\"): this agent sets none; or set workload.interception to none"
 	since := "since Envoy started " + span(n.since) + " ago"
 	switch {
 	case n.inPort == 0 || n.outPort == 0:
