@@ -68,7 +68,7 @@ func decodeObjects(source string) func([]byte) ([]*config.Object, error) {
 		if err := json.Unmarshal(b, &text); err != nil {
 			return nil, err
 		}
-		result := config.Parse(source, []byte(text))
+		result := config.ParseKept(source, []byte(text))
 		for _, p := range result.Problems {
 			if p.Severity == feed.Error {
 				return nil, errors.New(p.String())
