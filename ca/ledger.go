@@ -34,6 +34,9 @@ var errGroupIdentity = errors.New("the WorkloadGroup makes no identity")
 type LedgerConfig struct {
 	// Records is where everything stands, shared with all replicas.
 	Records record.Store
+	// Dir is the folder of the authority's keys, where a copy of the revocations is kept: who loses the records, or puts older
+	// ones in place, does not let anybody in. It is made when it is missing. Empty: there is no copy.
+	Dir string
 	// TrustDomain is that of the identities that workloads get.
 	TrustDomain string
 	// Groups is the identity of the workloads of a WorkloadGroup "namespace/name": its namespace, and its template's service
@@ -76,13 +79,27 @@ type Ledger struct {
 	now         func() time.Time
 	accounts    accounts // safe for concurrent use
 
+	watchers record.Watchers // safe for concurrent use; told by Run
+	wake     chan struct{}   // cap 1; tells Run that something is to be kept
+	unkept   unkept          // safe for concurrent use
+	keeping  sync.Mutex      // held while what is unkept is written or restored
+	dir      folder          // set once; its path is empty when there is no copy
+
+	copying sync.Mutex
+	copied  []byte // guarded by copying: what the copy holds
+	copyErr error  // guarded by copying: why it does not hold what is in force
+
+	beginning sync.Mutex
+	begun     begunRecord // guarded by beginning
+	late      bool        // guarded by beginning: begun is not written yet
+
 	reading sync.Mutex                 // held while revocations are read and put in place, so that an older list never replaces a newer one
 	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
 }
 
 // NewLedger makes a ledger and reads who is revoked. Errors: its records cannot be read.
 func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
-	l := &Ledger{records: c.Records, trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
+	l := &Ledger{dir: folder{path: c.Dir}, wake: make(chan struct{}, 1), trustDomain: c.TrustDomain, groups: c.Groups, grace: c.Grace, outlive: c.Connections.outlive(), maxAccount: cmp.Or(c.MaxAccount, DefaultMaxAccount),
 		present: c.Present, replaced: c.Replaced, audit: c.Audit, log: c.Log, now: c.Now}
 	switch {
 	case l.grace == 0:
@@ -108,23 +125,43 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
 		return nil, err
 	}
+	l.records = notedStore{c.Records, &l.unkept, l.now, func(err error) {
+		l.log.Error("the ledger of workloads cannot be written: nobody joins or renews until it can", "error", err)
+		l.rouse() // Run finds out when that is over
+	}}
+	if err := l.recall(ctx); err != nil {
+		return nil, err
+	}
+	if _, err := l.Revocations(ctx); err != nil {
+		return nil, err
+	}
+	l.keep(ctx) // what cannot be is told of, and tried again by Run
 	_, err := l.Revocations(ctx)
 	return l, err
 }
 
 // Run keeps up with the revocations of other replicas, and forgets what has ended, until ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	changed := l.Watch(ctx)
+	changed := l.records.Watch(ctx, revocationTable)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	l.refresh(ctx) // what was told before we listened
+	l.watchers.Tell(revocationsChanged())
 	var clock steady
 	clock.look(l.now(), time.Now())
 	for {
+		var again <-chan time.Time
+		if !l.keep(ctx) {
+			again = time.After(keepAgain)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-again:
+		case <-l.wake:
+			l.watchers.Tell(revocationsChanged())
 		case <-changed:
+			l.watchers.Tell(revocationsChanged())
 			l.refresh(ctx)
 		case <-sweep.C:
 			if !clock.look(l.now(), time.Now()) {
@@ -134,6 +171,19 @@ func (l *Ledger) Run(ctx context.Context) error {
 				l.log.Warn("what has ended cannot be forgotten", "error", err)
 			}
 		}
+	}
+}
+
+// revocationsChanged is what watchers of revocations are told of.
+func revocationsChanged() []record.Write {
+	return []record.Write{{Key: record.Key{Table: revocationTable}}}
+}
+
+// rouse has Run look what is to be kept, and tell whoever watches.
+func (l *Ledger) rouse() {
+	select {
+	case l.wake <- struct{}{}:
+	default: // it has word already
 	}
 }
 

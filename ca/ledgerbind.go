@@ -60,6 +60,12 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	if err != nil {
 		return err
 	}
+	// A revocation that the records did not take has changed nothing: look again.
+	for _, key := range revocableKeys(*c) {
+		if x, ok := l.unkept.get(key); ok {
+			return refuseBy(c.proof, x)
+		}
+	}
 	l.tellReplaced(c)
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
 	return l.refuseNamed(ctx, c.proof, revocationKey(RevokeIdentity, c.proof.ID.String()))
@@ -189,11 +195,7 @@ func (w *Workload) mayRenew(known bool, id spiffe.ID, with KeyHash) error {
 // refuseRevoked says that the identity, the workload or the certificate that a call was proven by is revoked. It asks the
 // records, not what was last read of them. Errors: *Refusal.
 func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
-	names := []record.Key{revocationKey(RevokeIdentity, c.proof.ID.String()), revocationKey(RevokeWorkload, c.workload)}
-	if c.proof.Leaf != nil {
-		names = append(names, revocationKey(RevokeSerial, serialText(c.proof.Leaf)))
-	}
-	for _, key := range names {
+	for _, key := range revocableKeys(c) {
 		if err := l.refuseNamed(ctx, c.proof, key); err != nil {
 			return err
 		}
@@ -201,8 +203,20 @@ func (l *Ledger) refuseRevoked(ctx context.Context, c issued) error {
 	return nil
 }
 
+// revocableKeys are where a revocation would stand of what a call was proven by.
+func revocableKeys(c issued) []record.Key {
+	names := []record.Key{revocationKey(RevokeIdentity, c.proof.ID.String()), revocationKey(RevokeWorkload, c.workload)}
+	if c.proof.Leaf != nil {
+		names = append(names, revocationKey(RevokeSerial, serialText(c.proof.Leaf)))
+	}
+	return names
+}
+
 // refuseNamed refuses when there is a revocation by a name. Errors: *Refusal, or why it cannot be told now.
 func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) error {
+	if x, ok := l.unkept.get(key); ok {
+		return refuseBy(p, x)
+	}
 	r, err := l.records.Get(ctx, key)
 	if err != nil || r.Version == "" {
 		return err
@@ -211,6 +225,11 @@ func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) erro
 	if err != nil {
 		return err
 	}
+	return refuseBy(p, x)
+}
+
+// refuseBy is the refusal by a revocation.
+func refuseBy(p *Proof, x Revocation) *Refusal {
 	return refuseRevoked(p, fmt.Errorf("%s %s was revoked at %s by %s: %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By, x.Reason))
 }
 

@@ -103,17 +103,22 @@ func decodeRevocation(value []byte) (Revocation, error) {
 	if err := decodeRecord(value, &r); err != nil {
 		return Revocation{}, fmt.Errorf("revocation: %w", err)
 	}
+	return r, r.check()
+}
+
+// check says what is wrong with a revocation that was read.
+func (r *Revocation) check() error {
 	switch r.Kind {
 	case RevokeIdentity, RevokeWorkload, RevokeSerial:
 	default:
-		return Revocation{}, fmt.Errorf("revocation: its record has the unknown kind %.40q", r.Kind)
+		return fmt.Errorf("revocation: its record has the unknown kind %.40q", r.Kind)
 	}
 	for _, c := range r.Certificates {
 		if !isHash(c.SHA256) {
-			return Revocation{}, fmt.Errorf("revocation of %s %s: its record holds no hash of a certificate", r.Kind, r.Name)
+			return fmt.Errorf("revocation of %s %.200q: its record holds no hash of a certificate", r.Kind, r.Name)
 		}
 	}
-	return r, nil
+	return nil
 }
 
 // Fingerprint is the SHA-256 of a certificate's DER in hexadecimal digits, as Envoy's filters compare it.
@@ -151,9 +156,9 @@ func (k RevocationKind) normalise(name string) (string, error) {
 	return "", fmt.Errorf("%.40q cannot be revoked: want identity, workload or serial", string(k))
 }
 
-// Watch tells, until ctx ends, after revocations have changed, also by another replica.
+// Watch tells, until ctx ends and while Run runs, after revocations have changed, also by another replica.
 func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
-	return l.records.Watch(ctx, revocationTable)
+	return l.watchers.Watch(ctx, revocationTable)
 }
 
 // Revocations reads everybody who is out. A record that cannot be read is an error, and the last ones that could stay in
@@ -161,16 +166,22 @@ func (l *Ledger) Watch(ctx context.Context) <-chan struct{} {
 func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
-	records, err := l.records.List(ctx, revocationTable)
-	if err != nil {
-		return nil, fmt.Errorf("list revocations: %w", err)
-	}
-	set, err := newRevokedSet(records, l.now().Add(-l.outlive))
+	set, err := l.readRevocations(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.revoked.Store(set)
 	return &set.Revocations, nil
+}
+
+// readRevocations is everybody who is out: by the records, and by what these could not take.
+func (l *Ledger) readRevocations(ctx context.Context) (*revokedSet, error) {
+	more := l.unkept.list() // before the records are read: what they take meanwhile stands twice, not nowhere
+	records, err := l.records.List(ctx, revocationTable)
+	if err != nil {
+		return nil, fmt.Errorf("list revocations: %w", err)
+	}
+	return newRevokedSet(records, more, l.now().Add(-l.outlive))
 }
 
 // Peers are the addresses of who was revoked, as of now: for revoked.Recent at least, and as long as a certificate can be
@@ -194,8 +205,8 @@ type revokedSet struct {
 	identity, certificate map[string]bool // certificate: also ended ones
 }
 
-// newRevokedSet reads records. Certificates that ended before a time matter no more.
-func newRevokedSet(records []record.Record, ended time.Time) (*revokedSet, error) {
+// newRevokedSet reads records; more are revocations beside them. Certificates that ended before a time matter no more.
+func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) (*revokedSet, error) {
 	s := &revokedSet{identity: map[string]bool{}, certificate: map[string]bool{}}
 	for _, r := range records {
 		if r.Name == epochName {
@@ -211,6 +222,12 @@ func newRevokedSet(records []record.Record, ended time.Time) (*revokedSet, error
 			return nil, err
 		}
 		s.add(x, ended)
+	}
+	for _, x := range more {
+		if !slices.ContainsFunc(s.List, func(y Revocation) bool { return y.Kind == x.Kind && y.Name == x.Name }) {
+			s.add(x, ended)
+			s.Epoch = max(s.Epoch, x.Epoch)
+		}
 	}
 	slices.SortFunc(s.List, func(a, b Revocation) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) })
 	slices.Sort(s.Identities)

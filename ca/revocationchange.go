@@ -28,8 +28,9 @@ type RevokeRequest struct {
 	Addresses []netip.Addr
 }
 
-// Revoke puts something out. When it returns, renewal is refused and Watch has told; what was out already stays so.
-// Errors: ErrNotFound when there is no such workload or certificate, or what is wrong with the request.
+// Revoke puts something out. When it returns, renewal is refused and Run has word to tell; what was out already stays so.
+// Errors: ErrUnkept when it is in force and may not outlive the process; ErrNotFound when there is no such workload or
+// certificate, or what is wrong with the request.
 func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 	if len(r.Reason) > maxReason {
 		return fmt.Errorf("the reason has %d bytes, at most %d are allowed", len(r.Reason), maxReason)
@@ -39,12 +40,41 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 		return err
 	}
 	r.Name = name
-	if err := l.retry(func() error { return l.tryRevoke(ctx, r) }); err != nil {
+	event := audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}
+	err = l.retry(func() error { return l.tryRevoke(ctx, r) })
+	if err != nil && !errors.Is(err, ErrUnkept) {
+		l.failed(event, err)
 		return fmt.Errorf("revoke %s %s: %w", r.Kind, r.Name, err)
 	}
-	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}})
-	_, err = l.Revocations(ctx)
-	return err
+	_, read := l.Revocations(ctx)
+	l.rouse()
+	copied := l.copyNow(l.revoked.Load()) && l.dir.path != ""
+	if err == nil {
+		l.audit(event)
+		return read
+	}
+	err = l.unkeptError(err, copied)
+	event.Details["kept"], event.Details["error"] = "no", err.Error()
+	l.audit(event)
+	return errors.Join(fmt.Errorf("revoke %s %s: %w", r.Kind, r.Name, err), read)
+}
+
+// unkeptError says what a revocation that the records did not take hangs on.
+func (l *Ledger) unkeptError(err error, copied bool) error {
+	if copied {
+		return fmt.Errorf("%w: %s has it until the store takes it, and it is read from there at the next start", err, l.dir.at(copyFile))
+	}
+	return fmt.Errorf("%w: it holds until ashored ends, and no longer: do not restart ashored before \"ashorectl problems\" shows that it is kept", err)
+}
+
+// failed writes down that what was asked for was not done.
+func (l *Ledger) failed(e audit.Event, err error) {
+	if errors.Is(err, ErrNotFound) {
+		return // nothing was to be done
+	}
+	e.Outcome = audit.Failed
+	e.Details["error"] = err.Error()
+	l.audit(e)
 }
 
 func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
@@ -52,6 +82,9 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	was, err := l.records.Get(ctx, key)
 	if err != nil || was.Version != "" {
 		return err
+	}
+	if x, ok := l.unkept.get(key); ok {
+		return fmt.Errorf("%w since %s", ErrUnkept, x.At.Format(time.RFC3339))
 	}
 	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC(),
 		Addresses: r.Addresses[:min(len(r.Addresses), revoked.MaxAddresses)]}
@@ -62,15 +95,28 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	if x.Shown, err = l.shown(ctx, &x); err != nil {
 		return err
 	}
-	epoch, err := l.nextEpoch(ctx, &x)
+	epoch, err := l.epochWrite(ctx, func(e uint64) uint64 {
+		x.Epoch = max(e, l.revoked.Load().Epoch, l.unkept.epoch()) + 1
+		return x.Epoch
+	})
 	if err != nil {
 		return err
 	}
+	err = l.commitRevocation(ctx, x, w, version, epoch)
+	if unwritable(ctx, err) {
+		l.unkept.add(x)
+		return fmt.Errorf("%w: %w", ErrUnkept, err)
+	}
+	return err
+}
+
+// commitRevocation writes one, and with it the workload that it changes; version is empty when it changes none.
+func (l *Ledger) commitRevocation(ctx context.Context, x Revocation, w Workload, version string, epoch record.Write) error {
 	value, err := json.Marshal(x)
 	if err != nil {
 		return err
 	}
-	writes := []record.Write{{Key: key, Value: value}, epoch}
+	writes := []record.Write{{Key: revocationKey(x.Kind, x.Name), Value: value}, epoch}
 	if version == "" {
 		return l.records.Commit(ctx, writes...)
 	}
@@ -157,8 +203,8 @@ func (l *Ledger) bySerial(ctx context.Context, serial string) (Workload, error) 
 	return Workload{}, err
 }
 
-// nextEpoch is the write that counts one more revocation, x.
-func (l *Ledger) nextEpoch(ctx context.Context, x *Revocation) (record.Write, error) {
+// epochWrite is the write of the epoch that follows on the one there is.
+func (l *Ledger) epochWrite(ctx context.Context, following func(epoch uint64) uint64) (record.Write, error) {
 	key := record.Key{Table: revocationTable, Name: epochName}
 	r, err := l.records.Get(ctx, key)
 	if err != nil {
@@ -170,24 +216,37 @@ func (l *Ledger) nextEpoch(ctx context.Context, x *Revocation) (record.Write, er
 			return record.Write{}, fmt.Errorf("epoch of revocations: %w", err)
 		}
 	}
-	e.Epoch++
-	x.Epoch = e.Epoch
+	e.Epoch = following(e.Epoch)
 	value, err := json.Marshal(e)
 	return record.Write{Key: key, Value: value, Version: r.Version}, err
 }
 
-// Restore takes something back in. Errors: ErrNotFound when it is not out.
+// Restore takes something back in. Errors: ErrNotFound when it is not out; with any other one it stays out.
 func (l *Ledger) Restore(ctx context.Context, r RevokeRequest) error {
 	name, err := r.Kind.normalise(r.Name)
 	if err != nil {
 		return err
 	}
 	r.Name = name
-	if err := l.retry(func() error { return l.tryRestore(ctx, r) }); err != nil {
+	event := audit.Event{Action: audit.WorkloadRestore, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}
+	if err := l.restore(ctx, r); err != nil {
+		l.failed(event, err)
 		return fmt.Errorf("restore %s %s: %w", r.Kind, r.Name, err)
 	}
-	l.audit(audit.Event{Action: audit.WorkloadRestore, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}})
+	l.audit(event)
 	_, err = l.Revocations(ctx)
+	l.rouse()
+	l.copyNow(l.revoked.Load())
+	return err
+}
+
+func (l *Ledger) restore(ctx context.Context, r RevokeRequest) error {
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	err := l.retry(func() error { return l.tryRestore(ctx, r) })
+	if (err == nil || errors.Is(err, ErrNotFound)) && l.unkept.drop(revocationKey(r.Kind, r.Name)) {
+		return nil
+	}
 	return err
 }
 

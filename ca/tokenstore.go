@@ -55,11 +55,13 @@ func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, 
 	hash := sha256.Sum256([]byte(text))
 	now := l.now()
 	t = Token{ID: id, Format: 1, Hash: hex.EncodeToString(hash[:]), Group: r.Group, By: r.By, Created: now, Expires: now.Add(r.TTL)}
+	event := audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
+		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}}
 	if err := l.writeToken(ctx, t, ""); err != nil {
-		return "", Token{}, fmt.Errorf("keep a join token: %w", err)
+		l.failed(event, err)
+		return "", Token{}, fmt.Errorf("no join token is made, for it cannot be kept: %w", err)
 	}
-	l.audit(audit.Event{Action: audit.TokenCreate, Actor: r.By, Target: id,
-		Details: map[string]string{"group": r.Group, "expires": t.Expires.Format(time.RFC3339)}})
+	l.audit(event)
 	return text, t, nil
 }
 
@@ -78,34 +80,47 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 			errs = append(errs, err)
 			continue
 		}
-		out = append(out, t)
+		out = append(out, l.unkept.token(t))
 	}
 	slices.SortStableFunc(out, func(a, b Token) int { return a.Created.Compare(b.Created) })
 	return out, errors.Join(errs...)
 }
 
 // RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the workload that it made
-// stays. Errors: ErrNotFound.
+// stays. Errors: ErrUnkept when it is in force and does not outlive the process; ErrNotFound.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
-	err := l.retry(func() error {
-		t, version, err := l.token(ctx, id)
-		if err != nil {
-			return err
-		}
-		if version == "" {
-			return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
-		}
-		if !t.Revoked.IsZero() {
-			return nil
-		}
-		t.Revoked, t.RevokedBy = l.now(), by
-		return l.writeToken(ctx, t, version)
-	})
+	at := l.now()
+	err := l.retry(func() error { return l.tryRevokeToken(ctx, id, at, by) })
+	event := audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id, Details: map[string]string{}}
+	switch {
+	case err == nil:
+		l.audit(event)
+		return nil
+	case !unwritable(ctx, err):
+		l.failed(event, err)
+		return err
+	}
+	l.unkept.addToken(Token{ID: id, Revoked: at, RevokedBy: by})
+	l.rouse()
+	err = l.unkeptError(fmt.Errorf("revoke join token %s: %w: %w", id, ErrUnkept, err), false)
+	event.Details["kept"], event.Details["error"] = "no", err.Error()
+	l.audit(event)
+	return err
+}
+
+func (l *Ledger) tryRevokeToken(ctx context.Context, id string, at time.Time, by string) error {
+	t, version, err := l.token(ctx, id)
 	if err != nil {
 		return err
 	}
-	l.audit(audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id})
-	return nil
+	if version == "" {
+		return fmt.Errorf("join token %.40q: %w", id, ErrNotFound)
+	}
+	if !t.Revoked.IsZero() {
+		return nil
+	}
+	t.Revoked, t.RevokedBy = at, by
+	return l.writeToken(ctx, t, version)
 }
 
 // token reads a token; version is empty when there is none.
@@ -147,7 +162,7 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1 {
 		return Token{}, "", refuseToken("token tampered", fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))
 	}
-	if !t.Revoked.IsZero() {
+	if t = l.unkept.token(t); !t.Revoked.IsZero() {
 		return Token{}, "", refuseToken("token revoked", fmt.Errorf("join token %s was revoked at %s", id, t.Revoked.Format(time.RFC3339)))
 	}
 	if !now.Before(t.Expires) {

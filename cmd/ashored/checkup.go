@@ -23,6 +23,7 @@ type checkup struct {
 	identity                                *identity
 	root, chain, server, step, waiting      *prometheus.Desc
 	problem, tokens, workloads, revocations *prometheus.Desc
+	unkept, failing                         *prometheus.Desc
 
 	mu    sync.Mutex
 	at    time.Time // guarded by mu
@@ -52,6 +53,8 @@ func newCheckup(id *identity) *checkup {
 		tokens:      desc("ashore_join_tokens", "Join tokens, by state.", []string{"state"}, nil),
 		workloads:   desc("ashore_workloads", "Workloads that joined, by whether their certificate is valid, ended or revoked.", []string{"state"}, nil),
 		revocations: desc("ashore_revocations", "Revocations in force, by kind.", []string{"kind"}, nil),
+		unkept:      desc("ashore_revocations_unkept", "Revocations in force that the store does not have.", nil, nil),
+		failing:     desc("ashore_ledger_failing", "1 while the ledger of workloads cannot be written.", nil, nil),
 	}
 }
 
@@ -127,6 +130,9 @@ func (c *checkup) problems() []feed.Problem {
 		}
 		out = append(out, p)
 	}
+	for _, text := range c.identity.ledger.Problems() {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "ledger of workloads", Text: text})
+	}
 	for _, text := range f.authority.Problems {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
 	}
@@ -135,19 +141,21 @@ func (c *checkup) problems() []feed.Problem {
 
 // Describe implements prometheus.Collector.
 func (c *checkup) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads, c.revocations} {
+	for _, d := range []*prometheus.Desc{c.root, c.chain, c.server, c.step, c.waiting, c.problem, c.tokens, c.workloads, c.revocations, c.unkept, c.failing} {
 		ch <- d
 	}
 }
 
 // Collect implements prometheus.Collector. What cannot be told is not there.
 func (c *checkup) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	gauge(c.unkept, float64(c.identity.ledger.Unkept()))
+	gauge(c.failing, map[bool]float64{true: 1}[c.identity.ledger.Failing()])
 	f := c.look()
 	if f.err != nil {
 		return
-	}
-	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
-		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	for _, r := range f.authority.Roots {
 		if r.Role == "signs" {

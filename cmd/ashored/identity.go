@@ -63,7 +63,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	domain := s.mesh.Config.GetTrustDomain()
 	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach}
 	var err error
-	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
+	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, Dir: filepath.Join(s.State, "ca"), TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
 		Present: id.present, Replaced: id.replaced, Audit: c.audit, Log: c.log})
 	if err != nil {
 		return nil, fmt.Errorf("ledger of workloads: %w", err)

@@ -32,7 +32,12 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown(q, known)
 	}
-	return admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, answered(err)
+	out := admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}
+	if errors.Is(err, ca.ErrUnkept) { // what was asked for is done
+		out.Notes = []string{"WARNING: " + err.Error(), "It is tried again every few seconds; \"ashorectl problems\" shows this until it is kept."}
+		return out, nil
+	}
+	return out, answered(err)
 }
 
 // Restore implements admin.Workloads.

@@ -151,7 +151,8 @@ func (s *Store) bbolt(path string) (*bbolt.DB, error) {
 // damaged is the error for a file that cannot be trusted.
 func damaged(path string, why error) error {
 	return fmt.Errorf("%s is %w (%w). It was left as it is. Move the file away, put a backup in its place and start ashored again; without a backup it starts with a new file: "+
-		"objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again",
+		"objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again. "+
+		"Lost with it are the ledger of workloads (each has to join again), join tokens and how far a rotation of the root was; revocations are read from ca/revocations.json beside it, where that is",
 		path, ErrDamaged, why)
 }
 

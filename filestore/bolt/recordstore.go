@@ -174,7 +174,7 @@ func (r *records) writeGroup(group []*recordCommit) error {
 		return nil
 	}
 	if !errors.Is(err, ErrClosed) {
-		err = fmt.Errorf("write records to %s: %w", r.store.path, err)
+		err = r.store.unwritten(err)
 	}
 	for _, c := range group {
 		c.err = err

@@ -1,0 +1,291 @@
+package ca
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// ErrUnkept says that a revocation is in force and could not be written into the records: it is tried again until it is.
+var ErrUnkept = errors.New("in force, and not kept")
+
+// keepAgain is how often what could not be written is tried again.
+const keepAgain = 2 * time.Second
+
+// unkept is what is in force although the records did not take it. The zero value is empty. Safe for concurrent use.
+type unkept struct {
+	mu          sync.Mutex
+	revocations map[record.Key]Revocation // guarded by mu
+	tokens      map[string]Token          // guarded by mu: those that are revoked, by ID
+	since       time.Time                 // guarded by mu: since when the records take nothing; zero: they do
+	err         error                     // guarded by mu: why
+}
+
+// refused remembers that the records did not take a write.
+func (u *unkept) refused(err error, now time.Time) (first bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	first = u.since.IsZero()
+	if first {
+		u.since = now
+	}
+	u.err = err
+	return first
+}
+
+// taken remembers that they took one, and says whether that is news.
+func (u *unkept) taken() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	news := !u.since.IsZero()
+	u.since, u.err = time.Time{}, nil
+	return news
+}
+
+func (u *unkept) add(x Revocation) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.revocations == nil {
+		u.revocations = map[record.Key]Revocation{}
+	}
+	u.revocations[revocationKey(x.Kind, x.Name)] = x
+}
+
+// drop forgets a revocation, and says whether there was one.
+func (u *unkept) drop(key record.Key) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, ok := u.revocations[key]
+	delete(u.revocations, key)
+	return ok
+}
+
+func (u *unkept) get(key record.Key) (Revocation, bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	x, ok := u.revocations[key]
+	return x, ok
+}
+
+// list is all revocations, the oldest first.
+func (u *unkept) list() []Revocation {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]Revocation, 0, len(u.revocations))
+	for _, x := range u.revocations {
+		out = append(out, x)
+	}
+	slices.SortFunc(out, func(a, b Revocation) int { return cmp.Or(cmp.Compare(a.Epoch, b.Epoch), cmp.Compare(a.Name, b.Name)) })
+	return out
+}
+
+func (u *unkept) addToken(t Token) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.tokens == nil {
+		u.tokens = map[string]Token{}
+	}
+	u.tokens[t.ID] = t
+}
+
+func (u *unkept) dropToken(id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.tokens, id)
+}
+
+// token is t, revoked where that could not be kept.
+func (u *unkept) token(t Token) Token {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if x, ok := u.tokens[t.ID]; ok && t.Revoked.IsZero() {
+		t.Revoked, t.RevokedBy = x.Revoked, x.RevokedBy
+	}
+	return t
+}
+
+func (u *unkept) tokenList() []Token {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	out := make([]Token, 0, len(u.tokens))
+	for _, t := range u.tokens {
+		out = append(out, t)
+	}
+	return out
+}
+
+// failing is since when the records take nothing, and why; zero: they do.
+func (u *unkept) failing() (since time.Time, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return u.since, u.err
+}
+
+// epoch is the latest of the revocations.
+func (u *unkept) epoch() (latest uint64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for _, x := range u.revocations {
+		latest = max(latest, x.Epoch)
+	}
+	return latest
+}
+
+// counts are how many revocations and tokens there are.
+func (u *unkept) counts() (revocations, tokens int) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	return len(u.revocations), len(u.tokens)
+}
+
+// unwritable says that an error is of the records' keeping, and not of what was to be written.
+func unwritable(ctx context.Context, err error) bool {
+	_, refusal := errors.AsType[*Refusal](err)
+	return err != nil && ctx.Err() == nil && !refusal && !errors.Is(err, record.ErrConflict) && !errors.Is(err, record.ErrTooLarge) && !errors.Is(err, ErrNotFound)
+}
+
+// notedStore has a ledger know when its records take nothing.
+type notedStore struct {
+	record.Store
+	unkept *unkept
+	now    func() time.Time
+	first  func(error) // called when it begins
+}
+
+// Commit implements record.Store.
+func (s notedStore) Commit(ctx context.Context, writes ...record.Write) error {
+	err := s.Store.Commit(ctx, writes...)
+	switch {
+	case err == nil:
+		s.unkept.taken()
+	case unwritable(ctx, err):
+		if s.unkept.refused(err, s.now()) {
+			s.first(err)
+		}
+	}
+	return err
+}
+
+// keep tries again to write what could not be written, until ctx ends. It says whether there is nothing left to do.
+func (l *Ledger) keep(ctx context.Context) (done bool) {
+	for _, x := range l.unkept.list() {
+		if !l.keepRevocation(ctx, x) {
+			return false
+		}
+	}
+	for _, t := range l.unkept.tokenList() {
+		if !l.keepToken(ctx, t) {
+			return false
+		}
+	}
+	if since, _ := l.unkept.failing(); !since.IsZero() || l.begunLate() {
+		if err := l.writeBegun(ctx); err != nil { // nothing waits, but does the disk take anything?
+			return false
+		}
+	}
+	return l.copyNow(l.revoked.Load())
+}
+
+// keepRevocation tries to write one, and says whether it is done with it.
+func (l *Ledger) keepRevocation(ctx context.Context, x Revocation) bool {
+	l.keeping.Lock()
+	defer l.keeping.Unlock()
+	key := revocationKey(x.Kind, x.Name)
+	if _, still := l.unkept.get(key); !still { // it was restored
+		return true
+	}
+	if err := l.retry(func() error { return l.tryKeep(ctx, x) }); err != nil {
+		if !unwritable(ctx, err) && ctx.Err() == nil {
+			l.log.Error("a revocation in force cannot be kept", "kind", x.Kind, "name", x.Name, "error", err)
+		}
+		return false
+	}
+	l.unkept.drop(key)
+	l.log.Info("a revocation is kept now that could not be before", "kind", x.Kind, "name", x.Name)
+	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: "kept now, after it could not be: " + x.Reason,
+		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
+	return true
+}
+
+// tryKeep writes a revocation that is in force already.
+func (l *Ledger) tryKeep(ctx context.Context, x Revocation) error {
+	was, err := l.records.Get(ctx, revocationKey(x.Kind, x.Name))
+	if err != nil || was.Version != "" {
+		return err
+	}
+	known := x.Certificates
+	x.Certificates = nil
+	until := x.Until
+	w, version, err := l.hit(ctx, &x)
+	if errors.Is(err, ErrNotFound) { // the workload is not known, or no more
+		version, err = "", nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, leaf := range known {
+		if !slices.ContainsFunc(x.Certificates, func(y RevokedLeaf) bool { return y.SHA256 == leaf.SHA256 }) {
+			x.Certificates = append(x.Certificates, leaf)
+		}
+	}
+	x.Until = later(x.Until, until)
+	epoch, err := l.epochWrite(ctx, func(e uint64) uint64 { return max(e, x.Epoch) })
+	if err != nil {
+		return err
+	}
+	return l.commitRevocation(ctx, x, w, version, epoch)
+}
+
+// keepToken tries to write that a token is revoked, and says whether it is done with it.
+func (l *Ledger) keepToken(ctx context.Context, x Token) bool {
+	err := l.retry(func() error { return l.tryRevokeToken(ctx, x.ID, x.Revoked, x.RevokedBy) })
+	if err != nil && !errors.Is(err, ErrNotFound) {
+		return false
+	}
+	l.unkept.dropToken(x.ID)
+	l.audit(audit.Event{Action: audit.TokenRevoke, Actor: "ashored", Target: x.ID, Reason: "kept now, after it could not be", Details: map[string]string{"kept": "yes", "by": x.RevokedBy}})
+	return true
+}
+
+// Problems are what an operator should see to in the ledger.
+func (l *Ledger) Problems() []string {
+	var out []string
+	if since, err := l.unkept.failing(); err != nil {
+		out = append(out, fmt.Sprintf("the ledger of workloads cannot be written since %s: nobody joins or renews, and no join token is made: %v; "+
+			"make room on the disk of the state folder (\"df -h\" and \"df -i\" show what it has): what is due is written within seconds then", since.UTC().Format(time.RFC3339), err))
+	}
+	revocations, tokens := l.unkept.counts()
+	kept := l.copyProblem()
+	switch {
+	case revocations > 0 && kept == nil && l.dir.path != "":
+		out = append(out, fmt.Sprintf("%d revocations are in force that the store does not have yet; %s has them, and they are read from there at the next start", revocations, l.dir.at(copyFile)))
+	case revocations > 0:
+		out = append(out, fmt.Sprintf("%d revocations are in force and kept nowhere: they hold until ashored ends. Do not restart it before this problem is over", revocations))
+	}
+	if tokens > 0 {
+		out = append(out, fmt.Sprintf("%d join tokens are revoked, and that is kept nowhere: it holds until ashored ends. Do not restart it before this problem is over", tokens))
+	}
+	if kept != nil {
+		out = append(out, fmt.Sprintf("the copy of the revocations cannot be kept: %v: should the store be lost, those since the last copy are lost with it; mend what is said here: it is tried again every %s", kept, keepAgain))
+	}
+	return append(out, l.losses()...)
+}
+
+// Unkept is how many revocations are in force that the records do not have.
+func (l *Ledger) Unkept() int {
+	n, _ := l.unkept.counts()
+	return n
+}
+
+// Failing says that the records took nothing when they were last asked to.
+func (l *Ledger) Failing() bool {
+	since, _ := l.unkept.failing()
+	return !since.IsZero()
+}
