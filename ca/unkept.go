@@ -26,6 +26,7 @@ type unkept struct {
 	tokens      map[string]Token          // guarded by mu: those that are revoked, by ID
 	since       time.Time                 // guarded by mu: since when the records take nothing; zero: they do
 	err         error                     // guarded by mu: why
+	last        error                     // guarded by mu: why they did not take something, when it was the last time
 }
 
 // refused remembers that the records did not take a write.
@@ -36,7 +37,7 @@ func (u *unkept) refused(err error, now time.Time) (first bool) {
 	if first {
 		u.since = now
 	}
-	u.err = err
+	u.err, u.last = err, err
 	return first
 }
 
@@ -138,11 +139,11 @@ func (u *unkept) epoch() (latest uint64) {
 	return latest
 }
 
-// counts are how many revocations and tokens there are.
-func (u *unkept) counts() (revocations, tokens int) {
+// counts are how many revocations and tokens there are, and why.
+func (u *unkept) counts() (revocations, tokens int, why error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return len(u.revocations), len(u.tokens)
+	return len(u.revocations), len(u.tokens), u.last
 }
 
 // unwritable says that an error is of the records' keeping, and not of what was to be written.
@@ -259,18 +260,18 @@ func (l *Ledger) Problems() []string {
 	var out []string
 	if since, err := l.unkept.failing(); err != nil {
 		out = append(out, fmt.Sprintf("the ledger of workloads cannot be written since %s: nobody joins or renews, and no join token is made: %v; "+
-			"make room on the disk of the state folder (\"df -h\" and \"df -i\" show what it has): what is due is written within seconds then", since.UTC().Format(time.RFC3339), err))
+			"what is due is written within seconds once it can be", since.UTC().Format(time.RFC3339), err))
 	}
-	revocations, tokens := l.unkept.counts()
+	revocations, tokens, why := l.unkept.counts()
 	kept := l.copyProblem()
 	switch {
 	case revocations > 0 && kept == nil && l.dir.path != "":
-		out = append(out, fmt.Sprintf("%d revocations are in force that the store does not have yet; %s has them, and they are read from there at the next start", revocations, l.dir.at(copyFile)))
+		out = append(out, fmt.Sprintf("%d revocations are in force that the store does not have yet; %s has them, and they are read from there at the next start: %v", revocations, l.dir.at(copyFile), why))
 	case revocations > 0:
-		out = append(out, fmt.Sprintf("%d revocations are in force and kept nowhere: they hold until ashored ends. Do not restart it before this problem is over", revocations))
+		out = append(out, fmt.Sprintf("%d revocations are in force and kept nowhere: they hold until ashored ends. Do not restart it before this problem is over: %v", revocations, why))
 	}
 	if tokens > 0 {
-		out = append(out, fmt.Sprintf("%d join tokens are revoked, and that is kept nowhere: it holds until ashored ends. Do not restart it before this problem is over", tokens))
+		out = append(out, fmt.Sprintf("%d join tokens are revoked, and that is kept nowhere: it holds until ashored ends. Do not restart it before this problem is over: %v", tokens, why))
 	}
 	if kept != nil {
 		out = append(out, fmt.Sprintf("the copy of the revocations cannot be kept: %v: should the store be lost, those since the last copy are lost with it; mend what is said here: it is tried again every %s", kept, keepAgain))
@@ -280,7 +281,7 @@ func (l *Ledger) Problems() []string {
 
 // Unkept is how many revocations are in force that the records do not have.
 func (l *Ledger) Unkept() int {
-	n, _ := l.unkept.counts()
+	n, _, _ := l.unkept.counts()
 	return n
 }
 
