@@ -221,7 +221,7 @@ func (p *fakePlane) CreateCertificate(ctx context.Context, r *securityv1.IstioCe
 	}
 	switch {
 	case a.token != "" && (a.token != testToken || p.bound != nil && *p.bound != a.key):
-		return nil, status.Error(codes.PermissionDenied, "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one")
+		return nil, status.Error(codes.PermissionDenied, "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME")
 	case a.token != "":
 		p.bound = &a.key
 	case len(a.peer) == 0:

@@ -222,7 +222,7 @@ func TestJoinRefused(t *testing.T) {
 		{"plaintext", func(t *testing.T, _ *fakePlane, c *JoinConfig) { c.Settings.XDS.Addresses = []string{plaintext(t)} }, false,
 			[]string{"it does not speak TLS: this may be the plaintext port (15010)"}},
 		{"a used token", func(_ *testing.T, p *fakePlane, _ *JoinConfig) { p.set(func() { p.bound = new([32]byte) }) }, true,
-			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one"}},
+			[]string{"refuses: the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"}},
 		{"no group", refuse(codes.FailedPrecondition, "cannot find WorkloadGroup shop/web"), true,
 			[]string{"refuses: cannot find WorkloadGroup shop/web; make sure that the WorkloadGroup exists"}},
 		{"no authority", refuse(codes.Unimplemented, "unknown service"), true, []string{"refuses: it gives no certificates"}},

@@ -110,8 +110,8 @@ func (r *Refusal) Unwrap() error { return r.Err }
 
 // What callers are told. Why exactly stands in the audit log: whoever guesses shall not learn how near he is.
 const (
-	publicToken       = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one"
-	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of another mesh; join again with a new token"
+	publicToken       = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
+	publicCertificate = "the client certificate is not accepted: it may be expired, revoked, replaced or of another mesh; join again with a new line of \"ashorectl join-token create\""
 	publicJWT         = "the token is not accepted: it may be expired, or of an issuer or audience that is not trusted here"
 	publicNobody      = "no proof of identity was given: send a join token, a certificate of this mesh, or a token of a trusted issuer"
 )

@@ -200,6 +200,14 @@ func (l *Ledger) losses() []string {
 	return out
 }
 
+// revocations counts them as the beginning of a sentence about them.
+func revocations(n int) string {
+	if n == 1 {
+		return "1 revocation is"
+	}
+	return fmt.Sprintf("%d revocations are", n)
+}
+
 // describe is a loss for people.
 func (l *Ledger) describe(x loss) string {
 	at := x.At.UTC().Format(time.RFC3339)
@@ -207,15 +215,15 @@ func (l *Ledger) describe(x loss) string {
 	case lossStore:
 		what := fmt.Sprintf("no revocations are known from before, for there is no copy %s: look through the audit log (\"ashorectl audit tail\", workload.revoke) and revoke again", l.dir.at(copyFile))
 		if x.Taken > 0 {
-			what = fmt.Sprintf("the %d revocations of before are in force, from the copy %s", x.Taken, l.dir.at(copyFile))
+			what = fmt.Sprintf("%s in force that were made before, from the copy %s", revocations(x.Taken), l.dir.at(copyFile))
 		} else if x.Copy {
 			what = fmt.Sprintf("by the copy %s nobody was revoked", l.dir.at(copyFile))
 		}
 		return fmt.Sprintf("the store was begun anew at %s beside an authority that is older: who had joined, join tokens, objects of the store and their history are lost; %s. "+
 			"Put a backup of the store in place, or have every workload join again (\"ashorectl join-token create\"): its certificate works until it ends and is not renewed, and until it joins only its identity can be revoked", at, what)
 	case lossOlder:
-		return fmt.Sprintf("the store was found at %s to be older than the copy of the revocations: the %d that it did not have are in force. Who joined or renewed since it was copied has to join again, "+
-			"join tokens that were used since may be used again (\"ashorectl join-token list\", and revoke those), and what was restored since is revoked again", at, x.Taken)
+		return fmt.Sprintf("the store was found at %s to be older than the copy of the revocations, and %s in force that it did not have. Who joined or renewed since it was copied has to join again, "+
+			"join tokens that were used since may be used again (\"ashorectl join-token list\", and revoke those), and what was restored since is revoked again", at, revocations(x.Taken))
 	}
 	return fmt.Sprintf("the copy of the revocations was damaged at %s and is kept as %s; those of the store are in force. If the store was put back from a backup, revocations of after it are not known: look through the audit log (\"ashorectl audit tail\", workload.revoke)", at, x.File)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -164,8 +165,12 @@ func TestRefusals(t *testing.T) {
 			return client{token: l.token("shop/web"), name: "a"}
 		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "workload shop/a was revoked"},
 		"token for a revoked identity": {func(l *lab) client {
+			text := l.token("shop/web")
 			l.revoke(RevokeIdentity, webID)
-			return client{token: l.token("shop/web"), name: "a"}
+			if _, _, err := l.ledger.CreateToken(l.t.Context(), TokenRequest{Group: "shop/web"}); !errors.Is(err, ErrRevokedGroup) {
+				l.t.Errorf("a token is made: %v", err)
+			}
+			return client{token: text, name: "a"}
 		}, codes.PermissionDenied, publicToken, audit.TokenRefuse, "was revoked"},
 		"token and a key of another workload": {func(l *lab) client {
 			first := l.join("shop/web", "a")

@@ -38,16 +38,28 @@ type TokenRequest struct {
 	By string
 }
 
+// ErrRevokedGroup says that the identity of a group is revoked, so that nobody joins it.
+var ErrRevokedGroup = errors.New("the identity of the group is revoked")
+
 // CreateToken makes a join token. Its text is nowhere but in the answer. Errors: what is wrong with the request, among it
-// ErrNoGroup.
+// ErrNoGroup and ErrRevokedGroup.
 func (l *Ledger) CreateToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
 	r.TTL = cmp.Or(r.TTL, DefaultTokenTTL)
 	if r.TTL < time.Minute || r.TTL > MaxTokenTTL {
 		return "", t, fmt.Errorf("a join token is to live for %s: want 1m to %s", r.TTL, MaxTokenTTL)
 	}
-	if _, err := l.resolve(ctx, r.Group); err != nil {
+	id, err := l.resolve(ctx, r.Group)
+	if err != nil {
 		return "", t, err
 	}
+	if l.revokedNow(id.String(), "") != nil {
+		return "", t, fmt.Errorf("group %s: %w: %s", r.Group, ErrRevokedGroup, id)
+	}
+	return l.createToken(ctx, r)
+}
+
+// createToken makes a token for a request that nothing is wrong with.
+func (l *Ledger) createToken(ctx context.Context, r TokenRequest) (text string, t Token, err error) {
 	text, id, err := newToken(rand.Reader)
 	if err != nil {
 		return "", t, err

@@ -262,16 +262,16 @@ func (l *Ledger) Problems() []string {
 		out = append(out, fmt.Sprintf("the ledger of workloads cannot be written since %s: nobody joins or renews, and no join token is made: %v; "+
 			"what is due is written within seconds once it can be", since.UTC().Format(time.RFC3339), err))
 	}
-	revocations, tokens, why := l.unkept.counts()
+	n, tokens, why := l.unkept.counts()
 	kept := l.copyProblem()
 	switch {
-	case revocations > 0 && kept == nil && l.dir.path != "":
-		out = append(out, fmt.Sprintf("%d revocations are in force that the store does not have yet; %s has them, and they are read from there at the next start: %v", revocations, l.dir.at(copyFile), why))
-	case revocations > 0:
-		out = append(out, fmt.Sprintf("%d revocations are in force and kept nowhere: they hold until ashored ends. Do not restart it before this problem is over: %v", revocations, why))
+	case n > 0 && kept == nil && l.dir.path != "":
+		out = append(out, fmt.Sprintf("%s in force that the store does not have yet; %s has what it lacks, and it is read from there at the next start: %v", revocations(n), l.dir.at(copyFile), why))
+	case n > 0:
+		out = append(out, fmt.Sprintf("%s in force and kept nowhere, and will be until ashored ends. Do not restart it before this problem is over: %v", revocations(n), why))
 	}
 	if tokens > 0 {
-		out = append(out, fmt.Sprintf("%d join tokens are revoked, and that is kept nowhere: it holds until ashored ends. Do not restart it before this problem is over: %v", tokens, why))
+		out = append(out, fmt.Sprintf("the revocation of join tokens (%d) is kept nowhere: it holds until ashored ends. Do not restart it before this problem is over: %v", tokens, why))
 	}
 	if kept != nil {
 		out = append(out, fmt.Sprintf("the copy of the revocations cannot be kept: %v: should the store be lost, those since the last copy are lost with it; mend what is said here: it is tried again every %s", kept, keepAgain))

@@ -183,7 +183,7 @@ func TestTokensOnAFullDisk(t *testing.T) {
 	if tokens, err := l.ledger.Tokens(t.Context()); err != nil || len(tokens) != 1 || tokens[0].State(l.now()) != "revoked" {
 		t.Errorf("%+v, %v", tokens, err)
 	}
-	if !l.problem("join tokens are revoked") || !l.ledger.keep(t.Context()) || len(l.ledger.Problems()) != 0 {
+	if !l.problem("revocation of join tokens (1)") || !l.ledger.keep(t.Context()) || len(l.ledger.Problems()) != 0 {
 		t.Errorf("told are %q", l.ledger.Problems())
 	}
 	if got, _, err := l.ledger.token(t.Context(), id); err != nil || got.RevokedBy != "tester" {

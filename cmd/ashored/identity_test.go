@@ -206,7 +206,7 @@ func TestIdentity(t *testing.T) {
 			t.Fatalf("join: %v", err)
 		}
 	}
-	if err := thief.ask(t, token, "web-1"); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "make a new one") {
+	if err := thief.ask(t, token, "web-1"); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "ashorectl join-token create --group") {
 		t.Errorf("a used token with another key: %v", err)
 	}
 
@@ -275,6 +275,7 @@ func TestOperatorMistakes(t *testing.T) {
 	s := newSecureSite(t)
 	s.start(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
+	s.joined(t)
 	token := func(group, ttl string) error {
 		_, err := client.CreateToken(ctx, admin.TokenRequest{Group: group, TTL: ttl})
 		return err
@@ -297,12 +298,16 @@ func TestOperatorMistakes(t *testing.T) {
 		{"long life", token("shop/web", "9999h"), admin.ErrInvalid, "want 1m to 168h0m0s"},
 		{"no such token", client.RevokeToken(ctx, "none"), admin.ErrNotFound, "none"},
 		{"no such workload", revoke(admin.RevokeRequest{Workload: "shop/none"}), admin.ErrNotFound, "shop/none"},
+		{"nearly a workload", revoke(admin.RevokeRequest{Workload: "shop/wbe-1"}), admin.ErrNotFound, "nothing is revoked: no workload shop/wbe-1 has joined. There are others with a name like it (shop/web-1): make sure whom you mean"},
+		{"nearly an identity", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/wbe"}), admin.ErrNotFound, "(spiffe://cluster.local/ns/shop/sa/web)"},
 		{"no such certificate", revoke(admin.RevokeRequest{Serial: "ab"}), admin.ErrNotFound, "ab"},
 		{"no serial", revoke(admin.RevokeRequest{Serial: "xyz"}), admin.ErrInvalid, "want hexadecimal digits"},
 		{"nobody's identity", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), admin.ErrNotFound, "--force"},
 		{"another mesh's identity", revoke(admin.RevokeRequest{Identity: "spiffe://other/ns/shop/sa/web"}), admin.ErrNotFound, "trust domain of this mesh is cluster.local"},
 		{"nobody's identity, forced", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody", Force: true}), nil, ""},
 		{"once more", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/nobody"}), nil, ""},
+		{"the identity of a group", revoke(admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/web"}), nil, ""},
+		{"a token for it", token("shop/web", ""), admin.ErrConflict, `"ashorectl workload restore spiffe://cluster.local/ns/shop/sa/web" takes it back in`},
 		{"a long reason", revoke(admin.RevokeRequest{Workload: "shop/web", Reason: strings.Repeat("x", 2000)}), admin.ErrInvalid, "2000 bytes"},
 		{"not revoked", restore(admin.RevokeRequest{Workload: "shop/web"}), admin.ErrNotFound, "workload shop/web is not revoked"},
 		{"no identity", revoke(admin.RevokeRequest{Identity: "http://x"}), admin.ErrInvalid, ""},
@@ -379,6 +384,44 @@ func TestIdentityOutlivesKill(t *testing.T) {
 		t.Errorf("renewal after the kill: %v", err)
 	}
 	s.checkKeys(t)
+}
+
+// A store that is lost beside the authority lets nobody in who was revoked, and it is told.
+func TestStoreLostBesideAuthority(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	cmd, wait := s.child(t)
+	web, _ := s.joined(t)
+	if _, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"}); err != nil {
+		t.Fatal(err)
+	}
+	if problems, err := client.Problems(ctx); err != nil || len(problems) != 0 {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	wait()
+	for _, name := range []string{"ashore.db", "ashore.db.open"} {
+		if err := os.Remove(filepath.Join(s.dir, "state", name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.start(t)
+	problems, err := client.Problems(ctx)
+	if err != nil || len(problems) != 1 || !strings.Contains(problems[0].Text, "the store was begun anew") || !strings.Contains(problems[0].Text, "1 revocation is in force") {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	if list, err := client.Workloads(ctx); err != nil || len(list.Revocations) != 1 || list.Revocations[0].Reason != "stolen" {
+		t.Errorf("%+v, %v", list, err)
+	}
+	if err := web.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("a stream of who was revoked: %v", err)
+	}
+	if _, err := client.Restore(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil {
+		t.Error(err)
+	}
 }
 
 // checkKeys looks at the modes of what is secret.

@@ -62,6 +62,9 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 	if errors.Is(err, ca.ErrNoGroup) {
 		return admin.Token{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no WorkloadGroup %.200q%s \"ashorectl get workloadgroup\" lists those that are at work, \"ashorectl problems\" why one is not", r.Group, meant(r.Group, o.groupNames())))
 	}
+	if identity := o.identityOf(ctx, r.Group); errors.Is(err, ca.ErrRevokedGroup) {
+		return admin.Token{}, admin.NewError(admin.ErrConflict, fmt.Sprintf("no token is made, for nobody could join with it: the identity of group %s, %s, is revoked. \"ashorectl workload list\" shows since when and why, \"ashorectl workload restore %s\" takes it back in", r.Group, identity, identity))
+	}
 	if err != nil {
 		return admin.Token{}, answered(err)
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -107,11 +108,11 @@ func revocation(r admin.RevokeRequest, who string) (ca.RevokeRequest, error) {
 
 // nobody is the error for an identity that no workload has.
 func (o operators) nobody(name string, known []ca.Workload) error {
-	hint := meant(name, identities(known))
+	hint := similar(name, identities(known))
 	if id, err := spiffe.Parse(name); err == nil && id.TrustDomain != o.domain {
-		hint = fmt.Sprintf(", and the trust domain of this mesh is %s:", o.domain)
+		hint = fmt.Sprintf(" The trust domain of this mesh is %s.", o.domain)
 	}
-	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload has the identity %s%s \"ashorectl workload list\" shows them; --force revokes it for whoever may get it later", name, hint))
+	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("nothing is revoked: no workload has the identity %s.%s \"ashorectl workload list\" shows who has which; --force revokes it for whoever may get it later", name, hint))
 }
 
 // unknown is the error for something to revoke that was never seen.
@@ -119,7 +120,29 @@ func unknown(q ca.RevokeRequest, known []ca.Workload) error {
 	if q.Kind == ca.RevokeSerial {
 		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no certificate with the serial number %s is known, or it ended so long ago that no peer can have a connection by it: \"ashorectl workload list\" shows the latest of each workload", q.Name))
 	}
-	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("no workload %s has joined%s \"ashorectl workload list\" shows them", q.Name, meant(q.Name, names(known))))
+	return admin.NewError(admin.ErrNotFound, fmt.Sprintf("nothing is revoked: no workload %s has joined.%s \"ashorectl workload list\" shows who did", q.Name, similar(q.Name, names(known))))
+}
+
+// maxSimilar is how many names are told that may have been meant.
+const maxSimilar = 3
+
+// similar is a sentence about the names that are like one that is not known. It does not say that one of them was meant: to
+// revoke another one is no small mistake.
+func similar(name string, known []string) string {
+	var near []string
+	rest := slices.Clone(known)
+	for len(near) < maxSimilar {
+		one := nearest.Name(name, rest)
+		if one == "" {
+			break
+		}
+		near = append(near, one)
+		rest = slices.DeleteFunc(rest, func(k string) bool { return k == one })
+	}
+	if len(near) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" There are others with a name like it (%s): make sure whom you mean before you revoke one of these.", strings.Join(near, ", "))
 }
 
 // isRevoked says that something is revoked already.

@@ -13,7 +13,7 @@ import (
 )
 
 // notAccepted is what whoever brings a bad token is told, whatever is wrong with it.
-const notAccepted = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one"
+const notAccepted = "the join token is not accepted: it may be used, expired, revoked, mistyped or for another group; make a new one on the control plane: ashorectl join-token create --group NAMESPACE/NAME"
 
 // A token is good once, for one key, until it ends; whoever is refused learns no more than that, and the audit log says
 // what it was.
