@@ -60,13 +60,13 @@ func (l *Ledger) enter(ctx context.Context, c *issued) error {
 	if err != nil {
 		return err
 	}
+	l.tellReplaced(c)
 	// A revocation that the records did not take has changed nothing: look again.
 	for _, key := range revocableKeys(*c) {
 		if x, ok := l.unkept.get(key); ok {
 			return refuseBy(c.proof, x)
 		}
 	}
-	l.tellReplaced(c)
 	// An identity has no record of its own that a revocation at this moment would have changed: look again.
 	return l.refuseNamed(ctx, c.proof, revocationKey(RevokeIdentity, c.proof.ID.String()))
 }

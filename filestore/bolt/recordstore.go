@@ -174,7 +174,7 @@ func (r *records) writeGroup(group []*recordCommit) error {
 		return nil
 	}
 	if !errors.Is(err, ErrClosed) {
-		err = r.store.unwritten(err)
+		err = r.store.unkept(err)
 	}
 	for _, c := range group {
 		c.err = err

@@ -37,21 +37,38 @@ func remedy(err error) error {
 // unwritten is why a write of objects did not happen, and what to do about it. bbolt passes some errors of the file
 // system on as text.
 func (s *Store) unwritten(err error) error {
+	why, todo := s.inTheWay(err)
+	if why == "" {
+		return fmt.Errorf("write to %s: %w", s.path, err)
+	}
+	return fmt.Errorf("write to %s: %w; nothing was changed: %s%s", s.path, err, why, todo)
+}
+
+// unkept is unwritten for records, which whoever writes them may try again by himself.
+func (s *Store) unkept(err error) error {
+	why, _ := s.inTheWay(err)
+	if why == "" {
+		return fmt.Errorf("write records to %s: %w", s.path, err)
+	}
+	return fmt.Errorf("write records to %s: %w (%s)", s.path, err, why)
+}
+
+// inTheWay is what stands in the way of a write, and what to do once that is gone; empty when it is not known.
+func (s *Store) inTheWay(err error) (why, todo string) {
 	said := func(errno unix.Errno) bool {
 		return errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error())
 	}
-	todo := ""
 	switch {
 	case said(unix.ENOSPC), said(unix.EDQUOT):
-		todo = fmt.Sprintf("; nothing was changed: make room on the disk of %s (\"df -h %s\" shows what it has) and write again", s.path, filepath.Dir(s.path))
+		return fmt.Sprintf("make room on the disk of %s (\"df -h %s\" shows what it has)", s.path, filepath.Dir(s.path)), " and write again"
 	case said(unix.EROFS):
-		todo = fmt.Sprintf("; nothing was changed: the file system of %s is mounted for reading only: mount it for writing and write again", s.path)
+		return fmt.Sprintf("the file system of %s is mounted for reading only: mount it for writing", s.path), " and write again"
 	case said(unix.EFBIG):
-		todo = fmt.Sprintf("; nothing was changed: %s may not grow: raise the limit of the size of files of this process (LimitFSIZE in its systemd unit) and start it again", s.path)
+		return fmt.Sprintf("%s may not grow: raise the limit of the size of files of this process (LimitFSIZE in its systemd unit) and start it again", s.path), ""
 	case said(unix.EIO):
-		todo = fmt.Sprintf("; nothing was changed: the disk of %s does not work: the kernel's log says more", s.path)
+		return fmt.Sprintf("the disk of %s does not work: the kernel's log says more", s.path), ""
 	}
-	return fmt.Errorf("write to %s: %w%s", s.path, err, todo)
+	return "", ""
 }
 
 // making says that a folder could not be made.
