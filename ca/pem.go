@@ -7,6 +7,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"fmt"
+	"strings"
 )
 
 // EncodeCertificates writes certificates as PEM, one block after the other.
@@ -51,12 +52,19 @@ func EncodeKey(key crypto.Signer) ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}), nil
 }
 
+// errEncrypted says that a key needs a password.
+var errEncrypted = errors.New("its private key is encrypted with a password, and there is nobody to ask for it: decrypt it with " +
+	"\"(umask 077; openssl pkey -in FILE -out NEW)\", and put NEW into the place of FILE")
+
 // DecodeKey reads the first private key of a PEM text: PKCS #8, PKCS #1 or SEC 1. Errors never hold any of the text.
 func DecodeKey(text []byte) (crypto.Signer, error) {
 	for rest := text; ; {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
 			return nil, errors.New("it holds no PEM block of a private key")
+		}
+		if block.Headers["DEK-Info"] != "" || strings.Contains(block.Headers["Proc-Type"], "ENCRYPTED") { // RFC 1421, of old openssl
+			return nil, errEncrypted
 		}
 		var key any
 		var err error
@@ -70,7 +78,7 @@ func DecodeKey(text []byte) (crypto.Signer, error) {
 		case "EC PRIVATE KEY":
 			key, err = x509.ParseECPrivateKey(block.Bytes)
 		case "ENCRYPTED PRIVATE KEY":
-			return nil, errors.New("it is encrypted with a password, which cannot be given")
+			return nil, errEncrypted
 		default:
 			return nil, fmt.Errorf("its PEM block is a %.40q, want a PRIVATE KEY", block.Type)
 		}

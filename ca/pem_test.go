@@ -1,6 +1,9 @@
 package ca
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // A key that is written is read again, whatever its kind.
 func TestKeys(t *testing.T) {
@@ -42,6 +45,20 @@ func TestCertificates(t *testing.T) {
 	} {
 		if _, err := DecodeKey([]byte(text)); err == nil {
 			t.Errorf("%s is read as a key", name)
+		}
+	}
+}
+
+// Of a key with a password is said how to do without, in both forms in which openssl writes one.
+func TestEncryptedKeys(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{
+		"PKCS #8": "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED PRIVATE KEY-----\n",
+		"old": "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n" +
+			"-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\nAAAA\n-----END EC PRIVATE KEY-----\n",
+	} {
+		if _, err := DecodeKey([]byte(text)); err == nil || !strings.Contains(err.Error(), "is encrypted with a password") || !strings.Contains(err.Error(), "openssl pkey -in FILE -out NEW") {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }
