@@ -77,7 +77,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
 	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer; 0: for ever")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
-	root.SetFlagErrorFunc(usage)
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.versionCommand(),
