@@ -73,6 +73,13 @@ func TestPolicyOnOpenConnection(t *testing.T) {
 	if after := listeners(web.Proxy); after != before {
 		t.Errorf("the listeners were touched: %s, before %s", after, before)
 	}
+	command(t, m, "workload", "revoke", "shop/a-1")
+	becomes("a is revoked", ofA, "/", http.StatusForbidden)
+	for _, from := range []string{"shop/a", "a-1.shop"} { // its proxy is cut off
+		if out := command(t, m, "authz", "explain", from, "shop/web", "--port", "8080"); !strings.HasPrefix(out, "DENIED: ") || !strings.Contains(out, "the workload shop/a-1 is revoked") {
+			t.Errorf("ashorectl authz explain says of %s, who is revoked:\n%s", from, out)
+		}
+	}
 }
 
 // listeners are Envoy's counters of what was done to its listeners.

@@ -37,7 +37,8 @@ func keySet(t *testing.T, name string) string {
 //
 //	$KEYS(name)                       the key set of an issuer
 //	$TOKEN(key=name;iss=x;exp=-1h)    a token; each further claim is a text, or a list when it holds "|", and its
-//	                                  name's dots lead into objects; after ":=" stands its JSON. exp is from now on, 1h when it is missing
+//	                                  name's dots lead into objects; after ":=" stands its JSON. exp is from now on, 1h when it is missing;
+//	                                  "after" stands behind the signature
 //	$BEARER(…)                        the same after "Bearer "
 func expand(t *testing.T, text string) string {
 	t.Helper()
@@ -69,7 +70,7 @@ func expand(t *testing.T, text string) string {
 func token(t *testing.T, spec string) string {
 	t.Helper()
 	claims := map[string]any{"exp": time.Now().Add(time.Hour).Unix()}
-	key, damage := "", false
+	key, after, damage := "", "", false
 	for part := range strings.SplitSeq(spec, ";") {
 		name, value, _ := strings.Cut(part, "=")
 		switch name {
@@ -77,6 +78,8 @@ func token(t *testing.T, spec string) string {
 			key = value
 		case "damaged":
 			damage = true
+		case "after":
+			after = value
 		case "exp", "nbf":
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -108,7 +111,7 @@ func token(t *testing.T, spec string) string {
 		_, tail, _ := strings.Cut(text[len(head)+1:], ".")
 		text = head + ".eyJpc3MiOiJhIn0." + tail
 	}
-	return text
+	return text + after
 }
 
 // put sets a claim, making the objects on the way.
