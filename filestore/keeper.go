@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
 )
 
 // record is what is kept of one file.
@@ -96,22 +95,18 @@ func (r record) parse(name, source string) config.Result {
 	return result
 }
 
-// keeper writes last good contents behind the folder's back, so that a slow or full disk delays nothing.
+// keeper keeps last good contents over restarts.
 type keeper struct {
-	store  LastGood // may be nil
+	store  lastgood.Store // nil: nothing is kept
 	source string
-	log    hclog.Logger
-	wake   chan struct{} // cap 1
-	status chan error    // cap 1; nil: well again. The latest counts
-	ending chan struct{} // closed by end
-
-	mu      sync.Mutex
-	waiting map[string]*record // guarded by mu; nil: to be removed
+	writer *lastgood.Writer
 }
 
-func newKeeper(store LastGood, source string, log hclog.Logger) *keeper {
-	return &keeper{store: store, source: source, log: log, wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}),
-		waiting: map[string]*record{}}
+// keepGap gathers what belongs together into one write.
+const keepGap = 100 * time.Millisecond
+
+func newKeeper(store lastgood.Store, source string, log hclog.Logger) *keeper {
+	return &keeper{store: store, source: source, writer: lastgood.NewWriter(store, source, keepGap, log)}
 }
 
 // load returns what was kept.
@@ -138,106 +133,11 @@ func (k *keeper) load(ctx context.Context) (map[string]record, error) {
 
 // put notes what to keep of a file; nil removes it.
 func (k *keeper) put(name string, r *record) {
-	if k.store == nil {
-		return
-	}
-	k.mu.Lock()
-	k.waiting[name] = r
-	k.mu.Unlock()
-	select {
-	case k.wake <- struct{}{}:
+	switch {
+	case k.store == nil:
+	case r == nil:
+		k.writer.Put(map[string]lastgood.Content{name: nil})
 	default:
+		k.writer.Put(map[string]lastgood.Content{name: r.marshal})
 	}
-}
-
-func (k *keeper) end() { close(k.ending) }
-
-const (
-	keepGap  = 100 * time.Millisecond // gathers what belongs together into one write
-	keepTry  = time.Second            // from a failed write to the next try
-	keepLast = 5 * time.Second        // for the last write
-)
-
-// run writes until end is called, and then what is left. It does not end with ctx: what was put before
-// the end must not be lost.
-func (k *keeper) run(ctx context.Context) {
-	failing := false
-	for ended := false; !ended; {
-		gap := keepGap
-		if failing {
-			gap = keepTry
-		} else {
-			select {
-			case <-k.wake:
-			case <-k.ending:
-			}
-		}
-		select {
-		case <-time.After(gap):
-		case <-k.ending:
-			ended = true
-		}
-		err := k.flush(ctx)
-		if err != nil && ended {
-			k.log.Error("last good contents could not be kept for the next start", "error", err)
-		}
-		k.report(err)
-		failing = err != nil
-	}
-}
-
-// report replaces what was reported and not read yet.
-func (k *keeper) report(err error) {
-	select {
-	case <-k.status:
-	default:
-	}
-	k.status <- err
-}
-
-// flush writes all that waits. What could not be written waits on, unless it is outdated by then.
-func (k *keeper) flush(ctx context.Context) error {
-	k.mu.Lock()
-	waiting := k.waiting
-	k.waiting = map[string]*record{}
-	k.mu.Unlock()
-	contents, err := marshalAll(waiting)
-	if len(contents) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
-		defer cancel()
-		if saveErr := k.store.SaveLastGood(ctx, k.source, contents); saveErr != nil {
-			clear(contents)
-			err = errors.Join(err, saveErr)
-		}
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for name, r := range waiting {
-		_, written := contents[name]
-		if _, newer := k.waiting[name]; !written && !newer {
-			k.waiting[name] = r
-		}
-	}
-	return err
-}
-
-// marshalAll is what to write of each record, nil for one to be removed. Those that cannot be marshalled are
-// not among it; the error names them.
-func marshalAll(records map[string]*record) (map[string][]byte, error) {
-	contents := make(map[string][]byte, len(records))
-	var bad []error
-	for _, name := range slices.Sorted(maps.Keys(records)) { // one text for one error
-		r := records[name]
-		if r == nil {
-			contents[name] = nil
-			continue
-		}
-		b, err := r.marshal()
-		if err != nil {
-			bad = append(bad, fmt.Errorf("keep %s: %w", name, err))
-			continue
-		}
-		contents[name] = b
-	}
-	return contents, errors.Join(bad...)
 }

@@ -11,23 +11,16 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
 )
-
-// LastGood keeps the last good content of files across restarts; filestore/bolt does.
-type LastGood interface {
-	// LoadLastGood returns what was kept for a source, by name.
-	LoadLastGood(ctx context.Context, source string) (map[string][]byte, error)
-	// SaveLastGood keeps contents by name, all at once; nil removes one.
-	SaveLastGood(ctx context.Context, source string, contents map[string][]byte) error
-}
 
 // Config says what to read and how.
 type Config struct {
 	// Dir is the folder; required. Folders within it are read too. What is hidden (its name begins with
 	// a dot) is not, and only .yaml, .yml and .json files are. Symlinks are followed.
 	Dir string
-	// LastGood keeps last good contents; nil: they are forgotten when the process ends.
-	LastGood LastGood
+	// LastGood keeps last good contents, by the names of files; nil: they are forgotten when the process ends.
+	LastGood lastgood.Store
 	// Rescan is how often the folder is compared with what is known of it, in case a notification was
 	// lost. Default 30s; every second while a folder cannot be read, or is empty.
 	Rescan time.Duration
@@ -101,10 +94,10 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		k.run(ctx)
+		k.writer.Run(ctx)
 	}()
 	defer func() { <-ended }()
-	defer k.end()
+	defer k.writer.End()
 	f := newFolder(s, w, k)
 	if err := f.start(ctx); err != nil {
 		return err
@@ -154,7 +147,7 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		case <-scan.C:
 			f.rescan()
 			scan.Reset(f.nextScan())
-		case err := <-f.keep.status:
+		case err := <-f.keep.writer.Status():
 			f.keeping(err)
 		}
 		if f.scanNow {
