@@ -17,15 +17,15 @@ type failing struct {
 
 // followChecks follows the checks of a place that are in a state, for as long as there are services that are not watched by
 // themselves: what comes or goes there has changed their health.
-func (k *keeper) followChecks(ctx context.Context, sc *scope, state string) {
+func (k *keeper) followChecks(ctx context.Context, sc *scope, state string, stop *interrupts) {
 	var was map[checkKey]failing
 	k.follow(ctx, follower{
-		key: sc.at.key(keyChecks + state),
-		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
-			if !k.crowded(ctx) {
-				return answer{}, nil, ctx.Err()
+		key: sc.at.key(keyChecks + state), stop: stop,
+		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
+			if !k.crowded(held) {
+				return answer{}, nil, held.Err()
 			}
-			list, a, err := k.client.checks(ctx, query{place: sc.at, index: index, wait: longWait, fresh: true}, state)
+			list, a, err := k.client.checks(held, query{place: sc.at, index: index, wait: longWait, fresh: true}, state)
 			return a, func(verdict) error {
 				now := failingOf(list)
 				all := was == nil

@@ -131,6 +131,19 @@ func (c *client) checks(ctx context.Context, q query, state string) (list api.He
 	return list, a, err
 }
 
+// sentinel is the name of a node that there is not.
+const sentinel = "ashore-there-is-no-such-node"
+
+// restoration asks for the checks of a node that there is not: nothing but the end of the state that it is asked of ends its
+// wait, and now and then a change of a node with a name alike.
+func (c *client) restoration(ctx context.Context, q query) (answer, error) {
+	q.fresh = true
+	return c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		_, meta, err := c.api.Health().Node(sentinel, o)
+		return meta, err
+	})
+}
+
 // datacenters asks for the names of all that the agent knows, its own among them.
 func (c *client) datacenters(ctx context.Context) ([]string, error) {
 	var out []string

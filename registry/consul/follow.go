@@ -11,12 +11,14 @@ import (
 type follower struct {
 	// key names it among those that may be in trouble.
 	key string
-	// ask asks for what there is after index, and returns what is to be done with the answer.
+	// ask asks for what there is after index, and returns what is to be done with the answer. Its context ends with the wait.
 	ask func(ctx context.Context, index uint64) (answer, func(verdict) error, error)
 	// gap is how long to leave between an answer and the next question besides what pacer does; nil: none.
 	gap func() time.Duration
 	// leads says that others come back when this one does.
 	leads bool
+	// stop ends a wait, and has the next question not wait; nil: nobody does.
+	stop *interrupts
 }
 
 const (
@@ -33,6 +35,23 @@ const (
 // errLost is about answers of servers that may be old.
 var errLost = errors.New("the server that answered knows of no leader, so that its answer may be old")
 
+// errAgain is about a wait that was interrupted.
+var errAgain = errors.New("ask again")
+
+// interruptible asks, until it is interrupted.
+func (f *follower) interruptible(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
+	if f.stop == nil {
+		return f.ask(ctx, index)
+	}
+	held, cancel := f.stop.hold(ctx)
+	defer cancel()
+	a, use, err := f.ask(held, index)
+	if f.stop.interrupted() {
+		return answer{}, nil, errAgain
+	}
+	return a, use, err
+}
+
 // follow asks until ctx ends.
 func (k *keeper) follow(ctx context.Context, f follower) {
 	var (
@@ -40,11 +59,19 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 		pace     pacer
 		failures int
 		doubted  int
+		again    bool
 	)
 	for pace.wait(ctx) == nil {
-		a, use, err := f.ask(ctx, g.index)
+		index := g.index
+		if failures > 0 || again {
+			index = 0 // what waits for a change does not say that Consul is back
+		}
+		a, use, err := f.interruptible(ctx, index)
 		if ctx.Err() != nil {
 			return
+		}
+		if again = errors.Is(err, errAgain); again {
+			continue
 		}
 		if err == nil && a.lost {
 			err = errLost
@@ -91,9 +118,8 @@ func later(a, b time.Time) time.Time {
 
 // failed tells of a failure, and waits until it is time to try again.
 func (k *keeper) failed(ctx context.Context, f follower, failures int, err error) {
-	if busy(err) {
-		k.slots.refused()
-		k.tell(ctx, k.crowd)
+	if busy(err) && k.slots.refused(time.Now()) {
+		k.tell(ctx, k.yield)
 	}
 	back := k.back.wait()
 	if failures >= toldAfter {

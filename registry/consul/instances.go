@@ -59,24 +59,36 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 	}
 	for {
 		if wait, ok := w.k.slots.take(w.changed); ok {
-			defer w.k.slots.give()
-			return w.k.client.instances(ctx, query{place: w.at, index: index, wait: wait, filter: w.k.o.instanceFilter()}, w.s.name)
+			entries, a, err := w.wait(ctx, index, wait)
+			w.k.slots.give()
+			if ctx.Err() != nil || !w.s.stop.interrupted() {
+				return entries, a, err
+			}
+			w.changed = false
 		}
 		whole, atLeast, ok := w.s.pokes.wait(ctx)
 		if !ok {
 			return nil, answer{}, ctx.Err()
 		}
 		if !whole {
-			if now, err := w.look(ctx); err != nil || now == index {
-				if err != nil {
-					w.s.pokes.poke(false, 0) // after the failure
-					return nil, answer{}, err
-				}
+			now, err := w.look(ctx)
+			if err != nil {
+				w.s.pokes.poke(false, 0) // after the failure
+				return nil, answer{}, err
+			}
+			if now == index {
 				continue
 			}
 		}
 		return w.fetch(ctx, atLeast)
 	}
+}
+
+// wait asks for what there is after index, for so long or until it is interrupted.
+func (w *watch) wait(ctx context.Context, index uint64, wait time.Duration) ([]*api.ServiceEntry, answer, error) {
+	ctx, cancel := w.s.stop.hold(ctx)
+	defer cancel()
+	return w.k.client.instances(ctx, query{place: w.at, index: index, wait: wait, filter: w.k.o.instanceFilter()}, w.s.name)
 }
 
 // look asks for the index of the service alone.

@@ -41,15 +41,25 @@ type keeper struct {
 
 // scope is one place in Consul. The goroutine of loop owns it.
 type scope struct {
-	at       place
+	// the following are set once
+	at                       place
+	names, critical, warning *interrupts // of who asks for these
+
 	listed   bool
 	services map[string]*service
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
 	virtual map[string]map[string]netip.Addr
 }
 
+func newScope(at place) *scope {
+	return &scope{
+		at: at, names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
+		services: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
+	}
+}
+
 // keeping is how many goroutines may ask at once without waiting for a change.
-const keeping = 16
+const keeping = 8
 
 func newKeeper(o *Options, c *client, log hclog.Logger) *keeper {
 	return &keeper{
@@ -187,6 +197,16 @@ func (k *keeper) crowd() {
 	for _, sc := range k.scopes { // who waited to be looked at may wait by itself now
 		for _, s := range sc.services {
 			s.pokes.poke(true, 0)
+		}
+	}
+}
+
+// yield has services that wait for changes by themselves do without their connections, where there are too few for all.
+func (k *keeper) yield() {
+	k.crowd()
+	if k.slots.isCrowded() {
+		for _, sc := range k.scopes {
+			sc.release()
 		}
 	}
 }

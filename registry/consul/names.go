@@ -28,9 +28,9 @@ func (p place) key(what string) string {
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had int
 	return follower{
-		key: sc.at.key(keyNames), leads: true,
-		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
-			names, a, err := k.client.services(ctx, query{place: sc.at, index: index, wait: longWait, filter: k.o.nameFilter()})
+		key: sc.at.key(keyNames), leads: true, stop: sc.names,
+		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
+			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: longWait, filter: k.o.nameFilter()})
 			return a, func(v verdict) error {
 				if v == same {
 					return nil

@@ -6,6 +6,7 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -119,11 +120,11 @@ func TestCounts(t *testing.T) {
 // Connections are for whoever changes, where they are few; over HTTP/2 for all.
 func TestSlots(t *testing.T) {
 	t.Parallel()
-	s := newSlots(20) // 5 for those who do not wait, 3 for the place: room for 12
-	if s.crowd(12, 1, false) {
-		t.Error("12 services are a crowd")
+	s := newSlots(20) // 5 for those who do not wait, 4 for the place: room for 11
+	if s.crowd(11, 1, false) {
+		t.Error("11 services are a crowd")
 	}
-	for range 12 {
+	for range 11 {
 		if wait, ok := s.take(false); !ok || wait != longWait {
 			t.Fatalf("got %v, %v", wait, ok)
 		}
@@ -131,8 +132,8 @@ func TestSlots(t *testing.T) {
 	if _, ok := s.take(true); ok {
 		t.Error("one more than there is room for")
 	}
-	if !s.crowd(13, 1, false) || !s.isCrowded() {
-		t.Error("13 services are no crowd")
+	if !s.crowd(12, 1, false) || !s.isCrowded() {
+		t.Error("12 services are no crowd")
 	}
 	s.give()
 	if _, ok := s.take(false); ok {
@@ -141,9 +142,11 @@ func TestSlots(t *testing.T) {
 	if wait, ok := s.take(true); !ok || wait != shortWait {
 		t.Errorf("got %v, %v", wait, ok)
 	}
-	s.refused()
-	if s.crowd(5, 1, false); s.room != 9 {
-		t.Errorf("after a refusal there is room for %d, want 9", s.room)
+	if now := time.Now(); !s.refused(now) || s.refused(now) {
+		t.Error("a refusal counts twice, or never")
+	}
+	if s.crowd(5, 1, false); s.room != 8 {
+		t.Errorf("after a refusal there is room for %d, want 8", s.room)
 	}
 	if !s.crowd(5000, 1, true) && s.isCrowded() {
 		t.Error("a crowd over HTTP/2")

@@ -3,7 +3,6 @@ package consul
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 )
@@ -77,12 +76,12 @@ func (k *keeper) take(ctx context.Context, datacenters []string) {
 			if k.scopes[at] != nil {
 				continue
 			}
-			sc := &scope{at: at, services: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}}
+			sc := newScope(at)
 			k.scopes[at] = sc
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.namesOf(ctx, sc)) })
-			for _, state := range []string{"critical", "warning"} {
-				k.start(ctx, func(ctx context.Context) { k.followChecks(ctx, sc, state) })
-			}
+			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.restorationsOf(sc)) })
+			k.start(ctx, func(ctx context.Context) { k.followChecks(ctx, sc, "critical", sc.critical) })
+			k.start(ctx, func(ctx context.Context) { k.followChecks(ctx, sc, "warning", sc.warning) })
 		}
 	}
 	k.placed = true

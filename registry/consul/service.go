@@ -19,6 +19,7 @@ type service struct {
 	name, group string
 	cancel      context.CancelFunc // ends who asks for it
 	pokes       *pokes
+	stop        *interrupts
 
 	// the following belong to the goroutine of keeper.loop
 	known    bool
@@ -29,7 +30,7 @@ type service struct {
 }
 
 func newService(at place, name string) *service {
-	return &service{name: name, group: at.group(name), pokes: newPokes()}
+	return &service{name: name, group: at.group(name), pokes: newPokes(), stop: &interrupts{}}
 }
 
 // update is all that there is to say of the service.

@@ -14,13 +14,14 @@ type slots struct {
 	used        int
 	shared      bool // many queries share a connection
 	crowded     bool // there are more services than room
+	refusal     time.Time
 }
 
 func newSlots(connections int) *slots { return &slots{connections: connections} }
 
-// besides is how many connections a place needs for the queries about all of its services: their names, and checks that
-// warn and that are critical.
-const besides = 3
+// besides is how many connections a place needs for the queries about all of its services: their names, checks that warn and
+// that are critical, and restorations.
+const besides = 4
 
 // crowd takes in how many services and places there are, and whether queries share connections. It says whether it
 // is another answer than before to whether all services may be watched by themselves.
@@ -67,11 +68,17 @@ func (s *slots) give() {
 	s.used--
 }
 
-// refused takes in that Consul took no more connections.
-func (s *slots) refused() {
+// refusalGap is how long a refusal stands for all that come at once.
+const refusalGap = time.Second
+
+// refused takes in that Consul took no more connections: there may be fewer from now on. It says whether that is new.
+func (s *slots) refused(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.shared {
-		s.connections = max(leastConnections, s.connections*3/4)
+	if s.shared || now.Sub(s.refusal) < refusalGap {
+		return false
 	}
+	s.refusal = now
+	s.connections = max(leastConnections, s.connections*3/4)
+	return true
 }

@@ -87,7 +87,8 @@ const (
 	keyPlaces   = "0 the datacenters"
 	keyNames    = "1 the names of all services"
 	keyChecks   = "2 the checks that are "
-	keyInstance = "3 service "
+	keyRestore  = "3 whether its state was restored"
+	keyInstance = "4 service "
 )
 
 // whatOf is a key for people.

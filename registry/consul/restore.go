@@ -1,0 +1,96 @@
+package consul
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// restorationsOf follows the restorations of Consul's state (consul snapshot restore). Consul ends waits with what there was
+// before the restoration, or, of instances, does not end them; and who asks again waits for an index that was
+// reached before and is not reached again for long. So somebody has to wait at all times to whom nothing else happens.
+func (k *keeper) restorationsOf(sc *scope) follower {
+	var stopped early
+	return follower{
+		key: sc.at.key(keyRestore),
+		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
+			asked := time.Now()
+			a, err := k.client.restoration(ctx, query{place: sc.at, index: index, wait: longWait})
+			return a, func(v verdict) error {
+				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(asked)) {
+					k.log.Debug("Consul's state may have been restored: everything is looked at", "index", a.index, "before", index)
+					k.tell(ctx, sc.recheck)
+				}
+				return nil
+			}, err
+		},
+	}
+}
+
+// recheck has everything of a place asked for again, what waits for a change too. The goroutine of keeper.loop calls it.
+func (sc *scope) recheck() {
+	for _, i := range []*interrupts{sc.names, sc.critical, sc.warning} {
+		i.interrupt()
+	}
+	sc.release()
+}
+
+// release has all services looked at that wait for a change by themselves, and the others too.
+func (sc *scope) release() {
+	for _, s := range sc.services {
+		s.pokes.poke(false, 0)
+		s.stop.interrupt()
+	}
+}
+
+// early tells waits that ended without a change before their time.
+type early struct{ last time.Duration }
+
+// before says whether a wait that took so long ended before its time, unless the one before that did took as long: that is
+// then the longest that Consul allows (max_query_time).
+func (e *early) before(took time.Duration) bool {
+	if took >= longWait*9/10 {
+		return false
+	}
+	usual := e.last > time.Second && took >= e.last*9/10 && took <= e.last*11/10
+	e.last = took
+	return !usual
+}
+
+// interrupts end waits. Safe for concurrent use.
+type interrupts struct {
+	mu sync.Mutex
+	// the following are guarded by mu
+	again bool               // it was interrupted
+	stop  context.CancelFunc // ends the wait; nil: there is none
+}
+
+// interrupt ends the wait, or the next one.
+func (i *interrupts) interrupt() {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.again = true
+	if i.stop != nil {
+		i.stop()
+	}
+}
+
+// hold returns the context of a wait, which interrupt ends.
+func (i *interrupts) hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	ctx, i.stop = context.WithCancel(ctx)
+	if i.again {
+		i.stop()
+	}
+	return ctx, i.stop
+}
+
+// interrupted says, once, whether the wait was interrupted.
+func (i *interrupts) interrupted() bool {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	was := i.again
+	i.again, i.stop = false, nil
+	return was
+}
