@@ -14,6 +14,9 @@ import (
 // programs is the folder of the programs under test, set by Main before any test runs.
 var programs string
 
+// Program is the path of one of the programs under test.
+func Program(name string) string { return filepath.Join(programs, name) }
+
 // Main builds the programs, runs the tests of a package and checks that no goroutine is left. Call
 // it from TestMain.
 func Main(m *testing.M) {
