@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// The store of fake: an apply is answered by the name of the first file, the rest always the same.
+
+func (*fake) Stored(_ context.Context, kind, namespace, name string) ([]admin.Object, error) {
+	if name == "none" {
+		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
+	}
+	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
+		Spec: json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
+}
+
+func (*fake) Apply(ctx context.Context, p admin.Pieces, o admin.StoreOptions, _ string) (admin.Written, error) {
+	var files []string
+	for piece, err := range p {
+		if err != nil {
+			return admin.Written{}, err
+		}
+		files = append(files, filepath.Base(piece.File))
+	}
+	se := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "web"}
+	w := admin.Written{Revision: "41", Preview: o.Preview, Changes: []admin.ObjectChange{{Ref: se, Action: admin.Changed, Note: "a.yaml:1 defines it too"}}}
+	switch files[0] {
+	case "bad.yaml":
+		return w, &admin.Refusal{Text: "1 error: nothing was written", Is: admin.ErrInvalid, Problems: []feed.Problem{{Severity: feed.Error, File: "bad.yaml", Line: 3, Object: "ServiceEntry shop/web", Field: "spec.hosts", Text: "is missing"}}}
+	case "conflict.yaml":
+		return w, &admin.Refusal{Text: "nothing was written", Is: admin.ErrConflict, Conflicts: []admin.Conflict{{Ref: se, Revision: "40", Who: "user ann", When: time.Date(2026, 1, 2, 3, 4, 5, 0, time.Local)}}}
+	case "slow.yaml":
+		<-ctx.Done()
+		return w, ctx.Err()
+	case "same.yaml":
+		w.Changes[0] = admin.ObjectChange{Ref: se, Action: admin.Unchanged}
+	}
+	if o.Preview {
+		w.Changes[0].Difference = "--- a\n+++ b\n"
+	}
+	w.Warnings = append(w.Warnings, feed.Problem{Severity: feed.Warning, File: strings.Join(files, "+"), Text: "files"})
+	return w, nil
+}
+
+func (*fake) Delete(_ context.Context, p admin.Pieces, o admin.StoreOptions, _ string) (admin.Written, error) {
+	w := admin.Written{Revision: "42", Preview: o.Preview}
+	for piece, err := range p {
+		if err != nil {
+			return w, err
+		}
+		if piece.Ref == nil {
+			piece.Ref = &admin.Ref{Kind: "file", Namespace: "of", Name: filepath.Base(piece.File)}
+		}
+		w.Changes = append(w.Changes, admin.ObjectChange{Ref: *piece.Ref, Action: admin.Deleted})
+	}
+	return w, nil
+}
+
+func (*fake) Rollback(_ context.Context, r admin.RollbackRequest, o admin.StoreOptions, _ string) (admin.Written, error) {
+	ref := admin.Ref{Kind: "all", Namespace: "to", Name: r.Revision}
+	if r.Ref != nil {
+		ref = *r.Ref
+	}
+	return admin.Written{Revision: "43", Preview: o.Preview, Changes: []admin.ObjectChange{{Ref: ref, Action: admin.Created}}}, nil
+}
+
+func (*fake) History(_ context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
+	h := admin.StoreHistory{Latest: "42", Since: "0", Revisions: []admin.StoreRevision{}}
+	if r.Limit == 1 {
+		return h, nil
+	}
+	ref := admin.Ref{Kind: "Gateway", Namespace: "shop", Name: "g"}
+	if r.Ref != nil {
+		ref = *r.Ref
+	}
+	when := time.Now().Add(-3 * time.Hour)
+	one := admin.ObjectChange{Ref: ref, Action: admin.Changed}
+	if r.Differences {
+		one.Difference = "--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n"
+	}
+	h.Revisions = []admin.StoreRevision{{Revision: "42", Who: "user ann\x1b[31m", When: when, Changes: []admin.ObjectChange{one}, Count: map[string]int{admin.Changed: 1}},
+		{Revision: "41", When: when, Changes: []admin.ObjectChange{one, one, one, one}, Count: map[string]int{admin.Changed: 1, admin.Created: 9}}}
+	return h, nil
+}
+
+// storeFolder is a folder of files, one of them in a folder below.
+func storeFolder(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"a.yaml", "bad.yaml", "conflict.yaml", "slow.yaml", "same.yaml", "all/b.yaml", "all/sub/c.yaml", "none/readme.txt"} {
+		path := filepath.Join(dir, name)
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte("x: y\n"), 0o600)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Symlink("gone.yaml", filepath.Join(dir, "all", "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+func TestStoreCommands(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	dir := storeFolder(t)
+	if err := os.Remove(filepath.Join(dir, "all", "link.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	warning := func(files string) string { return "WARNING " + files + "\n  files\n\n" }
+	for _, tc := range []struct {
+		args string
+		code int
+		out  string // all of it; standard error where there is no other
+	}{
+		{"apply -f DIR/a.yaml", 0, warning("a.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
+		{"apply -f DIR/same.yaml", 0, warning("same.yaml") + "ServiceEntry shop/web unchanged\nnothing to change at revision 41: 1 unchanged\n"},
+		{"apply -f DIR/a.yaml --dry-run", 0, warning("a.yaml") + "--- a\n+++ b\n  note: a.yaml:1 defines it too\nnothing was written (--dry-run). At revision 41 it would be: 1 changed. \"--at 41\" writes just this, or nothing when others were faster\n"},
+		{"apply -f DIR/all -R", 0, warning("b.yaml+c.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
+		{"apply -f DIR/all", 0, warning("b.yaml") + "ServiceEntry shop/web changed\n  note: a.yaml:1 defines it too\nrevision 41: 1 changed\n"},
+		{"apply -f DIR/bad.yaml", 1, "ERROR bad.yaml:3\n  ServiceEntry shop/web  spec.hosts\n  is missing\n\n1 error, 0 warnings\n"},
+		{"apply -f DIR/conflict.yaml", 1, "CONFLICT ServiceEntry shop/web: changed at revision 40, 2026-01-02 03:04:05, by user ann\n"},
+		{"apply -f DIR/a.yaml --at 1 --force", 2, "ashorectl: --at refuses what others have changed, and --force writes over it: name one of the two\nSee \"ashorectl apply --help\".\n"},
+		{"apply", 2, "ashorectl: name at least one file or folder with -f\nSee \"ashorectl apply --help\".\n"},
+		{"apply -f DIR/none", 2, "ashorectl: there is no file of configuration (.yaml, .yml, .json) in DIR/none\nSee \"ashorectl apply --help\".\n"},
+		{"apply a.yaml", 2, "ashorectl: \"a.yaml\" is one argument too many: want ashorectl apply -f FILE|FOLDER|- [flags]\nSee \"ashorectl apply --help\".\n"},
+		{"delete vs shop/web", 0, "vs shop/web deleted\nrevision 42: 1 deleted\n"},
+		{"delete vs web -n shop", 0, "vs shop/web deleted\nrevision 42: 1 deleted\n"},
+		{"delete -f DIR/a.yaml", 0, "file of/a.yaml deleted\nrevision 42: 1 deleted\n"},
+		{"delete vs shop/web -n other", 2, "ashorectl: namespace \"shop\" in the name, and \"other\" by -n\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs web", 2, "ashorectl: the namespace of \"web\" is missing: write NAMESPACE/web, or -n NAMESPACE\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs", 2, "ashorectl: NAME is missing: name the vs, such as shop/web\nSee \"ashorectl delete --help\".\n"},
+		{"delete", 2, "ashorectl: name an object, such as \"ashorectl delete virtualservice shop/web\", or files with -f\nSee \"ashorectl delete --help\".\n"},
+		{"delete vs shop/web -f DIR/a.yaml", 2, "ashorectl: name an object or files, not both\nSee \"ashorectl delete --help\".\n"},
+		{"rollback 12", 0, "all to/12 created\nrevision 43: 1 created\n"},
+		{"rollback vs shop/web 12 --dry-run", 0, "vs shop/web created\nnothing was written (--dry-run). At revision 43 it would be: 1 created. \"--at 43\" writes just this, or nothing when others were faster\n"},
+		{"rollback vs web", 2, "ashorectl: want a REVISION, such as \"ashorectl rollback 41\", or KIND NAME REVISION; \"ashorectl history\" shows the revisions\nSee \"ashorectl rollback --help\".\n"},
+		{"history --limit 1", 0, "none; the store is at revision 42\n"},
+		{"history --limit -1", 2, "ashorectl: --limit -1: want 0 or more\nSee \"ashorectl history --help\".\n"},
+		{"history vs", 2, "ashorectl: NAME is missing: name the vs, such as shop/web, or no KIND for the whole store\nSee \"ashorectl history --help\".\n"},
+		{"get vs --store", 0, "NAMESPACE  NAME  READ FROM\nshop       web   store:/x revision 7\n"},
+		{"get vs none --store", 1, "ashorectl: the store has no VirtualService \"none\"\n"},
+		{"get vs -o name", 0, "virtualservice shop/web\n"},
+		{"get vs -o nonsense", 2, "ashorectl: invalid argument \"nonsense\" for \"-o, --output\" flag: want table, json, yaml or name\nSee \"ashorectl get --help\".\n"},
+	} {
+		t.Run(tc.args, func(t *testing.T) {
+			t.Parallel()
+			args := strings.Fields(strings.ReplaceAll(tc.args, "DIR", dir))
+			code, out, errOut := result(t, append([]string{"--socket", socket}, args...)...)
+			if out == "" {
+				out = errOut
+			}
+			if d := cmp.Diff(strings.ReplaceAll(tc.out, "DIR", dir), out); d != "" || code != tc.code {
+				t.Errorf("exit code %d, want %d (-want +got):\n%s%s", code, tc.code, d, errOut)
+			}
+		})
+	}
+}
+
+// What a history shows, for people and for programs.
+func TestHistory(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	_, out, _ := result(t, "--socket", socket, "history")
+	for _, want := range []string{"REVISION  WHEN", "3h   user ann?[31m  changed Gateway shop/g\n", "3h   -              9 created, 1 changed: Gateway shop/g, Gateway shop/g, Gateway shop/g, …\n"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("got\n%swant %q", out, want)
+		}
+	}
+	_, out, _ = result(t, "--socket", socket, "history", "vs", "shop/web", "--diff")
+	if !strings.Contains(out, "revision 42, ") || !strings.Contains(out, ", by user ann?[31m: 1 changed\n--- a\n+++ b\n@@ -1 +1 @@\n-x\n+y\n\nrevision 41") {
+		t.Errorf("the differences are\n%s", out)
+	}
+	_, out, _ = result(t, "--socket", socket, "history", "-o", "json")
+	var h admin.StoreHistory
+	if err := json.Unmarshal([]byte(out), &h); err != nil || len(h.Revisions) != 2 {
+		t.Errorf("got %v, %s", err, out)
+	}
+}
+
+// Files that cannot be read keep everything from being sent, and are told as validation tells them.
+func TestApplyUnreadable(t *testing.T) {
+	t.Parallel()
+	dir := storeFolder(t)
+	nobody := filepath.Join(dir, "no.sock") // asking would fail
+	for what, c := range map[string]struct {
+		path, out, errOut string
+		code              int
+	}{
+		"a link in a folder": {dir + "/all", "ERROR " + dir + "/all/link.yaml\n", "nothing was written", 1},
+		"a link":             {dir + "/all/link.yaml", "", "it is a link to gone.yaml, and that: no such file or directory; mend the link", 2},
+		"no file":            {dir + "/x.yaml", "", "no such file or directory; name a file or folder that is there", 2},
+	} {
+		code, out, errOut := result(t, "--socket", nobody, "apply", "-f", c.path)
+		if code != c.code || !strings.HasPrefix(out, c.out) || !strings.Contains(errOut, c.errOut) {
+			t.Errorf("%s: %d\n%s%s", what, code, out, errOut)
+		}
+	}
+}
+
+// Who is interrupted, or waits in vain, learns how to find out what happened.
+func TestApplyUncertain(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	dir := storeFolder(t)
+	code, _, errOut := result(t, "--socket", socket, "--timeout", "100ms", "apply", "-f", dir+"/slow.yaml")
+	if code != 1 || !strings.Contains(errOut, "within 100ms") || !strings.Contains(errOut, "\"ashorectl history\" tells which") {
+		t.Errorf("in vain: %d %s", code, errOut)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	time.AfterFunc(100*time.Millisecond, cancel)
+	var out, complaint bytes.Buffer
+	if code := run(ctx, []string{"--socket", socket, "apply", "-f", dir + "/slow.yaml"}, &out, &complaint); code != 1 || !strings.Contains(complaint.String(), "interrupted: all of it was written, or nothing") {
+		t.Errorf("interrupted: %d %s", code, &complaint)
+	}
+}
+
+// output is what a command writes while it runs. Safe for concurrent use.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer // guarded by mu
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(b)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// A watch shows what is there and goes on until it is interrupted, which is no error.
+func TestWatch(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for args, want := range map[string]string{
+		"get vs -w":         "+ shop/web  web.yaml:4\n",
+		"get vs -w --store": "+ shop/web  store:/x revision 7\n",
+		"get vs -w -o name": "+ virtualservice shop/web\n",
+		"get vs -w -o json": `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}},"origin":{"source":"","file":"web.yaml","line":4}}` + "\n",
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out output
+		done := make(chan int, 1)
+		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
+		for end := time.Now().Add(20 * time.Second); out.String() == "" && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+		if code := <-done; code != 0 || out.String() != want {
+			t.Errorf("%s: %d, got\n%s\nwant\n%s", args, code, out.String(), want)
+		}
+	}
+}
+
+// What came, changed and went is a line each, and what did not is none.
+func TestWriteChanges(t *testing.T) {
+	t.Parallel()
+	object := func(name, spec string) admin.Object {
+		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name}, Spec: json.RawMessage(spec), Origin: admin.Origin{Source: "s"}}
+	}
+	moved := object("moved", "{}")
+	moved.Origin = admin.Origin{File: "a.yaml", Line: 1}
+	old := byName([]admin.Object{object("same", "{}"), object("changed", "{}"), object("gone", "{}"), object("moved", "{}")})
+	now := byName([]admin.Object{object("same", "{}"), object("changed", `{"a":1}`), object("new", "{}"), moved})
+	var out bytes.Buffer
+	if err := (&tool{output: table}).writeChanges(&out, old, now, false); err != nil {
+		t.Fatal(err)
+	}
+	if want := "~ shop/changed  s\n- shop/gone  s\n~ shop/moved  a.yaml:1\n+ shop/new  s\n"; out.String() != want {
+		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+// Shells complete kinds, names of the store and revisions.
+func TestStoreCompletion(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for args, want := range map[string]string{
+		"delete virtualserv":      "virtualservice",
+		"delete vs ":              "shop/web",
+		"history vs ":             "shop/web",
+		"rollback ":               "42",
+		"rollback vs ":            "shop/web",
+		"rollback vs shop/web ":   "41",
+		"get vs -o ":              "name",
+		"get vs --output=":        "yaml",
+		"delete vs -n shop ":      "web",
+		"rollback vs shop/web 4 ": "",
+	} {
+		words := append([]string{"__complete", "--socket", socket}, strings.Split(args, " ")...)
+		code, out, errOut := result(t, words...)
+		first := fmt.Sprintf("\n%s\n", out)
+		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" && !strings.HasPrefix(out, ":") {
+			t.Errorf("%q: %d, got\n%s%s", args, code, out, errOut)
+		}
+	}
+}
