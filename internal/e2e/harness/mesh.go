@@ -29,7 +29,8 @@ type Mesh struct {
 	extra  []string // further flags of ashored
 	ns     *Namespace
 
-	settings string // of a secure mesh: the settings file; empty: development
+	settings string   // of a secure mesh: the settings file; empty: development
+	sources  []string // of a secure mesh, before its files
 }
 
 // subnets numbers the loopback networks of this process.

@@ -27,11 +27,15 @@ func Secure(settings string) Option {
 	return func(m *Mesh) { m.settings = settings + "\n" }
 }
 
+// Sources are further sources of a secure mesh, which decide before its files: "{kind: mcp, address: …}".
+func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
+
 // Configure writes the settings file of a secure mesh anew, with that text; it takes effect with the next Start.
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
-	text := fmt.Sprintf("sources: [{kind: files, folder: %s}, {kind: store}]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.Files, m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
+	text := fmt.Sprintf("sources: [%s]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", strings.Join(sources, ", "), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
 	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
