@@ -228,6 +228,17 @@ func TestUnkeptInTheCopy(t *testing.T) {
 	if !errors.Is(err, ErrUnkept) || !strings.Contains(err.Error(), "read from there at the next start") {
 		t.Fatalf("got %v", err)
 	}
+	file := filepath.Join(dir, copyFile)
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	l.copied = nil
+	if l.keep(t.Context()) {
+		t.Error("the store takes nothing, and all is kept")
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Errorf("the copy waits for the store: %v", err)
+	}
 	next := mustLedger(t, s, dir)
 	wantRevoked(t, next, "a")
 	s.fail(nil)

@@ -176,6 +176,12 @@ func (s notedStore) Commit(ctx context.Context, writes ...record.Write) error {
 
 // keep tries again to write what could not be written, until ctx ends. It says whether there is nothing left to do.
 func (l *Ledger) keep(ctx context.Context) (done bool) {
+	done = l.keepRecords(ctx)
+	return l.copyNow(l.revoked.Load()) && done // it may have room where the store has none
+}
+
+// keepRecords is keep of what goes into the records, as far as they take it.
+func (l *Ledger) keepRecords(ctx context.Context) (done bool) {
 	for _, x := range l.unkept.list() {
 		if !l.keepRevocation(ctx, x) {
 			return false
@@ -191,7 +197,7 @@ func (l *Ledger) keep(ctx context.Context) (done bool) {
 			return false
 		}
 	}
-	return l.copyNow(l.revoked.Load())
+	return true
 }
 
 // keepRevocation tries to write one, and says whether it is done with it.
