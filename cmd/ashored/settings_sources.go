@@ -34,6 +34,8 @@ type sourceSettings struct {
 
 // sourceOptions are those of one kind of source.
 type sourceOptions interface {
+	// into is the struct that takes them.
+	into() any
 	// check tells what is wrong with them.
 	check(wrong func(option, format string, args ...any))
 }
@@ -41,9 +43,10 @@ type sourceOptions interface {
 // sourceKinds are the kinds with their options, which hold the defaults.
 func sourceKinds() map[string]func() sourceOptions {
 	return map[string]func() sourceOptions{
-		"files": func() sourceOptions { return &filesSource{} },
-		"store": func() sourceOptions { return &storeSource{} },
-		"mcp":   func() sourceOptions { return &mcpSource{} },
+		"files":  func() sourceOptions { return &filesSource{} },
+		"store":  func() sourceOptions { return &storeSource{} },
+		"mcp":    func() sourceOptions { return &mcpSource{} },
+		"consul": func() sourceOptions { return &consulSource{} },
 	}
 }
 
@@ -56,6 +59,8 @@ type filesSource struct {
 	Folder string `yaml:"folder"`
 }
 
+func (f *filesSource) into() any { return f }
+
 func (f *filesSource) check(wrong func(option, format string, args ...any)) {
 	if f.Folder == "" {
 		wrong("folder", "empty: name a path")
@@ -64,6 +69,8 @@ func (f *filesSource) check(wrong func(option, format string, args ...any)) {
 
 // storeSource are the objects that ashorectl writes.
 type storeSource struct{}
+
+func (s *storeSource) into() any { return s }
 
 func (*storeSource) check(func(option, format string, args ...any)) {}
 
@@ -142,7 +149,7 @@ func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
 		out.Name = out.Kind
 	}
 	out.options, out.text = options(), canonical(n)
-	return out, s.places.Section(at, n, out.options, commonOptions()...)
+	return out, s.places.Section(at, n, out.options.into(), commonOptions()...)
 }
 
 // canonical is a part of a file without comments and style, so that it is equal for equal settings.

@@ -33,6 +33,11 @@ func TestSettingsDoc(t *testing.T) {
 			got[name] = strings.TrimSpace(cells[1])
 		}
 	}
+	for kind, options := range sourceKinds() {
+		if kind != "files" && kind != "store" {
+			kindDoc(t, kind, reflect.ValueOf(options().into()).Elem())
+		}
+	}
 	for _, name := range slices.Sorted(maps.Keys(want)) {
 		have, ok := got[name]
 		switch {
@@ -47,6 +52,30 @@ func TestSettingsDoc(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[name]; !ok {
 			t.Errorf("docs/settings.md has %s, which there is not", name)
+		}
+	}
+}
+
+// kindDoc wants a row for each option of a kind of source in the page about it, and no other.
+func kindDoc(t *testing.T, kind string, options reflect.Value) {
+	t.Helper()
+	want, got := map[string]string{}, map[string]bool{}
+	leaves("", options, want)
+	page := "../../docs/" + kind + ".md"
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		if cells := strings.Split(line, " | "); len(cells) == 3 && strings.HasPrefix(line, "| `") {
+			for _, name := range strings.Split(strings.Trim(cells[0], "| "), ", ") {
+				got[strings.Trim(name, "`")] = true
+			}
+		}
+	}
+	for name := range want {
+		if !got[name] {
+			t.Errorf("%s does not have %s", page, name)
 		}
 	}
 }

@@ -45,6 +45,8 @@ func (m *mcpSource) config(name string, log hclog.Logger) mcp.Config {
 	}
 }
 
+func (m *mcpSource) into() any { return m }
+
 func (m *mcpSource) check(wrong func(option, format string, args ...any)) {
 	if _, err := mcp.New(m.config("x", nil)); err != nil {
 		option, text, _ := strings.Cut(err.Error(), ": ")

@@ -15,6 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
 // sourceMaker makes the sources that the settings name. What is as it was before stays the same source, and goes on.
@@ -85,6 +86,15 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		return madeSource{objects: files}, err
 	case *storeSource:
 		return madeSource{objects: m.store}, nil
+	case *consulSource:
+		services, err := consul.New(consul.Config{Name: s.Name, Options: o.Options, Log: m.log.Named(s.Name)})
+		if err != nil {
+			return madeSource{}, err
+		}
+		return madeSource{instances: lastgood.New(lastgood.Config[registry.Instances]{
+			Source: services, Store: m.store, Encode: registry.EncodeInstances, Decode: registry.DecodeInstances,
+			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
+		})}, nil
 	case *mcpSource:
 		server, err := mcp.New(o.config(s.Name, m.log.Named(s.Name)))
 		if err != nil {
