@@ -43,7 +43,7 @@ func (s *Source) outage(why error) string {
 		todo = "see maxMessage"
 	}
 	text := reason(why)
-	if strings.Contains(text, "certificate") || strings.Contains(text, "tls:") {
+	if strings.Contains(text, "certificate") || strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
 		todo = "see caFile, serverName and certFile"
 	}
 	return fmt.Sprintf("the server %s cannot be asked (%s): %s", s.cfg.Address, text, todo)
@@ -54,6 +54,11 @@ func reason(err error) string {
 	text := err.Error()
 	if st, ok := status.FromError(err); ok && st.Code() != codes.OK {
 		text = st.Message()
+	}
+	for _, before := range []string{`Error while dialing: `, `authentication handshake failed: `} {
+		if _, cause, ok := strings.Cut(text, before); ok {
+			text = strings.TrimSuffix(cause, `"`)
+		}
 	}
 	return clip(strings.Join(strings.Fields(text), " "))
 }
