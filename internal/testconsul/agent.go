@@ -61,6 +61,8 @@ func built() (string, error) {
 type Agent struct {
 	// Address is that of its HTTP interface, "127.0.0.1:20123"; Secure that of HTTPS.
 	Address, Secure string
+	// WAN is where agents of other datacenters find it (retry_join_wan).
+	WAN string
 	// CAFile has the authority of its certificate.
 	CAFile string
 
@@ -79,13 +81,14 @@ func New(t testing.TB, more map[string]any) *Agent {
 	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
 	writePair(t, dir)
 	port := testport.Free(t)
-	secure := testport.Free(t)
+	secure, wan := testport.Free(t), testport.Free(t)
+	a.WAN = fmt.Sprintf("127.0.0.2:%d", wan)
 	a.Address, a.Secure = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", secure)
 	a.config = map[string]any{
-		"server": true, "bootstrap_expect": 1, "data_dir": filepath.Join(dir, "data"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
-		"serf_lan": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
+		"server": true, "bootstrap_expect": 1, "data_dir": filepath.Join(dir, "data"), "client_addr": "127.0.0.1",
+		"bind_addr": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
 		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": testport.Free(t),
-			"serf_wan": -1, "dns": -1, "grpc": -1, "grpc_tls": -1},
+			"serf_wan": wan, "dns": -1, "grpc": -1, "grpc_tls": -1},
 		"tls":         map[string]any{"https": map[string]any{"cert_file": filepath.Join(dir, "cert.pem"), "key_file": filepath.Join(dir, "key.pem"), "ca_file": a.CAFile}},
 		"performance": map[string]any{"raft_multiplier": 1}, "disable_update_check": true, "log_level": "warn", "leave_on_terminate": false,
 		"raft_snapshot_threshold": 8192,

@@ -55,7 +55,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 // listed takes in which services there are.
 func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer) {
 	there := make(map[string]bool, len(names))
-	var added []*service
+	added := map[*service]bool{}
 	for _, name := range names {
 		if !k.o.counts(name) {
 			continue
@@ -64,7 +64,7 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		if sc.services[name] == nil {
 			s := newService(sc.at, name)
 			sc.services[name] = s
-			added = append(added, s)
+			added[s] = true
 		}
 	}
 	for name, s := range sc.services {
@@ -75,14 +75,16 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 	sc.listed = true
 	k.stands.lag = a.lag
 	k.crowd()
-	for _, s := range added {
+	for s := range added {
 		one, cancel := context.WithCancel(ctx)
 		s.cancel = cancel
 		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s)) })
 	}
 	if k.slots.isCrowded() { // a registration has changed, and nobody says whose
 		for _, s := range sc.services {
-			s.pokes.poke(false, 0)
+			if !added[s] { // which is asked for anyway
+				s.pokes.poke(false, 0)
+			}
 		}
 	}
 }

@@ -60,7 +60,7 @@ func TestAwayAtTheStart(t *testing.T) {
 			a := testconsul.New(t, nil)
 			v := follow(t, w.options(a))
 			v.stands(t, "cannot be asked")
-			if v.merged.Sources()[0].Synced {
+			if v.isSynced() {
 				t.Error("a full batch of nothing")
 			}
 			a.Start()

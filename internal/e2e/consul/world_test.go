@@ -127,6 +127,20 @@ func (v *view) stands(t testing.TB, text string) {
 	})
 }
 
+// isSynced says whether a full batch has arrived.
+func (v *view) isSynced() bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.merged.Sources()[0].Synced
+}
+
+// knows says whether there is a service of that host.
+func (v *view) knows(host string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.endpoints(host) != nil
+}
+
 // said counts the batches and the updates in them.
 func (v *view) said() (batches, updates int) {
 	v.mu.Lock()
