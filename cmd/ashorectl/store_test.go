@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -226,6 +227,28 @@ func TestApplyUncertain(t *testing.T) {
 	var out, complaint bytes.Buffer
 	if code := run(ctx, []string{"--socket", socket, "apply", "-f", dir + "/slow.yaml"}, &out, &complaint); code != 1 || !strings.Contains(complaint.String(), "interrupted: all of it was written, or nothing") {
 		t.Errorf("interrupted: %d %s", code, &complaint)
+	}
+}
+
+// endless is a standard input that never ends, until the test does.
+type endless struct{ end <-chan struct{} }
+
+func (e endless) Read([]byte) (int, error) { <-e.end; return 0, io.EOF }
+
+// Whoever waits for standard input can be interrupted.
+func TestInterruptedInput(t *testing.T) {
+	t.Parallel()
+	end := make(chan struct{})
+	defer close(end)
+	for _, args := range [][]string{{"apply", "-f", "-"}, {"validate", "-f", "-"}} {
+		ctx, cancel := context.WithCancel(t.Context())
+		cmd := newRoot()
+		cmd.SetArgs(args)
+		cmd.SetIn(endless{end})
+		cancel()
+		if err := cmd.ExecuteContext(ctx); err == nil || !strings.Contains(err.Error(), "interrupted before standard input ended") {
+			t.Errorf("%v: got %v", args, err)
+		}
 	}
 }
 

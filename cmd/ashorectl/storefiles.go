@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -51,7 +52,7 @@ func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, er
 		var err error
 		if name == stdin {
 			p.File = stdinName
-			p.Data, err = readStdin(cmd.InOrStdin())
+			p.Data, err = readStdin(cmd.Context(), cmd.InOrStdin())
 		} else {
 			p.Data, wrong = filestore.Content(name)
 		}
@@ -105,13 +106,25 @@ func present(paths []string) error {
 	return nil
 }
 
-// readStdin reads standard input, one byte more than allowed, which shows that there is too much.
-func readStdin(in io.Reader) ([]byte, error) {
-	data, err := io.ReadAll(io.LimitReader(in, config.MaxFileSize+1))
-	if err != nil {
-		return nil, fmt.Errorf("read standard input: %w", err)
+// readStdin reads standard input, one byte more than allowed, which shows that there is too much. Where it is interrupted
+// somebody still waits for more of it, until the program ends.
+func readStdin(ctx context.Context, in io.Reader) ([]byte, error) {
+	var data []byte
+	read := make(chan error, 1)
+	go func() {
+		var err error
+		data, err = io.ReadAll(io.LimitReader(in, config.MaxFileSize+1))
+		read <- err
+	}()
+	select {
+	case <-ctx.Done():
+		return nil, errors.New("interrupted before standard input ended: nothing was done")
+	case err := <-read:
+		if err != nil {
+			return nil, fmt.Errorf("read standard input: %w", err)
+		}
+		return data, nil
 	}
-	return data, nil
 }
 
 // failures is how many problems are errors.

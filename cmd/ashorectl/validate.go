@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -34,7 +35,7 @@ file or folder is not there.`,
 				return usage(cmd, err)
 			}
 			files, problems := configFiles(paths)
-			more, objects, err := check(files, cmd.InOrStdin())
+			more, objects, err := check(cmd.Context(), files, cmd.InOrStdin())
 			if err != nil {
 				return err
 			}
@@ -81,10 +82,10 @@ func configFiles(paths []string) ([]string, []feed.Problem) {
 // check reads files and returns what is wrong with them and how many objects are fine. An object in
 // two files is an error in the second one. in is standard input, for a file of that name; an error says that it
 // cannot be read.
-func check(files []string, in io.Reader) ([]feed.Problem, int, error) {
+func check(ctx context.Context, files []string, in io.Reader) ([]feed.Problem, int, error) {
 	var all filestore.Together
 	for _, name := range files {
-		r, err := load(name, in)
+		r, err := load(ctx, name, in)
 		if err != nil {
 			return nil, 0, err
 		}
@@ -94,11 +95,11 @@ func check(files []string, in io.Reader) ([]feed.Problem, int, error) {
 }
 
 // load reads a file, or standard input, which is waited for, as people ask for it.
-func load(name string, in io.Reader) (config.Result, error) {
+func load(ctx context.Context, name string, in io.Reader) (config.Result, error) {
 	if name != stdin {
 		return filestore.Load(name), nil
 	}
-	data, err := readStdin(in)
+	data, err := readStdin(ctx, in)
 	if err != nil {
 		return config.Result{}, err
 	}

@@ -137,7 +137,7 @@ func TestValidateUnreadable(t *testing.T) {
 		t.Fatal(err)
 	}
 	files, _ := configFiles([]string{dir})
-	problems, _, err := check(files, nil)
+	problems, _, err := check(t.Context(), files, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

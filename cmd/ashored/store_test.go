@@ -177,7 +177,11 @@ func TestStoreRefuses(t *testing.T) {
 	b := newStoreBench(t)
 	for what, p := range map[string]admin.Pieces{
 		"nothing at all": piecesOf(nil),
-		"a name":         piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}}),
+		"far too many": func(yield func(admin.Piece, error) bool) {
+			for yield(serviceFile("web"), nil) {
+			}
+		},
+		"a name": piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "vs", Namespace: "a", Name: "b"}}}),
 		"cut off": func(yield func(admin.Piece, error) bool) {
 			_ = yield(serviceFile("web"), nil) && yield(admin.Piece{}, admin.ErrInvalid)
 		},

@@ -13,8 +13,12 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// maxStoreProblems is how many problems of all files of one write are told.
-const maxStoreProblems = 1000
+const (
+	// maxStoreProblems is how many problems of all files of one write are told.
+	maxStoreProblems = 1000
+	// maxPieces is how many files, or names, one write may have.
+	maxPieces = 50_000
+)
 
 // storePlan is what a write to the store is about to do.
 type storePlan struct {
@@ -95,7 +99,9 @@ func collect(p admin.Pieces) (*wants, error) {
 		if err != nil {
 			return nil, err
 		}
-		w.pieces++
+		if w.pieces++; w.pieces > maxPieces {
+			return nil, admin.NewError(admin.ErrInvalid, fmt.Sprintf("there are more than %d files: write them in several steps; nothing was done", maxPieces))
+		}
 		if piece.Ref != nil {
 			key, err := keyOf(*piece.Ref)
 			if err != nil {

@@ -54,3 +54,19 @@ func TestRemedy(t *testing.T) {
 		}
 	})
 }
+
+// A write that the file system refused says what to do, also where bbolt passed the error on as text.
+func TestUnwritten(t *testing.T) {
+	t.Parallel()
+	s := &Store{path: "/state/ashore.db"}
+	for errno, want := range map[error]string{unix.ENOSPC: "make room on the disk", unix.EDQUOT: "make room on the disk", unix.EROFS: "mount it for writing", unix.EFBIG: "LimitFSIZE", unix.EIO: "kernel's log"} {
+		for _, err := range []error{errno, &fs.PathError{Op: "write", Path: s.path, Err: errno}, errors.New("file resize error: truncate: " + errno.Error())} {
+			if got := s.unwritten(err); !strings.Contains(got.Error(), want) || !strings.Contains(got.Error(), "nothing was changed") || !errors.Is(got, err) {
+				t.Errorf("%v: got %v", err, got)
+			}
+		}
+	}
+	if got := s.unwritten(ErrClosed); strings.Contains(got.Error(), "nothing was changed") || !errors.Is(got, ErrClosed) {
+		t.Errorf("got %v", got)
+	}
+}
