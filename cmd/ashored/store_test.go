@@ -434,3 +434,32 @@ func TestStored(t *testing.T) {
 		}
 	}
 }
+
+// lately is a store in which somebody else writes just before a List.
+type lately struct {
+	config.Store
+	write func()
+}
+
+func (l *lately) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
+	l.write()
+	return l.Store.List(ctx, kind, namespace)
+}
+
+// What is written after a rollback has looked at the past is not undone with it.
+func TestStoreRollbackRace(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"))
+	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
+	other := *b.storekeeper
+	b.store = &lately{b.store, func() {
+		if _, err := other.Apply(t.Context(), piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.3")}), admin.StoreOptions{}, "somebody else"); err != nil {
+			t.Error(err)
+		}
+	}}
+	_, err := b.Rollback(t.Context(), admin.RollbackRequest{Revision: "1"}, admin.StoreOptions{}, "x")
+	if r, ok := errors.AsType[*admin.Refusal](err); !ok || !errors.Is(err, admin.ErrConflict) || len(r.Conflicts) != 1 || r.Conflicts[0].Who != "somebody else" {
+		t.Errorf("got %v, want a conflict that names somebody else", err)
+	}
+}
