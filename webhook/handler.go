@@ -147,17 +147,30 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) ([]byte,
 	return data, err
 }
 
-// refuse is the answer that tells an error, which is logged, unless its like was often.
+// refuse is the answer that tells an error.
 func (s *Server) refuse(r *http.Request, err error) answer {
 	var no *refusal
 	if !errors.As(err, &no) {
 		no = refusef(http.StatusInternalServerError, "%v", err)
 	}
-	from := householdOf(r.RemoteAddr)
-	if r.Context().Err() != nil {
-		s.config.Log.Debug("request to validate ended by who made it", "from", from)
-	} else if log, silent := s.told.Take(from.String(), time.Now()); log {
-		s.config.Log.Warn("request to validate refused", "from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text, "not logged before", silent)
-	}
+	s.note(r, no)
 	return textAnswer(no.code, no.text+"\n")
+}
+
+// note logs a refusal: as a warning what an operator could see to, unless its like was often.
+func (s *Server) note(r *http.Request, no *refusal) {
+	from, log := householdOf(r.RemoteAddr), s.config.Log.Debug
+	facts := []any{"from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text}
+	switch no.code {
+	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:
+		if r.Context().Err() != nil {
+			break // who asked has gone
+		}
+		may, silent := s.told.Take(from.String(), time.Now())
+		if !may {
+			return
+		}
+		log, facts = s.config.Log.Warn, append(facts, "not logged before", silent)
+	}
+	log("request to validate refused", facts...)
 }
