@@ -6,5 +6,6 @@
 // is read, told or changed, so nobody has to prove who he is.
 //
 // Because anybody may ask, everything is bounded, and by address first: connections, requests at
-// once and a second, bytes held in memory, bytes read at once by the parser, and the time for each step.
+// once and a second, bytes held in memory, bytes read at once by the parser, and the time for each step. What is small, as nearly
+// every object is, does not wait for what is large.
 package webhook

@@ -26,19 +26,22 @@ const (
 	bodies = 8
 	// firstRead is how much memory a body has at first, in bytes.
 	firstRead = 4 << 10
+	// smallBody is how large a body may be that neither needs room among large ones nor waits for them, in bytes: hardly an
+	// object is larger.
+	smallBody = 64 << 10
 )
 
 // gate bounds what requests may cost, before they do. Safe for concurrent use.
 type gate struct {
 	pace     pace.Actors
 	requests int           // how many there may be at once
-	bytes    int64         // how much memory their bodies may have at once
+	bytes    int64         // how much memory their bodies may have at once, beyond smallBody each
 	maxBytes int64         // how large one may be
 	timeout  time.Duration // for a body to come, and to wait for its turn
-	// turns are the bytes that are read by the parser at once; each body counts as least of them at least, which leaves a
-	// half of the processors to others.
-	turns *semaphore.Weighted
-	least int64
+	// small are the small bodies that are read by the parser at once, and large the bytes of all others; each counts as least
+	// of them at least. Either leaves a half of the processors to others.
+	small, large *semaphore.Weighted
+	least        int64
 
 	mu         sync.Mutex
 	all        household                   // guarded by mu
@@ -56,7 +59,7 @@ func newGate(c Config) *gate {
 	return &gate{
 		pace:     pace.Actors{Burst: int(burstTime/time.Second) * c.Rate, Every: time.Second / time.Duration(c.Rate)},
 		requests: c.Requests, bytes: bodies * c.MaxBytes, maxBytes: c.MaxBytes, timeout: c.Timeout,
-		turns: semaphore.NewWeighted(c.MaxBytes), least: max(1, c.MaxBytes/processors),
+		small: semaphore.NewWeighted(processors), large: semaphore.NewWeighted(c.MaxBytes), least: max(1, c.MaxBytes/processors),
 		households: map[netip.Prefix]*household{},
 	}
 }
@@ -145,7 +148,7 @@ func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 			if length >= int64(cap(data)) {
 				more = min(more, length+1) // the last one is for the end to show
 			}
-			if err := v.reserve(more - int64(cap(data))); err != nil {
+			if err := v.reserve(max(smallBody, more) - max(smallBody, int64(cap(data)))); err != nil {
 				return nil, err
 			}
 			data = append(make([]byte, 0, more), data...)
@@ -174,11 +177,14 @@ func (g *gate) tooLarge() error {
 func (g *gate) turn(ctx context.Context, size int) (done func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, g.timeout)
 	defer cancel()
-	weight := min(max(int64(size), g.least), g.maxBytes)
-	if err := g.turns.Acquire(ctx, weight); err != nil {
+	turns, weight := g.small, int64(1)
+	if size > smallBody {
+		turns, weight = g.large, min(max(int64(size), g.least), g.maxBytes)
+	}
+	if err := turns.Acquire(ctx, weight); err != nil {
 		return nil, refusef(http.StatusServiceUnavailable, "too much waits to be looked at: try again in a moment")
 	}
-	return func() { g.turns.Release(weight) }, nil
+	return func() { turns.Release(weight) }, nil
 }
 
 // household is the address of a request: one of IPv4, or the 64 bits of a network of IPv6 that a single machine commands.

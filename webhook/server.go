@@ -39,7 +39,7 @@ type Config struct {
 	// Certificate is what it shows, asked for at every handshake, so that one that is renewed is shown at once.
 	Certificate func(*tls.ClientHelloInfo) (*tls.Certificate, error)
 	// MaxBytes is how large the body of a request may be. Reading a text that is made for it costs some 200 times its size
-	// in memory; no more than MaxBytes are read by the parser at once, over all requests. Zero: 1 MiB.
+	// in memory; of bodies above 64 KiB no more than MaxBytes are read by the parser at once. Zero: 1 MiB.
 	MaxBytes int64
 	// Timeout is how long the body of a request may take to come, and how long it may then wait for its turn. Zero: 10s, as
 	// long as API servers wait.
