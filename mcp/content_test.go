@@ -194,8 +194,9 @@ func TestContentKeepsPointers(t *testing.T) {
 	c.take(l, &word{whole: true, items: []item{gateway("s/a", "1", "a.test")}}, 1, start)
 	was := c.update(c.groups()[0]).Items[0]
 	c.take(l, &word{whole: true, items: []item{gateway("s/a", "2", "a.test")}}, 1, start)
-	if now := c.update(c.groups()[0]).Items[0]; now != was {
-		t.Error("another pointer for an equal object")
+	v := c.take(l, &word{whole: true, items: []item{gateway("s/a", "3", "a.test")}}, 1, start)
+	if now := c.update(c.groups()[0]).Items[0]; now != was || len(v.changed) != 0 {
+		t.Errorf("another pointer for an equal object, or %v changed", v.changed)
 	}
 }
 

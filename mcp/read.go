@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"maps"
 	"strings"
 
 	"google.golang.org/protobuf/proto"
@@ -73,8 +74,8 @@ func clip(s string) string {
 	return strings.ToValidUTF8(s, "�")
 }
 
-// object makes the object of a resource that was read. ok is false when it must not take effect.
-func object(source string, key config.Key, kind config.KindInfo, res *mcpv1.Resource) (o *config.Object, problems []config.Problem, ok bool) {
+// draft makes the object of a resource that was read, which nobody has looked at yet. ok is false when there is none.
+func draft(source string, key config.Key, kind config.KindInfo, res *mcpv1.Resource) (o *config.Object, problems []config.Problem, ok bool) {
 	m := res.GetMetadata()
 	o = &config.Object{Key: key, Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Revision: m.GetVersion(),
 		Origin: config.Origin{Source: source}, Spec: kind.NewSpec()}
@@ -97,6 +98,10 @@ func object(source string, key config.Key, kind config.KindInfo, res *mcpv1.Reso
 			return fail("body", "it cannot be decoded: %s", err)
 		}
 	}
-	problems, ok = config.Accept(o)
-	return o, problems, ok
+	return o, nil, true
+}
+
+// equal says that a draft is what an object is already. Bytes do not tell: the order of a map's entries is any.
+func equal(o, draft *config.Object) bool {
+	return o.Key == draft.Key && o.Created.Equal(draft.Created) && maps.Equal(o.Labels, draft.Labels) && maps.Equal(o.Annotations, draft.Annotations) && proto.Equal(o.Spec, draft.Spec)
 }

@@ -109,15 +109,37 @@ func (t *taking) item(it *item) {
 		t.put(name, sum, nil, nil, true)
 		return
 	}
-	o, problems, ok := object(t.rules.source, key, l.kind, it.res)
+	o, problems, ok := draft(t.rules.source, key, l.kind, it.res)
+	if e := l.entries[name]; ok && e.good() && equal(e.object, o) {
+		t.resum(name, e, sum)
+		t.again(name, e)
+		return
+	}
+	if ok {
+		problems, ok = config.Accept(o)
+	}
 	t.put(name, sum, o, problems, ok)
+}
+
+// good says that what was read last counts.
+func (e *entry) good() bool {
+	return e != nil && e.object != nil && !slices.ContainsFunc(e.problems, isError)
+}
+
+func isError(p feed.Problem) bool { return p.Severity == feed.Error }
+
+// resum notes the sum of what an entry was read from.
+func (t *taking) resum(name string, e *entry, sum uint64) {
+	delete(t.at.sums, e.sum)
+	e.sum = sum
+	t.at.sums[sum] = name
 }
 
 // again notes that an entry is as it was.
 func (t *taking) again(name string, e *entry) {
 	t.seen[name], t.prior[name] = true, e.object
 	t.stays(name)
-	if slices.ContainsFunc(e.problems, func(p feed.Problem) bool { return p.Severity == feed.Error }) {
+	if slices.ContainsFunc(e.problems, isError) {
 		t.refuse(1, e.problems...)
 	}
 }
@@ -139,9 +161,7 @@ func (t *taking) put(name string, sum uint64, o *config.Object, problems []feed.
 		l.entries[name] = e
 		t.total++
 	}
-	delete(l.sums, e.sum)
-	e.sum = sum
-	l.sums[sum] = name
+	t.resum(name, e, sum)
 	if good {
 		e.asOf = t.now
 		if o == nil || e.object == nil || e.object.Hash != o.Hash {

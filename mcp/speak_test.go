@@ -1,0 +1,303 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/types/known/anypb"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// pipe is a stream whose other end is the test.
+type pipe struct {
+	ctx     context.Context
+	said    chan any
+	answers chan *frame
+}
+
+func (p *pipe) SendMsg(m any) error {
+	select {
+	case p.said <- m:
+		return nil
+	case <-p.ctx.Done():
+		return io.EOF
+	}
+}
+
+func (p *pipe) RecvMsg(m any) error {
+	select {
+	case f := <-p.answers:
+		m.(*frame).raw = f.raw
+		return nil
+	case <-p.ctx.Done():
+		return p.ctx.Err()
+	}
+}
+
+// conversation is a source that asks for Gateways in state of the world, and what it says.
+type conversation struct {
+	t       *testing.T
+	source  *Source
+	pipe    *pipe
+	batches chan feed.Batch[*config.Object]
+	ended   chan error
+	cancel  context.CancelFunc
+}
+
+func converse(t *testing.T, change func(*Config)) *conversation {
+	t.Helper()
+	cfg := Config{Name: "test", Address: "server.test:1", NodeID: "a", Protocol: XDSState, Kinds: []string{"EnvoyFilter", "Gateway"}}
+	change(&cfg)
+	s, err := New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	c := &conversation{t: t, source: s, batches: make(chan feed.Batch[*config.Object], 100), ended: make(chan error, 1), cancel: cancel,
+		pipe: &pipe{ctx: ctx, said: make(chan any, 10_000), answers: make(chan *frame)}}
+	go func() { c.ended <- s.speak(ctx, cancel, c.pipe, c.batches); s.parts.Wait() }()
+	return c
+}
+
+// answer answers about a type and waits until all is quiet.
+func (c *conversation) answer(typeURL, nonce string, items ...item) {
+	c.t.Helper()
+	r := &discoveryv3.DiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, VersionInfo: nonce}
+	for _, it := range items {
+		r.Resources = append(r.Resources, &anypb.Any{TypeUrl: it.typeURL, Value: it.raw})
+	}
+	c.pipe.answers <- encode(c.t, r)
+	synctest.Wait()
+}
+
+// says is all that was said since the last call.
+func (c *conversation) says() string {
+	c.t.Helper()
+	synctest.Wait()
+	var all []any
+	for {
+		select {
+		case m := <-c.pipe.said:
+			all = append(all, m)
+			continue
+		default:
+		}
+		return said(c.t, all, true)
+	}
+}
+
+// tells is what was told since the last call: "full 1", "1", "standing …".
+func (c *conversation) tells() string {
+	var out []string
+	synctest.Wait()
+	for {
+		select {
+		case b := <-c.batches:
+			text := ""
+			if b.Full {
+				text = "full "
+			}
+			for _, u := range b.Updates {
+				text += u.Group + " "
+			}
+			if b.Standing != nil {
+				text += "standing " + b.Standing.Error
+			}
+			out = append(out, strings.TrimSpace(text))
+			continue
+		default:
+		}
+		return strings.Join(out, "; ")
+	}
+}
+
+// The first complete state is told when every kind was answered under every name that it may have.
+func TestSpeakComplete(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(*Config) {})
+		c.answer(gatewayV1, "1", gateway("s/a", "1", "a.test"))
+		if got := c.tells(); got != "" {
+			t.Errorf("told %q before everything was answered", got)
+		}
+		c.answer(filterOld, "2")
+		if got := c.tells(); got != "full Gateway s/a; standing" {
+			t.Errorf("told %q", got)
+		}
+		c.answer(gatewayV1, "3", gateway("s/a", "1", "a.test"), gateway("s/b", "1", "b.test"))
+		if got := c.tells(); got != "Gateway s/b" {
+			t.Errorf("told %q", got)
+		}
+		c.cancel()
+		if err := <-c.ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// The same refusal waits longer each time, and another one does not wait.
+func TestSpeakRefusals(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(*Config) {})
+		defer c.cancel()
+		c.says()
+		c.answer(gatewayV1, "1", gateway("s/a", "1", ""))
+		if got := c.says(); !strings.HasPrefix(got, "v1/Gateway nack 1 refused 1: Gateway s/a") {
+			t.Fatalf("says %q", got)
+		}
+		for i, wait := range []time.Duration{1, 2, 4, 8, 10, 10} {
+			c.answer(gatewayV1, "again", gateway("s/a", "1", ""))
+			time.Sleep(wait*time.Second - time.Millisecond)
+			if got := c.says(); got != "" {
+				t.Errorf("%d: says %q too early", i, got)
+			}
+			time.Sleep(2 * time.Millisecond)
+			if got := c.says(); !strings.HasPrefix(got, "v1/Gateway nack again") {
+				t.Errorf("%d: says %q after %ds", i, got, wait)
+			}
+			c.answer(filterOld, "keep")
+			c.says()
+		}
+		c.answer(gatewayV1, "other", gateway("s/a", "2", ""), gateway("s/b", "1", ""))
+		if got := c.says(); !strings.HasPrefix(got, "v1/Gateway nack other refused 2") {
+			t.Errorf("says %q", got)
+		}
+		c.answer(gatewayV1, "good", gateway("s/a", "3", "a.test"))
+		if got := c.says(); got != "v1/Gateway ack good good" {
+			t.Errorf("says %q", got)
+		}
+	})
+}
+
+// A server that holds nothing is believed when it has stood by that.
+func TestSpeakBare(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(c *Config) { c.EmptyAfter = time.Minute })
+		defer c.cancel()
+		for _, typ := range []string{gatewayV1, filterOld, gatewayBeta, gatewayOld} {
+			c.answer(typ, typ)
+		}
+		if got := c.tells(); !strings.HasPrefix(got, "standing the server server.test:1 holds no object of any kind") {
+			t.Errorf("told %q", got)
+		}
+		time.Sleep(59 * time.Second)
+		if got := c.tells(); got != "" {
+			t.Errorf("told %q too early", got)
+		}
+		time.Sleep(2 * time.Second)
+		if got := c.tells(); got != "full; standing" {
+			t.Errorf("told %q", got)
+		}
+	})
+}
+
+// A server that says nothing, or not about everything, is named with what it owes.
+func TestSpeakImpatient(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		answer bool
+		want   string
+	}{
+		"nothing": {false, "it answers nothing within 30s (answerWait)"},
+		"half":    {true, "it said nothing about 1 kinds within 30s (answerWait), the first is EnvoyFilter"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				talk := converse(t, func(*Config) {})
+				if c.answer {
+					talk.answer(gatewayV1, "1", gateway("s/a", "1", "a.test"))
+				}
+				if err := <-talk.ended; err == nil || err.Error() != c.want {
+					t.Errorf("ended with %v, want %s", err, c.want)
+				}
+				if got := talk.tells(); got != "" {
+					t.Errorf("told %q", got)
+				}
+			})
+		})
+	}
+}
+
+// Bytes that are no answer end the stream.
+func TestSpeakNonsense(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(*Config) {})
+		c.pipe.answers <- &frame{[]byte{0xff, 0xff}}
+		if err := <-c.ended; err == nil || !strings.Contains(err.Error(), "it answers nonsense") {
+			t.Errorf("ended with %v", err)
+		}
+	})
+}
+
+// A server that sends and does not read what is said about it does not fill the memory.
+func TestSpeakDeaf(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(*Config) {})
+		c.says()
+		for range cap(c.pipe.said) {
+			c.pipe.said <- nil
+		}
+		for range 2 * maxSay {
+			select {
+			case c.pipe.answers <- encode(t, &discoveryv3.DiscoveryResponse{TypeUrl: gatewayV1, Nonce: "n"}):
+				continue
+			case err := <-c.ended:
+				if !strings.Contains(err.Error(), "it does not read") {
+					t.Errorf("ended with %v", err)
+				}
+			}
+			return
+		}
+		t.Error("it goes on for ever")
+		c.cancel()
+	})
+}
+
+// Differences are tried first, state of the world at once after them, and then in turn.
+func TestTurned(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Name: "a", Address: "a:1", NodeID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, c := range []struct {
+		why    error
+		now    bool
+		states bool
+	}{
+		{errors.New("connection refused"), false, false},
+		{errMute, true, true},
+		{errors.New("killed"), false, true},
+		{errMute, false, false},
+	} {
+		if got := s.turned(c.why); got != c.now || s.states != c.states {
+			t.Errorf("%d: at once %v, state of the world %v", i, got, s.states)
+		}
+	}
+}
+
+// What gRPC puts around an error is left out.
+func TestOutage(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Name: "a", Address: "a:1", NodeID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := s.outage(errors.New(`connection error: desc = "transport: Error while dialing: dial tcp a:1: connect: connection refused"`))
+	if want := "the server a:1 cannot be asked (dial tcp a:1: connect: connection refused): see that it runs, and its log"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
