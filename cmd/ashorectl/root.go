@@ -41,8 +41,9 @@ func newRoot() *cobra.Command {
 		Use:   "ashorectl",
 		Short: "Ask a running ashored how everything is, and let machines join",
 		Long: `ashorectl asks a running ashored how everything is: which proxies are connected and what they
-have, what is wrong with the configuration, what is at work, and what a proxy is sent. It makes the
-tokens by which machines join, takes identities away, and shows who did what.
+have, what is wrong with the configuration, what is at work, and what a proxy is sent. It writes
+configuration to the store and brings back what was there, makes the tokens by which machines join,
+takes identities away, and shows who did what.
 
 It talks to the admin socket of ashored on the same machine, as root, as the user that ashored runs
 as, or as one to whom the setting admin.roles gives a role: viewer, operator or admin. Without --socket
@@ -75,7 +76,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
-	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer; 0: for ever")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer, 4m for what writes to the store unless it is set; 0: for ever")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")

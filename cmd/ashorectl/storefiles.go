@@ -25,7 +25,7 @@ type storeFiles struct {
 
 // flags adds those of f to a command.
 func (f *storeFiles) flags(cmd *cobra.Command) {
-	cmd.Flags().StringArrayVarP(&f.paths, "file", "f", nil, "file or folder, or - for standard input; may be given several times")
+	cmd.Flags().StringArrayVarP(&f.paths, "file", "f", nil, "`FILE` or folder, or - for standard input; may be given several times")
 	cmd.Flags().BoolVarP(&f.recursive, "recursive", "R", false, "take the folders below a folder, too")
 }
 
