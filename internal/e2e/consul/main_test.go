@@ -3,7 +3,7 @@ package consul
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { harness.Main(m) }
