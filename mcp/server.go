@@ -1,9 +1,12 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -13,11 +16,13 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/pace"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 )
 
-// ServerConfig is what a Server is made of; all but Log is needed.
+// ServerConfig is what a Server is made of; Catalog and Identify are needed.
 type ServerConfig struct {
 	// Catalog is what is told, and to whom.
 	Catalog *Catalog
@@ -26,6 +31,8 @@ type ServerConfig struct {
 	Identify func(ctx context.Context) (who spiffe.ID, until time.Time, err error)
 	// Streams bounds the streams that are served at a time. Default 64.
 	Streams int
+	// Audit records who reads and who may not; nil: nobody does.
+	Audit func(audit.Event)
 	// Log is told who reads; nil discards.
 	Log hclog.Logger
 }
@@ -34,6 +41,7 @@ type ServerConfig struct {
 type Server struct {
 	cfg     ServerConfig  // set once
 	stopped chan struct{} // set once; closed when Run ends
+	known   pace.Actors   // who is written down how often; safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*reader]bool // guarded by mu
@@ -102,9 +110,10 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 	}
 	until, err := r.identify()
 	if err != nil {
-		s.cfg.Log.Warn("a reader of configuration was refused", "peer", r.from, "error", err)
+		r.record(audit.Refused, status.Convert(err).Message())
 		return err
 	}
+	r.record(audit.OK, "")
 	if !s.enter(r) {
 		return status.Errorf(codes.ResourceExhausted, "%d streams are served, no more", s.cfg.Streams)
 	}
@@ -128,11 +137,36 @@ func (r *reader) identify() (until time.Time, err error) {
 	if err != nil {
 		return until, status.Error(codes.Unauthenticated, ErrUnknownReader.Error())
 	}
-	return until, Refuse(r.cfg.Catalog.May(r.who))
+	return until, refuse(r.cfg.Catalog.May(r.who))
 }
 
-// Refuse is the answer to a reader for why it may not read; nil for nil.
-func Refuse(why error) error {
+// record writes down who reads, or may not, as long as it is not too often.
+func (r *reader) record(outcome, reason string) {
+	host, _, err := net.SplitHostPort(r.from)
+	if err != nil {
+		host = r.from
+	}
+	who := cmp.Or(r.who.String(), host)
+	record, silent := r.known.Take(who, time.Now())
+	if !record {
+		return
+	}
+	if outcome != audit.OK {
+		r.cfg.Log.Warn("a reader of configuration was refused", "peer", r.from, "identity", r.who, "error", reason, "not logged before", silent)
+	}
+	if r.cfg.Audit == nil {
+		return
+	}
+	e := audit.Event{Action: audit.ConfigRead, Actor: who, Target: "everything", Outcome: outcome, Reason: reason,
+		Details: map[string]string{"peer": r.from, "protocol": ResourceSource}}
+	if silent > 0 {
+		e.Details["unwritten"] = strconv.Itoa(silent)
+	}
+	r.cfg.Audit(e)
+}
+
+// refuse is the answer to a reader for why it may not read; nil for nil.
+func refuse(why error) error {
 	switch {
 	case why == nil:
 		return nil

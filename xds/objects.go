@@ -1,9 +1,14 @@
 package xds
 
 import (
+	"cmp"
+	"strconv"
+	"time"
+
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -20,14 +25,36 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	}
 	why := told.May(st.who.Identity)
 	if why == nil {
+		if !st.reads {
+			st.reads = true
+			st.recordRead(audit.OK, "")
+		}
 		return true, nil
 	}
 	st.server.metrics.refused.WithLabelValues("configuration").Inc()
-	st.server.log.Warn("stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer, "identity", st.who.Identity, "type", typeURL, "error", why)
+	st.recordRead(audit.Refused, why.Error())
 	if st.who.Identity == (spiffe.ID{}) {
 		return true, status.Error(codes.Unauthenticated, why.Error())
 	}
 	return true, status.Error(codes.PermissionDenied, why.Error())
+}
+
+// recordRead writes down who reads configuration, or may not, as long as it is not too often.
+func (st *stream) recordRead(outcome, reason string) {
+	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
+	record, silent := s.readers.Take(who, time.Now())
+	if !record {
+		return
+	}
+	if outcome != audit.OK {
+		s.log.Warn("stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer, "identity", st.who.Identity, "error", reason, "not logged before", silent)
+	}
+	e := audit.Event{Action: audit.ConfigRead, Actor: who, Target: "everything", Outcome: outcome, Reason: reason,
+		Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial, "protocol": "xds"}}
+	if silent > 0 {
+		e.Details["unwritten"] = strconv.Itoa(silent)
+	}
+	s.audit(e)
 }
 
 // outdateObjects notes that the objects may be others.

@@ -123,8 +123,8 @@ type Server struct {
 	current  atomic.Pointer[snapshot]
 	speakers speakers // safe for concurrent use
 	// Who may do what so often: newcomers by certificate register anew, unregistered are written down as such, and strangers
-	// are logged. Safe for concurrent use.
-	newcomers, unregistered, strangers pace.Actors
+	// are logged, readers of configuration are written down. Safe for concurrent use.
+	newcomers, unregistered, strangers, readers pace.Actors
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

@@ -38,6 +38,7 @@ type stream struct {
 
 	// The following fields are used by run alone.
 	counted    string      // as which version
+	reads      bool        // it reads configuration, and that was written down
 	member     *membership // nil: its workload is not registered
 	labelled   labelled    // of the latest group
 	reader     *ads.Reader

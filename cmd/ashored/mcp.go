@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
@@ -72,13 +73,13 @@ type informants struct {
 }
 
 // newInformants makes them, when the settings name readers.
-func newInformants(s settings, log hclog.Logger) (*informants, error) {
+func newInformants(s settings, record func(audit.Event), log hclog.Logger) (*informants, error) {
 	if len(s.MCP.Readers) == 0 {
 		return nil, nil
 	}
 	in := &informants{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}), Mesh: s.mesh.Config, Relay: s.MCP.Relay})}
 	var err error
-	in.older, err = mcp.NewServer(mcp.ServerConfig{Catalog: in.catalog, Identify: in.identify, Log: log})
+	in.older, err = mcp.NewServer(mcp.ServerConfig{Catalog: in.catalog, Identify: in.identify, Audit: record, Log: log})
 	return in, err
 }
 

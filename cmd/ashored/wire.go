@@ -203,7 +203,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
-	tell, err := newInformants(s, log.Named("mcp"))
+	tell, err := newInformants(s, d.audit.Record, log.Named("mcp"))
 	if err != nil {
 		return p, err
 	}

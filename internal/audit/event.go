@@ -22,6 +22,7 @@ const (
 	WorkloadRestore    = "workload.restore"
 	RegistrationRefuse = "registration.refuse"
 	ConfigWrite        = "config.write"
+	ConfigRead         = "config.read" // by another control plane
 	SettingsReload     = "settings.reload"
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"

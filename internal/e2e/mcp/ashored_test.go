@@ -173,6 +173,8 @@ spec:
 			call := harness.Request{Host: "echo.test"}
 			client.Want(t, "a host of the other mesh", call, harness.From("echo"))
 
+			one.Audited("config.read", "spiffe://cluster.local/ns/istio-system/sa/peer", "everything", "ok")
+
 			out, code, err := harness.Command("ashorectl", "workload", "revoke", "spiffe://cluster.local/ns/istio-system/sa/peer", "--socket", one.Socket(), "--reason", "test")
 			if err != nil || code != 0 {
 				t.Fatalf("revoke: exit code %d, %v: %s", code, err, out)

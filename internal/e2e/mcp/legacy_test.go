@@ -305,6 +305,20 @@ func TestResourceSink(t *testing.T) {
 	}
 }
 
+// An address that is taken, as while settings are read anew, is waited for.
+func TestResourceSinkAddressTaken(t *testing.T) {
+	t.Parallel()
+	at, stop := serve(t, testport.Address(t), newLegacySource(true).register)
+	s := newSink(t, mcp.Config{Protocol: mcp.ResourceSink, Address: at, Plaintext: true})
+	eventually(t, "the outage", func() bool { return strings.Contains(s.status().Error, "see address") })
+	stop()
+	newLegacySource(true).keepCalling(t, at, insecure.NewCredentials())
+	s.inTouch()
+	if got := s.holds("db", "web"); got != "db.test web.test" {
+		t.Errorf("holds %q", got)
+	}
+}
+
 // Who calls has to be one of the peers.
 func TestResourceSinkTLS(t *testing.T) {
 	t.Parallel()
