@@ -3,9 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
+
+	"google.golang.org/protobuf/proto"
 )
 
 var (
@@ -129,7 +132,5 @@ func SameContent(a, b *Object) bool {
 	if a == nil || b == nil {
 		return a == b
 	}
-	x, y := *a, *b
-	x.Created, y.Created = time.Time{}, time.Time{}
-	return HashOf(&x) == HashOf(&y)
+	return a.Key == b.Key && maps.Equal(a.Labels, b.Labels) && maps.Equal(a.Annotations, b.Annotations) && proto.Equal(a.Spec, b.Spec)
 }
