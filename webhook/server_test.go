@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -175,6 +177,9 @@ func TestSlowBody(t *testing.T) {
 				t.Fatal(err)
 			}
 			resp, err := c.Do(r)
+			if errors.Is(err, context.DeadlineExceeded) {
+				t.Error("the server waits longer than the client")
+			}
 			if err != nil {
 				return // the server ended the connection
 			}
