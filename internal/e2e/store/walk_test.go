@@ -80,6 +80,27 @@ func TestSources(t *testing.T) {
 	}
 }
 
+// The way from files to the store: what a file defines is in use from the store once the file is gone, and never missing.
+func TestFromFiles(t *testing.T) {
+	t.Parallel()
+	web := service("web", "10.0.0.1")
+	b := newBench(t, map[string]string{"web.yaml": web, "other.yaml": service("other", "10.0.0.1")})
+	b.want(0, "apply -f "+b.Files, "web.yaml:2 defines it too", "revision 1: 2 created")
+	b.want(1, "problems", "is defined in ", "web.yaml:2 too, and that one is in use")
+	b.Remove("web.yaml")
+	harness.Eventually(t, "the object is in use from the store", func() error {
+		found, err := b.Admin.Objects(t.Context(), "se", "default", "web")
+		if err != nil {
+			t.Fatalf("it is missing: %v", err)
+		}
+		if found[0].Origin.File != "" {
+			return fmt.Errorf("it is in use from %s", found[0].Origin.File)
+		}
+		return nil
+	})
+	b.want(0, "get se web -n default", "store:", "revision 1")
+}
+
 // What is wrong is told with what, where and what to do; nothing of it is written.
 func TestBadInput(t *testing.T) {
 	t.Parallel()
