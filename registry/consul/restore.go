@@ -20,10 +20,22 @@ func (k *keeper) restorationsOf(sc *scope) follower {
 				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(asked)) {
 					k.log.Debug("Consul's state may have been restored: everything is looked at", "index", a.index, "before", index)
 					k.tell(ctx, sc.recheck)
+					k.start(ctx, func(ctx context.Context) { k.recheckLater(ctx, sc) })
 				}
 				return nil
 			}, err
 		},
+	}
+}
+
+// recheckLater looks at everything a few times more: for moments after a restoration parts of Consul, such as the agent's
+// own view of instances, still answer with what there was before, and its index, which is not reached again for long.
+func (k *keeper) recheckLater(ctx context.Context, sc *scope) {
+	for _, after := range []time.Duration{time.Second, 4 * time.Second, 25 * time.Second} {
+		if sleep(ctx, after) != nil {
+			return
+		}
+		k.tell(ctx, sc.recheck)
 	}
 }
 
