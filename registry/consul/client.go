@@ -72,6 +72,10 @@ type answer struct {
 	cost time.Duration
 }
 
+// errNoIndex is about answers that are none of Consul's, which has no index of zero.
+// Source: Consul, agent/http.go (setIndex).
+var errNoIndex = errors.New("the answer has no X-Consul-Index: is it the address of Consul's HTTP interface, and does nobody between take out headers?")
+
 // ask lets f ask with the options of a query, and reads what every answer has.
 func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
 	timeout := askTimeout
@@ -90,6 +94,9 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 		o.WaitTime = q.wait
 	}
 	meta, err := f(o.WithContext(ctx))
+	if err == nil && meta.LastIndex == 0 {
+		err = errNoIndex
+	}
 	if err != nil {
 		return answer{}, err
 	}
@@ -150,7 +157,7 @@ func (c *client) datacenters(ctx context.Context) ([]string, error) {
 	_, err := c.ask(ctx, query{}, func(*api.QueryOptions) (*api.QueryMeta, error) {
 		var err error
 		out, err = c.api.Catalog().Datacenters()
-		return &api.QueryMeta{}, err
+		return &api.QueryMeta{LastIndex: 1}, err // datacenters have none
 	})
 	return out, err
 }
