@@ -63,8 +63,8 @@ type Agent struct {
 	Address, Secure string
 	// WAN is where agents of other datacenters find it (retry_join_wan).
 	WAN string
-	// CAFile has the authority of its certificate.
-	CAFile string
+	// CAFile has the authority of its certificate, which CertFile and KeyFile are.
+	CAFile, CertFile, KeyFile string
 
 	t      testing.TB
 	dir    string
@@ -74,12 +74,16 @@ type Agent struct {
 	log  *bytes.Buffer // read when the process has ended
 }
 
+// VerifyClients among the settings of an agent has it want certificates of its clients over HTTPS.
+const VerifyClients = "verify_clients"
+
 // New prepares an agent with these settings of Consul's configuration besides those that every one has; nil: no others.
 func New(t testing.TB, more map[string]any) *Agent {
 	t.Helper()
 	dir := t.TempDir()
-	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem")}
+	a := &Agent{t: t, dir: dir, CAFile: filepath.Join(dir, "ca.pem"), CertFile: filepath.Join(dir, "cert.pem"), KeyFile: filepath.Join(dir, "key.pem")}
 	writePair(t, dir)
+	_, verify := more[VerifyClients]
 	port := testport.Free(t)
 	secure, wan := testport.Free(t), testport.Free(t)
 	a.WAN = fmt.Sprintf("127.0.0.2:%d", wan)
@@ -89,11 +93,12 @@ func New(t testing.TB, more map[string]any) *Agent {
 		"bind_addr": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
 		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": testport.Free(t),
 			"serf_wan": wan, "dns": -1, "grpc": -1, "grpc_tls": -1},
-		"tls":         map[string]any{"https": map[string]any{"cert_file": filepath.Join(dir, "cert.pem"), "key_file": filepath.Join(dir, "key.pem"), "ca_file": a.CAFile}},
+		"tls":         map[string]any{"https": map[string]any{"cert_file": a.CertFile, "key_file": a.KeyFile, "ca_file": a.CAFile, "verify_incoming": verify}},
 		"performance": map[string]any{"raft_multiplier": 1}, "disable_update_check": true, "log_level": "warn", "leave_on_terminate": false,
 		"raft_snapshot_threshold": 8192,
 	}
 	maps.Copy(a.config, more)
+	delete(a.config, VerifyClients)
 	return a
 }
 

@@ -157,3 +157,40 @@ func TestNamesAndAddresses(t *testing.T) {
 		t.Error("a sidecar of Consul's is a service")
 	}
 }
+
+// Who may not be believed is not, and who wants to know who asks is told.
+func TestTLS(t *testing.T) {
+	t.Parallel()
+	a := testconsul.Start(t, map[string]any{testconsul.VerifyClients: true})
+	stranger := testconsul.New(t, nil)
+	c := newCatalog(t, a, "")
+	c.put("web-1", "10.0.0.1", 80, "passing")
+	whole := consul.TLSOptions{CAFile: a.CAFile, CertFile: a.CertFile, KeyFile: a.KeyFile}
+	for _, tc := range []struct {
+		name, want string
+		edit       func(*consul.TLSOptions)
+	}{
+		{"well", "", func(*consul.TLSOptions) {}},
+		{"by another name of it", "", func(o *consul.TLSOptions) { o.ServerName = "server.dc1.consul" }},
+		{"a name that it has not", "server.dc2.consul", func(o *consul.TLSOptions) { o.ServerName = "server.dc2.consul" }},
+		{"another authority", "signed by unknown authority", func(o *consul.TLSOptions) { o.CAFile = stranger.CAFile }},
+		{"no file", "tls.caFile", func(o *consul.TLSOptions) { o.CAFile = "/there/is/none" }},
+		{"no certificate of its own", "certificate required", func(o *consul.TLSOptions) { o.CertFile, o.KeyFile = "", "" }},
+		{"a stranger's certificate", "unknown certificate authority", func(o *consul.TLSOptions) { o.CertFile, o.KeyFile = stranger.CertFile, stranger.KeyFile }},
+		{"a key of another certificate", "tls.certFile", func(o *consul.TLSOptions) { o.KeyFile = stranger.KeyFile }},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			o := whole
+			tc.edit(&o)
+			v := follow(t, consul.Options{Address: "https://" + a.Secure, TLS: o})
+			if tc.want == "" {
+				v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
+				return
+			}
+			v.stands(t, tc.want)
+			if v.isSynced() {
+				t.Error("a full batch of nobody")
+			}
+		})
+	}
+}
