@@ -33,9 +33,9 @@ func TestAccept(t *testing.T) {
 			s.Ports[0].ProtoReflect().SetUnknown(newer)
 		}, "spec.ports[0]: unknown field of number 4001"},
 		"unknown value": {func(_ *Object, s *networking.ServiceEntry) { s.Location = 77 }, "spec.location: unknown value 77 of Location"},
-		"validated": {func(_ *Object, s *networking.ServiceEntry) { s.Hosts = nil }, "spec.hosts"},
-		"name":      {func(o *Object, _ *networking.ServiceEntry) { o.Name = "A/b" }, "metadata.name"},
-		"no spec":   {func(o *Object, _ *networking.ServiceEntry) { o.Spec = nil }, "spec"},
+		"validated":     {func(_ *Object, s *networking.ServiceEntry) { s.Hosts = nil }, "spec.hosts"},
+		"name":          {func(o *Object, _ *networking.ServiceEntry) { o.Name = "A/b" }, "metadata.name"},
+		"no spec":       {func(o *Object, _ *networking.ServiceEntry) { o.Spec = nil }, "spec"},
 		"list": {func(_ *Object, s *networking.ServiceEntry) {
 			s.Addresses = slices.Repeat([]string{"10.0.0.1"}, MaxItems+1)
 		}, "spec.addresses: the list has 20001 items"},
