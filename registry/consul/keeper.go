@@ -194,9 +194,12 @@ func (k *keeper) crowd() {
 		return
 	}
 	k.crowds.wake()
+	if k.slots.isCrowded() {
+		return // who has a connection keeps it; the first answers about checks have all others looked at
+	}
 	for _, sc := range k.scopes { // who waited to be looked at may wait by itself now
 		for _, s := range sc.services {
-			s.pokes.poke(true, 0)
+			s.pokes.poke(false, 0)
 		}
 	}
 }
