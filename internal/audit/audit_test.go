@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -276,6 +277,139 @@ func TestLost(t *testing.T) {
 	}
 	if len(got) != 3 || got[0].Action != Gap || got[0].Details["missing"] != "3" || got[1].Target != "there" {
 		t.Errorf("got %+v, want one line about three lost ones", got)
+	}
+}
+
+// fill makes a log's disk take nothing until what it returns is called, without an event being written meanwhile.
+func fill(t *testing.T, l *Log) (room func()) {
+	t.Helper()
+	bad, err := os.Open(l.path) // for reading only
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.writing.Lock()
+	good := l.file.f
+	l.file.f = bad
+	l.writing.Unlock()
+	return func() {
+		l.writing.Lock()
+		defer l.writing.Unlock()
+		l.file.f = good
+		if err := bad.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// gaps are how many events each line of a file says to be missing.
+func gaps(t *testing.T, path string) []string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for line := range strings.Lines(string(text)) {
+		var e Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Action == Gap {
+			out = append(out, e.Details["missing"])
+		}
+	}
+	return out
+}
+
+// The line about what is missing waits for no other event: it is there within a second of when there is room, once.
+func TestGapByItself(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		l := open(t, Config{})
+		stop := start(t, l)
+		room := fill(t, l)
+		for range 3 {
+			l.Record(Event{Action: TokenUse, Target: "lost"})
+		}
+		time.Sleep(10*time.Second + syncTime/2) // between two tries
+		if got := gaps(t, l.path); len(got) != 0 {
+			t.Errorf("%v missing by a file that takes nothing", got)
+		}
+		room()
+		time.Sleep(2 * syncTime)
+		if d := cmp.Diff([]string{"3"}, gaps(t, l.path)); d != "" {
+			t.Errorf("(-want +got):\n%s", d)
+		}
+		time.Sleep(10 * time.Second)
+		l.Record(Event{Action: TokenUse, Target: "there"})
+		stop()
+		if d := cmp.Diff([]string{"3"}, gaps(t, l.path)); d != "" {
+			t.Errorf("it is told again (-want +got):\n%s", d)
+		}
+	})
+}
+
+// A log that is told to end says first what is missing, whoever of Run and Close comes to find room.
+func TestGapAtTheEnd(t *testing.T) {
+	t.Parallel()
+	for name, roomFirst := range map[string]bool{"run": true, "close": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := open(t, Config{})
+				stop := start(t, l)
+				room := fill(t, l)
+				l.Record(Event{Action: TokenUse, Target: "lost"})
+				if roomFirst {
+					room()
+					stop()
+				} else {
+					stop()
+					room()
+					if err := l.Close(); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if d := cmp.Diff([]string{"1"}, gaps(t, l.path)); d != "" {
+					t.Errorf("(-want +got):\n%s", d)
+				}
+			})
+		})
+	}
+}
+
+// Where there is no room until the end, the program's log says that the file does not tell.
+func TestGapUntold(t *testing.T) {
+	t.Parallel()
+	var said bytes.Buffer
+	l := open(t, Config{Log: hclog.New(&hclog.LoggerOptions{Output: &said})})
+	good := l.file.f
+	defer good.Close()
+	fill(t, l)
+	l.Record(Event{Action: TokenUse, Target: "lost"})
+	_ = l.Close() // what cannot be written may not be to sync either
+	if !strings.Contains(said.String(), "before it could say that events are missing in it") || !strings.Contains(said.String(), "missing=1") {
+		t.Errorf("the program's log has:\n%s", &said)
+	}
+}
+
+// No file is renamed for the line about what is missing: a try every second must not drive the older ones out.
+func TestGapRenamesNothing(t *testing.T) {
+	t.Parallel()
+	l := open(t, Config{MaxSize: 1})
+	l.Record(Event{Action: TokenUse, Target: "0"})
+	room := fill(t, l)
+	l.lose(Event{Action: TokenUse}, os.ErrClosed)
+	for range 20 {
+		l.drain()
+	}
+	room()
+	l.drain()
+	if d := cmp.Diff([]string{"1"}, gaps(t, l.path)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	if _, err := os.Stat(l.path + ".1"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("a renamed file: %v", err)
 	}
 }
 

@@ -6,7 +6,8 @@
 // What it promises. Record never fails its caller and never holds it up for long, for a full or hanging disk must not
 // stop the mesh: it returns when the line is with the kernel, so that it survives the end of the process, or after
 // 100 ms at most. What cannot be written is not lost silently: it goes to the program's own log, is counted
-// (ashore_audit_lost_total), and once the disk takes lines again one of them (audit.gap) says how many are missing.
+// (ashore_audit_lost_total), and a line of its own (audit.gap) says how many are missing: it is written within a second of
+// when the disk takes lines again, whether or not anything else happens, and at the latest by Close.
 // Lines are synced to the disk within a second: a loss of power may cost the last second.
 //
 // A line that a loss of power has torn is closed at the next opening; readers pass over it. The file is 0600. At a size

@@ -69,6 +69,11 @@ func (a *file) append(lines []byte) error {
 	if a.size > 0 && a.size+int64(len(lines)) > a.maxSize {
 		a.rotate()
 	}
+	return a.grow(lines)
+}
+
+// grow writes whole lines in this file, however large it is. With an error none of them is there.
+func (a *file) grow(lines []byte) error {
 	if a.torn {
 		if err := a.write([]byte("\n")); err != nil {
 			return err

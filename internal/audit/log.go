@@ -194,6 +194,7 @@ func (l *Log) Run(ctx context.Context) error {
 		case <-l.wake:
 			l.drain()
 		case <-ticker.C:
+			l.drain() // for what is missing: the disk may have room by now
 			l.sync()
 		}
 	}
@@ -205,7 +206,7 @@ func (l *Log) setRunning(running bool) {
 	l.running = running
 }
 
-// Close writes what waits, syncs and closes the file.
+// Close writes what waits, also the line about what is missing, syncs and closes the file.
 func (l *Log) Close() error {
 	l.mu.Lock()
 	if l.closed {
@@ -215,6 +216,8 @@ func (l *Log) Close() error {
 	l.closed = true
 	l.mu.Unlock()
 	l.drain()
+	l.drain() // a disk without room for all may have some for the line that says so
+	l.untold()
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.dirty = false
@@ -233,6 +236,7 @@ func (l *Log) drain() {
 	l.queue = nil
 	l.mu.Unlock()
 	if len(queue) == 0 {
+		l.own(missing)
 		return
 	}
 	err := l.file.append(l.lines(queue, missing))
@@ -252,6 +256,30 @@ func (l *Log) drain() {
 	if err == nil {
 		l.events.Add(float64(len(queue)))
 		l.watchers.tell()
+	}
+}
+
+// own writes the line about events that are missing without waiting for another event: that may never come. The file is not
+// renamed for it: a disk that has no room for a new one would be tried every second, and each try may cost the oldest file.
+// What cannot be written is tried again. writing is held.
+func (l *Log) own(missing int) {
+	if missing == 0 || l.file.grow(l.lines(nil, missing)) != nil {
+		return
+	}
+	l.dirty = true
+	l.mu.Lock()
+	l.missing -= missing
+	l.mu.Unlock()
+	l.watchers.tell()
+}
+
+// untold logs that events are missing of which no line says so.
+func (l *Log) untold() {
+	l.mu.Lock()
+	missing := l.missing
+	l.mu.Unlock()
+	if missing > 0 {
+		l.log.Error("the audit log was closed before it could say that events are missing in it", "path", l.path, "missing", missing)
 	}
 }
 
