@@ -3,7 +3,6 @@ package push
 import (
 	"context"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
@@ -83,8 +82,10 @@ type Assembler struct {
 	found   findings
 	crosses crossings
 	adopts  *adopter
-	rekey   bool     // a RequestAuthentication has changed since keys were asked for
-	keyed   keyState // how far the keys of the first build are
+	held    map[config.Key]bool // objects that stay in use although no source has them: see hold
+	leaving bool                // sources are merged still that are not named any more
+	rekey   bool                // a RequestAuthentication has changed since keys were asked for
+	keyed   keyState            // how far the keys of the first build are
 
 	arranged chan Sources // what Arrange asks for
 
@@ -111,6 +112,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),
+		held:      map[config.Key]bool{},
 		between:   map[place][]finding{},
 		arranged:  make(chan Sources),
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
@@ -177,7 +179,7 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 			}
 		case b := <-instances.out:
 			if a.instances.Has(b.Source) {
-				a.takeInstances(b, time.Now())
+				a.takeInstances(ctx, b, time.Now())
 			}
 		case s := <-a.arranged:
 			objects.arrange(ctx, s.Objects)
@@ -241,10 +243,8 @@ func (a *Assembler) synced() bool {
 	if a.pending() || a.cfg.Trust != nil && a.inputs.Trust == nil {
 		return false
 	}
-	for _, name := range append(a.objects.Waiting(), a.instances.Waiting()...) {
-		if !slices.Contains(a.cfg.Sources.Optional, name) && (a.cfg.Derive == nil || name != a.cfg.Derive.Name()) {
-			return false
-		}
+	if len(a.unread()) > 0 {
+		return false
 	}
 	a.ready = a.firstKeys()
 	return a.ready

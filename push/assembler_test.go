@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
+	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -293,12 +294,77 @@ func TestAssemblerArrange(t *testing.T) {
 		has("the new one has said everything", map[string]uint64{"x": 2, "w": 3, "z": 2})
 		three := newScripted[*config.Object]("three")
 		arrange(three, again)
-		has("two is gone", map[string]uint64{"w": 3})
+		has("two leaves when three is known", map[string]uint64{"x": 2, "w": 3, "z": 2})
 		three.say <- full(object("w", 4))
 		has("a new source", map[string]uint64{"w": 4})
 		if got := a.Status().Sources; len(got) != 2 || got[0].Name != "three" || got[1].Name != "one" {
 			t.Errorf("sources: %v", got)
 		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// An object that leaves one source and is refused in another stays in use until it is mended there, or is gone there too.
+func TestAssemblerHolds(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		key := config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "x"}
+		good := func(hash uint64) feed.Update[*config.Object] {
+			return feed.Update[*config.Object]{Group: "g", Items: []*config.Object{{Key: key, Hash: hash, Spec: &security.AuthorizationPolicy{}}}}
+		}
+		bad := feed.Update[*config.Object]{Group: "g", Problems: []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "a slip"}}}
+		say := func(full bool, updates ...feed.Update[*config.Object]) feed.Batch[*config.Object] {
+			return feed.Batch[*config.Object]{Full: full, Updates: updates}
+		}
+		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
+		var last *push.Context
+		a := push.NewAssembler(push.AssemblerConfig{
+			Sources: push.Sources{Objects: []config.Source{one, two}}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c },
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		has := func(what string, want uint64, problem string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			got := uint64(0)
+			if o, ok := last.Inputs().Objects.Get(key); ok {
+				got = o.Hash
+			}
+			texts := ""
+			for _, p := range a.Status().Problems {
+				texts += p.Text + "\n"
+			}
+			if got != want || (problem == "") == strings.Contains(texts, "is refused where it stands now") {
+				t.Errorf("%s: the object is %d, want %d; problems: %s", what, got, want, texts)
+			}
+		}
+		one.say <- say(true, good(1))
+		two.say <- say(true)
+		has("at first", 1, "")
+		two.say <- say(false, bad)
+		has("the other has it with a slip", 1, "")
+		one.say <- say(false, feed.Update[*config.Object]{Group: "g"})
+		has("it leaves the first", 1, "held")
+		two.say <- say(false, good(2))
+		has("the slip is mended", 2, "")
+
+		two.say <- say(false, feed.Update[*config.Object]{Group: "g"})
+		one.say <- say(false, good(1))
+		two.say <- say(false, bad)
+		three := newScripted[*config.Object]("three")
+		if err := a.Arrange(ctx, push.Sources{Objects: []config.Source{three}}); err != nil {
+			t.Fatal(err)
+		}
+		has("another source takes the place of both", 1, "")
+		three.say <- say(true, bad)
+		has("and has it with a slip", 1, "held")
+		three.say <- say(false, feed.Update[*config.Object]{Group: "g"})
+		has("and has it no more", 0, "")
 		cancel()
 		if err := <-done; err != nil {
 			t.Error(err)

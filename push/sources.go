@@ -2,6 +2,7 @@ package push
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -38,7 +39,7 @@ func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 
 // Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
 // takes its place: what was said under the name stays until the new one has said everything. What sources said that are
-// not named any more is gone. It waits until the assembler has taken it in, which does so while it runs. Errors: ctx's.
+// not named any more is gone once all that are have said everything, those that nothing waits for aside. It waits until the assembler has taken it in, which does so while it runs. Errors: ctx's.
 func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 	select {
 	case a.arranged <- s:
@@ -48,11 +49,31 @@ func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 	}
 }
 
-// arrange merges what the sources say that there are now.
+// arrange merges what the sources say that there are now. What leaves stays until what came is known: a folder that takes
+// the place of another one leaves no moment without either.
 func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
-	objects, instances := a.cfg.names(s)
 	a.mu.Lock()
 	a.cfg.Sources = s
+	a.mu.Unlock()
+	a.leaving = true
+	objects, instances := a.cfg.names(s)
+	a.rank(ctx, a.objects.With(objects), a.instances.With(instances), now)
+	a.settle(ctx, now)
+}
+
+// settle drops the sources that leave, once all that came have said everything.
+func (a *Assembler) settle(ctx context.Context, now time.Time) {
+	if !a.leaving || len(a.unread()) > 0 {
+		return
+	}
+	a.leaving = false
+	objects, instances := a.cfg.names(a.cfg.Sources)
+	a.rank(ctx, objects, instances, now)
+}
+
+// rank has the sources of these names merged, in their order.
+func (a *Assembler) rank(ctx context.Context, objects, instances []string, now time.Time) {
+	a.mu.Lock()
 	touchedObjects, touchedInstances := a.objects.Arrange(objects), a.instances.Arrange(instances)
 	a.mu.Unlock()
 	a.updateInstances(touchedInstances, now, now)
@@ -60,6 +81,15 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
 		a.applyInstances(b, now)
 	}
 	a.updateObjects(ctx, touchedObjects, now, now)
+}
+
+// unread are the sources that are waited for and have not said everything yet.
+func (a *Assembler) unread() []string {
+	objects, instances := a.cfg.names(a.cfg.Sources)
+	return slices.DeleteFunc(append(a.objects.Waiting(), a.instances.Waiting()...), func(name string) bool {
+		return slices.Contains(a.cfg.Sources.Optional, name) || a.cfg.Derive != nil && name == a.cfg.Derive.Name() ||
+			!slices.Contains(objects, name) && !slices.Contains(instances, name) // it leaves
+	})
 }
 
 // crew are the sources of one kind that run, by their names.

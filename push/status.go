@@ -51,7 +51,7 @@ func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, b
 func clash(counts, other *config.Object) feed.Problem {
 	return feed.Problem{
 		Severity: feed.Error, Source: other.Origin.Source, Object: other.Key.String(), File: other.Origin.File, Line: other.Origin.Line,
-		Text: "is defined in " + placeIn(counts) + " too, and that one is in use: remove one of the two",
+		Text: "is defined in " + placeBeside(counts, other) + " too, and that one is in use: remove one of the two",
 	}
 }
 
@@ -62,6 +62,14 @@ func clashes(items []*config.Object) []finding {
 		out = append(out, finding{clash(items[0], items[i]), items[0].Origin.Source + items[0].Origin.File + " " + items[i].Origin.Source + items[i].Origin.File})
 	}
 	return out
+}
+
+// placeBeside is placeIn, with the source where other is in a file of the same name of another one.
+func placeBeside(o, other *config.Object) string {
+	if o.Origin.File == other.Origin.File && o.Origin.Source != other.Origin.Source && o.Origin.File != "" {
+		return placeIn(o) + " of " + o.Origin.Source
+	}
+	return placeIn(o)
 }
 
 // placeIn is where an object was read, for people.

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
+	"sync"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -17,15 +19,25 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
 	a.updateObjects(ctx, touched, b.Since, now)
+	a.settle(ctx, now)
 }
 
 // updateObjects brings the objects of these keys up to date.
 func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, since, now time.Time) {
 	before := a.inputs.Objects
+	refused := a.refusals()
+	for k := range a.held {
+		if !slices.Contains(touched, k) {
+			touched = append(touched, k)
+		}
+	}
 	for _, k := range touched {
 		items := a.objects.Items(k)
 		a.found.set(place{object: k}, clashes(items))
 		a.rekey = a.rekey || k.Kind == config.RequestAuthentication
+		if a.hold(k, len(items) == 0 && refused()[k.String()]) {
+			continue
+		}
 		a.replace(k, items)
 	}
 	if a.inputs.Objects != before {
@@ -33,6 +45,37 @@ func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, sin
 		a.wantKeys()
 	}
 	a.derive(ctx, now)
+}
+
+// refusals are the objects that are refused where they stand now, looked for when that is first asked.
+func (a *Assembler) refusals() func() map[string]bool {
+	return sync.OnceValue(func() map[string]bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return a.objects.Refused()
+	})
+}
+
+// hold says whether the object of k stays in use although no source has it any more: because one has it in a form that is
+// refused. Who moves an object from one source to another, and slips, loses nothing.
+func (a *Assembler) hold(k config.Key, refused bool) bool {
+	old, had := a.inputs.Objects.Get(k)
+	at := place{group: "held " + k.String()}
+	if !refused || !had {
+		if a.held[k] {
+			delete(a.held, k)
+			a.stand(at, nil)
+		}
+		return false
+	}
+	if !a.held[k] {
+		a.held[k] = true
+		a.stand(at, []finding{{problem: feed.Problem{
+			Severity: feed.Warning, Source: old.Origin.Source, Object: k.String(), File: old.Origin.File, Stale: true,
+			Text: "is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too",
+		}}})
+	}
+	return true
 }
 
 // replace puts the first of items in the place of the object of k.
@@ -80,12 +123,13 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 }
 
 // takeInstances takes in what a registry says.
-func (a *Assembler) takeInstances(b feed.Batch[registry.Instances], now time.Time) {
+func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Instances], now time.Time) {
 	b, again := a.adopts.adopt(b)
 	a.applyInstances(b, now)
 	for _, b := range again {
 		a.applyInstances(b, now)
 	}
+	a.settle(ctx, now)
 }
 
 // applyInstances merges services and their endpoints; what is equal keeps its pointer.

@@ -30,18 +30,18 @@ here. The error of a source that is out of reach is shown below the table.`,
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), s.Sources, func(w io.Writer) error { return sourcesTable(w, s.Sources, time.Now()) })
+			return t.output.write(cmd.OutOrStdout(), s.Sources, func(w io.Writer) error { return sourcesTable(w, s.Sources, s.Ready, time.Now()) })
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 }
 
-// sourcesTable is the answer for people.
-func sourcesTable(w io.Writer, all []feed.SourceStatus, now time.Time) error {
+// sourcesTable is the answer for people; ready says that proxies are served.
+func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Time) error {
 	rows := make([][]string, 0, len(all))
 	var errs []feed.SourceStatus
 	for _, s := range all {
-		row := []string{s.Name, sourceState(s), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-"}
+		row := []string{s.Name, sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-"}
 		if of := staleSince(s); !of.IsZero() {
 			row[4] = ago(now, of)
 		}
@@ -63,9 +63,9 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 }
 
 // sourceState is how a source is, in a word.
-func sourceState(s feed.SourceStatus) string {
+func sourceState(s feed.SourceStatus, ready bool) string {
 	switch {
-	case !s.Synced && s.Required:
+	case !s.Synced && s.Required && !ready:
 		return "not read, waits"
 	case !s.Synced:
 		return "not read"

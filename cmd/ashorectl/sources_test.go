@@ -17,7 +17,7 @@ func TestSourcesTable(t *testing.T) {
 		{Name: "file:/etc/x", Synced: true, Required: true, Items: 3, Problems: 1, Stale: 1, AsOf: now.Add(-time.Hour), Last: now.Add(-time.Minute)},
 		{Name: "consul:dc1", Synced: true, Items: 20, Error: "cannot connect", Since: now.Add(-2 * time.Hour), Last: now.Add(-time.Second), Lag: 3 * time.Millisecond},
 		{Name: "mcp:a", Required: true}, {Name: "mcp:b"}, {Name: "store:/x", Synced: true},
-	}, now); err != nil {
+	}, false, now); err != nil {
 		t.Fatal(err)
 	}
 	const want = `SOURCE       STATE            ITEMS  PROBLEMS  AGE  LAST CHANGE  LAG

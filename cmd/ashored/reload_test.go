@@ -87,6 +87,10 @@ func TestReload(t *testing.T) {
 	settings("sources:\n" + one + "- {name: x, kind: files, folder: /there/is/none}\n")
 	hangUp()
 	s.until(t, "refusing a folder that there is not", problem("/there/is/none"))
+	empty := t.TempDir()
+	settings("sources:\n" + fmt.Sprintf("- {name: one, kind: files, folder: %s}\n", empty))
+	hangUp()
+	s.until(t, "refusing an empty folder", problem(empty+" holds no file of configuration"))
 	has("after wrong files", map[string]string{"web": "db.yaml", "db": "db.yaml"})
 
 	settings("sources:\n" + one)
@@ -107,7 +111,7 @@ func TestReload(t *testing.T) {
 		t.Errorf("exit code %d, want 0", code)
 	}
 	raw, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
-	if n := strings.Count(string(raw), `"action":"`+audit.SettingsReload+`"`); err != nil || n != 5 {
-		t.Errorf("%d reloads are audited, %v; want 5", n, err)
+	if n := strings.Count(string(raw), `"action":"`+audit.SettingsReload+`"`); err != nil || n != 6 {
+		t.Errorf("%d reloads are audited, %v; want 6", n, err)
 	}
 }

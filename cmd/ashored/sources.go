@@ -83,6 +83,9 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		if err == nil {
 			err = files.Check(ctx)
 		}
+		if err == nil && len(m.made) > 0 { // at the start an empty folder is a beginning
+			err = filled(o.Folder)
+		}
 		return madeSource{objects: files}, err
 	case *storeSource:
 		return madeSource{objects: m.store}, nil
@@ -106,6 +109,14 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		})}, nil
 	}
 	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
+}
+
+// filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.
+func filled(folder string) error {
+	if files, _ := filestore.List(folder); len(files) == 0 {
+		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do", folder)
+	}
+	return nil
 }
 
 // sourceNames are those of the settings, for the log.

@@ -102,6 +102,13 @@ func (m *Merger[K, T]) Arrange(sources []string) []K {
 	return slices.Collect(maps.Keys(touched))
 }
 
+// With are these names, and those of the sources that there are besides, in their order.
+func (m *Merger[K, T]) With(names []string) []string {
+	besides := slices.DeleteFunc(slices.Collect(maps.Keys(m.sources)), func(n string) bool { return slices.Contains(names, n) })
+	slices.SortFunc(besides, func(a, b string) int { return cmp.Compare(m.sources[a].rank, m.sources[b].rank) })
+	return slices.Concat(names, besides)
+}
+
 // Has says whether there is a source of this name.
 func (m *Merger[K, T]) Has(source string) bool { return m.sources[source] != nil }
 
@@ -177,6 +184,19 @@ func (m *Merger[K, T]) Items(k K) []T {
 	out := make([]T, len(m.byKey[k]))
 	for i, s := range m.byKey[k] {
 		out[i] = s.item
+	}
+	return out
+}
+
+// Refused are the objects, as problems call them, that a source has and that are refused as it has them.
+func (m *Merger[K, T]) Refused() map[string]bool {
+	out := map[string]bool{}
+	for _, g := range m.groups {
+		for _, p := range g.problems {
+			if p.Severity == Error && p.Object != "" {
+				out[p.Object] = true
+			}
+		}
 	}
 	return out
 }
