@@ -16,7 +16,7 @@ import (
 //
 // It reads what Istio reads: protobuf's JSON names (and the names of the .proto file), durations with
 // any unit of time.ParseDuration, numbers in quotes. It is stricter where a slip would be silent: a
-// number is not text, a key stands once, an enum has only the values that it has.
+// number is not text, a key stands once, an enum has only the values that it has, by their names.
 type decoder struct {
 	*parser
 	lines lines

@@ -33,7 +33,7 @@ type Result struct {
 func Parse(name string, data []byte) Result { return parse(name, data, false) }
 
 // ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field that protects and has
-// nothing in it reads as if it were left out, as it did then. It must not take effect where it did not before.
+// nothing in it reads as if it were left out, and the number of an enum's value as that value, as they did then. It must not take effect where it did not before.
 func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
 
 func parse(name string, data []byte, kept bool) Result {

@@ -62,24 +62,35 @@ func (d *decoder) boolean(n *yaml.Node) (value, ok bool) {
 	return false, false
 }
 
-// enum reads the name of an enum's value, or its number.
+// enum reads the name of an enum's value. Its number is refused, unless it was accepted before: nobody sees that
+// mode: 0 asks for nothing.
 func (d *decoder) enum(e protoreflect.EnumDescriptor, n *yaml.Node) (v protoreflect.Value, ok bool) {
 	if n.Kind == yaml.ScalarNode {
 		if value := e.Values().ByName(protoreflect.Name(n.Value)); value != nil {
 			return protoreflect.ValueOfEnum(value.Number()), true
-		}
-		if i, err := strconv.ParseInt(n.Value, 10, 32); err == nil {
-			if value := e.Values().ByNumber(protoreflect.EnumNumber(i)); value != nil {
-				return protoreflect.ValueOfEnum(value.Number()), true
-			}
 		}
 	}
 	names := make([]string, e.Values().Len())
 	for i := range names {
 		names[i] = string(e.Values().Get(i).Name())
 	}
+	if value := byNumber(e, n); value != nil {
+		if !d.kept {
+			d.errorf(n, "want a name, not %s, which is %s: write one of %s", describe(n), value.Name(), strings.Join(names, ", "))
+		}
+		return protoreflect.ValueOfEnum(value.Number()), d.kept
+	}
 	d.errorf(n, "want one of %s, not %s%s", strings.Join(names, ", "), describe(n), didYouMean(n.Value, names))
 	return v, false
+}
+
+// byNumber is the value of an enum whose number is written; nil when there is none.
+func byNumber(e protoreflect.EnumDescriptor, n *yaml.Node) protoreflect.EnumValueDescriptor {
+	i, err := strconv.ParseInt(n.Value, 10, 32)
+	if n.Kind != yaml.ScalarNode || err != nil {
+		return nil
+	}
+	return e.Values().ByNumber(protoreflect.EnumNumber(i))
 }
 
 func (d *decoder) bytes(n *yaml.Node) (v protoreflect.Value, ok bool) {
