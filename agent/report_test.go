@@ -62,7 +62,7 @@ func TestReport(t *testing.T) {
 		}, "control plane", "bad none since ", "with --name NAME, or with --replace"},
 		{"joined elsewhere", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined"}
-		}, "control plane", "bad none since ", "control planes that share their records"},
+		}, "control plane", "bad none since ", "join again: paste here a new line"},
 		{"a wrong clock", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},

@@ -17,7 +17,7 @@ const linkLine = "control plane"
 const (
 	todoNotAccepted = "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, and restore it or join again"
 	todoReplaced    = "give this machine a name of its own, or take the place back: paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"
-	todoUnknown     = "name under xds.addresses only control planes that share their records with the one where this workload joined; or join again"
+	todoUnknown     = "join again: paste here a new line of \"ashorectl join-token create\"; or, if this workload joined at another control plane that is still there, name under xds.addresses only that one and those that share its records"
 )
 
 // acceptTodo is what helps a workload that control planes do not accept, by their words.
