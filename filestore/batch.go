@@ -17,7 +17,7 @@ type saying struct{ object, field, file, text string }
 func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	b := feed.Batch[*config.Object]{Source: f.src.name, Full: full, Since: f.since}
 	now := time.Now()
-	f.gone = f.lately(now)
+	f.forget()
 	for _, group := range slices.Sorted(maps.Keys(f.changedGroups)) {
 		u := f.update(group)
 		if news := f.date(&u, now); group == rootGroup && !news {

@@ -37,15 +37,23 @@ func (f *file) meaning(r reading) meaning {
 	return meaning{fresh: newcomers(r.result, f.objects), kinds: news, all: news && r.result.Unread && !r.blank}
 }
 
-// recent says that a file was changed so lately that it is one change with what happens now: what comes within
-// Config.Return belongs together.
-func (f *folder) recent(x *file) bool {
-	return !x.edited.IsZero() && time.Since(x.edited) <= f.src.cfg.Return
+// oneChange is how far apart in time the parts of one change are at most: a rename, an editor's save or a checkout of a
+// few files is done within it. It is short because a removal that has been in force for longer is meant, and what was
+// allowed until then must not come back on account of a slip in something else.
+const oneChange = time.Second
+
+// withNow says that what happened at a time is one change with what happens now. So is what was not sent yet, however
+// long the reading of many files takes: it was never in force.
+func (f *folder) withNow(at time.Time) bool {
+	return time.Since(at) <= oneChange || !f.since.IsZero() && !at.Before(f.since)
 }
 
-// lately are the objects that departed within that time.
-func (f *folder) lately(now time.Time) []departed {
-	return slices.DeleteFunc(f.gone, func(d departed) bool { return now.Sub(d.at) > f.src.cfg.Return })
+// recent says that a file was changed so lately that it is one change with what happens now.
+func (f *folder) recent(x *file) bool { return !x.edited.IsZero() && f.withNow(x.edited) }
+
+// forget lets go of the objects that departed before that.
+func (f *folder) forget() {
+	f.gone = slices.DeleteFunc(f.gone, func(d departed) bool { return !f.withNow(d.at) })
 }
 
 // depart is that objects are in a file no more, which does not refuse them. Another file that means them adopts them;
@@ -55,7 +63,7 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	if f.files[name] != from {
 		name = ""
 	}
-	f.gone = f.lately(now)
+	f.forget()
 	for _, o := range objects {
 		if !f.defined(o.Key, from, false) {
 			f.gone = append(f.gone, departed{object: o, from: name, goodAt: from.goodAt, at: now})

@@ -54,7 +54,7 @@ func (f *folder) scanAt(at time.Time) {
 
 // noticed notes when a change was.
 func (f *folder) noticed(now time.Time) {
-	if f.since.IsZero() {
+	if f.since.IsZero() || now.Before(f.since) {
 		f.since = now
 	}
 }
@@ -113,6 +113,7 @@ func (f *folder) drop(name string) {
 	if x == nil {
 		return
 	}
+	f.noticed(time.Now())
 	delete(f.files, name)
 	f.unlink(name)
 	f.bequeath(x)
@@ -121,7 +122,6 @@ func (f *folder) drop(name string) {
 	f.supply(x)
 	f.keep.put(name, nil)
 	f.depart(x, objects)
-	f.noticed(time.Now())
 	f.src.cfg.Log.Info("file deleted", "folder", f.src.cfg.Dir, "file", name)
 }
 

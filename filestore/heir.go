@@ -19,6 +19,7 @@ func (f *folder) inherit(x *file, r reading) {
 	if r.err != nil || r.same || clean(r.result) {
 		return
 	}
+	f.forget()
 	m := x.meaning(r)
 	from := slices.Clone(f.gone)
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {

@@ -114,16 +114,45 @@ func TestRenamedAndBrokenEnds(t *testing.T) {
 	}
 }
 
-// Two edits far apart are two changes: a removal that is understood takes effect, whatever is refused elsewhere.
+// Two edits far apart are two changes: a removal that is understood takes effect, and lasts, whatever is refused
+// elsewhere, before it or after it. What is not sent yet is one change, however long ago it was read.
 func TestRemovedBesideBroken(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"x.yaml": entry("a", "10.0.0.1") + entry("b", "10.0.0.1"), "y.yaml": broken("c")})
-	w := run(t, Config{Dir: dir, Return: time.Nanosecond})
-	w.want("a=10.0.0.1 b=10.0.0.1", refused)
-	put(t, dir, "x.yaml", entry("b", "10.0.0.1"))
-	w.want("b=10.0.0.1", refused)
-	remove(t, dir, "x.yaml")
-	w.want("", refused)
+	const gone, refused, unread = 0, 18, 54 // see edit
+	for name, c := range map[string]struct {
+		steps [2]func(w *edited)
+		stays bool // when it is one change
+	}{
+		"removed, then refused":         {[2]func(*edited){func(w *edited) { w.edit("0.yaml", gone) }, func(w *edited) { w.edit("1.yaml", refused) }}, true},
+		"emptied, then refused":         {[2]func(*edited){func(w *edited) { w.edit("0.yaml", 3) }, func(w *edited) { w.edit("1.yaml", refused) }}, true},
+		"removed, then not YAML":        {[2]func(*edited){func(w *edited) { w.edit("0.yaml", gone) }, func(w *edited) { w.edit("1.yaml", unread) }}, true},
+		"refused, then removed":         {[2]func(*edited){func(w *edited) { w.edit("1.yaml", refused) }, func(w *edited) { w.edit("0.yaml", gone) }}, true},
+		"not YAML, then removed":        {[2]func(*edited){func(w *edited) { w.edit("1.yaml", unread) }, func(w *edited) { w.edit("0.yaml", gone) }}, true},
+		"removed, then something sound": {[2]func(*edited){func(w *edited) { w.edit("0.yaml", gone) }, func(w *edited) { w.edit("1.yaml", 3) }}, false},
+	} {
+		for when, one := range map[string]bool{"at once": true, "within a second": true, "later": false, "later, unsent": true} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				w := newEdited(t)
+				w.edit("0.yaml", 1)
+				w.edit("2.yaml", 3)
+				w.pass(time.Minute, true)
+				c.steps[0](w)
+				switch when {
+				case "within a second":
+					w.pass(oneChange/4, true)
+				case "later":
+					w.pass(2*time.Second, true)
+				case "later, unsent":
+					w.pass(2*time.Second, false)
+				}
+				c.steps[1](w)
+				if got := slices.Contains(w.keys(), "a"); got != (one && c.stays) {
+					t.Errorf("in use are %v, want a among them: %v", w.keys(), one && c.stays)
+				}
+			})
+		}
+	}
 }
 
 // An object that was moved to another file is that file's, whatever is refused where it stood.
@@ -229,6 +258,22 @@ func newEdited(t *testing.T) *edited {
 	watch := newWatcher()
 	t.Cleanup(watch.close)
 	return &edited{t, newFolder(s, watch, newKeeper(nil, s.name, s.cfg.Log))}
+}
+
+// pass lets time pass: all that happened is so much longer ago. sent: what has changed is in force before that.
+func (w *edited) pass(d time.Duration, sent bool) {
+	if sent {
+		w.f.batch(false)
+	}
+	for i := range w.f.gone {
+		w.f.gone[i].at = w.f.gone[i].at.Add(-d)
+	}
+	for _, x := range w.f.files {
+		x.edited = x.edited.Add(-d)
+	}
+	if !w.f.since.IsZero() {
+		w.f.since = w.f.since.Add(-d)
+	}
 }
 
 // keys are the names of what is in use.
