@@ -60,4 +60,14 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%s holds %s, want %s", account, got, want)
 		}
 	}
+
+	count := func(accounts ...string) int {
+		return p.server.Count(func(who xds.Peer) bool { return slices.Contains(accounts, who.Identity.ServiceAccount) })
+	}
+	if got := count("web", "liar", "none"); got != 1 { // both say that they are the same proxy
+		t.Errorf("%d proxies are web's and the liar's, want 1", got)
+	}
+	if got := count("none"); got != 0 {
+		t.Errorf("%d proxies are nobody's", got)
+	}
 }

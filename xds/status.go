@@ -43,6 +43,19 @@ type TypeStatus struct {
 	ads.Status
 }
 
+// Count is how many connected proxies match, which is asked with s locked, of each once: of nobody too, who proved nothing.
+func (s *Server) Count(match func(Peer) bool) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	found := map[string]struct{}{}
+	for st := range s.streams {
+		if match(st.who) {
+			found[st.proxy.ID] = struct{}{}
+		}
+	}
+	return len(found)
+}
+
 // Proxies are the connected proxies by node ID.
 func (s *Server) Proxies() []ProxyStatus {
 	s.mu.Lock()

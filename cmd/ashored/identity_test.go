@@ -25,6 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1 "istio.io/api/security/v1alpha1"
@@ -64,6 +65,8 @@ type member struct {
 	cert *tls.Certificate // nil before it has one
 	// replace says that it means to take the place of another one.
 	replace bool
+
+	group string // the WorkloadGroup that it registers in; empty: none
 }
 
 // joined is the workload shop/web-1, which has joined, and the line that it was made with.
@@ -170,6 +173,17 @@ func (m *member) stream(t *testing.T, node string) (receive func() error) {
 		t.Fatal(err)
 	}
 	id := protowire.AppendString(protowire.AppendTag(nil, 1, protowire.BytesType), node)
+	if m.group != "" {
+		meta, err := structpb.NewStruct(map[string]any{"AUTO_REGISTER_GROUP": m.group})
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := proto.Marshal(meta)
+		if err != nil {
+			t.Fatal(err)
+		}
+		id = protowire.AppendBytes(protowire.AppendTag(id, 3, protowire.BytesType), text)
+	}
 	req := protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), id)
 	req = protowire.AppendString(protowire.AppendTag(req, 2, protowire.BytesType), "type.googleapis.com/envoy.config.cluster.v3.Cluster")
 	var msg emptypb.Empty
@@ -225,10 +239,14 @@ func TestIdentity(t *testing.T) {
 		t.Fatalf("workloads %+v, %v", list, err)
 	}
 
-	if _, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"}); err != nil {
-		t.Fatal(err)
-	}
-	for err = nil; err == nil; { // what was sent before the cut
+	other := admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true}
+	heard, err := client.Revoke(ctx, other)
+	wantHeard(t, heard, err, 1, "1 proxy is connected and hears of it")
+	heard, err = client.Restore(ctx, other)
+	wantHeard(t, heard, err, 1, "1 proxy is connected and hears of it")
+	heard, err = client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"})
+	wantHeard(t, heard, err, 0, "WARNING: no proxy is connected") // but the one that is out
+	for err = nil; err == nil; {                                  // what was sent before the cut
 		err = receive()
 	}
 	if status.Code(err) != codes.Unauthenticated {
@@ -247,6 +265,14 @@ func TestIdentity(t *testing.T) {
 		t.Errorf("renewal of who is restored: %v", err)
 	}
 	s.checkAudit(t, client, token)
+}
+
+// wantHeard looks at whether an answer says how many proxies hear of it.
+func wantHeard(t *testing.T, got admin.Revoked, err error, proxies int, note string) {
+	t.Helper()
+	if err != nil || got.Proxies != proxies || len(got.Notes) == 0 || !strings.HasPrefix(got.Notes[0], note) {
+		t.Errorf("%+v, %v; want that %d proxies hear of it: %q", got, err, proxies, note)
+	}
 }
 
 // checkAudit looks for what TestIdentity did.
@@ -419,9 +445,14 @@ func TestStoreLostBesideAuthority(t *testing.T) {
 	if err := web.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("a stream of who was revoked: %v", err)
 	}
-	if _, err := client.Restore(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil {
-		t.Error(err)
+	heard, err := client.Restore(ctx, admin.RevokeRequest{Workload: "shop/web-1"})
+	wantHeard(t, heard, err, 0, "WARNING: no proxy is connected")
+	web.group = "web" // as every agent says
+	if err := web.stream(t, webNode)(); status.Code(err) != codes.PermissionDenied || !strings.Contains(err.Error(), "join again") {
+		t.Errorf("a stream of who joined before the loss: %v", err)
 	}
+	heard, err = client.Revoke(ctx, admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true})
+	wantHeard(t, heard, err, 0, "WARNING: no proxy is connected")
 }
 
 // checkKeys looks at the modes of what is secret.

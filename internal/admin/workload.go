@@ -112,14 +112,17 @@ type Revoked struct {
 	Name string `json:"name"`
 	// Workloads are those that it concerns, as far as they are known; more may have the identity.
 	Workloads []string `json:"workloads,omitempty"`
-	// Notes are what is worth knowing, such as what else is still revoked.
+	// Proxies is how many are connected, and not revoked themselves: they hear of it within a second. Others hear of it when
+	// they connect, which whoever is refused never does.
+	Proxies int `json:"proxies"`
+	// Notes are what is worth knowing, such as how many hear of it, and what else is still revoked.
 	Notes []string `json:"notes,omitempty"`
 }
 
 // Workloads shows, revokes and restores workloads. Safe for concurrent use.
 type Workloads interface {
 	ListWorkloads(ctx context.Context) (WorkloadList, error)
-	// Revoke ends trust: when it returns, every peer that is connected refuses within a second. What was revoked already is
+	// Revoke ends trust: when it returns, every peer that is connected refuses within a second; the answer counts them. What was revoked already is
 	// no error. Errors: ErrInvalid; ErrNotFound for a workload or serial that was never seen, and for an identity that nobody
 	// has, unless that is forced.
 	Revoke(ctx context.Context, r RevokeRequest, who string) (Revoked, error)
