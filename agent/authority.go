@@ -174,7 +174,9 @@ func refusal(address string, err error) error {
 	case codes.AlreadyExists:
 		r.Todo = "the token was not used: add --name NAME to the line, or --replace when this machine is to take the place of that one"
 	case codes.Unauthenticated:
-		r.Todo = "a new line is made by \"ashorectl join-token create\""
+		if !strings.Contains(r.Text, "ashorectl join-token create") { // it is not said twice
+			r.Todo = "a new line is made by \"ashorectl join-token create\""
+		}
 	case codes.FailedPrecondition, codes.NotFound:
 		r.Todo = "make sure that the WorkloadGroup exists (ashorectl get workloadgroup)"
 	case codes.InvalidArgument:
