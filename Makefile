@@ -60,7 +60,7 @@ net-tools: # what tests with redirected traffic need; only root can run those, a
 		{ echo "install nftables and iproute2 (the programs nft and ip), then try again" >&2; exit 1; }
 
 # Not from the cache of results: what tests build and start themselves, it does not know.
-test: build tools net-tools ## all tests, real Envoy included
+test: build tools net-tools ## all tests, real Envoy and Consul included
 	$(GO) test -count=1 ./...
 
 e2e: build tools net-tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
