@@ -13,9 +13,11 @@ import (
 // loosens says whether an extension may let something through that it refused before, or tell others of less. Of a
 // changed rule nobody knows: it may. Where nothing is known of before, nothing is given up.
 func loosens(had, next *resource.Resource) bool {
-	if had == nil {
-		return false
-	}
+	return had != nil && next.Beside(had, func() bool { return mayLoosen(had, next) })
+}
+
+// mayLoosen is loosens without memory.
+func mayLoosen(had, next *resource.Resource) bool {
 	before, judged := rulesOf(had)
 	after, judges := rulesOf(next)
 	switch {
