@@ -115,7 +115,7 @@ func TestCutterRun(t *testing.T) {
 	}
 }
 
-// Later connections end too, for as long as the list stands: Envoy does not judge who is silent.
+// Later connections end too, for as long as the list stands: a gateway does not judge who is silent.
 func TestCutterLater(t *testing.T) {
 	t.Parallel()
 	destroyer(t)

@@ -28,7 +28,7 @@ func (s *Source) Check(ctx context.Context) error {
 }
 
 func (s *Source) unreadable(err error) error {
-	return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting files, or --files in development)", s.cfg.Dir, err)
+	return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting sources, or --files in development)", s.cfg.Dir, err)
 }
 
 // start reads everything for the first time, with what was kept of earlier contents at hand.

@@ -85,7 +85,7 @@ func (a *authority) leaf(file, name string, until time.Time) (certFile, keyFile 
 // server are the settings of a server that wants client certificates of the same authority, or none.
 func (a *authority) server(name string, clients tls.ClientAuthType) *tls.Config {
 	a.t.Helper()
-	cert, key := a.leaf("server", name, time.Now().Add(time.Hour))
+	cert, key := a.leaf("server-"+rand.Text(), name, time.Now().Add(time.Hour)) // several servers at once have files of their own
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
 		a.t.Fatal(err)

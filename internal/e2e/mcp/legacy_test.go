@@ -56,21 +56,7 @@ func (l *legacySource) EstablishResourceStream(st grpc.BidiStreamingServer[legac
 func (l *legacySource) talk(st legacyStream) error {
 	wake, stop := l.watch()
 	defer stop()
-	requests := make(chan *legacypb.RequestResources)
-	go func() {
-		defer close(requests)
-		for {
-			r, err := st.Recv()
-			if err != nil {
-				return
-			}
-			select {
-			case requests <- r:
-			case <-st.Context().Done():
-				return
-			}
-		}
-	}()
+	requests := received(st.Context(), st.Recv)
 	type watch struct {
 		nonce       string
 		has         map[string]string

@@ -1,6 +1,7 @@
 package mcp_test
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
@@ -48,24 +49,30 @@ func (x *xdsServer) heard(node, nonce, words string, rejected bool) {
 	})
 }
 
-func (x *xdsServer) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
-	wake, stop := x.watch()
-	defer stop()
-	requests := make(chan *discoveryv3.DiscoveryRequest)
+// received are the messages of a stream, until it ends.
+func received[T any](ctx context.Context, receive func() (*T, error)) <-chan *T {
+	out := make(chan *T)
 	go func() {
-		defer close(requests)
+		defer close(out)
 		for {
-			r, err := st.Recv()
+			m, err := receive()
 			if err != nil {
 				return
 			}
 			select {
-			case requests <- r:
-			case <-st.Context().Done():
+			case out <- m:
+			case <-ctx.Done():
 				return
 			}
 		}
 	}()
+	return out
+}
+
+func (x *xdsServer) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryService_StreamAggregatedResourcesServer) error {
+	wake, stop := x.watch()
+	defer stop()
+	requests := received(st.Context(), st.Recv)
 	wanted, answers := []string{}, 0
 	send := func(typ string) error {
 		answers++
@@ -122,21 +129,7 @@ func (x *xdsServer) DeltaAggregatedResources(st discoveryv3.AggregatedDiscoveryS
 	}
 	wake, stop := x.watch()
 	defer stop()
-	requests := make(chan *discoveryv3.DeltaDiscoveryRequest)
-	go func() {
-		defer close(requests)
-		for {
-			r, err := st.Recv()
-			if err != nil {
-				return
-			}
-			select {
-			case requests <- r:
-			case <-st.Context().Done():
-				return
-			}
-		}
-	}()
+	requests := received(st.Context(), st.Recv)
 	has, answers := map[string]map[string]string{}, 0
 	send := func(typ string, first bool) error {
 		r := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typ, Nonce: fmt.Sprintf("d%d", answers)}
