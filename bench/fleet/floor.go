@@ -40,7 +40,7 @@ func (f *Floor) Run(ctx context.Context, l net.Listener, dir string) error {
 	if err := w.Add(dir); err != nil {
 		return errors.Join(fmt.Errorf("watch %s: %w", dir, err), w.Close())
 	}
-	options := []grpc.ServerOption{grpc.MaxConcurrentStreams(100000), grpc.ForceServerCodec(rawCodec{})}
+	options := []grpc.ServerOption{grpc.MaxConcurrentStreams(100000), grpc.ForceServerCodecV2(rawCodec{})}
 	if f.authority != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(f.authority.Server())))
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +42,7 @@ type proxy struct {
 	delta   bool                   // set once
 	tls     *tls.Config            // set once; nil: without TLS
 	refs    *refs                  // set once; shared
+	buffers *sync.Pool             // set once; shared: memory for responses
 	current *atomic.Pointer[watch] // set once; what the fleet waits for now
 	onReady func(time.Duration)    // set once; called when everything asked for has arrived the first time
 
@@ -79,7 +81,7 @@ func (p *proxy) run(ctx context.Context, addr string) {
 
 // connect opens one stream and serves it until it ends.
 func (p *proxy) connect(ctx context.Context, addr string) error {
-	st, conn, err := open(ctx, addr, p.delta, p.tls)
+	st, conn, err := open(ctx, addr, p.delta, p.tls, p.buffers)
 	if err != nil {
 		return err
 	}
@@ -95,14 +97,14 @@ func (p *proxy) connect(ctx context.Context, addr string) error {
 }
 
 // open dials addr, with TLS when there is a configuration for it, and opens a stream of either protocol that carries raw
-// bytes.
-func open(ctx context.Context, addr string, delta bool, secure *tls.Config) (grpc.ClientStream, *grpc.ClientConn, error) {
+// bytes in memory of buffers.
+func open(ctx context.Context, addr string, delta bool, secure *tls.Config, buffers *sync.Pool) (grpc.ClientStream, *grpc.ClientConn, error) {
 	creds := insecure.NewCredentials()
 	if secure != nil {
 		creds = credentials.NewTLS(secure)
 	}
 	conn, err := grpc.NewClient(addr, grpc.WithTransportCredentials(creds),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodec(rawCodec{})),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxMessage), grpc.ForceCodecV2(rawCodec{buffers})),
 		grpc.WithInitialWindowSize(window), grpc.WithInitialConnWindowSize(window))
 	if err != nil {
 		return nil, nil, fmt.Errorf("dial %s: %w", addr, err)
@@ -139,7 +141,9 @@ func (p *proxy) receive(st grpc.ClientStream) error {
 	if err := st.RecvMsg(&raw); err != nil {
 		return fmt.Errorf("%s: %w", p.node.GetId(), err)
 	}
-	return p.handle(st, raw)
+	err := p.handle(st, raw)
+	p.buffers.Put(&raw)
+	return err
 }
 
 func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
@@ -156,8 +160,8 @@ func (p *proxy) handle(st grpc.ClientStream, raw []byte) error {
 	first := !p.got[r.typeURL]
 	p.got[r.typeURL] = true
 	for _, res := range r.resources {
-		if _, asked := p.want[r.typeURL][res.name]; asked {
-			p.want[r.typeURL][res.name] = true
+		if arrived, asked := p.want[r.typeURL][string(res.name)]; asked && !arrived {
+			p.want[r.typeURL][string(res.name)] = true
 		}
 	}
 	if err := p.follow(st, r); err != nil {

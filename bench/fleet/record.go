@@ -32,7 +32,7 @@ func Record(ctx context.Context, addr string, shape Shape, a *Authority) (*Recor
 	if err != nil {
 		return nil, err
 	}
-	st, conn, err := open(ctx, addr, true, secure)
+	st, conn, err := open(ctx, addr, true, secure, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (r *Recording) fill(st grpc.ClientStream) error {
 func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 	out := &discoveryv3.DeltaDiscoveryResponse{TypeUrl: edsType, Nonce: "n"}
 	for _, res := range parseDelta(r.first[edsType]).resources {
-		parts := strings.Split(res.name, "|")
+		parts := strings.Split(string(res.name), "|")
 		if len(parts) != 4 || parts[3] != r.shape.host(i) || parts[2] != "" && parts[2] != "v1" {
 			continue
 		}
@@ -99,7 +99,7 @@ func (r *Recording) withEndpoint(i int, ip string) ([]byte, error) {
 		if err != nil {
 			return nil, err
 		}
-		out.Resources = append(out.Resources, &discoveryv3.Resource{Name: res.name, Version: "1", Resource: body})
+		out.Resources = append(out.Resources, &discoveryv3.Resource{Name: string(res.name), Version: "1", Resource: body})
 	}
 	return proto.Marshal(out)
 }

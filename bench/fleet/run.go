@@ -106,7 +106,7 @@ func Run(ctx context.Context, cfg RunConfig) (Result, error) {
 }
 
 func (f *fleet) make(onReady func(time.Duration)) error {
-	known, extensions := newRefs(), newExtensions()
+	known, extensions, buffers := newRefs(), newExtensions(), new(sync.Pool)
 	for i := range f.cfg.Proxies {
 		node, err := f.cfg.Shape.node(i, extensions)
 		if err != nil {
@@ -116,7 +116,8 @@ func (f *fleet) make(onReady func(time.Duration)) error {
 		if err != nil {
 			return err
 		}
-		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, tls: secure, refs: known, current: &f.current, onReady: onReady})
+		f.proxies = append(f.proxies, &proxy{node: node, delta: f.cfg.Delta, tls: secure, refs: known, buffers: buffers,
+			current: &f.current, onReady: onReady})
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"crypto/tls"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 // Simulator runs simulated Envoys that are part of no measurement here. Safe for concurrent use.
 type Simulator struct {
 	refs       *refs
+	buffers    sync.Pool
 	extensions []*corev3.Extension
 	nothing    atomic.Pointer[watch] // nil: nothing is waited for
 }
@@ -25,6 +27,7 @@ func NewSimulator() *Simulator {
 // the extensions of a real one. onReady is called once, when the Envoy has everything that it asked for.
 func (s *Simulator) Run(ctx context.Context, addr string, node *corev3.Node, secure *tls.Config, onReady func()) {
 	node.UserAgentName, node.Extensions = "envoy", s.extensions
-	p := &proxy{node: node, delta: true, tls: secure, refs: s.refs, current: &s.nothing, onReady: func(time.Duration) { onReady() }}
+	p := &proxy{node: node, delta: true, tls: secure, refs: s.refs, buffers: &s.buffers, current: &s.nothing,
+		onReady: func(time.Duration) { onReady() }}
 	p.run(ctx, addr)
 }
