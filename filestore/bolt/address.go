@@ -3,27 +3,14 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 
+	"github.com/ashore-mesh/ashore/internal/virtualip"
 	"github.com/ashore-mesh/ashore/registry"
 )
-
-// The ranges of virtual addresses: Istio's for ServiceEntries. Both are reserved and routed nowhere.
-const (
-	range4 = "240.240.0.0/16"
-	range6 = "2001:2::/48"
-	// hosts4 counts the addresses of range4 without the first and the last one, which some systems take for a
-	// network and a broadcast address.
-	hosts4 = 1<<16 - 2
-)
-
-// ErrExhausted says that every virtual IPv4 address is allocated.
-var ErrExhausted = errors.New("all 65534 virtual addresses of 240.240.0.0/16 are allocated")
 
 // Allocate returns the virtual addresses of every key, an IPv4 and an IPv6 one. A key that has none gets
 // the next free ones after a place that its hash chooses; from then on they are its own for ever, on
@@ -53,7 +40,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	err := s.update(func(t *tx) error {
 		for _, k := range missing {
 			a, err := allocate(t, taken, k)
-			if errors.Is(err, ErrExhausted) {
+			if errors.Is(err, virtualip.ErrExhausted) {
 				full = fmt.Errorf("%w: remove ServiceEntries that are not needed, or give %s and the like their own addresses", err, k.Host)
 				break
 			}
@@ -102,39 +89,14 @@ func (s *Store) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []
 	return missing
 }
 
-// allocate finds free addresses for k and writes them.
+// allocate finds free addresses for k and writes them. Errors: virtualip.ErrExhausted.
 func allocate(t *tx, taken map[netip.Addr]bool, k registry.Key) ([]netip.Addr, error) {
 	key := serviceKey(k)
-	hash := sha256.Sum256(key)
-	if len(taken)/2 >= hosts4 { // two for each service
-		return nil, ErrExhausted
+	v4, v6, err := virtualip.Choose(string(key), len(taken)/2, func(a netip.Addr) bool { return taken[a] }) // two for each service
+	if err != nil {
+		return nil, err
 	}
-	v4 := free(taken, hosts4, binary.BigEndian.Uint64(hash[:]), address4)
-	v6 := free(taken, 1<<63, binary.BigEndian.Uint64(hash[8:]), address6)
 	return []netip.Addr{v4, v6}, t.put(bucketAddresses, key, slices.Concat(v4.AsSlice(), v6.AsSlice()))
-}
-
-// free returns the first address that is not taken, of n, from place start on. There is one.
-func free(taken map[netip.Addr]bool, n, start uint64, address func(uint64) netip.Addr) netip.Addr {
-	a := address(start % n)
-	for i := start % n; taken[a]; a = address(i) {
-		i = (i + 1) % n
-	}
-	return a
-}
-
-// address4 is the i-th address of range4, from 0.
-func address4(i uint64) netip.Addr {
-	b := netip.MustParsePrefix(range4).Addr().As4()
-	binary.BigEndian.PutUint16(b[2:], uint16(i+1))
-	return netip.AddrFrom4(b)
-}
-
-// address6 is the i-th address of range6, from 0.
-func address6(i uint64) netip.Addr {
-	b := netip.MustParsePrefix(range6).Addr().As16()
-	binary.BigEndian.PutUint64(b[8:], i+1)
-	return netip.AddrFrom16(b)
 }
 
 func serviceKey(k registry.Key) []byte { return []byte(k.Host + "\x00" + k.Namespace) }

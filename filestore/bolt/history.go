@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 )
 
 // writeRecord is how a write is kept: as what undoes it. What it wrote is what the next write of the object replaced,
@@ -55,7 +56,7 @@ func (s *Store) History(ctx context.Context, q config.Query) (config.Past, error
 		if err != nil {
 			return err
 		}
-		out.Latest, out.Since = formatRevision(latest), formatRevision(since)
+		out.Latest, out.Since = storage.Revision(latest), storage.Revision(since)
 		r := &historian{store: s, tx: t, query: q, after: max(after, since), now: map[config.Key]json.RawMessage{}}
 		out.Revisions, err = r.read(ctx)
 		return err
@@ -97,7 +98,7 @@ func (h *historian) read(ctx context.Context) ([]config.Revision, error) {
 		if revisionOf(id) <= h.after {
 			break
 		}
-		number := formatRevision(revisionOf(id))
+		number := storage.Revision(revisionOf(id))
 		if n := len(out); n == 0 || out[n-1].Number != number {
 			if h.query.Limit > 0 && n == h.query.Limit || ctx.Err() != nil {
 				break

@@ -2,15 +2,14 @@ package bolt
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 )
 
 // objectRecord is how an object is kept; its key is the record's key.
@@ -38,30 +37,6 @@ func parseKey(b []byte) (config.Key, error) {
 	return config.Key{Kind: config.Kind(parts[0]), Namespace: parts[1], Name: parts[2]}, nil
 }
 
-// checkObject refuses what could not be read back. Whether an object makes sense is for config.Validate.
-func checkObject(key config.Key, o *config.Object) error {
-	if key.Name == "" || key.Namespace == "" || strings.ContainsRune(string(key.Kind)+key.Namespace+key.Name, 0) {
-		return fmt.Errorf("write %q: an object needs a namespace and a name, without zero bytes", key)
-	}
-	info, ok := config.Info(key.Kind)
-	if !ok {
-		return fmt.Errorf("write %s: unknown kind %q", key, key.Kind)
-	}
-	if o == nil {
-		return nil
-	}
-	if o.Key != key {
-		return fmt.Errorf("write %s: the object's own key is %s", key, o.Key)
-	}
-	if o.Spec == nil {
-		return fmt.Errorf("write %s: it has no spec", key)
-	}
-	if got, want := o.Spec.ProtoReflect().Descriptor().FullName(), info.NewSpec().ProtoReflect().Descriptor().FullName(); got != want {
-		return fmt.Errorf("write %s: its spec is a %s, not a %s", key, got, want)
-	}
-	return nil
-}
-
 func encodeObject(o *config.Object, revision uint64) ([]byte, error) {
 	spec, err := proto.MarshalOptions{Deterministic: true}.Marshal(o.Spec)
 	if err != nil {
@@ -85,7 +60,7 @@ func decodeObject(source string, key config.Key, value []byte) (*config.Object, 
 		return nil, fmt.Errorf("read %s: unknown kind %q", key, key.Kind)
 	}
 	o := &config.Object{Key: key, Labels: r.Labels, Annotations: r.Annotations, Created: r.Created, Spec: info.NewSpec(),
-		Origin: config.Origin{Source: source}, Revision: formatRevision(r.Revision)}
+		Origin: config.Origin{Source: source}, Revision: storage.Revision(r.Revision)}
 	if err := proto.Unmarshal(r.Spec, o.Spec); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
@@ -101,30 +76,5 @@ func bareObject(key config.Key, value []byte) (*config.Object, error) {
 	if err := json.Unmarshal(value, &r); err != nil {
 		return nil, fmt.Errorf("read %s: %w", key, err)
 	}
-	return &config.Object{Key: key, Revision: formatRevision(r.Revision)}, nil
+	return &config.Object{Key: key, Revision: storage.Revision(r.Revision)}, nil
 }
-
-func formatRevision(r uint64) string { return strconv.FormatUint(r, 10) }
-
-// errNoObject is ErrNotFound with what was looked for.
-func errNoObject(key config.Key) error {
-	return fmt.Errorf("%s: %w", key, config.ErrNotFound)
-}
-
-// checkRevision compares the revision that a writer read with the stored object, nil when there is none.
-func checkRevision(key config.Key, want string, have *config.Object) error {
-	switch {
-	case want == "", want == config.Absent && have == nil:
-		return nil
-	case want == config.Absent:
-		return fmt.Errorf("%s: %w: it was created meanwhile, at revision %s; read it", key, config.ErrConflict, have.Revision)
-	case have == nil:
-		return fmt.Errorf("%s: %w: it is at revision %s no more, it was deleted", key, config.ErrConflict, want)
-	case have.Revision != want:
-		return fmt.Errorf("%s: %w: it is at revision %s, not %s; read it again", key, config.ErrConflict, have.Revision, want)
-	}
-	return nil
-}
-
-// errTwice is for an Apply that names a key twice.
-var errTwice = errors.New("named twice in one write")

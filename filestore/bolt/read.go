@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -77,7 +78,7 @@ func (s *Store) Get(ctx context.Context, key config.Key) (*config.Object, error)
 		if p := s.broken[key.String()]; p.Text != "" {
 			return nil, fmt.Errorf("%s: %s", key, p.Text)
 		}
-		return nil, errNoObject(key)
+		return nil, storage.NotFound(key)
 	}
 	return o, nil
 }

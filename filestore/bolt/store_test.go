@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/virtualip"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -166,7 +167,7 @@ func TestAllocate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
-	keys := make([]registry.Key, hosts4)
+	keys := make([]registry.Key, 1<<16-2)
 	for i := range keys {
 		keys[i] = registry.Key{Host: fmt.Sprintf("h%d.test", i), Namespace: "shop"}
 	}
@@ -181,7 +182,7 @@ func TestAllocate(t *testing.T) {
 	checkAddresses(t, all)
 	extra := registry.Key{Host: "one-too-many.test"}
 	got, err := s.Allocate(t.Context(), []registry.Key{keys[0], extra})
-	if !errors.Is(err, ErrExhausted) || len(got) != 1 || got[keys[0]] == nil {
+	if !errors.Is(err, virtualip.ErrExhausted) || len(got) != 1 || got[keys[0]] == nil {
 		t.Errorf("got %v, %v, want the known one and ErrExhausted", got, err)
 	}
 	if err := s.Close(); err != nil {
@@ -204,7 +205,7 @@ func checkAddresses(t *testing.T, all map[registry.Key][]netip.Addr) {
 	t.Helper()
 	seen := map[netip.Addr]registry.Key{}
 	for k, list := range all {
-		if len(list) != 2 || !netip.MustParsePrefix(range4).Contains(list[0]) || !netip.MustParsePrefix(range6).Contains(list[1]) {
+		if len(list) != 2 || !netip.MustParsePrefix("240.240.0.0/16").Contains(list[0]) || !netip.MustParsePrefix("2001:2::/48").Contains(list[1]) {
 			t.Fatalf("%v has %v", k, list)
 		}
 		for _, a := range list {

@@ -3,12 +3,12 @@ package bolt
 import (
 	"context"
 	"encoding/binary"
-	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 )
 
 // update runs f in a transaction that is on the disk when it returns nil. Callers hold s.writing.
@@ -55,13 +55,13 @@ func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) 
 	if err != nil {
 		return "", err
 	}
-	return formatRevision(revision), nil
+	return storage.Revision(revision), nil
 }
 
 // apply writes all of changes, or none, and returns the written objects, nil for deleted ones.
 func (s *Store) apply(ctx context.Context, changes []config.Change, who string) ([]*config.Object, uint64, error) {
 	for _, c := range changes {
-		if err := checkObject(c.Key, c.Object); err != nil {
+		if err := storage.CheckChange(c); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -106,21 +106,8 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 
 // checkChanges compares revisions. Callers hold s.writing, which keeps s.objects as it is.
 func (s *Store) checkChanges(changes []config.Change) error {
-	seen := make(map[config.Key]bool, len(changes))
-	for _, c := range changes {
-		if seen[c.Key] {
-			return fmt.Errorf("%s: %w", c.Key, errTwice)
-		}
-		seen[c.Key] = true
-		have := s.objects[c.Key]
-		if c.Object == nil && have == nil && s.broken[c.Key.String()].Text == "" {
-			return errNoObject(c.Key)
-		}
-		if err := checkRevision(c.Key, c.Revision, have); err != nil {
-			return err
-		}
-	}
-	return nil
+	return storage.CheckAll(changes, func(k config.Key) *config.Object { return s.objects[k] },
+		func(k config.Key) bool { return s.broken[k.String()].Text != "" })
 }
 
 // write does one change and returns the object as it is stored.

@@ -29,7 +29,7 @@ func levels() []struct {
 		packages []string
 	}{
 		{0, []string{"internal/..."}},
-		{1, []string{"config", "registry", "xds/resource", "mcp/legacypb"}},
+		{1, []string{"config", "config/storage", "registry", "xds/resource", "mcp/legacypb"}},
 		{2, []string{"push", "xds/ads"}},
 		{3, []string{"xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/kube", "ca/..."}},
 		{4, []string{"xds", "webhook", "agent/..."}},

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 )
 
 const (
@@ -23,24 +25,17 @@ const (
 type client struct {
 	o         *Options
 	api       *api.Client
-	transport *transport
+	transport *consulhttp.Transport
 }
 
 func newClient(o *Options) (*client, error) {
-	t := newTransport(o)
-	scheme, rest, err := splitAddress(o.Address)
+	t, err := consulhttp.New(consulhttp.Config{Address: o.Address, TokenFile: o.TokenFile, TLS: o.TLS, Connections: o.Connections,
+		Enterprise: len(o.Namespaces) > 0 || o.Partition != ""})
 	if err != nil {
-		return nil, fmt.Errorf("address: %w", err)
-	}
-	address := scheme + "://" + rest
-	if scheme == "unix" {
-		address = "http://consul" // the transport knows where it is
+		return nil, err
 	}
 	// The library takes what is missing here from the environment; the transport takes that out again.
-	c, err := api.NewClient(&api.Config{Address: address, Token: "-", HttpClient: &http.Client{
-		Transport:     t,
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}})
+	c, err := api.NewClient(&api.Config{Address: t.Address(), Token: "-", HttpClient: t.Client()})
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
@@ -169,9 +164,9 @@ func (c *client) explain(err error) string {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Sprintf("Consul at %s does not answer within %s: look whether it and its servers are well", c.o.Address, askTimeout)
 		}
-		return fmt.Sprintf("Consul at %s cannot be asked: %v", c.o.Address, bare(err))
+		return fmt.Sprintf("Consul at %s cannot be asked: %v", c.o.Address, consulhttp.Bare(err))
 	}
-	said := oneLine(status.Body)
+	said := consulhttp.OneLine(status.Body)
 	switch status.Code {
 	case http.StatusForbidden, http.StatusUnauthorized:
 		return fmt.Sprintf("Consul refuses the token (%d, %s): write a token with node:read and service:read into tokenFile (%s)", status.Code, said, orNone(c.o.TokenFile))

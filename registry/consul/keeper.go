@@ -190,7 +190,7 @@ func (k *keeper) crowd() {
 	for _, sc := range k.scopes {
 		n += len(sc.services)
 	}
-	if !k.slots.crowd(n, len(k.scopes), k.client.transport.shared.Load()) {
+	if !k.slots.crowd(n, len(k.scopes), k.client.transport.Shared()) {
 		return
 	}
 	k.crowds.wake()

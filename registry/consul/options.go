@@ -1,15 +1,14 @@
 package consul
 
 import (
-	"fmt"
 	"net/netip"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -94,15 +93,7 @@ type Options struct {
 }
 
 // TLSOptions are for https addresses.
-type TLSOptions struct {
-	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in PEM. Default: the machine's.
-	CAFile string `yaml:"caFile"`
-	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM. Read anew for each connection.
-	CertFile string `yaml:"certFile"`
-	KeyFile  string `yaml:"keyFile"`
-	// ServerName is the name in Consul's certificate. Default: the host of the address.
-	ServerName string `yaml:"serverName"`
-}
+type TLSOptions = consulhttp.TLS
 
 // The values of options that are one of a few.
 const (
@@ -114,7 +105,6 @@ const (
 )
 
 const (
-	defaultAddress     = "http://127.0.0.1:8500"
 	defaultConnections = 100
 	// leastConnections leaves room for what is asked besides single services.
 	leastConnections = 8
@@ -125,7 +115,7 @@ const (
 // withDefaults has a value wherever there is a default.
 func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
-		&o.Address: defaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul", &o.Hosts: hostsBoth,
+		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul", &o.Hosts: hostsBoth,
 		&o.Identity: identityMetadata, &o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
 	} {
 		if *field == "" {
@@ -143,7 +133,7 @@ func (o Options) withDefaults() Options {
 
 // Check tells what is wrong with options, by their names among the settings.
 func (o Options) Check(wrong func(option, format string, args ...any)) {
-	o.checkAddress(wrong)
+	consulhttp.CheckAddress(o.Address, o.TLS, wrong)
 	o.checkChoices(wrong)
 	o.checkNames(wrong)
 	if o.Connections != 0 && o.Connections < leastConnections {
@@ -166,48 +156,6 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 		}
 	}
 }
-
-func (o Options) checkAddress(wrong func(option, format string, args ...any)) {
-	scheme, err := "http", error(nil)
-	if o.Address != "" {
-		scheme, _, err = splitAddress(o.Address)
-	}
-	if err != nil {
-		wrong("address", "%v", err)
-	}
-	if (o.TLS != TLSOptions{}) && scheme != "https" {
-		wrong("tls", "is only for an https address, and address is %q", o.Address)
-	}
-	if (o.TLS.CertFile == "") != (o.TLS.KeyFile == "") {
-		wrong("tls", "certFile and keyFile belong together: name both or none")
-	}
-}
-
-// splitAddress reads an address: its scheme, and the host and port or the path of a socket.
-func splitAddress(address string) (scheme, rest string, err error) {
-	u, err := url.Parse(address)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" && u.Scheme != "unix":
-		return "", "", fmt.Errorf("%q: want http://HOST:PORT, https://HOST:PORT or unix:///PATH", address)
-	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return "", "", fmt.Errorf("%q: want a host and a port and no more; a token belongs into tokenFile", redacted(u))
-	case u.Scheme == "unix":
-		if u.Host != "" || !strings.HasPrefix(u.Path, "/") {
-			return "", "", fmt.Errorf("%q: want unix:// and a whole path, as unix:///run/consul.sock", address)
-		}
-		return u.Scheme, u.Path, nil
-	case u.Hostname() == "" || strings.Trim(u.Path, "/") != "":
-		return "", "", fmt.Errorf("%q: want %s://HOST:PORT", address, u.Scheme)
-	}
-	host := u.Host
-	if u.Port() == "" {
-		host += map[string]string{"http": ":8500", "https": ":8501"}[u.Scheme]
-	}
-	return u.Scheme, host, nil
-}
-
-// redacted is an address without what may be secret in it.
-func redacted(u *url.URL) string { return u.Scheme + "://" + u.Host + u.Path }
 
 func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 	for _, c := range []struct {

@@ -49,6 +49,6 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instanc
 	k.loop(ctx, out)
 	cancel()
 	k.running.Wait()
-	s.client.transport.base.CloseIdleConnections()
+	s.client.transport.CloseIdleConnections()
 	return nil
 }

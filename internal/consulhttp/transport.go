@@ -1,4 +1,4 @@
-package consul
+package consulhttp
 
 import (
 	"context"
@@ -26,43 +26,89 @@ const (
 	probeAfter, probeEvery, probes = 15 * time.Second, 5 * time.Second, 3
 )
 
-// transport is the way to Consul. It knows what no request may say: what the environment of the process suggests to the
+// Config says how to reach a Consul.
+type Config struct {
+	// Address is that of its HTTP interface; see SplitAddress. Required.
+	Address string
+	// TokenFile has the ACL token, and is read anew for each request. Empty: there is none.
+	TokenFile string
+	// TLS is for an https address.
+	TLS TLS
+	// Connections is how many there are at most; required.
+	Connections int
+	// Enterprise says that namespaces or partitions are named. Otherwise none goes out, whatever the environment says.
+	Enterprise bool
+}
+
+// TLS is how an https address is verified, and how this side shows who it is.
+type TLS struct {
+	// CAFile has the certificates of the authorities that Consul's certificate is verified by, in PEM. Default: the machine's.
+	CAFile string `yaml:"caFile"`
+	// CertFile and KeyFile are what this side shows when Consul asks (verify_incoming), in PEM. Read anew for each connection.
+	CertFile string `yaml:"certFile"`
+	KeyFile  string `yaml:"keyFile"`
+	// ServerName is the name in Consul's certificate. Default: the host of the address.
+	ServerName string `yaml:"serverName"`
+}
+
+// Transport is the way to Consul. It knows what no request may say: what the environment of the process suggests to the
 // library. Safe for concurrent use.
-type transport struct {
+type Transport struct {
 	base  *http.Transport
 	token func() (string, error)
-	// enterprise says that namespaces or partitions are named.
+	// address is what the library is to be told.
+	address    string
 	enterprise bool
 	// shared says that the last answer came over HTTP/2, by which many requests share a connection.
 	shared atomic.Bool
 }
 
-func newTransport(o *Options) *transport {
-	scheme, rest, _ := splitAddress(o.Address) // checked before
+// New makes a transport; it asks nobody. Errors: the address.
+func New(c Config) (*Transport, error) {
+	scheme, rest, err := SplitAddress(c.Address)
+	if err != nil {
+		return nil, fmt.Errorf("address: %w", err)
+	}
 	d := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: probeAfter, Interval: probeEvery, Count: probes}}
 	base := &http.Transport{
-		ForceAttemptHTTP2: true, MaxConnsPerHost: o.Connections, MaxIdleConnsPerHost: o.Connections, IdleConnTimeout: time.Minute,
+		ForceAttemptHTTP2: true, MaxConnsPerHost: c.Connections, MaxIdleConnsPerHost: c.Connections, IdleConnTimeout: time.Minute,
 		HTTP2:       &http.HTTP2Config{SendPingTimeout: probeAfter, PingTimeout: probes * probeEvery},
 		DialContext: d.DialContext,
 	}
+	address := scheme + "://" + rest
 	switch scheme {
 	case "unix":
+		address = "http://consul"
 		base.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) { return d.DialContext(ctx, "unix", rest) }
 	case "https":
 		// By dialling here, each connection is made by what the files say at that time.
 		base.DialTLSContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
-			cfg, err := o.TLS.config(addr)
+			cfg, err := c.TLS.config(addr)
 			if err != nil {
 				return nil, err
 			}
 			return (&tls.Dialer{NetDialer: d, Config: cfg}).DialContext(ctx, network, addr)
 		}
 	}
-	return &transport{base: base, token: tokenReader(o.TokenFile), enterprise: len(o.Namespaces) > 0 || o.Partition != ""}
+	return &Transport{base: base, token: tokenReader(c.TokenFile), address: address, enterprise: c.Enterprise}, nil
 }
 
+// Address is what Consul's library is to be told; the transport knows where that is.
+func (t *Transport) Address() string { return t.address }
+
+// Client asks by the transport, and follows nobody elsewhere.
+func (t *Transport) Client() *http.Client {
+	return &http.Client{Transport: t, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// Shared says that the last answer came over HTTP/2, by which many requests share a connection.
+func (t *Transport) Shared() bool { return t.shared.Load() }
+
+// CloseIdleConnections closes those that nobody uses.
+func (t *Transport) CloseIdleConnections() { t.base.CloseIdleConnections() }
+
 // config is that of one connection to addr.
-func (t TLSOptions) config(addr string) (*tls.Config, error) {
+func (t TLS) config(addr string) (*tls.Config, error) {
 	host, _, err := net.SplitHostPort(addr)
 	if err != nil {
 		return nil, err
@@ -91,7 +137,7 @@ func (t TLSOptions) config(addr string) (*tls.Config, error) {
 	return out, nil
 }
 
-func (t TLSOptions) certificate() (tls.Certificate, error) {
+func (t TLS) certificate() (tls.Certificate, error) {
 	certPEM, _, err := readfile.Read(t.CertFile, maxPEM)
 	if err != nil {
 		return tls.Certificate{}, fmt.Errorf("tls.certFile: %w", err)
@@ -127,7 +173,7 @@ func tokenReader(file string) func() (string, error) {
 }
 
 // RoundTrip sends a request with the token of now, and bounds its answer.
-func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	token, err := t.token()
 	if err != nil {
 		return nil, err
