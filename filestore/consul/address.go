@@ -1,0 +1,74 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/virtualip"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Allocate returns the virtual addresses of every key, an IPv4 and an IPv6 one. A key that has none gets the next free ones after a
+// place that its hash chooses; from then on they are its own for ever, on every replica. All new ones are written at once. With an
+// error, the keys that are in the result have their addresses all the same.
+func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	out := make(map[registry.Key][]netip.Addr, len(keys))
+	missing := s.state.Load().known(keys, out)
+	if len(missing) == 0 {
+		return out, nil
+	}
+	// in one order, so that it does not matter who asks first within a call
+	slices.SortFunc(missing, registry.Key.Compare)
+	missing = slices.Compact(missing)
+	var full error
+	after, err := s.propose(ctx, false, func(known *state) (*commit, error) {
+		var c *commit
+		c, full = known.allocate(missing)
+		return c, nil
+	})
+	if err != nil {
+		return out, fmt.Errorf("keep virtual addresses in the store %s: %w", s.cfg.Options.Prefix, err)
+	}
+	after.known(missing, out)
+	return out, full
+}
+
+// known fills out with the addresses that keys have, and returns the keys without.
+func (s *state) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []registry.Key {
+	var missing []registry.Key
+	for _, k := range keys {
+		if p, ok := s.addresses.Get(k); ok {
+			out[k] = []netip.Addr{p.v4, p.v6}
+		} else {
+			missing = append(missing, k)
+		}
+	}
+	return missing
+}
+
+// allocate chooses addresses for the keys that have none; nil: all have. Errors: virtualip.ErrExhausted, for those that are left then.
+func (s *state) allocate(keys []registry.Key) (*commit, error) {
+	c := &commit{}
+	fresh := map[netip.Addr]bool{}
+	taken := func(a netip.Addr) bool { return fresh[a] || s.taken.At(a) }
+	var full error
+	for _, k := range keys {
+		if _, ok := s.addresses.Get(k); ok {
+			continue
+		}
+		v4, v6, err := virtualip.Choose(k.Host+"\x00"+k.Namespace, s.addresses.Len()+len(c.Addresses), taken)
+		if errors.Is(err, virtualip.ErrExhausted) {
+			full = fmt.Errorf("%w: remove ServiceEntries that are not needed, or give %s and the like their own addresses", err, k.Host)
+			break
+		}
+		fresh[v4], fresh[v6] = true, true
+		c.Addresses = append(c.Addresses, addressWrite{Host: k.Host, Namespace: k.Namespace, IPv4: v4, IPv6: v6})
+	}
+	if len(c.Addresses) == 0 {
+		return nil, full
+	}
+	return c, full
+}

@@ -1,0 +1,132 @@
+package consul
+
+import (
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// A replica keeps a copy of the records and addresses at home, so that it knows after a start while Consul is away who is
+// revoked and which address is whose. Objects have their own (internal/lastgood around the store as a source).
+
+const (
+	// copyGap gathers what is written at the same time.
+	copyGap = 100 * time.Millisecond
+	// The names of contents: copyAbout, and what those of records and addresses begin with.
+	copyAbout, copyRecord, copyAddress = "about", "record:", "address:"
+)
+
+// copyName is the name of the copy of the store of some options. Two stores never share one.
+func copyName(o Options) string { return "records:consul:" + o.Prefix }
+
+// aboutCopy is which state a copy is of.
+type aboutCopy struct {
+	position
+	Revision uint64    `json:"revision"`
+	AsOf     time.Time `json:"asOf"`
+}
+
+// copiedRecord is a record in a copy.
+type copiedRecord struct {
+	Version string `json:"version"`
+	Value   []byte `json:"value"`
+}
+
+// keepCopy has what differs between two states written into the copy.
+func (s *Store) keepCopy(old, next *state) {
+	contents := map[string]lastgood.Content{}
+	for c := range next.records.Diff(old.records) {
+		name, v := copyRecord+copiedKey(c.Key), c.New
+		if contents[name] = nil; c.HasNew {
+			contents[name] = func() ([]byte, error) { return json.Marshal(copiedRecord{v.version, v.content}) }
+		}
+	}
+	for c := range next.addresses.Diff(old.addresses) {
+		name, p := copyAddress+c.Key.Host+"\x00"+c.Key.Namespace, c.New
+		if contents[name] = nil; c.HasNew {
+			contents[name] = func() ([]byte, error) { return json.Marshal([]netip.Addr{p.v4, p.v6}) }
+		}
+	}
+	about := aboutCopy{position: next.position, Revision: next.revision, AsOf: time.Now().UTC()}
+	contents[copyAbout] = func() ([]byte, error) { return json.Marshal(about) }
+	if next.Log == "" {
+		contents[copyAbout] = nil
+	}
+	s.copy.Put(contents)
+}
+
+// loadCopy reads the copy; without one, or with an error, the state knows nothing.
+func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
+	contents, err := s.cfg.Kept.LoadLastGood(ctx, copyName(s.cfg.Options))
+	nothing := &state{partial: true}
+	if err != nil || contents[copyAbout] == nil {
+		return nothing, false, err
+	}
+	var about aboutCopy
+	if err := decodeStrict(contents[copyAbout], &about); err != nil {
+		return nothing, false, fmt.Errorf("read %s: %w", copyAbout, err)
+	}
+	if err := about.position.check(); err != nil {
+		return nothing, false, err
+	}
+	out = &state{position: about.position, revision: about.Revision, partial: true}
+	for name, content := range contents {
+		if err := out.takeCopied(name, content); err != nil {
+			return nothing, false, fmt.Errorf("read %q: %w", name, err)
+		}
+	}
+	s.standing.stands(about.AsOf)
+	return out, true, nil
+}
+
+// takeCopied adds one content of a copy.
+func (s *state) takeCopied(name string, content []byte) error {
+	if text, ok := strings.CutPrefix(name, copyRecord); ok {
+		key, err := parseCopiedKey(text)
+		if err != nil {
+			return err
+		}
+		var r copiedRecord
+		if err := decodeStrict(content, &r); err != nil {
+			return err
+		}
+		if r.Version == "" || r.Value == nil {
+			return errors.New("a record without a version or a value")
+		}
+		s.records = s.records.With(key, &value{r.Version, r.Value})
+	}
+	if text, ok := strings.CutPrefix(name, copyAddress); ok {
+		host, namespace, _ := strings.Cut(text, "\x00")
+		var list []netip.Addr
+		if err := decodeStrict(content, &list); err != nil {
+			return err
+		}
+		if len(list) != 2 || !list[0].Is4() || !list[1].Is6() {
+			return fmt.Errorf("%v is not an IPv4 and an IPv6 address", list)
+		}
+		s.takeAddress(registry.Key{Host: host, Namespace: namespace}, pair{list[0], list[1]})
+	}
+	return nil
+}
+
+// copiedKey is a record's key as text: the length of the table's name, the table and the name, so that no two are alike.
+func copiedKey(k recordKey) string {
+	return string(binary.AppendUvarint(nil, uint64(len(k.Table)))) + k.Table + k.Name
+}
+
+// parseCopiedKey is the inverse of copiedKey.
+func parseCopiedKey(text string) (recordKey, error) {
+	n, size := binary.Uvarint([]byte(text))
+	if size <= 0 || n == 0 || n >= uint64(len(text)-size) {
+		return recordKey{}, errors.New("not the key of a record")
+	}
+	return recordKey{Table: text[size : size+int(n)], Name: text[size+int(n):]}, nil
+}

@@ -1,0 +1,227 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.Cleanup(func(code int) {
+		http.DefaultClient.CloseIdleConnections()
+	}))
+}
+
+// shelf keeps copies in memory.
+type shelf struct {
+	mu       sync.Mutex
+	contents map[string]map[string][]byte // guarded by mu
+}
+
+func newShelf() *shelf { return &shelf{contents: map[string]map[string][]byte{}} }
+
+func (s *shelf) LoadLastGood(_ context.Context, source string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.contents[source]), nil
+}
+
+func (s *shelf) SaveLastGood(_ context.Context, source string, contents map[string][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.contents[source] == nil {
+		s.contents[source] = map[string][]byte{}
+	}
+	for name, c := range contents {
+		if s.contents[source][name] = c; c == nil {
+			delete(s.contents[source], name)
+		}
+	}
+	return nil
+}
+
+// prefixes makes names that no other test of this run has.
+var prefixes atomic.Int64
+
+func newPrefix() string { return fmt.Sprintf("ashore/test-%d", prefixes.Add(1)) }
+
+// site is where replicas of a test are.
+type site struct {
+	address, prefix string
+	compact         int
+	history         int
+}
+
+func newSite(a *testconsul.Agent) site {
+	return site{address: "http://" + a.Address, prefix: newPrefix()}
+}
+
+func (s site) config(t testing.TB, kept *shelf) Config {
+	return Config{Options: Options{Address: s.address, Prefix: s.prefix}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: testlog.New(t)}
+}
+
+// open is a replica that follows until the test ends.
+func (s site) open(t testing.TB) *Store {
+	t.Helper()
+	store, _ := s.start(t, newShelf())
+	return store
+}
+
+// start is a replica that follows until it is ended, or the test.
+func (s site) start(t testing.TB, kept *shelf) (store *Store, end func()) {
+	t.Helper()
+	store, err := Open(context.Background(), s.config(t, kept))
+	if err != nil {
+		t.Fatalf("open: %v", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- store.Follow(ctx) }()
+	end = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("follow: %v", err)
+		}
+		if err := store.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	t.Cleanup(end)
+	return store, end
+}
+
+// kv asks an agent about the keys of a site, as an operator would.
+func (s site) kv(t testing.TB, method, name, value string) string {
+	t.Helper()
+	path := s.address + "/v1/kv/" + s.prefix + "/" + name
+	if method == http.MethodGet && !strings.Contains(name, "?") {
+		path += "?raw"
+	}
+	req, err := http.NewRequestWithContext(t.Context(), method, path, strings.NewReader(value))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ask(t, req)
+}
+
+// ask sends a request and returns the body of the answer.
+func ask(t testing.TB, req *http.Request) string {
+	t.Helper()
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := resp.Body.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return string(body)
+}
+
+// eventually waits until something is so.
+func eventually(t testing.TB, what string, so func() bool) {
+	t.Helper()
+	for end := time.Now().Add(40 * time.Second); !so(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("%s: it did not come to that", what)
+		}
+	}
+}
+
+func put(t testing.TB, s *Store, name, value string) {
+	t.Helper()
+	if err := s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: name}, Value: []byte(value), Version: record.Any}); err != nil {
+		t.Fatalf("put %s: %v", name, err)
+	}
+}
+
+func valueOf(t testing.TB, s *Store, name string) string {
+	t.Helper()
+	r, err := s.Records().Get(t.Context(), record.Key{Table: "t", Name: name})
+	if err != nil {
+		t.Fatalf("get %s: %v", name, err)
+	}
+	return string(r.Value)
+}
+
+// between stands between a store and Consul, and can lose requests and answers.
+type between struct {
+	*httptest.Server
+	mu   sync.Mutex
+	lose func(path string, body []byte) fate // guarded by mu; nil: all go through
+}
+
+// fate is what becomes of a request.
+type fate uint8
+
+const (
+	passes     fate = iota
+	unanswered      // Consul does it, and the answer is lost
+	unheard         // it does not reach Consul, and there is no answer
+)
+
+func newBetween(t testing.TB, address string) *between {
+	t.Helper()
+	to, err := url.Parse(address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &between{}
+	through := httputil.NewSingleHostReverseProxy(to)
+	transport := &http.Transport{}
+	through.Transport = transport
+	b.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return // the client has gone
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		b.mu.Lock()
+		f := passes
+		if b.lose != nil {
+			f = b.lose(r.URL.Path, body)
+		}
+		b.mu.Unlock()
+		switch f {
+		case unanswered:
+			through.ServeHTTP(httptest.NewRecorder(), r)
+			panic(http.ErrAbortHandler)
+		case unheard:
+			panic(http.ErrAbortHandler)
+		}
+		through.ServeHTTP(w, r)
+	}))
+	t.Cleanup(func() {
+		b.CloseClientConnections()
+		b.Close()
+		transport.CloseIdleConnections()
+	})
+	return b
+}
+
+// losing says what becomes of requests from now on; nil: all go through.
+func (b *between) losing(f func(path string, body []byte) fate) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lose = f
+}

@@ -1,0 +1,325 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// A write whose answer is lost is done once, and is not said to have failed.
+func TestLostAnswers(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	other := s.open(t)
+	way := newBetween(t, s.address)
+	s.address = way.URL
+	a := s.open(t)
+	var n, lost atomic.Int64
+	way.losing(func(path string, body []byte) fate {
+		if path != "/v1/txn" || !bytes.Contains(body, []byte(`"set"`)) && !bytes.Contains(body, []byte(`"cas"`)) {
+			return passes
+		}
+		switch n.Add(1) % 4 {
+		case 0:
+			lost.Add(1)
+			return unanswered
+		case 2:
+			return unheard
+		}
+		return passes
+	})
+	const writers, turns = 3, 12
+	var wg sync.WaitGroup
+	for i := range writers {
+		r := a
+		if i == 0 {
+			r = other
+		}
+		wg.Go(func() {
+			for range turns {
+				if err := addOne(t.Context(), r.Records()); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	way.losing(nil)
+	if got := valueOf(t, a, "count"); got != fmt.Sprint(writers*turns) {
+		t.Errorf("%d were added, and the count is %s", writers*turns, got)
+	}
+	if lost.Load() == 0 {
+		t.Error("no answer was lost: the test shows nothing")
+	}
+	equalStates(t, a.state.Load(), fresh(t, other))
+}
+
+func fresh(t *testing.T, s *Store) *state {
+	t.Helper()
+	if err := s.fresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return s.state.Load()
+}
+
+// addOne adds one to a count, again after a conflict.
+func addOne(ctx context.Context, s record.Store) error {
+	for {
+		r, err := s.Get(ctx, record.Key{Table: "t", Name: "count"})
+		if err != nil {
+			return err
+		}
+		n, _ := strconv.Atoi(string(r.Value))
+		err = s.Commit(ctx, record.Write{Key: r.Key, Value: strconv.AppendInt(nil, int64(n+1), 10), Version: r.Version})
+		if !errors.Is(err, record.ErrConflict) {
+			return err
+		}
+	}
+}
+
+// While Consul is away reads go on from memory, and writes fail and say why; then everything goes on.
+func TestAway(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	s := newSite(agent)
+	a := s.open(t)
+	put(t, a, "x", "1")
+	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+		t.Fatal(err)
+	}
+	agent.Kill()
+	err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")})
+	if err == nil || !strings.Contains(err.Error(), "store.address") {
+		t.Errorf("write: got %v, want an error that names the setting", err)
+	}
+	if got := valueOf(t, a, "x"); got != "1" {
+		t.Errorf("read %q from memory", got)
+	}
+	if o, err := a.Get(t.Context(), configtest.Key("o")); err != nil || o == nil {
+		t.Errorf("got %v, %v", o, err)
+	}
+	eventually(t, "the standing tells it", func() bool { return strings.Contains(a.Standing().Error, "store.address") })
+	if _, err := a.Put(t.Context(), configtest.Object("p", "one.test"), "test"); !errors.Is(err, ErrAway) {
+		t.Errorf("put: got %v, want ErrAway", err)
+	}
+	agent.Start()
+	eventually(t, "it is in touch again", func() bool { return a.Standing().Error == "" })
+	put(t, a, "y", "3")
+	if got := valueOf(t, s.open(t), "y"); got != "3" {
+		t.Errorf("another replica reads %q", got)
+	}
+}
+
+// A replica that starts while Consul is away knows the records and addresses that it knew before, and says nothing of objects. It is
+// whole once Consul is back.
+func TestColdStart(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	s := newSite(agent)
+	kept := newShelf()
+	a, end := s.start(t, kept)
+	put(t, a, "revoked", "mallory")
+	put(t, a, "gone", "x")
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "gone"}, Version: record.Any}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+		t.Fatal(err)
+	}
+	end()
+	agent.Kill()
+
+	if _, err := Open(t.Context(), s.config(t, newShelf())); err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "nothing stands in") {
+		t.Errorf("a start without a copy: got %v", err)
+	}
+	b, _ := s.start(t, kept)
+	if got := valueOf(t, b, "revoked"); got != "mallory" {
+		t.Errorf("read %q from the copy", got)
+	}
+	if got := valueOf(t, b, "gone"); got != "" {
+		t.Errorf("what was deleted is %q in the copy", got)
+	}
+	if _, err := b.Get(t.Context(), configtest.Key("o")); !errors.Is(err, ErrUnread) {
+		t.Errorf("get: got %v, want ErrUnread", err)
+	}
+	out := follow(t, b)
+	if batch := next(t, out); batch.Full || len(batch.Updates) > 0 || batch.Standing == nil || batch.Standing.Error == "" || time.Since(batch.Standing.Since) > time.Minute {
+		t.Errorf("it says %+v of what it does not know", batch)
+	}
+	agent.Start()
+	for {
+		if batch := next(t, out); batch.Full {
+			if len(batch.Updates) != 1 {
+				t.Errorf("it says %+v", batch)
+			}
+			break
+		}
+	}
+	put(t, b, "after", "1")
+}
+
+// follow runs the feed of a store and returns its batches.
+func follow(t *testing.T, s *Store) <-chan feed.Batch[*config.Object] {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	out, done := make(chan feed.Batch[*config.Object]), make(chan error, 1)
+	go func() { done <- s.Run(ctx, out) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return out
+}
+
+func next(t *testing.T, out <-chan feed.Batch[*config.Object]) feed.Batch[*config.Object] {
+	t.Helper()
+	select {
+	case b := <-out:
+		return b
+	case <-time.After(40 * time.Second):
+		t.Fatal("the feed says nothing")
+	}
+	panic("not reached")
+}
+
+// When Consul's state is brought back to an earlier one, every replica goes by that: there are no two pasts, versions and revisions of
+// the lost time do not come back, and what was not touched stays the same in memory.
+func TestRestored(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	s := newSite(agent)
+	a, b := s.open(t), s.open(t)
+	put(t, a, "x", "1")
+	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/v1/snapshot", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshot := ask(t, req)
+	kept := fresh(t, b).objects.At(configtest.Key("o"))
+	put(t, a, "x", "2")
+	put(t, a, "y", "2")
+	lost, err := a.Put(t.Context(), configtest.Object("p", "lost.test"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := a.Records().Get(t.Context(), record.Key{Table: "t", Name: "x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh(t, b)
+	if req, err = http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot", strings.NewReader(snapshot)); err != nil {
+		t.Fatal(err)
+	}
+	if said := ask(t, req); said != "" {
+		t.Fatalf("restore: %s", said)
+	}
+	// a learns of it by writing, b by waiting or reading
+	put(t, a, "z", "3")
+	for name, want := range map[string]string{"x": "1", "y": "", "z": "3"} {
+		eventually(t, "both go by what Consul holds", func() bool { return valueOf(t, a, name) == want && valueOf(t, b, name) == want })
+	}
+	equalStates(t, fresh(t, a), fresh(t, b))
+	if got := b.state.Load().objects.At(configtest.Key("o")); got != kept {
+		t.Error("an object that did not change has another pointer")
+	}
+	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"), Version: r.Version}); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("a write over a version of the lost time: got %v, want ErrConflict", err)
+	}
+	again, err := a.Put(t.Context(), configtest.Object("q", "new.test"), "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if was, is := number(t, lost.Revision), number(t, again.Revision); is <= was {
+		t.Errorf("revision %d comes after %d of the lost time", is, was)
+	}
+}
+
+func number(t *testing.T, revision string) uint64 {
+	t.Helper()
+	n, err := config.ParseRevision(revision)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// What somebody does to the keys by hand is told with the key, and changes nothing of what is known; once it is mended everything
+// goes on.
+func TestDamage(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	a := s.open(t)
+	put(t, a, "x", "1")
+	head := s.kv(t, "GET", "head", "")
+	for what, c := range map[string]struct {
+		method, value string
+		want          []string
+	}{
+		"nonsense":            {"PUT", "nonsense", []string{s.prefix + "/head"}},
+		"nothing":             {"PUT", "", []string{s.prefix + "/head"}},
+		"a newer format":      {"PUT", strings.Replace(head, `"format":1`, `"format":2`, 1), []string{s.prefix + "/head", "newer release"}},
+		"a field of tomorrow": {"PUT", strings.Replace(head, `"format":1`, `"format":1,"more":1`, 1), []string{s.prefix + "/head", "more"}},
+		"gone":                {"DELETE", "", []string{s.prefix + "/head", "store.prefix"}},
+		"an entry to come":    {"PUT", strings.Replace(head, `"sequence":1`, `"sequence":9`, 1), []string{s.prefix + "/entry/0000000000000002"}},
+		"another log":         {"PUT", strings.Replace(head, `"log":"`, `"log":"other`, 1), []string{"another store"}},
+	} {
+		s.kv(t, c.method, "head", c.value)
+		eventually(t, what, func() bool { return a.Standing().Error != "" })
+		for _, want := range c.want {
+			if got := a.Standing().Error; !strings.Contains(got, want) {
+				t.Errorf("%s: it says %q, want %q in it", what, got, want)
+			}
+		}
+		if got := valueOf(t, a, "x"); got != "1" {
+			t.Errorf("%s: it reads %q", what, got)
+		}
+		if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); err == nil {
+			t.Errorf("%s: it writes", what)
+		}
+		s.kv(t, "PUT", "head", head)
+		eventually(t, what+", and mended", func() bool { return a.Standing().Error == "" })
+	}
+	tip := "tip/" + a.state.Load().Entry
+	s.kv(t, "DELETE", tip, "")
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
+		t.Errorf("a write without the tip: got %v, want an error that names it", err)
+	}
+	s.kv(t, "PUT", tip, "1")
+	put(t, a, "y", "3")
+	entry := s.kv(t, "GET", "entry/0000000000000002", "")
+	s.kv(t, "PUT", "entry/0000000000000002", entry[:len(entry)-5]+"x"+entry[len(entry)-4:])
+	if _, err := Open(t.Context(), s.config(t, newShelf())); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry/0000000000000002") {
+		t.Errorf("a start with a damaged entry: got %v, want an error that names it", err)
+	}
+}
+
+// A token that may not write is told, with what it needs.
+func TestToken(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.New(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": "8c4c4a1e-0000-4000-8000-000000000001"}}})
+	agent.Start()
+	s := newSite(agent)
+	_, err := Open(t.Context(), s.config(t, newShelf()))
+	if err == nil || !strings.Contains(err.Error(), "key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
+		t.Errorf("got %v, want what the token needs", err)
+	}
+}

@@ -1,0 +1,130 @@
+package consul
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// standing is how the store and Consul stand. The zero value has never been in touch. Safe for concurrent use.
+type standing struct {
+	mu sync.Mutex
+	// the following are guarded by mu
+	now    feed.Standing
+	met    bool               // Consul answered once
+	kept   time.Time          // of when the copy is that stood in at the start; zero: none did
+	stop   context.CancelFunc // ends the wait for a change; nil: there is none
+	listen map[chan struct{}]bool
+}
+
+// well notes that what Consul holds is known.
+func (s *standing) well(log hclog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.met && s.now.Error == "" {
+		return
+	}
+	if s.now.Error != "" {
+		log.Info("in touch with the store in Consul again")
+	}
+	s.met, s.now = true, feed.Standing{Since: time.Now()}
+	s.tell()
+}
+
+// ill notes that it is not, and has who waits for a change look at once.
+func (s *standing) ill(err error, log hclog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.now.Error == err.Error() {
+		return
+	}
+	if s.now.Error == "" {
+		s.now.Since = time.Now()
+		if !s.met && !s.kept.IsZero() {
+			s.now.Since = s.kept
+		}
+		log.Error("out of touch with the store in Consul: what it held last stays, and nothing can be written", "error", err)
+	} else {
+		log.Warn("still out of touch with the store in Consul", "error", err)
+	}
+	s.now.Error = err.Error()
+	if s.stop != nil {
+		s.stop()
+	}
+	s.tell()
+}
+
+// tell wakes who listens. Its caller holds mu.
+func (s *standing) tell() {
+	for c := range s.listen {
+		select {
+		case c <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// get is how it stands; met says that Consul answered once.
+func (s *standing) get() (now feed.Standing, met bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, s.met
+}
+
+// away says that the last attempt to read Consul failed.
+func (s *standing) away() bool {
+	now, _ := s.get()
+	return now.Error != ""
+}
+
+// since is when what is known was right for sure; zero: it is.
+func (s *standing) since() time.Time {
+	now, _ := s.get()
+	if now.Error == "" {
+		return time.Time{}
+	}
+	return now.Since
+}
+
+// stands notes of when the copy is that stands in.
+func (s *standing) stands(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.kept = at
+}
+
+// hold is the context of a wait for a change, which trouble ends.
+func (s *standing) hold(ctx context.Context) (context.Context, context.CancelFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ctx, s.stop = context.WithCancel(ctx)
+	if s.now.Error != "" {
+		s.stop()
+	}
+	return ctx, s.stop
+}
+
+// subscribe has c, of capacity 1, told of changes until the returned function is called.
+func (s *standing) subscribe(c chan struct{}) (end func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.listen == nil {
+		s.listen = map[chan struct{}]bool{}
+	}
+	s.listen[c] = true
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.listen, c)
+	}
+}
+
+// Standing is how the store and Consul stand.
+func (s *Store) Standing() feed.Standing {
+	now, _ := s.standing.get()
+	return now
+}

@@ -1,0 +1,185 @@
+package consul
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+var (
+	// ErrAway says that Consul could not be asked. Nothing was written.
+	ErrAway = errors.New("nothing was written")
+	// ErrUnknown says that nobody knows whether a write was done: Consul may have received it, and does not answer.
+	ErrUnknown = errors.New("nobody knows whether it was written")
+	// ErrUnread says that this replica has not read what is asked for since it was started.
+	ErrUnread = errors.New("not read since the start")
+	// ErrDamaged says that what stands in Consul is none of what Ashore writes, or that something is missing there.
+	ErrDamaged = errors.New("damaged")
+)
+
+const (
+	keyHead   = "head"
+	tipFolder = "tip/"
+)
+
+func keyOfEntry(sequence uint64) string      { return fmt.Sprintf("entry/%016d", sequence) }
+func keyOfChunk(chunks string, n int) string { return fmt.Sprintf("chunk/%s/%04d", chunks, n) }
+func keyOfMark(chunks string) string         { return "chunk/" + chunks + "/mark" }
+func keyOfTip(entry string) string           { return tipFolder + entry }
+
+// sequenceOf is of which entry a snapshot is, 0 for none.
+func sequenceOf(r *snapshotRef) uint64 {
+	if r == nil {
+		return 0
+	}
+	return r.Sequence
+}
+
+// Store is a log in Consul, read. Safe for concurrent use.
+type Store struct {
+	cfg      Config           // set once
+	client   *client          // set once
+	applying keeping          // set once
+	copy     *lastgood.Writer // set once
+	recs     *records         // set once
+	watchers record.Watchers
+
+	state     atomic.Pointer[state] // what is known; only who has the turn changes it
+	following atomic.Bool           // Follow runs
+
+	turn chan struct{} // cap 1; held by who moves the state, from reading the log to publishing
+	// The following belong to who has the turn.
+	head     head              // the newest that is known
+	headAt   uint64            // the index of its key; 0: there is no head
+	inLog    loggedSize        // what stands in the log since the snapshot
+	applied  map[string]bool   // the IDs of entries that were read since a write began; nil: nobody writes
+	revision uint64            // the highest ever known
+	chunked  map[uint64]string // chunks of entries since the snapshot, by their sequence
+
+	queue    writeQueue
+	asking   barrier
+	standing standing
+	compact  chan struct{} // cap 1; wakes who writes snapshots
+
+	mu    sync.Mutex
+	feeds map[*subscriber]bool // guarded by mu
+}
+
+// loggedSize is how much stands in the log.
+type loggedSize struct {
+	entries, bytes int
+	// snapshot is how many bytes the snapshot has.
+	snapshot int
+}
+
+var _ config.Store = (*Store)(nil)
+
+// patience is how long Open tries to ask Consul before a copy stands in.
+const patience = 5 * time.Second
+
+// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica, which has records and
+// addresses. The log is begun by the first write. Follow keeps it up to date, and Close is called in the end.
+// Errors: the options; Consul does not answer, or holds what cannot be read, and there is no copy.
+func Open(ctx context.Context, cfg Config) (*Store, error) {
+	if err := cfg.defaults(); err != nil {
+		return nil, err
+	}
+	c, err := newClient(&cfg.Options)
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
+	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal}
+	s.copy = lastgood.NewWriter(cfg.Kept, copyName(cfg.Options), copyGap, cfg.Log)
+	s.recs = &records{store: s}
+	kept, found, err := s.loadCopy(ctx)
+	if err != nil {
+		cfg.Log.Error("this replica's copy of what is in Consul cannot be used", "error", err)
+	}
+	s.state.Store(kept)
+	s.revision = kept.revision
+	if err := s.begin(ctx, found); err != nil {
+		c.transport.CloseIdleConnections()
+		return nil, err
+	}
+	return s, nil
+}
+
+// begin reads Consul for the first time. found says that there is a copy.
+func (s *Store) begin(ctx context.Context, found bool) error {
+	if err := s.await(ctx); err != nil {
+		return err
+	}
+	defer func() { <-s.turn }()
+	for end := time.Now().Add(patience); ; {
+		err := s.refresh(ctx)
+		if err == nil {
+			break
+		}
+		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && sleep(ctx, patience/20) == nil {
+			continue
+		}
+		if !found {
+			return fmt.Errorf("%w; this replica has never read it, so nothing stands in", err)
+		}
+		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len())
+		return nil
+	}
+	known := s.state.Load()
+	s.cfg.Log.Info("store opened", "store", s.Name(), "objects", known.objects.Len(), "records", known.records.Len(), "revision", known.revision)
+	return nil
+}
+
+// Name implements config.Source: "store:consul:" and the prefix.
+func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.Prefix }
+
+// Close lets go of Consul. Follow has ended.
+func (s *Store) Close() error {
+	s.client.transport.CloseIdleConnections()
+	return nil
+}
+
+// await takes the turn.
+func (s *Store) await(ctx context.Context) error {
+	select {
+	case s.turn <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// publish makes next what is known, and tells of what differs. Its caller has the turn.
+func (s *Store) publish(next *state) {
+	old := s.state.Load()
+	if next.generation != old.generation {
+		next = next.sharing(old)
+	}
+	s.state.Store(next)
+	s.revision = max(s.revision, next.revision)
+	s.keepCopy(old, next)
+	var told []record.Write
+	for c := range next.records.Diff(old.records) {
+		told = append(told, record.Write{Key: record.Key(c.Key)})
+	}
+	s.watchers.Tell(told)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.feeds) == 0 {
+		return
+	}
+	var changed []config.Key
+	for c := range next.objects.Diff(old.objects) {
+		changed = append(changed, c.Key)
+	}
+	for f := range s.feeds {
+		f.add(changed)
+	}
+}

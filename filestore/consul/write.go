@@ -1,0 +1,432 @@
+package consul
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+)
+
+const (
+	// maxGroup bounds how many writes share an entry, and maxGroupSize how large they may be together, in bytes.
+	maxGroup, maxGroupSize = 256, 128 << 10
+	// raceTime is for how long a write is tried again because another replica was faster.
+	raceTime = 30 * time.Second
+	// doubtTime is how long Consul is asked what became of a write when its answer is lost.
+	doubtTime = 15 * time.Second
+)
+
+// proposal is a write that waits for its turn.
+type proposal struct {
+	// plan makes the commit for a state, nil when there is nothing to write, or says why it cannot be made. It is called again
+	// when another replica was faster.
+	plan func(*state) (*commit, error)
+	// large says that it is written by itself.
+	large bool
+
+	done chan struct{} // closed when the following are set
+	// after is the state right after it, or in which there was nothing to write.
+	after *state
+	err   error
+
+	planned *commit         // the commit that encoded is of
+	encoded json.RawMessage // made once for one commit
+}
+
+// writeQueue are proposals that wait, the oldest first.
+type writeQueue struct {
+	mu   sync.Mutex
+	list []*proposal // guarded by mu
+}
+
+// take takes the first ones that may share an entry.
+func (q *writeQueue) take() []*proposal {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n := 0
+	for n < min(len(q.list), maxGroup) && (n == 0 || !q.list[n].large && !q.list[0].large) {
+		n++
+	}
+	out := slices.Clone(q.list[:n])
+	q.list = slices.Delete(q.list, 0, n)
+	return out
+}
+
+// withdraw takes p back, unless it is being written.
+func (q *writeQueue) withdraw(p *proposal) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	i := slices.Index(q.list, p)
+	if i < 0 {
+		return false
+	}
+	q.list = slices.Delete(q.list, i, i+1)
+	return true
+}
+
+// propose writes what plan makes of the state, together with what others propose at the same time, and returns the state right
+// after it. When ctx ends before its turn, nothing is written and the error is that of ctx.
+// Errors: those of plan, by what Consul holds; ErrAway, ErrUnknown.
+func (s *Store) propose(ctx context.Context, large bool, plan func(*state) (*commit, error)) (*state, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	p := &proposal{plan: plan, large: large, done: make(chan struct{})}
+	s.queue.mu.Lock()
+	s.queue.list = append(s.queue.list, p)
+	s.queue.mu.Unlock()
+	for {
+		select {
+		case <-p.done: // another one wrote for this one
+			return p.after, p.err
+		case s.turn <- struct{}{}:
+			s.writeWaiting()
+			<-s.turn
+		case <-ctx.Done():
+			if s.queue.withdraw(p) {
+				return nil, ctx.Err()
+			}
+			<-p.done
+			return p.after, p.err
+		}
+	}
+}
+
+// writeWaiting writes what waits. Its caller has the turn. It does not end with the context of its caller, for the others' sake.
+func (s *Store) writeWaiting() {
+	group := s.queue.take()
+	if len(group) == 0 {
+		return // another one's turn did it
+	}
+	s.applied = map[string]bool{}
+	s.writeGroup(context.Background(), group)
+	s.applied = nil
+	for _, p := range group {
+		close(p.done)
+	}
+}
+
+// writeGroup writes proposals as one entry, and sets what came of each.
+func (s *Store) writeGroup(ctx context.Context, group []*proposal) {
+	w := &writing{store: s, open: slices.Clone(group)}
+	for end := time.Now().Add(raceTime); time.Now().Before(end); {
+		if w.once(ctx); len(w.open) == 0 {
+			return
+		}
+	}
+	w.fail(fmt.Errorf("%w: other replicas were faster for %s; try again", ErrAway, raceTime))
+}
+
+// writing is a group that is being written.
+type writing struct {
+	store *Store
+	open  []*proposal // those of which is not known what comes of them
+	fresh bool        // the state is what Consul holds, or was when this began
+
+	body    []byte // that was written in chunks, for the next try
+	chunked content
+	again   bool // chunks were given up once
+}
+
+// fail ends all that are open.
+func (w *writing) fail(err error) {
+	for _, p := range w.open {
+		p.err = err
+	}
+	w.open = nil
+	if !errors.Is(err, ErrUnknown) { // then an entry may refer to them
+		w.dropChunks()
+	}
+}
+
+// dropChunks deletes chunks that no entry refers to.
+func (w *writing) dropChunks() {
+	if w.chunked.Chunks == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
+	defer cancel()
+	if err := w.store.client.remove(ctx, chunkKeys(w.chunked)); err != nil {
+		w.store.cfg.Log.Debug("chunks of a write that was not done stay until they are swept", "chunks", w.chunked.Chunks, "error", err)
+	}
+	w.chunked, w.body = content{}, nil
+}
+
+// once tries to write what is open. What it can end, it ends.
+func (w *writing) once(ctx context.Context) {
+	s := w.store
+	e := newAttempt(s)
+	if err := w.plan(e); err != nil {
+		w.fail(err)
+		return
+	}
+	if len(e.made) == 0 && len(e.idle) == 0 && len(e.refused) == 0 {
+		return
+	}
+	// What cannot be written, or need not, is by the state; that has to be the latest.
+	if !w.fresh && len(e.idle)+len(e.refused) > 0 {
+		w.fresh = true
+		if err := s.refresh(ctx); err != nil {
+			w.fail(fmt.Errorf("%w: %w", ErrAway, err))
+		}
+		return
+	}
+	w.settle(e)
+	if len(e.made) == 0 {
+		return
+	}
+	switch err := w.append(ctx, e); {
+	case err == nil:
+		w.finish(e)
+		s.publish(e.next)
+		w.ended(e)
+	case errors.Is(err, errConflict):
+		w.lost(ctx, e, errors.Is(err, errDoubt))
+	default:
+		w.fail(err)
+	}
+}
+
+// attempt is one try to write an entry.
+type attempt struct {
+	base, next *state
+	made       []*proposal // those that the entry has
+	commits    []json.RawMessage
+	idle       []*proposal // those with nothing to write
+	refused    map[*proposal]error
+}
+
+func newAttempt(s *Store) *attempt {
+	base := s.state.Load()
+	log := base.Log
+	if log == "" {
+		log = newID()
+	}
+	return &attempt{base: base, next: base.begin(log, newID()), refused: map[*proposal]error{}}
+}
+
+// plan has each proposal make its commit, for the state after those before it.
+func (w *writing) plan(e *attempt) error {
+	size := 0
+	for _, p := range w.open {
+		c, err := p.plan(e.next)
+		switch {
+		case err != nil:
+			e.refused[p] = err
+			continue
+		case c == nil:
+			p.after = e.next
+			e.idle = append(e.idle, p)
+			continue
+		}
+		if p.planned != c {
+			if p.encoded, err = c.encode(); err != nil {
+				return err
+			}
+			p.planned = c
+		}
+		if size += len(p.encoded); size > maxGroupSize && len(e.made) > 0 {
+			return nil // the rest waits for the next entry
+		}
+		e.made, e.commits = append(e.made, p), append(e.commits, p.encoded)
+		if p.large {
+			return nil // what it makes of the state takes long, and is found out when it is written
+		}
+		e.next = e.next.apply(c, w.store.applying)
+		p.after = e.next
+	}
+	return nil
+}
+
+// settle ends those of an attempt that need no entry.
+func (w *writing) settle(e *attempt) {
+	w.open = slices.DeleteFunc(w.open, func(p *proposal) bool {
+		p.err = e.refused[p]
+		return p.err != nil || slices.Contains(e.idle, p)
+	})
+}
+
+// finish finds out what a large commit that was written made of the state.
+func (w *writing) finish(e *attempt) {
+	if p := e.made[0]; p.large {
+		e.next = e.next.apply(p.planned, w.store.applying)
+		p.after = e.next
+	}
+}
+
+// ended ends those whose entry is part of the log.
+func (w *writing) ended(e *attempt) {
+	w.chunked, w.body = content{}, nil
+	w.open = slices.DeleteFunc(w.open, func(p *proposal) bool { return slices.Contains(e.made, p) })
+}
+
+// lost is for an entry that Consul refused because it does not follow on what is there; or, in doubt, because it is there already.
+func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
+	s := w.store
+	w.fresh = true
+	before, at := e.base.position, s.headAt
+	if err := s.refresh(ctx); err != nil {
+		w.fail(fmt.Errorf("%w: %w", map[bool]error{false: ErrAway, true: ErrUnknown}[doubt], err))
+		return
+	}
+	if s.applied[e.next.Entry] {
+		w.finish(e)
+		w.ended(e)
+		return
+	}
+	if doubt && s.state.Load().generation != e.base.generation {
+		w.fail(fmt.Errorf("%w: what Consul holds was read anew, and does not tell: look whether it is there", ErrUnknown))
+		return
+	}
+	switch known := s.state.Load(); {
+	case known.position != before || s.headAt != at:
+	case w.chunked.Chunks != "" && !w.again:
+		w.chunked, w.body, w.again = content{}, nil, true // they may have been swept
+	default:
+		w.fail(s.damaged(tipFolder+before.Entry, errors.New("it is missing, and the head is there")))
+	}
+}
+
+// append writes an entry. Errors: errConflict, ErrAway, ErrUnknown.
+func (w *writing) append(ctx context.Context, e *attempt) error {
+	s := w.store
+	a := about{Format: format, position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
+	body := encodeCommits(e.commits)
+	var raw []byte
+	if w.chunked.Chunks != "" && bytes.Equal(w.body, body) {
+		a.content = w.chunked
+	} else {
+		w.dropChunks()
+		var err error
+		if a.content, raw, err = pack(body); err != nil {
+			return err
+		}
+		if len(raw) > maxInline {
+			if a.content, err = s.putChunks(ctx, a.content, raw); err != nil {
+				return fmt.Errorf("%w: %w", ErrAway, s.client.explain(err))
+			}
+			w.chunked, w.body, raw = a.content, body, nil
+		}
+	}
+	line, err := encodeLine(a)
+	if err != nil {
+		return err
+	}
+	h := s.head
+	h.Format, h.position = format, e.next.position
+	if s.headAt == 0 {
+		h = head{Format: format, position: e.next.position, Begun: a.At}
+	}
+	value := append(line, raw...)
+	modified, err := s.move(ctx, e.base, h, a.content, s.client.op(api.KVSet, keyOfEntry(a.Sequence), value))
+	if err != nil {
+		return err
+	}
+	s.inLog.entries++
+	s.inLog.bytes += len(value)
+	if a.Chunks != "" {
+		s.chunked[a.Sequence] = a.Chunks
+		s.inLog.bytes += a.Count * chunkSize
+	}
+	s.head, s.headAt = h, modified
+	s.standing.well(s.cfg.Log)
+	s.wakeCompactor()
+	return nil
+}
+
+// putChunks writes a content into chunks, after a mark that is taken away before any of them. With an error some may stand there,
+// until they are swept.
+func (s *Store) putChunks(ctx context.Context, c content, raw []byte) (content, error) {
+	c.Chunks = newChunks(time.Now())
+	parts := split(raw)
+	c.Count = len(parts)
+	if err := s.client.put(ctx, keyOfMark(c.Chunks), []byte(s.cfg.Replica)); err != nil {
+		return c, err
+	}
+	for i, part := range parts {
+		if err := s.client.put(ctx, keyOfChunk(c.Chunks, i), part); err != nil {
+			return c, err
+		}
+	}
+	return c, nil
+}
+
+// move sets the head, with more operations or none, if what Consul holds is the base and the chunks of a content are there: all or
+// nothing. The index of the head would not be enough for that: in a Consul that lost its state another head may come to have the
+// same one. Errors: errConflict, ErrAway, ErrUnknown.
+func (s *Store) move(ctx context.Context, base *state, h head, c content, more ...*api.KVTxnOp) (modified uint64, err error) {
+	line, err := encodeLine(h)
+	if err != nil {
+		return 0, err
+	}
+	set := s.client.op(api.KVCAS, keyHead, line)
+	set.Index = s.headAt
+	var ops api.KVTxnOps
+	if base.Entry != "" {
+		ops = append(ops, s.client.op(api.KVGet, keyOfTip(base.Entry), nil))
+	}
+	if c.Chunks != "" {
+		ops = append(ops, s.client.op(api.KVGet, keyOfMark(c.Chunks), nil))
+	}
+	ops = append(append(ops, set), more...)
+	if h.Entry != base.Entry {
+		if base.Entry != "" {
+			ops = append(ops, s.client.op(api.KVDelete, keyOfTip(base.Entry), nil))
+		}
+		ops = append(ops, s.client.op(api.KVSet, keyOfTip(h.Entry), []byte(fmt.Sprint(h.Sequence))))
+	}
+	return s.insist(ctx, ops)
+}
+
+// errDoubt says that a transaction which was refused may have been done before, with its answer lost.
+var errDoubt = errors.New("an answer was lost")
+
+// insist does a transaction. When Consul's answer is lost it is sent again: Consul does it once, as it asks for what it changes.
+func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
+	doubt := false
+	for end := time.Now().Add(doubtTime); ; {
+		modified, sent, err := s.client.transaction(ctx, ops)
+		switch {
+		case err == nil:
+			return modified, nil
+		case errors.Is(err, errConflict) && doubt:
+			return 0, fmt.Errorf("%w: %w", errDoubt, err)
+		case errors.Is(err, errConflict):
+			return 0, err
+		}
+		doubt = doubt || sent
+		err = s.client.explain(err)
+		s.note(ctx, err)
+		switch {
+		case !doubt:
+			return 0, fmt.Errorf("%w: %w", ErrAway, err)
+		case !time.Now().Before(end) || sleep(ctx, 200*time.Millisecond) != nil:
+			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
+		}
+	}
+}
+
+// chunkKeys are the keys of a content, the mark first.
+func chunkKeys(c content) []string {
+	out := []string{keyOfMark(c.Chunks)}
+	for i := range c.Count {
+		out = append(out, keyOfChunk(c.Chunks, i))
+	}
+	return out
+}
+
+// sleep waits, unless ctx ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
