@@ -1,0 +1,181 @@
+package shared
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// missed is how many beats a replica may miss before it is thought to be lost.
+const missed = 4
+
+// replica is another one, as this one sees it.
+type replica struct {
+	sign
+	version string
+	heard   time.Time // when its record was seen to change last
+	lost    time.Time // since when it is thought to be lost; zero: it is alive
+	cutOff  bool      // it writes nothing and answers
+}
+
+// orphan is a registration that ends by and by.
+type orphan struct {
+	version string // of its record
+	at      time.Time
+	// gone says that its proxy has gone; else its replica has.
+	gone bool
+}
+
+// sayAlive writes that this replica is alive.
+func (r *Runtime) sayAlive(ctx context.Context) error {
+	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Beat: r.beats + 1})
+	if err != nil {
+		return err
+	}
+	if err := r.cfg.Records.Commit(ctx, record.Write{Key: record.Key{Table: replicaTable, Name: r.id}, Value: value, Version: record.Any}); err != nil {
+		return fmt.Errorf("say that this replica is alive: %w", err)
+	}
+	r.beats++
+	return nil
+}
+
+// takeSigns takes in who is alive.
+func (r *Runtime) takeSigns(list []record.Record) {
+	now, there := time.Now(), map[string]bool{}
+	for _, rec := range list {
+		if there[rec.Name] = true; rec.Name == r.id {
+			continue
+		}
+		x := r.replicas[rec.Name]
+		if x != nil && x.version == rec.Version {
+			continue
+		}
+		s, err := decodeSign(rec.Value)
+		if err != nil {
+			r.cfg.Log.Warn("the record of a replica cannot be read: until it writes it anew, nothing is known of it", "table", rec.Table, "record", rec.Name, "error", err)
+		}
+		news := x == nil || !x.lost.IsZero()
+		if x == nil {
+			x = &replica{}
+			r.replicas[rec.Name] = x
+			r.cfg.Log.Info("another replica is there", "replica", s.Name, "address", s.Address)
+		} else if !x.lost.IsZero() {
+			r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
+		}
+		x.sign, x.version, x.heard, x.lost, x.cutOff = s, rec.Version, now, time.Time{}, false
+		if news {
+			r.expectOf(rec.Name)
+		}
+	}
+	for id, x := range r.replicas {
+		if !there[id] {
+			delete(r.replicas, id)
+			r.cfg.Log.Info("a replica has ended", "replica", x.Name, "address", x.Address)
+			r.expectOf(id)
+		}
+	}
+}
+
+// lookAfter finds out who is lost. It is called while the store takes what is written.
+func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
+	silence := missed * r.cfg.Beat
+	for id, x := range r.replicas {
+		quiet := now.Sub(later(x.heard, r.touch))
+		if !x.lost.IsZero() || quiet < silence {
+			continue
+		}
+		if r.answers(ctx, x) {
+			if !x.cutOff {
+				r.cfg.Log.Warn("a replica writes nothing and answers: it is cut off from the store, and its workloads count", "replica", x.Name, "address", x.Address)
+			}
+			x.cutOff, x.heard = true, now
+			continue
+		}
+		x.lost, x.cutOff = now, false
+		r.cfg.Log.Warn("a replica is lost: its workloads count until their proxies have turned to another", "replica", x.Name, "address", x.Address, "silent", quiet.Round(time.Second), "grace", r.cfg.LostGrace)
+		r.expectOf(id)
+	}
+}
+
+// answers asks a replica whether it is there.
+func (r *Runtime) answers(ctx context.Context, x *replica) bool {
+	if r.cfg.Answers == nil || x.Address == "" {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, r.cfg.Beat/2)
+	defer cancel()
+	return r.cfg.Answers(ctx, x.Address)
+}
+
+// isAlive says whether the replica with an id is.
+func (r *Runtime) isAlive(id string) bool {
+	x := r.replicas[id]
+	return id == r.id || x != nil && x.lost.IsZero()
+}
+
+// expectOf is expect of all registrations of a replica, of which something has changed.
+func (r *Runtime) expectOf(owner string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, k := range r.shared {
+		if k.owner == owner {
+			r.expect(key)
+			r.reassert(key)
+			r.settle(key)
+		}
+	}
+}
+
+// expect notes when a registration ends if nothing more is heard of it. mu is held.
+func (r *Runtime) expect(key registry.RegistrationKey) {
+	k, found := r.shared[key]
+	if !found || r.spoken(key, k) {
+		delete(r.orphans, key)
+		return
+	}
+	o := orphan{version: k.version, gone: k.registration.Session == ""}
+	if was, known := r.orphans[key]; known && was.version == o.version {
+		return // its time runs already
+	}
+	o.at = time.Now().Add(r.cfg.LostGrace)
+	if o.gone {
+		o.at = time.Now().Add(r.cfg.Grace)
+	}
+	r.orphans[key] = o
+}
+
+// ends is when a registration ends. When the store was away, whoever speaks for it has had no chance to say so before.
+func (r *Runtime) ends(o orphan) time.Time {
+	if o.gone {
+		return later(o.at, r.touch.Add(r.cfg.Grace))
+	}
+	return later(o.at, r.touch.Add(r.cfg.LostGrace))
+}
+
+// mine says whether this replica is to end the registrations of another: that does itself, or else the first of those alive.
+func (r *Runtime) mine(owner string) bool {
+	if owner == r.id || r.isAlive(owner) {
+		return owner == r.id
+	}
+	alive := []string{r.id}
+	for id := range r.replicas {
+		if r.isAlive(id) {
+			alive = append(alive, id)
+		}
+	}
+	return slices.MinFunc(alive, strings.Compare) == r.id
+}
+
+// later is the later of two times.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}

@@ -1,0 +1,494 @@
+package shared_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/runtimetest"
+	"github.com/ashore-mesh/ashore/registry/shared"
+)
+
+// one is a replica that runs.
+type one struct {
+	*shared.Runtime
+	link *link
+	stop context.CancelFunc // says goodbye
+	kill func()             // does not
+	done chan error
+}
+
+// start runs a replica over a store until the test ends or it is stopped.
+func start(t *testing.T, store record.Store, cfg shared.Config) *one {
+	t.Helper()
+	o := &one{link: &link{Store: store}, done: make(chan error, 1)}
+	cfg.Records, cfg.Log = o.link, testlog.New(t)
+	rt, err := shared.New(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	o.Runtime, o.stop = rt, cancel
+	o.kill = func() { o.link.sever("registration", "replica"); cancel() }
+	go func() { o.done <- rt.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-o.done; err != nil {
+			t.Errorf("run: %v", err)
+		}
+	})
+	return o
+}
+
+func TestContract(t *testing.T) {
+	t.Parallel()
+	runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
+		return start(t, record.NewMemory(), shared.Config{Grace: grace})
+	})
+}
+
+// What every runtime promises holds beside others that share the store too.
+func TestContractBesideOthers(t *testing.T) {
+	t.Parallel()
+	runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
+		store := record.NewMemory()
+		for range 2 {
+			start(t, store, shared.Config{Grace: grace})
+		}
+		return start(t, store, shared.Config{Grace: grace})
+	})
+}
+
+// at is a registration at 10.0.0.n.
+func at(n byte, session string) registry.Registration {
+	r := runtimetest.Web(session)
+	r.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})}
+	r.Name = registry.RegistrationName(r.Group, r.Addresses[0], "")
+	return r
+}
+
+// told is what a replica tells of workloads: "1 2- 3!" of three, where the proxy of 2 has gone and 3 is not well.
+func told(rt registry.Runtime) string {
+	var out []string
+	for k, r := range rt.Registrations().All() {
+		s := strings.TrimPrefix(k.Name, "web-10.0.0.")
+		if !r.DisconnectedAt.IsZero() {
+			s += "-"
+		}
+		if r.Health.State == registry.ReportedUnhealthy {
+			s += "!"
+		}
+		out = append(out, s)
+	}
+	return strings.Join(out, " ")
+}
+
+// fleet are replicas that share a store.
+type fleet struct {
+	t     *testing.T
+	store *record.Memory
+	all   []*one
+}
+
+// replicas runs n of them in a bubble of synctest, in which 4 beats are 20s, the grace is 10s, and that of a lost one 60s.
+func replicas(t *testing.T, n int, cfg func(i int) shared.Config, f func(*fleet)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		fl := &fleet{t: t, store: record.NewMemory()}
+		for i := range n {
+			c := shared.Config{}
+			if cfg != nil {
+				c = cfg(i)
+			}
+			c.Replica = fmt.Sprint("replica ", i)
+			fl.all = append(fl.all, start(t, fl.store, c))
+		}
+		f(fl)
+	})
+}
+
+// same wants every replica, but for those that were stopped, to tell the same, a moment from now.
+func (fl *fleet) same(want string) {
+	fl.t.Helper()
+	fl.after(500*time.Millisecond, want)
+}
+
+// after is same at a time from now.
+func (fl *fleet) after(d time.Duration, want string) {
+	fl.t.Helper()
+	time.Sleep(d)
+	synctest.Wait()
+	for i, o := range fl.all {
+		if o != nil && told(o) != want {
+			fl.t.Fatalf("replica %d tells %q, want %q", i, told(o), want)
+		}
+	}
+}
+
+// end stops a replica, or kills it, and counts it no more.
+func (fl *fleet) end(i int, how func()) {
+	fl.t.Helper()
+	o := fl.all[i]
+	how()
+	fl.all[i] = nil
+	if err := <-o.done; err != nil {
+		fl.t.Error(err)
+	}
+	o.done <- nil
+}
+
+func (fl *fleet) connect(i int, n byte, session string) {
+	fl.t.Helper()
+	if err := fl.all[i].Connect(fl.t.Context(), at(n, session)); err != nil {
+		fl.t.Fatal(err)
+	}
+}
+
+func (fl *fleet) leave(i int, n byte, session string) {
+	fl.t.Helper()
+	if err := fl.all[i].Disconnect(fl.t.Context(), at(n, session).RegistrationKey, session); err != nil {
+		fl.t.Fatal(err)
+	}
+}
+
+func (fl *fleet) report(i int, n byte, session string, state registry.Reported) {
+	fl.t.Helper()
+	if err := fl.all[i].Report(fl.t.Context(), at(n, session).RegistrationKey, session, registry.Report{State: state, At: time.Now()}); err != nil {
+		fl.t.Fatal(err)
+	}
+}
+
+// What the stream of one replica says, all tell.
+func TestShared(t *testing.T) {
+	replicas(t, 3, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(1, 2, "b")
+		fl.same("1 2")
+		fl.report(0, 1, "a", registry.ReportedUnhealthy)
+		fl.same("1! 2")
+		fl.report(0, 1, "a", registry.ReportedHealthy)
+		fl.same("1 2")
+		fl.leave(1, 2, "b")
+		fl.same("1 2-")
+		fl.after(9*time.Second, "1 2-")
+		fl.after(time.Second, "1")
+		fl.after(5*time.Hour, "1")
+	})
+}
+
+// A proxy that moves takes its health along, whichever of the two replicas hears of it first.
+func TestMoves(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.report(0, 1, "a", registry.ReportedUnhealthy)
+		fl.same("1!")
+		fl.connect(1, 1, "b")
+		fl.same("1!")
+		if err := fl.all[0].Disconnect(t.Context(), at(1, "a").RegistrationKey, "a"); !errors.Is(err, registry.ErrSession) {
+			t.Errorf("the end of a stream whose place was taken: %v", err)
+		}
+		fl.same("1!")
+		fl.report(1, 1, "b", registry.ReportedHealthy)
+		fl.same("1")
+		fl.leave(1, 1, "b")
+		fl.connect(0, 1, "c")
+		fl.same("1")
+		fl.after(time.Hour, "1")
+	})
+}
+
+// Two replicas that hear of two streams of one proxy at the same moment agree on one, and when that ends the other speaks.
+func TestBothAtOnce(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(1, 1, "b")
+		fl.same("1")
+		winner := fl.all[0].Registrations().At(at(1, "").RegistrationKey).Session
+		if other := fl.all[1].Registrations().At(at(1, "").RegistrationKey).Session; other != winner {
+			t.Fatalf("%s and %s speak for one workload", winner, other)
+		}
+		i, loser := 0, "b"
+		if winner == "b" {
+			i, loser = 1, "a"
+		}
+		// what the other says meanwhile counts when its turn comes
+		err := fl.all[1-i].Report(t.Context(), at(1, "").RegistrationKey, loser, registry.Report{State: registry.ReportedUnhealthy})
+		if !errors.Is(err, registry.ErrSession) {
+			t.Errorf("report of a session that does not speak: %v", err)
+		}
+		fl.same("1")
+		fl.leave(i, 1, winner)
+		fl.same("1!")
+		fl.after(time.Hour, "1!")
+		fl.leave(1-i, 1, loser)
+		fl.same("1-!")
+		fl.after(time.Minute, "")
+	})
+}
+
+// Those who were connected to a replica that was killed count until they had time to turn to another.
+func TestKilled(t *testing.T) {
+	replicas(t, 3, nil, func(fl *fleet) {
+		for n := byte(1); n <= 3; n++ {
+			fl.connect(0, n, "a")
+		}
+		fl.leave(0, 3, "a")
+		fl.same("1 2 3-")
+		fl.end(0, fl.all[0].kill)
+		fl.after(15*time.Second, "1 2 3-")
+		fl.after(10*time.Second, "1 2")
+		fl.connect(1, 2, "b")
+		fl.after(40*time.Second, "1 2")
+		fl.after(30*time.Second, "2")
+		fl.after(5*time.Hour, "2")
+		if list, err := fl.store.List(t.Context(), "replica"); err != nil || len(list) != 2 {
+			t.Errorf("%d replicas are known, %v; want 2", len(list), err)
+		}
+	})
+}
+
+// A replica that ends writes one record, not one of each workload.
+func TestEnded(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		const n = 200
+		for i := range byte(n) {
+			fl.connect(0, i, "a")
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		before := fl.all[0].link.writes.Load()
+		o := fl.all[0]
+		fl.end(0, o.stop)
+		if wrote := o.link.writes.Load() - before; wrote != 1 {
+			t.Errorf("%d writes to say goodbye, want 1", wrote)
+		}
+		if got := fl.all[1].Registrations().Len(); got != n {
+			t.Fatalf("%d are registered, want %d", got, n)
+		}
+		fl.connect(1, 7, "b")
+		fl.after(59*time.Second, told(fl.all[1]))
+		fl.after(2*time.Second, "7")
+	})
+}
+
+// While nothing happens only the replicas themselves write, however many workloads there are.
+func TestIdle(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		for i := range byte(200) {
+			fl.connect(int(i)%2, i, "a")
+		}
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		before := fl.all[0].link.writes.Load() + fl.all[1].link.writes.Load()
+		time.Sleep(1000 * time.Second)
+		synctest.Wait()
+		if wrote := fl.all[0].link.writes.Load() + fl.all[1].link.writes.Load() - before; wrote > 2*1000/5+2 {
+			t.Errorf("%d writes in 1000s of two replicas", wrote)
+		}
+	})
+}
+
+// While the store is away what a replica hears counts with it, nobody who was right is lost, and everything is told when it
+// is back.
+func TestStoreAway(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(1, 2, "a")
+		fl.connect(1, 3, "a")
+		fl.same("1 2 3")
+		for _, o := range fl.all {
+			o.link.sever("registration", "replica")
+		}
+		fl.report(0, 1, "a", registry.ReportedUnhealthy)
+		fl.connect(0, 4, "a")
+		fl.leave(1, 3, "a")
+		time.Sleep(10 * time.Minute)
+		synctest.Wait()
+		if got, other := told(fl.all[0]), told(fl.all[1]); got != "1! 2 3 4" || other != "1 2 3-" {
+			t.Errorf("they tell %q and %q", got, other)
+		}
+		if p := fl.all[0].Problems(); len(p) != 1 || !strings.Contains(p[0], errAway.Error()) {
+			t.Errorf("problems: %q", p)
+		}
+		for _, o := range fl.all {
+			o.link.mend()
+		}
+		fl.after(2*time.Second, "1! 2 3- 4")
+		fl.after(11*time.Second, "1! 2 4")
+		fl.after(time.Hour, "1! 2 4")
+		if p := fl.all[0].Problems(); len(p) != 0 {
+			t.Errorf("problems afterwards: %q", p)
+		}
+	})
+}
+
+// A proxy that went before the store did may be at a replica that cannot say so: who is back first waits for the others.
+func TestBackFirst(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.same("1")
+		fl.leave(0, 1, "a")
+		fl.same("1-")
+		for _, o := range fl.all {
+			o.link.sever("registration", "replica")
+		}
+		fl.connect(1, 1, "b")
+		time.Sleep(time.Minute)
+		fl.all[0].link.mend()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got := told(fl.all[0]); got != "1-" {
+			t.Errorf("it tells %q", got)
+		}
+		fl.all[1].link.mend()
+		fl.after(2*time.Second, "1")
+	})
+}
+
+// The registrations of a replica that is cut off for long end, and are there again when it is back.
+func TestCutOff(t *testing.T) {
+	replicas(t, 3, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(0, 2, "a")
+		fl.same("1 2")
+		fl.all[0].link.sever("registration", "replica")
+		time.Sleep(30 * time.Second)
+		fl.connect(1, 2, "b") // it has turned to another; its old stream hangs
+		time.Sleep(70 * time.Second)
+		synctest.Wait()
+		if got, other := told(fl.all[0]), told(fl.all[1]); got != "1 2" || other != "2" {
+			t.Errorf("the one that is cut off tells %q, another %q", got, other)
+		}
+		fl.report(0, 1, "a", registry.ReportedUnhealthy)
+		fl.all[0].link.mend()
+		fl.after(3*time.Second, "1! 2")
+		if r := fl.all[2].Registrations().At(at(2, "").RegistrationKey); r.Session != "b" {
+			t.Errorf("session %s speaks for the one that has moved, want b", r.Session)
+		}
+		fl.after(time.Hour, "1! 2")
+	})
+}
+
+// What came later counts, not what was written later: who was cut off does not take a workload back.
+func TestLateWord(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(1, 2, "x")
+		fl.same("2")
+		fl.all[0].link.sever("registration", "replica")
+		fl.connect(0, 1, "a")
+		time.Sleep(3 * time.Second)
+		fl.connect(1, 1, "b")
+		fl.report(1, 1, "b", registry.ReportedUnhealthy)
+		time.Sleep(3 * time.Second)
+		fl.all[0].link.mend()
+		fl.after(3*time.Second, "1! 2")
+		if r := fl.all[0].Registrations().At(at(1, "").RegistrationKey); r.Session != "b" {
+			t.Errorf("session %s speaks, want b", r.Session)
+		}
+		fl.leave(1, 1, "b")
+		fl.same("1! 2") // the stream to the other is there still, and has not said that it is better
+	})
+}
+
+// A replica that answers and writes nothing is cut off, not lost, and its workloads count for as long as it answers.
+func TestAnswers(t *testing.T) {
+	var answers atomic.Bool
+	answers.Store(true)
+	replicas(t, 2, func(i int) shared.Config {
+		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(_ context.Context, address string) bool { return address == "10.1.0.0:15012" && answers.Load() }}
+	}, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.same("1")
+		fl.all[0].link.sever("registration", "replica")
+		fl.after(time.Hour, "1")
+		answers.Store(false)
+		time.Sleep(2 * time.Minute)
+		synctest.Wait()
+		if got := told(fl.all[1]); got != "" {
+			t.Errorf("of a replica that answers no more: %q", got)
+		}
+	})
+}
+
+// A record that somebody damaged changes nothing, and is written anew by the replica whose proxy it is.
+func TestDamaged(t *testing.T) {
+	for name, value := range map[string]string{
+		"empty": "", "no JSON": "\x00", "null": "null", "list": "[]", "format": `{"v":2}`, "nothing": `{"v":1}`, "no address": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x"}`,
+		"another": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.2","owner":"x","addresses":["10.0.0.2"]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			replicas(t, 2, nil, func(fl *fleet) {
+				fl.connect(0, 1, "a")
+				fl.same("1")
+				key := record.Key{Table: "registration", Name: "shop/web/web-10.0.0.1"}
+				if err := fl.store.Commit(t.Context(), record.Write{Key: key, Value: []byte(value), Version: record.Any}); err != nil {
+					t.Fatal(err)
+				}
+				fl.same("1")
+				fl.all = append(fl.all, start(fl.t, fl.store, shared.Config{})) // it reads what stands there
+				fl.same("1")
+				fl.report(0, 1, "a", registry.ReportedUnhealthy)
+				fl.same("1!")
+			})
+		})
+	}
+}
+
+// What a proxy says of itself has bounds.
+func TestTooLarge(t *testing.T) {
+	replicas(t, 1, nil, func(fl *fleet) {
+		r := at(1, "a")
+		r.Labels = map[string]string{"app": strings.Repeat("x", record.MaxValue)}
+		if err := fl.all[0].Connect(t.Context(), r); !errors.Is(err, record.ErrTooLarge) {
+			t.Errorf("got %v", err)
+		}
+		long := at(2, "a")
+		long.Group, long.Name = strings.Repeat("g", 253), strings.Repeat("n", 253)
+		if err := fl.all[0].Connect(t.Context(), long); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if p := fl.all[0].Problems(); len(p) != 0 {
+			t.Errorf("problems: %q", p)
+		}
+	})
+}
+
+// After the store was restored to an older state, those who are connected are registered again, and what is in it of streams
+// that have ended ends.
+func TestRestored(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(0, 2, "a")
+		fl.connect(1, 3, "a")
+		fl.same("1 2 3")
+		old, err := fl.store.List(t.Context(), "registration")
+		if err != nil {
+			t.Fatal(err)
+		}
+		fl.connect(0, 1, "b")
+		fl.report(0, 1, "b", registry.ReportedUnhealthy)
+		fl.leave(0, 2, "a")
+		fl.connect(1, 4, "a")
+		fl.after(time.Minute, "1! 3 4")
+		writes := []record.Write{{Key: record.Key{Table: "registration", Name: "shop/web/web-10.0.0.4"}, Version: record.Any}}
+		for _, r := range old {
+			writes = append(writes, record.Write{Key: r.Key, Value: r.Value, Version: record.Any})
+		}
+		if err := fl.store.Commit(t.Context(), writes...); err != nil {
+			t.Fatal(err)
+		}
+		fl.same("1! 2 3 4")
+		fl.after(61*time.Second, "1! 3 4")
+	})
+}

@@ -1,0 +1,56 @@
+package shared_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// link is one replica's way to the store that all share. While it is cut, what was read last can be read still, as a copy of
+// the store's content can, and nothing is written.
+type link struct {
+	record.Store
+	cut     atomic.Bool
+	stale   atomic.Pointer[map[string][]record.Record] // what can be read while it is cut, by table
+	commits atomic.Int64                               // that were done
+	writes  atomic.Int64                               // in them
+}
+
+var errAway = errors.New("the store is away")
+
+// sever cuts the link.
+func (l *link) sever(tables ...string) {
+	old := map[string][]record.Record{}
+	for _, t := range tables {
+		list, err := l.Store.List(context.Background(), t)
+		if err != nil {
+			panic(err)
+		}
+		old[t] = list
+	}
+	l.stale.Store(&old)
+	l.cut.Store(true)
+}
+
+func (l *link) mend() { l.cut.Store(false) }
+
+func (l *link) List(ctx context.Context, table string) ([]record.Record, error) {
+	if l.cut.Load() {
+		return (*l.stale.Load())[table], nil
+	}
+	return l.Store.List(ctx, table)
+}
+
+func (l *link) Commit(ctx context.Context, writes ...record.Write) error {
+	if l.cut.Load() {
+		return errAway
+	}
+	err := l.Store.Commit(ctx, writes...)
+	if err == nil {
+		l.commits.Add(1)
+		l.writes.Add(int64(len(writes)))
+	}
+	return err
+}
