@@ -116,6 +116,29 @@ func serverChain(leaf *x509.Certificate, s *Signer, b *Bundle, now time.Time) ([
 	return chain, nil
 }
 
+// ControlPlaneTLS is for who calls a control plane of the mesh: whoever answers has to have its identity, by a root that is
+// trusted at that moment. By what name it is called does not matter.
+func ControlPlaneTLS(bundle func() *Bundle, trustDomain string) *tls.Config {
+	want := ControlPlaneID(trustDomain).String()
+	return &tls.Config{
+		MinVersion:         tls.VersionTLS13,
+		InsecureSkipVerify: true, // it is verified below, by its identity
+		VerifyConnection: func(s tls.ConnectionState) error {
+			leaf, between := s.PeerCertificates[0], x509.NewCertPool()
+			for _, c := range s.PeerCertificates[1:] {
+				between.AddCert(c)
+			}
+			if _, err := leaf.Verify(x509.VerifyOptions{Roots: bundle().Pool(), Intermediates: between}); err != nil {
+				return err
+			}
+			if len(leaf.URIs) != 1 || leaf.URIs[0].String() != want {
+				return fmt.Errorf("it is not %s", want)
+			}
+			return nil
+		},
+	}
+}
+
 // half is when half of a certificate's life is over.
 func half(c *x509.Certificate) time.Time {
 	return c.NotBefore.Add(c.NotAfter.Sub(c.NotBefore) / 2)

@@ -81,6 +81,15 @@ func (f folder) rename(from, to string) error {
 	return wholefile.SyncFolder(f.path)
 }
 
+// remove deletes a file.
+func (f folder) remove(name string) error {
+	f.about("remove", name)
+	if err := os.Remove(f.at(name)); err != nil {
+		return err
+	}
+	return wholefile.SyncFolder(f.path)
+}
+
 // has says whether there is anything by a name.
 func (f folder) has(name string) bool {
 	_, err := os.Lstat(f.at(name))

@@ -32,6 +32,11 @@ type ManagerConfig struct {
 	Names []string
 	// Records is what replicas share: root certificates and the state of a rotation, never keys.
 	Records record.Store
+	// Replica is what people call this one of several replicas, which share Records. Empty: there is this one alone.
+	Replica string
+	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key that this one belongs to
+	// the mesh. It is read when this one has no intermediate yet. Empty: there is none.
+	ReplicaToken string
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
 	// Log; nil logs nothing.
@@ -105,6 +110,9 @@ func newManager(c ManagerConfig) (*Manager, error) {
 		m.plugged = &plugIn{dir: c.Plugged, records: c.Records, trustDomain: c.TrustDomain, log: c.Log, audit: c.Audit}
 	} else {
 		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain, kind: c.KeyKind, log: c.Log, audit: c.Audit}
+		if c.Replica != "" {
+			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken}
+		}
 	}
 	return m, nil
 }
@@ -138,6 +146,17 @@ func (m *Manager) Bundle() *Bundle { return m.view.Load().bundle }
 // ServerCertificate is the control plane's own certificate, for tls.Config.GetCertificate.
 func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	return m.view.Load().server, nil
+}
+
+// CreateReplicaToken makes a token that lets one more replica sign below the root that signs now: the text, which stands
+// nowhere else, and when it ends. Errors: ErrReplicaToken.
+func (m *Manager) CreateReplicaToken(ctx context.Context, ttl time.Duration, by string) (text string, expires time.Time, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.plugged != nil {
+		return "", time.Time{}, fmt.Errorf("%w: the authority is plugged in: give the new replica a folder of four files below the same root (setting ca.plugged)", ErrReplicaToken)
+	}
+	return m.own.createReplicaToken(ctx, ttl, by, m.config.Now())
 }
 
 // Changed tells, until ctx ends, after each change of Signer or Bundle. Several changes may be told at once. The channel is

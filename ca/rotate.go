@@ -78,8 +78,7 @@ func (s *selfSigned) force(ctx context.Context, r RotateRequest, f Facts, now ti
 	case s.behind():
 		return fmt.Errorf("%w: this replica does not sign with the new root yet: %s", ErrRotate, s.keyless)
 	}
-	_, waiting := next(s.state, f, now)
-	return s.commit(ctx, s.state.done(now), r, waiting)
+	return s.commit(ctx, s.state.done(now), r, s.waiting(f, now))
 }
 
 // behind says that this replica is to sign with the new root and does not.
@@ -90,6 +89,7 @@ func (s *selfSigned) behind() bool {
 // waiting is what the next step waits for.
 func (s *selfSigned) waiting(f Facts, now time.Time) []Waiting {
 	_, w := next(s.state, f, now)
+	w = append(w, s.lagging(now)...)
 	if s.behind() {
 		w = append(w, Waiting{Kind: "control plane", Name: "this replica", Reason: "does not sign with the new root yet"})
 	}

@@ -311,7 +311,7 @@ func TestReplicas(t *testing.T) {
 	}
 	root := &pair{key: first.own.keys[RootID(first.Signer().Root)].key, cert: first.Signer().Root}
 	maker := &selfSigned{dir: folder{path: b.config.Dir}, trustDomain: "cluster.local", log: b.config.Log, audit: b.config.Audit}
-	if _, err := maker.makeIntermediate(root, noon); err != nil {
+	if _, err := maker.makeIntermediate(root, intermediateFile, noon); err != nil {
 		t.Fatal(err)
 	}
 	second := b.move()

@@ -48,6 +48,8 @@ type selfSigned struct {
 	bundle  *Bundle
 	// keyless is what to tell while the key of the root that signs is not here; else empty.
 	keyless string
+	// replica is what makes it one of several; nil: it is alone.
+	replica *membership
 	// plugged is what is recorded of plugged-in files that were used before; its Format is zero when there were none.
 	plugged pluggedHistory
 }
@@ -57,6 +59,11 @@ type selfSigned struct {
 func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	if err := s.dir.open(); err != nil {
 		return err
+	}
+	if s.replica != nil {
+		if err := s.replica.open(s.dir); err != nil {
+			return err
+		}
 	}
 	if err := s.load(); err != nil {
 		return err
@@ -71,7 +78,7 @@ func (s *selfSigned) start(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	return s.refresh(ctx, now)
+	return s.await(ctx, now)
 }
 
 // load reads the keys of the folder.
@@ -115,6 +122,10 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	st := State{Format: 1, Since: now.UTC(), Active: id, Roots: map[string][]byte{id: root.cert.Raw}}
 	s.dir.about("commit", "first")
 	err = s.records.write(ctx, st, "")
+	if errors.Is(err, record.ErrConflict) && fresh && s.replica != nil { // that one counts, and this replica asks it
+		delete(s.keys, id)
+		return s.dir.remove(rootFile)
+	}
 	if errors.Is(err, record.ErrConflict) {
 		return fmt.Errorf("another replica has made the mesh's root at this moment: put an intermediate that is signed by it into %s, or remove %s and use plugged-in files",
 			s.dir.at(intermediateFile), s.dir.at(rootFile))
@@ -190,10 +201,19 @@ func (s *selfSigned) refresh(ctx context.Context, now time.Time) error {
 			s.log.Warn("the copy of the roots for people is old", "error", err)
 		}
 	}
+	if s.replica != nil {
+		if err := s.readReplicas(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.tidy(); err != nil {
 		return err
 	}
-	return s.sign(now)
+	if err := s.sign(ctx, now); err != nil {
+		return err
+	}
+	s.concert(ctx, now)
+	return nil
 }
 
 // tidy has the folder hold one root after a rotation: its key takes the place of the old one's.
@@ -209,12 +229,12 @@ func (s *selfSigned) tidy() error {
 }
 
 // sign has the signer be this replica's intermediate below the active root.
-func (s *selfSigned) sign(now time.Time) error {
+func (s *selfSigned) sign(ctx context.Context, now time.Time) error {
 	root, err := s.state.root(s.state.Active)
 	if err != nil {
 		return err
 	}
-	inter, err := s.intermediate(root, now)
+	inter, err := s.intermediate(ctx, root, now)
 	if err != nil {
 		return err
 	}
@@ -239,10 +259,16 @@ func (s *selfSigned) sign(now time.Time) error {
 }
 
 // intermediate is the one below a root: that at hand, or a new one once half of its life is over.
-func (s *selfSigned) intermediate(root *x509.Certificate, now time.Time) (*pair, error) {
+func (s *selfSigned) intermediate(ctx context.Context, root *x509.Certificate, now time.Time) (*pair, error) {
+	if err := s.swap(root, now); err != nil {
+		return nil, err
+	}
 	usable := s.inter != nil && s.inter.under(root, now)
 	by, err := s.rootKey(root)
 	s.keyless = ""
+	if err != nil && s.replica != nil {
+		return s.elsewhere(ctx, root, usable, now)
+	}
 	if usable && err != nil {
 		s.keyless = s.unrenewed(err)
 	}
@@ -251,12 +277,29 @@ func (s *selfSigned) intermediate(root *x509.Certificate, now time.Time) (*pair,
 	}
 	if err == nil {
 		var p *pair
-		if p, err = s.makeIntermediate(by, now); err == nil {
+		if p, err = s.makeIntermediate(by, intermediateFile, now); err == nil {
 			s.inter = p
 			return p, nil
 		}
 	}
 	if !usable {
+		return nil, err
+	}
+	s.keyless = s.unrenewed(err)
+	return s.inter, nil
+}
+
+// elsewhere is intermediate of a replica whose root's key is with another one, which is asked.
+func (s *selfSigned) elsewhere(ctx context.Context, root *x509.Certificate, usable bool, now time.Time) (*pair, error) {
+	if usable && !due(s.inter.cert, earlier(now.Add(intermediateLife), root.NotAfter), now) {
+		return s.inter, nil
+	}
+	p, err := s.asked(ctx, root, intermediateFile, now)
+	switch {
+	case err == nil:
+		s.inter = p
+		return p, nil
+	case !usable:
 		return nil, err
 	}
 	s.keyless = s.unrenewed(err)
@@ -290,8 +333,8 @@ func (s *selfSigned) rootKey(root *x509.Certificate) (*pair, error) {
 		"or put an intermediate that is signed by this root, key and certificate, into %s", id, s.dir.path, rootFile, intermediateFile)
 }
 
-// makeIntermediate makes an intermediate of this replica and keeps it.
-func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) {
+// makeIntermediate makes an intermediate of this replica and keeps it in a file.
+func (s *selfSigned) makeIntermediate(root *pair, name string, now time.Time) (*pair, error) {
 	above, err := NewSigner(root.cert, root.key, nil, root.cert, now)
 	if err != nil {
 		return nil, fmt.Errorf("root %s: %w, and this machine's clock says %s: set the clock; if it is right and the root has ended, move the state folder aside and let every workload join again",
@@ -306,7 +349,7 @@ func (s *selfSigned) makeIntermediate(root *pair, now time.Time) (*pair, error) 
 		return nil, err
 	}
 	p := &pair{key: key, cert: cert}
-	if err := s.dir.writePair(intermediateFile, p); err != nil {
+	if err := s.dir.writePair(name, p); err != nil {
 		return nil, err
 	}
 	s.log.Info("made an intermediate", "root", RootID(root.cert), "serial", serialText(cert), "ends", cert.NotAfter)

@@ -29,6 +29,8 @@ type Status struct {
 	// Server is the control plane's own.
 	Server   CertificateStatus
 	Rotation RotationStatus
+	// Replicas are the others that sign below the same root.
+	Replicas []ReplicaStatus
 	// Problems are what an operator should do something about.
 	Problems []string
 }
@@ -160,6 +162,12 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
 	if s.state.Step != None {
 		st.Rotation = RotationStatus{Step: s.state.Step, Since: s.state.Since, Following: s.state.following()}
 		st.Rotation.wait(s.waiting(f, now))
+	}
+	if s.replica != nil {
+		st.Replicas = s.replica.status(s.bundle.Roots, now)
+		if s.replica.trouble != "" {
+			st.Problems = append(st.Problems, s.replica.trouble)
+		}
 	}
 	st.Problems = append(st.Problems, s.problems(f, now)...)
 	if s.keyless != "" {

@@ -19,7 +19,7 @@ func (t *tool) caCommand() *cobra.Command {
 		`The certificate authority signs the certificates by which workloads know one another. Its root is what
 everybody trusts; this control plane signs with an intermediate below it.`,
 		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
-		t.showCACommand(), t.rotateCACommand())
+		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
 }
 
 func (t *tool) showCACommand() *cobra.Command {
@@ -86,6 +86,38 @@ to join anew. It needs the role admin.`,
 	return cmd
 }
 
+func (t *tool) replicaTokenCommand() *cobra.Command {
+	ttl := lifetime(time.Hour)
+	cmd := &cobra.Command{
+		Use:   "replica-token",
+		Short: "Print a token by which one more ashored belongs to this mesh",
+		Long: `replica-token makes a token for one more ashored that shares this one's store. Run it where the root's key is
+(the replica that was started first), put what it prints into a file on the new machine, readable by ashored alone, and
+name that file in the setting ca.replicaToken there. The new replica then gets an intermediate of its own; the root's key
+stays where it is.
+
+The token serves one replica once, and the file may be removed when it has started. Whoever has it can sign in the mesh's
+name until it was used or has ended: pass it on as the root's key. It needs the role admin.`,
+		Example: "  ashorectl ca replica-token --ttl 15m >replica-token\n  ashorectl ca show   lists the replicas",
+		Args:    atMost(0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			made, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.ReplicaToken, error) {
+				return c.CreateReplicaToken(ctx, admin.ReplicaTokenRequest{TTL: ttl.String()})
+			})
+			if err != nil {
+				return err
+			}
+			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error {
+				_, err := fmt.Fprintln(w, made.Token)
+				return err
+			})
+		},
+		ValidArgsFunction: cobra.NoFileCompletions,
+	}
+	cmd.Flags().Var(&ttl, "ttl", "how long the token can be used, "+lifetimeForm)
+	return cmd
+}
+
 // forcible are the steps that can be done at once.
 func forcible() []string { return []string{"distribute", "activate", "retire"} }
 
@@ -102,6 +134,11 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 		rows = append(rows, certificateRow("root", r, now))
 	}
 	rows = append(rows, certificateRow("signer", a.Signer, now), certificateRow("server", a.Server, now))
+	for _, r := range a.Replicas {
+		row := certificateRow("replica "+r.Name, r.Signer, now)
+		row[1] = orDash(r.State)
+		rows = append(rows, row)
+	}
 	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "RENEWED", "SUBJECT", "ROOT"}, rows); err != nil {
 		return err
 	}

@@ -52,6 +52,10 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 	return a, nil
 }
 
+func (f *fake) CreateReplicaToken(_ context.Context, r admin.ReplicaTokenRequest, _ string) (admin.ReplicaToken, error) {
+	return admin.ReplicaToken{Token: "ashore-replica.abc." + r.TTL, Expires: time.Now().Add(time.Hour)}, nil
+}
+
 func (f *fake) RotateAuthority(ctx context.Context, r admin.RotateRequest, _ string) (admin.Authority, error) {
 	a, err := f.ShowAuthority(ctx)
 	a.Rotation = admin.Rotation{Step: fmt.Sprintf("force %s %s", r.Force, r.Reason), Since: time.Now(), Next: "x"}
@@ -193,6 +197,7 @@ Mutual TLS is STRICT.
 		"join-token list -o yaml":                  "usedBy: shop/web-1",
 		"workload list -o json":                    `"serial": "0b"`,
 		"ca show -o json":                          `"p09"`,
+		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
 		"join-token create --group a/b -o json":    `"command": "ashore-agent join`,
 		"__complete join-token revoke ":            "abc\n:4",
 		"__complete workload restore ":             "serial:0c",

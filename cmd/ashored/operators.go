@@ -40,7 +40,7 @@ func answered(err error) error {
 		return nil
 	case errors.Is(err, ca.ErrNotFound):
 		return admin.NewError(admin.ErrNotFound, err.Error())
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, record.ErrConflict):
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict):
 		return admin.NewError(admin.ErrConflict, err.Error())
 	}
 	return err
@@ -152,6 +152,19 @@ func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, w
 	return authorityOf(s), nil
 }
 
+// CreateReplicaToken implements admin.Authorities.
+func (o operators) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken, error) {
+	ttl := ca.DefaultTokenTTL
+	if r.TTL != "" {
+		var err error
+		if ttl, err = time.ParseDuration(r.TTL); err != nil || ttl < time.Minute || ttl > ca.MaxReplicaTokenTTL {
+			return admin.ReplicaToken{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a replica token cannot live for %.40q: want 1m to %s", r.TTL, ca.MaxReplicaTokenTTL))
+		}
+	}
+	text, expires, err := o.manager.CreateReplicaToken(ctx, ttl, who)
+	return admin.ReplicaToken{Token: text, Expires: expires}, answered(err)
+}
+
 // authorityOf is how an authority is, for operators.
 func authorityOf(s ca.Status) admin.Authority {
 	of := func(c ca.CertificateStatus) admin.Certificate {
@@ -161,6 +174,9 @@ func authorityOf(s ca.Status) admin.Authority {
 		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since, Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
 		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID, NotAfter: r.NotAfter})
+	}
+	for _, r := range s.Replicas {
+		out.Replicas = append(out.Replicas, admin.Replica{ID: r.ID, Name: r.Name, State: r.State, Signer: of(r.Signer)})
 	}
 	for _, w := range s.Rotation.Waiting {
 		out.Rotation.Waiting = append(out.Rotation.Waiting, admin.Waiting(w))

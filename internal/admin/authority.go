@@ -23,6 +23,8 @@ type Authority struct {
 	// Bundle names the set of roots that is trusted.
 	Bundle   string   `json:"bundle"`
 	Rotation Rotation `json:"rotation"`
+	// Replicas are the other control planes of this mesh, which sign below the same root.
+	Replicas []Replica `json:"replicas,omitempty"`
 	// Problems are what somebody has to see to, such as a plugged-in set that is bad or ends soon.
 	Problems []string `json:"problems,omitempty"`
 }
@@ -40,6 +42,29 @@ type Certificate struct {
 	NotAfter time.Time `json:"notAfter"`
 	// Renew is when it is renewed by itself; zero: it is not.
 	Renew time.Time `json:"renew,omitzero"`
+}
+
+// Replica is another control plane of this mesh.
+type Replica struct {
+	// ID is what the shared store calls it, and Name its machine.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// State says what it waits for, or why it is refused; empty: it signs.
+	State string `json:"state,omitempty"`
+	// Signer is what it signs with.
+	Signer Certificate `json:"signer"`
+}
+
+// ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to this mesh.
+type ReplicaTokenRequest struct {
+	// TTL is how long the token can be used, "1h30m". Empty: 1h.
+	TTL string `json:"ttl,omitempty"`
+}
+
+// ReplicaToken is a replica token that was made. This is the only time that it is told.
+type ReplicaToken struct {
+	Token   string    `json:"token"`
+	Expires time.Time `json:"expires"`
 }
 
 // Rotation is how far a change of the root is.
@@ -79,6 +104,8 @@ type Authorities interface {
 	ShowAuthority(ctx context.Context) (Authority, error)
 	// RotateAuthority begins a rotation, or does a step. Errors: ErrInvalid, ErrConflict when that is not what comes next.
 	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
+	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict where none can be made.
+	CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error)
 }
 
 func (s *Server) authorityRoutes() []route {
@@ -92,6 +119,13 @@ func (s *Server) authorityRoutes() []route {
 			}
 			return a.RotateAuthority(r.Context(), q, who(r))
 		}},
+		{"POST /v1/ca/replica-tokens", Admin, a != nil, func(r *http.Request) (any, error) {
+			var q ReplicaTokenRequest
+			if err := decode(r, &q); err != nil {
+				return nil, err
+			}
+			return a.CreateReplicaToken(r.Context(), q, who(r))
+		}},
 	}
 }
 
@@ -103,4 +137,9 @@ func (c *Client) Authority(ctx context.Context) (Authority, error) {
 // RotateAuthority asks for a rotation, or a step of it; see Authorities.
 func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authority, error) {
 	return post[Authority](ctx, c, "/v1/ca/rotate", r)
+}
+
+// CreateReplicaToken asks for a token for one more control plane; see Authorities.
+func (c *Client) CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest) (ReplicaToken, error) {
+	return post[ReplicaToken](ctx, c, "/v1/ca/replica-tokens", r)
 }

@@ -15,6 +15,7 @@
 //	DELETE /v1/join-tokens/ID                        operator  {}
 //	GET    /v1/ca                                    viewer    Authority
 //	POST   /v1/ca/rotate {RotateRequest}             admin     Authority
+//	POST   /v1/ca/replica-tokens {ReplicaTokenRequest} admin   ReplicaToken
 //	GET    /v1/workloads                             viewer    WorkloadList
 //	POST   /v1/workloads/revoke {RevokeRequest}      operator  Revoked
 //	POST   /v1/workloads/restore {RevokeRequest}     operator  Revoked

@@ -42,6 +42,11 @@ func (n *nouns) ShowAuthority(context.Context) (Authority, error) {
 	return Authority{Kind: "self-signed", Roots: []Certificate{{Root: "sha256:00", State: "signs"}}}, nil
 }
 
+func (n *nouns) CreateReplicaToken(_ context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error) {
+	n.asked <- fmt.Sprintf("replica %+v by %s", r, who)
+	return ReplicaToken{Token: "ashore-replica.x.y"}, nil
+}
+
 func (n *nouns) RotateAuthority(_ context.Context, r RotateRequest, who string) (Authority, error) {
 	n.asked <- fmt.Sprintf("rotate %+v by %s", r, who)
 	return Authority{Rotation: Rotation{Step: "prepare"}}, nil
@@ -131,6 +136,8 @@ func TestNouns(t *testing.T) {
 	check("ca", authority, err, wantAuthority, wantErr)
 	rotated, err := c.RotateAuthority(ctx, RotateRequest{Force: "activate", Reason: "why"})
 	check("rotate", rotated.Rotation.Step, err, "prepare", nil)
+	replica, err := c.CreateReplicaToken(ctx, ReplicaTokenRequest{TTL: "1h"})
+	check("replica token", replica, err, ReplicaToken{Token: "ashore-replica.x.y"}, nil)
 	workloads, err := c.Workloads(ctx)
 	wantWorkloads, wantErr := n.ListWorkloads(ctx)
 	check("workloads", workloads, err, wantWorkloads, wantErr)

@@ -17,6 +17,8 @@ const (
 	CertificateRefuse  = "certificate.refuse"
 	CARotate           = "ca.rotate"
 	CALoad             = "ca.load"
+	ReplicaToken       = "replica.token"
+	ReplicaIssue       = "replica.issue"
 	WorkloadJoin       = "workload.join"
 	WorkloadRevoke     = "workload.revoke"
 	WorkloadRestore    = "workload.restore"

@@ -2,7 +2,7 @@ package audit
 
 import "strings"
 
-// scrub blacks out what looks like a secret: the secret part of a join token, a JWT, what follows "Bearer ", and
+// scrub blacks out what looks like a secret: the secret part of a join token or a replica's, a JWT, what follows "Bearer ", and
 // PEM blocks of private keys. Callers hand over none; this is the second lock.
 func scrub(text string) string {
 	if i := strings.Index(text, "PRIVATE KEY-----"); i >= 0 {
@@ -13,7 +13,7 @@ func scrub(text string) string {
 	for _, secret := range []struct {
 		mark string
 		keep int // dots after the mark, up to which the text is no secret
-	}{{"ashore-join.", 1}, {"Bearer ", 0}, {"bearer ", 0}, {"eyJ", 0}} {
+	}{{"ashore-join.", 1}, {"ashore-replica.", 1}, {"Bearer ", 0}, {"bearer ", 0}, {"eyJ", 0}} {
 		text = blacken(text, secret.mark, secret.keep)
 	}
 	return text

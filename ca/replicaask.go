@@ -1,0 +1,188 @@
+package ca
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// errAsked says that an intermediate was asked for and nobody has answered yet.
+var errAsked = errors.New("an intermediate was asked for, and no replica that has the root's key has answered yet: one has to run")
+
+// askPatience is how long a new replica waits for its first intermediate before it gives up, to be started again.
+const askPatience = time.Minute
+
+// await is refresh for a start: a new replica waits for its intermediate.
+func (s *selfSigned) await(ctx context.Context, now time.Time) error {
+	changed := s.records.records.Watch(ctx, table)
+	late := time.NewTimer(askPatience)
+	defer late.Stop()
+	told := false
+	for {
+		err := s.refresh(ctx, now)
+		if !errors.Is(err, errAsked) {
+			return err
+		}
+		if !told {
+			s.log.Info("this replica waits for an intermediate from one that has the root's key", "replica", s.replica.id)
+			told = true
+		}
+		again := time.NewTimer(time.Second)
+		select {
+		case <-ctx.Done():
+			again.Stop()
+			return ctx.Err()
+		case <-late.C:
+			again.Stop()
+			return err
+		case <-changed:
+		case <-again.C:
+		}
+		again.Stop()
+	}
+}
+
+// asked is an intermediate below a root from a replica that has its key, kept in a file by that name. Errors: errAsked while
+// there is no answer; why there is none.
+func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name string, now time.Time) (*pair, error) {
+	key, err := s.askedKey()
+	if err != nil {
+		return nil, err
+	}
+	m := s.replica
+	for _, c := range m.record.certificates() {
+		if p := (&pair{key: key, cert: c}); sameKey(c.PublicKey, key.Public()) && p.under(root, now) {
+			return p, s.takeAnswer(p, root, name)
+		}
+	}
+	q, err := s.request(key, root, now)
+	if err != nil {
+		return nil, err
+	}
+	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) {
+		if m.record.Refused != "" {
+			return nil, fmt.Errorf("this replica gets no intermediate: %s; make a replica token where the root's key is (\"ashorectl ca replica-token\") and put it into the file that the setting ca.replicaToken names", m.record.Refused)
+		}
+		return nil, fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
+	}
+	r := m.record
+	r.Format, r.Name, r.Request, r.Refused = 1, m.name, q, ""
+	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
+		return nil, fmt.Errorf("ask for an intermediate: %w", err)
+	}
+	return nil, errAsked
+}
+
+// takeAnswer keeps an intermediate that was asked for.
+func (s *selfSigned) takeAnswer(p *pair, root *x509.Certificate, name string) error {
+	if !p.cert.IsCA {
+		return errors.New("what the records have for this replica is no certificate of an authority: delete its record there")
+	}
+	if err := s.dir.writePair(name, p); err != nil {
+		return err
+	}
+	if err := s.dir.remove(askedFile); err != nil {
+		return err
+	}
+	s.log.Info("got an intermediate", "root", RootID(root), "serial", serialText(p.cert), "ends", p.cert.NotAfter)
+	s.audit(audit.Event{Action: audit.CALoad, Actor: "ashored", Target: "intermediate", Details: map[string]string{
+		"root": RootID(root), "serial": serialText(p.cert), "notAfter": p.cert.NotAfter.Format(time.RFC3339), "replica": s.replica.id,
+	}})
+	return nil
+}
+
+// askedKey is the key that is asked for: it stays the same until there is an answer.
+func (s *selfSigned) askedKey() (crypto.Signer, error) {
+	text, info, err := readfile.Read(s.dir.at(askedFile), maxPlugged)
+	if err == nil {
+		if err := checkKeyMode(s.dir.at(askedFile), info.Mode()); err != nil {
+			return nil, err
+		}
+		key, err := DecodeKey(text)
+		if err == nil {
+			return key, nil
+		}
+		s.log.Warn("the key that an intermediate was asked for cannot be read; a new one is made", "file", s.dir.at(askedFile), "error", err)
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	key, err := NewKey(s.kind, rand.Reader)
+	if err != nil {
+		return nil, fmt.Errorf("%w: make a key: %w", ErrSigner, err)
+	}
+	if text, err = EncodeKey(key); err != nil {
+		return nil, err
+	}
+	return key, s.dir.write(askedFile, text, 0o600)
+}
+
+// request makes a request for an intermediate, proven by the one that this replica has, or else by its token.
+func (s *selfSigned) request(key crypto.Signer, root *x509.Certificate, now time.Time) (*replicaRequest, error) {
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	q := &replicaRequest{Root: RootID(root), CSR: csr, At: now.UTC()}
+	if by := s.inter; by != nil && s.trusts(by.cert, now) {
+		q.By = by.cert.Raw
+		q.Proof, err = signText(by.key, q.proven(s.trustDomain, s.replica.id))
+		return q, err
+	}
+	secret, err := s.replicaSecret()
+	if err != nil {
+		return nil, err
+	}
+	if secret.root != q.Root {
+		return nil, fmt.Errorf("the records say that root %s signs, and the replica token in %s names root %s: it is of another mesh, or older than a rotation; make a new one (\"ashorectl ca replica-token\")", q.Root, s.replica.tokenFile, secret.root)
+	}
+	q.Token = secret.id
+	q.Proof = ed25519.Sign(secret.key, q.proven(s.trustDomain, s.replica.id))
+	return q, nil
+}
+
+// trusts says whether a certificate of an authority is valid and below a root of the state.
+func (s *selfSigned) trusts(c *x509.Certificate, now time.Time) bool {
+	for id := range s.state.Roots {
+		if root, err := s.state.root(id); err == nil && c.IsCA && (&pair{cert: c}).under(root, now) {
+			return true
+		}
+	}
+	return false
+}
+
+// replicaSecret reads the token of this replica.
+func (s *selfSigned) replicaSecret() (replicaSecret, error) {
+	file := s.replica.tokenFile
+	if file == "" {
+		return replicaSecret{}, fmt.Errorf("this mesh has a root, whose key is with another replica, and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, "+
+			"put what it prints into a file here, readable by ashored alone, and name the file in the setting ca.replicaToken (or restore %s from a backup)", s.dir.at(rootFile))
+	}
+	text, info, err := readfile.Read(file, 4<<10)
+	if err != nil {
+		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %w: put what \"ashorectl ca replica-token\" prints into it", err)
+	}
+	if err := checkKeyMode(file, info.Mode()); err != nil {
+		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %w", err)
+	}
+	secret, err := parseReplicaToken(string(text))
+	if err != nil {
+		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %s: %w", file, err)
+	}
+	return secret, nil
+}
+
+// sameRequestKey says whether a signing request is for a key.
+func sameRequestKey(csr []byte, key crypto.PublicKey) bool {
+	r, err := x509.ParseCertificateRequest(csr)
+	return err == nil && sameKey(r.PublicKey, key)
+}
