@@ -87,6 +87,7 @@ type keeping[T any] struct {
 	gone   bool      // the content is too old and counts as gone
 	told   bool      // that it is too old was told
 	unkept string    // why contents cannot be kept; empty: they are
+	since  time.Time // when that was first seen
 }
 
 // run passes on what the source says until ctx ends.
@@ -106,14 +107,14 @@ func (k *keeping[T]) run(ctx context.Context, from <-chan feed.Batch[T]) {
 		case b = <-from:
 			b = k.take(b, time.Now())
 		case <-patience.C:
-			b = k.standIn()
+			b = k.standIn(time.Now())
 		case <-touch.C:
 			k.touched(time.Now())
 			continue
 		case <-age.C:
 			b = k.aged(time.Now())
 		case err := <-k.writer.Status():
-			b = k.wrote(err)
+			b = k.wrote(err, time.Now())
 		}
 		if rest := k.left(time.Now()); rest > 0 {
 			age.Reset(rest)
@@ -155,16 +156,19 @@ func (k *keeping[T]) load(ctx context.Context) {
 	}
 }
 
-// standIn is the batch of what was kept, unless the source has said everything.
-func (k *keeping[T]) standIn() feed.Batch[T] {
+// standIn is the batch of what was kept, unless the source has said everything, or it is too old for that.
+func (k *keeping[T]) standIn(now time.Time) feed.Batch[T] {
 	if !k.spare {
 		return feed.Batch[T]{}
 	}
 	k.spare = false
-	k.cfg.Log.Warn("a source has not answered: what it said before the start stands in", "source", k.cfg.Source.Name(), "as_of", k.asOf, "groups", len(k.groups))
 	if k.stands.Error == "" {
 		k.stands.Error = "it has not answered since the start"
 	}
+	if b := k.aged(now); k.gone {
+		return b
+	}
+	k.cfg.Log.Warn("a source has not answered: what it said before the start stands in", "source", k.cfg.Source.Name(), "as_of", k.asOf, "groups", len(k.groups))
 	return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing()}
 }
 
@@ -177,7 +181,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 		k.stands = feed.Standing{Since: now}
 	}
 	if !b.Full && k.stands.Error != "" && k.spare {
-		return k.standIn()
+		return k.standIn(now)
 	}
 	change := map[string]Content{}
 	if b.Full {
@@ -250,15 +254,21 @@ func (k *keeping[T]) all() []feed.Update[T] {
 
 // left is after how long the content is too old; zero: it does not age, or that was told.
 func (k *keeping[T]) left(now time.Time) time.Duration {
-	if k.cfg.MaxAge == 0 || k.inTouch() || k.told || k.asOf.IsZero() {
+	if !k.ages() {
 		return 0
 	}
 	return max(k.asOf.Add(k.cfg.MaxAge).Sub(now), time.Nanosecond)
 }
 
+// ages says that the content may become too old, and that nobody was told that it is. What does not stand in yet does not:
+// the source itself may answer before it would have to.
+func (k *keeping[T]) ages() bool {
+	return k.cfg.MaxAge > 0 && !k.inTouch() && !k.told && !k.spare && !k.asOf.IsZero()
+}
+
 // aged is the batch that says that the content is too old, once it is.
 func (k *keeping[T]) aged(now time.Time) feed.Batch[T] {
-	if k.cfg.MaxAge == 0 || k.inTouch() || k.told || k.asOf.IsZero() || now.Sub(k.asOf) < k.cfg.MaxAge {
+	if !k.ages() || now.Sub(k.asOf) < k.cfg.MaxAge {
 		return feed.Batch[T]{}
 	}
 	k.told = true
@@ -271,13 +281,16 @@ func (k *keeping[T]) aged(now time.Time) feed.Batch[T] {
 }
 
 // wrote takes in whether contents can be kept.
-func (k *keeping[T]) wrote(err error) feed.Batch[T] {
+func (k *keeping[T]) wrote(err error, now time.Time) feed.Batch[T] {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
 	if text == k.unkept {
 		return feed.Batch[T]{}
+	}
+	if k.unkept == "" {
+		k.since = now
 	}
 	k.unkept = text
 	if err != nil {
@@ -293,7 +306,7 @@ func (k *keeping[T]) standing() *feed.Standing {
 	out := k.stands
 	switch {
 	case k.stands.Error == "" && k.unkept != "":
-		out.Error = "what it says cannot be kept for a restart: " + k.unkept
+		out.Error, out.Since = "what it says cannot be kept for a restart: "+k.unkept, k.since
 	case k.stands.Error == "":
 	case k.told && k.cfg.Drop:
 		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and counts as gone", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)

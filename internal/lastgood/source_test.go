@@ -238,6 +238,50 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
+// Content that is too old when it would have to stand in for a source is gone, or in use and told of, as the settings say;
+// before the source has had its time to answer nothing is said for it.
+func TestTooOldAtStart(t *testing.T) {
+	t.Parallel()
+	for _, drop := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			m, cfg := &memory{all: map[string][]byte{}}, Config[string]{MaxAge: time.Hour, Drop: drop}
+			l := begin(t, m, cfg)
+			l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b")})
+			time.Sleep(2 * time.Second)
+			l.end()
+			want := []string{"a", "b"}
+			if drop {
+				want = nil
+			}
+			time.Sleep(2 * time.Hour)
+			for _, says := range []*feed.Standing{nil, away} {
+				l = begin(t, m, cfg)
+				time.Sleep(1900 * time.Millisecond)
+				l.has(false)
+				if says != nil {
+					l.says(feed.Batch[string]{Standing: says})
+				} else {
+					time.Sleep(200 * time.Millisecond)
+				}
+				for range 3 {
+					if s := l.has(true, want...); !strings.Contains(s.Error, "older than the setting maxAge (1h0m0s)") {
+						t.Errorf("drop %v: too old at the start: %q", drop, s.Error)
+					}
+					time.Sleep(time.Minute)
+				}
+				l.end()
+			}
+			l = begin(t, m, cfg)
+			time.Sleep(time.Minute)
+			l.says(feed.Batch[string]{Full: true, Updates: groups("a", "c")})
+			if s := l.has(true, "a", "c"); s.Error != "" {
+				t.Errorf("drop %v: back in touch: %q", drop, s.Error)
+			}
+			l.end()
+		})
+	}
+}
+
 // A full disk takes nothing from what is in use, is told, and is over when there is room.
 func TestUnkept(t *testing.T) {
 	t.Parallel()
@@ -254,6 +298,15 @@ func TestUnkept(t *testing.T) {
 		if s := l.has(true, "a"); s.Error != "" {
 			t.Errorf("with room again: %q", s.Error)
 		}
+		time.Sleep(time.Hour)
+		m.set(true)
+		l.says(feed.Batch[string]{Updates: groups("a")})
+		time.Sleep(3 * time.Second)
+		if s := l.has(true, "a"); s.Error == "" || time.Since(s.Since) > time.Minute {
+			t.Errorf("full again: %q since %v ago", s.Error, time.Since(s.Since))
+		}
+		m.set(false)
+		time.Sleep(3 * time.Second)
 		l.end()
 		l = begin(t, m, Config[string]{})
 		time.Sleep(3 * time.Second)
