@@ -46,15 +46,8 @@ func ReadReply(raw []byte, limits Limits) (*Reply, error) {
 			r.TypeURL, err = text("type_url", value, limits)
 		case replyNonce:
 			r.Nonce, err = text("nonce", value, limits)
-		case replyRemoved:
-			if err = checkName(value, limits); err == nil {
-				r.Removed = append(r.Removed, string(value))
-			}
-		case replyItems:
-			var it Item
-			if it, err = readItem(value, limits); err == nil {
-				r.Items = append(r.Items, it)
-			}
+		case replyRemoved, replyItems:
+			return r.resource(num, value, limits)
 		}
 		return err
 	})
@@ -65,10 +58,25 @@ func ReadReply(raw []byte, limits Limits) (*Reply, error) {
 		return nil, fmt.Errorf("%w: it has no type_url", ErrNotResponse)
 	case r.Nonce == "":
 		return nil, fmt.Errorf("%w: it has no nonce (type %s)", ErrNotResponse, r.TypeURL)
-	case len(r.Items)+len(r.Removed) > limits.Names:
-		return nil, fmt.Errorf("a response for %s holds %d resources, at most %d are allowed", r.TypeURL, len(r.Items)+len(r.Removed), limits.Names)
 	}
 	return r, nil
+}
+
+// resource takes in a resource that there is, or one that is gone. The limit holds before there is room for too many.
+func (r *Reply) resource(num protowire.Number, value []byte, limits Limits) error {
+	if len(r.Items)+len(r.Removed) == limits.Names {
+		return fmt.Errorf("a response holds more than %d resources", limits.Names)
+	}
+	if num == replyItems {
+		it, err := readItem(value, limits)
+		r.Items = append(r.Items, it)
+		return err
+	}
+	if err := checkName(value, limits); err != nil {
+		return err
+	}
+	r.Removed = append(r.Removed, string(value))
+	return nil
 }
 
 // readItem reads one Resource of a response.
