@@ -187,25 +187,6 @@ func (g *gate) turn(ctx context.Context, size int) (done func(), err error) {
 	return func() { turns.Release(weight) }, nil
 }
 
-// household is the address of a request: one of IPv4, or the 64 bits of a network of IPv6 that a single machine commands.
-// The zero one stands for what cannot be read.
-func householdOf(remote string) netip.Prefix {
-	at, err := netip.ParseAddrPort(remote)
-	if err != nil {
-		return netip.Prefix{}
-	}
-	ip := at.Addr().Unmap().WithZone("")
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, err := ip.Prefix(bits)
-	if err != nil { // no such length
-		return netip.Prefix{}
-	}
-	return p
-}
-
 // refusal is why a request is not answered.
 type refusal struct {
 	code int

@@ -200,15 +200,3 @@ func TestGateTurn(t *testing.T) {
 		third()
 	})
 }
-
-func TestHousehold(t *testing.T) {
-	t.Parallel()
-	for remote, want := range map[string]string{
-		"10.0.0.1:1": "10.0.0.1/32", "[::ffff:10.0.0.1]:1": "10.0.0.1/32", "[2001:db8::1]:5": "2001:db8::/64",
-		"[fe80::1%eth0]:5": "fe80::/64", "": "invalid Prefix", "@": "invalid Prefix",
-	} {
-		if got := householdOf(remote).String(); got != want {
-			t.Errorf("%q is %s, want %s", remote, got, want)
-		}
-	}
-}

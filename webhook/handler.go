@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/crowd"
 )
 
 const (
@@ -116,7 +118,7 @@ func hostOf(r *http.Request) string {
 
 // serve takes a request through the gate, reads it and has it answered.
 func (s *Server) serve(w http.ResponseWriter, r *http.Request, serve func(*http.Request, []byte) (answer, error)) (answer, error) {
-	v, err := s.gate.enter(householdOf(r.RemoteAddr), time.Now())
+	v, err := s.gate.enter(crowd.Household(r.RemoteAddr), time.Now())
 	if err != nil {
 		return answer{}, err
 	}
@@ -159,7 +161,7 @@ func (s *Server) refuse(r *http.Request, err error) answer {
 
 // note logs a refusal: as a warning what an operator could see to, unless its like was often.
 func (s *Server) note(r *http.Request, no *refusal) {
-	from, log := householdOf(r.RemoteAddr), s.config.Log.Debug
+	from, log := crowd.Household(r.RemoteAddr), s.config.Log.Debug
 	facts := []any{"from", from, "path", fmt.Sprintf("%.100q", r.URL.Path), "status", no.code, "error", no.text}
 	switch no.code {
 	case http.StatusRequestTimeout, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusInternalServerError:

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/internal/crowd"
 	"github.com/ashore-mesh/ashore/internal/pace"
 )
 
@@ -62,7 +63,7 @@ type Config struct {
 type Server struct {
 	config  Config // set once
 	gate    *gate
-	conns   *crowd
+	conns   *crowd.Listener
 	metrics *metrics
 	told    pace.Actors // who is logged, by address
 }
@@ -80,7 +81,7 @@ func New(c Config) (*Server, error) {
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
 	}
-	s := &Server{config: c, gate: newGate(c), conns: newCrowd(c.Listener, c.Connections)}
+	s := &Server{config: c, gate: newGate(c), conns: crowd.New(c.Listener, c.Connections)}
 	s.metrics = newMetrics(s.gate, s.conns)
 	if c.Registerer != nil {
 		if err := s.metrics.register(c.Registerer); err != nil {

@@ -267,7 +267,7 @@ func TestConnections(t *testing.T) {
 	if _, err := bufio.NewReader(first).ReadByte(); err == nil || strings.Contains(err.Error(), "timeout") {
 		t.Errorf("the oldest connection is open: %v", err)
 	}
-	if open, cuts := w.conns.numbers(); open > 2 || cuts == 0 {
+	if open, cuts := w.conns.Numbers(); open > 2 || cuts == 0 {
 		t.Errorf("%d are open, %d were cut", open, cuts)
 	}
 }

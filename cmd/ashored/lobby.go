@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/internal/crowd"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -93,7 +94,7 @@ func (l *lobby) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &visitor{Conn: c, lobby: l, from: neighbourhood(c.RemoteAddr())}
+	v := &visitor{Conn: c, lobby: l, from: crowd.Household(c.RemoteAddr().String())}
 	l.move(v, &l.handshakes)
 	return v, nil
 }
@@ -172,25 +173,6 @@ func (v *visitor) Close() error {
 	v.lobby.mu.Unlock()
 	v.lobby.move(v, nil)
 	return v.Conn.Close()
-}
-
-// neighbourhood is where a connection is from: an address of version 4, or the 64 bits of one of version 6 that a single
-// machine commands.
-func neighbourhood(a net.Addr) netip.Prefix {
-	tcp, ok := a.(*net.TCPAddr)
-	if !ok {
-		return netip.Prefix{}
-	}
-	ip := tcp.AddrPort().Addr().Unmap()
-	bits := ip.BitLen()
-	if ip.Is6() {
-		bits = 64
-	}
-	p, err := ip.WithZone("").Prefix(bits)
-	if err != nil { // no such length
-		return netip.Prefix{}
-	}
-	return p
 }
 
 // greet lets v out of the lobby, if it has proven who it is; its handshake is done. Errors: it has, and is one too many; it

@@ -166,18 +166,3 @@ func (s *site) metricsText(t *testing.T) string {
 	}
 	return string(text)
 }
-
-func TestNeighbourhood(t *testing.T) {
-	t.Parallel()
-	for in, want := range map[string]string{
-		"10.0.0.1:1": "10.0.0.1/32", "[::ffff:10.0.0.1]:1": "10.0.0.1/32", "[2001:db8::1:2:3:4]:1": "2001:db8::/64", "[fe80::1%lo]:1": "fe80::/64",
-	} {
-		a, err := net.ResolveTCPAddr("tcp", in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if got := neighbourhood(a); got.String() != want {
-			t.Errorf("%s is from %s, want %s", in, got, want)
-		}
-	}
-}
