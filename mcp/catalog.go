@@ -38,11 +38,13 @@ type CatalogConfig struct {
 // somebody asks first, and again when it changes; versions are hashes of contents, so that they are equal on every replica
 // and after a restart. Safe for concurrent use.
 type Catalog struct {
-	cfg   CatalogConfig          // set once
-	types map[string]config.Kind // set once: by type over xDS and collection of the older protocol
-	mesh  resource.Set           // set once
+	cfg         CatalogConfig          // set once
+	types       map[string]config.Kind // set once: by type over xDS
+	collections map[string]config.Kind // set once: by collection of the older protocol
+	mesh        resource.Set           // set once
 
 	mu      sync.Mutex
+	begun   bool                                // guarded by mu: something was published
 	latest  push.Objects                        // guarded by mu: what was published
 	made    push.Objects                        // guarded by mu: of what items and layers are
 	items   map[config.Key]*resource.Resource   // guarded by mu
@@ -53,7 +55,7 @@ type Catalog struct {
 
 // NewCatalog makes one without objects.
 func NewCatalog(cfg CatalogConfig) *Catalog {
-	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
+	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, collections: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
 		byKind: map[config.Kind]map[config.Key]bool{}, waiting: map[chan struct{}]bool{}}
 	for _, i := range config.Kinds() {
 		for _, l := range typeNames(i) {
@@ -62,7 +64,7 @@ func NewCatalog(cfg CatalogConfig) *Catalog {
 	}
 	usual, _ := collections() // the older ones hold what Istio derived; here it is derived by who reads
 	for _, l := range usual {
-		c.types[l.name] = l.kind.Kind
+		c.collections[l.name] = l.kind.Kind
 	}
 	if m := cfg.Mesh; m != nil {
 		c.mesh.Shared = resource.NewLayer([]*resource.Resource{resource.New(meshBodyType, "mesh", nil, func() []byte { return resource.Encode(m) })})
@@ -77,16 +79,23 @@ func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
 func (c *Catalog) Publish(objects push.Objects) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.latest == objects {
+	if c.begun && c.latest == objects {
 		return
 	}
-	c.latest = objects
+	c.begun, c.latest = true, objects
 	for w := range c.waiting {
 		select {
 		case w <- struct{}{}:
 		default: // it is awake already and will see the latest
 		}
 	}
+}
+
+// Ready says that something was published: before that there is nothing to tell, which is not the same as an empty mesh.
+func (c *Catalog) Ready() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.begun
 }
 
 // watch returns a channel that is written to after each change, and what ends that.
@@ -102,8 +111,7 @@ func (c *Catalog) watch() (wake <-chan struct{}, stop func()) {
 	}
 }
 
-// Set is what there is of a type over xDS, or of a collection of the older protocol; false: it is no name of configuration.
-// Every name of a kind holds the same.
+// Set is what there is of a type over xDS; false: it is no name of configuration. Every name of a kind holds the same.
 func (c *Catalog) Set(name string) (resource.Set, bool) {
 	if name == meshType {
 		return c.mesh, true
@@ -112,6 +120,20 @@ func (c *Catalog) Set(name string) (resource.Set, bool) {
 	if !ok {
 		return resource.Set{}, false
 	}
+	return c.kind(kind), true
+}
+
+// Collection is what there is of a collection of the older protocol; false: there is none of that name.
+func (c *Catalog) Collection(name string) (resource.Set, bool) {
+	kind, ok := c.collections[name]
+	if !ok {
+		return resource.Set{}, false
+	}
+	return c.kind(kind), true
+}
+
+// kind is what there is of a kind.
+func (c *Catalog) kind(kind config.Kind) resource.Set {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.update()
@@ -120,7 +142,7 @@ func (c *Catalog) Set(name string) (resource.Set, bool) {
 		layer = c.layer(kind)
 		c.layers[kind] = layer
 	}
-	return resource.Set{Shared: layer}, true
+	return resource.Set{Shared: layer}
 }
 
 // update brings the items up to date.

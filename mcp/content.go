@@ -68,6 +68,8 @@ type word struct {
 	whole, first bool
 	items        []item
 	removed      []string
+	// instead are older names of the kind, which nobody asks for on this stream because this one holds something.
+	instead []string
 
 	nonce, version string
 }
@@ -135,6 +137,7 @@ type taking struct {
 	changed map[group]bool
 	strange []feed.Problem
 	unread  bool // something was said of objects that cannot be told
+	stayed  bool // something was leaving, and is named
 	verdict verdict
 }
 
@@ -210,6 +213,14 @@ func (c *content) drop(l *listing, name string) {
 
 // empty says that there is nothing at all, not even something refused.
 func (c *content) empty() bool { return c.total == 0 }
+
+// held is how many entries there are under a name.
+func (c *content) held(name string) int {
+	if l := c.lists[name]; l != nil {
+		return len(l.entries)
+	}
+	return 0
+}
 
 // groups are all that there are.
 func (c *content) groups() []group {

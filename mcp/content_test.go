@@ -42,6 +42,15 @@ func gateway(name, version, host string) item {
 	return item{name: name, typeURL: resourceType, raw: raw}
 }
 
+// resourceItem is one that is encoded as it stands.
+func resourceItem(res *mcpv1.Resource) item {
+	raw, err := proto.Marshal(res)
+	if err != nil {
+		panic(err)
+	}
+	return item{typeURL: resourceType, raw: raw}
+}
+
 func testContent() *content {
 	return newContent(rules{source: "mcp:test", emptyAfter: time.Minute, settle: 2 * time.Second, most: 100})
 }
@@ -80,6 +89,11 @@ func TestContent(t *testing.T) {
 	whole := func(items ...item) word { return word{whole: true, items: items} }
 	first := func(items ...item) word { return word{whole: true, first: true, items: items} }
 	more := func(items ...item) word { return word{items: items} }
+	instead := func(w word) word { w.instead = []string{gatewayBeta, gatewayOld}; return w }
+	var many []item
+	for i := range 101 {
+		many = append(many, g(fmt.Sprintf("s/n%d", i), "1", "a.test"))
+	}
 	for name, steps := range map[string][]step{
 		"a whole answer replaces": {
 			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
@@ -155,6 +169,41 @@ func TestContent(t *testing.T) {
 			{stream: 2, word: more(g("s/b", "2", "c.test")), after: time.Second, want: "s/a=a.test s/b=c.test", changed: 1},
 			{stream: 2, word: more(), after: 4 * time.Second, want: "s/b=c.test"},
 		},
+		"twice, and then once again": {
+			{stream: 1, word: whole(g("s/a", "2", "b.test"), g("s/a", "3", "c.test")), want: "Gateway s/a!", refused: 1, changed: 1},
+			{stream: 1, word: whole(g("s/a", "3", "c.test")), want: "s/a=c.test", changed: 1},
+		},
+		"a first answer whose parts take long": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test"), g("s/c", "1", "c.test")), want: "s/a=a.test s/b=b.test s/c=c.test", changed: 3},
+			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test s/c=c.test"},
+			{stream: 2, word: more(g("s/b", "1", "b.test")), after: time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
+			{stream: 2, word: more(g("s/c", "1", "c.test")), after: 2900 * time.Millisecond, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
+			{stream: 2, word: more(), after: time.Minute, want: "s/a=a.test s/b=b.test s/c=c.test"},
+		},
+		"a part of a first answer that cannot be read": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test"},
+			{stream: 2, word: more(g("no-slash", "1", "b.test")), after: time.Second, want: "list networking.istio.io/v1/Gateway! s/a=a.test s/b=b.test", refused: 1, changed: 2},
+			{stream: 2, word: more(g("s/a", "1", "a.test")), after: time.Minute, want: "s/a=a.test s/b=b.test", changed: 1},
+		},
+		"nothing, and then too much": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
+			{stream: 2, word: whole(many...), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 1, changed: 2},
+			{stream: 2, word: more(), after: time.Hour, want: "s/a=a.test", changed: 1},
+		},
+		"nonsense, and then nothing": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: whole(g("no-slash", "1", "b.test")), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 1, changed: 1},
+			{stream: 2, word: whole(), want: "s/a=a.test", changed: 1},
+			{stream: 2, word: whole(), after: 61 * time.Second, want: ""},
+		},
+		"a server that comes to know a newer name": {
+			{stream: 1, list: 1, word: whole(g("s/a", "1", "old.test"), g("s/b", "1", "old.test")), want: "s/a=old.test s/b=old.test", changed: 2},
+			{stream: 2, lost: true, word: instead(whole(g("s/a", "2", "new.test"))), want: "s/a=new.test s/b=old.test", changed: 1},
+			{stream: 2, word: whole(g("s/a", "2", "new.test")), after: 3 * time.Second, want: "s/a=new.test"},
+			{stream: 2, word: whole(), after: 4 * time.Second, want: "", changed: 1},
+		},
 		"the newest name of a kind counts, and an older one stands in": {
 			{stream: 1, list: 1, word: whole(g("s/a", "1", "old.test")), want: "s/a=old.test", changed: 1},
 			{stream: 1, list: 0, word: whole(g("s/a", "1", "new.test")), want: "s/a=new.test", changed: 1},
@@ -214,6 +263,26 @@ func TestRefusalNames(t *testing.T) {
 	}
 }
 
+// Of an object with many mistakes only the first ones are remembered.
+func TestContentManyProblems(t *testing.T) {
+	t.Parallel()
+	g := &networking.Gateway{Selector: map[string]string{"a": "b"}}
+	for i := range 10 * maxRefused {
+		g.Servers = append(g.Servers, &networking.Server{Port: &networking.Port{Number: uint32(i + 1), Name: fmt.Sprint("http", i), Protocol: "HTTP"}, Hosts: []string{""}})
+	}
+	body, err := anypb.New(g)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := testContent()
+	for range 2 {
+		v := c.take(gateways(t)[0], &word{whole: true, items: []item{resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}, Body: body})}}, 1, start)
+		if n := len(c.update(group{kind: config.Gateway, name: "s/a"}).Problems); n != maxRefused || v.count != 1 {
+			t.Errorf("%d problems are remembered, want %d; %d refused, want 1", n, maxRefused, v.count)
+		}
+	}
+}
+
 // An answer that would make the content too large is refused whole, and what was there stays.
 func TestContentLimit(t *testing.T) {
 	t.Parallel()
@@ -243,7 +312,7 @@ func TestContentRevision(t *testing.T) {
 	}
 	for rev, want := range map[string]int{"canary": 1, "stable": 0} {
 		res.Metadata.Labels = map[string]string{revisionLabel: rev}
-		v := c.take(gateways(t)[0], &word{whole: true, items: []item{{res: res}}}, 1, start)
+		v := c.take(gateways(t)[0], &word{whole: true, items: []item{resourceItem(res)}}, 1, start)
 		if u := c.update(group{kind: config.Gateway, name: "s/a"}); len(u.Items) != want || v.count != 0 || len(u.Problems) != 0 {
 			t.Errorf("%s: %d objects, want %d; %v", rev, len(u.Items), want, u.Problems)
 		}
@@ -264,14 +333,16 @@ func TestObjectRefused(t *testing.T) {
 	}{
 		"type":          {item{typeURL: "type.googleapis.com/other", raw: good.raw}, "it is a type.googleapis.com/other"},
 		"bytes":         {item{typeURL: resourceType, raw: []byte{0xff}}, "cannot be decoded"},
-		"no name":       {item{res: &mcpv1.Resource{}}, "namespace/name"},
-		"three parts":   {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "a/b/c"}}}, "namespace/name"},
+		"no name":       {resourceItem(&mcpv1.Resource{}), "namespace/name"},
+		"three parts":   {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "a/b/c"}}), "namespace/name"},
 		"other outside": {item{name: "s/b", typeURL: resourceType, raw: good.raw}, `called "s/b" outside`},
-		"no body":       {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}}}, "body: it is missing"},
-		"other body":    {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}, Body: other}}, "not a Gateway"},
-		"broken body": {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"},
-			Body: &anypb.Any{TypeUrl: "type.googleapis.com/istio.networking.v1alpha3.Gateway", Value: []byte{0xff}}}}, "body: it cannot be decoded"},
-		"bad name": {item{res: &mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "S/A!"}, Body: other}}, "not a Gateway"},
+		"no body":       {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}}), "body: it is missing"},
+		"other body":    {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"}, Body: other}), "not a Gateway"},
+		"broken body": {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a"},
+			Body: &anypb.Any{TypeUrl: "type.googleapis.com/istio.networking.v1alpha3.Gateway", Value: []byte{0xff}}}), "body: it cannot be decoded"},
+		"bad name":    {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "S/A!"}, Body: other}), "not a Gateway"},
+		"odd letters": {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a\x1b[2J"}}), "namespace/name"},
+		"too large":   {resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: "s/a", Annotations: map[string]string{"a": strings.Repeat("x", maxResource)}}}), "more than 5242880"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -9,10 +9,14 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/encoding"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/crowd"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 )
@@ -22,6 +26,43 @@ type call struct {
 	stream grpc.ServerStream
 	why    error // set before done is closed
 	done   chan struct{}
+}
+
+// maxStrangers is how many connections there may be that have not proven to be one of the peers. For one too many, whoever has
+// the most loses the oldest. Without TLS all are strangers.
+const maxStrangers = 64
+
+// greeting has who has proven to be one of the peers count as a stranger no more.
+type greeting struct {
+	credentials.TransportCredentials
+}
+
+// ServerHandshake implements credentials.TransportCredentials.
+func (g greeting) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
+	conn, info, err := g.TransportCredentials.ServerHandshake(raw)
+	stranger, counts := raw.(*crowd.Conn)
+	if _, proven := info.(credentials.TLSInfo); err == nil && proven && counts {
+		stranger.Leave()
+	}
+	return conn, info, err
+}
+
+// Clone implements credentials.TransportCredentials.
+func (g greeting) Clone() credentials.TransportCredentials {
+	return greeting{g.TransportCredentials.Clone()}
+}
+
+// errExpired is why a caller is sent away whose certificate has ended meanwhile.
+var errExpired = errors.New("the certificate of the caller has expired")
+
+// untilExpiry is within for as long as the certificate of a caller counts; without TLS it is within.
+func untilExpiry(within context.Context, stream grpc.ServerStream) (context.Context, context.CancelFunc) {
+	if p, ok := peer.FromContext(stream.Context()); ok {
+		if info, ok := p.AuthInfo.(credentials.TLSInfo); ok && len(info.State.PeerCertificates) > 0 {
+			return context.WithDeadlineCause(within, info.State.PeerCertificates[0].NotAfter, errExpired)
+		}
+	}
+	return context.WithCancel(within)
 }
 
 // errNobody is how a resource-sink stands that nobody has called.
@@ -45,18 +86,19 @@ func (s *Source) serve(ctx context.Context, out chan<- feed.Batch[*config.Object
 	if err != nil {
 		return err
 	}
+	creds = greeting{creds}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Address)
 	if err != nil {
 		return err
 	}
 	s.waits.reset()
-	g := grpc.NewServer(grpc.Creds(creds), grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(64<<10),
+	g := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodecV2(frames{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(64<<10),
 		grpc.ConnectionTimeout(20*time.Second), grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: legacypb.ResourceSink_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: legacypb.ResourceSink_ServiceDesc.Metadata,
 		Streams: []grpc.StreamDesc{{StreamName: "EstablishResourceStream", Handler: s.called, ServerStreams: true, ClientStreams: true}}}, s)
 	failed := make(chan error, 1)
-	s.parts.Go(func() { failed <- g.Serve(l) })
+	s.parts.Go(func() { failed <- g.Serve(crowd.New(l, maxStrangers)) })
 	defer g.Stop()
 	return s.receive(ctx, out, failed)
 }
@@ -71,7 +113,11 @@ func (s *Source) called(_ any, stream grpc.ServerStream) error {
 	}
 	select {
 	case <-c.done:
-		return status.Error(codes.Unavailable, reason(c.why))
+		code := codes.Unavailable
+		if errors.Is(c.why, errExpired) {
+			code = codes.Unauthenticated
+		}
+		return status.Error(code, reason(c.why))
 	case <-stream.Context().Done():
 		return stream.Context().Err()
 	}
@@ -102,10 +148,13 @@ func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Obje
 // converse speaks with a caller until it is gone.
 func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*config.Object]) {
 	s.touch.stream = false
-	within, cancel := context.WithCancel(ctx)
+	within, cancel := untilExpiry(ctx, c.stream)
 	stop := context.AfterFunc(c.stream.Context(), cancel)
 	defer stop()
 	c.why = s.speak(within, cancel, c.stream, out)
+	if errors.Is(context.Cause(within), errExpired) {
+		c.why = errExpired
+	}
 	close(c.done)
 	if ctx.Err() == nil {
 		s.lost(ctx, out, c.why)

@@ -6,6 +6,7 @@ import (
 	"hash/maphash"
 	"maps"
 	"strings"
+	"unicode"
 
 	"google.golang.org/protobuf/proto"
 	mcpv1 "istio.io/api/mcp/v1alpha1"
@@ -18,43 +19,41 @@ import (
 type item struct {
 	// name is what stands outside the resource; empty when nothing does.
 	name string
-	// typeURL and raw are the message, encoded; res is it, where it was read already.
+	// typeURL and raw are the message, encoded.
 	typeURL string
 	raw     []byte
-	res     *mcpv1.Resource
+	res     *mcpv1.Resource // set by read
 }
 
 // sum tells contents apart.
-func (it *item) sum(seed maphash.Seed) uint64 {
-	if it.res == nil {
-		return maphash.Bytes(seed, it.raw)
-	}
-	raw, err := proto.MarshalOptions{Deterministic: true}.Marshal(it.res)
-	if err != nil { // it was read from bytes, so it can be written
-		raw = append(raw, err.Error()...)
-	}
-	return maphash.Bytes(seed, raw)
-}
+func (it *item) sum(seed maphash.Seed) uint64 { return maphash.Bytes(seed, it.raw) }
+
+// maxResource is how large a resource may be, in bytes: the largest object, with its labels and annotations. What is larger
+// is not decoded, which would take many times as much.
+const maxResource = config.MaxFileSize + 1<<20
 
 // errName is why a resource cannot be told from others.
 var errName = errors.New(`the name in its metadata is not "namespace/name"`)
 
 // read decodes the resource as far as its name. Errors: nobody can tell which object is meant.
 func (it *item) read() (key config.Key, err error) {
-	if it.res == nil {
-		if it.typeURL != resourceType {
-			return key, fmt.Errorf("it is a %s, not a %s", clip(it.typeURL), resourceType)
-		}
+	switch {
+	case it.res != nil: // it was read already
+	case it.typeURL != resourceType:
+		return key, fmt.Errorf("it is a %s, not a %s", clip(it.typeURL), resourceType)
+	case len(it.raw) > maxResource:
+		return key, fmt.Errorf("it has %d bytes, more than %d", len(it.raw), maxResource)
+	default:
 		it.res = &mcpv1.Resource{}
 		if err := proto.Unmarshal(it.raw, it.res); err != nil {
-			it.res = &mcpv1.Resource{}
+			it.res = nil
 			return key, fmt.Errorf("it cannot be decoded: %w", err)
 		}
 	}
 	inside := it.res.GetMetadata().GetName()
 	namespace, name, ok := strings.Cut(inside, "/")
 	switch {
-	case !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(inside) > maxName:
+	case !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(inside) > maxName || strings.ContainsFunc(inside, unicode.IsControl):
 		return key, fmt.Errorf("%w: %q", errName, clip(inside))
 	case it.name != "" && it.name != inside:
 		return key, fmt.Errorf("it is called %q outside and %q inside", clip(it.name), inside)

@@ -45,12 +45,15 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 		r.record(audit.Refused, status.Convert(err).Message())
 		return err
 	}
+	if !s.cfg.Catalog.Ready() {
+		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
+	}
 	r.record(audit.OK, "")
 	if !s.enter(r) {
 		return status.Errorf(codes.ResourceExhausted, "%d streams are served, no more", s.cfg.Streams)
 	}
 	defer s.leave(r)
-	r.supply.find = s.cfg.Catalog.Set
+	r.supply.find = s.cfg.Catalog.Collection
 	done := make(chan error, 1)
 	go r.read()
 	go func() { done <- r.run(until) }()

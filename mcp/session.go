@@ -15,8 +15,8 @@ type session interface {
 	open() []any
 	// message is an empty one to receive into.
 	message() any
-	// read reads a message. The word is nil when it holds no content; replies are to be sent at once. Errors: the
-	// message is nonsense, nothing that follows is to be believed.
+	// read reads a message. The list is nil when it holds no content, and the word then names what nobody asked about, if
+	// that is why; replies are to be sent at once. Errors: the message is nonsense, nothing that follows is to be believed.
 	read(message any) (l *list, w *word, replies []any, err error)
 	// answer accepts a word, or refuses it with words, and asks for what it makes necessary.
 	answer(l *list, w *word, refused string) []any
@@ -91,6 +91,15 @@ func (q *questions) answered(l *list, something bool) *list {
 	}
 	a.next++
 	return &a.names[a.next-1]
+}
+
+// older are the names of a list's kind that are not asked for as long as the list holds something.
+func (q *questions) older(l *list) (out []string) {
+	a := q.lists[l.name].asked
+	for _, o := range a.names[a.next:] {
+		out = append(out, o.name)
+	}
+	return out
 }
 
 // lacking are the kinds of which nothing was said.

@@ -90,12 +90,15 @@ type exchange struct {
 
 func (e exchange) run(t *testing.T, s session, states bool) {
 	t.Helper()
+	if m, ok := e.message.(proto.Message); ok {
+		e.message = encode(t, m)
+	}
 	l, w, replies, err := s.read(e.message)
 	if err != nil {
 		t.Fatal(err)
 	}
 	word := ""
-	if w != nil {
+	if l != nil {
 		if w.whole {
 			word += "whole "
 		}
@@ -103,6 +106,9 @@ func (e exchange) run(t *testing.T, s session, states bool) {
 			word += "first "
 		}
 		word += fmt.Sprintf("%d -%d", len(w.items), len(w.removed))
+		for _, name := range w.instead {
+			word += " instead of " + strings.Split(name, "/")[1]
+		}
 		replies = append(replies, s.answer(l, w, e.refused)...)
 	}
 	if word != e.word {
@@ -175,7 +181,7 @@ func TestDeltaSession(t *testing.T) {
 		return encode(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, Resources: items, RemovedResources: removed})
 	}
 	for _, e := range []exchange{
-		{reply(gatewayV1, "n1", one), "", "whole first 1 -0", "v1/Gateway ack n1", 1},
+		{reply(gatewayV1, "n1", one), "", "whole first 1 -0 instead of v1beta1 instead of v1alpha3", "v1/Gateway ack n1", 1},
 		{reply(gatewayV1, "n2", one, "s/b"), "", "1 -1", "v1/Gateway ack n2", 1},
 		{reply(gatewayV1, "n3", nil, "s/a"), "", "0 -1", "v1/Gateway ack n3", 1},
 		{reply(filterOld, "n4", one), "bad", "whole first 1 -0", "v1alpha3/EnvoyFilter nack n4 bad", 0},
@@ -194,7 +200,7 @@ func TestLegacySession(t *testing.T) {
 	if unknown != "" {
 		t.Fatal(unknown)
 	}
-	s := newLegacySession(lists, "a", true)
+	s := newLegacySession(lists, "a", true, 10)
 	if got := said(t, s.open(), false); got != "v1alpha3/gateways incremental; v1alpha3/serviceentries incremental" {
 		t.Errorf("begins with %q", got)
 	}
@@ -208,6 +214,36 @@ func TestLegacySession(t *testing.T) {
 		{&legacypb.Resources{Collection: gws, Nonce: "4", Resources: one}, "bad", "whole 1 -0", "v1alpha3/gateways nack 4 bad incremental", 0},
 	} {
 		e.run(t, s, false)
+	}
+}
+
+// Of the older protocol's messages the same is read as its library reads, and more than fits is refused before it is.
+func TestReadBundle(t *testing.T) {
+	t.Parallel()
+	m := &legacypb.Resources{SystemVersionInfo: "v", Collection: "c", Nonce: "n", Incremental: true, RemovedResources: []string{"s/a", "s/b"},
+		Resources: []*mcpv1.Resource{{}, {Metadata: &mcpv1.Metadata{Name: "s/c"}}}}
+	m.ProtoReflect().SetUnknown([]byte{0xa0, 0x06, 0x01}) // a field of the future
+	raw := encode(t, m).raw
+	r, err := readBundle(raw, 4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.version != "v" || r.collection != "c" || r.nonce != "n" || !r.incremental || strings.Join(r.removed, " ") != "s/a s/b" || len(r.items) != 2 || len(r.items[0]) != 0 || len(r.items[1]) == 0 {
+		t.Errorf("read %+v", r)
+	}
+	for name, c := range map[string]struct {
+		raw  []byte
+		want string
+	}{
+		"too many":   {raw, "more than 3 resources"},
+		"cut":        {raw[:2], errNotResources.Error()},
+		"bytes":      {[]byte{0xff}, errNotResources.Error()},
+		"odd text":   {[]byte{5<<3 | 2, 1, 0xff}, "not valid UTF-8"},
+		"large text": {encode(t, &legacypb.Resources{Collection: strings.Repeat("x", maxText+1)}).raw, "more than 8192"},
+	} {
+		if _, err := readBundle(c.raw, 3); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: got %v, want %q", name, err, c.want)
+		}
 	}
 }
 
@@ -251,16 +287,9 @@ func FuzzMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		lists, _ := collectionsOf(nil)
 		c := testContent()
-		for i, s := range []session{newXDSSession(config.Kinds(), true, nil, ads.Limits{}), newXDSSession(config.Kinds(), false, nil, ads.Limits{}), newLegacySession(lists, "a", true)} {
+		m := &frame{raw}
+		for i, s := range []session{newXDSSession(config.Kinds(), true, nil, ads.Limits{}), newXDSSession(config.Kinds(), false, nil, ads.Limits{}), newLegacySession(lists, "a", true, 1000)} {
 			s.open()
-			var m any = &frame{raw}
-			if i == 2 {
-				r := &legacypb.Resources{}
-				if proto.Unmarshal(raw, r) != nil {
-					continue
-				}
-				m = r
-			}
 			for stream := range uint64(2) {
 				l, w, _, err := s.read(m)
 				if err != nil || l == nil {

@@ -19,15 +19,17 @@ type legacySession struct {
 	questions   *questions
 	node        string
 	incremental bool
+	most        int             // resources of one answer
 	spoken      map[string]bool // collections that were answered
 }
 
-func newLegacySession(lists []list, node string, incremental bool) *legacySession {
+// newLegacySession makes one whose answers may name most resources each.
+func newLegacySession(lists []list, node string, incremental bool, most int) *legacySession {
 	kinds := make([][]list, len(lists))
 	for i, l := range lists {
 		kinds[i] = []list{l}
 	}
-	return &legacySession{questions: newQuestions(kinds), node: node, incremental: incremental, spoken: map[string]bool{}}
+	return &legacySession{questions: newQuestions(kinds), node: node, incremental: incremental, most: most, spoken: map[string]bool{}}
 }
 
 func (s *legacySession) open() (out []any) {
@@ -37,28 +39,35 @@ func (s *legacySession) open() (out []any) {
 	return out
 }
 
-func (s *legacySession) message() any { return &legacypb.Resources{} }
+func (s *legacySession) message() any { return &frame{} }
 
 func (s *legacySession) request(collection, nonce string, refused *statuspb.Status) *legacypb.RequestResources {
 	return &legacypb.RequestResources{SinkNode: &legacypb.SinkNode{Id: s.node}, Collection: collection, ResponseNonce: nonce, ErrorDetail: refused, Incremental: s.incremental}
 }
 
 func (s *legacySession) read(message any) (*list, *word, []any, error) {
-	r := message.(*legacypb.Resources)
-	l := s.questions.find(r.Collection)
+	r, err := readBundle(message.(*frame).raw, s.most)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	l := s.questions.find(r.collection)
 	if l == nil {
-		words := fmt.Sprintf("unsupported collection %q", clip(r.Collection))
-		return nil, nil, []any{s.request(r.Collection, r.Nonce, &statuspb.Status{Code: codeUnimplemented, Message: words})}, nil
+		words := fmt.Sprintf("unsupported collection %q", clip(r.collection))
+		refusal := []any{s.request(r.collection, r.nonce, &statuspb.Status{Code: codeUnimplemented, Message: words})}
+		if r.collection == triggerCollection {
+			return nil, nil, refusal, nil
+		}
+		return nil, &word{list: r.collection}, refusal, nil
 	}
 	// A source that numbers all answers of a stream in one row calls the first one of the second collection a
 	// difference already, although it is all that there is.
 	first := !s.spoken[l.name]
-	w := &word{list: r.Collection, nonce: r.Nonce, version: r.SystemVersionInfo, whole: first || !r.Incremental, first: first && r.Incremental}
-	if r.Incremental {
-		w.removed = r.RemovedResources
+	w := &word{list: r.collection, nonce: r.nonce, version: r.version, whole: first || !r.incremental, first: first && r.incremental}
+	if r.incremental {
+		w.removed = r.removed
 	}
-	for _, res := range r.Resources {
-		w.items = append(w.items, item{res: res})
+	for _, raw := range r.items {
+		w.items = append(w.items, item{typeURL: resourceType, raw: raw})
 	}
 	return l, w, nil, nil
 }

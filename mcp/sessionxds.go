@@ -126,7 +126,10 @@ func (s *xdsSession) read(message any) (*list, *word, []any, error) {
 	}
 	l := s.questions.find(w.list)
 	if l == nil {
-		return nil, nil, nil, nil // to refuse it would be to ask for it
+		return nil, &word{list: w.list}, nil, nil // to refuse it would be to ask for it
+	}
+	if !s.spoken[l.name] && len(items) > 0 {
+		w.instead = s.questions.older(l)
 	}
 	for _, it := range items {
 		w.items = append(w.items, item{name: it.Name, typeURL: it.TypeURL, raw: it.Body})

@@ -164,6 +164,9 @@ func (c *Config) checkTLS() error {
 	return nil
 }
 
+// mostNamed is how many resources one answer may name. One too many objects is told as such, more are not read.
+func (c *Config) mostNamed() int { return max(2*c.MaxObjects, 1000) }
+
 // checkWanted checks what is asked for.
 func (c *Config) checkWanted() error {
 	if c.legacy() {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pace"
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
@@ -29,6 +30,8 @@ type Source struct {
 	node  []byte     // set once: the encoded node, over xDS
 	calls chan *call // written by called, read by Run
 	parts sync.WaitGroup
+
+	logged pace.Actors // what is logged how often; safe for concurrent use
 
 	// the following belong to Run
 	content *content
@@ -76,6 +79,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			break
 		}
 		if s.turned(why) {
+			s.ended()
 			continue
 		}
 		if !s.lost(ctx, out, why) || !sleep(ctx, s.waits.next()) {
@@ -170,18 +174,23 @@ func (s *Source) method() string {
 // session makes the session of a new stream.
 func (s *Source) session() session {
 	if s.cfg.legacy() {
-		return newLegacySession(s.collections(), s.cfg.NodeID, !s.cfg.Full)
+		return newLegacySession(s.collections(), s.cfg.NodeID, !s.cfg.Full, s.cfg.mostNamed())
 	}
-	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: max(s.cfg.MaxObjects, 1000)})
+	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: s.cfg.mostNamed()})
 }
 
 // lost tells that the stream ended and why; false: ctx ended.
 func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object], why error) bool {
-	s.content.lost()
 	if s.touch.complete {
 		s.waits.reset()
 		clear(s.unknown) // the next one may know them
 	}
-	s.touch.complete = false
+	s.ended()
 	return s.stand(ctx, out, s.outage(why))
+}
+
+// ended notes that there is no stream any more.
+func (s *Source) ended() {
+	s.content.lost()
+	s.touch.complete = false
 }

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -163,7 +165,9 @@ func (t *talk) hear(ctx context.Context, m any) error {
 	}
 	t.touch.stream = true
 	if l == nil {
-		t.cfg.Log.Warn("an answer to what was not asked was left out", "server", t.cfg.Address)
+		if w != nil {
+			t.warn("unasked", now, "an answer to what was not asked was left out", "list", clip(w.list))
+		}
 		return t.tell(replies)
 	}
 	v := t.content.take(*l, w, t.streams, now)
@@ -182,13 +186,20 @@ func (t *talk) answer(l *list, w *word, v *verdict, now time.Time) error {
 		return t.tell(messages)
 	}
 	if !again || before.sum != v.sum {
-		t.cfg.Log.Warn("objects were refused", "server", t.cfg.Address, "list", l.name, "count", v.count, "first", v.refused[0].String())
+		t.warn(l.name, now, "objects were refused", "list", l.name, "count", v.count, "first", v.refused[0].String())
 		t.refused[l.name] = refusing{sum: v.sum}
 		return t.tell(messages)
 	}
 	wait := max(min(2*before.wait, lastRefusal), time.Second)
 	t.refused[l.name] = refusing{sum: v.sum, wait: wait, due: now.Add(wait), held: messages}
 	return nil
+}
+
+// warn logs what a server does, unless it did the like often: what it sends is its own affair.
+func (t *talk) warn(what string, now time.Time, message string, facts ...any) {
+	if may, silent := t.logged.Take(what, now); may {
+		t.cfg.Log.Warn(message, append(facts, "server", t.cfg.Address, "not logged before", silent)...)
+	}
 }
 
 // passed sees to what time brings: what leaves, what was held back, the first complete state, how we stand.
@@ -244,6 +255,11 @@ func (t *talk) doubts() string {
 	}
 	if text, _ := t.content.doubts(); text != "" {
 		return fmt.Sprintf("the server %s: %s", t.cfg.Address, text)
+	}
+	for _, name := range slices.Sorted(maps.Keys(t.unknown)) {
+		if n := t.content.held(name); n > 0 {
+			return fmt.Sprintf("the server %s does not know the collection %s any more: %d objects that it listed there stay; leave it out of the setting collections to have them gone", t.cfg.Address, name, n)
+		}
 	}
 	return ""
 }

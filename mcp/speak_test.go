@@ -3,6 +3,7 @@ package mcp
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -174,6 +176,26 @@ func TestSpeakRefusals(t *testing.T) {
 		c.answer(gatewayV1, "good", gateway("s/a", "3", "a.test"))
 		if got := c.says(); got != "v1/Gateway ack good good" {
 			t.Errorf("says %q", got)
+		}
+	})
+}
+
+// What a server does again and again does not fill the log.
+func TestSpeakLogs(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var lines strings.Builder
+		c := converse(t, func(cfg *Config) { cfg.Log = hclog.New(&hclog.LoggerOptions{Output: &lines, Level: hclog.Warn}) })
+		for i := range 300 {
+			c.answer("networking.istio.io/v9/Gateway", "n")
+			c.answer(gatewayV1, "n", gateway("s/a", fmt.Sprint(i), ""), gateway(fmt.Sprintf("s/b%d", i), "1", ""))
+		}
+		c.cancel()
+		<-c.ended
+		for what, most := range map[string]int{"what was not asked": 51, "objects were refused": 51} {
+			if n := strings.Count(lines.String(), what); n == 0 || n > most {
+				t.Errorf("%q stands in %d lines, want 1 to %d", what, n, most)
+			}
 		}
 	})
 }

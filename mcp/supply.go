@@ -37,9 +37,6 @@ type supplied struct {
 // maxCollections bounds the collections of one stream.
 const maxCollections = 128
 
-// fieldResources is the number of Resources.resources.
-const fieldResources = 3
-
 // receipt is what became of a request.
 type receipt int
 

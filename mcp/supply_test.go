@@ -166,7 +166,7 @@ func TestSupply(t *testing.T) {
 			t.Parallel()
 			m := newMesh(t)
 			m.set(t, "a=a.test b=b.test")
-			s := &supply{find: m.Set}
+			s := &supply{find: m.Collection}
 			for i, step := range steps {
 				if step.mesh != "" {
 					m.set(t, strings.Trim(step.mesh, "-"))
@@ -187,9 +187,14 @@ func TestSupply(t *testing.T) {
 // A collection that nobody has ever heard of is refused: an empty answer would look like an empty mesh.
 func TestSupplyUnknown(t *testing.T) {
 	t.Parallel()
-	s := &supply{find: newMesh(t).Set}
+	s := &supply{find: newMesh(t).Collection}
 	if _, err := s.receive(&legacypb.RequestResources{Collection: "istio/networking/v9/gateways"}); err == nil {
 		t.Error("accepted")
+	}
+	for _, name := range []string{meshType, gatewayV1} { // those are for xDS, and the first holds no objects
+		if _, err := s.receive(&legacypb.RequestResources{Collection: name}); err == nil {
+			t.Errorf("%s was accepted", name)
+		}
 	}
 	if is, err := s.receive(&legacypb.RequestResources{Collection: triggerCollection, ResponseNonce: "1"}); err != nil || is != stale {
 		t.Errorf("an answer to nothing: %v, %v", is, err)
@@ -263,7 +268,7 @@ func FuzzRequests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, a, b []byte) {
 		m := newMesh(t)
 		m.set(t, "a=a.test")
-		s := &supply{find: m.Set}
+		s := &supply{find: m.Collection}
 		var flying []string
 		for i, raw := range [][]byte{a, b, a, b} {
 			r := &legacypb.RequestResources{}

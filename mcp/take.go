@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"fmt"
 	"hash/maphash"
 	"maps"
@@ -14,7 +15,7 @@ import (
 const (
 	// maxStrange bounds the problems of what belongs to no object, of one list.
 	maxStrange = 20
-	// maxRefused bounds the problems that a verdict holds.
+	// maxRefused bounds the problems that a verdict holds, and those of one object.
 	maxRefused = 20
 	// revisionLabel says for which control plane an object is. Source: Istio, label.IoIstioRev.
 	revisionLabel = "istio.io/rev"
@@ -25,12 +26,13 @@ func (t *taking) run(stream uint64) verdict {
 	if l.over = t.tooMany(); l.over != nil {
 		t.refuse(1, *l.over)
 		t.changed[l.besides()] = true
+		t.stayAll() // who knows what it named
 		return t.done()
 	}
 	for i := range t.word.items {
 		t.item(&t.word.items[i])
 	}
-	if len(t.word.items) > 0 {
+	if len(t.seen) > 0 {
 		l.listed = stream
 	}
 	t.sweep(stream)
@@ -99,6 +101,7 @@ func (t *taking) item(it *item) {
 	if t.seen[name] {
 		l.entries[name].object = t.prior[name] // neither counts
 		t.put(name, sum, nil, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "it stands twice in one answer, with different contents: remove one of the two"}}, false)
+		delete(l.sums, sum) // alone it is well
 		return
 	}
 	t.seen[name] = true
@@ -147,9 +150,18 @@ func (t *taking) again(name string, e *entry) {
 // stays notes that the server has an entry.
 func (t *taking) stays(name string) {
 	if _, leaves := t.at.leaving[name]; leaves {
+		t.stayed = true
 		delete(t.at.leaving, name)
 		t.changed[group{kind: t.at.kind.Kind, name: name}] = true
 	}
+}
+
+// stayAll has nothing leave: any of it may be meant by what was refused.
+func (t *taking) stayAll() {
+	for name := range t.at.leaving {
+		t.stays(name)
+	}
+	t.at.emptied = false
 }
 
 // put is what was read of an entry. What is not good leaves the last good object where it is.
@@ -170,12 +182,23 @@ func (t *taking) put(name string, sum uint64, o *config.Object, problems []feed.
 	} else {
 		t.refuse(1, problems...)
 	}
+	problems = few(problems)
 	for i := range problems {
 		problems[i].Stale, problems[i].Since = !good && e.object != nil, t.now
 	}
 	e.problems = problems
 	t.stays(name)
 	t.changed[group{kind: l.kind.Kind, name: name}] = true
+}
+
+// few are the first of many problems of an object, errors before warnings: a server must not fill the memory with them.
+func few(problems []feed.Problem) []feed.Problem {
+	if len(problems) <= maxRefused {
+		return problems
+	}
+	problems = slices.Clone(problems)
+	slices.SortStableFunc(problems, func(a, b feed.Problem) int { return cmp.Compare(a.Severity, b.Severity) })
+	return slices.Clone(problems[:maxRefused])
 }
 
 // untold notes a resource of which nobody can tell which object it is.
@@ -205,40 +228,45 @@ func (t *taking) refuse(count int, problems ...feed.Problem) {
 
 // sweep sees to what was not named.
 func (t *taking) sweep(stream uint64) {
-	l := t.at
+	l, settled := t.at, t.now.Add(t.rules.settle)
 	returned := l.emptied && len(t.word.items) > 0
 	if returned {
 		l.emptied = false
 	}
-	if !t.word.whole && !returned {
+	switch {
+	case t.unread:
+		t.stayAll()
 		return
-	}
-	if t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream {
+	case t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream:
 		if !l.emptied {
 			l.emptied, l.since = true, t.now
-			t.leave(t.now.Add(t.rules.emptyAfter))
+			t.leave(l, t.now.Add(t.rules.emptyAfter))
 		}
-		return
-	}
-	switch {
-	case t.unread: // any of them may be meant by what cannot be told
-		clear(l.leaving)
-	case t.word.first || !t.word.whole:
-		t.leave(t.now.Add(t.rules.settle))
-	default:
+	case t.word.first || returned && !t.word.whole:
+		t.leave(l, settled)
+	case t.word.whole:
 		for name := range l.entries {
 			if !t.seen[name] {
 				t.remove(name)
 			}
 		}
+	case t.stayed: // a first answer goes on: what is next may take as long
+		for name := range l.leaving {
+			l.leaving[name] = settled
+		}
+	}
+	for _, name := range t.word.instead {
+		if older := t.lists[name]; older != nil {
+			t.leave(older, settled)
+		}
 	}
 }
 
-// leave has everything leave at a time that was not named.
-func (t *taking) leave(at time.Time) {
-	for name := range t.at.entries {
-		if !t.seen[name] {
-			t.at.leaving[name] = at
+// leave has everything of a listing leave at a time that was not named.
+func (t *taking) leave(l *listing, at time.Time) {
+	for name := range l.entries {
+		if l != t.at || !t.seen[name] {
+			l.leaving[name] = at
 		}
 	}
 }

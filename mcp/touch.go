@@ -70,12 +70,12 @@ func (s *Source) stand(ctx context.Context, out chan<- feed.Batch[*config.Object
 	}
 	was := s.touch.error
 	s.touch.told, s.touch.error = true, wrong
-	if wrong != "" {
-		s.cfg.Log.Warn("not in touch", "error", wrong)
-	} else {
-		s.cfg.Log.Info("in touch", "server", s.cfg.Address, "objects", s.content.total)
-	}
 	now := time.Now()
+	if may, silent := s.logged.Take("standing", now); may && wrong != "" {
+		s.cfg.Log.Warn("not in touch", "error", wrong, "not logged before", silent)
+	} else if may {
+		s.cfg.Log.Info("in touch", "server", s.cfg.Address, "objects", s.content.total, "not logged before", silent)
+	}
 	if s.touch.since.IsZero() || (was == "") != (wrong == "") {
 		s.touch.since = now
 	}
