@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -14,7 +15,8 @@ type Merging struct {
 	// Fill takes what the deciding source leaves open from the others: ports that it does not have, and addresses, labels,
 	// identities and visibility where it has none.
 	Fill bool
-	// Shadow takes the endpoints of the first source that has any, and no others.
+	// Shadow takes the endpoints of the first source that has any, and no others. Otherwise, of an endpoint that several
+	// have, with the same address and ports, what the first of them says counts: its health, its identity.
 	Shadow bool
 }
 
@@ -34,15 +36,16 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	}
 	out := parts[0]
 	var conflicts []Conflict
-	var all []Endpoint
+	union := union{ports: out.Service.Ports}
 	for i, p := range parts {
 		if i > 0 {
 			conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
 		}
-		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(all) == 0) {
-			all = append(all, p.Endpoints.All()...)
+		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(union.all) == 0) {
+			union.add(p.Endpoints.All())
 		}
 	}
+	all := union.all
 	if m.Fill {
 		out.Service = filled(parts)
 	}
@@ -50,6 +53,41 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 		out.Endpoints = &EndpointList{Items: all}
 	}
 	return out, conflicts
+}
+
+// union are the endpoints of several sources.
+type union struct {
+	ports []Port // of the service
+	all   []Endpoint
+	seen  map[string]bool // by place
+}
+
+// add adds those of one source that none of the sources before it has.
+func (u *union) add(list []Endpoint) {
+	if len(list) == 0 {
+		return
+	}
+	if u.seen == nil {
+		u.seen = make(map[string]bool, len(list))
+	}
+	places := make([]string, len(list))
+	for i := range list {
+		if places[i] = u.place(&list[i]); !u.seen[places[i]] {
+			u.all = append(u.all, list[i])
+		}
+	}
+	for _, p := range places { // of one source all count, each by itself
+		u.seen[p] = true
+	}
+}
+
+// place is where an endpoint is found: its address, and the numbers that the ports of the service have there.
+func (u *union) place(e *Endpoint) string {
+	b := append([]byte(e.Address), ' ')
+	for _, p := range u.ports {
+		b = strconv.AppendUint(append(b, ' '), uint64(e.Port(p)), 10)
+	}
+	return string(b)
 }
 
 // contradictions are where a declaration says something else than the one that counts.

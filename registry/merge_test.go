@@ -59,6 +59,25 @@ func TestMerge(t *testing.T) {
 	}
 }
 
+// Of an endpoint that two sources have the first one's word counts; other ports at one address are other endpoints.
+func TestMergeSameEndpoint(t *testing.T) {
+	t.Parallel()
+	s := Service{Key: Key{"web", "shop"}, Ports: []Port{{Number: 80, Name: "http"}}}
+	list := func(all ...Endpoint) Instances { return Instances{Service: &s, Endpoints: &EndpointList{Items: all}} }
+	at := func(port uint32, health Health, account string) Endpoint {
+		return Endpoint{Address: "10.0.0.1", Ports: map[string]uint32{"http": port}, Health: health, ServiceAccount: account}
+	}
+	first := list(at(8080, Unhealthy, "web"), at(8080, Healthy, "twin"))
+	got, _ := Merging{}.Merge([]Instances{first, list(at(8080, Healthy, "other"), at(9090, Healthy, "more"))})
+	want := []Endpoint{at(8080, Unhealthy, "web"), at(8080, Healthy, "twin"), at(9090, Healthy, "more")}
+	if diff := cmp.Diff(want, got.Endpoints.Items); diff != "" {
+		t.Error(diff)
+	}
+	if got, _ := (Merging{}).Merge([]Instances{first, list(at(8080, Healthy, "other"))}); got.Endpoints != first.Endpoints {
+		t.Error("another list for the same endpoints")
+	}
+}
+
 // What two declarations contradict one another in is listed, and what only one of them says is not.
 func TestConflicts(t *testing.T) {
 	t.Parallel()
