@@ -463,3 +463,48 @@ func TestStoreRollbackRace(t *testing.T) {
 		t.Errorf("got %v, want a conflict that names somebody else", err)
 	}
 }
+
+// endless is a store with a long past.
+type endless struct{ config.Store }
+
+func (e endless) History(_ context.Context, q config.Query) (config.Past, error) {
+	if !q.Bare {
+		panic("all of it was read")
+	}
+	return config.Past{Latest: "1", Since: "0", Revisions: []config.Revision{{Number: "1", Writes: make([]config.Write, maxDifferences+1)}}}, nil
+}
+
+// More differences than fit into an answer are refused before they are read, with what to ask instead.
+func TestStoreHistoryEndless(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.store = endless{b.store}
+	_, err := b.History(t.Context(), admin.HistoryRequest{Differences: true})
+	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
+		t.Errorf("got %v, want ErrInvalid and what to do", err)
+	}
+}
+
+// deserted is a store whose caller goes away while it lists its objects.
+type deserted struct {
+	config.Store
+	leave func()
+}
+
+func (d deserted) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
+	defer d.leave()
+	return d.Store.List(ctx, kind, namespace)
+}
+
+// Differences that nobody waits for any more are not made.
+func TestStoreDifferencesEnd(t *testing.T) {
+	t.Parallel()
+	b := newStoreBench(t)
+	b.must(serviceFile("web"))
+	ctx, cancel := context.WithCancel(t.Context())
+	b.store = deserted{b.store, cancel}
+	files := piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")})
+	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, want the end of who asked", err)
+	}
+}

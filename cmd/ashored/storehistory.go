@@ -2,13 +2,18 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// fewChanges is how many changes of one revision are told, unless all are asked for.
-const fewChanges = 20
+const (
+	// fewChanges is how many changes of one revision are told, unless all are asked for.
+	fewChanges = 20
+	// maxDifferences is how many changes one answer shows with their differences: both sides of all of them are in memory.
+	maxDifferences = 20_000
+)
 
 // History implements admin.Stores.
 func (k *storekeeper) History(ctx context.Context, r admin.HistoryRequest) (admin.StoreHistory, error) {
@@ -19,13 +24,16 @@ func (k *storekeeper) History(ctx context.Context, r admin.HistoryRequest) (admi
 			return admin.StoreHistory{}, err
 		}
 	}
+	if err := k.few(ctx, q); err != nil {
+		return admin.StoreHistory{}, err
+	}
 	past, err := k.store.History(ctx, q)
 	if err != nil {
 		return admin.StoreHistory{}, storeError(err)
 	}
 	out := admin.StoreHistory{Latest: past.Latest, Since: past.Since, Revisions: []admin.StoreRevision{}}
 	for _, rev := range past.Revisions {
-		shown, err := shownRevision(rev, r)
+		shown, err := shownRevision(ctx, rev, r)
 		if err != nil {
 			return out, err
 		}
@@ -34,8 +42,28 @@ func (k *storekeeper) History(ctx context.Context, r admin.HistoryRequest) (admi
 	return out, nil
 }
 
+// few says that there are not too many changes to show with their differences. Errors: admin.ErrInvalid.
+func (k *storekeeper) few(ctx context.Context, q config.Query) error {
+	if q.Bare {
+		return nil
+	}
+	q.Bare = true
+	past, err := k.store.History(ctx, q)
+	if err != nil {
+		return storeError(err)
+	}
+	n := 0
+	for _, r := range past.Revisions {
+		n += len(r.Writes)
+	}
+	if n > maxDifferences {
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%d changes are too many to show how each one changed its object, %d may be: ask for fewer revisions (--limit), or for one object", n, maxDifferences))
+	}
+	return nil
+}
+
 // shownRevision is a past write for operators.
-func shownRevision(r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
+func shownRevision(ctx context.Context, r config.Revision, q admin.HistoryRequest) (admin.StoreRevision, error) {
 	out := admin.StoreRevision{Revision: r.Number, Who: r.Who, When: r.When, Changes: []admin.ObjectChange{}, Count: map[string]int{}}
 	for _, w := range r.Writes {
 		c := admin.ObjectChange{Ref: refOf(w.Key), Action: actionOf(w.Before, w.After)}
@@ -44,8 +72,11 @@ func shownRevision(r config.Revision, q admin.HistoryRequest) (admin.StoreRevisi
 			continue
 		}
 		if q.Differences {
-			var err error
-			if c.Difference, err = objectDifference(w.Before, w.After); err != nil {
+			err := ctx.Err()
+			if err == nil {
+				c.Difference, err = objectDifference(w.Before, w.After)
+			}
+			if err != nil {
 				return out, err
 			}
 		}

@@ -43,7 +43,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	out := admin.Written{Revision: past.Latest, Preview: p.options.Preview, Warnings: p.notes}
 	if p.options.Preview {
 		if err == nil {
-			out.Changes, err = k.shown(p, true)
+			out.Changes, err = k.shown(ctx, p, true)
 		}
 		return out, err
 	}
@@ -57,7 +57,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	if err != nil {
 		return admin.Written{}, err
 	}
-	out.Changes, err = k.shown(p, false)
+	out.Changes, err = k.shown(ctx, p, false)
 	return out, err
 }
 
@@ -69,8 +69,8 @@ func (p *storePlan) author() string {
 	return p.who
 }
 
-// shown is what a plan does, for operators.
-func (k *storekeeper) shown(p *storePlan, differences bool) ([]admin.ObjectChange, error) {
+// shown is what a plan does, for operators. Differences take a while: they end with ctx.
+func (k *storekeeper) shown(ctx context.Context, p *storePlan, differences bool) ([]admin.ObjectChange, error) {
 	out := make([]admin.ObjectChange, len(p.steps))
 	note := k.notes()
 	for i, s := range p.steps {
@@ -78,8 +78,11 @@ func (k *storekeeper) shown(p *storePlan, differences bool) ([]admin.ObjectChang
 		if !differences || out[i].Action == admin.Unchanged {
 			continue
 		}
-		var err error
-		if out[i].Difference, err = objectDifference(s.have, s.get); err != nil {
+		err := ctx.Err()
+		if err == nil {
+			out[i].Difference, err = objectDifference(s.have, s.get)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}

@@ -21,6 +21,10 @@
 //	POST   /v1/workloads/restore {RevokeRequest}     operator  Revoked
 //	GET    /v1/audit?n=20[&follow=true]              operator  a stream of audit.Event, one a line
 //	GET    /v1/authz/explain?from=F&to=T[&port=P&method=M&path=P]  viewer  Explanation
+//	GET    /v1/store/objects[?kind=K&namespace=N&name=N]                   viewer    []Object
+//	GET    /v1/store/history[?kind=K&namespace=N&name=N&limit=20&…]       viewer    StoreHistory
+//	POST   /v1/store/preview/apply, …/delete {Piece}…, …/rollback          viewer    Written; nothing is written
+//	POST   /v1/store/apply, …/delete {Piece}…, …/rollback {RollbackRequest} operator Written; audited
 //	GET    /debug/pprof/…                            admin     Go's profiles
 //
 // Errors are {"error": text} with a status that says whose fault it is.

@@ -54,14 +54,14 @@ type Config struct {
 
 // Server answers operators.
 type Server struct {
-	cfg        Config
-	busy       chan struct{} // one slot for each request at work
-	following  chan struct{} // one slot for each that follows the audit log
-	storing    chan struct{} // one slot for who writes to the store
-	storeQueue chan struct{} // one slot for each who does, or waits
-	refusals   pace.Actors   // users; safe for concurrent use
-	ending     chan struct{} // closed by end: what follows ends
-	end        func()        // once
+	cfg       Config
+	busy      chan struct{} // one slot for each request at work
+	following chan struct{} // one slot for each that follows the audit log
+	writes    queue         // of who writes to the store
+	looks     queue         // of who looks at much of the store: viewers may, and must keep nobody from writing
+	refusals  pace.Actors   // users; safe for concurrent use
+	ending    chan struct{} // closed by end: what follows ends
+	end       func()        // once
 }
 
 // New returns a server that answers once it runs.
@@ -72,8 +72,7 @@ func New(cfg Config) *Server {
 	if cfg.Record == nil {
 		cfg.Record = func(audit.Event) {}
 	}
-	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers),
-		storing: make(chan struct{}, 1), storeQueue: make(chan struct{}, maxStoring)}
+	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers), writes: newQueue(), looks: newQueue()}
 	s.ending = make(chan struct{})
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s

@@ -22,8 +22,6 @@ const (
 	maxApplyBody = MaxApply/3*4 + 8<<20
 	// storeTime is how long a write to the store may take to arrive and to be answered.
 	storeTime = 2 * time.Minute
-	// maxStoring is how many may write to the store or wait for it: the others find other slots.
-	maxStoring = 4
 	// maxNumber bounds the number of a revision, in digits.
 	maxNumber = 20
 	// storePaths is what the paths of the store begin with.
@@ -184,7 +182,10 @@ func (s *Server) storeRoutes() []route {
 			if err != nil {
 				return nil, err
 			}
-			return st.History(r.Context(), q)
+			if !q.Differences {
+				return st.History(r.Context(), q)
+			}
+			return s.looks.wait(r.Context(), func() (any, error) { return st.History(r.Context(), q) })
 		}},
 	}
 	for path, write := range map[string]func(*http.Request, StoreOptions) (any, error){
@@ -207,30 +208,19 @@ func (s *Server) storeRoutes() []route {
 	return out
 }
 
-// writing is the answer of what writes to the store: one at a time, the others wait.
+// writing is the answer of what writes to the store, or shows what would be written: one at a time, the others wait.
 func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), preview bool) func(*http.Request) (any, error) {
+	line := &s.writes
+	if preview {
+		line = &s.looks
+	}
 	return func(r *http.Request) (any, error) {
 		o, err := storeOptions(r)
 		if err != nil {
 			return nil, err
 		}
 		o.Preview = preview
-		busy := NewError(ErrBusy, fmt.Sprintf("%d others are writing to the store, or wait for it: try again", maxStoring))
-		select {
-		case s.storeQueue <- struct{}{}:
-			defer func() { <-s.storeQueue }()
-		default:
-			return nil, busy
-		}
-		select {
-		case s.storing <- struct{}{}:
-			defer func() { <-s.storing }()
-		case <-r.Context().Done():
-			return nil, r.Context().Err()
-		case <-time.After(answerTime):
-			return nil, busy
-		}
-		return write(r, o)
+		return line.wait(r.Context(), func() (any, error) { return write(r, o) })
 	}
 }
 

@@ -287,7 +287,7 @@ func TestStoreQueue(t *testing.T) {
 	f := &fakeStore{enter: make(chan struct{}), leave: make(chan struct{})}
 	c, _, _ := serveStore(t, f, Operator)
 	one := func(yield func(Piece, error) bool) { yield(Piece{File: "a.yaml"}, nil) }
-	const writers = maxStoring + 3
+	const writers = maxQueue + 3
 	errs := make(chan error, writers)
 	for range writers {
 		go func() {
@@ -296,7 +296,7 @@ func TestStoreQueue(t *testing.T) {
 		}()
 	}
 	<-f.enter
-	for range writers - maxStoring {
+	for range writers - maxQueue {
 		if err := <-errs; !errors.Is(err, ErrBusy) {
 			t.Errorf("got %v, want ErrBusy", err)
 		}
@@ -304,7 +304,7 @@ func TestStoreQueue(t *testing.T) {
 	if _, err := c.Stored(t.Context(), "", "", ""); err != nil {
 		t.Error(err)
 	}
-	for i := range maxStoring {
+	for i := range maxQueue {
 		select {
 		case <-f.enter:
 			t.Fatal("two write at the same time")
@@ -313,8 +313,45 @@ func TestStoreQueue(t *testing.T) {
 		if err := <-errs; err != nil {
 			t.Error(err)
 		}
-		if i < maxStoring-1 {
+		if i < maxQueue-1 {
 			<-f.enter
+		}
+	}
+}
+
+// Who may only look keeps nobody from writing, however slowly he asks; and one looks at a time.
+func TestStoreLooksApart(t *testing.T) {
+	t.Parallel()
+	f := &fakeStore{enter: make(chan struct{}), leave: make(chan struct{})}
+	c, _, _ := serveStore(t, f, Operator)
+	one := func(yield func(Piece, error) bool) { yield(Piece{File: "a.yaml"}, nil) }
+	errs := make(chan error, maxQueue+1)
+	for range maxQueue {
+		go func() {
+			_, err := c.Apply(t.Context(), one, StoreOptions{Preview: true})
+			errs <- err
+		}()
+	}
+	<-f.enter
+	go func() {
+		_, err := c.Apply(t.Context(), one, StoreOptions{})
+		errs <- err
+	}()
+	select {
+	case <-f.enter:
+	case err := <-errs:
+		t.Fatalf("the writer was turned away: %v", err)
+	case <-time.After(20 * time.Second):
+		t.Fatal("the writer waits for those who look")
+	}
+	for left := maxQueue + 1; left > 0; {
+		select {
+		case <-f.enter:
+		case f.leave <- struct{}{}:
+		case err := <-errs:
+			if left--; err != nil {
+				t.Error(err)
+			}
 		}
 	}
 }

@@ -1,0 +1,42 @@
+package admin
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// maxQueue is how many may be at work or wait in one queue: the others find other slots for requests.
+const maxQueue = 4
+
+// queue has one at a time do what takes much, and a few others wait. Safe for concurrent use.
+type queue struct {
+	places chan struct{} // one for each who is at work or waits
+	turn   chan struct{} // for who is at work
+}
+
+func newQueue() queue {
+	return queue{places: make(chan struct{}, maxQueue), turn: make(chan struct{}, 1)}
+}
+
+// wait does something when it is its turn. Errors: ErrBusy, ctx's, or those of do.
+func (q *queue) wait(ctx context.Context, do func() (any, error)) (any, error) {
+	busy := NewError(ErrBusy, fmt.Sprintf("%d others are at work with the store, or wait for it: try again", maxQueue))
+	select {
+	case q.places <- struct{}{}:
+		defer func() { <-q.places }()
+	default:
+		return nil, busy
+	}
+	late := time.NewTimer(answerTime)
+	defer late.Stop()
+	select {
+	case q.turn <- struct{}{}:
+		defer func() { <-q.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-late.C:
+		return nil, busy
+	}
+	return do()
+}
