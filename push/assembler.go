@@ -93,8 +93,9 @@ type Assembler struct {
 	objects   *feed.Merger[config.Key, *config.Object]
 	instances *feed.Merger[registry.Key, registry.Instances]
 	builds    int
-	partial   bool                // the first state of the deriver lacks what it still waits for
-	between   map[place][]finding // what objects and services of the latest context have against one another
+	partial   bool                 // the first state of the deriver lacks what it still waits for
+	between   map[place][]finding  // what objects and services of the latest context have against one another
+	conflicts map[registry.Key]int // in how much sources contradict one another about a service
 }
 
 // NewAssembler makes an assembler; Run starts it.
@@ -114,6 +115,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		adopts:    newAdopter(),
 		held:      map[config.Key]bool{},
 		between:   map[place][]finding{},
+		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
 		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),

@@ -196,6 +196,9 @@ func TestAssemblerClash(t *testing.T) {
 		if got := last.Inputs().Objects.At(key).Hash; got != 1 {
 			t.Errorf("object of source %d counts, want that of the first", got)
 		}
+		if n := a.Status().Conflicts; n != 1 {
+			t.Errorf("%d conflicts, want 1", n)
+		}
 		texts := a.Status().Problems
 		if len(texts) != 1 || !strings.Contains(texts[0].String(), "one.yaml:1") || !strings.Contains(texts[0].String(), "two.yaml:1") {
 			t.Errorf("problems: %v, want one that names both files", texts)
@@ -205,6 +208,45 @@ func TestAssemblerClash(t *testing.T) {
 		synctest.Wait()
 		if got := last.Inputs().Objects.At(key).Hash; got != 2 {
 			t.Errorf("after the first is gone, object of source %d counts, want the second", got)
+		}
+		if n := a.Status().Conflicts; n != 0 {
+			t.Errorf("%d conflicts, want none", n)
+		}
+		cancel()
+		<-done
+	})
+}
+
+// What two registries say of one service and contradict one another in is told with both, and counted, until they agree.
+func TestAssemblerContradiction(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		one, two := newScripted[registry.Instances]("one"), newScripted[registry.Instances]("two")
+		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Instances: []feed.Source[registry.Instances]{one, two}}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		said := func(source string, protocol registry.Protocol) feed.Batch[registry.Instances] {
+			b := services(true, instances("web", "10.0.0.1"))
+			s := b.Updates[0].Items[0].Service
+			s.Source, s.Ports = source, []registry.Port{{Number: 80, Name: "http", Protocol: protocol}}
+			return b
+		}
+		one.say <- said("one", registry.HTTP)
+		for _, c := range []struct {
+			protocol registry.Protocol
+			want     int
+		}{{registry.TCP, 1}, {registry.HTTP, 0}} {
+			two.say <- said("two", c.protocol)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			s := a.Status()
+			if s.Conflicts != c.want || len(s.Problems) != c.want {
+				t.Errorf("%s: %d conflicts and %v, want %d", c.protocol, s.Conflicts, s.Problems, c.want)
+			}
+			if c.want == 1 && (s.Problems[0].Source != "two" || !strings.Contains(s.Problems[0].Text, "one decides")) {
+				t.Errorf("problem %v does not name both sides", s.Problems[0])
+			}
 		}
 		cancel()
 		<-done

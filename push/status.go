@@ -13,6 +13,9 @@ import (
 type Status struct {
 	Sources  []feed.SourceStatus
 	Problems []feed.Problem
+	// Conflicts counts in how much sources contradict one another: objects that are defined and do not count, because another
+	// definition does, and what is said of services and does not count, because another source decides.
+	Conflicts int
 	// Builds counts the contexts that were made.
 	Builds int
 }
@@ -40,7 +43,10 @@ func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, b
 	if a.partial { // the deriver comes first
 		sources[0].Synced = false
 	}
-	s = Status{Builds: a.builds, Sources: append(a.objects.Sources(), sources...)}
+	s = Status{Builds: a.builds, Conflicts: a.objects.Clashes(), Sources: append(a.objects.Sources(), sources...)}
+	for _, n := range a.conflicts {
+		s.Conflicts += n
+	}
 	for i := range s.Sources {
 		s.Sources[i].Required = !slices.Contains(a.cfg.Sources.Optional, s.Sources[i].Name)
 	}

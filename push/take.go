@@ -151,6 +151,7 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 		}
 		if at := (place{group: "service " + k.Host + " " + k.Namespace}); len(conflicts) > 0 || len(a.found.now[at]) > 0 {
 			a.stand(at, contradictions(conflicts))
+			a.count(k, len(conflicts))
 		}
 		if len(items) == 0 {
 			a.inputs.Services = a.inputs.Services.Without(k)
@@ -164,6 +165,15 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 	}
 	if a.inputs != before {
 		a.changed(since, now)
+	}
+}
+
+// count notes in how much sources contradict one another about a service.
+func (a *Assembler) count(k registry.Key, conflicts int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.conflicts[k] = conflicts; conflicts == 0 {
+		delete(a.conflicts, k)
 	}
 }
 

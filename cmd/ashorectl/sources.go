@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"strconv"
 	"time"
@@ -22,7 +23,8 @@ func (t *tool) sourcesCommand() *cobra.Command {
   stale       older content than there is, or may be, is in use, as old as AGE says
 
 ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
-here. The error of a source that is out of reach is shown below the table.`,
+here. The error of a source that is out of reach is shown below the table, and the last one of a source that
+is well again.`,
 		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -39,10 +41,10 @@ here. The error of a source that is out of reach is shown below the table.`,
 // sourcesTable is the answer for people; ready says that proxies are served.
 func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Time) error {
 	rows := make([][]string, 0, len(all))
-	var errs []feed.SourceStatus
+	var errs, over []feed.SourceStatus
 	for _, s := range all {
 		row := []string{s.Name, sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-"}
-		if of := staleSince(s); !of.IsZero() {
+		if of := s.StaleSince(); !of.IsZero() {
 			row[4] = ago(now, of)
 		}
 		if !s.Last.IsZero() {
@@ -54,12 +56,22 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 		rows = append(rows, row)
 		if s.Error != "" {
 			errs = append(errs, s)
+		} else if s.LastError != "" {
+			over = append(over, s)
 		}
 	}
 	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "PROBLEMS", "AGE", "LAST CHANGE", "LAG"}, rows); err != nil {
 		return err
 	}
-	return sources(w, errs, now)
+	if err := sources(w, errs, now); err != nil {
+		return err
+	}
+	for _, s := range over {
+		if _, err := fmt.Fprintf(w, "%s: well again for %s; before: %s\n", s.Name, ago(now, s.LastErrorAt), s.LastError); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // sourceState is how a source is, in a word.
@@ -74,12 +86,4 @@ func sourceState(s feed.SourceStatus, ready bool) string {
 	default:
 		return "ok"
 	}
-}
-
-// staleSince is of when the content is that is in use instead of newer one; zero: it is of now, or nobody knows.
-func staleSince(s feed.SourceStatus) time.Time {
-	if s.Synced && s.Error != "" {
-		return s.Since
-	}
-	return s.AsOf
 }

@@ -16,7 +16,7 @@ func TestSourcesTable(t *testing.T) {
 	if err := sourcesTable(&b, []feed.SourceStatus{
 		{Name: "file:/etc/x", Synced: true, Required: true, Items: 3, Problems: 1, Stale: 1, AsOf: now.Add(-time.Hour), Last: now.Add(-time.Minute)},
 		{Name: "consul:dc1", Synced: true, Items: 20, Error: "cannot connect", Since: now.Add(-2 * time.Hour), Last: now.Add(-time.Second), Lag: 3 * time.Millisecond},
-		{Name: "mcp:a", Required: true}, {Name: "mcp:b"}, {Name: "store:/x", Synced: true},
+		{Name: "mcp:a", Required: true}, {Name: "mcp:b"}, {Name: "store:/x", Synced: true, LastError: "was away", LastErrorAt: now.Add(-3 * time.Minute)},
 	}, false, now); err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +26,8 @@ consul:dc1   stale            20     0         2h   1s           3ms
 mcp:a        not read, waits  0      0         -    -            -
 mcp:b        not read         0      0         -    -            -
 store:/x     ok               0      0         -    -            -
-consul:dc1: cannot connect, since 2h
+consul:dc1: cannot connect, for 2h
+store:/x: well again for 3m; before: was away
 `
 	if got := b.String(); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -127,7 +127,7 @@ func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 		case !s.Synced:
 			text = "not read yet"
 		case s.Error != "":
-			text = s.Error + ", since " + ago(now, s.Since)
+			text = s.Error + ", for " + ago(now, s.Since)
 		case s.Stale > 0:
 			text = "older content than there is, or may be, is at work in " + count(s.Stale, "part")
 			if !s.AsOf.IsZero() {

@@ -150,6 +150,7 @@ func (b *backend) summary() admin.Status {
 	if p := b.latest.Load(); p != nil {
 		s.Config = p.counts()
 	}
+	s.Config.Conflicts = a.Conflicts
 	for _, p := range b.problems(a) {
 		if p.Severity == feed.Error {
 			s.Config.Errors++

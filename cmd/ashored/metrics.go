@@ -1,12 +1,15 @@
 package main
 
 import (
+	"time"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // newRegistry is a registry with what is not of one part: the Go runtime, the process, the build, and
@@ -30,8 +33,10 @@ func constant(name, help string, labels prometheus.Labels) prometheus.Collector 
 
 // counts are the counts of a Status as metrics, taken when they are asked for.
 type counts struct {
-	status                                                                            func() admin.Status
-	services, virtual, endpoints, objects, problems, contexts, synced, items, updated *prometheus.Desc
+	status                                                   func() admin.Status
+	services, virtual, endpoints, objects, contexts          *prometheus.Desc
+	problems, conflicts                                      *prometheus.Desc
+	synced, items, updated, inTouch, age, lag, sourceProblem *prometheus.Desc
 }
 
 func newCounts(status func() admin.Status) *counts {
@@ -43,16 +48,23 @@ func newCounts(status func() admin.Status) *counts {
 		endpoints: desc("ashore_endpoints", "Endpoints of all services.", nil, nil),
 		objects:   desc("ashore_config_objects", "Configuration objects at work, by kind.", []string{"kind"}, nil),
 		problems:  desc("ashore_config_problems", "Things that are wrong with the configuration, by severity.", []string{"severity"}, nil),
+		conflicts: desc("ashore_config_conflicts", "Contradictions between sources: definitions, and parts of services, that do not count because another source decides.", nil, nil),
 		contexts:  desc("ashore_contexts_total", "Contexts that were built and published.", nil, nil),
 		synced:    desc("ashore_source_synced", "1 when a source has delivered its first complete state.", []string{"source"}, nil),
 		items:     desc("ashore_source_items", "Items that a source supplies.", []string{"source"}, nil),
-		updated:   desc("ashore_source_last_update_timestamp_seconds", "When a source last said something.", []string{"source"}, nil),
+		updated:   desc("ashore_source_last_update_timestamp_seconds", "When the content of a source last changed, or was said anew.", []string{"source"}, nil),
+		inTouch:   desc("ashore_source_in_touch", "1 when a source is in touch with its origin.", []string{"source"}, nil),
+		age:       desc("ashore_source_age_seconds", "How old the content of a source is that is in use instead of newer one; 0: there is none.", []string{"source"}, nil),
+		lag:       desc("ashore_source_lag_seconds", "How long the last change of a source took from its origin to here.", []string{"source"}, nil),
+
+		sourceProblem: desc("ashore_source_problems", "Things that are wrong with what a source says.", []string{"source"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *counts) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.problems, c.contexts, c.synced, c.items, c.updated} {
+	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.contexts, c.problems, c.conflicts,
+		c.synced, c.items, c.updated, c.inTouch, c.age, c.lag, c.sourceProblem} {
 		ch <- d
 	}
 }
@@ -71,16 +83,36 @@ func (c *counts) Collect(ch chan<- prometheus.Metric) {
 	}
 	gauge(c.problems, float64(s.Config.Errors), "error")
 	gauge(c.problems, float64(s.Config.Warnings), "warning")
+	gauge(c.conflicts, float64(s.Config.Conflicts))
 	ch <- prometheus.MustNewConstMetric(c.contexts, prometheus.CounterValue, float64(s.Config.Contexts))
 	for _, src := range s.Sources {
-		synced := 0.0
-		if src.Synced {
-			synced = 1
-		}
-		gauge(c.synced, synced, src.Name)
-		gauge(c.items, float64(src.Items), src.Name)
-		if !src.Last.IsZero() {
-			gauge(c.updated, float64(src.Last.UnixMilli())/1000, src.Name)
-		}
+		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, src.Name) })
 	}
+}
+
+// source tells how one source stands.
+func (c *counts) source(src *feed.SourceStatus, now time.Time, gauge func(*prometheus.Desc, float64)) {
+	gauge(c.synced, truth(src.Synced))
+	gauge(c.items, float64(src.Items))
+	gauge(c.sourceProblem, float64(src.Problems))
+	gauge(c.inTouch, truth(src.Error == ""))
+	age := 0.0
+	if of := src.StaleSince(); !of.IsZero() {
+		age = max(0, now.Sub(of).Seconds())
+	}
+	gauge(c.age, age)
+	if !src.Last.IsZero() {
+		gauge(c.updated, float64(src.Last.UnixMilli())/1000)
+	}
+	if src.Lag > 0 {
+		gauge(c.lag, src.Lag.Seconds())
+	}
+}
+
+// truth is 1 for what is true.
+func truth(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
 }

@@ -32,6 +32,8 @@ type ConfigStatus struct {
 	Endpoints int            `json:"endpoints"`
 	Errors    int            `json:"errors"`
 	Warnings  int            `json:"warnings"`
+	// Conflicts counts in how much sources contradict one another.
+	Conflicts int `json:"conflicts"`
 	// Built is when the latest context was published; zero before the first.
 	Built time.Time `json:"built,omitzero"`
 	// Contexts is how many were published since the start.

@@ -46,6 +46,9 @@ type sourceState struct {
 	last   time.Time
 	items  int
 	stands Standing
+	// overcome is the latest error that is over, and overcomeAt since when.
+	overcome   string
+	overcomeAt time.Time
 }
 
 // SourceStatus is how a source stands, for people.
@@ -61,13 +64,25 @@ type SourceStatus struct {
 	Stale int `json:"stale"`
 	// AsOf is when the oldest content of those was current; zero when there is none, or nobody knows.
 	AsOf time.Time `json:"asOf,omitzero"`
-	// Last is when it last said something.
+	// Last is when its content last changed, or was said anew.
 	Last time.Time `json:"last,omitzero"`
 	// Error is why it is not in touch with its origin; empty: it is. Since is when that began.
 	Error string    `json:"error,omitempty"`
 	Since time.Time `json:"since,omitzero"`
 	// Lag is how long its last change took from the origin to here, in nanoseconds; zero: nobody knows.
 	Lag time.Duration `json:"lag,omitempty"`
+	// LastError is the latest error that is over, since LastErrorAt; empty: there was none.
+	LastError   string    `json:"lastError,omitempty"`
+	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
+}
+
+// StaleSince is of when the content is that is in use instead of what its origin has, or may have; zero: it is of now, or nobody
+// knows.
+func (s *SourceStatus) StaleSince() time.Time {
+	if s.Synced && s.Error != "" {
+		return s.Since
+	}
+	return s.AsOf
 }
 
 // NewMerger makes a merger for the sources of these names, the deciding one first.
@@ -134,9 +149,14 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 		src.synced = true
 	}
 	if b.Standing != nil {
+		if src.stands.Error != "" && b.Standing.Error == "" {
+			src.overcome, src.overcomeAt = src.stands.Error, now
+		}
 		src.stands = *b.Standing
 	}
-	src.last = now
+	if b.Full || len(b.Updates) > 0 {
+		src.last = now
+	}
 	return slices.Collect(maps.Keys(touched))
 }
 
@@ -188,6 +208,14 @@ func (m *Merger[K, T]) Items(k K) []T {
 	return out
 }
 
+// Clashes counts the items that do not count, because others of their keys do.
+func (m *Merger[K, T]) Clashes() (n int) {
+	for _, list := range m.byKey {
+		n += len(list) - 1
+	}
+	return n
+}
+
 // Refused are the objects, as problems call them, that a source has and that are refused as it has them.
 func (m *Merger[K, T]) Refused() map[string]bool {
 	out := map[string]bool{}
@@ -218,7 +246,7 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 	for name, s := range m.sources {
 		out[s.rank] = SourceStatus{
 			Name: name, Synced: s.synced, Items: s.items, Last: s.last,
-			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag,
+			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag, LastError: s.overcome, LastErrorAt: s.overcomeAt,
 		}
 		if s.stands.Error != "" {
 			out[s.rank].Problems++
@@ -261,7 +289,7 @@ func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 	var out []Problem
 	for name, s := range m.sources {
 		if s.stands.Error != "" {
-			out = append(out, Problem{Severity: Warning, Source: name, Text: s.stands.Error, Stale: s.synced, Since: s.stands.Since})
+			out = append(out, Problem{Severity: Warning, Source: name, Text: s.stands.Error, Stale: s.items > 0, Since: s.stands.Since})
 		}
 	}
 	for id, g := range m.groups {

@@ -14,10 +14,13 @@ func TestStanding(t *testing.T) {
 	if got := m.Problems(nil); len(got) != 0 {
 		t.Errorf("problems of a source that is in touch: %v", got)
 	}
-	if touched := m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Error: "cannot connect", Since: begin, Lag: time.Second}}, begin); len(touched) != 0 {
+	if touched := m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Error: "cannot connect", Since: begin, Lag: time.Second}}, begin.Add(time.Minute)); len(touched) != 0 {
 		t.Errorf("an outage changes %v", touched)
 	}
 	s := m.Sources()[0]
+	if !s.Last.Equal(begin) || !s.StaleSince().Equal(begin) {
+		t.Errorf("an outage counts as a change: %+v", s)
+	}
 	if s.Items != 1 || !s.Synced || s.Problems != 1 || s.Error != "cannot connect" || !s.Since.Equal(begin) || s.Lag != time.Second {
 		t.Errorf("during the outage: %+v", s)
 	}
@@ -29,7 +32,11 @@ func TestStanding(t *testing.T) {
 		t.Error("a change alone ends the outage")
 	}
 	m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Since: begin}}, begin)
-	if s := m.Sources()[0]; s.Error != "" || s.Problems != 0 || s.Items != 2 {
+	if s := m.Sources()[0]; !s.StaleSince().IsZero() || s.Error != "" || s.Problems != 0 || s.Items != 2 || s.LastError != "cannot connect" || !s.LastErrorAt.Equal(begin) {
 		t.Errorf("after the outage: %+v", s)
+	}
+	m.Apply(Batch[string]{Source: "consul:dc1", Full: true, Standing: &Standing{Error: "too old, and gone", Since: begin}}, begin)
+	if got := m.Problems(nil); len(got) != 1 || got[0].Stale {
+		t.Errorf("nothing of it is in use: %v", got)
 	}
 }
