@@ -86,7 +86,7 @@ func TestReload(t *testing.T) {
 	s.until(t, "refusing a wrong file", problem(config+`:3: sources[1].foldr: unknown setting; did you mean "folder"?; the settings from before stay at work`))
 	settings("sources:\n" + one + "- {name: x, kind: files, folder: /there/is/none}\n")
 	hangUp()
-	s.until(t, "refusing a folder that there is not", problem("/there/is/none"))
+	s.until(t, "refusing a folder that there is not", problem(config+`:3: sources[1]: source "x": read the folder of configuration /there/is/none`))
 	empty := t.TempDir()
 	settings("sources:\n" + fmt.Sprintf("- {name: one, kind: files, folder: %s}\n", empty))
 	hangUp()

@@ -29,6 +29,7 @@ type sourceSettings struct {
 
 	options sourceOptions // of its kind
 	at      string        // its path among the settings, "sources[0]"
+	place   string        // where it stands, "ashored.yaml:3"; empty: in no file
 	text    string        // all of it, equal for equal settings
 }
 
@@ -127,7 +128,7 @@ func (s *settings) readSources() error {
 
 // readSource reads one of the list.
 func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
-	out := sourceSettings{Required: true, WhenTooOld: "keep", at: at}
+	out := sourceSettings{Required: true, WhenTooOld: "keep", at: at, place: fmt.Sprintf("%s:%d", s.places.File(), n.Line)}
 	if n.Kind != yaml.MappingNode {
 		return out, s.places.Section(at, n, &out)
 	}
@@ -179,6 +180,7 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
 			wrong(src.at+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
 		}
+		src.checkAge(wrong)
 		src.options.check(func(option, format string, args ...any) { wrong(src.at+"."+option, format, args...) })
 		f, ok := src.options.(*filesSource)
 		if !ok || f.Folder == "" {
@@ -192,6 +194,28 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 			wrong("state", "%s and the folder of configuration, %s, lie in one another: keep the store apart from what operators write", s.State, f.Folder)
 		}
 	}
+}
+
+// checkAge refuses what would have no effect.
+func (s *sourceSettings) checkAge(wrong func(setting, format string, args ...any)) {
+	switch s.options.(type) {
+	case *filesSource, *storeSource:
+		if s.MaxAge > 0 || s.WhenTooOld == "drop" {
+			wrong(s.at+".maxAge", "a source of the kind %s is of this machine and has no age: remove maxAge and whenTooOld", s.Kind)
+		}
+		return
+	}
+	if s.WhenTooOld == "drop" && s.MaxAge == 0 {
+		wrong(s.at+".whenTooOld", "without maxAge nothing is ever too old: set maxAge, such as 24h, or remove this")
+	}
+}
+
+// wrap is what is wrong with a source as a whole, with where it stands.
+func (s *sourceSettings) wrap(err error) error {
+	if s.place == "" {
+		return fmt.Errorf("source %q: %w", s.Name, err)
+	}
+	return fmt.Errorf("%s: %s: source %q: %w", s.place, s.at, s.Name, err)
 }
 
 // folders are those of all sources of files.

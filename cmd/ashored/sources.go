@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -53,7 +54,7 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 		if !had || src.settings.text != s.text || src.settings.Kind != s.Kind {
 			var err error
 			if src, err = m.source(ctx, s); err != nil {
-				errs = append(errs, fmt.Errorf("source %q (%s): %w", s.Name, s.at, err))
+				errs = append(errs, s.wrap(err))
 				continue
 			}
 		}
@@ -99,6 +100,9 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
 		})}, nil
 	case *mcpSource:
+		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
+			m.log.Warn("a source without TLS: whoever is on the way reads the mesh's configuration, and writes it", "source", s.Name, "address", o.Address)
+		}
 		server, err := mcp.New(o.config(s.Name, m.log.Named(s.Name)))
 		if err != nil {
 			return madeSource{}, err
@@ -113,7 +117,11 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 
 // filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.
 func filled(folder string) error {
-	if files, _ := filestore.List(folder); len(files) == 0 {
+	files, problems := filestore.List(folder)
+	if len(files) == 0 && len(problems) > 0 {
+		return errors.New(problems[0].String())
+	}
+	if len(files) == 0 {
 		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do", folder)
 	}
 	return nil
