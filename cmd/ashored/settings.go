@@ -35,8 +35,10 @@ const (
 
 // settings are the settings file. docs/settings.md tells operators about each.
 type settings struct {
-	// State is the folder of the store. Default /var/lib/ashore.
+	// State is the folder of all that is kept on this machine. Default /var/lib/ashore.
 	State string `yaml:"state"`
+	// Store says where what is written to the mesh is kept.
+	Store storeSettings `yaml:"store"`
 	// Sources are where configuration and services come from, the deciding one first. Default: the files of
 	// /etc/ashore/config, then the store.
 	Sources yaml.Node `yaml:"sources"`
@@ -125,6 +127,7 @@ type memorySettings struct {
 func defaults() settings {
 	return settings{
 		State:     "/var/lib/ashore",
+		Store:     defaultStore(),
 		sources:   defaultSources(defaultFiles),
 		Merge:     mergeSettings{Service: "first", Endpoints: "unite"},
 		Domain:    "cluster.local",
@@ -190,6 +193,7 @@ func (s *settings) checkOwn(file string) error {
 			wrong(path.setting, "empty: name a path")
 		}
 	}
+	s.checkStore(wrong)
 	s.checkSources(wrong)
 	s.checkMerge(wrong)
 	if !dnsname.Valid(s.Domain) {

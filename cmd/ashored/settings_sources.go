@@ -180,7 +180,7 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
 			wrong(src.at+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
 		}
-		src.checkAge(wrong)
+		src.checkAge(s.Store.Kind, wrong)
 		src.options.check(func(option, format string, args ...any) { wrong(src.at+"."+option, format, args...) })
 		f, ok := src.options.(*filesSource)
 		if !ok || f.Folder == "" {
@@ -196,10 +196,11 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 	}
 }
 
-// checkAge refuses what would have no effect.
-func (s *sourceSettings) checkAge(wrong func(setting, format string, args ...any)) {
-	switch s.options.(type) {
-	case *filesSource, *storeSource:
+// checkAge refuses what would have no effect; store is the kind of the store.
+func (s *sourceSettings) checkAge(store string, wrong func(setting, format string, args ...any)) {
+	_, files := s.options.(*filesSource)
+	_, stored := s.options.(*storeSource)
+	if files || stored && store == storeBolt {
 		if s.MaxAge > 0 || s.WhenTooOld == "drop" {
 			wrong(s.at+".maxAge", "a source of the kind %s is of this machine and has no age: remove maxAge and whenTooOld", s.Kind)
 		}

@@ -21,7 +21,8 @@ import (
 
 // sourceMaker makes the sources that the settings name. What is as it was before stays the same source, and goes on.
 type sourceMaker struct {
-	store *bolt.Store
+	home  *bolt.Store // keeps what sources said last
+	store meshStore   // a source
 	log   hclog.Logger
 	made  map[string]madeSource // by the setting's name
 }
@@ -40,8 +41,8 @@ func (m madeSource) name() string {
 	return m.instances.Name()
 }
 
-func newSourceMaker(store *bolt.Store, log hclog.Logger) *sourceMaker {
-	return &sourceMaker{store: store, log: log, made: map[string]madeSource{}}
+func newSourceMaker(home *bolt.Store, store meshStore, log hclog.Logger) *sourceMaker {
+	return &sourceMaker{home: home, store: store, log: log, made: map[string]madeSource{}}
 }
 
 // make makes the sources of a list. With an error nothing is as it was not before.
@@ -80,7 +81,7 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource, error) {
 	switch o := s.options.(type) {
 	case *filesSource:
-		files, err := filestore.New(filestore.Config{Dir: o.Folder, LastGood: m.store, Log: m.log.Named(s.Name)})
+		files, err := filestore.New(filestore.Config{Dir: o.Folder, LastGood: m.home, Log: m.log.Named(s.Name)})
 		if err == nil {
 			err = files.Check(ctx)
 		}
@@ -89,14 +90,17 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		}
 		return madeSource{objects: files}, err
 	case *storeSource:
-		return madeSource{objects: m.store}, nil
+		if m.store == meshStore(m.home) {
+			return madeSource{objects: m.store}, nil
+		}
+		return madeSource{objects: m.kept(m.store, s)}, nil
 	case *consulSource:
 		services, err := consul.New(consul.Config{Name: s.Name, Options: o.Options, Log: m.log.Named(s.Name)})
 		if err != nil {
 			return madeSource{}, err
 		}
 		return madeSource{instances: lastgood.New(lastgood.Config[registry.Instances]{
-			Source: services, Store: m.store, Encode: registry.EncodeInstances, Decode: registry.DecodeInstances,
+			Source: services, Store: m.home, Encode: registry.EncodeInstances, Decode: registry.DecodeInstances,
 			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
 		})}, nil
 	case *mcpSource:
@@ -107,12 +111,17 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		if err != nil {
 			return madeSource{}, err
 		}
-		return madeSource{objects: lastgood.New(lastgood.Config[*config.Object]{
-			Source: server, Store: m.store, Encode: encodeObjects, Decode: decodeObjects(server.Name()),
-			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
-		})}, nil
+		return madeSource{objects: m.kept(server, s)}, nil
 	}
 	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
+}
+
+// kept is a source of objects whose content stands in after a restart.
+func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
+	return lastgood.New(lastgood.Config[*config.Object]{
+		Source: src, Store: m.home, Encode: encodeObjects, Decode: decodeObjects(src.Name()),
+		MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
+	})
 }
 
 // filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.

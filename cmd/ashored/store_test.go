@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -27,10 +28,41 @@ type storeBench struct {
 	events []audit.Event
 }
 
-func newStoreBench(t *testing.T) *storeBench {
-	b := &storeBench{t: t}
-	b.storekeeper = newStorekeeper(t, func(e audit.Event) { b.events = append(b.events, e) })
-	return b
+// newBench makes one on a new, empty store.
+type newBench func(t *testing.T) *storeBench
+
+// onStore makes benches on stores that open opens.
+func onStore(open func(testing.TB) meshStore) newBench {
+	return func(t *testing.T) *storeBench {
+		b := &storeBench{t: t}
+		b.storekeeper = newStorekeeper(open(t), func(e audit.Event) { b.events = append(b.events, e) })
+		return b
+	}
+}
+
+// What operators do and are told is the same whichever store it is.
+func TestStores(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	for kind, open := range map[string]func(testing.TB) meshStore{storeBolt: openBolt, storeConsul: func(t testing.TB) meshStore { return openConsul(t, agent) }} {
+		for name, test := range map[string]func(*testing.T, newBench){
+			"StoreApply":        testStoreApply,
+			"StorePreview":      testStorePreview,
+			"StoreRefuses":      testStoreRefuses,
+			"StoreAt":           testStoreAt,
+			"StoreRace":         testStoreRace,
+			"StoreDelete":       testStoreDelete,
+			"StoreRollback":     testStoreRollback,
+			"StoreNotes":        testStoreNotes,
+			"Stored":            testStored,
+			"StoreRollbackRace": testStoreRollbackRace,
+		} {
+			t.Run(kind+" "+name, func(t *testing.T) {
+				t.Parallel()
+				test(t, onStore(open))
+			})
+		}
+	}
 }
 
 // serviceFile is the file of one service.
@@ -87,8 +119,7 @@ func actions(w admin.Written) string {
 }
 
 // What is written is one revision and one event; what is there already is left alone and told.
-func TestStoreApply(t *testing.T) {
-	t.Parallel()
+func testStoreApply(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	w := b.must(serviceFile("web"), serviceFile("api"))
 	if w.Revision != "1" || actions(w) != "api created, web created" {
@@ -111,8 +142,7 @@ func TestStoreApply(t *testing.T) {
 }
 
 // A preview shows the difference of each object, writes nothing, and needs no audit.
-func TestStorePreview(t *testing.T) {
-	t.Parallel()
+func testStorePreview(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"))
 	before := b.has()
@@ -133,8 +163,7 @@ func TestStorePreview(t *testing.T) {
 }
 
 // One thing that is wrong keeps everything from being written, and is told with its place, as validation tells it.
-func TestStoreRefuses(t *testing.T) {
-	t.Parallel()
+func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 	for name, c := range map[string]struct {
 		files []admin.Piece
 		want  string // one problem
@@ -193,8 +222,7 @@ func TestStoreRefuses(t *testing.T) {
 }
 
 // A write at a revision is refused when one of its objects was changed since, by whom is told; others do not matter.
-func TestStoreAt(t *testing.T) {
-	t.Parallel()
+func testStoreAt(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
 	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.2")
@@ -235,8 +263,7 @@ func (f *faster) Apply(ctx context.Context, changes []config.Change, who string)
 }
 
 // Who was faster is named; with force it does not matter.
-func TestStoreRace(t *testing.T) {
-	t.Parallel()
+func testStoreRace(t *testing.T, newStoreBench newBench) {
 	for name, c := range map[string]struct {
 		other, mine admin.Piece
 	}{
@@ -269,8 +296,7 @@ func TestStoreRace(t *testing.T) {
 }
 
 // All that is named is deleted, or nothing; of files only the names count.
-func TestStoreDelete(t *testing.T) {
-	t.Parallel()
+func testStoreDelete(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"), serviceFile("db"))
 	remove := func(o admin.StoreOptions, p ...admin.Piece) (admin.Written, error) {
@@ -303,8 +329,7 @@ func TestStoreDelete(t *testing.T) {
 
 // Whatever was written, each revision that was can be brought back, the whole store or one object; that is a revision of
 // its own, and shows in the history.
-func TestStoreRollback(t *testing.T) {
-	t.Parallel()
+func testStoreRollback(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	random := rand.New(rand.NewPCG(3, 4))
 	names := []string{"a", "b", "c", "d", "e"}
@@ -369,8 +394,7 @@ func same(t *testing.T, what string, want, got map[string]*config.Object) {
 }
 
 // Which of two definitions is in use is told.
-func TestStoreNotes(t *testing.T) {
-	t.Parallel()
+func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	var objects push.Objects
 	file := config.Parse("web.yaml", serviceFile("web").Data).Objects[0]
@@ -419,8 +443,7 @@ func TestStoreNotes(t *testing.T) {
 }
 
 // What the store has is listed as operators write it.
-func TestStored(t *testing.T) {
-	t.Parallel()
+func testStored(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"), serviceFile("api"))
 	for _, c := range []struct {
@@ -447,8 +470,7 @@ func (l *lately) List(ctx context.Context, kind config.Kind, namespace string) (
 }
 
 // What is written after a rollback has looked at the past is not undone with it.
-func TestStoreRollbackRace(t *testing.T) {
-	t.Parallel()
+func testStoreRollbackRace(t *testing.T, newStoreBench newBench) {
 	b := newStoreBench(t)
 	b.must(serviceFile("web"))
 	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
@@ -477,7 +499,7 @@ func (e endless) History(_ context.Context, q config.Query) (config.Past, error)
 // More differences than fit into an answer are refused before they are read, with what to ask instead.
 func TestStoreHistoryEndless(t *testing.T) {
 	t.Parallel()
-	b := newStoreBench(t)
+	b := onStore(openBolt)(t)
 	b.store = endless{b.store}
 	_, err := b.History(t.Context(), admin.HistoryRequest{Differences: true})
 	if !errors.Is(err, admin.ErrInvalid) || !strings.Contains(err.Error(), "--limit") {
@@ -499,7 +521,7 @@ func (d deserted) List(ctx context.Context, kind config.Kind, namespace string) 
 // Differences that nobody waits for any more are not made.
 func TestStoreDifferencesEnd(t *testing.T) {
 	t.Parallel()
-	b := newStoreBench(t)
+	b := onStore(openBolt)(t)
 	b.must(serviceFile("web"))
 	ctx, cancel := context.WithCancel(t.Context())
 	b.store = deserted{b.store, cancel}

@@ -1,16 +1,21 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -39,8 +44,14 @@ func piecesOf(list []admin.Piece) admin.Pieces {
 	}
 }
 
-// newStorekeeper keeps a store of its own; events go to record.
-func newStorekeeper(t testing.TB, record func(audit.Event)) *storekeeper {
+// newStorekeeper keeps a store; events go to record.
+func newStorekeeper(s meshStore, record func(audit.Event)) *storekeeper {
+	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record, log: hclog.NewNullLogger(),
+		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }}
+}
+
+// openBolt opens a store of its own.
+func openBolt(t testing.TB) meshStore {
 	t.Helper()
 	s, err := bolt.New(bolt.Config{Dir: t.TempDir()})
 	if err != nil {
@@ -51,13 +62,40 @@ func newStorekeeper(t testing.TB, record func(audit.Event)) *storekeeper {
 			t.Error(err)
 		}
 	})
-	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record, log: hclog.NewNullLogger(),
-		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }}
+	return s
 }
 
-// BenchmarkStoreApply applies 10,000 objects at once, each of them changed, to bbolt with its fsync.
+// consulStores makes prefixes that no other store of this run has.
+var consulStores atomic.Int64
+
+// openConsul opens a new store in a Consul.
+func openConsul(t testing.TB, agent *testconsul.Agent) meshStore {
+	t.Helper()
+	home := openBolt(t).(*bolt.Store)
+	s, err := consul.Open(t.Context(), consul.Config{Options: consul.Options{Address: "http://" + agent.Address, Prefix: fmt.Sprintf("ashore/%d", consulStores.Add(1))}, Replica: "one", Kept: home, Log: hclog.NewNullLogger()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- s.Follow(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := errors.Join(<-done, s.Close()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// BenchmarkStoreApply applies 10,000 objects at once, each of them changed: to bbolt with its fsync, and to Consul with its own.
 func BenchmarkStoreApply(b *testing.B) {
-	k := newStorekeeper(b, func(audit.Event) {})
+	b.Run(storeBolt, func(b *testing.B) { benchApply(b, openBolt(b)) })
+	b.Run(storeConsul, func(b *testing.B) { benchApply(b, openConsul(b, testconsul.Start(b, nil))) })
+}
+
+func benchApply(b *testing.B, s meshStore) {
+	k := newStorekeeper(s, func(audit.Event) {})
 	for i := 0; b.Loop(); i++ {
 		b.StopTimer()
 		files := manyFiles(10_000, fmt.Sprintf("v%d", i))
@@ -70,7 +108,7 @@ func BenchmarkStoreApply(b *testing.B) {
 
 // BenchmarkStoreUnchanged applies 10,000 objects that are there already.
 func BenchmarkStoreUnchanged(b *testing.B) {
-	k := newStorekeeper(b, func(audit.Event) {})
+	k := newStorekeeper(openBolt(b), func(audit.Event) {})
 	files := manyFiles(10_000, "v1")
 	for b.Loop() {
 		if _, err := k.Apply(b.Context(), piecesOf(files), admin.StoreOptions{}, "bench"); err != nil {

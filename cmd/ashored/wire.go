@@ -76,7 +76,8 @@ type doors struct {
 	secure, plain net.Listener // of xDS; nil: not served
 	metrics       net.Listener
 	admin         net.Listener
-	store         *bolt.Store
+	home          *bolt.Store // in the state folder
+	store         meshStore   // what is written to the mesh
 	audit         *audit.Log
 	registry      *prometheus.Registry
 }
@@ -92,10 +93,10 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	if err := wholefile.Guard(s.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
-	if d.store, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
+	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
 		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
-	p.close = append(p.close, d.store.Close)
+	p.close = append(p.close, d.home.Close)
 	if err := wholefile.Clean(s.State); err != nil {
 		return d, fmt.Errorf("state folder (setting state, or --state in development): %w", err)
 	}
@@ -189,7 +190,10 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
-	maker := newSourceMaker(d.store, log)
+	if d.store, err = p.openShared(ctx, s, d.home, back, log.Named("store")); err != nil {
+		return p, err
+	}
+	maker := newSourceMaker(d.home, d.store, log)
 	sources, err := maker.make(ctx, s.sources)
 	if err != nil {
 		return p, err

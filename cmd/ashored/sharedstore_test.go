@@ -1,0 +1,96 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// sharing is a site with the store in a Consul, and no files.
+func sharing(t *testing.T, agent *testconsul.Agent) *site {
+	t.Helper()
+	s := newSite(t)
+	config := filepath.Join(s.dir, "ashored.yaml")
+	if err := os.WriteFile(config, fmt.Appendf(nil, "store: {kind: consul, address: 'http://%s'}\nsources: [{kind: store}]\n", agent.Address), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds, "--metrics-address", s.metrics}
+	return s
+}
+
+// uses says whether a service entry of a name is in use.
+func (s *site) uses(t *testing.T, name string) bool {
+	objects, err := admin.NewClient(s.socket).Objects(t.Context(), "se", "shop", name)
+	return err == nil && len(objects) == 1
+}
+
+func (s *site) apply(t *testing.T, names ...string) error {
+	t.Helper()
+	var files []admin.Piece
+	for _, n := range names {
+		files = append(files, serviceFile(n))
+	}
+	_, err := admin.NewClient(s.socket).Apply(t.Context(), piecesOf(files), admin.StoreOptions{})
+	return err
+}
+
+// problem says whether one has a text in it.
+func (s *site) problem(t *testing.T, text string) bool {
+	problems, err := admin.NewClient(s.socket).Problems(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range problems {
+		if strings.Contains(p.String(), text) {
+			return true
+		}
+	}
+	return false
+}
+
+// What is written on one ashored is at work on the other. While Consul is away both go on, one that is started then too; nothing is
+// written, and everybody says why. When it is back everything goes on.
+func TestSharedStore(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	a, b := sharing(t, agent), sharing(t, agent)
+	a.start(t)
+	end := b.start(t)
+	if err := a.apply(t, "web", "api"); err != nil {
+		t.Fatal(err)
+	}
+	b.until(t, "told by the other", func() bool { return b.uses(t, "web") && b.uses(t, "api") })
+	if stored, err := admin.NewClient(b.socket).Stored(t.Context(), "se", "", ""); err != nil || len(stored) != 2 {
+		t.Errorf("the other stores %v, %v", stored, err)
+	}
+	if end() != 0 {
+		t.Errorf("the end of the other; it said\n%s", b.log)
+	}
+	agent.Kill()
+	again := sharing(t, agent)
+	again.argv[len(again.argv)-5] = filepath.Join(b.dir, "state")
+	again.socket = b.socket
+	again.start(t)
+	for _, s := range []*site{a, again} {
+		if !s.uses(t, "web") || !s.uses(t, "api") {
+			t.Error("what was at work is not any more")
+		}
+		if err := s.apply(t, "db"); err == nil || !strings.Contains(err.Error(), "store.address") {
+			t.Errorf("apply: got %v, want why not", err)
+		}
+		s.until(t, "a problem that tells it", func() bool { return s.problem(t, "store.address") })
+	}
+	agent.Start()
+	for _, s := range []*site{a, again} {
+		s.until(t, "in touch again", func() bool { return !s.problem(t, "store.address") })
+	}
+	if err := again.apply(t, "db"); err != nil {
+		t.Error(err)
+	}
+	a.until(t, "told by the other", func() bool { return a.uses(t, "db") })
+}
