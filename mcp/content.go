@@ -47,7 +47,7 @@ type listing struct {
 	leaving map[string]time.Time // names, and when they are gone
 	emptied bool                 // leaving, because the server came back with nothing
 	since   time.Time            // when it did
-	listed  uint64               // the last one on which it had entries
+	listed  uint64               // the last stream on which it had entries; 0: none
 	over    *feed.Problem
 	strange []feed.Problem // of the last message: what could not be told from others
 }
@@ -211,8 +211,15 @@ func (c *content) drop(l *listing, name string) {
 	}
 }
 
-// empty says that there is nothing at all, not even something refused.
-func (c *content) empty() bool { return c.total == 0 }
+// empty says that the server has listed nothing at all, not even something that was refused.
+func (c *content) empty() bool {
+	for _, l := range c.lists {
+		if l.listed > 0 {
+			return false
+		}
+	}
+	return true
+}
 
 // held is how many entries there are under a name.
 func (c *content) held(name string) int {

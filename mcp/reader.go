@@ -49,7 +49,9 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
 	}
 	r.record(audit.OK, "")
+	who := r.who // run may learn that it is another
 	if !s.enter(r) {
+		s.cfg.Log.Warn("a reader of configuration was turned away: too many are served", "peer", r.from, "identity", who, "streams", s.cfg.Streams)
 		return status.Errorf(codes.ResourceExhausted, "%d streams are served, no more", s.cfg.Streams)
 	}
 	defer s.leave(r)
@@ -62,7 +64,7 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 	case <-r.stuck:
 		err = status.Errorf(codes.DeadlineExceeded, "an answer could not be sent within %s", sendWait)
 	}
-	s.cfg.Log.Info("a reader of configuration is gone", "peer", r.from, "identity", r.who, "reason", err)
+	s.cfg.Log.Info("a reader of configuration is gone", "peer", r.from, "identity", who, "reason", err)
 	return err
 }
 

@@ -13,6 +13,8 @@ import (
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/protobuf/types/known/anypb"
+	mcpv1 "istio.io/api/mcp/v1alpha1"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -54,7 +56,7 @@ type conversation struct {
 	cancel  context.CancelFunc
 }
 
-func converse(t *testing.T, change func(*Config)) *conversation {
+func converse(t *testing.T, change func(*Config), kept ...feed.Update[*config.Object]) *conversation {
 	t.Helper()
 	cfg := Config{Name: "test", Address: "server.test:1", NodeID: "a", Protocol: XDSState, Kinds: []string{"EnvoyFilter", "Gateway"}}
 	change(&cfg)
@@ -62,6 +64,7 @@ func converse(t *testing.T, change func(*Config)) *conversation {
 	if err != nil {
 		t.Fatal(err)
 	}
+	s.Remember(kept)
 	ctx, cancel := context.WithCancel(t.Context())
 	c := &conversation{t: t, source: s, batches: make(chan feed.Batch[*config.Object], 100), ended: make(chan error, 1), cancel: cancel,
 		pipe: &pipe{ctx: ctx, said: make(chan any, 10_000), answers: make(chan *frame)}}
@@ -221,6 +224,64 @@ func TestSpeakBare(t *testing.T) {
 			t.Errorf("told %q", got)
 		}
 	})
+}
+
+// keptGateway is a Gateway as it was kept over a restart.
+func keptGateway(t *testing.T, name string) feed.Update[*config.Object] {
+	t.Helper()
+	c := testContent()
+	c.take(gateways(t)[0], &word{whole: true, items: []item{gateway(name, "1", "a.test")}}, 1, start)
+	return c.update(c.groups()[0])
+}
+
+// A server that has lost a kind while we did not run is doubted as one is that comes back without it; what it lists of others
+// counts at once, and what it dropped of those is gone.
+func TestSpeakRemembers(t *testing.T) {
+	t.Parallel()
+	entry := func(name string) item {
+		body, err := anypb.New(&networking.ServiceEntry{Hosts: []string{"web.test"}, Ports: []*networking.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: name}, Body: body})
+	}
+	for name, c := range map[string]struct {
+		entries          []item
+		gateways         []item
+		want, afterwards string
+	}{
+		"lost":   {[]item{entry("s/web")}, nil, "full Gateway s/a Gateway s/b ServiceEntry s/web; standing the server server.test:1: it came back without any Gateway", "Gateway s/a Gateway s/b; standing"},
+		"fewer":  {[]item{entry("s/web")}, []item{gateway("s/b", "2", "a.test")}, "full Gateway s/b ServiceEntry s/web; standing", ""},
+		"bare":   {nil, nil, "standing the server server.test:1 holds no object of any kind", "full; standing"},
+		"intact": {nil, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, "full Gateway s/a Gateway s/b; standing", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				talk := converse(t, func(cfg *Config) { cfg.Kinds, cfg.EmptyAfter = []string{"Gateway", "ServiceEntry"}, time.Minute }, keptGateway(t, "s/a"), keptGateway(t, "s/b"))
+				defer talk.cancel()
+				for _, version := range []string{"v1", "v1beta1", "v1alpha3"} {
+					if version == "v1" || len(c.gateways) == 0 {
+						talk.answer("networking.istio.io/"+version+"/Gateway", "g", c.gateways...)
+					}
+					if version == "v1" || len(c.entries) == 0 {
+						talk.answer("networking.istio.io/"+version+"/ServiceEntry", "s", c.entries...)
+					}
+				}
+				if got := talk.tells(); !strings.HasPrefix(got, c.want) {
+					t.Errorf("told %q, want %q", got, c.want)
+				}
+				time.Sleep(59 * time.Second)
+				if got := talk.tells(); got != "" {
+					t.Errorf("told %q too early", got)
+				}
+				time.Sleep(2 * time.Second)
+				if got := talk.tells(); got != c.afterwards {
+					t.Errorf("told %q in the end, want %q", got, c.afterwards)
+				}
+			})
+		})
+	}
 }
 
 // A server that says nothing, or not about everything, is named with what it owes.

@@ -108,7 +108,7 @@ func (t *taking) item(it *item) {
 	if e := l.entries[name]; e != nil {
 		t.prior[name] = e.object
 	}
-	if rev := it.res.GetMetadata().GetLabels()[revisionLabel]; rev != "" && t.rules.revision != "" && rev != t.rules.revision {
+	if t.foreign(it.res.GetMetadata().GetLabels()) {
 		t.put(name, sum, nil, nil, true)
 		return
 	}

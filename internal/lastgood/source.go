@@ -57,16 +57,29 @@ func New[T any](cfg Config[T]) *Source[T] {
 // Name is that of the wrapped source.
 func (s *Source[T]) Name() string { return s.cfg.Source.Name() }
 
+// Rememberer is a source that wants to know, before it runs, what it said before the start: it may then doubt what it hears.
+type Rememberer[T any] interface {
+	Remember(kept []feed.Update[T])
+}
+
 // Run is feed.Source's.
 func (s *Source[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
 	g, ctx := errgroup.WithContext(ctx)
 	from := make(chan feed.Batch[T])
+	k := &keeping[T]{cfg: s.cfg, out: out, groups: map[string]feed.Update[T]{}}
+	r, remembers := s.cfg.Source.(Rememberer[T])
+	if remembers {
+		k.load(ctx)
+		r.Remember(k.all())
+	}
 	w := NewWriter(s.cfg.Store, s.Name(), writeGap, s.cfg.Log)
 	g.Go(func() error { return s.cfg.Source.Run(ctx, from) })
 	g.Go(func() error { w.Run(ctx); return nil })
 	g.Go(func() error {
 		defer w.End()
-		k := &keeping[T]{cfg: s.cfg, writer: w, out: out, groups: map[string]feed.Update[T]{}}
+		if k.writer = w; !remembers {
+			k.load(ctx)
+		}
 		k.run(ctx, from)
 		return nil
 	})
@@ -92,7 +105,6 @@ type keeping[T any] struct {
 
 // run passes on what the source says until ctx ends.
 func (k *keeping[T]) run(ctx context.Context, from <-chan feed.Batch[T]) {
-	k.load(ctx)
 	patience := time.NewTimer(k.cfg.Patience)
 	defer patience.Stop()
 	touch := time.NewTicker(touchPace)

@@ -190,6 +190,43 @@ func TestStandsIn(t *testing.T) {
 	})
 }
 
+// rememberer is a source that wants to know what it said.
+type rememberer struct {
+	script
+	kept chan []feed.Update[string]
+}
+
+func (r *rememberer) Remember(kept []feed.Update[string]) { r.kept <- kept }
+
+// A source that wants to know is told, before it runs, what it said before the start.
+func TestRemember(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b")})
+		l.end()
+		r := &rememberer{script{make(chan feed.Batch[string])}, make(chan []feed.Update[string])}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() {
+			done <- New(Config[string]{Source: r, Store: m, Decode: func(b []byte) (items []string, err error) { return items, json.Unmarshal(b, &items) }}).Run(ctx, nil)
+		}()
+		select {
+		case r.says <- feed.Batch[string]{}:
+			t.Error("it runs before it knows")
+		case kept := <-r.kept:
+			if len(kept) != 2 || kept[0].Group != "a" || kept[1].Items[0] != "b" {
+				t.Errorf("it is told %v", kept)
+			}
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Nothing stands in for a source that never said everything.
 func TestNothingComplete(t *testing.T) {
 	t.Parallel()
