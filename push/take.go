@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -26,11 +27,7 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, since, now time.Time) {
 	before := a.inputs.Objects
 	refused := a.refusals()
-	for k := range a.held {
-		if !slices.Contains(touched, k) {
-			touched = append(touched, k)
-		}
-	}
+	touched = a.withHeld(touched)
 	for _, k := range touched {
 		items := a.objects.Items(k)
 		a.found.set(place{object: k}, clashes(items))
@@ -45,6 +42,18 @@ func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, sin
 		a.wantKeys()
 	}
 	a.derive(ctx, now)
+}
+
+// withHeld are keys, and those of the objects that are held besides.
+func (a *Assembler) withHeld(touched []config.Key) []config.Key {
+	if len(a.held) == 0 {
+		return touched
+	}
+	all := maps.Clone(a.held)
+	for _, k := range touched {
+		all[k] = true
+	}
+	return slices.Collect(maps.Keys(all))
 }
 
 // refusals are the objects that are refused where they stand now, looked for when that is first asked.
