@@ -17,10 +17,11 @@ type Memory struct {
 	mu       sync.Mutex
 	records  map[Key]Record // guarded by mu
 	revision uint64         // guarded by mu: of the latest write
+	changed  map[Key]uint64 // guarded by mu: the revision of the latest write of each key, deleted ones too
 }
 
 // NewMemory returns an empty store.
-func NewMemory() *Memory { return &Memory{records: map[Key]Record{}} }
+func NewMemory() *Memory { return &Memory{records: map[Key]Record{}, changed: map[Key]uint64{}} }
 
 // Get implements Store.
 func (m *Memory) Get(_ context.Context, key Key) (Record, error) {
@@ -49,6 +50,24 @@ func (m *Memory) List(_ context.Context, table string) ([]Record, error) {
 	return out, nil
 }
 
+// Changes implements Changer.
+func (m *Memory) Changes(_ context.Context, table string, since Mark) ([]Record, Mark, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old, _ := since.(uint64)
+	var out []Record
+	for k, at := range m.changed {
+		r, found := m.records[k]
+		if k.Table != table || at <= old || since == nil && !found {
+			continue
+		}
+		r.Key, r.Value = k, bytes.Clone(r.Value)
+		out = append(out, r)
+	}
+	slices.SortFunc(out, func(a, b Record) int { return cmp.Compare(a.Name, b.Name) })
+	return out, m.revision, nil
+}
+
 // Commit implements Store.
 func (m *Memory) Commit(_ context.Context, writes ...Write) error {
 	if err := Check(writes); err != nil {
@@ -71,6 +90,7 @@ func (m *Memory) commit(writes []Write) error {
 	}
 	for _, w := range writes {
 		m.revision++
+		m.changed[w.Key] = m.revision
 		if w.Value == nil {
 			delete(m.records, w.Key)
 			continue

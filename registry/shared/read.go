@@ -32,18 +32,43 @@ func (r *Runtime) read(ctx context.Context) error {
 		r.takeSigns(list)
 	}
 	if r.unread.registrations {
-		list, err := r.cfg.Records.List(ctx, registrationTable)
-		if err != nil {
+		if err := r.readRegistrations(ctx); err != nil {
 			return fmt.Errorf("read registrations: %w", err)
 		}
 		r.unread.registrations = false
-		r.takeRegistrations(list)
 	}
 	return nil
 }
 
-// takeRegistrations takes in what has changed since the last reading.
-func (r *Runtime) takeRegistrations(list []record.Record) {
+// readRegistrations reads what has changed, of a store that tells, or all.
+func (r *Runtime) readRegistrations(ctx context.Context) error {
+	c, tells := r.cfg.Records.(record.Changer)
+	if !tells {
+		list, err := r.cfg.Records.List(ctx, registrationTable)
+		if err == nil {
+			r.takeAll(list)
+		}
+		return err
+	}
+	list, now, err := c.Changes(ctx, registrationTable, r.mark)
+	if err != nil {
+		return err
+	}
+	r.mark = now
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, rec := range list {
+		if rec.Version == "" {
+			r.drop(rec.Name)
+		} else {
+			r.take(rec)
+		}
+	}
+	return nil
+}
+
+// takeAll takes in what has changed since the last reading.
+func (r *Runtime) takeAll(list []record.Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	there := make(map[string]bool, len(list))
@@ -56,15 +81,23 @@ func (r *Runtime) takeRegistrations(list []record.Record) {
 	}
 	for name := range r.damaged {
 		if !there[name] {
-			delete(r.damaged, name)
+			r.drop(name)
 		}
 	}
-	for name, key := range r.names {
+	for name := range r.names {
 		if !there[name] {
-			delete(r.names, name)
-			delete(r.shared, key)
-			r.arrange(key)
+			r.drop(name)
 		}
+	}
+}
+
+// drop takes in that a record is gone. mu is held.
+func (r *Runtime) drop(name string) {
+	delete(r.damaged, name)
+	if key, known := r.names[name]; known {
+		delete(r.names, name)
+		delete(r.shared, key)
+		r.arrange(key)
 	}
 }
 

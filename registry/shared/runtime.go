@@ -59,6 +59,7 @@ type Runtime struct {
 	replicas map[string]*replica                 // others, by id
 	orphans  map[registry.RegistrationKey]orphan // registrations that end by and by
 	unread   tables                              // what is to be read
+	mark     record.Mark                         // of registrations as they were read, in a store that tells what has changed
 	beats    int                                 // how often this one said that it is alive
 	beat     time.Time                           // when it does so next
 	touch    time.Time                           // since when the store takes what is written; zero: it does not

@@ -31,7 +31,10 @@ type one struct {
 func start(t *testing.T, store record.Store, cfg shared.Config) *one {
 	t.Helper()
 	o := &one{link: &link{Store: store}, done: make(chan error, 1)}
-	cfg.Records, cfg.Log = o.link, testlog.New(t)
+	cfg.Records, cfg.Log = changer{o.link}, testlog.New(t)
+	if strings.HasSuffix(cfg.Replica, "1") { // to one of them the store does not tell what has changed
+		cfg.Records = o.link
+	}
 	rt, err := shared.New(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -34,6 +34,16 @@ func (l *link) sever(tables ...string) {
 	l.cut.Store(true)
 }
 
+// changer is a link to a store that tells what has changed.
+type changer struct{ *link }
+
+func (c changer) Changes(ctx context.Context, table string, since record.Mark) ([]record.Record, record.Mark, error) {
+	if c.cut.Load() {
+		return nil, since, nil
+	}
+	return c.Store.(record.Changer).Changes(ctx, table, since)
+}
+
 func (l *link) mend() { l.cut.Store(false) }
 
 func (l *link) List(ctx context.Context, table string) ([]record.Record, error) {

@@ -37,6 +37,7 @@ func Run(t *testing.T, open func(t *testing.T) record.Store) {
 		"keys that look alike":   testAlike,
 		"one of many wins":       testOneWins,
 		"what was told is there": testToldIsThere,
+		"changes":                testChanges,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
