@@ -36,6 +36,7 @@ type identity struct {
 	trust   *trust
 	domain  string // the trust domain
 	reach   reach
+	own     string // where other replicas reach this one
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
 	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
@@ -48,7 +49,9 @@ type identity struct {
 type identityConfig struct {
 	settings settings
 	// reach is where agents reach it.
-	reach   reach
+	reach reach
+	// own is the address of this machine itself, whatever agents are told.
+	own     string
 	records record.Store
 	// context is the latest that was published; nil before the first.
 	context    func() *push.Context
@@ -61,7 +64,7 @@ type identityConfig struct {
 func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	s := c.settings
 	domain := s.mesh.Config.GetTrustDomain()
-	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach}
+	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach, own: c.own}
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, Dir: filepath.Join(s.State, "ca"), TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
 		Present: id.present, Replaced: id.replaced, Audit: c.audit, Log: c.log})
@@ -72,7 +75,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
 		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.address),
-		Records: c.records, Audit: c.audit, Log: c.log, Facts: id.facts,
+		Records: c.records, Replica: s.replicaName(id.own), ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {
 		if s.CA.Plugged != "" {

@@ -19,6 +19,9 @@ type caSettings struct {
 	// Plugged is a folder with Istio's four files (ca-cert.pem, ca-key.pem, root-cert.pem, cert-chain.pem) of an authority to
 	// sign with. Default: none, an authority of its own is made in the state folder.
 	Plugged string `yaml:"plugged"`
+	// ReplicaToken is a file with a token that "ashorectl ca replica-token" made on another replica: it gets this one its first
+	// intermediate. Default: none; the first replica makes the root.
+	ReplicaToken string `yaml:"replicaToken"`
 	// KeyType is that of the keys that are made here: ecdsa (P-256) or rsa (2048 bits). Default ecdsa.
 	KeyType string `yaml:"keyType"`
 	// Validity is how long a workload's certificate lives. Default 24h. MaxValidity is the most that one may ask for.

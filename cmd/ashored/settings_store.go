@@ -64,3 +64,6 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 		wrong("store.kind", "%q: want bolt or consul", s.Store.Kind)
 	}
 }
+
+// shared says that other replicas write there too.
+func (s storeSettings) shared() bool { return s.Kind == storeConsul }

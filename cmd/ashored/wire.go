@@ -25,7 +25,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
@@ -202,8 +201,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
-	workloads, err := registry.NewMemory(registry.MemoryConfig{File: filepath.Join(s.State, "runtime.json"), Replica: machineName(),
-		Grace: s.Workloads.Grace, RestartGrace: s.Workloads.RestartGrace, Log: log.Named("workloads")})
+	workloads, err := d.workloads(ctx, s, id, back, log.Named("workloads"))
 	if err != nil {
 		return p, err
 	}
@@ -262,9 +260,9 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 	if !s.secure() {
 		return nil, nil
 	}
-	at := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine())
+	at, own := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine()), findReach(ctx, "", d.secure.Addr(), thisMachine())
 	log.Info("machines join here", "address", at.address)
-	return newIdentity(ctx, identityConfig{settings: s, reach: at, records: d.store.Records(), context: back.context, audit: d.audit.Record, registerer: d.registry, log: log})
+	return newIdentity(ctx, identityConfig{settings: s, reach: at, own: own.address, records: d.store.Records(), context: back.context, audit: d.audit.Record, registerer: d.registry, log: log})
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.

@@ -1,0 +1,62 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"path/filepath"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/shared"
+)
+
+// workloads are those that registered themselves, with their health: of this ashored, or of all that share a store.
+type workloads interface {
+	registry.Runtime
+	Run(ctx context.Context) error
+}
+
+// workloads makes what the settings say; id may be nil.
+func (d doors) workloads(ctx context.Context, s settings, id *identity, back *backend, log hclog.Logger) (workloads, error) {
+	if !s.Store.shared() {
+		return registry.NewMemory(registry.MemoryConfig{File: filepath.Join(s.State, "runtime.json"), Replica: machineName(), Grace: s.Workloads.Grace, RestartGrace: s.Workloads.RestartGrace, Log: log})
+	}
+	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, LostGrace: s.Workloads.RestartGrace, Log: log}
+	if id != nil {
+		c.Replica, c.Address, c.Answers = s.replicaName(id.own), id.own, id.answers
+	}
+	rt, err := shared.New(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	back.more = append(back.more, func() []feed.Problem {
+		var out []feed.Problem
+		for _, text := range rt.Problems() {
+			out = append(out, feed.Problem{Severity: feed.Error, Source: "workloads", Text: text})
+		}
+		return out
+	})
+	return rt, nil
+}
+
+// replicaName is what people call this ashored among those that share its store; empty: it shares none.
+func (s *settings) replicaName(own string) string {
+	if !s.Store.shared() {
+		return ""
+	}
+	return machineName() + " (" + own + ")"
+}
+
+// answers says whether a control plane of this mesh answers at an address.
+func (id *identity) answers(ctx context.Context, address string) bool {
+	d := tls.Dialer{Config: ca.ControlPlaneTLS(id.manager.Bundle, id.domain)}
+	conn, err := d.DialContext(ctx, "tcp", address)
+	if err != nil {
+		return false
+	}
+	_ = conn.Close() // it has answered
+	return true
+}

@@ -1,0 +1,76 @@
+package replicas
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// pace is that of calls through a proxy.
+const pace = 10 * time.Millisecond
+
+// Whichever replica is killed under load, no call fails, and the replicas that are left tell of all workloads.
+func TestKilled(t *testing.T) {
+	w := newWorld(t, 2, "")
+	web1, web2 := w.serve(0, "web-1"), w.serve(1, "web-2")
+	a := w.join(0, harness.Workload{Name: "a-1", Group: "shop/a"})
+	w.agree(3)
+	client := a.Client(servicePort)
+	client.Want(t, "web-1", call(), harness.From("web-1"))
+	client.Want(t, "web-2", call(), harness.From("web-2"))
+	kept, fresh := harness.StartCalls(t, client, call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(), call(), pace)
+
+	for round, i := range []int{0, 1, 0} {
+		w.meshes[i].Ashored.Kill()
+		for _, p := range []*harness.Proxy{a, web1, web2} {
+			w.on(p, 1-i)
+		}
+		w.agree(3, i)
+		if round == 0 {
+			web3 := w.serve(1-i, "web-3") // nobody is missed
+			client.Want(t, "web-3", call(), harness.From("web-3"))
+			web3.Stop()
+			w.agree(3, i)
+		}
+		w.meshes[i].Start()
+		w.agree(3)
+	}
+	kept.Clean(t, 200)
+	fresh.Clean(t, 200)
+}
+
+// What one replica is told, all know: who may join, who is revoked, how somebody is.
+func TestShared(t *testing.T) {
+	w := newWorld(t, 2, "")
+	w.serve(0, "web-1")
+	line := harness.Line(t, w.meshes[0].Token("shop/a", "1h"))
+	for i, word := range line { // the token of one replica, used at the other
+		if word == w.meshes[0].TLS() {
+			line[i] = w.meshes[1].TLS()
+		}
+	}
+	a := w.meshes[1].JoinBy(line, harness.Workload{Name: "a-1", Group: "shop/a"})
+	w.on(a, 1)
+	w.agree(2)
+	client := a.Client(servicePort)
+	client.Want(t, "across replicas", call(), harness.From("web-1"))
+
+	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/a-1", "--reason", "test", "--socket", w.meshes[0].Socket())
+	if err != nil || code != 0 {
+		t.Fatalf("revoke: exit code %d, %v:\n%s", code, err, out)
+	}
+	w.agree(1)
+	a.WantLine("control plane", "revoked")
+	client.Want(t, "revoked everywhere", call(), func(got harness.Answer) error { return harness.Status(403)(got) })
+	for _, m := range w.meshes {
+		list, err := m.Admin.Workloads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Revocations) != 1 || !strings.Contains(list.Revocations[0].Name, "a-1") {
+			t.Errorf("revocations: %+v", list.Revocations)
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package replicas
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// Where services listen for their callers, and where the applications behind their proxies do.
+const servicePort, appPort = 8080, 18080
+
+// meshFiles are two groups of workloads, of which web serves web.test.
+const meshFiles = `apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: a, namespace: shop}
+spec: {metadata: {labels: {app: a}}, template: {serviceAccount: a}}
+---
+apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: web, namespace: shop}
+spec: {metadata: {labels: {app: web}}, template: {serviceAccount: web}}
+---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 8080, name: http, protocol: HTTP}]
+  workloadSelector: {labels: {app: web}}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: web, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: web}}
+  ingress: [{port: {number: 8080, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:18080"}]
+  egress: [{hosts: ["~/*"]}]
+---
+apiVersion: security.istio.io/v1
+kind: PeerAuthentication
+metadata: {name: default, namespace: shop}
+spec: {mtls: {mode: STRICT}}
+`
+
+// call is a request to web.
+func call() harness.Request { return harness.Request{Host: "web.test"} }
+
+// world are replicas that share a Consul.
+type world struct {
+	t      *testing.T
+	consul *testconsul.Agent
+	meshes []*harness.Mesh
+}
+
+// doors are addresses of Consul's HTTP interface, one for each replica: a link can be cut by itself.
+func doors(n int) []string {
+	out := []string{"127.0.0.1"}
+	for i := range n {
+		out = append(out, fmt.Sprintf("127.0.3.%d", i+1))
+	}
+	return out
+}
+
+// newWorld starts Consul and n replicas, each later one with a token that the first one made; more is further YAML of their
+// settings.
+func newWorld(t *testing.T, n int, more string) *world {
+	t.Helper()
+	w := &world{t: t, consul: testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors(n), " ")}})}
+	for i := range n {
+		settings := w.settings(i) + more
+		if i > 0 {
+			made, err := w.meshes[0].Admin.CreateReplicaToken(context.Background(), admin.ReplicaTokenRequest{TTL: "5m"})
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := filepath.Join(t.TempDir(), "replica-token")
+			if err := os.WriteFile(file, []byte(made.Token+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			settings += fmt.Sprintf("ca: {replicaToken: %s}\n", file)
+		}
+		w.meshes = append(w.meshes, harness.New(t, map[string]string{"mesh.yaml": meshFiles}, harness.Secure(settings)))
+	}
+	return w
+}
+
+// settings are those that make a replica share Consul.
+func (w *world) settings(i int) string {
+	_, port, _ := strings.Cut(w.consul.Address, ":")
+	return fmt.Sprintf("store: {kind: consul, address: \"http://%s:%s\", prefix: ashore/test}\n", doors(i + 1)[i+1], port)
+}
+
+// cut has nothing pass between a replica and Consul; mend ends that.
+func (w *world) cut(i int) {
+	w.t.Helper()
+	door := doors(i + 1)[i+1]
+	w.nft(fmt.Sprintf("table ip cut%d {\n chain in { type filter hook input priority 0; ip daddr %s drop; ip saddr %s drop; }\n}\n", i, door, door))
+}
+
+func (w *world) mend(i int) {
+	w.t.Helper()
+	w.nft(fmt.Sprintf("delete table ip cut%d\n", i))
+}
+
+func (w *world) nft(rules string) {
+	w.t.Helper()
+	cmd := exec.Command("nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(rules)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		w.t.Fatalf("nft (needs root and nftables, \"make net-tools\"): %v\n%s", err, out)
+	}
+}
+
+// addresses are where the replicas are, that of i first.
+func (w *world) addresses(i int) string {
+	var out []string
+	for n := range w.meshes {
+		out = append(out, w.meshes[(i+n)%len(w.meshes)].TLS())
+	}
+	return strings.Join(out, ",")
+}
+
+// join has a workload join by replica i, and know all of them.
+func (w *world) join(i int, of harness.Workload) *harness.Proxy {
+	w.t.Helper()
+	m := w.meshes[i]
+	line := harness.Line(w.t, m.Token(of.Group, "1h"))
+	at := slices.Index(line, "--control-plane")
+	if at < 0 {
+		w.t.Fatalf("the line to join is %q", line)
+	}
+	line[at+1] = w.addresses(i)
+	return m.JoinBy(line, of)
+}
+
+// serve has a member of web join by replica i, with its application, which answers with its name.
+func (w *world) serve(i int, name string) *harness.Proxy {
+	w.t.Helper()
+	b := harness.NewBackend(w.t, name, fmt.Sprintf("%s:%d", w.meshes[i].IP(), appPort))
+	ip, _, _ := strings.Cut(b.Address, ":")
+	return w.join(i, harness.Workload{Name: name, Group: "shop/web", IP: ip})
+}
+
+// on waits until an agent follows replica i.
+func (w *world) on(p *harness.Proxy, i int) {
+	w.t.Helper()
+	p.WantLine("control plane", "ok", w.meshes[i].TLS())
+}
+
+// registered are the workloads that a replica tells, with their health and the replica that they are connected to.
+func registered(m *harness.Mesh) (string, error) {
+	list, err := m.Admin.Objects(context.Background(), "WorkloadEntry", "shop", "")
+	if err != nil {
+		return "", err
+	}
+	var out []string
+	for _, o := range list {
+		text, err := json.Marshal(o)
+		if err != nil {
+			return "", err
+		}
+		out = append(out, string(text))
+	}
+	return strings.Join(out, "\n"), nil
+}
+
+// agree waits until all replicas, but for those left out, tell the same of n workloads.
+func (w *world) agree(n int, but ...int) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("the replicas tell the same of %d workloads", n), func() error {
+		told := map[string]bool{}
+		for i, m := range w.meshes {
+			if slices.Contains(but, i) {
+				continue
+			}
+			text, err := registered(m)
+			if err != nil {
+				return err
+			}
+			if have := strings.Count(text, "\n") + 1; have != n {
+				return fmt.Errorf("replica %d tells of %d:\n%s", i, have, text)
+			}
+			told[text] = true
+		}
+		if len(told) != 1 {
+			return fmt.Errorf("they tell %d things", len(told))
+		}
+		return nil
+	})
+}
