@@ -61,8 +61,8 @@ func built() (string, error) {
 type Agent struct {
 	// Address is that of its HTTP interface, "127.0.0.1:20123"; Secure that of HTTPS.
 	Address, Secure string
-	// WAN is where agents of other datacenters find it (retry_join_wan).
-	WAN string
+	// WAN is where agents of other datacenters find it (retry_join_wan), LAN where those of its own do (retry_join).
+	WAN, LAN string
 	// CAFile has the authority of its certificate, which CertFile and KeyFile are.
 	CAFile, CertFile, KeyFile string
 
@@ -85,13 +85,13 @@ func New(t testing.TB, more map[string]any) *Agent {
 	writePair(t, dir)
 	_, verify := more[VerifyClients]
 	port := testport.Free(t)
-	secure, wan := testport.Free(t), testport.Free(t)
-	a.WAN = fmt.Sprintf("127.0.0.2:%d", wan)
+	secure, wan, lan := testport.Free(t), testport.Free(t), testport.Free(t)
+	a.WAN, a.LAN = fmt.Sprintf("127.0.0.2:%d", wan), fmt.Sprintf("127.0.0.2:%d", lan)
 	a.Address, a.Secure = fmt.Sprintf("127.0.0.1:%d", port), fmt.Sprintf("127.0.0.1:%d", secure)
 	a.config = map[string]any{
 		"server": true, "bootstrap_expect": 1, "data_dir": filepath.Join(dir, "data"), "client_addr": "127.0.0.1",
 		"bind_addr": "127.0.0.2", // on 127.0.0.1 the UDP port stands for the claim of testport
-		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": testport.Free(t),
+		"ports": map[string]any{"http": port, "https": secure, "server": testport.Free(t), "serf_lan": lan,
 			"serf_wan": wan, "dns": -1, "grpc": -1, "grpc_tls": -1},
 		"tls":         map[string]any{"https": map[string]any{"cert_file": a.CertFile, "key_file": a.KeyFile, "ca_file": a.CAFile, "verify_incoming": verify}},
 		"performance": map[string]any{"raft_multiplier": 1}, "disable_update_check": true, "log_level": "warn", "leave_on_terminate": false,
