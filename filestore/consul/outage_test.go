@@ -226,23 +226,36 @@ func TestRestored(t *testing.T) {
 		t.Fatal(err)
 	}
 	fresh(t, b)
+	asleep, err := Open(t.Context(), s.config(t, newShelf()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := asleep.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	if req, err = http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot", strings.NewReader(snapshot)); err != nil {
 		t.Fatal(err)
 	}
 	if said := ask(t, req); said != "" {
 		t.Fatalf("restore: %s", said)
 	}
-	// a learns of it by writing, b by waiting or reading
-	put(t, a, "z", "3")
-	for name, want := range map[string]string{"x": "1", "y": "", "z": "3"} {
+	// a learns of it by writing, b by waiting or reading, and asleep when there is already more than it knew
+	put(t, a, "x", "3")
+	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"), Version: r.Version}); !errors.Is(err, record.ErrConflict) {
+		t.Errorf("a write over a version of the lost time: got %v, want ErrConflict", err)
+	}
+	for range 6 {
+		put(t, a, "z", "3")
+	}
+	equalStates(t, fresh(t, a), fresh(t, asleep))
+	for name, want := range map[string]string{"x": "3", "y": "", "z": "3"} {
 		eventually(t, "both go by what Consul holds", func() bool { return valueOf(t, a, name) == want && valueOf(t, b, name) == want })
 	}
 	equalStates(t, fresh(t, a), fresh(t, b))
 	if got := b.state.Load().objects.At(configtest.Key("o")); got != kept {
 		t.Error("an object that did not change has another pointer")
-	}
-	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"), Version: r.Version}); !errors.Is(err, record.ErrConflict) {
-		t.Errorf("a write over a version of the lost time: got %v, want ErrConflict", err)
 	}
 	again, err := a.Put(t.Context(), configtest.Object("q", "new.test"), "test")
 	if err != nil {
