@@ -11,6 +11,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -72,13 +73,13 @@ func wantSource(t *testing.T, m *harness.Mesh, name, trouble string) {
 // Real calls by a host of an MCP server, through each way in which that can be away: nothing that was right is lost.
 func TestAshored(t *testing.T) {
 	t.Parallel()
-	x := &xdsServer{store: newStore()}
-	at, stop := serve(t, "", x.register)
+	x := &mcptest.XDS{Store: mcptest.NewStore()}
+	at, stop := mcptest.Serve(t, "", x.Register)
 	m := harness.New(t, map[string]string{"a.yaml": group("shop", "a")}, harness.Secure(""),
 		harness.Sources(fmt.Sprintf("{name: peer, kind: mcp, address: %q, plaintext: true, emptyAfter: 3s}", at)))
 	backend := harness.NewBackend(t, "echo", m.IP()+":18080")
 	other := harness.NewBackend(t, "other", m.IP()+":18080")
-	x.put(entries, "shop/echo", backendEntry("echo.test", backend))
+	x.Put(entries, "shop/echo", backendEntry("echo.test", backend))
 	wantSource(t, m, "mcp:peer", "")
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"}).Client(servicePort)
 	call := harness.Request{Host: "echo.test"}
@@ -101,13 +102,13 @@ func TestAshored(t *testing.T) {
 	late := m.Join(harness.Workload{Name: "a-2", Group: "shop/a"}).Client(servicePort)
 	late.Want(t, "the host of a server that is away, for a newcomer", call, harness.From("echo"))
 	t.Log("back, and empty")
-	empty := &xdsServer{store: newStore()}
-	_, stop = serve(t, at, empty.register)
+	empty := &mcptest.XDS{Store: mcptest.NewStore()}
+	_, stop = mcptest.Serve(t, at, empty.Register)
 	wantSource(t, m, "mcp:peer", "emptyAfter")
 	t.Log("back, and mad")
 	stop()
-	mad := &xdsServer{store: x.store, nonsense: true}
-	_, stop = serve(t, at, mad.register)
+	mad := &mcptest.XDS{Store: x.Store, Nonsense: true}
+	_, stop = mcptest.Serve(t, at, mad.Register)
 	harness.Eventually(t, "a problem", func() error {
 		if s := source(t, m, "mcp:peer"); s.Problems == 0 {
 			return fmt.Errorf("it stands as %+v", s)
@@ -116,15 +117,15 @@ func TestAshored(t *testing.T) {
 	})
 	stop()
 	t.Log("back as it was")
-	_, _ = serve(t, at, x.register)
+	_, _ = mcptest.Serve(t, at, x.Register)
 	wantSource(t, m, "mcp:peer", "")
 	load.Stop()
 	load.Clean(t, 50)
 
 	t.Log("changes, refusals, and the true end")
-	x.put(entries, "shop/echo", backendEntry("echo.test", other))
+	x.Put(entries, "shop/echo", backendEntry("echo.test", other))
 	client.Want(t, "the other endpoint", call, harness.From("other"))
-	x.put(entries, "shop/echo", backendEntry("", other))
+	x.Put(entries, "shop/echo", backendEntry("", other))
 	harness.Eventually(t, "a problem that names it", func() error {
 		problems, err := m.Admin.Problems(context.Background())
 		if err != nil {
@@ -138,7 +139,7 @@ func TestAshored(t *testing.T) {
 		return fmt.Errorf("there are %v", problems)
 	})
 	client.Want(t, "the last good version", call, harness.From("other"))
-	x.clear()
+	x.Clear()
 	harness.Eventually(t, "the host is gone", func() error {
 		if a, err := client.Fresh().Do(call); err == nil && a.Seen.Backend != "" {
 			return fmt.Errorf("%s answered", a.Seen.Backend)

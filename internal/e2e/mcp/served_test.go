@@ -20,6 +20,7 @@ import (
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/mcp"
@@ -71,7 +72,7 @@ func newServed(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *se
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	s.publish()
-	s.address, _ = serve(t, "", func(g *grpc.Server) { s.xds.Register(g); s.legacy.Register(g) }, append(xds.ServerOptions(), opts...)...)
+	s.address, _ = mcptest.Serve(t, "", func(g *grpc.Server) { s.xds.Register(g); s.legacy.Register(g) }, append(xds.ServerOptions(), opts...)...)
 	return s
 }
 

@@ -3,25 +3,31 @@ package mcp_test
 import (
 	"context"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
-	"google.golang.org/grpc"
-	mcpv1 "istio.io/api/mcp/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
 const entries = "networking.istio.io/v1/ServiceEntry"
+
+// entryOf is a ServiceEntry for a host; "" is refused.
+func entryOf(host string) *networking.ServiceEntry {
+	return &networking.ServiceEntry{
+		Hosts:      []string{host},
+		Ports:      []*networking.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
+		Resolution: networking.ServiceEntry_DNS,
+	}
+}
 
 // sink runs a source of ours and keeps what it says, as the assembler does.
 type sink struct {
@@ -124,35 +130,6 @@ func (s *sink) standings() []feed.Standing {
 	return slices.Clone(s.standing)
 }
 
-// host is this package's part of the loopback network.
-const host = "127.0.71.1"
-
-// serve serves on an address until stop is called or the test ends; "" is any port.
-func serve(t *testing.T, address string, register func(*grpc.Server), opts ...grpc.ServerOption) (at string, stop func()) {
-	t.Helper()
-	if address == "" {
-		address = net.JoinHostPort(host, "0")
-	}
-	var l net.Listener
-	eventually(t, "listen on "+address, func() (ok bool) {
-		var err error
-		l, err = net.Listen("tcp", address)
-		return err == nil
-	})
-	g := grpc.NewServer(opts...)
-	register(g)
-	done := make(chan struct{})
-	go func() { defer close(done); _ = g.Serve(l) }()
-	var once sync.Once
-	stop = func() { once.Do(func() { g.Stop(); <-done }) }
-	t.Cleanup(stop)
-	return l.Addr().String(), stop
-}
-
-func (x *xdsServer) register(g *grpc.Server) {
-	discoveryv3.RegisterAggregatedDiscoveryServiceServer(g, x)
-}
-
 // ways are the protocols over xDS.
 var ways = []string{mcp.XDSDelta, mcp.XDSState}
 
@@ -162,10 +139,10 @@ func TestXDS(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore()}
-			x.put(entries, "shop/web", entryOf("web.test"))
-			x.put(entries, "shop/db", entryOf("db.test"))
-			at, _ := serve(t, "", x.register)
+			x := &mcptest.XDS{Store: mcptest.NewStore()}
+			x.Put(entries, "shop/web", entryOf("web.test"))
+			x.Put(entries, "shop/db", entryOf("db.test"))
+			at, _ := mcptest.Serve(t, "", x.Register)
 			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true})
 			s.inTouch()
 			if got := s.holds("db", "web"); got != "db.test web.test" {
@@ -179,7 +156,7 @@ func TestXDS(t *testing.T) {
 			s.mu.Lock()
 			before := s.updates
 			s.mu.Unlock()
-			x.put(entries, "shop/web", entryOf("www.test"))
+			x.Put(entries, "shop/web", entryOf("www.test"))
 			eventually(t, "the change", func() bool { return s.holds("db", "web") == "db.test www.test" })
 			s.mu.Lock()
 			if n := s.updates - before; n != 1 {
@@ -188,28 +165,25 @@ func TestXDS(t *testing.T) {
 			s.mu.Unlock()
 
 			t.Log("a bad object is named in a refusal, its last good version stays, the good one beside it is taken")
-			x.change(func(held map[string]map[string]*mcpv1.Resource) {})
 			bad := entryOf("")
-			x.put(entries, "shop/web", bad)
-			x.put(entries, "shop/db", entryOf("db2.test"))
+			x.Put(entries, "shop/web", bad)
+			x.Put(entries, "shop/db", entryOf("db2.test"))
 			eventually(t, "the good one", func() bool { return s.holds("db", "web") == "db2.test www.test" })
 			eventually(t, "a refusal that names it", func() bool {
-				x.note.Lock()
-				defer x.note.Unlock()
-				return slices.ContainsFunc(x.nacks, func(n string) bool { return strings.Contains(n, "ServiceEntry shop/web spec.hosts[0]") })
+				return slices.ContainsFunc(x.Nacks(), func(n string) bool { return strings.Contains(n, "ServiceEntry shop/web spec.hosts[0]") })
 			})
 			if p := s.problems(); len(p) != 1 || !p[0].Stale || p[0].Object != "ServiceEntry shop/web" {
 				t.Errorf("problems %v", p)
 			}
-			x.put(entries, "shop/web", entryOf("mended.test"))
+			x.Put(entries, "shop/web", entryOf("mended.test"))
 			eventually(t, "the mended one", func() bool { return s.holds("db", "web") == "db2.test mended.test" && len(s.problems()) == 0 })
 
 			t.Log("what is removed is gone")
-			x.remove(entries, "shop/db")
+			x.Remove(entries, "shop/db")
 			eventually(t, "the removal", func() bool { return s.holds("db", "web") == "mended.test" })
 
 			t.Log("a true emptying is believed")
-			x.clear()
+			x.Clear()
 			eventually(t, "the emptying", func() bool { return s.holds("db", "web") == "" })
 			if e := s.status().Error; e != "" {
 				t.Errorf("not in touch: %s", e)
@@ -225,10 +199,10 @@ func TestXDSOutage(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore()}
-			x.put(entries, "shop/web", entryOf("web.test"))
-			x.put(entries, "shop/db", entryOf("db.test"))
-			at, stop := serve(t, "", x.register)
+			x := &mcptest.XDS{Store: mcptest.NewStore()}
+			x.Put(entries, "shop/web", entryOf("web.test"))
+			x.Put(entries, "shop/db", entryOf("db.test"))
+			at, stop := mcptest.Serve(t, "", x.Register)
 			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true, EmptyAfter: 3 * time.Second})
 			s.inTouch()
 
@@ -241,19 +215,19 @@ func TestXDSOutage(t *testing.T) {
 				t.Error("nobody says since when")
 			}
 
-			empty := &xdsServer{store: newStore()}
-			_, stop = serve(t, at, empty.register)
+			empty := &mcptest.XDS{Store: mcptest.NewStore()}
+			_, stop = mcptest.Serve(t, at, empty.Register)
 			eventually(t, "the doubt", func() bool { return strings.Contains(s.status().Error, "emptyAfter") })
 			if got := s.holds("db", "web"); got != "db.test web.test" {
 				t.Errorf("holds %q while the server is doubted", got)
 			}
 			stop()
-			x.remove(entries, "shop/db")
-			_, stop = serve(t, at, x.register)
+			x.Remove(entries, "shop/db")
+			_, stop = mcptest.Serve(t, at, x.Register)
 			eventually(t, "the return", func() bool { return s.holds("db", "web") == "web.test" && s.status().Error == "" })
 
 			stop()
-			_, _ = serve(t, at, empty.register)
+			_, _ = mcptest.Serve(t, at, empty.Register)
 			eventually(t, "the end of the doubt", func() bool { return s.holds("db", "web") == "" && s.status().Error == "" })
 		})
 	}
@@ -265,17 +239,17 @@ func TestXDSKilled(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore(), cut: 5}
-			x.put(entries, "shop/web", entryOf("web.test"))
-			at, stop := serve(t, "", x.register)
+			x := &mcptest.XDS{Store: mcptest.NewStore(), Cut: 5}
+			x.Put(entries, "shop/web", entryOf("web.test"))
+			at, stop := mcptest.Serve(t, "", x.Register)
 			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true})
 			eventually(t, "the outage", func() bool { return strings.Contains(s.status().Error, "killed") })
 			if st := s.status(); st.Synced || st.Items != 0 {
 				t.Errorf("something incomplete was told: %+v", st)
 			}
 			stop()
-			whole := &xdsServer{store: x.store}
-			_, _ = serve(t, at, whole.register)
+			whole := &mcptest.XDS{Store: x.Store}
+			_, _ = mcptest.Serve(t, at, whole.Register)
 			s.inTouch()
 			if got := s.holds("web"); got != "web.test" {
 				t.Errorf("holds %q", got)
@@ -290,18 +264,16 @@ func TestXDSNonsense(t *testing.T) {
 	for _, way := range ways {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore()}
-			x.put(entries, "shop/web", entryOf("web.test"))
-			at, stop := serve(t, "", x.register)
+			x := &mcptest.XDS{Store: mcptest.NewStore()}
+			x.Put(entries, "shop/web", entryOf("web.test"))
+			at, stop := mcptest.Serve(t, "", x.Register)
 			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true})
 			s.inTouch()
 			stop()
-			mad := &xdsServer{store: x.store, nonsense: true}
-			_, _ = serve(t, at, mad.register)
+			mad := &mcptest.XDS{Store: x.Store, Nonsense: true}
+			_, _ = mcptest.Serve(t, at, mad.Register)
 			eventually(t, "a refusal", func() bool {
-				mad.note.Lock()
-				defer mad.note.Unlock()
-				return len(mad.nacks) > 0 && strings.Contains(mad.nacks[0], "cannot be decoded")
+				return len(mad.Nacks()) > 0 && strings.Contains(mad.Nacks()[0], "cannot be decoded")
 			})
 			if got := s.holds("web"); got != "web.test" {
 				t.Errorf("holds %q", got)
@@ -319,18 +291,16 @@ func TestXDSOldServers(t *testing.T) {
 	for _, version := range []string{"v1", "v1beta1", "v1alpha3"} {
 		t.Run(version, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore(), noDelta: true}
-			x.put("networking.istio.io/"+version+"/ServiceEntry", "shop/web", entryOf("web.test"))
-			at, _ := serve(t, "", x.register)
+			x := &mcptest.XDS{Store: mcptest.NewStore(), NoDelta: true}
+			x.Put("networking.istio.io/"+version+"/ServiceEntry", "shop/web", entryOf("web.test"))
+			at, _ := mcptest.Serve(t, "", x.Register)
 			s := newSink(t, mcp.Config{Address: at, Plaintext: true})
 			s.inTouch()
 			if got := s.holds("web"); got != "web.test" {
 				t.Errorf("holds %q", got)
 			}
-			x.note.Lock()
-			defer x.note.Unlock()
-			if len(x.nodes) != 1 || x.nodes[0] != "sidecar~127.0.0.1~ashored.istio-system~istio-system.svc.cluster.local" {
-				t.Errorf("the nodes were %v, want one, on the first request", x.nodes)
+			if len(x.Nodes()) != 1 || x.Nodes()[0] != "sidecar~127.0.0.1~ashored.istio-system~istio-system.svc.cluster.local" {
+				t.Errorf("the nodes were %v, want one, on the first request", x.Nodes())
 			}
 		})
 	}
@@ -340,12 +310,11 @@ func TestXDSOldServers(t *testing.T) {
 func TestXDSMany(t *testing.T) {
 	t.Parallel()
 	const many = 10_000
-	x := &xdsServer{store: newStore()}
-	x.change(func(held map[string]map[string]*mcpv1.Resource) {})
+	x := &mcptest.XDS{Store: mcptest.NewStore()}
 	for i := range many {
-		x.put(entries, fmt.Sprintf("shop/s%d", i), entryOf(fmt.Sprintf("s%d.test", i)))
+		x.Put(entries, fmt.Sprintf("shop/s%d", i), entryOf(fmt.Sprintf("s%d.test", i)))
 	}
-	at, _ := serve(t, "", x.register)
+	at, _ := mcptest.Serve(t, "", x.Register)
 	begin := time.Now()
 	s := newSink(t, mcp.Config{Protocol: mcp.XDSDelta, Address: at, Plaintext: true})
 	s.inTouch()
@@ -353,11 +322,9 @@ func TestXDSMany(t *testing.T) {
 	if n := s.status().Items; n != many {
 		t.Fatalf("%d objects", n)
 	}
-	x.put(entries, "shop/s7", entryOf("seven.test"))
+	x.Put(entries, "shop/s7", entryOf("seven.test"))
 	eventually(t, "the change", func() bool { return s.holds("s7") == "seven.test" })
-	x.note.Lock()
-	defer x.note.Unlock()
-	if n := x.sent[entries]; n != many+1 {
+	if n := x.Sent()[entries]; n != many+1 {
 		t.Errorf("%d resources were sent, want %d", n, many+1)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
@@ -36,9 +37,9 @@ func TestTLS(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			x := &xdsServer{store: newStore()}
-			x.put(entries, "shop/web", entryOf("web.test"))
-			at, _ := serve(t, "", x.register, grpc.Creds(credentials.NewTLS(ours.server("mcp.test", c.clients))))
+			x := &mcptest.XDS{Store: mcptest.NewStore()}
+			x.Put(entries, "shop/web", entryOf("web.test"))
+			at, _ := mcptest.Serve(t, "", x.Register, grpc.Creds(credentials.NewTLS(ours.server("mcp.test", c.clients))))
 			cfg := mcp.Config{Address: at, CAFile: ours.file, ServerName: "mcp.test"}
 			c.change(&cfg)
 			s := newSink(t, cfg)
@@ -47,7 +48,7 @@ func TestTLS(t *testing.T) {
 				return
 			}
 			eventually(t, "an error", func() bool { return strings.Contains(s.status().Error, c.want) })
-			if s.status().Synced || x.acks > 0 {
+			if s.status().Synced || x.Acks() > 0 {
 				t.Error("it took something all the same")
 			}
 		})
