@@ -99,15 +99,28 @@ func (f *folder) last(gone []string) bool {
 
 // absent is what operators are told of an absence; a folder that cannot be read is told of elsewhere.
 func (f *folder) absent() []config.Problem {
-	p := config.Problem{Severity: feed.Error, File: f.src.cfg.Dir, Stale: true,
+	p := config.Problem{Severity: feed.Error, File: f.src.cfg.Dir, Stale: true, Away: true,
 		Text: "there is no file of configuration in the folder any more: what its files defined stays at work; bring them back (is its disk mounted?), " +
 			"or put one file there, with a comment alone, to remove everything"}
 	switch {
 	case !f.absence.is() || len(f.failed) > 0 && !f.absence.bare:
 		return nil
 	case !f.absence.bare:
-		p.Severity = feed.Warning
+		p.Severity, p.Away = feed.Warning, false
 		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more have come for %s; then they count as deleted", f.src.cfg.Return)
 	}
 	return []config.Problem{p}
+}
+
+// markAway keeps over a restart since when the folder is out of reach, by the problems that are not of one file.
+func (f *folder) markAway(problems []config.Problem) {
+	i := slices.IndexFunc(problems, func(p config.Problem) bool { return p.Away })
+	switch {
+	case i >= 0 && f.away.IsZero():
+		f.away = problems[i].Since
+		f.keep.put(awayName, &record{asOf: f.away})
+	case i < 0 && !f.away.IsZero():
+		f.away = time.Time{}
+		f.keep.put(awayName, nil)
+	}
 }

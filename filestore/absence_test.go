@@ -187,3 +187,39 @@ func TestStartAfterRename(t *testing.T) {
 		t.Errorf("kept is %q, want z.yaml alone", kept.kept)
 	}
 }
+
+// Since when a folder is out of reach, and that it is, is told of the whole source, and is known after a restart.
+func TestAwaySince(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
+	kept := &memory{kept: map[string][]byte{}}
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	if s := w.merger.Sources()[0]; s.Error != "" {
+		t.Errorf("a folder that is there has the error %q", s.Error)
+	}
+	away := dir + ".away"
+	if err := os.Rename(dir, away); err != nil {
+		t.Fatal(err)
+	}
+	w.want("a=10.0.0.1", "the folder cannot be read")
+	before := w.merger.Sources()[0]
+	w.stop()
+	if err := os.Mkdir(dir, 0o755); err != nil { // away in another way
+		t.Fatal(err)
+	}
+	w = run(t, Config{Dir: dir, LastGood: kept})
+	w.want("a=10.0.0.1", "no file of configuration")
+	after := w.merger.Sources()[0]
+	if before.Since.IsZero() || !after.Since.Equal(before.Since) || !strings.Contains(before.Error, "cannot be read") || !strings.Contains(after.Error, "no file of configuration") {
+		t.Errorf("since %v: %q; after a restart since %v: %q", before.Since, before.Error, after.Since, after.Error)
+	}
+	put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+	w.want("a=10.0.0.2")
+	if s := w.merger.Sources()[0]; s.Error != "" {
+		t.Errorf("a folder that is back has the error %q", s.Error)
+	}
+	w.stop()
+	if _, still := kept.kept[awayName]; still {
+		t.Error("it is kept on that the folder is away")
+	}
+}

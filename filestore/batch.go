@@ -20,8 +20,12 @@ func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	f.forget()
 	for _, group := range slices.Sorted(maps.Keys(f.changedGroups)) {
 		u := f.update(group)
-		if news := f.date(&u, now); group == rootGroup && !news {
-			continue
+		news := f.date(&u, now)
+		if group == rootGroup {
+			f.markAway(u.Problems)
+			if !news {
+				continue
+			}
 		}
 		b.Updates = append(b.Updates, u)
 	}
@@ -76,6 +80,9 @@ func (f *folder) date(u *feed.Update[*config.Object], now time.Time) (news bool)
 		since, old := before[s]
 		if !old {
 			since = now
+			if p.Away && !f.away.IsZero() {
+				since = f.away
+			}
 			f.log(*p)
 		}
 		p.Since, said[s] = since, since

@@ -23,6 +23,7 @@ type folder struct {
 	loops   map[string]config.Problem // symlinks that are not followed
 	keepup  error                     // why contents cannot be kept
 	absence absence
+	away    time.Time // since when the folder is out of reach, from before a restart too; zero: it is not
 
 	pending   pending
 	scanNow   bool

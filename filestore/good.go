@@ -108,6 +108,19 @@ func markStale(problems []config.Problem, held map[config.Key]bool, of time.Time
 	return out
 }
 
+// markUnread marks the errors of a file that has a part which may be about anything, and of which there is no last good
+// version.
+func markUnread(problems []config.Problem, unread bool) []config.Problem {
+	if !unread {
+		return problems
+	}
+	out := slices.Clone(problems)
+	for i := range out {
+		out[i].Unread = out[i].Severity == feed.Error
+	}
+	return out
+}
+
 // when writes a time for people.
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
@@ -132,7 +145,7 @@ func (f *file) take(r reading, moved func(config.Key) bool) {
 	if len(f.held) == 0 {
 		f.goodAt = r.at
 	}
-	f.issues = f.unprotected(markStale(r.result.Problems, f.held, f.goodAt))
+	f.issues = f.unprotected(markStale(markUnread(r.result.Problems, f.unread && len(f.held) == 0), f.held, f.goodAt))
 	if r.blank && len(f.held) == 0 { // a new file, whose content comes yet
 		f.issues = nil
 	}
@@ -142,6 +155,7 @@ func (f *file) take(r reading, moved func(config.Key) bool) {
 func (f *file) unreadable(err error) {
 	f.digest = [32]byte{}
 	p := fileProblem(f.name, err)
+	p.Unread = len(f.objects) == 0
 	if len(f.objects) > 0 {
 		p.Stale = true
 		p.Text += fmt.Sprintf("; until then its last content, of %s, stays in use", when(f.goodAt))

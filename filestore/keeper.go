@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -102,11 +103,14 @@ type keeper struct {
 	writer *lastgood.Writer
 }
 
+// awayName is where it is kept since when the folder is out of reach: no file is called so.
+const awayName = "."
+
 // keepGap gathers what belongs together into one write.
 const keepGap = 100 * time.Millisecond
 
 func newKeeper(store lastgood.Store, source string, log hclog.Logger) *keeper {
-	return &keeper{store: store, source: source, writer: lastgood.NewWriter(store, source, keepGap, log)}
+	return &keeper{store: store, source: source, writer: lastgood.NewWriter(store, source, lastgood.Pace{Gather: keepGap}, log)}
 }
 
 // load returns what was kept.
@@ -140,4 +144,22 @@ func (k *keeper) put(name string, r *record) {
 	default:
 		k.writer.Put(map[string]lastgood.Content{name: r.marshal})
 	}
+}
+
+// Kept are the objects that were kept of a source, by its name, as lastgood.Store has them. The error tells of what cannot be
+// read, which is left out.
+func Kept(source string, contents map[string][]byte) ([]*config.Object, error) {
+	var out []*config.Object
+	var bad []error
+	for _, name := range slices.Sorted(maps.Keys(contents)) {
+		r, err := parseRecord(contents[name])
+		switch {
+		case name == awayName:
+		case err != nil:
+			bad = append(bad, fmt.Errorf("%s: %w", name, err))
+		default:
+			out = append(out, r.parse(name, source).Objects...)
+		}
+	}
+	return out, errors.Join(bad...)
 }

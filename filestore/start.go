@@ -21,6 +21,7 @@ func (s *Source) Check(ctx context.Context) error {
 		return nil
 	}
 	kept, loadErr := newKeeper(s.cfg.LastGood, s.name, s.cfg.Log).load(ctx)
+	delete(kept, awayName)
 	if len(kept) > 0 {
 		return nil
 	}
@@ -37,6 +38,8 @@ func (f *folder) start(ctx context.Context) error {
 	if err != nil {
 		f.keepup = err
 	}
+	f.away = kept[awayName].asOf
+	delete(kept, awayName)
 	l := f.scan()
 	if err := l.failed["."]; err != nil && len(kept) == 0 {
 		return f.src.unreadable(err)

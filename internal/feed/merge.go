@@ -229,6 +229,16 @@ func (m *Merger[K, T]) Refused() map[string]bool {
 	return out
 }
 
+// Unread says whether one of these sources has a part that cannot be read: there may be anything in it.
+func (m *Merger[K, T]) Unread(sources []string) bool {
+	for id, g := range m.groups {
+		if slices.Contains(sources, id.source) && slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Unread }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Waiting lists the sources that have not delivered their first complete state, in no order.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
@@ -258,6 +268,11 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 		if of, stale := g.stale(); stale {
 			s.Stale++
 			s.AsOf = earlier(s.AsOf, of)
+		}
+		for _, p := range g.problems {
+			if p.Away && s.Error == "" {
+				s.Error, s.Since = p.Text, p.Since
+			}
 		}
 	}
 	return out

@@ -37,6 +37,10 @@ type Problem struct {
 	Stale bool `json:"stale,omitempty"`
 	// Since is when it was first seen.
 	Since time.Time `json:"since,omitzero"`
+	// Away says that it is about the source as a whole, which has lost its origin.
+	Away bool `json:"-"`
+	// Unread says that it is about a part that cannot be read and never was: there may be anything in it.
+	Unread bool `json:"-"`
 }
 
 // String is the problem on one line: "web.yaml:12: VirtualService shop/web spec.hosts: …".

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -63,4 +65,14 @@ func cutGroup(name string) (string, bool) {
 		return "", false
 	}
 	return name[len(groupPrefix):], true
+}
+
+// Kept are the items that were kept of a source, as a Store has them. The error tells of what cannot be read, which is left out.
+func Kept[T any](contents map[string][]byte, decode func([]byte) ([]T, error)) ([]T, error) {
+	groups, _, _, err := decodeAll(contents, decode)
+	var out []T
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		out = append(out, groups[name].Items...)
+	}
+	return out, err
 }

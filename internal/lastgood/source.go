@@ -36,7 +36,7 @@ type Config[T any] struct {
 
 const (
 	defaultPatience = 2 * time.Second
-	// writeGap gathers changes into one write.
+	// writeGap is between two writes. The first content, and a change after a quiet spell, is written at once.
 	writeGap = time.Second
 	// touchPace is how often it is written down that the content is still right, so that its age is known after a restart.
 	touchPace = time.Minute
@@ -72,7 +72,7 @@ func (s *Source[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
 		k.load(ctx)
 		r.Remember(k.all())
 	}
-	w := NewWriter(s.cfg.Store, s.Name(), writeGap, s.cfg.Log)
+	w := NewWriter(s.cfg.Store, s.Name(), Pace{Gap: writeGap}, s.cfg.Log)
 	g.Go(func() error { return s.cfg.Source.Run(ctx, from) })
 	g.Go(func() error { w.Run(ctx); return nil })
 	g.Go(func() error {

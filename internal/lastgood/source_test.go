@@ -47,6 +47,12 @@ func (m *memory) SaveLastGood(_ context.Context, _ string, contents map[string][
 	return nil
 }
 
+func (m *memory) written() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.writes
+}
+
 func (m *memory) set(full bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -224,6 +230,31 @@ func TestRemember(t *testing.T) {
 		if err := <-done; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+// The first complete state is written at once, and so is a change after a quiet spell: who is killed right after it starts from
+// it. What follows within a second is one more write.
+func TestAtOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{}}
+		l := begin(t, m, Config[string]{})
+		for spell := range 2 {
+			l.says(feed.Batch[string]{Full: spell == 0, Updates: groups("a", "b")})
+			if n := m.written(); n != 2*spell+1 {
+				t.Errorf("spell %d: %d writes at once, want one", spell, n-2*spell)
+			}
+			for range 5 {
+				l.says(feed.Batch[string]{Updates: groups("c")})
+			}
+			time.Sleep(3 * time.Second)
+			synctest.Wait()
+			if n := m.written(); n != 2*spell+2 {
+				t.Errorf("spell %d: %d writes after a second, want two", spell, n-2*spell)
+			}
+		}
+		l.end()
 	})
 }
 

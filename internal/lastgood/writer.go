@@ -19,7 +19,7 @@ type Content func() ([]byte, error)
 type Writer struct {
 	store  Store
 	source string
-	gap    time.Duration
+	pace   Pace
 	log    hclog.Logger
 	wake   chan struct{} // cap 1
 	status chan error    // cap 1; nil: well again. The latest counts
@@ -29,10 +29,19 @@ type Writer struct {
 	waiting map[string]Content // guarded by mu; nil: to be removed
 }
 
-// NewWriter makes a writer for a source, by name. gap gathers what belongs together into one write. Run starts it.
-func NewWriter(store Store, source string, gap time.Duration, log hclog.Logger) *Writer {
+// Pace is when a Writer writes.
+type Pace struct {
+	// Gather is from the first content of a write to the write, so that what belongs together comes into one. Zero: what
+	// is put is written at once.
+	Gather time.Duration
+	// Gap is the least time from the end of a write to the next one.
+	Gap time.Duration
+}
+
+// NewWriter makes a writer for a source, by name. Run starts it.
+func NewWriter(store Store, source string, pace Pace, log hclog.Logger) *Writer {
 	return &Writer{
-		store: store, source: source, gap: gap, log: log,
+		store: store, source: source, pace: pace, log: log,
 		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), waiting: map[string]Content{},
 	}
 }
@@ -64,26 +73,42 @@ const (
 func (w *Writer) Run(ctx context.Context) {
 	failing := false
 	for ended := false; !ended; {
-		gap := w.gap
-		if failing {
-			gap = keepTry
-		} else {
+		if !failing {
 			select {
 			case <-w.wake:
 			case <-w.ending:
 			}
 		}
-		select {
-		case <-time.After(gap):
-		case <-w.ending:
-			ended = true
-		}
+		ended = w.pause(w.pace.Gather)
 		err := w.flush(ctx)
 		if err != nil && ended {
 			w.log.Error("last good contents could not be kept for the next start", "source", w.source, "error", err)
 		}
 		w.report(err)
 		failing = err != nil
+		if failing {
+			w.pause(max(keepTry, w.pace.Gap))
+		} else {
+			w.pause(w.pace.Gap)
+		}
+	}
+}
+
+// pause waits, and says whether End was called.
+func (w *Writer) pause(d time.Duration) (ended bool) {
+	select {
+	case <-w.ending:
+		return true
+	default:
+	}
+	if d == 0 {
+		return false
+	}
+	select {
+	case <-time.After(d):
+		return false
+	case <-w.ending:
+		return true
 	}
 }
 

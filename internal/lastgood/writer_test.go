@@ -12,7 +12,7 @@ import (
 func TestFlushUnmade(t *testing.T) {
 	t.Parallel()
 	m := &memory{all: map[string][]byte{}}
-	w := NewWriter(m, "test", 0, hclog.NewNullLogger())
+	w := NewWriter(m, "test", Pace{}, hclog.NewNullLogger())
 	text := func(s string) Content { return func() ([]byte, error) { return []byte(s), nil } }
 	w.Put(map[string]Content{"a": func() ([]byte, error) { return nil, errors.New("odd") }, "b": text("b")})
 	for range 2 {
