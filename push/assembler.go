@@ -39,6 +39,12 @@ type KeySource interface {
 type AssemblerConfig struct {
 	// Sources are what is merged; Arrange replaces them.
 	Sources Sources
+	// Before is what sources said before the start that there are not any more, a Full batch each: as if Arrange had
+	// replaced them.
+	Before []feed.Batch[*config.Object]
+	// Left is told the names of sources that there are not any more once they have ended and nothing that they said is in use.
+	// It is called from a goroutine of its own. Nil: nobody is told.
+	Left func(names []string)
 	// Merging are the rules for a service that several sources have.
 	Merging registry.Merging
 	// Derive makes services of configuration; nil: nothing does.
@@ -82,10 +88,12 @@ type Assembler struct {
 	found   findings
 	crosses crossings
 	adopts  *adopter
-	held    map[config.Key]bool // objects that stay in use although no source has them: see hold
-	leaving bool                // sources are merged still that are not named any more
-	rekey   bool                // a RequestAuthentication has changed since keys were asked for
-	keyed   keyState            // how far the keys of the first build are
+	held    map[config.Key]holding // objects that stay in use although no source has them: see hold
+	leaving bool                   // sources are merged still that are not named any more
+	gone    []string               // sources that left, and Left was not told of
+	leaves  bool                   // the objects that are looked at are those of a source that leaves
+	rekey   bool                   // a RequestAuthentication has changed since keys were asked for
+	keyed   keyState               // how far the keys of the first build are
 
 	arranged chan Sources // what Arrange asks for
 
@@ -107,13 +115,16 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		cfg.Patience = 250 * time.Millisecond
 	}
 	objects, instances := cfg.names(cfg.Sources)
+	for _, b := range cfg.Before {
+		objects = append(objects, b.Source)
+	}
 	a := &Assembler{
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),
-		held:      map[config.Key]bool{},
+		held:      map[config.Key]holding{},
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
@@ -169,6 +180,7 @@ type arrivals struct {
 func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], instances *crew[registry.Instances], from arrivals) {
 	objects.arrange(ctx, a.cfg.Sources.Objects)
 	instances.arrange(ctx, a.cfg.Sources.Instances)
+	a.takeBefore(ctx, time.Now())
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -196,6 +208,7 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 			a.derive(ctx, time.Now())
 		case <-look.C:
 		}
+		a.tellLeft(objects, instances)
 		if wait := a.due(); wait > 0 {
 			look.Reset(wait)
 		}

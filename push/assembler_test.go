@@ -413,3 +413,75 @@ func TestAssemblerHolds(t *testing.T) {
 		}
 	})
 }
+
+// What sources said before a start that there are not any more counts until those that there are have said everything, and then
+// as long as it is refused there, or may be meant by what cannot be read; then it is told that they have left.
+func TestAssemblerBefore(t *testing.T) {
+	t.Parallel()
+	object := func(name string, hash uint64) *config.Object {
+		return &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: name}, Hash: hash, Spec: &networking.ServiceEntry{}}
+	}
+	full := func(problems []feed.Problem, objects ...*config.Object) feed.Batch[*config.Object] {
+		return feed.Batch[*config.Object]{Source: "old", Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: objects, Problems: problems}}}
+	}
+	refused := []feed.Problem{{Severity: feed.Error, Object: object("x", 0).Key.String(), Text: "wrong"}}
+	unread := []feed.Problem{{Severity: feed.Error, Text: "cannot be read", Unread: true}}
+	for name, tc := range map[string]struct {
+		says     []feed.Problem
+		held     map[string]uint64
+		problems int
+	}{
+		"all is well":           {nil, map[string]uint64{"y": 2}, 0},
+		"one is refused":        {refused, map[string]uint64{"x": 1, "y": 2}, 2},
+		"a part cannot be read": {unread, map[string]uint64{"x": 1, "y": 2, "z": 1}, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				source := newScripted[*config.Object]("new")
+				var last *push.Context
+				var left []string
+				a := push.NewAssembler(push.AssemblerConfig{
+					Sources: push.Sources{Objects: []config.Source{source}}, Mesh: testMesh(),
+					Before:  []feed.Batch[*config.Object]{full(nil, object("x", 1), object("y", 1), object("z", 1))},
+					Left:    func(names []string) { left = append(left, names...) },
+					Publish: func(c *push.Context, _ push.Changes) { last = c },
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- a.Run(ctx) }()
+				has := func(what string, want map[string]uint64, problems int, told ...string) {
+					t.Helper()
+					time.Sleep(time.Second)
+					synctest.Wait()
+					got := map[string]uint64{}
+					for k, o := range last.Inputs().Objects.All() {
+						got[k.Name] = o.Hash
+					}
+					if all := a.Status().Problems; !cmp.Equal(got, want) || len(all) != problems || !cmp.Equal(left, told) {
+						t.Errorf("%s: %v with problems %v, left %v; want %v with %d, %v", what, got, all, left, want, problems, told)
+					}
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+				if last != nil {
+					t.Error("published before the source was read")
+				}
+				source.say <- full(tc.says, object("y", 2))
+				var told []string
+				if len(tc.held) == 1 {
+					told = []string{"old"}
+				}
+				has("read", tc.held, tc.problems, told...)
+				source.say <- full(nil, object("y", 2))
+				has("mended", map[string]uint64{"y": 2}, 0, "old")
+				source.say <- full(unread, object("y", 2))
+				has("a slip later", map[string]uint64{"y": 2}, 1, "old")
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}

@@ -57,6 +57,7 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
 	a.mu.Unlock()
 	a.leaving = true
 	objects, instances := a.cfg.names(s)
+	a.gone = slices.DeleteFunc(a.gone, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
 	a.rank(ctx, a.objects.With(objects), a.instances.With(instances), now)
 	a.settle(ctx, now)
 }
@@ -66,9 +67,37 @@ func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	if !a.leaving || len(a.unread()) > 0 {
 		return
 	}
-	a.leaving = false
+	a.leaving, a.leaves = false, true
 	objects, instances := a.cfg.names(a.cfg.Sources)
+	a.gone = append(a.gone, slices.Concat(a.objects.With(objects)[len(objects):], a.instances.With(instances)[len(instances):])...)
 	a.rank(ctx, objects, instances, now)
+	a.leaves = false
+}
+
+// takeBefore takes in what sources said before the start that there are not any more.
+func (a *Assembler) takeBefore(ctx context.Context, now time.Time) {
+	a.leaving = len(a.cfg.Before) > 0
+	for _, b := range a.cfg.Before {
+		a.takeObjects(ctx, b, now)
+	}
+	a.cfg.Before = nil
+}
+
+// tellLeft tells of the sources that left, once nothing that one of them said is in use and those that were stopped have
+// ended.
+func (a *Assembler) tellLeft(objects *crew[*config.Object], instances *crew[registry.Instances]) {
+	if a.cfg.Left == nil || a.leaving || len(a.gone) == 0 || len(a.held) > 0 {
+		return
+	}
+	names, stopped := a.gone, slices.Concat(objects.stopped, instances.stopped)
+	a.gone, objects.stopped, instances.stopped = nil, nil, nil
+	objects.group.Go(func() error {
+		for _, ended := range stopped {
+			<-ended
+		}
+		a.cfg.Left(names)
+		return nil
+	})
 }
 
 // rank has the sources of these names merged, in their order.
@@ -97,6 +126,7 @@ type crew[T any] struct {
 	group   *errgroup.Group
 	out     chan feed.Batch[T]
 	running map[string]member[T]
+	stopped []<-chan struct{} // closed as those end that were stopped
 }
 
 // member is one that runs.
@@ -129,6 +159,7 @@ func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) {
 	}
 	for _, m := range before {
 		m.stop()
+		c.stopped = append(c.stopped, m.ended)
 	}
 }
 

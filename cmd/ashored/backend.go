@@ -52,6 +52,8 @@ type backend struct {
 	refused func() []feed.Problem
 	// more are the problems of other parts.
 	more []func() []feed.Problem
+	// waited is a source that is waited for, with the setting that says so; nil: its name will do.
+	waited func(name string) string
 	// anew has them be looked for anew, as far as they were remembered; nil: they were not.
 	anew func()
 
@@ -126,8 +128,12 @@ func (b *backend) waiting() []string {
 	}
 	out := []string{"the first build"}
 	for _, s := range b.assembler().Sources {
-		if !s.Synced && s.Required {
+		switch {
+		case s.Synced || !s.Required:
+		case b.waited == nil:
 			out = append(out, s.Name)
+		default:
+			out = append(out, b.waited(s.Name))
 		}
 	}
 	return out

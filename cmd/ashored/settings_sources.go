@@ -33,6 +33,14 @@ type sourceSettings struct {
 	text    string        // all of it, equal for equal settings
 }
 
+// requiring names the setting by which the source is waited for.
+func (s sourceSettings) requiring() string {
+	if s.place == "" {
+		return "setting sources"
+	}
+	return fmt.Sprintf("setting %s.required, %s", s.at, s.place)
+}
+
 // sourceOptions are those of one kind of source.
 type sourceOptions interface {
 	// into is the struct that takes them.
@@ -149,7 +157,7 @@ func (s *settings) readSource(at string, n *yaml.Node) (sourceSettings, error) {
 	if out.Name == "" {
 		out.Name = out.Kind
 	}
-	out.options, out.text = options(), canonical(n)
+	out.options, out.text, out.place = options(), canonical(n), s.places.Of(at)
 	return out, s.places.Section(at, n, out.options.into(), commonOptions()...)
 }
 

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -25,6 +28,10 @@ type sourceMaker struct {
 	store meshStore   // a source
 	log   hclog.Logger
 	made  map[string]madeSource // by the setting's name
+	named map[string]bool       // the folders that the settings name which are taken in, as sources call themselves
+
+	mu       sync.Mutex
+	settings map[string]sourceSettings // guarded by mu: those at work, by the source's own name
 }
 
 // madeSource is one source: objects or instances is set.
@@ -45,10 +52,19 @@ func newSourceMaker(home *bolt.Store, store meshStore, log hclog.Logger) *source
 	return &sourceMaker{home: home, store: store, log: log, made: map[string]madeSource{}}
 }
 
+// forgetTime is how long it may take to forget what was kept of a source.
+const forgetTime = 5 * time.Second
+
 // make makes the sources of a list. With an error nothing is as it was not before.
 func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sources, error) {
 	var out push.Sources
 	made := map[string]madeSource{}
+	m.named = map[string]bool{}
+	for _, s := range list {
+		if f, ok := s.options.(*filesSource); ok {
+			m.named["file:"+absolute(f.Folder)] = true
+		}
+	}
 	var errs []error
 	for _, s := range list {
 		src, had := m.made[s.Name]
@@ -74,7 +90,24 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 		return push.Sources{}, err
 	}
 	m.made = made
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.settings = make(map[string]sourceSettings, len(made))
+	for _, src := range made {
+		m.settings[src.name()] = src.settings
+	}
 	return out, nil
+}
+
+// waited is a source that is waited for, by its own name, with the setting that says so.
+func (m *sourceMaker) waited(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s, known := m.settings[name]
+	if !known {
+		return name
+	}
+	return fmt.Sprintf("%s (%s)", name, s.requiring())
 }
 
 // source makes one.
@@ -85,8 +118,8 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		if err == nil {
 			err = files.Check(ctx)
 		}
-		if err == nil && len(m.made) > 0 { // at the start an empty folder is a beginning
-			err = filled(o.Folder)
+		if err == nil {
+			err = m.replacing(ctx, files.Name(), o.Folder)
 		}
 		return madeSource{objects: files}, err
 	case *storeSource:
@@ -122,6 +155,22 @@ func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
 		Source: src, Store: m.home, Encode: encodeObjects, Decode: decodeObjects(src.Name()),
 		MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
 	})
+}
+
+// replacing refuses a folder that takes the place of others and holds nothing. At a start an empty one is a beginning, where no
+// other one was read before, or this one was.
+func (m *sourceMaker) replacing(ctx context.Context, name, folder string) error {
+	if len(m.made) > 0 {
+		return filled(folder)
+	}
+	kept, err := m.home.LastGoodSources(ctx)
+	if err != nil {
+		return fmt.Errorf("what was kept of sources: %w", err)
+	}
+	if slices.Contains(kept, name) || !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(k, "file:") && !m.named[k] }) {
+		return nil
+	}
+	return filled(folder)
 }
 
 // filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.

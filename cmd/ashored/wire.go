@@ -193,7 +193,12 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		return p, err
 	}
 	maker := newSourceMaker(d.home, d.store, log)
+	back.waited = maker.waited
 	sources, err := maker.make(ctx, s.sources)
+	if err != nil {
+		return p, err
+	}
+	before, err := maker.before(ctx)
 	if err != nil {
 		return p, err
 	}
@@ -218,6 +223,8 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Sources: sources,
+		Before:  before,
+		Left:    maker.left,
 		Merging: s.Merge.rules(),
 		Derive:  derive,
 		Mesh:    s.mesh,
@@ -249,6 +256,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
+	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	settings := &reloader{read: read, current: s, maker: maker, arrange: assembler.Arrange, record: d.audit.Record, log: log.Named("settings")}
 	back.more = append(back.more, settings.problems)
 	p.run("settings", settings.run)

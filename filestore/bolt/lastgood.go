@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"strings"
 )
 
 // LoadLastGood returns what SaveLastGood kept for a source, by name.
@@ -20,6 +21,21 @@ func (s *Store) LoadLastGood(ctx context.Context, source string) (map[string][]b
 		return nil, err
 	}
 	return out, nil
+}
+
+// LastGoodSources returns the names of the sources of which something is kept, sorted.
+func (s *Store) LastGoodSources(ctx context.Context) ([]string, error) {
+	var out []string
+	err := s.view(ctx, func(t *tx) error {
+		for _, k := range t.keys(bucketLastGood, nil) {
+			source, _, _ := strings.Cut(string(k), "\x00")
+			if len(out) == 0 || out[len(out)-1] != source {
+				out = append(out, source)
+			}
+		}
+		return nil
+	})
+	return out, err
 }
 
 // SaveLastGood keeps contents for a source, all at once; nil removes one. What is equal is not written.

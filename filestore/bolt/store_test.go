@@ -239,8 +239,16 @@ func TestLastGood(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	got, err := open(t, checked(t, dir)).LoadLastGood(ctx, "file:/a")
+	s = open(t, checked(t, dir))
+	got, err := s.LoadLastGood(ctx, "file:/a")
 	if diff := cmp.Diff(map[string][]byte{"y": []byte("4"), "z": {}}, got); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	if err := s.SaveLastGood(ctx, "file:/ab", map[string][]byte{"x": nil}); err != nil {
+		t.Fatal(err)
+	}
+	sources, err := s.LastGoodSources(ctx)
+	if diff := cmp.Diff([]string{"file:/a"}, sources); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 }

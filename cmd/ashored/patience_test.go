@@ -1,0 +1,42 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// A start that takes long is told in the log, with what it waits for, again and again until it is over.
+func TestPatience(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		waiting := []string{"mcp:never (setting sources[1].required, ashored.yaml:4)"}
+		p := &patience{waiting: func() []string { return waiting }, log: hclog.New(&hclog.LoggerOptions{Output: &out})}
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- p.run(ctx) }()
+		told := func(after time.Duration, want int) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			if n := strings.Count(out.String(), "sources[1].required"); n != want {
+				t.Errorf("told %d times, want %d:\n%s", n, want, out.String())
+			}
+		}
+		told(9*time.Second, 0)
+		told(2*time.Second, 1)
+		told(time.Minute, 2)
+		waiting = nil
+		told(10*time.Minute, 2)
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+}
