@@ -204,6 +204,15 @@ func (k *keeper) crowd() {
 	}
 }
 
+// grow lets more services wait for changes by themselves when Consul has not refused for a while.
+func (k *keeper) grow(ctx context.Context) {
+	for sleep(ctx, growLook) == nil {
+		if k.slots.grow(time.Now()) {
+			k.tell(ctx, k.crowd)
+		}
+	}
+}
+
 // yield has services that wait for changes by themselves do without their connections, where there are too few for all.
 func (k *keeper) yield() {
 	k.crowd()

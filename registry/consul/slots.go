@@ -9,15 +9,20 @@ import (
 type slots struct {
 	mu sync.Mutex
 	// the following are guarded by mu
+	most        int // connections by the settings
 	connections int // that there may be
 	room        int // for waiting queries
 	used        int
 	shared      bool // many queries share a connection
 	crowded     bool // there are more services than room
 	refusal     time.Time
+	patience    time.Duration // how long nothing may be refused before there may be more
+	grown       bool          // since the last refusal
 }
 
-func newSlots(connections int) *slots { return &slots{connections: connections} }
+func newSlots(connections int) *slots {
+	return &slots{most: connections, connections: connections, patience: growAfter}
+}
 
 // besides is how many connections a place needs for the queries about all of its services: their names, checks that warn and
 // that are critical, and restorations.
@@ -79,6 +84,30 @@ func (s *slots) refused(now time.Time) bool {
 		return false
 	}
 	s.refusal = now
+	if s.grown {
+		s.grown, s.patience = false, min(2*s.patience, lastGrowth)
+	}
 	s.connections = max(leastConnections, s.connections*3/4)
+	return true
+}
+
+const (
+	// growAfter is how long nothing may be refused before there may be more connections again; twice as long each time that
+	// this turns out too many, at most lastGrowth.
+	growAfter, lastGrowth = 5 * time.Minute, time.Hour
+	// growLook is how often is looked whether it is time.
+	growLook = time.Minute
+)
+
+// grow lets there be a quarter more connections, at most those of the settings, when nothing was refused for long enough. It
+// says whether there are more.
+func (s *slots) grow(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.connections >= s.most || now.Sub(s.refusal) < s.patience {
+		return false
+	}
+	s.connections = min(s.most, s.connections+max(1, s.connections/4))
+	s.refusal, s.grown = now, true
 	return true
 }

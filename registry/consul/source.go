@@ -46,6 +46,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instanc
 	k := newKeeper(&s.cfg.Options, s.client, s.cfg.Log)
 	k.source = s.Name()
 	k.start(ctx, k.places)
+	k.start(ctx, k.grow)
 	k.loop(ctx, out)
 	cancel()
 	k.running.Wait()
