@@ -151,6 +151,14 @@ const maxShown = 8 << 10
 // Kill ends it as kill -9 does.
 func (a *Agent) Kill() { a.kill() }
 
+// Forget has a killed agent start with an empty data folder the next time, as after the loss of a disk.
+func (a *Agent) Forget() {
+	a.t.Helper()
+	if err := os.RemoveAll(filepath.Join(a.dir, "data")); err != nil {
+		a.t.Fatal(err)
+	}
+}
+
 // ready waits until it has a leader.
 func (a *Agent) ready() {
 	a.t.Helper()

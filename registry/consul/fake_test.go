@@ -39,14 +39,18 @@ func newFake(t *testing.T) *fake {
 	return f
 }
 
-// say has it answer something else from now on, also those who wait.
-func (f *fake) say(answer http.HandlerFunc) {
+// say has it answer something else from now on, also those who wait. Each of next is then closed when it is told something
+// else again.
+func (f *fake) say(answer http.HandlerFunc, next ...*chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.answer = answer
 	f.index++
 	close(f.changed)
 	f.changed = make(chan struct{})
+	for _, n := range next {
+		*n = f.changed
+	}
 }
 
 func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
@@ -89,6 +93,12 @@ func run(t *testing.T, o Options) <-chan feed.Batch[registry.Instances] {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return started(t, s)
+}
+
+// started runs a source until the test ends; what it sends arrives at the channel.
+func started(t *testing.T, s *Source) <-chan feed.Batch[registry.Instances] {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	out, done := make(chan feed.Batch[registry.Instances]), make(chan struct{})
 	go func() {

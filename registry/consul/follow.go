@@ -86,6 +86,9 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 				continue
 			}
 			doubted = 0
+			if v == newer && failures > 0 {
+				v = returned
+			}
 			if err = use(v); err != nil {
 				g.index = 0
 			}

@@ -15,6 +15,8 @@ const (
 	same verdict = iota
 	// newer: it is what there is now.
 	newer
+	// returned: it is what there is now, and the first answer after Consul could not be asked.
+	returned
 	// restarted: Consul counts anew, after a restoration for instance. It is what there is now, and the next query does not wait.
 	restarted
 	// uncounted: there is no index, so that waiting for a change is not possible.

@@ -25,7 +25,11 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) followe
 				w.had = len(entries)
 				said := convert(k.o, sc.at, s.name, entries)
 				k.tell(ctx, func() {
-					if sc.services[s.name] == s { // else it has gone meanwhile
+					switch {
+					case sc.services[s.name] != s: // it has gone meanwhile
+					case len(entries) == 0 && len(s.items) > 0 && (v.doubtful() || s.pending != nil):
+						k.doubt(sc, s, said)
+					default:
 						k.set(sc, s, said, a.at)
 						k.stands.lag = a.lag
 					}

@@ -29,6 +29,7 @@ type keeper struct {
 	back    *broadcast    // Consul answers again
 	crowds  *broadcast    // there are more services than can be watched by themselves, or no more
 	running sync.WaitGroup
+	kept    []feed.Update[registry.Instances] // from before the start
 
 	// the following belong to the goroutine of loop
 	scopes  map[place]*scope
@@ -46,7 +47,10 @@ type scope struct {
 	names, critical, warning *interrupts // of who asks for these
 
 	listed   bool
+	doubted  bool // the names are asked for, because services have none of their instances any more
 	services map[string]*service
+	// lost are those that Consul does not know any more since it came back without them: they stay as they were.
+	lost map[string]*service
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
 	virtual map[string]map[string]netip.Addr
 }
@@ -54,7 +58,7 @@ type scope struct {
 func newScope(at place) *scope {
 	return &scope{
 		at: at, names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
-		services: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
+		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
 	}
 }
 
@@ -139,7 +143,7 @@ func (k *keeper) sent(b feed.Batch[registry.Instances]) {
 		k.stands.tell(*b.Standing, k.log)
 	}
 	if b.Full {
-		k.told = true
+		k.told, k.kept = true, nil
 		k.log.Info("Consul's services are known", "services", len(b.Updates), "places", len(k.scopes))
 	}
 	if k.told {
@@ -170,7 +174,7 @@ func (k *keeper) complete() bool {
 func (k *keeper) all() []*service {
 	var out []*service
 	for _, sc := range k.scopes {
-		out = slices.AppendSeq(out, maps.Values(sc.services))
+		out = slices.AppendSeq(slices.AppendSeq(out, maps.Values(sc.services)), maps.Values(sc.lost))
 	}
 	slices.SortFunc(out, func(a, b *service) int { return strings.Compare(a.group, b.group) })
 	return out

@@ -32,6 +32,9 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
 			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: longWait, filter: k.o.nameFilter()})
 			return a, func(v verdict) error {
+				if v == same && index == 0 {
+					k.tell(ctx, func() { k.confirm(sc, a.at) })
+				}
 				if v == same {
 					return nil
 				}
@@ -39,7 +42,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 					return errHidden
 				}
 				had = len(names)
-				k.tell(ctx, func() { k.listed(ctx, sc, names, a) })
+				k.tell(ctx, func() { k.listed(ctx, sc, names, a, v) })
 				return nil
 			}, err
 		},
@@ -53,7 +56,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 }
 
 // listed takes in which services there are.
-func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer) {
+func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer, v verdict) {
 	there := make(map[string]bool, len(names))
 	added := map[*service]bool{}
 	for _, name := range names {
@@ -61,18 +64,32 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 			continue
 		}
 		there[name] = true
-		if sc.services[name] == nil {
-			s := newService(sc.at, name)
-			sc.services[name] = s
-			added[s] = true
-		}
+	}
+	if !sc.listed {
+		k.recall(sc, there)
+	}
+	sc.doubted = false
+	leave := func(s *service) { k.gone(sc, s, a.at) }
+	if k.emptied(sc, there, v) {
+		leave = func(s *service) { k.lose(sc, s) }
 	}
 	for name, s := range sc.services {
 		if !there[name] {
-			k.gone(sc, s, a.at)
+			leave(s)
+		} else if s.pending != nil {
+			k.set(sc, s, *s.pending, a.at)
+		}
+	}
+	for name := range there {
+		if sc.services[name] == nil {
+			s := newService(sc.at, name)
+			sc.services[name] = s
+			sc.find(s)
+			added[s] = true
 		}
 	}
 	sc.listed = true
+	k.tellLost(sc, a.at)
 	k.stands.lag = a.lag
 	k.crowd()
 	for s := range added {

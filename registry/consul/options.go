@@ -56,6 +56,9 @@ type Options struct {
 	Filter string `yaml:"filter"`
 	// ConsulService has Consul's own service, "consul", count too.
 	ConsulService bool `yaml:"consulService"`
+	// Emptied says what is made of a Consul that comes back without any of the services that it had: keep (they stay as they were
+	// until they are registered again, and are told to be missing) or believe (they are gone). Default keep.
+	Emptied string `yaml:"emptied"`
 	// Warning says what happens to instances with a check that warns: serve (they are sent traffic) or drop. Default serve.
 	Warning string `yaml:"warning"`
 
@@ -98,6 +101,7 @@ type TLSOptions = consulhttp.TLS
 // The values of options that are one of a few.
 const (
 	readsDefault, readsStale, readsConsistent, readsCached = "default", "stale", "consistent", "cached"
+	emptiedKeep, emptiedBelieve                            = "keep", "believe"
 	warningServe, warningDrop                              = "serve", "drop"
 	hostsBoth, hostsShort, hostsDatacenter                 = "both", "short", "datacenter"
 	identityMetadata, identitySettings                     = "metadata", "settings"
@@ -115,7 +119,7 @@ const (
 // withDefaults has a value wherever there is a default.
 func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
-		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Domain: "consul", &o.Hosts: hostsBoth,
+		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Emptied: emptiedKeep, &o.Domain: "consul", &o.Hosts: hostsBoth,
 		&o.Identity: identityMetadata, &o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
 	} {
 		if *field == "" {
@@ -163,6 +167,7 @@ func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 		want          []string
 	}{
 		{"reads", o.Reads, []string{readsDefault, readsStale, readsConsistent, readsCached}},
+		{"emptied", o.Emptied, []string{emptiedKeep, emptiedBelieve}},
 		{"warning", o.Warning, []string{warningServe, warningDrop}},
 		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
 		{"identity", o.Identity, []string{identityMetadata, identitySettings}},

@@ -40,6 +40,7 @@ func TestCheck(t *testing.T) {
 		"a pattern":               {Options{Services: []string{"["}}, "services: "},
 		"a key":                   {Options{NodeMetadata: map[string]string{`x" == "`: "y"}}, "nodeMetadata: "},
 		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
+		"an emptied Consul":       {Options{Emptied: "x"}, `emptied: "x": want one of keep, believe`},
 		"a protocol":              {Options{Protocol: "gopher"}, "protocol: "},
 	}
 	for name, tc := range tests {

@@ -27,6 +27,7 @@ type service struct {
 	items    []registry.Instances // and what is sent of it
 	problems []feed.Problem
 	asOf     time.Time
+	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
 }
 
 func newService(at place, name string) *service {
@@ -41,7 +42,7 @@ func (s *service) update() feed.Update[registry.Instances] {
 // set takes in what Consul says of a service.
 func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
 	was := s.said.virtual
-	s.said, s.asOf = said, at
+	s.said, s.asOf, s.pending = said, at, nil
 	for dest := range merged(was, said.virtual) {
 		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil {
 			k.finish(sc, sc.services[dest], at)

@@ -13,6 +13,7 @@ import (
 type Source struct {
 	cfg    Config
 	client *client
+	kept   []feed.Update[registry.Instances] // set before Run
 }
 
 var _ feed.Source[registry.Instances] = (*Source)(nil)
@@ -44,7 +45,7 @@ func (s *Source) Name() string { return "consul:" + s.cfg.Name }
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instances]) error {
 	ctx, cancel := context.WithCancel(ctx)
 	k := newKeeper(&s.cfg.Options, s.client, s.cfg.Log)
-	k.source = s.Name()
+	k.source, k.kept = s.Name(), s.kept
 	k.start(ctx, k.places)
 	k.start(ctx, k.grow)
 	k.loop(ctx, out)

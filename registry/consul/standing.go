@@ -89,6 +89,7 @@ const (
 	keyChecks   = "2 the checks that are "
 	keyRestore  = "3 whether its state was restored"
 	keyInstance = "4 service "
+	keyLost     = "5 its services"
 )
 
 // whatOf is a key for people.

@@ -1,0 +1,48 @@
+package consul
+
+import (
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// A Consul that has lost its disk, and starts with nothing, takes nothing away: what it had stays, told to be missing, and each
+// service follows it again once it is registered again.
+func TestDataLost(t *testing.T) {
+	t.Parallel()
+	for _, w := range ways() {
+		t.Run(w.name, func(t *testing.T) {
+			t.Parallel()
+			a := testconsul.Start(t, nil)
+			c := newCatalog(t, a, "")
+			c.put("web-1", "10.0.0.1", 80, "passing")
+			c.others()
+			for range 40 { // no small index, as that of a Consul which has been in use
+				c.health("web-1", "critical")
+				c.health("web-1", "passing")
+			}
+			v := follow(t, w.options(a))
+			v.synced(t)
+			v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
+			_, before := v.said()
+			a.Kill()
+			v.stands(t, "cannot be asked")
+			a.Forget()
+			a.Start()
+			v.stands(t, "came back without the services that it had: other0, other1, other10, other11, other2 and 8 more")
+			if _, after := v.said(); after != before {
+				t.Errorf("%d updates because data were lost", after-before)
+			}
+			c.put("web-1", "10.0.0.9", 80, "passing")
+			v.has(t, "web.service.consul", "10.0.0.9:80 healthy")
+			v.stands(t, "and 7 more")
+			if !v.knows("other3.service.consul") {
+				t.Error("what is not registered again yet is gone")
+			}
+			c.others()
+			v.stands(t, "")
+			c.remove("other3-1")
+			v.until(t, "other3 is gone", func() bool { return v.endpoints("other3.service.consul") == nil })
+		})
+	}
+}

@@ -1,0 +1,171 @@
+package consul
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// catalogue has the fake answer as a Consul with this index and an instance of each of these services, at port.
+func (f *fake) catalogue(index, port int, names ...string) {
+	var next chan struct{}
+	f.say(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Get("index") == fmt.Sprint(index) {
+			select {
+			case <-next:
+				f.mu.Lock()
+				answer := f.answer
+				f.mu.Unlock()
+				answer(w, r)
+			case <-r.Context().Done():
+			}
+			return
+		}
+		w.Header().Set("X-Consul-Index", fmt.Sprint(index))
+		name, instances := strings.CutPrefix(r.URL.Path, "/v1/health/service/")
+		switch {
+		case r.URL.Path == "/v1/catalog/services":
+			list := []string{`"consul":[]`}
+			for _, n := range names {
+				list = append(list, fmt.Sprintf("%q:[]", n))
+			}
+			fmt.Fprintf(w, "{%s}", strings.Join(list, ","))
+		case instances && slices.Contains(names, name):
+			fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"1","Service":%q,"Port":%d},"Checks":[]}]`, name, port)
+		default:
+			fmt.Fprint(w, `[]`)
+		}
+	}, &next)
+}
+
+// content follows what a source says: the port of each group's first service, and what it stands with.
+type content struct {
+	ports map[string]int
+	text  string
+	full  int
+}
+
+func (c *content) take(b feed.Batch[registry.Instances]) {
+	if b.Full {
+		c.full++
+		clear(c.ports)
+	}
+	for _, u := range b.Updates {
+		delete(c.ports, u.Group)
+		if len(u.Items) > 0 {
+			c.ports[u.Group] = int(u.Items[0].Service.Ports[0].Number)
+		}
+	}
+	if b.Standing != nil {
+		c.text = b.Standing.Error
+	}
+}
+
+// until waits until the content is as ok wants it.
+func (c *content) until(t *testing.T, out <-chan feed.Batch[registry.Instances], what string, ok func() bool) {
+	t.Helper()
+	for end := time.After(30 * time.Second); !ok(); {
+		select {
+		case b := <-out:
+			c.take(b)
+		case <-end:
+			t.Fatalf("waited in vain: %s; it is %+v", what, c)
+		}
+	}
+}
+
+// A Consul that comes back with an older index and without any service that it had has lost them: they stay, each until it is
+// known again. What says otherwise is believed.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		emptied string
+		index   int
+		names   []string
+		lost    bool
+		want    map[string]int
+	}{
+		"everything is gone":                    {"", 3, nil, true, map[string]int{"web": 80, "db": 80}},
+		"others are there":                      {"", 3, []string{"other"}, true, map[string]int{"web": 80, "db": 80, "other": 81}},
+		"one is left: it was restored":          {"", 3, []string{"web"}, false, map[string]int{"web": 81}},
+		"the index goes on: they were removed":  {"", 120, nil, false, map[string]int{}},
+		"the settings say that it is so indeed": {"believe", 3, nil, false, map[string]int{}},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.catalogue(100, 80, "web", "db")
+			c := content{ports: map[string]int{}}
+			out := run(t, Options{Address: f.URL, Emptied: tc.emptied})
+			c.until(t, out, "both", func() bool { return c.full == 1 && len(c.ports) == 2 })
+			f.catalogue(tc.index, 81, tc.names...)
+			same := func() bool {
+				return fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text, "came back without the services that it had") == tc.lost
+			}
+			c.until(t, out, "what is believed", same)
+			f.catalogue(tc.index+1, 82, append(slices.Clone(tc.names), "db")...)
+			tc.want["db"] = 82
+			for _, n := range tc.names {
+				tc.want[n] = 82
+			}
+			c.until(t, out, "one that is registered again", same)
+			f.catalogue(tc.index+2, 83, "web", "db")
+			c.until(t, out, "both again", func() bool {
+				return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 83, "db": 83}) && c.text == ""
+			})
+			if c.full != 1 {
+				t.Errorf("%d full batches", c.full)
+			}
+		})
+	}
+}
+
+// A Consul that has nothing at all when it is asked for the first time, while something was kept of it, is doubted in the same
+// way. One that has something is believed.
+func TestRecall(t *testing.T) {
+	t.Parallel()
+	item := func(host string) []registry.Instances {
+		return []registry.Instances{{Service: &registry.Service{Key: registry.Key{Host: host, Namespace: "default"}, Ports: []registry.Port{{Number: 79}}}, Endpoints: &registry.EndpointList{}}}
+	}
+	kept := []feed.Update[registry.Instances]{
+		{Group: "web", Items: item("web.service.consul")}, {Group: "no", Items: item("no.service.consul")}, {Group: "dc2/web", Items: item("web.service.dc2.consul")},
+	}
+	tests := map[string]struct {
+		emptied string
+		names   []string
+		want    map[string]int
+		lost    bool
+	}{
+		"nothing":                           {"", nil, map[string]int{"web": 79}, true},
+		"something":                         {"", []string{"other"}, map[string]int{"other": 80}, false},
+		"nothing, and the settings say so":  {"believe", nil, map[string]int{}, false},
+		"only what does not count is there": {"", []string{"no"}, map[string]int{"web": 79}, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			f.catalogue(100, 80, tc.names...)
+			s, err := New(Config{Name: "fake", Options: Options{Address: f.URL, Emptied: tc.emptied, Except: []string{"no"}}, Log: testlog.New(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Remember(kept)
+			c := content{ports: map[string]int{}}
+			out := started(t, s)
+			c.until(t, out, "what is believed", func() bool {
+				return c.full == 1 && fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text, "(its services)") == tc.lost
+			})
+			f.catalogue(101, 81, "web")
+			c.until(t, out, "what is registered again", func() bool { return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 81}) && c.text == "" })
+		})
+	}
+}
