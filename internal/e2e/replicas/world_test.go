@@ -148,15 +148,40 @@ func (w *world) join(i int, of harness.Workload) *harness.Proxy {
 // serve has a member of web join by replica i, with its application, which answers with its name.
 func (w *world) serve(i int, name string) *harness.Proxy {
 	w.t.Helper()
+	return w.join(i, w.application(i, name))
+}
+
+// application is a member of web with its application, which answers with its name.
+func (w *world) application(i int, name string) harness.Workload {
+	w.t.Helper()
 	b := harness.NewBackend(w.t, name, fmt.Sprintf("%s:%d", w.meshes[i].IP(), appPort))
 	ip, _, _ := strings.Cut(b.Address, ":")
-	return w.join(i, harness.Workload{Name: name, Group: "shop/web", IP: ip})
+	return harness.Workload{Name: name, Group: "shop/web", IP: ip}
 }
 
 // on waits until an agent follows replica i.
 func (w *world) on(p *harness.Proxy, i int) {
 	w.t.Helper()
 	p.WantLine("control plane", "ok", w.meshes[i].TLS())
+}
+
+// where is the replica that an agent follows.
+func (w *world) where(p *harness.Proxy) int {
+	w.t.Helper()
+	at := -1
+	harness.Eventually(w.t, "an agent that is connected", func() error {
+		r, err := p.Report()
+		if err != nil {
+			return err
+		}
+		line := r.Line("control plane")
+		at = slices.IndexFunc(w.meshes, func(m *harness.Mesh) bool { return strings.HasPrefix(line, "ok") && strings.Contains(line, m.TLS()) })
+		if at < 0 {
+			return fmt.Errorf("it says %q", r.Line("control plane"))
+		}
+		return nil
+	})
+	return at
 }
 
 // registered are the workloads that a replica tells, with their health and the replica that they are connected to.
