@@ -64,6 +64,13 @@ func New(cfg Config) (*Source, error) {
 // Name identifies the source to people: "mcp:galley".
 func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
+// CheckFiles says which of the files of TLS cannot be used now.
+func (s *Source) CheckFiles() error {
+	_, wrongCA := s.cfg.authorities()
+	_, wrong := s.cfg.certificates()
+	return errors.Join(wrongCA, wrong)
+}
+
 // sourcePrefix begins the name of each source of this kind.
 const sourcePrefix = "mcp:"
 

@@ -141,6 +141,9 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 			m.log.Warn("a source without TLS: whoever is on the way reads the mesh's configuration, and writes it", "source", s.Name, "address", o.Address)
 		}
 		server, err := mcp.New(o.config(s.Name, m.log.Named(s.Name)))
+		if err == nil && len(m.made) > 0 { // at the start they may still be on their way
+			err = server.CheckFiles()
+		}
 		if err != nil {
 			return madeSource{}, err
 		}
