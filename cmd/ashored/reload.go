@@ -27,6 +27,7 @@ type reloader struct {
 	current settings // what is at work
 	maker   *sourceMaker
 	arrange func(context.Context, push.Sources) error
+	export  func([]sourceSettings) error
 	record  func(audit.Event)
 	log     hclog.Logger
 
@@ -56,6 +57,9 @@ func (r *reloader) reload(ctx context.Context) {
 	var sources push.Sources
 	if err == nil {
 		sources, err = r.maker.make(ctx, next.sources)
+	}
+	if err == nil {
+		err = r.export(next.sources)
 	}
 	if err == nil {
 		err = r.arrange(ctx, sources)

@@ -176,7 +176,7 @@ func canonical(n *yaml.Node) string {
 
 // checkSources checks what the sources say, and that they can be told apart.
 func (s *settings) checkSources(wrong func(setting, format string, args ...any)) {
-	names, folders := map[string]bool{}, map[string]bool{}
+	names, folders, targets := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, src := range s.sources {
 		if src.options == nil {
 			continue // told of when it was read
@@ -190,6 +190,13 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 		}
 		src.checkAge(s.Store.Kind, wrong)
 		src.options.check(func(option, format string, args ...any) { wrong(src.at+"."+option, format, args...) })
+		if c, ok := src.options.(*consulSource); ok && c.Export.Owner != "" {
+			if at := c.Address + " " + c.Export.Owner; targets[at] {
+				wrong(src.at+".export.owner", "%q is that of another source with this address: one of them is enough", c.Export.Owner)
+			} else {
+				targets[at] = true
+			}
+		}
 		f, ok := src.options.(*filesSource)
 		if !ok || f.Folder == "" {
 			continue

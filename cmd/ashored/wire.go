@@ -219,6 +219,10 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
+	out := newExports(s.mesh, log.Named("export"))
+	if err := out.arrange(s.sources); err != nil {
+		return p, err
+	}
 	keys := newKeySource(s, log.Named("jwks"))
 	derive := entry.NewBackground(d.store, workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
@@ -232,7 +236,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		Keys:    keys,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, tell, back, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
+		Publish: publisher(server, tell, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
 	if err := back.watch(id, keys, d.registry); err != nil {
@@ -257,8 +261,12 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
-	settings := &reloader{read: read, current: s, maker: maker, arrange: assembler.Arrange, record: d.audit.Record, log: log.Named("settings")}
-	back.more = append(back.more, settings.problems)
+	p.run("export", out.run)
+	settings := &reloader{read: read, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}
+	back.more = append(back.more, settings.problems, out.problems)
+	if err := d.registry.Register(out); err != nil {
+		return p, err
+	}
 	p.run("settings", settings.run)
 	return p, nil
 }
@@ -317,13 +325,14 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 	}
 }
 
-// publisher hands every context to the proxies, then to operators and the audit log.
-func publisher(server *xds.Server, tell *informants, back *backend, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
+// publisher hands every context to the proxies, then to operators, the audit log and who registers it elsewhere.
+func publisher(server *xds.Server, tell *informants, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
 		tell.publish(c.Inputs().Objects)
 		server.Publish(c, changes.Since)
 		first := back.publish(c)
 		w.published(c.Inputs().Objects)
+		out.publish(c)
 		if first {
 			debug.FreeOSMemory() // reading everything leaves as much garbage as there is configuration
 			log.Info("ready: proxies are served", "objects", c.Inputs().Objects.Len(), "services", c.Inputs().Services.Len())

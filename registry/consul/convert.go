@@ -77,6 +77,9 @@ func (c *converter) whole(entries []*api.ServiceEntry) []*api.ServiceEntry {
 			c.warn("", "Consul's answer has an instance without node or service: it is left out")
 			continue
 		}
+		if owner := e.Service.Meta[keyOwner]; owner != "" && !slices.Contains(c.o.Exported, owner) {
+			continue // a mesh has registered it: it has it from elsewhere, or is not wanted
+		}
 		if slices.Contains(e.Checks, nil) {
 			one := *e
 			one.Checks = slices.DeleteFunc(slices.Clone(e.Checks), func(c *api.HealthCheck) bool { return c == nil })

@@ -33,6 +33,13 @@ func (o Options) nameFilter() string {
 	}
 	parts = append(parts, pairs("ServiceMeta", o.Metadata)...)
 	parts = append(parts, pairs("NodeMeta", o.NodeMetadata)...)
+	if o.Export.on() { // else there may be so few of them that going through all instances is not worth while
+		own := quote(keyOwner) + " not in ServiceMeta"
+		for _, owner := range o.Exported {
+			own += " or ServiceMeta[" + quote(keyOwner) + "] == " + quote(owner)
+		}
+		parts = append(parts, "("+own+")")
+	}
 	return strings.Join(parts, " and ")
 }
 

@@ -1,6 +1,8 @@
 package consul
 
 import (
+	"errors"
+	"fmt"
 	"net/netip"
 	"path"
 	"slices"
@@ -56,6 +58,9 @@ type Options struct {
 	Filter string `yaml:"filter"`
 	// ConsulService has Consul's own service, "consul", count too.
 	ConsulService bool `yaml:"consulService"`
+	// Exported are the owners (export.owner) of entries of other meshes that count. Default: none, so that what meshes have
+	// registered in Consul is no service of this one's.
+	Exported []string `yaml:"exported"`
 	// Emptied says what is made of a Consul that comes back without any of the services that it had: keep (they stay as they were
 	// until they are registered again, and are told to be missing) or believe (they are gone). Default keep.
 	Emptied string `yaml:"emptied"`
@@ -93,6 +98,9 @@ type Options struct {
 	RegionKey  string `yaml:"regionKey"`
 	ZoneKey    string `yaml:"zoneKey"`
 	SubZoneKey string `yaml:"subZoneKey"`
+
+	// Export says which services of the mesh are registered in this Consul. Default: none.
+	Export ExportOptions `yaml:"export"`
 }
 
 // TLSOptions are for https addresses.
@@ -132,7 +140,17 @@ func (o Options) withDefaults() Options {
 	if o.Connections == 0 {
 		o.Connections = defaultConnections
 	}
+	o.Export = o.Export.withDefaults()
 	return o
+}
+
+// checked is all that is wrong with options; nil: nothing.
+func (o Options) checked() error {
+	var errs []error
+	o.Check(func(option, format string, args ...any) {
+		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
+	})
+	return errors.Join(errs...)
 }
 
 // Check tells what is wrong with options, by their names among the settings.
@@ -140,6 +158,7 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 	consulhttp.CheckAddress(o.Address, o.TLS, wrong)
 	o.checkChoices(wrong)
 	o.checkNames(wrong)
+	o.Export.check(o.Exported, wrong)
 	if o.Connections != 0 && o.Connections < leastConnections {
 		wrong("connections", "%d: want at least %d", o.Connections, leastConnections)
 	}

@@ -41,6 +41,14 @@ func TestCheck(t *testing.T) {
 		"a key":                   {Options{NodeMetadata: map[string]string{`x" == "`: "y"}}, "nodeMetadata: "},
 		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
 		"an emptied Consul":       {Options{Emptied: "x"}, `emptied: "x": want one of keep, believe`},
+		"an export":               {Options{Export: ExportOptions{Owner: "shop", Name: "mesh-${name}", Lease: time.Minute}, Exported: []string{"other"}}, ""},
+		"an export of nobody":     {Options{Export: ExportOptions{Hosts: []string{"*"}}}, "export.owner: none"},
+		"an owner":                {Options{Export: ExportOptions{Owner: "a/b"}}, `export.owner: "a/b": want at most 50`},
+		"its own entries":         {Options{Export: ExportOptions{Owner: "shop"}, Exported: []string{"shop"}}, "exported: \"shop\" is export.owner too"},
+		"an owner of others":      {Options{Exported: []string{"A"}}, "exported: \"A\""},
+		"a lease":                 {Options{Export: ExportOptions{Owner: "shop", Lease: time.Second}}, "export.lease: 1s: want 10s to 24h0m0s"},
+		"a pattern of hosts":      {Options{Export: ExportOptions{Owner: "shop", Except: []string{"["}}}, "export.except: "},
+		"a name of services":      {Options{Export: ExportOptions{Owner: "shop", Name: "${port}"}}, "export.name: "},
 		"a protocol":              {Options{Protocol: "gopher"}, "protocol: "},
 	}
 	for name, tc := range tests {

@@ -3,9 +3,9 @@ package consul
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -16,18 +16,17 @@ type Source struct {
 	kept   []feed.Update[registry.Instances] // set before Run
 }
 
-var _ feed.Source[registry.Instances] = (*Source)(nil)
+var (
+	_ feed.Source[registry.Instances]         = (*Source)(nil)
+	_ lastgood.Rememberer[registry.Instances] = (*Source)(nil)
+)
 
 // New checks a configuration. It asks nobody. Errors name the option that is wrong.
 func New(cfg Config) (*Source, error) {
 	if cfg.Name == "" || cfg.Log == nil {
 		return nil, errors.New("consul: a source needs a name and a logger")
 	}
-	var errs []error
-	cfg.Options.Check(func(option, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
-	})
-	if err := errors.Join(errs...); err != nil {
+	if err := cfg.Options.checked(); err != nil {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()

@@ -128,11 +128,16 @@ const management = "6d2f7f3a-8a4b-4d5c-9b1e-2f3a4b5c6d7e"
 // reader makes a token that may read what a source needs.
 func (c catalog) reader() (accessor, secret string) {
 	c.t.Helper()
-	const name = "reader"
+	return c.token("reader", `node_prefix "" { policy = "read" } service_prefix "" { policy = "read" }`)
+}
+
+// token makes a token with a policy of that name, which has these rules.
+func (c catalog) token(name, rules string) (accessor, secret string) {
+	c.t.Helper()
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		p, _, err := c.c.ACL().PolicyReadByName(name, nil)
 		if err == nil && p == nil {
-			_, _, err = c.c.ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: `node_prefix "" { policy = "read" } service_prefix "" { policy = "read" }`}, nil)
+			_, _, err = c.c.ACL().PolicyCreate(&api.ACLPolicy{Name: name, Rules: rules}, nil)
 		}
 		var token *api.ACLToken
 		if err == nil {

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -37,6 +38,16 @@ func (m *Mesh) Configure(settings string) {
 	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
 	text := fmt.Sprintf("sources: [%s]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", strings.Join(sources, ", "), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
 	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
+		m.T.Fatal(err)
+	}
+}
+
+// Reload gives ashored other sources, as Sources does, and has it read its settings anew.
+func (m *Mesh) Reload(sources ...string) {
+	m.T.Helper()
+	m.sources = sources
+	m.Configure(m.settings)
+	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {
 		m.T.Fatal(err)
 	}
 }
