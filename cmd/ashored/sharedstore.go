@@ -42,7 +42,35 @@ func (p *program) openShared(ctx context.Context, s settings, home *bolt.Store, 
 	p.close = append(p.close, shared.Close)
 	p.run("store", shared.Follow)
 	back.more = append(back.more, func() []feed.Problem { return sharedProblems(shared) })
+	if err := moveHome(ctx, home, shared, log); err != nil {
+		return nil, fmt.Errorf("move what the store in the state folder has into the one in Consul, in which nothing was ever written: %w", err)
+	}
 	return shared, nil
+}
+
+// moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
+// stood alone becomes the first of several. Otherwise that is not in use.
+func moveHome(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog.Logger) error {
+	objects, err := home.List(ctx, "", "")
+	if err != nil {
+		return err
+	}
+	if !shared.Empty() {
+		if len(objects) > 0 {
+			log.Info("objects of the store in the state folder are not in use: the setting store names the one in Consul", "objects", len(objects))
+		}
+		return nil
+	}
+	records, err := home.AllRecords(ctx)
+	if err != nil {
+		return err
+	}
+	addresses := home.Addresses()
+	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records, Addresses: addresses})
+	if moved {
+		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records), "addresses", len(addresses))
+	}
+	return err
 }
 
 // sharedProblems tell that the store in Consul cannot be read.

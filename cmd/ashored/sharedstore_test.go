@@ -7,8 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // sharing is a site with the store in a Consul, and no files.
@@ -93,4 +99,47 @@ func TestSharedStore(t *testing.T) {
 		t.Error(err)
 	}
 	a.until(t, "told by the other", func() bool { return a.uses(t, "db") })
+}
+
+// An ashored that stood alone becomes the first of several: its objects, addresses and records are there for all. What another one
+// brings later is not taken.
+func TestMoveHome(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	key := record.Key{Table: "t", Name: "x"}
+	bring := func(name string) *bolt.Store {
+		home := openBolt(t).(*bolt.Store)
+		b := onStore(func(testing.TB) meshStore { return home })(t)
+		b.must(serviceFile(name))
+		if err := home.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(name)}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := home.Allocate(t.Context(), []registry.Key{{Host: name + ".test"}}); err != nil {
+			t.Fatal(err)
+		}
+		return home
+	}
+	first, second := bring("first"), bring("second")
+	shared := openConsul(t, agent).(*consul.Store)
+	for _, home := range []*bolt.Store{first, second} {
+		if err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list, err := shared.List(t.Context(), "", "")
+	if err != nil || len(list) != 1 || list[0].Name != "first" {
+		t.Errorf("objects: %v, %v", list, err)
+	}
+	old, err := first.List(t.Context(), "", "")
+	if err != nil || !old[0].Created.Equal(list[0].Created) {
+		t.Errorf("created at %v, and was at %v", list[0].Created, old[0].Created)
+	}
+	if r, err := shared.Records().Get(t.Context(), key); err != nil || string(r.Value) != "first" {
+		t.Errorf("record: %q, %v", r.Value, err)
+	}
+	want := first.Addresses()
+	got, err := shared.Allocate(t.Context(), []registry.Key{{Host: "first.test"}, {Host: "second.test"}})
+	if err != nil || got[registry.Key{Host: "first.test"}][0] != want[registry.Key{Host: "first.test"}][0] || len(got) != 2 {
+		t.Errorf("addresses: %v, %v, want %v", got, err, want)
+	}
 }

@@ -24,8 +24,8 @@ const (
 
 // proposal is a write that waits for its turn.
 type proposal struct {
-	// plan makes the commit for a state, nil when there is nothing to write, or says why it cannot be made. It is called again
-	// when another replica was faster.
+	// plan makes the commit for a state, in which its entry is begun: nil when there is nothing to write; or it says why it cannot be
+	// made. It is called again when another replica was faster.
 	plan func(*state) (*commit, error)
 	// large says that it is written by itself.
 	large bool
