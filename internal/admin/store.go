@@ -22,6 +22,10 @@ const (
 	maxApplyBody = MaxApply/3*4 + 8<<20
 	// storeTime is how long a write to the store may take to arrive and to be answered.
 	storeTime = 2 * time.Minute
+	// maxViewed and maxViewedAll bound what is shown as it would be written to who may not write, of one file and of all, in
+	// bytes: reading a text that is made for it costs some 200 times its size in memory.
+	maxViewed    = 1 << 20
+	maxViewedAll = 8 << 20
 	// maxNumber bounds the number of a revision, in digits.
 	maxNumber = 20
 	// storePaths is what the paths of the store begin with.
@@ -189,9 +193,11 @@ func (s *Server) storeRoutes() []route {
 		}},
 	}
 	for path, write := range map[string]func(*http.Request, StoreOptions) (any, error){
-		"apply": func(r *http.Request, o StoreOptions) (any, error) { return st.Apply(r.Context(), pieces(r), o, who(r)) },
+		"apply": func(r *http.Request, o StoreOptions) (any, error) {
+			return st.Apply(r.Context(), s.pieces(r), o, who(r))
+		},
 		"delete": func(r *http.Request, o StoreOptions) (any, error) {
-			return st.Delete(r.Context(), pieces(r), o, who(r))
+			return st.Delete(r.Context(), s.pieces(r), o, who(r))
 		},
 		"rollback": func(r *http.Request, o StoreOptions) (any, error) {
 			var q RollbackRequest
@@ -259,6 +265,25 @@ func historyOf(r *http.Request) (HistoryRequest, error) {
 		}
 	}
 	return out, errors.Join(flag(q.Get("differences"), "differences", &out.Differences), flag(q.Get("all"), "all", &out.All))
+}
+
+// pieces reads a body, of who may not write within bounds.
+func (s *Server) pieces(r *http.Request) Pieces {
+	all := pieces(r)
+	if p, err := peerOf(r); err == nil && s.cfg.Role(p) >= Operator {
+		return all
+	}
+	return func(yield func(Piece, error) bool) {
+		size := 0
+		for p, err := range all {
+			if size += len(p.Data); err == nil && (len(p.Data) > maxViewed || size > maxViewedAll) {
+				p, err = Piece{}, NewError(ErrInvalid, fmt.Sprintf("%s has %d bytes, of %d: for the role viewer a file may have %d MiB, and all together %d", p.File, len(p.Data), size, maxViewed>>20, maxViewedAll>>20))
+			}
+			if !yield(p, err) || err != nil {
+				return
+			}
+		}
+	}
 }
 
 // pieces reads a body piece by piece: JSON objects one after another.

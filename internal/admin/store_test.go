@@ -356,6 +356,37 @@ func TestStoreLooksApart(t *testing.T) {
 	}
 }
 
+// Who may only look has less looked at than who may write.
+func TestStoreViewed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		role        Role
+		size, files int
+		refused     bool
+	}{
+		"viewer":                   {Viewer, maxViewed, 8, false},
+		"viewer, a large file":     {Viewer, maxViewed + 1, 1, true},
+		"viewer, many files":       {Viewer, maxViewed, 9, true},
+		"operator, a large file":   {Operator, maxViewed + 1, 1, false},
+		"operator, many files too": {Operator, maxViewed, 9, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			client, _, _ := serveStore(t, &fakeStore{}, c.role)
+			_, err := client.Apply(t.Context(), func(yield func(Piece, error) bool) {
+				for range c.files {
+					if !yield(Piece{File: "a.yaml", Data: make([]byte, c.size)}, nil) {
+						return
+					}
+				}
+			}, StoreOptions{Preview: true})
+			if errors.Is(err, ErrInvalid) != c.refused || !c.refused && err != nil {
+				t.Errorf("got %v, want a refusal: %v", err, c.refused)
+			}
+		})
+	}
+}
+
 // Options that make no sense are refused.
 func TestStoreOptions(t *testing.T) {
 	t.Parallel()
