@@ -24,6 +24,7 @@ type content struct {
 	lists map[string]*listing
 	kinds map[config.Kind][]*listing // by rank
 	total int                        // of entries
+	bytes int                        // of what they were read from
 }
 
 // rules are what a content holds to.
@@ -35,8 +36,8 @@ type rules struct {
 	emptyAfter time.Duration
 	// settle is how long a first answer that differences follow may take to arrive whole.
 	settle time.Duration
-	// most is how many objects it may hold.
-	most int
+	// most is how many objects it may hold, and bytes how large all may be that they are read from; 0: any size.
+	most, bytes int
 }
 
 // listing is what was said under one name of a kind.
@@ -55,6 +56,7 @@ type listing struct {
 // entry is one object of a listing.
 type entry struct {
 	sum      uint64
+	bytes    int            // of what it was read from
 	object   *config.Object // the last good one; nil: there was none
 	problems []feed.Problem
 	asOf     time.Time
@@ -208,6 +210,7 @@ func (c *content) drop(l *listing, name string) {
 		delete(l.entries, name)
 		delete(l.sums, e.sum)
 		c.total--
+		c.bytes -= e.bytes
 	}
 }
 

@@ -301,6 +301,41 @@ func TestContentLimit(t *testing.T) {
 	}
 }
 
+// What all objects were read from is bounded, over all kinds and all answers.
+func TestContentBytes(t *testing.T) {
+	t.Parallel()
+	c, l := testContent(), gateways(t)[0]
+	one := gateway("s/a", "1", "a.test")
+	c.rules.bytes = 4 * len(one.raw)
+	take := func(whole bool, items ...item) int {
+		v := c.take(l, &word{whole: whole, items: items}, 1, start)
+		if v.count > 0 && !strings.Contains(v.refusal(), "maxMessage") {
+			t.Errorf("refusal %q", v.refusal())
+		}
+		return v.count
+	}
+	for i, step := range []struct {
+		whole   bool
+		items   []item
+		refused int
+	}{
+		{true, []item{one, gateway("s/b", "1", "a.test"), gateway("s/c", "1", "a.test")}, 0},
+		{false, []item{gateway("s/a", "2", "b.test"), gateway("s/b", "2", "b.test")}, 0}, // in the place of others
+		{false, []item{gateway("s/d", "1", "a.test")}, 0},
+		{false, []item{gateway("s/e", "1", "a.test")}, 1},
+		{true, []item{gateway("s/e", "1", "a.test"), gateway("s/f", "1", "a.test")}, 0}, // instead of all
+		{false, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, 0},
+	} {
+		if n := take(step.whole, step.items...); n != step.refused {
+			t.Errorf("step %d: %d refused, want %d", i, n, step.refused)
+		}
+	}
+	take(true)
+	if c.bytes != 0 || c.total != 0 {
+		t.Errorf("nothing has %d bytes and %d objects", c.bytes, c.total)
+	}
+}
+
 // Objects of another revision are left out, and are no problem.
 func TestContentRevision(t *testing.T) {
 	t.Parallel()

@@ -23,10 +23,16 @@ type item struct {
 	typeURL string
 	raw     []byte
 	res     *mcpv1.Resource // set by read
+	hash    uint64          // set by sum
 }
 
 // sum tells contents apart.
-func (it *item) sum(seed maphash.Seed) uint64 { return maphash.Bytes(seed, it.raw) }
+func (it *item) sum(seed maphash.Seed) uint64 {
+	if it.hash == 0 {
+		it.hash = maphash.Bytes(seed, it.raw)
+	}
+	return it.hash
+}
 
 // maxResource is how large a resource may be, in bytes: the largest object, with its labels and annotations. What is larger
 // is not decoded, which would take many times as much.

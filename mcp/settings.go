@@ -78,7 +78,7 @@ type Config struct {
 	AnswerWait time.Duration
 	// MaxObjects is how many objects the source may hold. Default 100,000.
 	MaxObjects int
-	// MaxMessage is how many bytes one answer may have. Default 128 MiB.
+	// MaxMessage is how many bytes one answer may have, and a quarter of what all objects may have. Default 128 MiB.
 	MaxMessage int
 
 	// Log is told of connections and refusals; nil discards.

@@ -23,7 +23,7 @@ const (
 
 func (t *taking) run(stream uint64) verdict {
 	l, had := t.at, len(t.at.strange) > 0 || t.at.over != nil
-	if l.over = t.tooMany(); l.over != nil {
+	if l.over = t.tooMuch(); l.over != nil {
 		t.refuse(1, *l.over)
 		t.changed[l.besides()] = true
 		t.stayAll() // who knows what it named
@@ -53,7 +53,37 @@ func (t *taking) done() verdict {
 	return t.verdict
 }
 
-// tooMany refuses a word that would make the content too large.
+// tooMuch refuses a word that would make the content too large.
+func (t *taking) tooMuch() *feed.Problem {
+	if n := t.bytes + t.growth(); t.rules.bytes > 0 && n > t.rules.bytes {
+		return t.refusal(fmt.Sprintf("%d bytes, more than %d: raise maxMessage, of which it is four times", n, t.rules.bytes))
+	}
+	return t.tooMany()
+}
+
+// growth is by how many bytes a word makes the content larger.
+func (t *taking) growth() (n int) {
+	if t.word.whole {
+		for _, e := range t.at.entries {
+			n -= e.bytes
+		}
+	}
+	for i := range t.word.items {
+		it := &t.word.items[i]
+		n += len(it.raw)
+		if e := t.at.entries[cmp.Or(t.at.sums[it.sum(t.seed)], it.name)]; e != nil && !t.word.whole {
+			n -= e.bytes
+		}
+	}
+	return n
+}
+
+// refusal is the problem of a word that is refused whole.
+func (t *taking) refusal(why string) *feed.Problem {
+	return &feed.Problem{Severity: feed.Error, Stale: true, Since: t.now, Text: fmt.Sprintf("%s: the answer was refused, there would be %s, or ask for fewer kinds", t.at.name, why)}
+}
+
+// tooMany refuses a word that would make too many objects.
 func (t *taking) tooMany() *feed.Problem {
 	held := t.total
 	if t.word.whole {
@@ -77,8 +107,7 @@ func (t *taking) tooMany() *feed.Problem {
 	if held+len(names) <= t.rules.most {
 		return nil
 	}
-	return &feed.Problem{Severity: feed.Error, Stale: true, Since: t.now,
-		Text: fmt.Sprintf("%s: the answer was refused, there would be %d objects, more than %d: raise maxObjects, or ask for fewer kinds", t.at.name, held+len(names), t.rules.most)}
+	return t.refusal(fmt.Sprintf("%d objects, more than %d: raise maxObjects", held+len(names), t.rules.most))
 }
 
 // nameOf is the name of a key within its kind.
@@ -100,7 +129,7 @@ func (t *taking) item(it *item) {
 	name := nameOf(key)
 	if t.seen[name] {
 		l.entries[name].object = t.prior[name] // neither counts
-		t.put(name, sum, nil, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "it stands twice in one answer, with different contents: remove one of the two"}}, false)
+		t.put(name, it, nil, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "it stands twice in one answer, with different contents: remove one of the two"}}, false)
 		delete(l.sums, sum) // alone it is well
 		return
 	}
@@ -109,19 +138,19 @@ func (t *taking) item(it *item) {
 		t.prior[name] = e.object
 	}
 	if t.foreign(it.res.GetMetadata().GetLabels()) {
-		t.put(name, sum, nil, nil, true)
+		t.put(name, it, nil, nil, true)
 		return
 	}
 	o, problems, ok := draft(t.rules.source, key, l.kind, it.res)
 	if e := l.entries[name]; ok && e.good() && equal(e.object, o) {
-		t.resum(name, e, sum)
+		t.resum(name, e, it)
 		t.again(name, e)
 		return
 	}
 	if ok {
 		problems, ok = config.Accept(o)
 	}
-	t.put(name, sum, o, problems, ok)
+	t.put(name, it, o, problems, ok)
 }
 
 // good says that what was read last counts.
@@ -131,11 +160,12 @@ func (e *entry) good() bool {
 
 func isError(p feed.Problem) bool { return p.Severity == feed.Error }
 
-// resum notes the sum of what an entry was read from.
-func (t *taking) resum(name string, e *entry, sum uint64) {
+// resum notes what an entry was read from.
+func (t *taking) resum(name string, e *entry, it *item) {
 	delete(t.at.sums, e.sum)
-	e.sum = sum
-	t.at.sums[sum] = name
+	t.bytes += len(it.raw) - e.bytes
+	e.sum, e.bytes = it.sum(t.seed), len(it.raw)
+	t.at.sums[e.sum] = name
 }
 
 // again notes that an entry is as it was.
@@ -165,7 +195,7 @@ func (t *taking) stayAll() {
 }
 
 // put is what was read of an entry. What is not good leaves the last good object where it is.
-func (t *taking) put(name string, sum uint64, o *config.Object, problems []feed.Problem, good bool) {
+func (t *taking) put(name string, it *item, o *config.Object, problems []feed.Problem, good bool) {
 	l := t.at
 	e := l.entries[name]
 	if e == nil {
@@ -173,7 +203,7 @@ func (t *taking) put(name string, sum uint64, o *config.Object, problems []feed.
 		l.entries[name] = e
 		t.total++
 	}
-	t.resum(name, e, sum)
+	t.resum(name, e, it)
 	if good {
 		e.asOf = t.now
 		if o == nil || e.object == nil || e.object.Hash != o.Hash {
