@@ -6,7 +6,6 @@ import (
 	"hash/maphash"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -51,63 +50,6 @@ func (t *taking) run(stream uint64) verdict {
 func (t *taking) done() verdict {
 	t.verdict.changed = slices.SortedFunc(maps.Keys(t.changed), group.compare)
 	return t.verdict
-}
-
-// tooMuch refuses a word that would make the content too large.
-func (t *taking) tooMuch() *feed.Problem {
-	if n := t.bytes + t.growth(); t.rules.bytes > 0 && n > t.rules.bytes {
-		return t.refusal(fmt.Sprintf("%d bytes, more than %d: raise maxMessage, of which it is four times", n, t.rules.bytes))
-	}
-	return t.tooMany()
-}
-
-// growth is by how many bytes a word makes the content larger.
-func (t *taking) growth() (n int) {
-	if t.word.whole {
-		for _, e := range t.at.entries {
-			n -= e.bytes
-		}
-	}
-	for i := range t.word.items {
-		it := &t.word.items[i]
-		n += len(it.raw)
-		if e := t.at.entries[cmp.Or(t.at.sums[it.sum(t.seed)], it.name)]; e != nil && !t.word.whole {
-			n -= e.bytes
-		}
-	}
-	return n
-}
-
-// refusal is the problem of a word that is refused whole.
-func (t *taking) refusal(why string) *feed.Problem {
-	return &feed.Problem{Severity: feed.Error, Stale: true, Since: t.now, Text: fmt.Sprintf("%s: the answer was refused, there would be %s, or ask for fewer kinds", t.at.name, why)}
-}
-
-// tooMany refuses a word that would make too many objects.
-func (t *taking) tooMany() *feed.Problem {
-	held := t.total
-	if t.word.whole {
-		held -= len(t.at.entries)
-	}
-	if held+len(t.word.items) <= t.rules.most {
-		return nil
-	}
-	names := map[string]bool{}
-	for i := range t.word.items {
-		it := &t.word.items[i]
-		if name, ok := t.at.sums[it.sum(t.seed)]; ok {
-			names[name] = true
-		} else if key, err := it.read(); err == nil {
-			names[nameOf(key)] = true
-		}
-	}
-	if !t.word.whole {
-		maps.DeleteFunc(names, func(name string, _ bool) bool { return t.at.entries[name] != nil })
-	}
-	if held+len(names) <= t.rules.most {
-		return nil
-	}
-	return t.refusal(fmt.Sprintf("%d objects, more than %d: raise maxObjects", held+len(names), t.rules.most))
 }
 
 // nameOf is the name of a key within its kind.
@@ -177,23 +119,6 @@ func (t *taking) again(name string, e *entry) {
 	}
 }
 
-// stays notes that the server has an entry.
-func (t *taking) stays(name string) {
-	if _, leaves := t.at.leaving[name]; leaves {
-		t.stayed = true
-		delete(t.at.leaving, name)
-		t.changed[group{kind: t.at.kind.Kind, name: name}] = true
-	}
-}
-
-// stayAll has nothing leave: any of it may be meant by what was refused.
-func (t *taking) stayAll() {
-	for name := range t.at.leaving {
-		t.stays(name)
-	}
-	t.at.emptied = false
-}
-
 // put is what was read of an entry. What is not good leaves the last good object where it is.
 func (t *taking) put(name string, it *item, o *config.Object, problems []feed.Problem, good bool) {
 	l := t.at
@@ -254,59 +179,4 @@ func (t *taking) refuse(count int, problems ...feed.Problem) {
 			t.verdict.refused = append(t.verdict.refused, p)
 		}
 	}
-}
-
-// sweep sees to what was not named.
-func (t *taking) sweep(stream uint64) {
-	l, settled := t.at, t.now.Add(t.rules.settle)
-	returned := l.emptied && len(t.word.items) > 0
-	if returned {
-		l.emptied = false
-	}
-	switch {
-	case t.unread:
-		t.stayAll()
-		return
-	case t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream:
-		if !l.emptied {
-			l.emptied, l.since = true, t.now
-			t.leave(l, t.now.Add(t.rules.emptyAfter))
-		}
-	case t.word.first || returned && !t.word.whole:
-		t.leave(l, settled)
-	case t.word.whole:
-		for name := range l.entries {
-			if !t.seen[name] {
-				t.remove(name)
-			}
-		}
-	case t.stayed: // a first answer goes on: what is next may take as long
-		for name := range l.leaving {
-			l.leaving[name] = settled
-		}
-	}
-	for _, name := range t.word.instead {
-		if older := t.lists[name]; older != nil {
-			t.leave(older, settled)
-		}
-	}
-}
-
-// leave has everything of a listing leave at a time that was not named.
-func (t *taking) leave(l *listing, at time.Time) {
-	for name := range l.entries {
-		if l != t.at || !t.seen[name] {
-			l.leaving[name] = at
-		}
-	}
-}
-
-// remove forgets an entry.
-func (t *taking) remove(name string) {
-	delete(t.at.leaving, name)
-	if t.at.entries[name] == nil {
-		return
-	}
-	t.drop(t.at, name)
-	t.changed[group{kind: t.at.kind.Kind, name: name}] = true
 }

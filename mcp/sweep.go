@@ -1,0 +1,75 @@
+package mcp
+
+import "time"
+
+// sweep sees to what was not named.
+func (t *taking) sweep(stream uint64) {
+	l, settled := t.at, t.now.Add(t.rules.settle)
+	returned := l.emptied && len(t.word.items) > 0
+	if returned {
+		l.emptied = false
+	}
+	switch {
+	case t.unread:
+		t.stayAll()
+		return
+	case t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream:
+		if !l.emptied {
+			l.emptied, l.since = true, t.now
+			t.leave(l, t.now.Add(t.rules.emptyAfter))
+		}
+	case t.word.first || returned && !t.word.whole:
+		t.leave(l, settled)
+	case t.word.whole:
+		for name := range l.entries {
+			if !t.seen[name] {
+				t.remove(name)
+			}
+		}
+	case t.stayed: // a first answer goes on: what is next may take as long
+		for name := range l.leaving {
+			l.leaving[name] = settled
+		}
+	}
+	for _, name := range t.word.instead {
+		if older := t.lists[name]; older != nil {
+			t.leave(older, settled)
+		}
+	}
+}
+
+// leave has everything of a listing leave at a time that was not named.
+func (t *taking) leave(l *listing, at time.Time) {
+	for name := range l.entries {
+		if l != t.at || !t.seen[name] {
+			l.leaving[name] = at
+		}
+	}
+}
+
+// stays notes that the server has an entry.
+func (t *taking) stays(name string) {
+	if _, leaves := t.at.leaving[name]; leaves {
+		t.stayed = true
+		delete(t.at.leaving, name)
+		t.changed[group{kind: t.at.kind.Kind, name: name}] = true
+	}
+}
+
+// stayAll has nothing leave: any of it may be meant by what was refused.
+func (t *taking) stayAll() {
+	for name := range t.at.leaving {
+		t.stays(name)
+	}
+	t.at.emptied = false
+}
+
+// remove forgets an entry.
+func (t *taking) remove(name string) {
+	delete(t.at.leaving, name)
+	if t.at.entries[name] == nil {
+		return
+	}
+	t.drop(t.at, name)
+	t.changed[group{kind: t.at.kind.Kind, name: name}] = true
+}
