@@ -18,8 +18,8 @@ func steady(t *testing.T, a *harness.Proxy) func() {
 	kept, fresh := harness.StartCalls(t, a.Client(servicePort), call(), pace), harness.StartCalls(t, a.Client(servicePort).Fresh(), call(), pace)
 	return func() {
 		t.Helper()
-		kept.Clean(t, 200)
-		fresh.Clean(t, 200)
+		kept.Clean(t, 20)
+		fresh.Clean(t, 20)
 	}
 }
 

@@ -62,6 +62,7 @@ type world struct {
 	t      *testing.T
 	consul *testconsul.Agent
 	meshes []*harness.Mesh
+	apps   map[string]*harness.Backend // by name
 }
 
 // doors are addresses of Consul's HTTP interface, one for each replica: a link can be cut by itself.
@@ -77,7 +78,7 @@ func doors(n int) []string {
 // settings.
 func newWorld(t *testing.T, n int, more string) *world {
 	t.Helper()
-	w := &world{t: t, consul: testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors(n), " ")}})}
+	w := &world{t: t, apps: map[string]*harness.Backend{}, consul: testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors(n), " ")}})}
 	for i := range n {
 		settings := w.settings(i) + more
 		if i > 0 {
@@ -155,6 +156,7 @@ func (w *world) serve(i int, name string) *harness.Proxy {
 func (w *world) application(i int, name string) harness.Workload {
 	w.t.Helper()
 	b := harness.NewBackend(w.t, name, fmt.Sprintf("%s:%d", w.meshes[i].IP(), appPort))
+	w.apps[name] = b
 	ip, _, _ := strings.Cut(b.Address, ":")
 	return harness.Workload{Name: name, Group: "shop/web", IP: ip}
 }

@@ -1,0 +1,79 @@
+package replicas
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// Replicas that are stopped and started again one after the other, as for an update, cost no call.
+func TestUpdate(t *testing.T) {
+	w := newWorld(t, 3, "")
+	web1, web2 := w.serve(0, "web-1"), w.serve(1, "web-2")
+	a := w.join(2, harness.Workload{Name: "a-1", Group: "shop/a"})
+	w.agree(3)
+	clean := steady(t, a)
+	for i, m := range w.meshes {
+		m.Ashored.Stop()
+		for _, p := range []*harness.Proxy{a, web1, web2} {
+			harness.Eventually(t, "it follows another replica", func() error {
+				if at := w.where(p); at == i {
+					return fmt.Errorf("it follows replica %d", at)
+				}
+				return nil
+			})
+		}
+		w.agree(3, i)
+		m.Start()
+		w.agree(3)
+	}
+	clean()
+}
+
+// All replicas start while Consul is away: each goes by its copy, of all that it knew.
+func TestAllStartWithoutConsul(t *testing.T) {
+	w := newWorld(t, 2, "")
+	web1 := w.serve(0, "web-1")
+	w.serve(1, "web-2")
+	a := w.join(1, harness.Workload{Name: "a-1", Group: "shop/a"})
+	w.agree(3)
+	out, code, err := harness.Command("ashorectl", "workload", "revoke", "shop/web-2", "--reason", "test", "--socket", w.meshes[0].Socket())
+	if err != nil || code != 0 {
+		t.Fatalf("revoke: exit code %d, %v:\n%s", code, err, out)
+	}
+	w.agree(2)
+	clean := steady(t, a)
+	time.Sleep(3 * time.Second) // each replica's copy is written down
+	w.consul.Kill()
+	for _, m := range w.meshes {
+		m.Ashored.Kill()
+	}
+	for _, m := range w.meshes {
+		m.Start()
+	}
+	w.where(a)
+	w.where(web1)
+	w.sick(0, 0, 1)
+	for i, m := range w.meshes { // since when and with whom they are connected, one of them alone knows until Consul is back
+		if text, err := registered(m); err != nil || strings.Count(text, "\n")+1 != 2 {
+			t.Errorf("replica %d tells %s, %v", i, text, err)
+		}
+	}
+	for i, m := range w.meshes {
+		list, err := m.Admin.Workloads(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(list.Revocations) != 1 {
+			t.Errorf("replica %d knows of %d revocations, want 1", i, len(list.Revocations))
+		}
+	}
+	w.consul.Start()
+	w.agree(2)
+	w.problem(0)
+	w.problem(1)
+	clean()
+}
