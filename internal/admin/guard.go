@@ -32,16 +32,17 @@ type route struct {
 func (s *Server) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.setDeadlines(w, r)
-		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r))
 		p, err := peerOf(r)
 		if err != nil {
 			s.turnAway(w, r, "the user at the other end is not known", err.Error())
 			return
 		}
-		if s.cfg.Role(p) == Nobody {
+		role := s.cfg.Role(p)
+		if role == Nobody {
 			s.turnAway(w, r, fmt.Sprintf("%s may not use the admin API: root and the user that ashored runs as may, and whom the setting admin.roles names", p), "no role")
 			return
 		}
+		r.Body = http.MaxBytesReader(w, r.Body, bodyLimit(r, role))
 		next.ServeHTTP(w, r)
 	})
 }

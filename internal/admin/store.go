@@ -20,6 +20,8 @@ const (
 	MaxApply = 64 << 20
 	// maxApplyBody is that on the wire: base64 makes four bytes of three, and JSON adds a little.
 	maxApplyBody = MaxApply/3*4 + 8<<20
+	// maxViewedBody is that of who may not write.
+	maxViewedBody = maxViewedAll/3*4 + 1<<20
 	// storeTime is how long a write to the store may take to arrive and to be answered.
 	storeTime = 2 * time.Minute
 	// maxViewed and maxViewedAll bound what is shown as it would be written to who may not write, of one file and of all, in
@@ -312,6 +314,8 @@ func pieces(r *http.Request) Pieces {
 func badPiece(r *http.Request, err error) error {
 	var tooLarge *http.MaxBytesError
 	switch {
+	case errors.As(err, &tooLarge) && tooLarge.Limit == maxViewedBody:
+		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together, for the role viewer: look at them in several steps", maxViewedAll>>20))
 	case errors.As(err, &tooLarge):
 		return NewError(ErrInvalid, fmt.Sprintf("the files have more than %d MiB together: write them in several steps", MaxApply>>20))
 	case errors.Is(err, io.ErrUnexpectedEOF):
@@ -321,11 +325,14 @@ func badPiece(r *http.Request, err error) error {
 }
 
 // bodyLimit bounds the body of a question, in bytes.
-func bodyLimit(r *http.Request) int64 {
-	if storeWrite(r) {
-		return maxApplyBody
+func bodyLimit(r *http.Request, role Role) int64 {
+	switch {
+	case !storeWrite(r):
+		return maxBody
+	case role < Operator:
+		return maxViewedBody
 	}
-	return maxBody
+	return maxApplyBody
 }
 
 // storeWrite says that a question brings files.

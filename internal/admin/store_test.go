@@ -367,6 +367,7 @@ func TestStoreViewed(t *testing.T) {
 		"viewer":                   {Viewer, maxViewed, 8, false},
 		"viewer, a large file":     {Viewer, maxViewed + 1, 1, true},
 		"viewer, many files":       {Viewer, maxViewed, 9, true},
+		"viewer, a huge file":      {Viewer, 4 * maxViewedAll, 1, true},
 		"operator, a large file":   {Operator, maxViewed + 1, 1, false},
 		"operator, many files too": {Operator, maxViewed, 9, false},
 	} {
