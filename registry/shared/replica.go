@@ -19,7 +19,8 @@ const missed = 4
 type replica struct {
 	sign
 	version string
-	heard   time.Time // when its record was seen to change last
+	changed time.Time // when its record was seen to change last
+	heard   time.Time // the same, or when it answered last
 	lost    time.Time // since when it is thought to be lost; zero: it is alive
 	cutOff  bool      // it writes nothing and answers
 }
@@ -68,7 +69,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 		} else if !x.lost.IsZero() {
 			r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
 		}
-		x.sign, x.version, x.heard, x.lost, x.cutOff = s, rec.Version, now, time.Time{}, false
+		x.sign, x.version, x.changed, x.heard, x.lost, x.cutOff = s, rec.Version, now, now, time.Time{}, false
 		if news {
 			r.expectOf(rec.Name)
 		}
@@ -103,10 +104,16 @@ func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
 	}
 }
 
-// answers asks a replica whether it is there.
+// answers asks a replica whether it is there. Where another one has its address now, as after it was started again, nobody can
+// answer for it.
 func (r *Runtime) answers(ctx context.Context, x *replica) bool {
-	if r.cfg.Answers == nil || x.Address == "" {
+	if r.cfg.Answers == nil || x.Address == "" || x.Address == r.cfg.Address {
 		return false
+	}
+	for _, y := range r.replicas {
+		if y != x && y.Address == x.Address && y.heard.After(x.changed) && y.lost.IsZero() {
+			return false
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Beat/2)
 	defer cancel()

@@ -422,6 +422,24 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
+// A replica that was killed and started again at once answers where the one before did: that one is lost all the same, and what it
+// left behind ends.
+func TestAnswersAfterRestart(t *testing.T) {
+	at := func(i int) shared.Config {
+		return shared.Config{Replica: fmt.Sprint("replica ", i), Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(context.Context, string) bool { return true }}
+	}
+	replicas(t, 2, at, func(fl *fleet) {
+		fl.connect(0, 1, "a")
+		fl.connect(0, 2, "a")
+		fl.same("1 2")
+		fl.end(0, fl.all[0].kill)
+		fl.all[0] = start(fl.t, fl.store, at(0))
+		fl.connect(0, 1, "b")
+		fl.after(15*time.Second, "1 2")
+		fl.after(2*time.Minute, "1")
+	})
+}
+
 // A record that somebody damaged changes nothing, and is written anew by the replica whose proxy it is.
 func TestDamaged(t *testing.T) {
 	for name, value := range map[string]string{
