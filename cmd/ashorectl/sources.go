@@ -23,8 +23,9 @@ func (t *tool) sourcesCommand() *cobra.Command {
   stale       older content than there is, or may be, is in use, as old as AGE says
 
 ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
-here. The error of a source that is out of reach is shown below the table, and the last one of a source that
-is well again.`,
+here from ORIGIN, where it reads. "serviceentry" are the services that are made of configuration, from whatever
+source that is. The error of a source that is out of reach is shown below the table, and the last one of a
+source that is well again.`,
 		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -43,7 +44,7 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 	rows := make([][]string, 0, len(all))
 	var errs, over []feed.SourceStatus
 	for _, s := range all {
-		row := []string{s.Name, sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-"}
+		row := []string{s.Title(), sourceState(s, ready), strconv.Itoa(s.Items), strconv.Itoa(s.Problems), "-", "-", "-", "-"}
 		if of := s.StaleSince(); !of.IsZero() {
 			row[4] = ago(now, of)
 		}
@@ -51,7 +52,10 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 			row[5] = ago(now, s.Last)
 		}
 		if s.Lag > 0 {
-			row[6] = s.Lag.Round(time.Millisecond).String()
+			row[6] = lagText(s.Lag)
+		}
+		if s.Setting != "" {
+			row[7] = s.Name
 		}
 		rows = append(rows, row)
 		if s.Error != "" {
@@ -60,14 +64,14 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 			over = append(over, s)
 		}
 	}
-	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "PROBLEMS", "AGE", "LAST CHANGE", "LAG"}, rows); err != nil {
+	if err := columns(w, []string{"SOURCE", "STATE", "ITEMS", "PROBLEMS", "AGE", "LAST CHANGE", "LAG", "ORIGIN"}, rows); err != nil {
 		return err
 	}
 	if err := sources(w, errs, now); err != nil {
 		return err
 	}
 	for _, s := range over {
-		if _, err := fmt.Fprintf(w, "%s: well again for %s; before: %s\n", s.Name, ago(now, s.LastErrorAt), s.LastError); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: well again for %s; before: %s\n", s.Title(), ago(now, s.LastErrorAt), s.LastError); err != nil {
 			return err
 		}
 	}
@@ -86,4 +90,12 @@ func sourceState(s feed.SourceStatus, ready bool) string {
 	default:
 		return "ok"
 	}
+}
+
+// lagText is how long a change took, to the millisecond, and to the microsecond below one.
+func lagText(d time.Duration) string {
+	if d < time.Millisecond {
+		return max(d, time.Microsecond).Round(time.Microsecond).String()
+	}
+	return d.Round(time.Millisecond).String()
 }

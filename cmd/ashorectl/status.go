@@ -136,7 +136,7 @@ func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 		default:
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", s.Name, text); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", s.Title(), text); err != nil {
 			return err
 		}
 	}

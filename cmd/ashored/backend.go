@@ -50,6 +50,8 @@ type backend struct {
 	entries func() entry.Entries
 	// refused are the parts of what proxies are sent that Envoy would refuse and that refuse traffic instead; nil: none.
 	refused func() []feed.Problem
+	// setting is the name that a source has among the settings, and its own where it stands in none; nil: none does.
+	setting func(source string) string
 	// more are the problems of other parts.
 	more []func() []feed.Problem
 	// waited is a source that is waited for, with the setting that says so; nil: its name will do.
@@ -91,7 +93,20 @@ func (b *backend) context() *push.Context {
 }
 
 // sources are those that supply objects and services, in the order in which they count.
-func (b *backend) sources() []feed.SourceStatus { return b.assembler().Sources }
+func (b *backend) sources() []feed.SourceStatus { return b.named(b.assembler().Sources) }
+
+// named adds what sources are called among the settings.
+func (b *backend) named(all []feed.SourceStatus) []feed.SourceStatus {
+	if b.setting == nil {
+		return all
+	}
+	for i := range all {
+		if name := b.setting(all[i].Name); name != all[i].Name {
+			all[i].Setting = name
+		}
+	}
+	return all
+}
 
 // Version implements admin.Backend.
 func (b *backend) Version() admin.Version { return build.Read() }
@@ -150,7 +165,7 @@ func (b *backend) Status() admin.Status {
 // each time: metrics are taken from it.
 func (b *backend) summary() admin.Status {
 	a := b.assembler()
-	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: a.Sources}
+	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: b.named(a.Sources)}
 	s.Ready = len(s.Waiting) == 0
 	s.Config = admin.ConfigStatus{Objects: map[string]int{}}
 	if p := b.latest.Load(); p != nil {

@@ -86,7 +86,7 @@ func (c *counts) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.conflicts, float64(s.Config.Conflicts))
 	ch <- prometheus.MustNewConstMetric(c.contexts, prometheus.CounterValue, float64(s.Config.Contexts))
 	for _, src := range s.Sources {
-		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, src.Name) })
+		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, src.Title()) })
 	}
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -97,6 +98,13 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 		m.settings[src.name()] = src.settings
 	}
 	return out, nil
+}
+
+// setting is the name among the settings of a source, by its own name; that where it stands in none. Safe for concurrent use.
+func (m *sourceMaker) setting(name string) string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return cmp.Or(m.settings[name].Name, name)
 }
 
 // waited is a source that is waited for, by its own name, with the setting that says so.

@@ -238,7 +238,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, tell, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
-	back.assembler, back.proxies, back.entries = assembler.Status, fleet{server}, derive.Entries
+	back.assembler, back.proxies, back.entries, back.setting = assembler.Status, fleet{server}, derive.Entries, maker.setting
 	if err := back.watch(id, keys, d.registry); err != nil {
 		return p, err
 	}

@@ -40,7 +40,8 @@ type Standing struct {
 	Error string
 	// Since is when that began.
 	Since time.Time
-	// Lag is how long the last change took from the origin to here; zero: nobody knows.
+	// Lag is how long the last change took from the origin until the source noticed it (Batch.Since), as where it reads
+	// from a replica; zero: nobody knows.
 	Lag time.Duration
 }
 

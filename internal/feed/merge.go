@@ -46,6 +46,7 @@ type sourceState struct {
 	last   time.Time
 	items  int
 	stands Standing
+	took   time.Duration // from when the last change was noticed to here
 	// overcome is the latest error that is over, and overcomeAt since when.
 	overcome   string
 	overcomeAt time.Time
@@ -74,7 +75,12 @@ type SourceStatus struct {
 	// LastError is the latest error that is over, since LastErrorAt; empty: there was none.
 	LastError   string    `json:"lastError,omitempty"`
 	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
+	// Setting is what it is called among the settings; empty: it is not one of those. The merger does not know it.
+	Setting string `json:"setting,omitempty"`
 }
+
+// Title is what people call the source: by the settings, where it stands there.
+func (s *SourceStatus) Title() string { return cmp.Or(s.Setting, s.Name) }
 
 // StaleSince is of when the content is that is in use instead of what its origin has, or may have; zero: it is of now, or nobody
 // knows.
@@ -156,6 +162,9 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 	}
 	if b.Full || len(b.Updates) > 0 {
 		src.last = now
+		if !b.Since.IsZero() {
+			src.took = max(0, now.Sub(b.Since))
+		}
 	}
 	return slices.Collect(maps.Keys(touched))
 }
@@ -256,7 +265,7 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 	for name, s := range m.sources {
 		out[s.rank] = SourceStatus{
 			Name: name, Synced: s.synced, Items: s.items, Last: s.last,
-			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag, LastError: s.overcome, LastErrorAt: s.overcomeAt,
+			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag + s.took, LastError: s.overcome, LastErrorAt: s.overcomeAt,
 		}
 		if s.stands.Error != "" {
 			out[s.rank].Problems++

@@ -40,3 +40,26 @@ func TestStanding(t *testing.T) {
 		t.Errorf("nothing of it is in use: %v", got)
 	}
 }
+
+// What a change took is from when it was noticed, and before that what the source says.
+func TestLag(t *testing.T) {
+	t.Parallel()
+	m := NewMerger([]string{"a"}, func(s string) string { return s })
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, tc := range []struct {
+		b    Batch[string]
+		want time.Duration
+	}{
+		{Batch[string]{Full: true, Since: now.Add(-3 * time.Second)}, 3 * time.Second},
+		{Batch[string]{Updates: []Update[string]{{Group: "g"}}, Since: now.Add(-time.Millisecond)}, time.Millisecond},
+		{Batch[string]{Standing: &Standing{Lag: time.Second}, Since: now.Add(-time.Hour)}, time.Second + time.Millisecond},
+		{Batch[string]{Updates: []Update[string]{{Group: "g"}}}, time.Second + time.Millisecond},
+		{Batch[string]{Updates: []Update[string]{{Group: "g"}}, Since: now.Add(time.Minute)}, time.Second},
+	} {
+		tc.b.Source = "a"
+		m.Apply(tc.b, now)
+		if got := m.Sources()[0].Lag; got != tc.want {
+			t.Errorf("%+v: %v, want %v", tc.b, got, tc.want)
+		}
+	}
+}
