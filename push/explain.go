@@ -47,7 +47,7 @@ func (c *Context) Caller(text string) (spiffe.ID, error) {
 	}
 	namespace, account, ok := strings.Cut(text, "/")
 	if ok && !strings.Contains(account, "/") && !strings.Contains(namespace, ":") {
-		return spiffe.New(cmp.Or(c.in.Mesh.Config.GetTrustDomain(), "cluster.local"), namespace, account)
+		return spiffe.New(c.trustDomain(), namespace, account)
 	}
 	id, err := spiffe.Parse("spiffe://" + strings.TrimPrefix(text, "spiffe://"))
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -70,6 +71,23 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	}
 	out.Names = t.identities.Of(named)
 	return out
+}
+
+// IdentityOf is who a workload has to prove to be; the zero ID: nobody.
+func (c *Context) IdentityOf(ep *registry.Endpoint) spiffe.ID {
+	if ep.ServiceAccount == "" && ep.TLSMode != tlsModeIstio {
+		return spiffe.ID{}
+	}
+	id, err := spiffe.New(c.trustDomain(), ep.Namespace, cmp.Or(ep.ServiceAccount, defaultServiceAccount))
+	if err != nil {
+		return spiffe.ID{} // nobody can be that
+	}
+	return id
+}
+
+// trustDomain is the mesh's own.
+func (c *Context) trustDomain() string {
+	return cmp.Or(c.in.Mesh.Config.GetTrustDomain(), "cluster.local")
 }
 
 // addIdentity adds id to a sorted list, once.

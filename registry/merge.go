@@ -36,16 +36,10 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	}
 	out := parts[0]
 	var conflicts []Conflict
-	union := union{ports: out.Service.Ports}
-	for i, p := range parts {
-		if i > 0 {
-			conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
-		}
-		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(union.all) == 0) {
-			union.add(p.Endpoints.All())
-		}
+	for _, p := range parts[1:] {
+		conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
 	}
-	all := union.all
+	all, _ := m.unite(parts)
 	if m.Fill {
 		out.Service = filled(parts)
 	}
@@ -53,6 +47,29 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 		out.Endpoints = &EndpointList{Items: all}
 	}
 	return out, conflicts
+}
+
+// Used is how many endpoints of each part are in use. Merge lists those in the order of parts.
+func (m Merging) Used(parts []Instances) []int {
+	if len(parts) == 1 {
+		return []int{parts[0].Endpoints.Len()}
+	}
+	_, used := m.unite(parts)
+	return used
+}
+
+// unite lists the endpoints that are in use, and counts those of each part.
+func (m Merging) unite(parts []Instances) (all []Endpoint, used []int) {
+	u := union{ports: parts[0].Service.Ports}
+	used = make([]int, len(parts))
+	for i, p := range parts {
+		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(u.all) == 0) {
+			before := len(u.all)
+			u.add(p.Endpoints.All())
+			used[i] = len(u.all) - before
+		}
+	}
+	return u.all, used
 }
 
 // union are the endpoints of several sources.

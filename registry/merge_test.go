@@ -52,6 +52,13 @@ func TestMerge(t *testing.T) {
 			if diff := cmp.Diff(c.want, got, cmpopts.EquateComparable(netip.Prefix{})); diff != "" {
 				t.Error(diff)
 			}
+			sum := 0
+			for _, n := range c.rules.Used(c.parts) {
+				sum += n
+			}
+			if sum != got.Endpoints.Len() {
+				t.Errorf("%d endpoints are said to be in use, and %d are", sum, got.Endpoints.Len())
+			}
 			if !cmp.Equal(first.Ports, []Port{{Number: 80, Name: "http", Protocol: HTTP}}) {
 				t.Error("the declaration was changed")
 			}

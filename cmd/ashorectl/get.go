@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -36,7 +37,7 @@ func (t *tool) getCommand() *cobra.Command {
 	output := namesOrFormat{format: &t.output}
 	cmd := &cobra.Command{
 		Use:   "get KIND [NAME]",
-		Short: "Show the configuration that is at work, and where it was read",
+		Short: "Show configuration, services and endpoints that are at work, and where each comes from",
 		Long: `get shows the objects that are at work, from whatever source each is: not always what a file says now,
 for a file with an error keeps its last good content. KIND is a name such as VirtualService, in any case,
 singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
@@ -45,9 +46,19 @@ With --store it shows what the store has, at work or not: an object that a file 
 from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone.
 
 With -o yaml or -o json the objects come out as they can be read back, with -o name as KIND NAMESPACE/NAME,
-which "delete" and "history" take.`,
-		Example: "  ashorectl get virtualservice\n  ashorectl get vs web -n shop -o yaml\n  ashorectl get serviceentries --store -o yaml > backup.yaml\n  ashorectl get vs -w",
-		Args:    between(1, 2, missingKind),
+which "delete" and "history" take.
+
+"get services" and "get endpoints" show what proxies may call, from every source: files, the store, registries
+and what registered itself. NAME is the host then. Each has its health, ports and addresses, and where it is
+from, by the names of the setting sources; of a host that several have, every endpoint tells its own.
+-o wide shows more of them. -w writes each change as it happens.`,
+		Example: `  ashorectl get virtualservice
+  ashorectl get vs web -n shop -o yaml
+  ashorectl get serviceentries --store -o yaml > backup.yaml
+  ashorectl get vs -w
+  ashorectl get services
+  ashorectl get endpoints web.service.consul -w`,
+		Args: between(1, 2, missingKind),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			q := objectQuery{kind: args[0], namespace: namespace, store: store}
 			if len(args) == 2 {
@@ -55,6 +66,13 @@ which "delete" and "history" take.`,
 				if q.namespace, q.name, err = splitName(args[1], namespace); err != nil {
 					return usage(cmd, err)
 				}
+			}
+			if endpoints, ok := registryNoun(args[0]); ok {
+				v := serviceView{query: admin.ServiceQuery{Namespace: q.namespace, Host: q.name, Endpoints: endpoints, Watch: watch}, shown: output}
+				return t.getServices(cmd, v, store)
+			}
+			if output.wide {
+				return usage(cmd, errors.New("-o wide is for services and endpoints"))
 			}
 			if watch {
 				return t.watchObjects(cmd, q, output.names)
@@ -75,8 +93,8 @@ which "delete" and "history" take.`,
 	cmd.Flags().StringVarP(&namespace, "namespace", "n", "", "only this namespace (default: all)")
 	cmd.Flags().BoolVar(&store, "store", false, "what the store has, at work or not")
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "go on with what changes")
-	cmd.Flags().VarP(&output, "output", "o", "table for people, json or yaml for programs, name for the names alone")
-	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)))
+	cmd.Flags().VarP(&output, "output", "o", "table for people, wide for more of services, json or yaml for programs, name for the names alone")
+	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	return cmd
 }
@@ -134,10 +152,13 @@ func placeOf(at admin.Origin) string {
 func (t *tool) completeObjects(ctx context.Context, args []string, namespace string) ([]string, cobra.ShellCompDirective) {
 	switch len(args) {
 	case 0:
-		return kinds(), cobra.ShellCompDirectiveNoFileComp
+		return append(kinds(), registryNouns()...), cobra.ShellCompDirectiveNoFileComp
 	case 1:
 	default:
 		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	if _, ok := registryNoun(args[0]); ok {
+		return t.completeServices(ctx, namespace)
 	}
 	return offer(ctx, t, func(c *admin.Client, ctx context.Context) ([]admin.Object, error) {
 		return c.Objects(ctx, args[0], namespace, "")
@@ -168,5 +189,5 @@ func kinds() []string {
 }
 
 func missingKind(*cobra.Command) string {
-	return "KIND is missing: name one, such as \"ashorectl get virtualservice\"; there are " + strings.Join(kinds(), ", ")
+	return "KIND is missing: name one, such as \"ashorectl get virtualservice\"; there are " + strings.Join(append(kinds(), registryNouns()...), ", ")
 }

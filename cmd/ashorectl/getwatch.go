@@ -33,18 +33,19 @@ func (q objectQuery) ask(c *admin.Client, ctx context.Context) ([]admin.Object, 
 	return c.Objects(ctx, q.kind, q.namespace, q.name)
 }
 
-// namesOrFormat is a format, or the names alone.
+// namesOrFormat is a format, a wide table, or the names alone.
 type namesOrFormat struct {
-	format *format
-	names  bool
+	format      *format
+	names, wide bool
 }
 
 func (f *namesOrFormat) Set(s string) error {
-	if f.names = s == "name"; f.names {
+	f.names, f.wide = s == "name", s == "wide"
+	if f.names || f.wide {
 		return nil
 	}
 	if err := f.format.Set(s); err != nil {
-		return errors.New("want table, json, yaml or name")
+		return errors.New("want table, wide, json, yaml or name")
 	}
 	return nil
 }
@@ -53,6 +54,8 @@ func (f *namesOrFormat) String() string {
 	switch {
 	case f.names:
 		return "name"
+	case f.wide:
+		return "wide"
 	case f.format == nil:
 		return ""
 	}

@@ -95,7 +95,7 @@ func serve(t *testing.T, f *fake) string {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
 	go func() {
-		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f, Explain: f, Store: f, Log: testlog.New(t)}).Run(ctx)
+		done <- admin.New(admin.Config{Listener: l, Backend: f, Tokens: f, Authority: f, Workloads: f, Audit: f, Explain: f, Store: f, Catalog: f, Log: testlog.New(t)}).Run(ctx)
 	}()
 	t.Cleanup(func() {
 		cancel()

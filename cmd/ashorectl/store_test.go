@@ -156,7 +156,7 @@ func TestStoreCommands(t *testing.T) {
 		{"get vs --store", 0, "NAMESPACE  NAME  READ FROM\nshop       web   store:/x revision 7\n"},
 		{"get vs none --store", 1, "ashorectl: the store has no VirtualService \"none\"\n"},
 		{"get vs -o name", 0, "virtualservice shop/web\n"},
-		{"get vs -o nonsense", 2, "ashorectl: invalid argument \"nonsense\" for \"-o, --output\" flag: want table, json, yaml or name\nSee \"ashorectl get --help\".\n"},
+		{"get vs -o nonsense", 2, "ashorectl: invalid argument \"nonsense\" for \"-o, --output\" flag: want table, wide, json, yaml or name\nSee \"ashorectl get --help\".\n"},
 	} {
 		t.Run(tc.args, func(t *testing.T) {
 			t.Parallel()
@@ -326,6 +326,9 @@ func TestStoreCompletion(t *testing.T) {
 		"rollback vs shop/web ":   "41",
 		"get vs -o ":              "name",
 		"get vs --output=":        "yaml",
+		"get servic":              "services",
+		"get services ":           "shop/web.service.consul",
+		"get endpoints -n shop ":  "web.service.consul",
 		"delete vs -n shop ":      "web",
 		"rollback vs shop/web 4 ": "",
 	} {

@@ -60,6 +60,7 @@ type backend struct {
 	anew func()
 
 	latest atomic.Pointer[published]
+	bell   bell // rings when latest is another
 }
 
 // watch adds the problems and metrics of other parts; id may be nil. Errors: a metric that is registered already.
@@ -81,6 +82,7 @@ func (b *backend) publish(c *push.Context) (first bool) {
 		next.number = last.number + 1
 	}
 	b.latest.Store(next)
+	b.bell.ring()
 	return next.number == 1
 }
 

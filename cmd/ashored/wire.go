@@ -256,6 +256,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = id.explainer(back, server)
+	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: derive.Entries, derived: derive.Name(), setting: maker.setting}
 	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, record: d.audit.Record, log: log.Named("store")}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)

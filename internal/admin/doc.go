@@ -9,6 +9,7 @@
 //	GET    /v1/status                                viewer    Status
 //	GET    /v1/problems                              viewer    []feed.Problem
 //	GET    /v1/objects?kind=K[&namespace=N][&name=N] viewer    []Object
+//	GET    /v1/services[?namespace=N&host=H&endpoints=true&watch=true]  viewer  a stream of ServiceEvent, one a line
 //	GET    /v1/dump?proxy=P[&type=cds]               operator  Dump; audited
 //	POST   /v1/join-tokens {TokenRequest}            operator  Token
 //	GET    /v1/join-tokens                           viewer    []TokenStatus

@@ -94,7 +94,7 @@ func (s *Server) slot(next http.HandlerFunc) http.HandlerFunc {
 			defer func() { <-s.busy }()
 			next(w, r)
 		default:
-			s.answer(w, nil, NewError(ErrBusy, fmt.Sprintf("%d requests are at work already: try again", maxRequests)))
+			s.answer(w, nil, NewError(ErrBusy, tooBusy()))
 		}
 	}
 }

@@ -42,6 +42,8 @@ type Config struct {
 	Audit     AuditLog
 	Explain   Explainer
 	Missing   string
+	// Catalog tells of services. Nil: it is not set up.
+	Catalog Catalog
 	// Store writes and reads the store of configuration. Nil: there is none.
 	Store Stores
 	// Record takes who read a dump and who was refused to the audit log. Nil: the log alone is told.
@@ -57,6 +59,7 @@ type Server struct {
 	cfg       Config
 	busy      chan struct{} // one slot for each request at work
 	following chan struct{} // one slot for each that follows the audit log
+	watching  chan struct{} // one slot for each that watches services
 	writes    queue         // of who writes to the store
 	looks     queue         // of who looks at much of the store: viewers may, and must keep nobody from writing
 	refusals  pace.Actors   // users; safe for concurrent use
@@ -72,7 +75,8 @@ func New(cfg Config) *Server {
 	if cfg.Record == nil {
 		cfg.Record = func(audit.Event) {}
 	}
-	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers), writes: newQueue(), looks: newQueue()}
+	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers),
+		watching: make(chan struct{}, maxWatchers), writes: newQueue(), looks: newQueue()}
 	s.ending = make(chan struct{})
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s
@@ -120,6 +124,13 @@ func (s *Server) routes() http.Handler {
 		if s.cfg.Audit == nil {
 			s.answer(w, nil, s.notSetUp(r))
 		} else if err := s.auditTail(w, r); err != nil {
+			s.answer(w, nil, err)
+		}
+	}))
+	mux.HandleFunc("GET /v1/services", s.permit(Viewer, func(w http.ResponseWriter, r *http.Request) {
+		if s.cfg.Catalog == nil {
+			s.answer(w, nil, s.notSetUp(r))
+		} else if err := s.services(w, r); err != nil {
 			s.answer(w, nil, err)
 		}
 	}))

@@ -41,6 +41,7 @@ func (s supply[T]) compare(o supply[T]) int {
 }
 
 type sourceState struct {
+	name   string // set once
 	rank   int
 	synced bool
 	last   time.Time
@@ -110,7 +111,7 @@ func (m *Merger[K, T]) Arrange(sources []string) []K {
 	maps.DeleteFunc(m.sources, func(name string, _ *sourceState) bool { return !slices.Contains(sources, name) })
 	for i, name := range sources {
 		if m.sources[name] == nil {
-			m.sources[name] = &sourceState{}
+			m.sources[name] = &sourceState{name: name}
 		}
 		m.sources[name].rank = i
 	}
@@ -213,6 +214,21 @@ func (m *Merger[K, T]) Items(k K) []T {
 	out := make([]T, len(m.byKey[k]))
 	for i, s := range m.byKey[k] {
 		out[i] = s.item
+	}
+	return out
+}
+
+// Supply is an item and the name of the source that supplies it.
+type Supply[T any] struct {
+	Source string
+	Item   T
+}
+
+// Supplies is Items, with who supplies each.
+func (m *Merger[K, T]) Supplies(k K) []Supply[T] {
+	out := make([]Supply[T], len(m.byKey[k]))
+	for i, s := range m.byKey[k] {
+		out[i] = Supply[T]{s.source.name, s.item}
 	}
 	return out
 }

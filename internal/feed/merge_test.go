@@ -91,6 +91,11 @@ func TestMerger(t *testing.T) {
 				if got := m.Items(k); !slices.Equal(got, want) {
 					t.Errorf("Items(%q): got %v, want %v", k, got, want)
 				}
+				for i, s := range m.Supplies(k) {
+					if s.Item != want[i] || s.Source != "files" && s.Item.text == "files" || s.Source != "store" && s.Item.text == "store" {
+						t.Errorf("Supplies(%q): got %+v at %d, want %v", k, s, i, want[i])
+					}
+				}
 			}
 		})
 	}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// shopped are the services of the fake: one that two sources have, and one without endpoints.
+func shopped() []admin.Service {
+	files := admin.Place{Source: "files", Object: "ServiceEntry shop/web", File: "/etc/a.yaml", Line: 3}
+	dc1 := admin.Place{Source: "dc1", Object: "Consul service web"}
+	return []admin.Service{
+		{Host: "db.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 5432, Protocol: "UNKNOWN"}}, Resolution: "STATIC", Location: "MESH_INTERNAL",
+			Addresses: []string{"240.240.0.9", "2001:2::9"}, Sources: []admin.ServiceSource{{Place: admin.Place{Source: "dc1", Object: "Consul service db"}}}},
+		{Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}, {Number: 90, Protocol: "TCP"}}, Resolution: "STATIC", Location: "MESH_EXTERNAL",
+			ExportTo: []string{"."}, Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"}, Health: admin.HealthCount{Healthy: 1, Draining: 1},
+			Sources: []admin.ServiceSource{{Place: files, Endpoints: 1}, {Place: dc1, Endpoints: 1}},
+			Endpoints: []admin.Endpoint{
+				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Number: 8080}, {Service: 90, Number: 90}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web",
+					Namespace: "shop", Workload: "vm-1", TLSMode: "istio", Locality: "eu/a", Weight: 1, Labels: map[string]string{"v": "1", "app": "web"}, From: files},
+				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Number: 80}, {Service: 90, Number: 90}}, Health: "draining", Namespace: "shop", Weight: 5, From: dc1},
+			}},
+	}
+}
+
+// Services implements admin.Catalog. A watch goes on with a change of health, and the end of the other service.
+func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	var told []admin.ServiceEvent
+	for _, s := range shopped() {
+		if (q.Host == "" || q.Host == s.Host) && (q.Namespace == "" || q.Namespace == s.Namespace) {
+			if !q.Endpoints {
+				s.Endpoints = nil
+			}
+			told = append(told, admin.ServiceEvent{Event: admin.ServiceIs, Service: s})
+		}
+	}
+	if len(told) == 0 && q.Host != "" {
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q", q.Host))
+	}
+	if q.Watch {
+		web := shopped()[1]
+		web.Health = admin.HealthCount{Healthy: 1, Unhealthy: 1}
+		web.Endpoints[1].Health = "unhealthy"
+		if !q.Endpoints {
+			web.Endpoints = nil
+		}
+		told = append(told, admin.ServiceEvent{Event: admin.ServicesListed}, told[0], admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
+			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop", Host: "web.service.consul"}})
+	}
+	for _, e := range told {
+		if err := emit(e); err != nil {
+			return err
+		}
+	}
+	if q.Watch {
+		<-ctx.Done()
+	}
+	return nil
+}
+
+func TestGetServices(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for args, want := range map[string]string{
+		"get services": `NAMESPACE  HOST                PORTS           ADDRESS         HEALTHY  FROM
+shop       db.service.consul   5432/?          240.240.0.9 +1  0/0      dc1
+shop       web.service.consul  80/HTTP,90/TCP  -               1/2      files,dc1
+`,
+		"get svc web.service.consul -o wide": `NAMESPACE  HOST                PORTS           ADDRESS  HEALTHY  FROM       RESOLUTION  LOCATION       EXPORTED TO  IDENTITIES                             READ FROM
+shop       web.service.consul  80/HTTP,90/TCP  -        1/2      files,dc1  STATIC      MESH_EXTERNAL  .            spiffe://cluster.local/ns/shop/sa/web  ServiceEntry shop/web (/etc/a.yaml:3),Consul service web
+`,
+		"get endpoints": `NAMESPACE  HOST                ADDRESS   PORTS       HEALTH    IDENTITY  LOCALITY  FROM
+shop       web.service.consul  10.0.0.1  80:8080,90  healthy   shop/web  eu/a      files
+shop       web.service.consul  10.0.0.2  80,90       draining  -         -         dc1
+`,
+		"get ep shop/web.service.consul -o wide": `NAMESPACE  HOST                ADDRESS   PORTS       HEALTH    IDENTITY                               LOCALITY  FROM   WORKLOAD   NETWORK  WEIGHT  TLS    LABELS       READ FROM
+shop       web.service.consul  10.0.0.1  80:8080,90  healthy   spiffe://cluster.local/ns/shop/sa/web  eu/a      files  shop/vm-1  -        1       istio  app=web,v=1  ServiceEntry shop/web (/etc/a.yaml:3)
+shop       web.service.consul  10.0.0.2  80,90       draining  -                                      -         dc1    shop/-     -        5       -      -            Consul service web
+`,
+		"get services -n other":          "none\n",
+		"get endpoints -n other":         "none\n",
+		"get endpoints -n other -o json": "[]\n",
+		"get services -n other -o json":  "[]\n",
+		"get services -o name":           "service shop/db.service.consul\nservice shop/web.service.consul\n",
+	} {
+		if code, out, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code != 0 || out != want {
+			t.Errorf("%s: %d, got\n%s%s\nwant\n%s", args, code, out, errOut, want)
+		}
+	}
+	_, out, _ := result(t, "--socket", socket, "get", "endpoints", "-o", "json")
+	if !strings.Contains(out, `"host": "web.service.consul"`) || !strings.Contains(out, `"source": "dc1"`) {
+		t.Errorf("for programs:\n%s", out)
+	}
+	for args, want := range map[string]string{
+		"get services --store":       "--store is for what operators write",
+		"get endpoints -o name":      "endpoints have no names",
+		"get vs -o wide":             "-o wide is for services and endpoints",
+		"get services a/b -n c":      `namespace "a" in the name, and "c" by -n`,
+		"get services nobody.consul": `the mesh knows no service "nobody.consul"`,
+	} {
+		if code, _, errOut := result(t, append([]string{"--socket", socket}, strings.Fields(args)...)...); code == 0 || !strings.Contains(errOut, want) {
+			t.Errorf("%s: %d, %q; want %q", args, code, errOut, want)
+		}
+	}
+}
+
+// A watch writes what there is and what changes, and nothing where nothing did.
+func TestWatchServices(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for args, want := range map[string]string{
+		"get services -w": `+ shop/db.service.consul  5432/?  240.240.0.9 +1  0/0 healthy  dc1
++ shop/web.service.consul  80/HTTP,90/TCP  -  1/2 healthy  files,dc1
+~ shop/web.service.consul  80/HTTP,90/TCP  -  1/2 healthy  files,dc1
+- shop/web.service.consul  80/HTTP,90/TCP  -  1/2 healthy  files,dc1
+`,
+		"get services web.service.consul -w -o name": `+ service shop/web.service.consul
+~ service shop/web.service.consul
+- service shop/web.service.consul
+`,
+		"get endpoints -w": `+ shop/web.service.consul  10.0.0.1  80:8080,90  healthy  shop/web  eu/a  files
++ shop/web.service.consul  10.0.0.2  80,90  draining  -  -  dc1
+~ shop/web.service.consul  10.0.0.2  80,90  unhealthy  -  -  dc1
+- shop/web.service.consul  10.0.0.1  80:8080,90  healthy  shop/web  eu/a  files
+- shop/web.service.consul  10.0.0.2  80,90  unhealthy  -  -  dc1
+`,
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		var out output
+		done := make(chan int, 1)
+		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
+		for end := time.Now().Add(20 * time.Second); len(out.String()) < len(want) && time.Now().Before(end); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		cancel()
+		if code := <-done; code != 0 || out.String() != want {
+			t.Errorf("%s: %d, got\n%s\nwant\n%s", args, code, out.String(), want)
+		}
+	}
+}
+
+// Changes for programs say what changed.
+func TestServiceChanges(t *testing.T) {
+	t.Parallel()
+	for _, f := range []struct {
+		output format
+		want   string
+	}{{jsonText, `{"event":"+","endpoint":{"host":"web.service.consul","hostNamespace":"shop","address":"10.0.0.1"`}, {yamlText, "---\nevent: +\nendpoint:\n  host: web.service.consul\n"}} {
+		var out bytes.Buffer
+		w := &serviceWatch{view: serviceView{query: admin.ServiceQuery{Endpoints: true}}, tool: &tool{output: f.output}, out: &out, shown: map[[2]string]map[string]any{}}
+		if err := w.take(admin.ServiceEvent{Event: admin.ServiceIs, Service: shopped()[1]}); err != nil || !strings.HasPrefix(out.String(), f.want) {
+			t.Errorf("%v, got\n%s\nwant\n%s", err, &out, f.want)
+		}
+	}
+}

@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/nearest"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
+)
+
+// catalog answers operators about services. Safe for concurrent use.
+type catalog struct {
+	// context is the latest that was published; nil before the first.
+	context func() *push.Context
+	// changed is closed when the next context is published.
+	changed func() <-chan struct{}
+	// supplied tells of whom a service is made.
+	supplied func(registry.Key) (push.Supplied, bool)
+	// entries are the WorkloadEntries of workloads that registered themselves.
+	entries func() entry.Entries
+	// derived is the name of what makes services of configuration.
+	derived string
+	// setting is the name that a source has among the settings.
+	setting func(source string) string
+}
+
+var _ admin.Catalog = (*catalog)(nil)
+
+// Services implements admin.Catalog. A watch compares the contexts that there were when it looked: what it costs is what
+// changed, and nothing piles up while emit is busy.
+func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	changed, seen := c.changed(), c.context()
+	if err := c.list(seen, q, emit); err != nil || !q.Watch {
+		return err
+	}
+	if err := emit(admin.ServiceEvent{Event: admin.ServicesListed}); err != nil {
+		return err
+	}
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-changed:
+		}
+		changed = c.changed()
+		now := c.context()
+		if err := c.changes(seen, now, q, emit); err != nil {
+			return err
+		}
+		seen = now
+	}
+}
+
+// list tells of all that a context has.
+func (c *catalog) list(in *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	none := true
+	if in != nil {
+		for k := range in.Inputs().Services.From(registry.Key{Host: strings.ToLower(q.Host)}) {
+			if q.Host != "" && k.Host != strings.ToLower(q.Host) {
+				break
+			}
+			if !means(q, k) {
+				continue
+			}
+			none = false
+			if err := c.tell(in, k, q, emit); err != nil {
+				return err
+			}
+		}
+	}
+	if none && q.Host != "" && !q.Watch {
+		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("the mesh knows no service %q%s", joined(q.Namespace, q.Host), likeHost(in, q.Host)))
+	}
+	return nil
+}
+
+// likeHost is the end of a sentence about a host that there is not.
+func likeHost(in *push.Context, host string) string {
+	if in == nil {
+		return ": nothing is known yet; \"ashorectl sources\" shows what is waited for"
+	}
+	var hosts []string
+	for k := range in.Inputs().Services.All() {
+		if k.Host == host {
+			return fmt.Sprintf(": it is in the namespace %s", k.Namespace)
+		}
+		if label, _, _ := strings.Cut(k.Host, "."); label == host {
+			return fmt.Sprintf(": did you mean %s?", k.Host)
+		}
+		if len(hosts) == 0 || hosts[len(hosts)-1] != k.Host {
+			hosts = append(hosts, k.Host)
+		}
+	}
+	if near := nearest.Name(host, hosts); near != "" {
+		return fmt.Sprintf(": did you mean %s?", near)
+	}
+	return "; \"ashorectl get services\" lists all"
+}
+
+// means says whether a service is one of those that q means.
+func means(q admin.ServiceQuery, k registry.Key) bool {
+	return (q.Namespace == "" || q.Namespace == k.Namespace) && (q.Host == "" || strings.EqualFold(q.Host, k.Host))
+}
+
+// changes tells of what differs between two contexts.
+func (c *catalog) changes(old, now *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	var before push.Inputs
+	if old != nil {
+		before = old.Inputs()
+	}
+	in, keys := now.Inputs(), map[registry.Key]bool{}
+	note := func(k registry.Key) {
+		if means(q, k) {
+			keys[k] = true
+		}
+	}
+	for ch := range in.Services.Diff(before.Services) {
+		note(ch.Key)
+	}
+	for ch := range in.Endpoints.Diff(before.Endpoints) {
+		note(ch.Key)
+	}
+	for _, k := range slices.SortedFunc(maps.Keys(keys), registry.Key.Compare) {
+		if err := c.tell(now, k, q, emit); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tell tells how a service is now.
+func (c *catalog) tell(in *push.Context, k registry.Key, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	s, ok := c.supplied(k)
+	if !ok {
+		return emit(admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Host: k.Host, Namespace: k.Namespace}})
+	}
+	return emit(admin.ServiceEvent{Event: admin.ServiceIs, Service: c.service(in, s, q.Endpoints)})
+}
+
+// service is a service for operators.
+func (c *catalog) service(in *push.Context, s push.Supplied, endpoints bool) admin.Service {
+	svc := s.Service
+	out := admin.Service{
+		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort, len(svc.Ports)), Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL",
+		ExportTo: svc.ExportTo, Labels: svc.Labels, SubjectAltNames: svc.SubjectAltNames, Allocated: len(svc.Addresses) == 0 && len(svc.AutoAddresses) > 0,
+	}
+	if svc.External {
+		out.Location = "MESH_EXTERNAL"
+	}
+	for i, p := range svc.Ports {
+		out.Ports[i] = admin.ServicePort{Number: p.Number, Name: p.Name, Protocol: p.Protocol.String()}
+	}
+	for _, a := range svc.VirtualIPs() {
+		out.Addresses = append(out.Addresses, addressText(a))
+	}
+	at := 0
+	for _, p := range s.Parts {
+		c.part(in, &out, p, svc, s.Endpoints.All()[at:at+p.Used], endpoints)
+		at += p.Used
+	}
+	slices.Sort(out.Identities)
+	out.Identities = slices.Compact(out.Identities)
+	return out
+}
+
+// addressText is a virtual address for people: a prefix where it is one.
+func addressText(p netip.Prefix) string {
+	if p.IsSingleIP() {
+		return p.Addr().String()
+	}
+	return p.String()
+}
+
+// part adds what one source has of a service: where that comes from, and its endpoints that are in use.
+func (c *catalog) part(in *push.Context, out *admin.Service, p push.Part, svc *registry.Service, used []registry.Endpoint, endpoints bool) {
+	declared := c.declaration(in.Inputs().Objects, p)
+	count(out, declared, 0, p.Endpoints.Len()-p.Used)
+	for i := range used {
+		ep := &used[i]
+		switch ep.Health {
+		case registry.Healthy:
+			out.Health.Healthy++
+		case registry.Draining:
+			out.Health.Draining++
+		default:
+			out.Health.Unhealthy++
+		}
+		if id := in.IdentityOf(ep).String(); id != "" {
+			out.Identities = append(out.Identities, id)
+		}
+		from := c.origin(in.Inputs().Objects, p, ep, declared)
+		if from.Source == declared.Source {
+			count(out, declared, 1, 0)
+		} else {
+			count(out, admin.Place{Source: from.Source}, 1, 0)
+		}
+		if endpoints {
+			out.Endpoints = append(out.Endpoints, endpoint(in, svc, ep, from))
+		}
+	}
+}
+
+// count adds endpoints to those of a source, which is told of once.
+func count(out *admin.Service, at admin.Place, used, unused int) {
+	i := slices.IndexFunc(out.Sources, func(s admin.ServiceSource) bool { return s.Source == at.Source })
+	if i < 0 {
+		i = len(out.Sources)
+		out.Sources = append(out.Sources, admin.ServiceSource{Place: at})
+	}
+	out.Sources[i].Endpoints += used
+	out.Sources[i].Unused += unused
+}
+
+// declaration is where a part of a service is declared.
+func (c *catalog) declaration(objects push.Objects, p push.Part) admin.Place {
+	kind, name, _ := strings.Cut(p.Service.Object, " ")
+	namespace, name, _ := strings.Cut(name, "/")
+	if o := objects.At(config.Key{Kind: config.Kind(kind), Namespace: namespace, Name: name}); o != nil {
+		return c.place(o)
+	}
+	return admin.Place{Source: c.setting(p.Source), Object: p.Service.Object}
+}
+
+// place is where an object was read.
+func (c *catalog) place(o *config.Object) admin.Place {
+	return admin.Place{Source: c.setting(o.Origin.Source), Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line}
+}
+
+// origin is where an endpoint comes from: of those that configuration makes, the WorkloadEntry, the workload that
+// registered itself, or the ServiceEntry that lists it.
+func (c *catalog) origin(objects push.Objects, p push.Part, ep *registry.Endpoint, declared admin.Place) admin.Place {
+	if p.Source != c.derived {
+		return declared
+	}
+	key := config.Key{Kind: config.WorkloadEntry, Namespace: ep.Namespace, Name: ep.Workload}
+	for _, all := range []push.Objects{objects, c.entries()} {
+		if o := all.At(key); o != nil && o.Spec.(*networking.WorkloadEntry).Address == ep.Address {
+			return c.place(o)
+		}
+	}
+	key.Kind = config.ServiceEntry
+	if o := objects.At(key); o != nil {
+		return c.place(o)
+	}
+	return declared
+}
+
+// endpoint is an endpoint for operators.
+func endpoint(in *push.Context, svc *registry.Service, ep *registry.Endpoint, from admin.Place) admin.Endpoint {
+	out := admin.Endpoint{
+		Address: ep.Address, Ports: make([]admin.EndpointPort, len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
+		ServiceAccount: ep.ServiceAccount, Namespace: ep.Namespace, Workload: ep.Workload, TLSMode: ep.TLSMode, Locality: ep.Locality.String(),
+		Network: ep.Network, Weight: cmp.Or(ep.Weight, 1), Labels: ep.Labels, From: from,
+	}
+	for i, p := range svc.Ports {
+		out.Ports[i] = admin.EndpointPort{Service: p.Number, Name: p.Name, Number: ep.Port(p)}
+	}
+	return out
+}
