@@ -69,8 +69,8 @@ func servicePlaces(s *registry.Service) []servicePlace {
 		return nil
 	}
 	ips := s.VirtualIPs()
-	if len(ips) == 0 {
-		ips = []netip.Prefix{{}}
+	if len(ips) == 0 || s.OtherDNS && len(s.Addresses) == 0 {
+		ips = append(ips, netip.Prefix{})
 	}
 	var out []servicePlace
 	for _, p := range s.Ports {
@@ -240,8 +240,8 @@ func (p *placeSharing) lose(s, winner *registry.Service, kind, why string) {
 	f := finding{
 		problem: feed.Problem{
 			Severity: feed.Warning, Source: s.Source, Object: s.Object, Field: fmt.Sprintf("spec.ports[%d]", i),
-			Text: fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because that is already the place of %s (%s), %s: choose another address or port for one of the two, or export them to different namespaces",
-				p.at, kind, s.Host, winner.Host, by, why),
+			Text: fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because that is already the place of %s (%s), %s%s: choose another address or port for one of the two, or export them to different namespaces",
+				p.at, kind, s.Host, winner.Host, by, why, p.otherWay(s)),
 		},
 		what: fmt.Sprintf("%s%s %s %s", p.at, kind, s.Host, winner.Key),
 	}
@@ -249,6 +249,15 @@ func (p *placeSharing) lose(s, winner *registry.Service, kind, why string) {
 		f.problem.File, f.problem.Line = o.Origin.File, o.Origin.Line
 	}
 	p.out = append(p.out, f)
+}
+
+// otherWay is the end of a sentence about connections to addresses that are nobody's own: those to an address that was
+// allocated do reach s.
+func (p *placeSharing) otherWay(s *registry.Service) string {
+	if p.at.at.IsValid() || len(s.AutoAddresses) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (those to its own address, %s, do)", s.AutoAddresses[0])
 }
 
 // objectOf is the configuration that a service was made of; nil: none, it comes from a registry.

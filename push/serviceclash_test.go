@@ -21,7 +21,7 @@ func TestServiceClashes(t *testing.T) {
 		host, addresses, exportTo string
 		protocol                  registry.Protocol
 		object                    string
-		auto                      bool
+		auto, dns                 bool
 	}
 	tcp := func(host, addresses string) service {
 		return service{host: host, addresses: addresses, protocol: registry.TCP}
@@ -30,6 +30,7 @@ func TestServiceClashes(t *testing.T) {
 	to := func(s service, exportTo string) service { s.exportTo = exportTo; return s }
 	of := func(s service, object string) service { s.object = object; return s }
 	auto := func(s service) service { s.auto = true; return s }
+	dns := func(s service) service { s.dns = true; return s }
 	lost := func(host, what, to, why string) string {
 		return "warning ServiceEntry a/" + host + " spec.ports[1]: connections to " + what + " do not reach host " + host + " from clients that see both, because that is already the place of " + to + " (from s), " + why
 	}
@@ -38,16 +39,21 @@ func TestServiceClashes(t *testing.T) {
 		services []service // the older first
 		want     []string
 	}{
-		"alone":               {[]service{tcp("z", "10.0.0.1")}, nil},
-		"one address":         {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2 10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
-		"in IPv6":             {[]service{tcp("z", "::ffff:10.0.0.1"), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
-		"an allocated one":    {[]service{tcp("z", "10.0.0.1"), auto(tcp("a", "10.0.0.1"))}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
-		"two addresses":       {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2")}, nil},
-		"one prefix":          {[]service{tcp("z", "10.1.0.0/8"), tcp("a", "10.2.0.0/8")}, []string{lost("a", "addresses 10.0.0.0/8 port 9", "z", older)}},
-		"a prefix in another": {[]service{tcp("z", "10.0.0.0/8"), tcp("a", "10.2.0.0/16"), tcp("b", "10.2.0.1")}, nil},
-		"no address":          {[]service{tcp("z", ""), tcp("a", "0.0.0.0/0"), tcp("b", "::")}, []string{lost("a", any, "z", older), lost("b", any, "z", older)}},
-		"sniffed":             {[]service{tcp("z", "10.0.0.1"), with(tcp("a", "10.0.0.1"), registry.Unknown)}, []string{lost("a", "address 10.0.0.1 port 9 that are not HTTP", "z", older)}},
-		"sniffed is older":    {[]service{with(tcp("z", "10.0.0.1"), registry.Unknown), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
+		"alone":            {[]service{tcp("z", "10.0.0.1")}, nil},
+		"one address":      {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2 10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
+		"in IPv6":          {[]service{tcp("z", "::ffff:10.0.0.1"), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
+		"an allocated one": {[]service{tcp("z", "10.0.0.1"), auto(tcp("a", "10.0.0.1"))}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
+		"allocated, and another DNS": {
+			[]service{dns(auto(tcp("z", "10.0.0.1"))), dns(auto(tcp("a", "10.0.0.2")))},
+			[]string{lost("a", any, "z", older+" (those to its own address, 10.0.0.2, do)")},
+		},
+		"addresses, and another DNS": {[]service{dns(tcp("z", "10.0.0.1")), dns(tcp("a", "10.0.0.2"))}, nil},
+		"two addresses":              {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2")}, nil},
+		"one prefix":                 {[]service{tcp("z", "10.1.0.0/8"), tcp("a", "10.2.0.0/8")}, []string{lost("a", "addresses 10.0.0.0/8 port 9", "z", older)}},
+		"a prefix in another":        {[]service{tcp("z", "10.0.0.0/8"), tcp("a", "10.2.0.0/16"), tcp("b", "10.2.0.1")}, nil},
+		"no address":                 {[]service{tcp("z", ""), tcp("a", "0.0.0.0/0"), tcp("b", "::")}, []string{lost("a", any, "z", older), lost("b", any, "z", older)}},
+		"sniffed":                    {[]service{tcp("z", "10.0.0.1"), with(tcp("a", "10.0.0.1"), registry.Unknown)}, []string{lost("a", "address 10.0.0.1 port 9 that are not HTTP", "z", older)}},
+		"sniffed is older":           {[]service{with(tcp("z", "10.0.0.1"), registry.Unknown), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
 		"sniffed twice": {
 			[]service{tcp("z", "10.0.0.1"), with(tcp("y", "10.0.0.1"), registry.Unknown), with(tcp("a", "10.0.0.1"), registry.Unknown)},
 			[]string{lost("a", "address 10.0.0.1 port 9", "z", older), lost("y", "address 10.0.0.1 port 9 that are not HTTP", "z", older)},
@@ -78,7 +84,7 @@ func TestServiceClashes(t *testing.T) {
 			for i, s := range tc.services {
 				made := &registry.Service{
 					Key: registry.Key{Host: s.host, Namespace: "a"}, ExportTo: strings.Fields(s.exportTo), Created: time.Unix(int64(i), 0),
-					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object,
+					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object, OtherDNS: s.dns,
 				}
 				if made.Object == "" {
 					made.Object = "ServiceEntry a/" + s.host

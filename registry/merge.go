@@ -43,6 +43,7 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	if m.Fill {
 		out.Service = filled(parts)
 	}
+	out.Service = found(out.Service, parts)
 	if m.Shadow || len(all) != out.Endpoints.Len() {
 		out.Endpoints = &EndpointList{Items: all}
 	}
@@ -131,6 +132,28 @@ func contradictions(counts, other *Service) []Conflict {
 		}
 	}
 	return out
+}
+
+// found is s with all the addresses by which clients may have found the service so far: who declares it, and whose
+// declaration counts, may change, and an allocated address is never another.
+func found(s *Service, parts []Instances) *Service {
+	if s.Resolution == Passthrough {
+		return s
+	}
+	out := *s
+	out.AutoAddresses = slices.Clip(out.AutoAddresses)
+	for _, p := range parts {
+		out.OtherDNS = out.OtherDNS || p.Service.OtherDNS
+		for _, a := range p.Service.AutoAddresses {
+			if !slices.Contains(out.AutoAddresses, a) {
+				out.AutoAddresses = append(out.AutoAddresses, a)
+			}
+		}
+	}
+	if len(out.AutoAddresses) == len(s.AutoAddresses) && out.OtherDNS == s.OtherDNS {
+		return s
+	}
+	return &out
 }
 
 func locationName(external bool) string {

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,6 +83,41 @@ func TestMergeSameEndpoint(t *testing.T) {
 	}
 	if got, _ := (Merging{}).Merge([]Instances{first, list(at(8080, Healthy, "other"))}); got.Endpoints != first.Endpoints {
 		t.Error("another list for the same endpoints")
+	}
+}
+
+// It is told whose endpoints are in use.
+func TestUsed(t *testing.T) {
+	t.Parallel()
+	dns := Service{Resolution: DNS}
+	parts := []Instances{part(Service{}), part(Service{}, "1", "2"), part(dns, "a"), part(Service{}, "3")}
+	for rules, want := range map[Merging][]int{{}: {0, 2, 0, 1}, {Shadow: true}: {0, 2, 0, 0}} {
+		if d := cmp.Diff(want, rules.Used(parts)); d != "" {
+			t.Errorf("%+v (-want +got):\n%s", rules, d)
+		}
+	}
+}
+
+// Addresses that were allocated for one declaration stay when another counts, and so does that there is another DNS; where
+// connections go to the address that the client chose, they are of no use.
+func TestMergeKeepsAddresses(t *testing.T) {
+	t.Parallel()
+	a, b, c := netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("240.240.0.2"), netip.MustParseAddr("2001:2::2")
+	first, other := Service{AutoAddresses: []netip.Addr{a, c}}, Service{AutoAddresses: []netip.Addr{b, c}, OtherDNS: true}
+	got, _ := Merging{}.Merge([]Instances{part(first, "1"), part(other, "2")})
+	if want := []netip.Addr{a, c, b}; !slices.Equal(got.Service.AutoAddresses, want) || !got.Service.OtherDNS {
+		t.Errorf("got %+v, want %v, and another DNS", got.Service, want)
+	}
+	if len(first.AutoAddresses) != 2 || first.OtherDNS {
+		t.Error("the declaration was changed")
+	}
+	same := part(other, "1")
+	if got, _ := (Merging{}).Merge([]Instances{same, part(Service{}, "2")}); got.Service != same.Service {
+		t.Error("a service that gains nothing is another")
+	}
+	chosen := Service{Resolution: Passthrough}
+	if got, _ := (Merging{}).Merge([]Instances{part(chosen), part(other, "2")}); len(got.Service.AutoAddresses) != 0 {
+		t.Errorf("got %+v, want no address", got.Service)
 	}
 }
 

@@ -3,6 +3,7 @@ package registry
 import (
 	"cmp"
 	"net/netip"
+	"strings"
 	"time"
 )
 
@@ -66,6 +67,9 @@ type Service struct {
 	Addresses []netip.Prefix
 	// AutoAddresses are virtual IPs that Ashore allocated, used when Addresses is empty.
 	AutoAddresses []netip.Addr
+	// OtherDNS says that a DNS which is not the mesh's knows the host too, and answers with the addresses of its endpoints,
+	// so that clients connect to those as well as to AutoAddresses.
+	OtherDNS bool
 	// Ports is in the order of declaration, at least one, numbers unique.
 	Ports []Port
 	// Resolution of its endpoints.
@@ -102,6 +106,11 @@ func (s *Service) Port(number uint32) (Port, bool) {
 		}
 	}
 	return Port{}, false
+}
+
+// WantsAddress says that clients can tell the service by an address only if one is allocated for it.
+func (s *Service) WantsAddress() bool {
+	return len(s.Addresses) == 0 && len(s.AutoAddresses) == 0 && s.Resolution != Passthrough && !strings.HasPrefix(s.Host, "*")
 }
 
 // VirtualIPs are the addresses by which clients reach the service: the declared ones, or else the

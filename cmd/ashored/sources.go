@@ -21,6 +21,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/consul"
+	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
 // sourceMaker makes the sources that the settings name. What is as it was before stays the same source, and goes on.
@@ -140,10 +141,14 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 		if err != nil {
 			return madeSource{}, err
 		}
-		return madeSource{instances: lastgood.New(lastgood.Config[registry.Instances]{
+		made := madeSource{instances: lastgood.New(lastgood.Config[registry.Instances]{
 			Source: services, Store: m.home, Encode: registry.EncodeInstances, Decode: registry.DecodeInstances,
 			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
-		})}, nil
+		})}
+		if o.Allocates() {
+			made.instances = vip.New(vip.Config{Source: made.instances, Addresses: m.store})
+		}
+		return made, nil
 	case *mcpSource:
 		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
 			m.log.Warn("a source without TLS: whoever is on the way reads the mesh's configuration, and writes it", "source", s.Name, "address", o.Address)

@@ -41,7 +41,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 		for _, k := range missing {
 			a, err := allocate(t, taken, k)
 			if errors.Is(err, virtualip.ErrExhausted) {
-				full = fmt.Errorf("%w: remove ServiceEntries that are not needed, or give %s and the like their own addresses", err, k.Host)
+				full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
 				break
 			}
 			if err != nil {

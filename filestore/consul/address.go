@@ -61,7 +61,7 @@ func (s *state) allocate(keys []registry.Key) (*commit, error) {
 		}
 		v4, v6, err := virtualip.Choose(k.Host+"\x00"+k.Namespace, s.addresses.Len()+len(c.Addresses), taken)
 		if errors.Is(err, virtualip.ErrExhausted) {
-			full = fmt.Errorf("%w: remove ServiceEntries that are not needed, or give %s and the like their own addresses", err, k.Host)
+			full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
 			break
 		}
 		fresh[v4], fresh[v6] = true, true

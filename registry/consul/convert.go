@@ -98,7 +98,7 @@ func (c *converter) whole(entries []*api.ServiceEntry) []*api.ServiceEntry {
 func (c *converter) virtuals(entries []*api.ServiceEntry) {
 	for _, e := range entries {
 		tagged, ok := e.Service.TaggedAddresses["consul-virtual"]
-		if !ok || !c.o.VirtualAddresses {
+		if !ok || c.o.VirtualAddresses != virtualConsul {
 			continue
 		}
 		addr, err := netip.ParseAddr(tagged.Address)
@@ -130,7 +130,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		return
 	}
 	s := registry.Service{
-		Ports: ports, Resolution: registry.Static, Source: source,
+		Ports: ports, Resolution: registry.Static, Source: source, OtherDNS: true,
 		Object: "Consul service " + c.at.group(c.name),
 	}
 	for _, in := range list {

@@ -292,7 +292,7 @@ func TestConvertConnect(t *testing.T) {
 		e.Service.Proxy = &api.AgentServiceConnectProxyConfig{DestinationServiceName: "web"}
 		e.Service.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: "240.0.0.1", Port: 80}}
 	})
-	o := read(func(o *Options) { o.VirtualAddresses = true })
+	o := read(func(o *Options) { o.VirtualAddresses = virtualConsul })
 	got := convert(o, place{}, "web-sidecar-proxy", []*api.ServiceEntry{sidecar})
 	if len(got.instances) != 0 || len(got.problems) != 0 {
 		t.Errorf("got %+v", got)
@@ -345,7 +345,7 @@ func FuzzConvert(f *testing.F) {
 		if json.Unmarshal(raw, &entries) != nil {
 			return
 		}
-		o := read(func(o *Options) { o.VirtualAddresses, o.ServicePort = true, uint32(port) })
+		o := read(func(o *Options) { o.VirtualAddresses, o.ServicePort = virtualConsul, uint32(port) })
 		got := convert(o, place{}, name, slices.Clone(entries))
 		for _, in := range got.instances {
 			sane(t, in)

@@ -81,8 +81,9 @@ type Options struct {
 	// AddressTags are names of tagged addresses; the first that an instance or its node has is its address. Default: wan for
 	// other datacenters, else the instance's own.
 	AddressTags []string `yaml:"addressTags"`
-	// VirtualAddresses has services keep the virtual addresses that Consul gave them.
-	VirtualAddresses bool `yaml:"virtualAddresses"`
+	// VirtualAddresses says which ones services have: allocated (Ashore gives each host one of its own), consul (those that
+	// Consul gave), or none. Default allocated.
+	VirtualAddresses string `yaml:"virtualAddresses"`
 
 	// Identity says whether metadata may tell who an instance is: metadata (it may), or settings. Default metadata.
 	Identity string `yaml:"identity"`
@@ -114,6 +115,7 @@ const (
 	hostsBoth, hostsShort, hostsDatacenter                 = "both", "short", "datacenter"
 	identityMetadata, identitySettings                     = "metadata", "settings"
 	tlsModeIstio, tlsModeDisabled                          = "istio", "disabled"
+	virtualAllocated, virtualConsul, virtualNone           = "allocated", "consul", "none"
 )
 
 const (
@@ -128,7 +130,7 @@ const (
 func (o Options) withDefaults() Options {
 	for field, value := range map[*string]string{
 		&o.Address: consulhttp.DefaultAddress, &o.Reads: readsDefault, &o.Warning: warningServe, &o.Emptied: emptiedKeep, &o.Domain: "consul", &o.Hosts: hostsBoth,
-		&o.Identity: identityMetadata, &o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
+		&o.Identity: identityMetadata, &o.VirtualAddresses: virtualAllocated, &o.ZoneKey: "zone", &o.SubZoneKey: "subzone",
 	} {
 		if *field == "" {
 			*field = value
@@ -152,6 +154,9 @@ func (o Options) checked() error {
 	})
 	return errors.Join(errs...)
 }
+
+// Allocates says that hosts are to be given virtual addresses.
+func (o Options) Allocates() bool { return o.withDefaults().VirtualAddresses == virtualAllocated }
 
 // Check tells what is wrong with options, by their names among the settings.
 func (o Options) Check(wrong func(option, format string, args ...any)) {
@@ -191,6 +196,7 @@ func (o Options) checkChoices(wrong func(option, format string, args ...any)) {
 		{"hosts", o.Hosts, []string{hostsBoth, hostsShort, hostsDatacenter}},
 		{"identity", o.Identity, []string{identityMetadata, identitySettings}},
 		{"tlsMode", o.TLSMode, []string{tlsModeIstio, tlsModeDisabled}},
+		{"virtualAddresses", o.VirtualAddresses, []string{virtualAllocated, virtualConsul, virtualNone}},
 	} {
 		if c.value != "" && !slices.Contains(c.want, c.value) {
 			wrong(c.option, "%q: want one of %s", c.value, strings.Join(c.want, ", "))

@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
-	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -125,11 +124,6 @@ func inline(o *config.Object) []registry.Endpoint {
 // hostEndpoint is what a DNS service without endpoints resolves: its own host.
 func hostEndpoint(s *registry.Service) []registry.Endpoint {
 	return []registry.Endpoint{{Address: s.Host, Namespace: s.Namespace}}
-}
-
-// needsAddress says whether clients need an allocated virtual address to reach s.
-func needsAddress(s *registry.Service) bool {
-	return len(s.Addresses) == 0 && s.Resolution != registry.Passthrough && !strings.HasPrefix(s.Host, "*")
 }
 
 // byAge orders ServiceEntries of one host: the older counts.

@@ -217,7 +217,7 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 	var missing []registry.Key
 	for _, u := range updates {
 		for _, in := range u.Items {
-			if needsAddress(in.Service) && d.allocated[in.Service.Key] == nil {
+			if in.Service.WantsAddress() && d.allocated[in.Service.Key] == nil {
 				missing = append(missing, in.Service.Key)
 			}
 		}
@@ -239,7 +239,7 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 
 func (d *Deriver) giveAddress(u *feed.Update[registry.Instances], s *registry.Service, refused error) {
 	delete(d.wanting, s.Key)
-	if !needsAddress(s) {
+	if !s.WantsAddress() {
 		return
 	}
 	s.AutoAddresses = d.allocated[s.Key]

@@ -10,6 +10,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // address is where a listener is: an IP address and port, or a unix socket. Comparable.
@@ -114,6 +115,24 @@ func (f families) second() netip.Addr {
 		return netip.IPv6Unspecified()
 	}
 	return netip.Addr{}
+}
+
+// virtualIPs are the addresses at which the proxy's clients reach a service: of allocated ones, those of its IP versions.
+func (f families) virtualIPs(s *registry.Service) []netip.Prefix {
+	all := s.VirtualIPs()
+	if len(s.Addresses) > 0 || f == dualStack {
+		return all
+	}
+	own := make([]netip.Prefix, 0, len(all))
+	for _, p := range all {
+		if p.Addr().Is4() == (f == onlyV4) {
+			own = append(own, p)
+		}
+	}
+	if len(own) == 0 {
+		return all
+	}
+	return own
 }
 
 func (f families) loopback() netip.Addr {

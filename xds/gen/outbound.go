@@ -111,7 +111,7 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 //
 // Source: Istio. An HTTP port is one wildcard listener for all services of that number. A TCP, TLS or
 // sniffed port is a listener on each virtual IP, and on the wildcard address where the service has
-// none or has prefixes. What meets on one address is merged: HTTP and TCP by protocol detection,
+// none or has prefixes, or where clients may know the addresses of its endpoints (Service.OtherDNS). What meets on one address is merged: HTTP and TCP by protocol detection,
 // several TCP services by what tells their connections apart (prefix, SNI), and where nothing does the
 // older service wins. MySQL and Mongo, where the server speaks first, are not merged with other
 // protocols: the older wins. A Sidecar's egress listener with a port takes that port from the ones
@@ -204,11 +204,11 @@ func (b *layoutBuilder) add(i int, at address, bound bool, protocol registry.Pro
 		b.put(i, at, bound, false, protocol, t)
 		return
 	}
-	ips := t.service.VirtualIPs()
-	if len(ips) == 0 {
-		at.ip = b.in.families.wildcard()
-		b.put(i, at, bound, false, protocol, t)
-		return
+	ips := b.in.families.virtualIPs(t.service)
+	if len(ips) == 0 || t.service.OtherDNS && len(t.service.Addresses) == 0 {
+		any := at
+		any.ip = b.in.families.wildcard()
+		b.put(i, any, bound, false, protocol, t)
 	}
 	for _, ip := range ips {
 		at.ip, t.subnet = ip.Addr().Unmap(), netip.Prefix{}

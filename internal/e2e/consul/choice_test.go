@@ -139,7 +139,7 @@ func TestNamesAndAddresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.put("my_db-1", "10.0.0.2", 80, "passing")
-	v := follow(t, consul.Options{Address: "http://" + a.Address, VirtualAddresses: true})
+	v := follow(t, consul.Options{Address: "http://" + a.Address, VirtualAddresses: "consul"})
 	v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 	v.until(t, "a problem", func() bool {
 		for _, p := range v.merged.Problems(nil) {

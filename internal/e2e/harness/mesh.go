@@ -30,7 +30,7 @@ type Mesh struct {
 	ns     *Namespace
 
 	settings string   // of a secure mesh: the settings file; empty: development
-	sources  []string // of a secure mesh, before its files
+	sources  []string // before its files
 }
 
 // subnets numbers the loopback networks of this process.
@@ -105,8 +105,8 @@ func (m *Mesh) Start() {
 	m.T.Helper()
 	argv := append(m.ns.prefix(), filepath.Join(programs, "ashored"))
 	if m.settings == "" {
-		argv = append(argv, "--dev", "--files", m.Files, "--state", m.State,
-			"--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", m.Socket())
+		argv = append(argv, m.developed()...)
+		argv = append(argv, "--state", m.State, "--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", m.Socket())
 	} else {
 		argv = append(argv, "--config", m.settingsFile())
 	}
@@ -119,6 +119,17 @@ func (m *Mesh) Start() {
 		_, err := m.Admin.Status(context.Background())
 		return err
 	})
+}
+
+// developed are the flags of a development run that say what it reads.
+func (m *Mesh) developed() []string {
+	if len(m.sources) == 0 {
+		return []string{"--dev", "--files", m.Files}
+	}
+	if err := os.WriteFile(m.settingsFile(), []byte(m.sourceList()), 0o600); err != nil {
+		m.T.Fatal(err)
+	}
+	return []string{"--dev", "--config", m.settingsFile()}
 }
 
 // Write puts a file in place by rename, as deployment tools do.

@@ -28,15 +28,14 @@ func Secure(settings string) Option {
 	return func(m *Mesh) { m.settings = settings + "\n" }
 }
 
-// Sources are further sources of a secure mesh, which decide before its files: "{kind: mcp, address: …}".
+// Sources are further sources of a mesh, which decide before its files: "{kind: mcp, address: …}".
 func Sources(list ...string) Option { return func(m *Mesh) { m.sources = append(m.sources, list...) } }
 
 // Configure writes the settings file of a secure mesh anew, with that text; it takes effect with the next Start.
 func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
-	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
-	text := fmt.Sprintf("sources: [%s]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", strings.Join(sources, ", "), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
+	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.sourceList(), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
 	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
@@ -50,6 +49,12 @@ func (m *Mesh) Reload(sources ...string) {
 	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {
 		m.T.Fatal(err)
 	}
+}
+
+// sourceList is the setting sources.
+func (m *Mesh) sourceList() string {
+	sources := append(slices.Clone(m.sources), fmt.Sprintf("{kind: files, folder: %s}", m.Files), "{kind: store}")
+	return fmt.Sprintf("sources: [%s]\n", strings.Join(sources, ", "))
 }
 
 func (m *Mesh) settingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }

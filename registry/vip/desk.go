@@ -1,0 +1,265 @@
+package vip
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// desk is where what the source says waits for its addresses. The goroutine of run owns it all but the channels.
+type desk struct {
+	cfg     Config
+	asks    chan []registry.Key // taken by Source.ask
+	answers chan answer         // from there
+
+	known   map[registry.Key][]netip.Addr              // every answer, for ever: addresses never change
+	lacking map[registry.Key]*lack                     // what is not known and wanted
+	groups  map[string]feed.Update[registry.Instances] // what the source said of groups with services that lack one
+	held    *feed.Batch[registry.Instances]            // waits; nil: nothing does
+	late    map[string]bool                            // of groups: those that were passed on without an address that there is by now
+	asking  bool                                       // Addresses has not answered yet
+	again   bool                                       // those that were refused are to be asked for again
+	started bool                                       // something was passed on
+	spent   bool                                       // patience is, until Addresses answers
+}
+
+// lack is an address that a service wants.
+type lack struct {
+	services int   // how many want it
+	refused  error // why Addresses gave none the last time; nil: it has not said
+}
+
+func newDesk(cfg Config) *desk {
+	return &desk{
+		cfg: cfg, asks: make(chan []registry.Key), answers: make(chan answer),
+		known: map[registry.Key][]netip.Addr{}, lacking: map[registry.Key]*lack{}, groups: map[string]feed.Update[registry.Instances]{}, late: map[string]bool{},
+	}
+}
+
+// run passes on what the source says until ctx ends. Only one of these things can happen at a time: the source says
+// something, Addresses can be asked or answers, or it is time to go on without, or to ask again.
+func (d *desk) run(ctx context.Context, from <-chan feed.Batch[registry.Instances], out chan<- feed.Batch[registry.Instances]) {
+	patience, retry := time.NewTimer(0), time.NewTicker(d.cfg.Retry)
+	defer patience.Stop()
+	defer retry.Stop()
+	for {
+		in, asks, keys := from, d.asks, d.questions()
+		if d.held != nil {
+			in = nil
+		}
+		if len(keys) == 0 {
+			asks = nil
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case b := <-in:
+			d.take(b)
+			patience.Reset(d.cfg.Patience)
+		case asks <- keys:
+			d.asking, d.again = true, false
+		case a := <-d.answers:
+			d.answer(a)
+		case <-patience.C:
+			d.spent = d.spent || d.held != nil
+		case <-retry.C:
+			d.again = true
+		}
+		if !d.pass(ctx, out) {
+			return
+		}
+	}
+}
+
+// questions are the keys to ask Addresses for now: all that are lacking, when one is new or those that were refused are
+// asked for again; none while it has not answered.
+func (d *desk) questions() []registry.Key {
+	if d.asking || len(d.lacking) == 0 || !d.again && !d.fresh() {
+		return nil
+	}
+	return slices.SortedFunc(maps.Keys(d.lacking), registry.Key.Compare)
+}
+
+// fresh says that Addresses was not asked yet for some of what is lacking, or has not answered.
+func (d *desk) fresh() bool {
+	for _, l := range d.lacking {
+		if l.refused == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// take takes in what the source says. What Addresses refused stays refused.
+func (d *desk) take(b feed.Batch[registry.Instances]) {
+	var before []feed.Update[registry.Instances]
+	if b.Full {
+		before = slices.Collect(maps.Values(d.groups))
+		clear(d.groups)
+		clear(d.late)
+	}
+	for _, u := range b.Updates {
+		if old, had := d.groups[u.Group]; had {
+			before = append(before, old)
+		}
+		delete(d.groups, u.Group)
+		delete(d.late, u.Group)
+		d.note(u)
+	}
+	for _, u := range before {
+		d.release(u)
+	}
+	d.held = &b
+}
+
+// note takes in what a group lacks.
+func (d *desk) note(u feed.Update[registry.Instances]) {
+	for _, k := range wanted(u) {
+		if d.known[k] != nil {
+			continue
+		}
+		d.groups[u.Group] = u
+		if d.lacking[k] == nil {
+			d.lacking[k] = &lack{}
+		}
+		d.lacking[k].services++
+	}
+}
+
+// release takes back what note took in.
+func (d *desk) release(u feed.Update[registry.Instances]) {
+	for _, k := range wanted(u) {
+		if l := d.lacking[k]; l != nil {
+			if l.services--; l.services == 0 {
+				delete(d.lacking, k)
+			}
+		}
+	}
+}
+
+// wanted are the keys of a group's services that want addresses.
+func wanted(u feed.Update[registry.Instances]) []registry.Key {
+	var out []registry.Key
+	for _, in := range u.Items {
+		if in.Service.WantsAddress() {
+			out = append(out, in.Service.Key)
+		}
+	}
+	return out
+}
+
+// answer takes in what Addresses said.
+func (d *desk) answer(a answer) {
+	d.asking, d.spent = false, false
+	for _, k := range a.keys {
+		l := d.lacking[k]
+		if addresses := a.got[k]; len(addresses) > 0 {
+			d.known[k] = addresses
+			delete(d.lacking, k)
+		} else if l != nil {
+			l.refused = a.err
+		}
+	}
+	for group, u := range d.groups {
+		if slices.ContainsFunc(wanted(u), func(k registry.Key) bool { return len(a.got[k]) > 0 }) {
+			d.late[group] = true
+		}
+	}
+}
+
+// pass passes on what does not wait any more; false: ctx has ended.
+func (d *desk) pass(ctx context.Context, out chan<- feed.Batch[registry.Instances]) bool {
+	if d.held != nil && !d.waits(*d.held) {
+		b := *d.held
+		d.held, d.started = nil, d.started || b.Full
+		if !d.send(ctx, out, b) {
+			return false
+		}
+	}
+	if d.held != nil || len(d.late) == 0 {
+		return true
+	}
+	b := feed.Batch[registry.Instances]{Source: d.cfg.Source.Name()}
+	for _, group := range slices.Sorted(maps.Keys(d.late)) {
+		b.Updates = append(b.Updates, d.groups[group])
+	}
+	return d.send(ctx, out, b)
+}
+
+// waits says that a batch waits for addresses that may come soon. The first one that has everything waits for all that
+// were not refused.
+func (d *desk) waits(b feed.Batch[registry.Instances]) bool {
+	if d.spent && (d.started || !b.Full) {
+		return false
+	}
+	for _, u := range b.Updates {
+		for _, k := range wanted(u) {
+			if l := d.lacking[k]; l != nil && l.refused == nil {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// send sends a batch with the addresses that there are; false: ctx has ended.
+func (d *desk) send(ctx context.Context, out chan<- feed.Batch[registry.Instances], b feed.Batch[registry.Instances]) bool {
+	b.Updates = slices.Clone(b.Updates)
+	for i, u := range b.Updates {
+		b.Updates[i] = d.filled(u)
+		delete(d.late, u.Group)
+		if !slices.ContainsFunc(wanted(u), func(k registry.Key) bool { return d.lacking[k] != nil }) {
+			delete(d.groups, u.Group)
+		}
+	}
+	select {
+	case out <- b:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// filled is a group whose services have the addresses that are known.
+func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
+	var without []registry.Key
+	u.Items = slices.Clone(u.Items)
+	for i, in := range u.Items {
+		if !in.Service.WantsAddress() {
+			continue
+		}
+		addresses := d.known[in.Service.Key]
+		if addresses == nil {
+			without = append(without, in.Service.Key)
+			continue
+		}
+		s := *in.Service
+		s.AutoAddresses = addresses
+		u.Items[i].Service = &s
+	}
+	if len(without) > 0 {
+		u.Problems = append(slices.Clone(u.Problems), d.problem(u, without))
+	}
+	return u
+}
+
+// problem says that services of a group have no address, and what comes of it.
+func (d *desk) problem(u feed.Update[registry.Instances], without []registry.Key) feed.Problem {
+	text := without[0].Host
+	if n := len(without) - 1; n > 0 {
+		text += fmt.Sprintf(" and %d more", n)
+	}
+	const effect = "connections that are not HTTP do not find it by an address of its own until then"
+	if l := d.lacking[without[0]]; l != nil && l.refused != nil {
+		text = fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; %s): %v", text, effect, l.refused)
+	} else {
+		text = fmt.Sprintf("there is no virtual address for %s yet, because the store has not answered (%s): see whether it is slow or stuck, and the disk that it is on", text, effect)
+	}
+	return feed.Problem{Severity: feed.Warning, Object: u.Items[0].Service.Object, Text: text}
+}
