@@ -228,7 +228,7 @@ func TestEndpointOrderIsFree(t *testing.T) {
 // Each type keeps its layer when something changes that it does not depend on.
 func TestLayersStay(t *testing.T) {
 	t.Parallel()
-	in := bigMesh(20)
+	in := addressed(bigMesh(20))
 	s := &scopes{node: nodeOf(t, goldentest.Proxy{Addresses: []string{"10.9.9.9"}, Namespace: "shop", Locality: "east"})}
 	g := New()
 	before := s.next(in)

@@ -2,6 +2,7 @@ package gen
 
 import (
 	"fmt"
+	"net/netip"
 	"testing"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -47,6 +48,16 @@ func bigEndpoint(service, n int) registry.Endpoint {
 		Address: fmt.Sprintf("10.%d.%d.%d", n, service>>8, service&255), Namespace: "shop", Workload: "web",
 		Labels: map[string]string{"app": "web", "version": []string{"v1", "v2"}[n%2]},
 	}
+}
+
+// addressed gives each service an address of its own, so that its name does not mean its endpoints.
+func addressed(in push.Inputs) push.Inputs {
+	for k, s := range in.Services.All() {
+		with := *s
+		with.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1")}
+		in.Services = in.Services.With(k, &with)
+	}
+	return in
 }
 
 // withEndpoint adds an endpoint to service i.

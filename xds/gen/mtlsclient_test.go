@@ -22,7 +22,7 @@ import (
 // clients, for endpoints alone.
 func TestMutualLayersStay(t *testing.T) {
 	t.Parallel()
-	in := bigMesh(20)
+	in := addressed(bigMesh(20))
 	named := func(in push.Inputs, account string, health registry.Health) push.Inputs {
 		k := registry.Key{Host: "svc-00003.shop.svc.cluster.local", Namespace: "shop"}
 		l := &registry.EndpointList{Items: slices.Clone(in.Endpoints.At(k).Items)}

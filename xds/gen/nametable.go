@@ -71,10 +71,8 @@ func planNames(d *push.Destinations) *namePlan {
 	return p
 }
 
-// headless says that clients find a service by the addresses of its endpoints.
-func headless(s *registry.Service) bool {
-	return s.Resolution == registry.Passthrough && len(s.Addresses) == 0 && len(s.AutoAddresses) == 0
-}
+// headless says that clients find a service by the addresses of its endpoints: it has none of its own.
+func headless(s *registry.Service) bool { return len(s.Addresses) == 0 && len(s.AutoAddresses) == 0 }
 
 func buildNames(in nameIn) *resource.Layer {
 	table := resource.New(NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
@@ -129,10 +127,11 @@ func addressesOf(s *registry.Service, endpoints *registry.EndpointList) []string
 			out = append(out, p.Addr().String())
 		}
 	}
+	seen := map[string]bool{} // several may share an address, and differ in their ports
 	for i := range endpoints.All() {
 		ep := &endpoints.Items[i]
-		if _, err := netip.ParseAddr(ep.Address); err == nil && ep.Health == registry.Healthy {
-			out = append(out, ep.Address)
+		if _, err := netip.ParseAddr(ep.Address); err == nil && ep.Health == registry.Healthy && !seen[ep.Address] {
+			out, seen[ep.Address] = append(out, ep.Address), true
 		}
 	}
 	return out
