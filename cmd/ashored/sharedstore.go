@@ -79,5 +79,5 @@ func sharedProblems(s *consul.Store) []feed.Problem {
 	if now.Error == "" {
 		return nil
 	}
-	return []feed.Problem{{Severity: feed.Error, Source: s.Name(), Text: now.Error + "; what it held last stays in use, and nothing can be written: no machine joins, nobody can be revoked", Stale: true, Since: now.Since}}
+	return []feed.Problem{{Severity: feed.Error, Source: s.Name(), Text: now.Error + "; what it held last stays in use, and nothing can be written: no machine joins, and who is revoked is out on the replica alone that was asked", Stale: true, Since: now.Since}}
 }

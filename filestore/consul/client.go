@@ -242,7 +242,7 @@ func (c *client) explain(err error) error {
 	var status api.StatusError
 	if !errors.As(err, &status) {
 		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Errorf("the Consul at %s (setting store.address) does not answer in time: look whether it and its servers are well: %w", c.o.Address, context.DeadlineExceeded)
+			return fmt.Errorf("the Consul at %s (setting store.address) does not answer in time: look whether it and its servers are well", c.o.Address)
 		}
 		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s", c.o.Address, consulhttp.Bare(err))
 	}

@@ -121,10 +121,13 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 		}
 		return made, nil
 	})
-	if err != nil && !expected(err) {
-		return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
+	switch {
+	case err == nil || expected(err):
+		return after, err
+	case errors.Is(err, ErrUnknown):
+		return nil, fmt.Errorf("write to the store %s: %w; its history tells when Consul answers again", s.cfg.Options.Prefix, err)
 	}
-	return after, err
+	return nil, fmt.Errorf("write to the store %s: %w", s.cfg.Options.Prefix, err)
 }
 
 // expected says that an error is about what was to be written, or that the caller has gone.

@@ -161,6 +161,12 @@ func (w *writing) dropChunks() {
 // once tries to write what is open. What it can end, it ends.
 func (w *writing) once(ctx context.Context) {
 	s := w.store
+	if s.standing.away() && !w.fresh { // what is sent now may be done much later, when nobody waits for it any more
+		if err := w.probe(ctx); err != nil {
+			w.fail(fmt.Errorf("%w: %w", ErrAway, err))
+			return
+		}
+	}
 	e := newAttempt(s)
 	if err := w.plan(e); err != nil {
 		w.fail(err)
@@ -191,6 +197,17 @@ func (w *writing) once(ctx context.Context) {
 	default:
 		w.fail(err)
 	}
+}
+
+// probe looks whether Consul answers.
+func (w *writing) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, freshTime)
+	defer cancel()
+	if err := w.store.refresh(ctx); err != nil {
+		return err
+	}
+	w.fresh = true
+	return nil
 }
 
 // attempt is one try to write an entry.
