@@ -69,8 +69,22 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 		return admin.Token{}, answered(err)
 	}
 	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.reach.notes}
-	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.reach.address, ca.RootID(o.manager.Signer().Root), t.Group, text)
+	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.planes(), ca.RootID(o.manager.Signer().Root), t.Group, text)
 	return out, nil
+}
+
+// planes are where agents reach this control plane and, separated by commas, the other replicas that are alive.
+func (o operators) planes() string {
+	out := []string{o.reach.address}
+	if o.others == nil {
+		return out[0]
+	}
+	for _, address := range o.others() {
+		if !slices.Contains(out, address) { // all may have one name that leads to each
+			out = append(out, address)
+		}
+	}
+	return strings.Join(out, ",")
 }
 
 // groupNames are the WorkloadGroups that are at work.

@@ -26,11 +26,14 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, LostGrace: s.Workloads.RestartGrace, Log: log}
 	if id != nil {
-		c.Replica, c.Address, c.Answers = s.replicaName(id.own), id.own, id.answers
+		c.Replica, c.Address, c.Advertise, c.Answers = s.replicaName(id.own), id.own, id.reach.address, id.answers
 	}
 	rt, err := shared.New(ctx, c)
 	if err != nil {
 		return nil, err
+	}
+	if id != nil {
+		id.others = rt.Advertised
 	}
 	back.more = append(back.more, func() []feed.Problem {
 		var out []feed.Problem

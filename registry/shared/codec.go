@@ -33,9 +33,11 @@ type entry struct {
 // sign is the record of a replica that is alive.
 type sign struct {
 	Format int `json:"v"`
-	// Name and Address are what people call it, and where it serves proxies.
+	// Name and Address are what people call it, and where other replicas find it.
 	Name    string `json:"name"`
 	Address string `json:"address,omitempty"`
+	// Advertise is where agents find it.
+	Advertise string `json:"advertise,omitempty"`
 	// Beat changes each time that it is written.
 	Beat int `json:"beat"`
 }

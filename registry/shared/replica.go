@@ -35,7 +35,7 @@ type orphan struct {
 
 // sayAlive writes that this replica is alive.
 func (r *Runtime) sayAlive(ctx context.Context) error {
-	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Beat: r.beats + 1})
+	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Advertise: r.cfg.Advertise, Beat: r.beats + 1})
 	if err != nil {
 		return err
 	}
@@ -81,6 +81,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 			r.expectOf(id)
 		}
 	}
+	r.advertise()
 }
 
 // lookAfter finds out who is lost. It is called while the store takes what is written.
@@ -101,6 +102,7 @@ func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
 		x.lost, x.cutOff = now, false
 		r.cfg.Log.Warn("a replica is lost: its workloads count until their proxies have turned to another", "replica", x.Name, "address", x.Address, "silent", quiet.Round(time.Second), "grace", r.cfg.LostGrace)
 		r.expectOf(id)
+		r.advertise()
 	}
 }
 

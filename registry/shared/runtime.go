@@ -7,7 +7,9 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -24,6 +26,8 @@ type Config struct {
 	Replica string
 	// Address is where the others find this control plane: what Answers of theirs is asked about. Empty: nowhere.
 	Address string
+	// Advertise is where agents find this control plane; the others tell machines that join. Empty: nobody does.
+	Advertise string
 	// Grace is how long a registration counts after its proxy has gone. Zero means 10s, as in Istio.
 	Grace time.Duration
 	// LostGrace is how long registrations count after their replica has ended or was lost: until then their proxies have to
@@ -43,6 +47,8 @@ type Config struct {
 type Runtime struct {
 	cfg Config // set once
 	id  string // of this process among all replicas for ever; set once
+
+	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
 
@@ -108,6 +114,27 @@ func (r *Runtime) Watch(ctx context.Context) <-chan struct{} {
 		delete(r.watchers, c)
 	})
 	return c
+}
+
+// Advertised are where agents find the other replicas that are alive, in the order of their names.
+func (r *Runtime) Advertised() []string {
+	if list := r.advertised.Load(); list != nil {
+		return slices.Clone(*list)
+	}
+	return nil
+}
+
+// advertise finds out who is to be told to machines that join.
+func (r *Runtime) advertise() {
+	var list []string
+	for id, x := range r.replicas {
+		if r.isAlive(id) && x.Advertise != "" {
+			list = append(list, x.Advertise)
+		}
+	}
+	slices.Sort(list)
+	list = slices.Compact(list)
+	r.advertised.Store(&list)
 }
 
 // Problems are what an operator should see to.

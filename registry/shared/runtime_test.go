@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -511,5 +512,27 @@ func TestRestored(t *testing.T) {
 		}
 		fl.same("1! 2 3 4")
 		fl.after(61*time.Second, "1! 3 4")
+	})
+}
+
+// A replica tells where agents find the others, as long as they are alive.
+func TestAdvertised(t *testing.T) {
+	replicas(t, 3, func(i int) shared.Config {
+		return shared.Config{Advertise: fmt.Sprintf("mesh%d.example:15012", i)}
+	}, func(fl *fleet) {
+		want := func(d time.Duration, i int, want ...string) {
+			fl.t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := fl.all[i].Advertised(); !slices.Equal(got, want) {
+				fl.t.Errorf("replica %d tells %q, want %q", i, got, want)
+			}
+		}
+		want(time.Second, 0, "mesh1.example:15012", "mesh2.example:15012")
+		want(0, 2, "mesh0.example:15012", "mesh1.example:15012")
+		fl.end(1, fl.all[1].stop)
+		want(time.Second, 0, "mesh2.example:15012")
+		fl.end(2, fl.all[2].kill)
+		want(30*time.Second, 0)
 	})
 }

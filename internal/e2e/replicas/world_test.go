@@ -124,26 +124,32 @@ func (w *world) nft(rules string) {
 	}
 }
 
-// addresses are where the replicas are, that of i first.
-func (w *world) addresses(i int) string {
-	var out []string
-	for n := range w.meshes {
-		out = append(out, w.meshes[(i+n)%len(w.meshes)].TLS())
-	}
-	return strings.Join(out, ",")
-}
-
-// join has a workload join by replica i, and know all of them.
+// join has a workload join by the line that replica i prints, which names all of them.
 func (w *world) join(i int, of harness.Workload) *harness.Proxy {
 	w.t.Helper()
 	m := w.meshes[i]
-	line := harness.Line(w.t, m.Token(of.Group, "1h"))
+	var line []string
+	harness.Eventually(w.t, "a line to join that names all replicas", func() error {
+		line = harness.Line(w.t, m.Token(of.Group, "1h"))
+		named := strings.Split(line[w.planes(line)], ",")
+		for _, other := range w.meshes {
+			if !slices.Contains(named, other.TLS()) {
+				return fmt.Errorf("it is %q", line)
+			}
+		}
+		return nil
+	})
+	return m.JoinBy(line, of)
+}
+
+// planes is the word of a line that names the replicas.
+func (w *world) planes(line []string) int {
+	w.t.Helper()
 	at := slices.Index(line, "--control-plane")
 	if at < 0 {
 		w.t.Fatalf("the line to join is %q", line)
 	}
-	line[at+1] = w.addresses(i)
-	return m.JoinBy(line, of)
+	return at + 1
 }
 
 // serve has a member of web join by replica i, with its application, which answers with its name.
