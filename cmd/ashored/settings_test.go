@@ -102,6 +102,7 @@ func TestWrongSettings(t *testing.T) {
 		{"an unknown option", address + "sources:\n- kind: files\n  foldr: /x\n", `ashored.yaml:4: sources[0].foldr: unknown setting; did you mean "folder"?`},
 		{"an option of the wrong type", address + "sources:\n- kind: files\n  folder: /x\n  required: 7\n", "ashored.yaml:5: sources[0].required: want true or false"},
 		{"two sources of one name", address + "sources:\n- {kind: files, folder: /x}\n- {kind: files, folder: /y}\n", `ashored.yaml:4: sources[1].name: "files" is there twice`},
+		{"one export twice", address + "sources:\n- {kind: consul, export: {owner: a}}\n- {name: y, kind: consul, export: {owner: a}}\n", `ashored.yaml:4: sources[1].export.owner: "a" is that of another source with this address`},
 		{"one folder twice", address + "sources:\n- {kind: files, folder: /x}\n- {name: y, kind: files, folder: /x/}\n", "ashored.yaml:4: sources[1].folder: /x/ is there twice"},
 		{"too old", address + "sources:\n- {kind: store, whenTooOld: burn}\n", `sources[0].whenTooOld: "burn": want keep or drop`},
 		{"a folder's age", address + "sources:\n- {kind: files, folder: /x}\n- kind: store\n  maxAge: 1h\n", `ashored.yaml:5: sources[1].maxAge: a source of the kind store is of this machine`},

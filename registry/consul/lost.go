@@ -24,15 +24,19 @@ func (v verdict) doubtful() bool { return v == restarted || v == returned }
 
 // emptied says that a place where there were services has none of them any more, all at once.
 func (k *keeper) emptied(sc *scope, there map[string]bool, v verdict) bool {
-	if k.o.Emptied == emptiedBelieve || !v.doubtful() || len(sc.services) == 0 {
+	if k.o.Emptied == emptiedBelieve || !v.doubtful() {
 		return false
 	}
-	for name := range sc.services {
-		if there[name] {
+	had := false
+	for name, s := range sc.services {
+		if len(s.items) == 0 {
+			continue // its instances do not count: those that a mesh has registered come back first
+		}
+		if had = true; there[name] {
 			return false
 		}
 	}
-	return true
+	return had
 }
 
 // doubt has what Consul says of a service, none of whose instances are there any more, wait until the names of all are known.

@@ -13,7 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// catalogue has the fake answer as a Consul with this index and an instance of each of these services, at port.
+// catalogue has the fake answer as a Consul with this index and an instance of each of these services, at port. A mesh has
+// registered those that are called mesh-….
 func (f *fake) catalogue(index, port int, names ...string) {
 	var next chan struct{}
 	f.say(func(w http.ResponseWriter, r *http.Request) {
@@ -38,7 +39,11 @@ func (f *fake) catalogue(index, port int, names ...string) {
 			}
 			fmt.Fprintf(w, "{%s}", strings.Join(list, ","))
 		case instances && slices.Contains(names, name):
-			fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"1","Service":%q,"Port":%d},"Checks":[]}]`, name, port)
+			meta := ""
+			if strings.HasPrefix(name, "mesh-") {
+				meta = `"ashore-exported-by":"other"`
+			}
+			fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"1","Service":%q,"Port":%d,"Meta":{%s}},"Checks":[]}]`, name, port, meta)
 		default:
 			fmt.Fprint(w, `[]`)
 		}
@@ -94,6 +99,7 @@ func TestLost(t *testing.T) {
 	}{
 		"everything is gone":                    {"", 3, nil, true, map[string]int{"web": 80, "db": 80}},
 		"others are there":                      {"", 3, []string{"other"}, true, map[string]int{"web": 80, "db": 80, "other": 81}},
+		"what a mesh has registered came back":  {"", 3, []string{"mesh-a"}, true, map[string]int{"web": 80, "db": 80}},
 		"one is left: it was restored":          {"", 3, []string{"web"}, false, map[string]int{"web": 81}},
 		"the index goes on: they were removed":  {"", 120, nil, false, map[string]int{}},
 		"the settings say that it is so indeed": {"believe", 3, nil, false, map[string]int{}},
@@ -102,7 +108,7 @@ func TestLost(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
-			f.catalogue(100, 80, "web", "db")
+			f.catalogue(100, 80, "web", "db", "mesh-a")
 			c := content{ports: map[string]int{}}
 			out := run(t, Options{Address: f.URL, Emptied: tc.emptied})
 			c.until(t, out, "both", func() bool { return c.full == 1 && len(c.ports) == 2 })
@@ -114,7 +120,9 @@ func TestLost(t *testing.T) {
 			f.catalogue(tc.index+1, 82, append(slices.Clone(tc.names), "db")...)
 			tc.want["db"] = 82
 			for _, n := range tc.names {
-				tc.want[n] = 82
+				if !strings.HasPrefix(n, "mesh-") {
+					tc.want[n] = 82
+				}
 			}
 			c.until(t, out, "one that is registered again", same)
 			f.catalogue(tc.index+2, 83, "web", "db")

@@ -60,6 +60,14 @@ func TestMeshExported(t *testing.T) {
 	m.Start()
 	wantSource(t, m, "consul:dc1", "")
 	answers(t, "it registers again", "http://"+m.Metrics()+"/metrics", `ashore_export_entries{source="consul:dc1"} 1`)
+	m.Reload(source + `, export: {owner: inside, hosts: ["shop.*"], tags: [anew]}}`)
+	harness.Eventually(t, "it has another tag", func() error {
+		list, _, err := c.c.Health().Service("shop", "anew", true, nil)
+		if err != nil || len(list) != 1 {
+			return fmt.Errorf("%+v, %v", list, err)
+		}
+		return nil
+	})
 	stop()
 	m.Reload(source + "}")
 	c.shows(t, "shop")
