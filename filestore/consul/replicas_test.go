@@ -3,11 +3,13 @@ package consul
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -259,4 +261,80 @@ func TestGroups(t *testing.T) {
 	if n := a.state.Load().records.Len(); n != many+1 {
 		t.Errorf("%d records are there", n)
 	}
+}
+
+// What comes of a write that shares an entry with another one does not hang on that when it is not written.
+func TestGroupUnwritten(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	b := s.open(t)
+	put(t, b, "first", "1")
+	way := newBetween(t, s.address)
+	s.address = way.URL
+	a := s.open(t)
+	two := func(fresh func() error) (errs [2]error) {
+		if err := a.await(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		var wg sync.WaitGroup
+		for i := range errs {
+			wg.Go(func() { errs[i] = fresh() })
+			eventually(t, "it waits", func() bool {
+				a.queue.mu.Lock()
+				defer a.queue.mu.Unlock()
+				return len(a.queue.list) == i+1
+			})
+		}
+		<-a.turn
+		wg.Wait()
+		return errs
+	}
+	// another replica gives the address that the first of them chose to another service, at the last moment
+	var once sync.Once
+	way.losing(func(path string, body []byte) fate {
+		if path == "/v1/txn" && bytes.Contains(body, []byte(`"cas"`)) {
+			once.Do(func() {
+				c := commit{Addresses: []addressWrite{{Host: "rival.test", IPv4: chosen(t, "x.test").v4, IPv6: chosen(t, "x.test").v6}}}
+				if _, err := b.propose(t.Context(), false, func(*state) (*commit, error) { return &c, nil }); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return passes
+	})
+	var got [2]netip.Addr
+	var n atomic.Int64
+	errs := two(func() error {
+		out, err := a.Allocate(t.Context(), []registry.Key{{Host: "x.test"}})
+		got[n.Add(1)-1] = out[registry.Key{Host: "x.test"}][0]
+		return err
+	})
+	if want := fresh(t, b).addresses.At(registry.Key{Host: "x.test"}).v4; errs != [2]error{} || got != [2]netip.Addr{want, want} {
+		t.Errorf("addresses: got %v, %v, want %s for both", got, errs, want)
+	}
+	// the entry cannot be written: then nobody has written the record before the second one
+	way.losing(func(path string, _ []byte) fate {
+		if path == "/v1/txn" {
+			return unheard
+		}
+		return passes
+	})
+	for _, err := range two(func() error {
+		return a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "new"}, Value: []byte("x")})
+	}) {
+		if errors.Is(err, record.ErrConflict) || err == nil {
+			t.Errorf("got %v", err)
+		}
+	}
+	way.losing(nil)
+}
+
+// chosen are the addresses that a service gets when nobody else has any.
+func chosen(t *testing.T, host string) pair {
+	t.Helper()
+	c, err := (&state{}).allocate([]registry.Key{{Host: host}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pair{c.Addresses[0].IPv4, c.Addresses[0].IPv6}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -183,8 +184,9 @@ func (w *writing) once(ctx context.Context) {
 		}
 		return
 	}
-	w.settle(e)
+	w.end(e.sure, e)
 	if len(e.made) == 0 {
+		w.dropChunks()
 		return
 	}
 	switch err := w.append(ctx, e); {
@@ -217,6 +219,8 @@ type attempt struct {
 	commits    []json.RawMessage
 	idle       []*proposal // those with nothing to write
 	refused    map[*proposal]error
+	// sure are those of idle and refused that come before all of made: what comes of them does not hang on whether that is written.
+	sure []*proposal
 }
 
 func newAttempt(s *Store) *attempt {
@@ -236,10 +240,14 @@ func (w *writing) plan(e *attempt) error {
 		switch {
 		case err != nil:
 			e.refused[p] = err
-			continue
 		case c == nil:
 			p.after = e.next
 			e.idle = append(e.idle, p)
+		}
+		if err != nil || c == nil {
+			if len(e.made) == 0 {
+				e.sure = append(e.sure, p)
+			}
 			continue
 		}
 		if p.planned != c {
@@ -261,12 +269,12 @@ func (w *writing) plan(e *attempt) error {
 	return nil
 }
 
-// settle ends those of an attempt that need no entry.
-func (w *writing) settle(e *attempt) {
-	w.open = slices.DeleteFunc(w.open, func(p *proposal) bool {
+// end ends some of an attempt.
+func (w *writing) end(list []*proposal, e *attempt) {
+	for _, p := range list {
 		p.err = e.refused[p]
-		return p.err != nil || slices.Contains(e.idle, p)
-	})
+	}
+	w.open = slices.DeleteFunc(w.open, func(p *proposal) bool { return slices.Contains(list, p) })
 }
 
 // finish finds out what a large commit that was written made of the state.
@@ -277,10 +285,10 @@ func (w *writing) finish(e *attempt) {
 	}
 }
 
-// ended ends those whose entry is part of the log.
+// ended ends those whose entry is part of the log, and those who were told by it that they have nothing to write.
 func (w *writing) ended(e *attempt) {
 	w.chunked, w.body = content{}, nil
-	w.open = slices.DeleteFunc(w.open, func(p *proposal) bool { return slices.Contains(e.made, p) })
+	w.end(slices.Concat(e.made, e.idle, slices.Collect(maps.Keys(e.refused))), e)
 }
 
 // lost is for an entry that Consul refused because it does not follow on what is there; or, in doubt, because it is there already.
