@@ -217,7 +217,7 @@ func (c *content) drop(l *listing, name string) {
 // empty says that the server has listed nothing at all, not even something that was refused.
 func (c *content) empty() bool {
 	for _, l := range c.lists {
-		if l.listed > 0 {
+		if l.listed > 0 || len(l.strange) > 0 {
 			return false
 		}
 	}

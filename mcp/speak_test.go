@@ -250,10 +250,11 @@ func TestSpeakRemembers(t *testing.T) {
 		gateways         []item
 		want, afterwards string
 	}{
-		"lost":   {[]item{entry("s/web")}, nil, "full Gateway s/a Gateway s/b ServiceEntry s/web; standing the server server.test:1: it came back without any Gateway", "Gateway s/a Gateway s/b; standing"},
-		"fewer":  {[]item{entry("s/web")}, []item{gateway("s/b", "2", "a.test")}, "full Gateway s/b ServiceEntry s/web; standing", ""},
-		"bare":   {nil, nil, "standing the server server.test:1 holds no object of any kind", "full; standing"},
-		"intact": {nil, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, "full Gateway s/a Gateway s/b; standing", ""},
+		"lost":       {[]item{entry("s/web")}, nil, "full Gateway s/a Gateway s/b ServiceEntry s/web; standing the server server.test:1: it came back without any Gateway", "Gateway s/a Gateway s/b; standing"},
+		"fewer":      {[]item{entry("s/web")}, []item{gateway("s/b", "2", "a.test")}, "full Gateway s/b ServiceEntry s/web; standing", ""},
+		"bare":       {nil, nil, "standing the server server.test:1 holds no object of any kind", "full; standing"},
+		"unreadable": {nil, []item{gateway("no-slash", "1", "a.test")}, "full list networking.istio.io/v1/Gateway Gateway s/a Gateway s/b; standing", ""},
+		"intact":     {nil, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, "full Gateway s/a Gateway s/b; standing", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -163,7 +163,8 @@ func (t *taking) untold(it *item, why error) {
 	if name == "" {
 		name = it.res.GetMetadata().GetName()
 	}
-	p := feed.Problem{Severity: feed.Error, Since: t.now, Text: fmt.Sprintf("%s: resource %q was refused: %s", t.at.name, clip(name), why)}
+	p := feed.Problem{Severity: feed.Error, Since: t.now, Stale: len(t.at.entries) > 0, // it may be a newer one of any of them
+		Text: fmt.Sprintf("%s: resource %q was refused: %s", t.at.name, clip(name), why)}
 	if len(t.strange) < maxStrange {
 		t.strange = append(t.strange, p)
 	}
