@@ -97,7 +97,7 @@ package: package-texts ## an archive of the programs and their documentation for
 package-texts: # what people read, with everything that it links to
 	@rm -rf '$(DIST)/ashore'
 	@mkdir -p '$(DIST)/ashore'
-	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard examples/*/README.md examples/*/config) | tar -C '$(DIST)/ashore' -xf -
+	@tar -cf - LICENSE README.md CONTRIBUTING.md docs $(wildcard $(foreach kind,README.md *.yaml *.sh *.json *.jwt config rules change,examples/*/$(kind))) | tar -C '$(DIST)/ashore' -xf -
 
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo

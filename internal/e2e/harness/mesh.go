@@ -52,7 +52,7 @@ func In(ns *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = ns, "127
 func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	t.Helper()
 	dir := t.TempDir()
-	m := &Mesh{T: t, Files: filepath.Join(dir, "config"), State: filepath.Join(dir, "state"), subnet: freeSubnet(t)}
+	m := &Mesh{T: t, Files: filepath.Join(dir, "config"), State: filepath.Join(dir, "state"), subnet: FreeSubnet(t)}
 	m.next.Store(1)
 	for _, d := range []string{m.Files, m.State} {
 		if err := os.MkdirAll(d, 0o700); err != nil {
@@ -72,8 +72,8 @@ func New(t testing.TB, files map[string]string, options ...Option) *Mesh {
 	return m
 }
 
-// freeSubnet finds a loopback /24 on which nobody listens.
-func freeSubnet(t testing.TB) string {
+// FreeSubnet finds a loopback /24 on which nobody listens, "127.70.3.".
+func FreeSubnet(t testing.TB) string {
 	for range 200 {
 		n := int(subnets.Add(1)) + os.Getpid()*7
 		subnet := fmt.Sprintf("127.%d.%d.", 64+n/250%128, n%250)
@@ -108,7 +108,7 @@ func (m *Mesh) Start() {
 		argv = append(argv, m.developed()...)
 		argv = append(argv, "--state", m.State, "--xds-address", m.XDS(), "--metrics-address", m.Metrics(), "--admin-socket", m.Socket())
 	} else {
-		argv = append(argv, "--config", m.settingsFile())
+		argv = append(argv, "--config", m.SettingsFile())
 	}
 	m.Ashored = start(m.T, "ashored", 0, append(argv, m.extra...)...)
 	m.Admin = admin.NewClient(m.Socket())
@@ -126,10 +126,10 @@ func (m *Mesh) developed() []string {
 	if len(m.sources) == 0 {
 		return []string{"--dev", "--files", m.Files}
 	}
-	if err := os.WriteFile(m.settingsFile(), []byte(m.sourceList()), 0o600); err != nil {
+	if err := os.WriteFile(m.SettingsFile(), []byte(m.sourceList()), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
-	return []string{"--dev", "--config", m.settingsFile()}
+	return []string{"--dev", "--config", m.SettingsFile()}
 }
 
 // Write puts a file in place by rename, as deployment tools do.

@@ -17,6 +17,21 @@ var programs string
 // Program is the path of one of the programs under test.
 func Program(name string) string { return filepath.Join(programs, name) }
 
+// Build builds another program of the module, "./examples/echo", and returns its path.
+func Build(t testing.TB, pkg string) string {
+	t.Helper()
+	root, err := moduleRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	build := exec.Command("go", "build", "-o", programs+"/", pkg)
+	build.Dir = root
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
+	}
+	return filepath.Join(programs, filepath.Base(pkg))
+}
+
 // Main builds the programs, runs the tests of a package and checks that no goroutine is left. Call
 // it from TestMain.
 func Main(m *testing.M) {

@@ -36,7 +36,7 @@ func (m *Mesh) Configure(settings string) {
 	m.T.Helper()
 	m.settings = settings
 	text := fmt.Sprintf("%sstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\n%s", m.sourceList(), m.State, m.TLS(), m.Metrics(), m.Socket(), settings)
-	if err := os.WriteFile(m.settingsFile(), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(m.SettingsFile(), []byte(text), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
 }
@@ -46,6 +46,12 @@ func (m *Mesh) Reload(sources ...string) {
 	m.T.Helper()
 	m.sources = sources
 	m.Configure(m.settings)
+	m.HangUp()
+}
+
+// HangUp has ashored read its settings anew, and does not wait.
+func (m *Mesh) HangUp() {
+	m.T.Helper()
 	if err := syscall.Kill(m.Ashored.PID(), syscall.SIGHUP); err != nil {
 		m.T.Fatal(err)
 	}
@@ -57,7 +63,8 @@ func (m *Mesh) sourceList() string {
 	return fmt.Sprintf("sources: [%s]\n", strings.Join(sources, ", "))
 }
 
-func (m *Mesh) settingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }
+// SettingsFile is the path of the settings of a secure mesh.
+func (m *Mesh) SettingsFile() string { return filepath.Join(filepath.Dir(m.State), "ashored.yaml") }
 
 // TLS is the address of discovery and the certificate authority of a secure mesh.
 func (m *Mesh) TLS() string { return m.subnet + "1:15012" }
