@@ -9,6 +9,8 @@ import (
 )
 
 const (
+	// compactPause is from an attempt that failed to the next one.
+	compactPause = 10 * time.Second
 	// compactTries is how often the head is tried to be set to a snapshot while others write.
 	compactTries = 20
 	// orphanAge is how old chunks are that nobody refers to, before they are swept: who writes them refers to them long before.
@@ -41,6 +43,7 @@ func (s *Store) compactor(ctx context.Context) error {
 			return nil
 		case err != nil:
 			s.cfg.Log.Warn("no snapshot was written into Consul; it is tried again", "store", s.Name(), "error", err)
+			_ = sleep(ctx, compactPause) // the end of ctx is seen next
 		default:
 			select { // what was written meanwhile is few
 			case <-s.compact:

@@ -18,6 +18,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -64,9 +65,9 @@ func newPrefix() string { return fmt.Sprintf("ashore/test-%d", prefixes.Add(1)) 
 
 // site is where replicas of a test are.
 type site struct {
-	address, prefix string
-	compact         int
-	history         int
+	address, prefix  string
+	token, ca        string // files
+	compact, history int
 }
 
 func newSite(a *testconsul.Agent) site {
@@ -74,7 +75,7 @@ func newSite(a *testconsul.Agent) site {
 }
 
 func (s site) config(t testing.TB, kept *shelf) Config {
-	return Config{Options: Options{Address: s.address, Prefix: s.prefix}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: testlog.New(t)}
+	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: testlog.New(t)}
 }
 
 // open is a replica that follows until the test ends.

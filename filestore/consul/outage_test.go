@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -325,14 +327,38 @@ func TestDamage(t *testing.T) {
 	}
 }
 
-// A token that may not write is told, with what it needs.
+// A token that may not write is told, with what it needs; another one in its file is used at once. All of it over TLS.
 func TestToken(t *testing.T) {
 	t.Parallel()
-	agent := testconsul.New(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": "8c4c4a1e-0000-4000-8000-000000000001"}}})
+	const good, bad = "8c4c4a1e-0000-4000-8000-000000000001", "8c4c4a1e-0000-4000-8000-000000000002"
+	agent := testconsul.New(t, map[string]any{"acl": map[string]any{"enabled": true, "default_policy": "deny", "tokens": map[string]any{"initial_management": good}}})
 	agent.Start()
-	s := newSite(agent)
-	_, err := Open(t.Context(), s.config(t, newShelf()))
-	if err == nil || !strings.Contains(err.Error(), "key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
-		t.Errorf("got %v, want what the token needs", err)
+	file := filepath.Join(t.TempDir(), "token")
+	write := func(token string) {
+		if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
+	s := newSite(agent)
+	s.address, s.token, s.ca = "https://"+agent.Secure, file, agent.CAFile
+	write(bad)
+	_, err := Open(t.Context(), s.config(t, newShelf()))
+	if err == nil || !strings.Contains(err.Error(), "403") {
+		t.Errorf("an unknown token: got %v", err)
+	}
+	c := s.config(t, newShelf())
+	c.Options.TokenFile = ""
+	if _, err = Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
+		t.Errorf("no token: got %v, want what it needs", err)
+	}
+	write(good)
+	a := s.open(t)
+	put(t, a, "x", "1")
+	write(bad)
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+		t.Errorf("with a token that is not known any more: got %v", err)
+	}
+	write(good)
+	eventually(t, "the new token is used", func() bool { return a.Standing().Error == "" })
+	put(t, a, "y", "3")
 }

@@ -81,8 +81,12 @@ type loggedSize struct {
 
 var _ config.Store = (*Store)(nil)
 
-// patience is how long Open tries to ask Consul before a copy stands in.
-const patience = 5 * time.Second
+const (
+	// patience is how long Open tries to ask Consul, and hurried how long where a copy can stand in.
+	patience, hurried = 5 * time.Second, 2 * time.Second
+	// attemptPause is from an attempt that failed to the next one.
+	attemptPause = patience / 20
+)
 
 // Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica, which has records and
 // addresses. The log is begun by the first write. Follow keeps it up to date, and Close is called in the end.
@@ -118,12 +122,16 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		return err
 	}
 	defer func() { <-s.turn }()
-	for end := time.Now().Add(patience); ; {
-		err := s.refresh(ctx)
+	wait := patience
+	if found {
+		wait = hurried
+	}
+	for end := time.Now().Add(wait); ; {
+		err := s.firstRead(ctx, wait)
 		if err == nil {
 			break
 		}
-		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && sleep(ctx, patience/20) == nil {
+		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errNewer) && sleep(ctx, attemptPause) == nil {
 			continue
 		}
 		if !found {
@@ -135,6 +143,18 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 	known := s.state.Load()
 	s.cfg.Log.Info("store opened", "store", s.Name(), "objects", known.objects.Len(), "records", known.records.Len(), "revision", known.revision)
 	return nil
+}
+
+// firstRead reads Consul if it answers in time; then what it holds may take longer.
+func (s *Store) firstRead(ctx context.Context, wait time.Duration) error {
+	short, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	if _, err := s.client.head(short, 0, 0); err != nil {
+		err = s.client.explain(err)
+		s.note(ctx, err)
+		return err
+	}
+	return s.refresh(ctx)
 }
 
 // Name implements config.Source: "store:consul:" and the prefix.

@@ -1,0 +1,97 @@
+package consul
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// Whatever happens to one of the keys, a replica that starts then knows all of it as it was, or refuses to know anything and says
+// which key it is; nothing in between.
+func TestDamagedKeys(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	a := s.open(t)
+	for i := range 10 {
+		put(t, a, fmt.Sprint("r", i), randomText(50))
+		o := configtest.Object(fmt.Sprint("o", i), "one.test")
+		if i%4 == 0 {
+			o.Annotations = map[string]string{"text": randomText(600 << 10)}
+		}
+		if _, err := a.Put(t.Context(), o, "test"); err != nil {
+			t.Fatal(err)
+		}
+		if i == 3 {
+			if _, err := a.snapshot(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	want := fresh(t, a)
+	whole, err := want.encode()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	if err := json.Unmarshal([]byte(s.kv(t, http.MethodGet, "?keys", "")), &keys); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(3, 4))
+	refused := 0
+	for range 150 {
+		key := strings.TrimPrefix(keys[random.IntN(len(keys))], s.prefix+"/")
+		value := s.kv(t, http.MethodGet, key, "")
+		how := damage(t, s, random, key, value)
+		other, err := Open(t.Context(), s.config(t, newShelf()))
+		switch {
+		case err == nil:
+			got, encodeErr := other.state.Load().encode()
+			if encodeErr != nil {
+				t.Fatal(encodeErr)
+			}
+			if !bytes.Equal(got, whole) {
+				t.Errorf("%s of %s: it knows something else", how, key)
+			}
+			if err := other.Close(); err != nil {
+				t.Error(err)
+			}
+		case !errors.Is(err, ErrDamaged) && !errors.Is(err, errNewer) || !strings.Contains(err.Error(), s.prefix+"/"):
+			t.Errorf("%s of %s: got %v, want an error that names a key", how, key, err)
+		default:
+			refused++
+		}
+		s.kv(t, http.MethodPut, key, value)
+	}
+	if refused < 50 {
+		t.Errorf("only %d of 150 were noticed: the test shows little", refused)
+	}
+}
+
+// damage does something to a key, and says what.
+func damage(t *testing.T, s site, random *rand.Rand, key, value string) string {
+	t.Helper()
+	b := []byte(value)
+	switch random.IntN(4) {
+	case 0:
+		s.kv(t, http.MethodDelete, key, "")
+		return "the loss"
+	case 1:
+		s.kv(t, http.MethodPut, key, value[:random.IntN(len(value))])
+		return "a part"
+	case 2:
+		b[random.IntN(len(b))] ^= byte(1 + random.IntN(255))
+	case 3:
+		at := random.IntN(len(b))
+		b = append(b[:at:at], append([]byte("0x\"}"), b[at:]...)...)
+	}
+	s.kv(t, http.MethodPut, key, string(b))
+	return "a change"
+}
