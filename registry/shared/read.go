@@ -134,8 +134,7 @@ func (r *Runtime) takeDamaged(rec record.Record, why error) {
 	k.value, k.version = nil, rec.Version
 	r.shared[key] = k
 	if w := r.own[key]; w != nil && w.live() && k.registration.Session == w.session {
-		w.pending = true
-		leaveWord(r.said)
+		r.pend(key, w)
 	}
 	r.arrange(key)
 }
@@ -183,7 +182,6 @@ func (r *Runtime) reassert(key registry.RegistrationKey) {
 	if k.registration != nil && r.spoken(key, k) {
 		return
 	}
-	w.written, w.failed, w.over, w.pending = false, false, r.version(key), true
-	w.changes++
-	leaveWord(r.said)
+	w.written, w.failed, w.over = false, false, r.version(key)
+	r.pend(key, w)
 }

@@ -56,7 +56,8 @@ type Runtime struct {
 	all      registry.Registrations            // what counts: that of shared, and over it what is pending of own
 	shared   map[registry.RegistrationKey]kept // as the records were read last
 	own      map[registry.RegistrationKey]*word
-	watchers map[chan struct{}]bool // cap 1
+	unsaid   map[registry.RegistrationKey]*word // those of own that are pending
+	watchers map[chan struct{}]bool             // cap 1
 	trouble  trouble
 
 	// The following belong to Run, and to New before.
@@ -90,6 +91,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		return nil, fmt.Errorf("name this replica: %w", err)
 	}
 	r := &Runtime{cfg: cfg, id: hex.EncodeToString(id), said: make(chan struct{}, 1), shared: map[registry.RegistrationKey]kept{}, own: map[registry.RegistrationKey]*word{},
+		unsaid:   map[registry.RegistrationKey]*word{},
 		watchers: map[chan struct{}]bool{}, names: map[string]registry.RegistrationKey{}, damaged: map[string]string{}, replicas: map[string]*replica{},
 		orphans: map[registry.RegistrationKey]orphan{}, unread: tables{registrations: true, replicas: true}}
 	return r, r.read(ctx)

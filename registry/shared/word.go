@@ -27,8 +27,6 @@ type word struct {
 	// written since came later.
 	failed bool
 	over   string
-	// changes counts them.
-	changes int
 }
 
 // live says that the stream is there still, as far as this replica knows.
@@ -152,16 +150,22 @@ func (r *Runtime) speaker(key registry.RegistrationKey, session string) (*word, 
 func (r *Runtime) silence(key registry.RegistrationKey, w *word) {
 	if w != nil && r.own[key] == w {
 		delete(r.own, key)
+		delete(r.unsaid, key)
 		r.settle(key)
 	}
 }
 
 // speak has a word count here, and Run write it. mu is held.
 func (r *Runtime) speak(key registry.RegistrationKey, w *word) {
-	w.pending = true
-	w.changes++
 	r.own[key] = w
+	r.pend(key, w)
 	r.settle(key)
+}
+
+// pend has Run write a word of own. mu is held.
+func (r *Runtime) pend(key registry.RegistrationKey, w *word) {
+	w.pending = true
+	r.unsaid[key] = w
 	leaveWord(r.said)
 }
 
@@ -169,8 +173,8 @@ func (r *Runtime) speak(key registry.RegistrationKey, w *word) {
 func (r *Runtime) fail(doing string, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, w := range r.own {
-		w.failed = w.failed || w.pending
+	for _, w := range r.unsaid {
+		w.failed = true
 	}
 	if r.trouble.text == "" && !errors.Is(err, context.Canceled) {
 		r.cfg.Log.Error("registrations are not shared with the other replicas: what the proxies of this one say counts here alone until the store is back", "doing", doing, "error", err)

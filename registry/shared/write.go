@@ -60,10 +60,7 @@ func (r *Runtime) drafts() []draft {
 	defer r.mu.Unlock()
 	var out []draft
 	size := 0
-	for key, w := range r.own {
-		if !w.pending {
-			continue
-		}
+	for key, w := range r.unsaid {
 		d, need := r.draft(key, w)
 		if !need {
 			r.done(key, w)
@@ -108,6 +105,7 @@ func (r *Runtime) draft(key registry.RegistrationKey, w *word) (d draft, need bo
 // done notes that nothing is to be written of a word. mu is held.
 func (r *Runtime) done(key registry.RegistrationKey, w *word) {
 	w.pending = false
+	delete(r.unsaid, key)
 	if w.live() {
 		w.written = w.written || r.shared[key].registration != nil && r.shared[key].registration.Session == w.session
 	} else {

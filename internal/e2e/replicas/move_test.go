@@ -24,9 +24,11 @@ func TestKilled(t *testing.T) {
 
 	for round, i := range []int{0, 1, 0} {
 		w.meshes[i].Ashored.Kill()
+		killed := time.Now()
 		for _, p := range []*harness.Proxy{a, web1, web2} {
 			w.on(p, 1-i)
 		}
+		t.Logf("all were at the other replica %v after the kill", time.Since(killed).Round(10*time.Millisecond))
 		w.agree(3, i)
 		if round == 0 {
 			web3 := w.serve(1-i, "web-3") // nobody is missed
