@@ -176,18 +176,16 @@ func (c *client) keys(ctx context.Context, below string) ([]string, error) {
 	return all, err
 }
 
-// remove deletes keys.
-func (c *client) remove(ctx context.Context, names []string) error {
-	for len(names) > 0 {
-		n := min(len(names), maxOperations)
-		ops := make(api.KVTxnOps, n)
-		for i, name := range names[:n] {
-			ops[i] = c.op(api.KVDelete, name, nil)
+// remove deletes keys, each if the guards hold. Errors: errConflict, when one does not.
+func (c *client) remove(ctx context.Context, names []string, guards ...*api.KVTxnOp) error {
+	for some := range slices.Chunk(names, maxOperations-len(guards)) {
+		ops := slices.Clone(guards)
+		for _, name := range some {
+			ops = append(ops, c.op(api.KVDelete, name, nil))
 		}
 		if _, _, err := c.transaction(ctx, ops); err != nil {
 			return err
 		}
-		names = names[n:]
 	}
 	return nil
 }

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/hashicorp/consul/api"
 )
 
 const (
@@ -14,6 +16,7 @@ const (
 	// compactTries is how often the head is tried to be set to a snapshot while others write.
 	compactTries = 20
 	// orphanAge is how old chunks are that nobody refers to, before they are swept: who writes them refers to them long before.
+	// It is a matter of clocks, and a sweep takes away nothing that is needed when they are wrong.
 	orphanAge = time.Hour
 )
 
@@ -42,7 +45,7 @@ func (s *Store) compactor(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		case err != nil:
-			s.cfg.Log.Warn("no snapshot was written into Consul; it is tried again", "store", s.Name(), "error", err)
+			s.cfg.Log.Warn("the log in Consul was not made shorter; it is tried again", "store", s.Name(), "error", err)
 			_ = sleep(ctx, compactPause) // the end of ctx is seen next
 		default:
 			select { // what was written meanwhile is few
@@ -79,7 +82,7 @@ func (s *Store) snapshot(ctx context.Context) (int, error) {
 	case !moved:
 		return 0, s.client.remove(ctx, chunkKeys(c))
 	}
-	return s.sweep(ctx, dropped)
+	return s.sweep(ctx, known.generation, dropped, orphanAge)
 }
 
 // point has the head refer to a snapshot of a state, and tells the chunks that nobody needs then. False: another replica's is as new,
@@ -129,60 +132,102 @@ func (s *Store) droppedBy(h head) map[string]bool {
 	return out
 }
 
-// sweep deletes what nobody needs: entries of the time before the former snapshot, chunks that were dropped, and those that nothing
-// refers to for long.
-func (s *Store) sweep(ctx context.Context, dropped map[string]bool) (int, error) {
-	keep, former, err := s.needed(ctx)
-	if err != nil {
-		return 0, err
-	}
+// sweep deletes what nobody needs, unless Consul's state was restored since a generation: entries of the time before the former
+// snapshot, chunks that were dropped, and those that nothing has referred to for an age. What is needed is found out after the keys
+// were listed, and again when somebody has written meanwhile: who sweeps may have been stopped in the middle, for long.
+func (s *Store) sweep(ctx context.Context, generation int, dropped map[string]bool, age time.Duration) (int, error) {
 	entries, err := s.client.keys(ctx, "entry/")
 	if err != nil {
 		return 0, s.client.explain(err)
 	}
-	chunks, err := s.client.keys(ctx, "chunk/")
+	parts, err := s.client.keys(ctx, "chunk/")
 	if err != nil {
 		return 0, s.client.explain(err)
 	}
+	chunks := map[string][]string{}
+	for _, k := range parts {
+		name, _, _ := strings.Cut(strings.TrimPrefix(k, "chunk/"), "/")
+		if at, valid := chunksAt(name); dropped[name] || valid && time.Since(at) >= age {
+			chunks[name] = append(chunks[name], k)
+		}
+	}
+	n, err := s.unmark(ctx, generation, chunks)
+	if err != nil || n == nil {
+		return 0, err
+	}
 	var old []string
 	for _, k := range entries {
-		if k <= keyOfEntry(former) {
+		if k <= keyOfEntry(n.former) {
 			old = append(old, k)
 		}
 	}
-	marked := map[string]bool{}
-	for _, k := range chunks {
-		name, _, _ := strings.Cut(strings.TrimPrefix(k, "chunk/"), "/")
-		at, valid := chunksAt(name)
-		if !dropped[name] && (!valid || keep[name] || time.Since(at) < orphanAge) {
-			continue
+	for name, keys := range chunks {
+		if !n.keep[name] {
+			old = append(old, keys...)
 		}
-		if !marked[name] { // before its parts
-			marked[name] = true
-			old = append(old, keyOfMark(name))
-		}
-		old = append(old, k)
 	}
-	if err := s.client.remove(ctx, old); err != nil {
+	// The mark of the snapshot that stands for them is there, unless Consul's state is another now.
+	switch err := s.client.remove(ctx, old, s.client.op(api.KVGet, keyOfMark(n.snapshot), nil)); {
+	case errors.Is(err, errConflict):
+		return 0, nil
+	case err != nil:
 		return 0, s.client.explain(err)
 	}
 	return len(old), nil
 }
 
-// needed are the chunks that something refers to, and of which entry the former snapshot is.
-func (s *Store) needed(ctx context.Context) (keep map[string]bool, former uint64, err error) {
+// unmark deletes the marks of those chunks that nobody needs: then nobody can come to need them. It returns what is needed; nil:
+// Consul's state is not of the generation any more.
+func (s *Store) unmark(ctx context.Context, generation int, chunks map[string][]string) (*needed, error) {
 	if err := s.await(ctx); err != nil {
-		return nil, 0, err
+		return nil, err
 	}
 	defer func() { <-s.turn }()
-	keep = map[string]bool{}
-	for _, name := range s.chunked {
-		keep[name] = true
+	for range compactTries {
+		if err := s.refresh(ctx); err != nil {
+			return nil, err
+		}
+		known := s.state.Load()
+		if known.generation != generation || s.head.Snapshot == nil {
+			return nil, nil
+		}
+		n := s.needed()
+		var marks []string
+		for name := range chunks {
+			if !n.keep[name] {
+				marks = append(marks, keyOfMark(name))
+			}
+		}
+		still := s.client.op(api.KVCheckIndex, keyHead, nil)
+		still.Index = s.headAt
+		err := s.client.remove(ctx, marks, still, s.client.op(api.KVGet, keyOfTip(known.Entry), nil))
+		switch {
+		case err == nil:
+			return n, nil
+		case !errors.Is(err, errConflict):
+			return nil, s.client.explain(err)
+		}
+	}
+	return nil, fmt.Errorf("other replicas were faster %d times", compactTries)
+}
+
+// needed is what something refers to.
+type needed struct {
+	keep     map[string]bool // chunks
+	former   uint64          // the entry of the former snapshot: newer ones are needed
+	snapshot string          // the chunks of the snapshot
+}
+
+// needed is what the known head and entries refer to. Its caller has the turn.
+func (s *Store) needed() *needed {
+	n := &needed{keep: map[string]bool{}, former: sequenceOf(s.head.Former), snapshot: s.head.Snapshot.Chunks}
+	for sequence, name := range s.chunked {
+		n.keep[name] = sequence > n.former
 	}
 	for _, r := range []*snapshotRef{s.head.Snapshot, s.head.Former} {
 		if r != nil {
-			keep[r.Chunks] = true
+			n.keep[r.Chunks] = true
 		}
 	}
-	return keep, sequenceOf(s.head.Former), nil
+	return n
 }
