@@ -94,6 +94,7 @@ type Ledger struct {
 	late      bool        // guarded by beginning: begun is not written yet
 
 	reading sync.Mutex                 // held while revocations are read and put in place, so that an older list never replaces a newer one
+	kept    uint64                     // guarded by reading: the epoch that the records had last
 	revoked atomic.Pointer[revokedSet] // never nil after NewLedger
 }
 

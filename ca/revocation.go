@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
@@ -167,11 +168,38 @@ func (l *Ledger) Revocations(ctx context.Context) (*Revocations, error) {
 	l.reading.Lock()
 	defer l.reading.Unlock()
 	set, err := l.readRevocations(ctx)
+	if err == nil && l.wentBack(set) {
+		set, err = l.readRevocations(ctx)
+	}
 	if err != nil {
 		return nil, err
 	}
+	l.kept = set.kept
 	l.revoked.Store(set)
 	return &set.Revocations, nil
+}
+
+// wentBack has what is in force stay so when the records are older than they were: whoever keeps them was restored from a
+// snapshot while we run. It says whether they are. The caller holds reading.
+func (l *Ledger) wentBack(set *revokedSet) bool {
+	if set.kept >= l.kept {
+		return false
+	}
+	taken := 0
+	for _, x := range l.revoked.Load().List {
+		if x.Epoch <= set.kept || slices.ContainsFunc(set.List, func(y Revocation) bool { return y.Kind == x.Kind && y.Name == x.Name }) {
+			continue
+		}
+		l.unkept.add(x)
+		taken++
+		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: "the store was restored to before this revocation, which stays in force: " + x.Reason,
+			Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
+	}
+	if taken > 0 {
+		l.lost(loss{Kind: lossOlder, Copy: true, Taken: taken})
+	}
+	l.rouse()
+	return taken > 0
 }
 
 // readRevocations is everybody who is out: by the records, and by what these could not take.
@@ -202,6 +230,7 @@ func (r *Revocations) Peers(now time.Time) []revoked.Peer {
 // revokedSet is Revocations for questions about one certificate.
 type revokedSet struct {
 	Revocations
+	kept                  uint64          // the epoch of the records
 	identity, certificate map[string]bool // certificate: also ended ones
 }
 
@@ -214,7 +243,7 @@ func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) 
 			if err := decodeRecord(r.Value, &e); err != nil {
 				return nil, fmt.Errorf("epoch of revocations: %w", err)
 			}
-			s.Epoch = e.Epoch
+			s.Epoch, s.kept = e.Epoch, e.Epoch
 			continue
 		}
 		x, err := decodeRevocation(r.Value)
