@@ -25,6 +25,8 @@ type content struct {
 	kinds map[config.Kind][]*listing // by rank
 	total int                        // of entries
 	bytes int                        // of what they were read from
+
+	stream uint64 // the latest one on which something was said
 }
 
 // rules are what a content holds to.
@@ -32,6 +34,8 @@ type rules struct {
 	source string // its name
 	// revision, when not empty, leaves out objects whose label istio.io/rev names another one.
 	revision string
+	// keep says that a server which came back without any object at all is not believed, however long it stands by that.
+	keep bool
 	// emptyAfter is how long a server that came back with nothing has to stand by it.
 	emptyAfter time.Duration
 	// settle is how long a first answer that differences follow may take to arrive whole.
@@ -124,6 +128,7 @@ func (c *content) listing(l list) *listing {
 
 // take takes in what was said of l on a stream, of which later ones have higher numbers.
 func (c *content) take(l list, w *word, stream uint64, now time.Time) verdict {
+	c.stream = stream
 	t := taking{content: c, at: c.listing(l), word: w, now: now, seen: map[string]bool{}, prior: map[string]*config.Object{}, changed: map[group]bool{}}
 	return t.run(stream)
 }
@@ -147,6 +152,9 @@ type taking struct {
 func (c *content) settled(now time.Time) []group {
 	changed := map[group]bool{}
 	for _, l := range c.lists {
+		if c.kept(l) {
+			continue
+		}
 		for name, at := range l.leaving {
 			if now.Before(at) {
 				continue
@@ -165,6 +173,9 @@ func (c *content) settled(now time.Time) []group {
 // due is when settled has something to do; zero: never.
 func (c *content) due() (at time.Time) {
 	for _, l := range c.lists {
+		if c.kept(l) {
+			continue
+		}
 		for _, t := range l.leaving {
 			if at.IsZero() || t.Before(at) {
 				at = t
@@ -201,8 +212,27 @@ func (c *content) doubts() (text string, since time.Time) {
 	if first == nil {
 		return "", time.Time{}
 	}
+	if c.kept(first) {
+		return fmt.Sprintf("it came back without any object: the %d that it listed before stay until it lists one again; if they are gone for good, set emptied: believe, and reload the settings: they go after emptyAfter (%s) then", count, c.rules.emptyAfter), since
+	}
 	return fmt.Sprintf("it came back without any %s: %d objects that it listed before stay until it has stood by that for %s (emptyAfter)", first.kind.Kind, count, c.rules.emptyAfter), since
 }
+
+// hollow says that the server has listed nothing at all on the latest stream.
+func (c *content) hollow() bool {
+	for _, l := range c.lists {
+		if l.listed == c.stream {
+			return false
+		}
+	}
+	return true
+}
+
+// kept says that what leaves a listing stays all the same, for the server has lost everything.
+func (c *content) kept(l *listing) bool { return l.emptied && c.rules.keep && c.hollow() }
+
+// lasts says that there is something which a server that lists nothing does not take away.
+func (c *content) lasts() bool { return c.rules.keep && c.total > 0 }
 
 // drop forgets an entry.
 func (c *content) drop(l *listing, name string) {

@@ -236,6 +236,42 @@ func TestContent(t *testing.T) {
 	}
 }
 
+// A server that has lost everything is not believed, however long it stands by that; once it lists anything, what is missing
+// has to be missing for a while from then on.
+func TestContentHollow(t *testing.T) {
+	t.Parallel()
+	c := newContent(rules{source: "mcp:test", keep: true, emptyAfter: time.Minute, settle: time.Second, most: 10})
+	one, other := gateways(t)[0], gateways(t)[1] // another name stands for another kind
+	step := func(l list, stream uint64, after time.Duration, want string, items ...item) {
+		t.Helper()
+		c.settled(start.Add(after))
+		c.take(l, &word{whole: true, items: items}, stream, start.Add(after))
+		if got := hosts(c); got != want {
+			t.Errorf("after %s: got %q, want %q", after, got, want)
+		}
+	}
+	const both = "s/a=a.test s/b=b.test"
+	step(one, 1, 0, "s/a=a.test", gateway("s/a", "1", "a.test"))
+	step(other, 1, 0, both, gateway("s/b", "1", "b.test"))
+	c.lost()
+	step(one, 2, 0, both)
+	step(other, 2, 0, both)
+	step(one, 2, time.Hour, both)
+	text, _ := c.doubts()
+	if !strings.Contains(text, "the 2 that it listed before stay until it lists one again") || !strings.Contains(text, "emptied: believe") || !c.due().IsZero() {
+		t.Errorf("it says %q, due at %s", text, c.due())
+	}
+	step(other, 2, time.Hour, both, gateway("s/b", "1", "b.test"))
+	step(other, 2, time.Hour+59*time.Second, both, gateway("s/b", "1", "b.test"))
+	step(other, 2, time.Hour+61*time.Second, "s/b=b.test", gateway("s/b", "1", "b.test"))
+	c.lost()
+	step(one, 3, 2*time.Hour, "s/b=b.test")
+	step(other, 3, 2*time.Hour, "s/b=b.test")
+	step(other, 3, 3*time.Hour, "s/b=b.test")
+	c.rules.keep = false
+	step(other, 3, 3*time.Hour, "")
+}
+
 // An object that is resent with other words around it keeps its pointer, and so costs nothing further on.
 func TestContentKeepsPointers(t *testing.T) {
 	t.Parallel()

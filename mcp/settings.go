@@ -32,6 +32,12 @@ const (
 // Protocols are all of them.
 func Protocols() []string { return []string{XDS, XDSDelta, XDSState, ResourceSource, ResourceSink} }
 
+// What is made of a server that has lost everything.
+const (
+	Keep    = "keep"
+	Believe = "believe"
+)
+
 // Config is what the settings say of one source. Zero values of all but Name and Address are the defaults.
 type Config struct {
 	// Name is that of the source in the settings; it is called "mcp:<name>".
@@ -71,7 +77,10 @@ type Config struct {
 	// Revision, when not empty, is asked for, and leaves out objects whose label istio.io/rev names another one.
 	Revision string
 
-	// EmptyAfter is how long a server that comes back without any object of a kind that it had before, or at the start with
+	// Emptied is what is made of a server that comes back without any object at all: Keep (what it listed before stays until it
+	// lists something again) or Believe (it goes after EmptyAfter). Default keep.
+	Emptied string
+	// EmptyAfter is how long a server that comes back without any object of a kind that it had before, or at the first start with
 	// nothing at all, has to stand by that before it is believed. Default 30s.
 	EmptyAfter time.Duration
 	// AnswerWait is how long a server may take for its first answer about every kind. Default 30s.
@@ -98,6 +107,7 @@ func (c Config) withDefaults() Config {
 	c.Protocol = cmp.Or(c.Protocol, XDS)
 	c.Address = strings.TrimPrefix(c.Address, "xds://")
 	c.Namespace = cmp.Or(c.Namespace, "istio-system")
+	c.Emptied = cmp.Or(c.Emptied, Keep)
 	c.EmptyAfter = cmp.Or(c.EmptyAfter, defaultWait)
 	c.AnswerWait = cmp.Or(c.AnswerWait, defaultWait)
 	c.MaxObjects = cmp.Or(c.MaxObjects, defaultObjects)
@@ -201,6 +211,8 @@ func (c *Config) checkNode() error {
 
 func (c *Config) checkLimits() error {
 	switch {
+	case c.Emptied != Keep && c.Emptied != Believe:
+		return fmt.Errorf("emptied: %q: want %s or %s", c.Emptied, Keep, Believe)
 	case c.EmptyAfter < 0:
 		return errors.New("emptyAfter: want a time of zero or more")
 	case c.AnswerWait < 0:

@@ -34,6 +34,7 @@ func TestNew(t *testing.T) {
 		}, ""},
 		"nodeID":            {func(c *Config) { c.NodeID = "a~b" }, "nodeID:"},
 		"namespace":         {func(c *Config) { c.Namespace = "A" }, "namespace:"},
+		"emptied":           {func(c *Config) { c.Emptied = "burn" }, "emptied: \"burn\": want keep or believe"},
 		"emptyAfter":        {func(c *Config) { c.EmptyAfter = -time.Second }, "emptyAfter:"},
 		"answerWait":        {func(c *Config) { c.AnswerWait = -time.Second }, "answerWait:"},
 		"maxObjects":        {func(c *Config) { c.MaxObjects = -1 }, "maxObjects:"},

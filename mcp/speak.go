@@ -236,7 +236,7 @@ func (t *talk) begin(ctx context.Context, now time.Time) bool {
 		if t.bare.IsZero() {
 			t.bare = now
 		}
-		if now.Before(t.bare.Add(t.cfg.EmptyAfter)) {
+		if t.content.lasts() || now.Before(t.bare.Add(t.cfg.EmptyAfter)) {
 			return true
 		}
 	}
@@ -250,7 +250,7 @@ func (t *talk) begin(ctx context.Context, now time.Time) bool {
 
 // doubts is what the server says and is not believed yet; empty: nothing.
 func (t *talk) doubts() string {
-	if !t.bare.IsZero() {
+	if !t.bare.IsZero() && t.content.total == 0 {
 		return fmt.Sprintf("the server %s holds no object of any kind: it is believed when it has stood by that for %s (emptyAfter)", t.cfg.Address, t.cfg.EmptyAfter)
 	}
 	if text, _ := t.content.doubts(); text != "" {
@@ -275,7 +275,7 @@ func (t *talk) due() time.Time {
 	for _, r := range t.refused {
 		earlier(r.due)
 	}
-	if !t.bare.IsZero() {
+	if !t.bare.IsZero() && !t.content.lasts() {
 		earlier(t.bare.Add(t.cfg.EmptyAfter))
 	}
 	return at

@@ -246,20 +246,23 @@ func TestSpeakRemembers(t *testing.T) {
 		return resourceItem(&mcpv1.Resource{Metadata: &mcpv1.Metadata{Name: name}, Body: body})
 	}
 	for name, c := range map[string]struct {
-		entries          []item
-		gateways         []item
-		want, afterwards string
+		entries, gateways []item
+		want, afterwards  string
+		emptied           string
 	}{
-		"lost":       {[]item{entry("s/web")}, nil, "full Gateway s/a Gateway s/b ServiceEntry s/web; standing the server server.test:1: it came back without any Gateway", "Gateway s/a Gateway s/b; standing"},
-		"fewer":      {[]item{entry("s/web")}, []item{gateway("s/b", "2", "a.test")}, "full Gateway s/b ServiceEntry s/web; standing", ""},
-		"bare":       {nil, nil, "standing the server server.test:1 holds no object of any kind", "full; standing"},
-		"unreadable": {nil, []item{gateway("no-slash", "1", "a.test")}, "full list networking.istio.io/v1/Gateway Gateway s/a Gateway s/b; standing", ""},
-		"intact":     {nil, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, "full Gateway s/a Gateway s/b; standing", ""},
+		"lost":       {[]item{entry("s/web")}, nil, "full Gateway s/a Gateway s/b ServiceEntry s/web; standing the server server.test:1: it came back without any Gateway", "Gateway s/a Gateway s/b; standing", ""},
+		"fewer":      {[]item{entry("s/web")}, []item{gateway("s/b", "2", "a.test")}, "full Gateway s/b ServiceEntry s/web; standing", "", ""},
+		"bare":       {nil, nil, "standing the server server.test:1: it came back without any object: the 2 that it listed before stay", "", ""},
+		"gone":       {nil, nil, "standing the server server.test:1: it came back without any Gateway: 2 objects", "full; standing", Believe},
+		"unreadable": {nil, []item{gateway("no-slash", "1", "a.test")}, "full list networking.istio.io/v1/Gateway Gateway s/a Gateway s/b; standing", "", ""},
+		"intact":     {nil, []item{gateway("s/a", "1", "a.test"), gateway("s/b", "1", "a.test")}, "full Gateway s/a Gateway s/b; standing", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				talk := converse(t, func(cfg *Config) { cfg.Kinds, cfg.EmptyAfter = []string{"Gateway", "ServiceEntry"}, time.Minute }, keptGateway(t, "s/a"), keptGateway(t, "s/b"))
+				talk := converse(t, func(cfg *Config) {
+					cfg.Kinds, cfg.EmptyAfter, cfg.Emptied = []string{"Gateway", "ServiceEntry"}, time.Minute, c.emptied
+				}, keptGateway(t, "s/a"), keptGateway(t, "s/b"))
 				defer talk.cancel()
 				for _, version := range []string{"v1", "v1beta1", "v1alpha3"} {
 					if version == "v1" || len(c.gateways) == 0 {

@@ -27,14 +27,19 @@ func (t *taking) sweep(stream uint64) {
 			}
 		}
 	case t.stayed: // a first answer goes on: what is next may take as long
-		for name := range l.leaving {
-			l.leaving[name] = settled
-		}
+		leaveAll(l, settled)
 	}
 	for _, name := range t.word.instead {
 		if older := t.lists[name]; older != nil {
 			t.leave(older, settled)
 		}
+	}
+}
+
+// leaveAll has everything of a listing leave at a time that leaves already.
+func leaveAll(l *listing, at time.Time) {
+	for name := range l.leaving {
+		l.leaving[name] = at
 	}
 }
 

@@ -32,7 +32,7 @@ func (t *taking) run(stream uint64) verdict {
 		t.item(&t.word.items[i])
 	}
 	if len(t.seen) > 0 {
-		l.listed = stream
+		t.alive(stream)
 	}
 	t.sweep(stream)
 	for _, name := range t.word.removed {
@@ -45,6 +45,18 @@ func (t *taking) run(stream uint64) verdict {
 		t.changed[l.besides()] = true
 	}
 	return t.done()
+}
+
+// alive notes that the server listed something. What it came back without has to be missing for a while from then on.
+func (t *taking) alive(stream uint64) {
+	if t.hollow() {
+		for _, l := range t.lists {
+			if l.emptied {
+				leaveAll(l, t.now.Add(t.rules.emptyAfter))
+			}
+		}
+	}
+	t.at.listed = stream
 }
 
 func (t *taking) done() verdict {

@@ -30,6 +30,7 @@ type mcpSource struct {
 	NodeID      string        `yaml:"nodeID"`
 	Namespace   string        `yaml:"namespace"`
 	Revision    string        `yaml:"revision"`
+	Emptied     string        `yaml:"emptied"`
 	EmptyAfter  time.Duration `yaml:"emptyAfter"`
 	AnswerWait  time.Duration `yaml:"answerWait"`
 	MaxObjects  int           `yaml:"maxObjects"`
@@ -41,7 +42,7 @@ func (m *mcpSource) config(name string, log hclog.Logger) mcp.Config {
 	return mcp.Config{
 		Name: name, Protocol: m.Protocol, Address: m.Address, Plaintext: m.Plaintext, CAFile: m.CAFile, CertFile: m.CertFile, KeyFile: m.KeyFile,
 		ServerName: m.ServerName, Peers: m.Peers, Kinds: m.Kinds, Collections: m.Collections, Full: m.Full, NodeID: m.NodeID, Namespace: m.Namespace,
-		Revision: m.Revision, EmptyAfter: m.EmptyAfter, AnswerWait: m.AnswerWait, MaxObjects: m.MaxObjects, MaxMessage: m.MaxMessage, Log: log,
+		Revision: m.Revision, Emptied: m.Emptied, EmptyAfter: m.EmptyAfter, AnswerWait: m.AnswerWait, MaxObjects: m.MaxObjects, MaxMessage: m.MaxMessage, Log: log,
 	}
 }
 

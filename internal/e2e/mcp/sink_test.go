@@ -203,7 +203,7 @@ func TestXDSOutage(t *testing.T) {
 			x.Put(entries, "shop/web", entryOf("web.test"))
 			x.Put(entries, "shop/db", entryOf("db.test"))
 			at, stop := mcptest.Serve(t, "", x.Register)
-			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true, EmptyAfter: 3 * time.Second})
+			s := newSink(t, mcp.Config{Protocol: way, Address: at, Plaintext: true, Emptied: mcp.Believe, EmptyAfter: 3 * time.Second})
 			s.inTouch()
 
 			stop()
