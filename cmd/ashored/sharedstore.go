@@ -29,20 +29,23 @@ var (
 	_ meshStore = (*consul.Store)(nil)
 )
 
-// openShared opens the store that the settings name; home is the one in the state folder.
-func (p *program) openShared(ctx context.Context, s settings, home *bolt.Store, back *backend, log hclog.Logger) (meshStore, error) {
+// openShared opens the store that the settings name, which may be the one in the state folder.
+func (p *program) openShared(ctx context.Context, s settings, d doors, back *backend, log hclog.Logger) (meshStore, error) {
 	if s.Store.Kind == storeBolt {
-		return home, nil
+		return d.home, nil
 	}
 	options := s.Store.options(s.mesh.Config.GetTrustDomain())
-	shared, err := consul.Open(ctx, consul.Config{Options: options, Replica: machineName(), Kept: home, Log: log})
+	shared, err := consul.Open(ctx, consul.Config{Options: options, Replica: machineName(), Kept: d.home, Log: log})
 	if err != nil {
 		return nil, fmt.Errorf("store (setting store): %w", err)
 	}
 	p.close = append(p.close, shared.Close)
 	p.run("store", shared.Follow)
 	back.more = append(back.more, func() []feed.Problem { return sharedProblems(shared) })
-	if err := moveHome(ctx, home, shared, log); err != nil {
+	if err := d.registry.Register(newSharedMetrics(shared)); err != nil {
+		return nil, err
+	}
+	if err := moveHome(ctx, d.home, shared, log); err != nil {
 		return nil, fmt.Errorf("move what the store in the state folder has into the one in Consul, in which nothing was ever written: %w", err)
 	}
 	return shared, nil

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -73,6 +74,14 @@ func TestSharedStore(t *testing.T) {
 	b.until(t, "told by the other", func() bool { return b.uses(t, "web") && b.uses(t, "api") })
 	if stored, err := admin.NewClient(b.socket).Stored(t.Context(), "se", "", ""); err != nil || len(stored) != 2 {
 		t.Errorf("the other stores %v, %v", stored, err)
+	}
+	for s, want := range map[*site]string{a: "ashore_store_entries_written_total [1-9]", b: "ashore_store_entries_written_total [0-9]"} {
+		text := s.metricsText(t)
+		for _, want := range []string{want, "ashore_store_in_touch 1", "ashore_store_sequence [1-9]", "ashore_store_races_total [0-9]", "ashore_store_unknown_writes_total 0"} {
+			if !regexp.MustCompile("(?m)^" + want).MatchString(text) {
+				t.Errorf("no metric %s", want)
+			}
+		}
 	}
 	if end() != 0 {
 		t.Errorf("the end of the other; it said\n%s", b.log)

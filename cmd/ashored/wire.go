@@ -189,7 +189,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	if err != nil {
 		return p, err
 	}
-	if d.store, err = p.openShared(ctx, s, d.home, back, log.Named("store")); err != nil {
+	if d.store, err = p.openShared(ctx, s, d, back, log.Named("store")); err != nil {
 		return p, err
 	}
 	maker := newSourceMaker(d.home, d.store, log)

@@ -23,7 +23,7 @@ const (
 	connections = 16
 	// readTime is how long reading a key may take, and writeTime how long writing one.
 	readTime, writeTime = 5 * time.Second, 5 * time.Second
-	// maxOperations is how many operations a transaction may have. Consul allows 128, and 64 before 1.15.
+	// maxOperations is how many operations a transaction may have. Consul allows 128, and 64 before 1.14.
 	maxOperations = 60
 	// maxKept bounds how much of a refusal of Consul's is read, in bytes.
 	maxKept = 4 << 10

@@ -286,8 +286,12 @@ type round struct {
 	done chan struct{} // closed when it is over
 }
 
-// freshTime is how long a read waits for Consul before it goes by what is known.
-const freshTime = 2 * time.Second
+const (
+	// freshTime is how long a read waits for Consul before it goes by what is known.
+	freshTime = 2 * time.Second
+	// turnTime is how long it waits for its turn while Consul answers others.
+	turnTime = time.Minute
+)
 
 // fresh brings the state to what Consul held when it was called, or later. While Consul is away it does nothing: who reads goes by
 // what is known.
@@ -317,19 +321,31 @@ func (s *Store) fresh(ctx context.Context) error {
 
 // look is one look at Consul, for all who wait for it. Others may come until it has the turn. It goes on when ctx ends, for their sake.
 func (s *Store) look(ctx context.Context, r *round) error {
-	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), freshTime)
-	defer cancel()
 	defer close(r.done)
-	err := s.await(quiet)
+	err := s.awaitLong(context.WithoutCancel(ctx))
 	s.asking.mu.Lock()
 	s.asking.next = nil
 	s.asking.mu.Unlock()
 	if err != nil {
-		return ctx.Err() // somebody writes or reads for long: what is known is what there is
+		return ctx.Err() // Consul is away, which somebody else finds out: what is known is what there is
 	}
 	defer func() { <-s.turn }()
+	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), freshTime)
+	defer cancel()
 	if err := s.refresh(quiet); err != nil {
 		s.cfg.Log.Debug("a read goes by what is known", "error", err)
 	}
 	return ctx.Err()
+}
+
+// awaitLong takes the turn, unless Consul turns out to be away meanwhile.
+func (s *Store) awaitLong(ctx context.Context) error {
+	for end := time.Now().Add(turnTime); ; {
+		short, cancel := context.WithTimeout(ctx, freshTime)
+		err := s.await(short)
+		cancel()
+		if err == nil || s.standing.away() || !time.Now().Before(end) {
+			return err
+		}
+	}
 }

@@ -41,8 +41,21 @@ func TestReplicas(t *testing.T) {
 	case <-time.After(20 * time.Second):
 		t.Error("the other replica was not told")
 	}
+	t.Run("a busy writer", func(t *testing.T) { testBusy(t, a, b) })
 	t.Run("addresses", func(t *testing.T) { testAddresses(t, a, b) })
 	t.Run("a large apply", func(t *testing.T) { testLarge(t, a, b) })
+}
+
+// testBusy: a read that has to wait for long, because this replica is busy, is not answered by what was known before.
+func testBusy(t *testing.T, a, b *Store) {
+	if err := b.await(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(freshTime+time.Second, func() { <-b.turn })
+	put(t, a, "busy", "1")
+	if got := valueOf(t, b, "busy"); got != "1" {
+		t.Errorf("read %q after 1 was written", got)
+	}
 }
 
 // testAddresses: two replicas that give addresses at the same time give each service one pair, and no pair twice.

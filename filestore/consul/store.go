@@ -63,6 +63,7 @@ type Store struct {
 	revision uint64            // the highest ever known
 	chunked  map[uint64]string // chunks of entries since the snapshot, by their sequence
 
+	counts   counts
 	queue    writeQueue
 	asking   barrier
 	standing standing
@@ -70,6 +71,23 @@ type Store struct {
 
 	mu    sync.Mutex
 	feeds map[*subscriber]bool // guarded by mu
+}
+
+// counts are what Counts tells.
+type counts struct{ written, lost, unknown atomic.Uint64 }
+
+// Counts tells what this replica has done since it was started.
+type Counts struct {
+	// Sequence is the number of the newest entry of the log that it knows.
+	Sequence uint64
+	// Written are the entries that it wrote, Lost how often another replica was faster, Unknown how many writes there were of which
+	// nobody knows whether they were done.
+	Written, Lost, Unknown uint64
+}
+
+// Counts tells what this replica has done since it was started.
+func (s *Store) Counts() Counts {
+	return Counts{Sequence: s.state.Load().Sequence, Written: s.counts.written.Load(), Lost: s.counts.lost.Load(), Unknown: s.counts.unknown.Load()}
 }
 
 // loggedSize is how much stands in the log.

@@ -137,6 +137,9 @@ type writing struct {
 
 // fail ends all that are open.
 func (w *writing) fail(err error) {
+	if errors.Is(err, ErrUnknown) {
+		w.store.counts.unknown.Add(uint64(len(w.open)))
+	}
 	for _, p := range w.open {
 		p.err = err
 	}
@@ -287,6 +290,7 @@ func (w *writing) finish(e *attempt) {
 
 // ended ends those whose entry is part of the log, and those who were told by it that they have nothing to write.
 func (w *writing) ended(e *attempt) {
+	w.store.counts.written.Add(1)
 	w.chunked, w.body = content{}, nil
 	w.end(slices.Concat(e.made, e.idle, slices.Collect(maps.Keys(e.refused))), e)
 }
@@ -311,6 +315,7 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	}
 	switch known := s.state.Load(); {
 	case known.position != before || s.headAt != at:
+		s.counts.lost.Add(1)
 	case w.chunked.Chunks != "" && !w.again:
 		w.chunked, w.body, w.again = content{}, nil, true // they may have been swept
 	default:
