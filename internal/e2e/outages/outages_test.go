@@ -1,0 +1,148 @@
+package outages
+
+import (
+	"os"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/e2e/mcptest"
+)
+
+// outage is one way in which a source is away for a while.
+type outage struct {
+	name string
+	// source is what is away: its name here, and as ashored calls it.
+	source, called string
+	// begin takes it away, and end brings it back.
+	begin, end func()
+	// says is part of what ashored says is wrong.
+	says string
+	// parts says that the source is in touch, and that parts of what it says are nonsense.
+	parts bool
+}
+
+// outages are those of all sources but the store, in which the sources are whole before and after.
+func (w *world) outages() []outage {
+	files, away := w.fileSource(), w.Files+".away"
+	gone, back := rename(w.t, w.Files, away), rename(w.t, away, w.Files)
+	xds := func(x *mcptest.XDS) func() { return func() { w.serveXDS(x.Register) } }
+	old := func(l *mcptest.Legacy) func() { return func() { w.serveOld(l.Register) } }
+	var stop func()
+	consul := func(answer func()) func() { return func() { w.agent.Kill(); answer() } }
+	agent := func() { stop(); w.agent.Start() }
+	backXDS, backOld := xds(w.xds), old(w.old)
+	return []outage{
+		{"Consul is killed", "consul", "consul:dc1", w.agent.Kill, w.agent.Start, "cannot be asked", false},
+		{"Consul fails", "consul", "consul:dc1", consul(func() { stop = w.pretend(failing) }), agent, "No cluster leader", false},
+		{"Consul answers garbage", "consul", "consul:dc1", consul(func() { stop = w.pretend(garbage) }), agent, "Consul", false},
+		{"a server of MCP is killed", "xds", "mcp:xds", func() { w.serveXDS(nil) }, backXDS, "see that it runs", false},
+		{"a server of MCP is killed in the middle of its answers", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Cut: 4}), backXDS, "killed", false},
+		{"a server of MCP has lost everything", "xds", "mcp:xds", xds(&mcptest.XDS{Store: mcptest.NewStore()}), backXDS, "emptyAfter", false},
+		{"a server of MCP answers nonsense", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Nonsense: true}), backXDS, "it cannot be decoded", true},
+		{"a server of the older protocol is killed", "old", "mcp:old", func() { w.serveOld(nil) }, backOld, "see that it runs", false},
+		{"a server of the older protocol is killed in the middle", "old", "mcp:old", old(&mcptest.Legacy{Store: w.old.Store, Cut: 3}), backOld, "killed", false},
+		{"a server of the older protocol has lost everything", "old", "mcp:old", old(&mcptest.Legacy{Store: mcptest.NewStore()}), backOld, "emptyAfter", false},
+		{"the folder is gone", "files", files, gone, back, w.Files, false},
+		{"all is gone from the folder", "files", files,
+			func() { gone(); mkdir(w.t, w.Files) },
+			func() { remove(w.t, w.Files); back() }, "no file of configuration in the folder any more", false},
+	}
+}
+
+func rename(t *testing.T, from, to string) func() {
+	return func() {
+		if err := os.Rename(from, to); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func mkdir(t *testing.T, dir string) {
+	t.Helper()
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func remove(t *testing.T, path string) {
+	t.Helper()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// Each source is taken away in turn, and ashored is started anew meanwhile: not one call fails, everybody is told what is
+// wrong and since when, a newcomer reaches everything, and what changes after the return takes effect.
+func TestOutages(t *testing.T) { // not beside others: it has six Envoys under load
+	w := newWorld(t)
+	w.callEachOther()
+	w.fine()
+	w.problem("ServiceEntry shop/merged-xds", twice)
+	for _, o := range w.outages() {
+		w.suffer(o)
+	}
+	w.clean()
+}
+
+// suffer goes through one outage.
+func (w *world) suffer(o outage) {
+	w.t.Helper()
+	w.t.Log(o.name)
+	began := time.Now()
+	told := w.away
+	if o.parts {
+		told = w.stale
+	}
+	o.begin()
+	told(o.called, o.says, began)
+	w.flawless(o.name)
+	w.Ashored.Kill()
+	w.Start()
+	told(o.called, o.says, began)
+	w.newcomer()
+	w.flawless(o.name + ", and a cold start of ashored")
+	o.end()
+	w.inTouch(o.called)
+	w.fine()
+	w.fresh(o.source)
+	w.flawless(o.name + " is over")
+}
+
+// All sources are away at once while ashored starts; the files because their disk is not mounted, where the test may mount one.
+func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under load
+	var takeAway, bringBack func()
+	prepare := func(m *harness.Mesh) {
+		takeAway, bringBack = rename(t, m.Files, m.Files+".away"), rename(t, m.Files+".away", m.Files)
+		if os.Geteuid() == 0 {
+			b := bind(t, m.Files)
+			takeAway, bringBack = b.unmount, b.mount
+		}
+	}
+	w := newWorld(t, prepare)
+	w.callEachOther()
+	w.fine()
+	began := time.Now()
+	w.agent.Kill()
+	w.serveXDS(nil)
+	w.serveOld(nil)
+	takeAway()
+	w.Ashored.Kill()
+	w.Start()
+	for _, name := range []string{"consul:dc1", "mcp:xds", "mcp:old", w.fileSource()} {
+		w.away(name, "", began)
+	}
+	w.newcomer()
+	w.flawless("all away")
+	bringBack()
+	w.serveXDS(w.xds.Register)
+	w.serveOld(w.old.Register)
+	w.agent.Start()
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
+		w.inTouch(called)
+		w.fresh(name)
+	}
+	w.fine()
+	w.flawless("all back")
+	w.clean()
+}

@@ -1,0 +1,200 @@
+package outages
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testport"
+)
+
+// Content that becomes older than maxAge is gone, or stays and is told of, as the settings say, over a start of ashored too; it
+// is back with its source.
+func TestMaxAge(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]bool{"keep": true, "drop": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newServer(t, "echo")
+			w := small(t, harness.Sources(s.source(", maxAge: 8s, whenTooOld: "+name)))
+			s.hold(t, w.Mesh)
+			client := w.caller()
+			client.Want(t, "while all is well", s.call(), harness.From("echo"))
+			s.stop()
+			w.away("mcp:echo", "see that it runs", time.Now())
+			if a, err := client.Do(s.call()); err != nil || a.Seen.Backend != "echo" {
+				t.Errorf("before it is too old: %d from %q, %v", a.Status, a.Seen.Backend, err)
+			}
+			w.problem("mcp:echo", "older than the setting maxAge (8s) allows")
+			if kept {
+				client.Want(t, "too old, and kept", s.call(), harness.From("echo"))
+			} else {
+				w.gone(client, s)
+			}
+			w.Ashored.Kill()
+			w.Start()
+			w.problem("mcp:echo", "older than the setting maxAge (8s) allows")
+			if kept {
+				client.Want(t, "too old, kept, over a start", s.call(), harness.From("echo"))
+			} else {
+				w.gone(client, s)
+			}
+			w.serveAgain(s)
+			w.inTouch("mcp:echo")
+			client.Want(t, "back", s.call(), harness.From("echo"))
+		})
+	}
+}
+
+// serveAgain brings a server back.
+func (w *world) serveAgain(s *server) {
+	w.t.Helper()
+	w.xdsAt, w.stopXDS = s.at, func() {}
+	w.serveXDS(s.Register)
+	s.stop = w.stopXDS
+}
+
+// ready asks ashored whether it serves proxies.
+func ready(m *harness.Mesh) (bool, string, error) {
+	resp, err := http.Get("http://" + m.Metrics() + "/ready")
+	if err != nil {
+		return false, "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return resp.StatusCode == http.StatusOK, string(text), err
+}
+
+// A source that is required and never answered keeps ashored from serving, and is named with its setting; once it answers,
+// proxies are served. One that is not required holds up nothing.
+func TestRequired(t *testing.T) {
+	t.Parallel()
+	t.Run("required", func(t *testing.T) {
+		t.Parallel()
+		s, other := newServer(t, "never"), newServer(t, "other")
+		s.stop()
+		w := small(t, harness.Sources(other.source("")))
+		other.hold(t, w.Mesh)
+		client := w.caller()
+		w.steady(client, other)
+		w.Reload(other.source(""), s.source(""))
+		w.problem("mcp:never", "see that it runs")
+		if is, text, err := ready(w.Mesh); !is || err != nil {
+			t.Errorf("a source that came keeps ashored from serving: %s, %v", text, err)
+		}
+		w.Ashored.Kill()
+		w.Start()
+		harness.Eventually(t, "the source named with its setting", func() error {
+			for _, told := range []string{w.ctl("sources"), w.ctl("status")} {
+				if !strings.Contains(told, "mcp:never") || !strings.Contains(told, "see that it runs") {
+					return fmt.Errorf("it is told %s", told)
+				}
+			}
+			is, text, err := ready(w.Mesh)
+			if err == nil && (is || !strings.Contains(text, "mcp:never") || !strings.Contains(text, "sources[1].required")) {
+				err = fmt.Errorf("/ready says %v: %s", is, text)
+			}
+			return err
+		})
+		w.flawless("ashored does not serve")
+		if status, err := w.Admin.Status(t.Context()); err != nil || status.Ready || len(status.Proxies) > 0 {
+			t.Errorf("it serves before it knows: %+v, %v", status, err)
+		}
+		s.hold(t, w.Mesh)
+		w.serveAgain(s)
+		client.Want(t, "served", s.call(), harness.From("never"))
+		w.fine()
+		w.flawless("ashored serves")
+		w.clean()
+	})
+	t.Run("not required", func(t *testing.T) {
+		t.Parallel()
+		s, other := newServer(t, "never"), newServer(t, "other")
+		s.stop()
+		w := small(t, harness.Sources(s.source(", required: false"), other.source("")))
+		other.hold(t, w.Mesh)
+		client := w.caller()
+		w.steady(client, other)
+		w.problem("mcp:never", "see that it runs")
+		s.hold(t, w.Mesh)
+		w.serveAgain(s)
+		client.Want(t, "it came later", s.call(), harness.From("never"))
+		w.fine()
+		w.clean()
+	})
+}
+
+// The settings are read anew under load: sources come, go, change their server and their place; not one call fails. A file with
+// anything wrong in it is refused whole, with line and field, and all stays as it is.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	one, two, three := newServer(t, "one"), newServer(t, "two"), newServer(t, "three")
+	w := small(t, harness.Sources(one.source(""), two.source("")))
+	for _, s := range []*server{one, two, three} {
+		s.hold(t, w.Mesh)
+	}
+	client := w.caller()
+	w.steady(client, one)
+	w.gone(client, three)
+
+	t.Log("one that comes")
+	w.Reload(one.source(""), two.source(""), three.source(""))
+	w.steady(client, three)
+	w.flawless("a source that came")
+
+	t.Log("one that goes")
+	w.Reload(three.source(""), one.source(""))
+	w.gone(client, two)
+	w.flawless("a source that went, and another order")
+
+	t.Log("one that changes its server")
+	moved := serverOf(t, "one", one.Store)
+	w.Reload(three.source(""), moved.source(""))
+	w.inTouch("mcp:one")
+	one.stop()
+	w.flawless("a source with another server")
+	w.inTouch("mcp:one")
+
+	t.Log("one that changes to a server that is away: what was said stays")
+	w.Reload(three.source(""), fmt.Sprintf("{name: one, kind: mcp, address: %q, plaintext: true}", testport.Address(t)))
+	w.away("mcp:one", "see that it runs", time.Now())
+	w.flawless("a source whose new server is away")
+	w.Ashored.Kill()
+	w.Start()
+	w.away("mcp:one", "see that it runs", time.Now())
+	w.flawless("and a cold start of ashored")
+	w.Reload(three.source(""), moved.source(""))
+	w.inTouch("mcp:one")
+	w.fine()
+
+	t.Log("files that are wrong")
+	for _, bad := range []struct{ source, says string }{
+		{"{name: x, kind: mcp, addres: here}", `ashored.yaml:1: sources[2].addres: unknown setting; did you mean "address"?`},
+		{"{name: x, kind: mpc}", `sources[2].kind: "mpc" is no kind of source`},
+		{"{name: one, kind: mcp, address: here:1}", `sources[2].name: "one" is there twice`},
+		{"{name: x, kind: consul, address: ftp://x}", "sources[2].address"},
+		{"{name: x, kind: mcp, address: here:1, maxAge: soon}", "sources[2].maxAge"},
+		{"{name: x, kind: files, folder: /there/is/none}", "/there/is/none"},
+		{"{name: x", "ashored.yaml:"},
+	} {
+		w.Reload(three.source(""), moved.source(""), bad.source)
+		w.problem("settings", bad.says, "the settings from before stay at work")
+		w.flawless("refused settings")
+	}
+	if err := os.Remove(w.SettingsFile()); err != nil {
+		t.Fatal(err)
+	}
+	w.HangUp()
+	w.problem("settings", "there is no settings file")
+	w.Reload(three.source(""), moved.source(""))
+	w.fine()
+	w.inTouch("mcp:one")
+	w.inTouch("mcp:three")
+	w.flawless("settings that are right again")
+	w.clean()
+}

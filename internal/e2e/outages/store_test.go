@@ -1,0 +1,52 @@
+package outages
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// The disk of the store becomes read-only: writes to the store are refused with what to do, what other sources say takes effect,
+// and what was at work stays. ashored does not start on such a disk, and says why; Envoys go on. With the disk mended all is as
+// before.
+func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys under load
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a file system")
+	}
+	var d *disk
+	w := newWorld(t, harness.StateOn(func(dir string) { d = newDisk(t, dir) }))
+	w.callEachOther()
+	w.fine()
+
+	d.fail()
+	out := w.ctl("apply", "-f", w.file(outside("x", "x.test", "127.0.0.1")))
+	if !strings.Contains(out, "mounted for reading only") || !strings.Contains(out, "nothing was changed") {
+		t.Errorf("apply on a disk that is read-only: %s", out)
+	}
+	for _, name := range []string{"consul", "xds", "old", "files"} {
+		w.fresh(name)
+	}
+	w.problem("consul:dc1", "cannot be kept for a restart")
+	w.problem(w.fileSource(), "cannot be kept for the next start")
+	w.flawless("a disk that is read-only")
+
+	w.Ashored.Kill()
+	out, code, err := harness.Command("ashored", "--config", w.SettingsFile())
+	if err != nil || code != 1 || !strings.Contains(out, w.State) || !strings.Contains(out, "mounted for reading only: mount it for writing") {
+		t.Errorf("a start on a disk that is read-only: exit code %d, %v: %s", code, err, out)
+	}
+	w.flawless("a disk that is read-only, and ashored is down")
+
+	d.mend()
+	w.Start()
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
+		w.inTouch(called)
+		w.fresh(name)
+	}
+	w.newcomer()
+	w.fine()
+	w.flawless("the disk is mended")
+	w.clean()
+}

@@ -1,0 +1,129 @@
+package outages
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// status is how ashored says that one of its sources stands.
+func (w *world) status(name string) (feed.SourceStatus, error) {
+	s, err := w.Admin.Status(context.Background())
+	if err != nil {
+		return feed.SourceStatus{}, err
+	}
+	for _, src := range s.Sources {
+		if src.Name == name {
+			return src, nil
+		}
+	}
+	return feed.SourceStatus{}, fmt.Errorf("there is no source %s among %+v", name, s.Sources)
+}
+
+// away waits until ashored says that a source is out of reach, with words, and since when; so do "ashorectl sources" and
+// "ashorectl problems".
+func (w *world) away(name, words string, began time.Time) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("%s away with %q", name, words), func() error {
+		s, err := w.status(name)
+		if err == nil && (!strings.Contains(s.Error, words) || s.Since.IsZero() || !s.Synced) {
+			err = fmt.Errorf("it stands as %+v", s)
+		}
+		return err
+	})
+	w.dated(name, words, began)
+	if table := w.ctl("sources"); !strings.Contains(table, words) {
+		w.t.Errorf("\"ashorectl sources\" does not tell of %s with %q:\n%s", name, words, table)
+	}
+}
+
+// stale waits until ashored says that older content of a source is in use than there is, with words in a problem, and since
+// when.
+func (w *world) stale(name, words string, began time.Time) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("%s stale with %q", name, words), func() error {
+		s, err := w.status(name)
+		if err == nil && (s.Stale == 0 || !s.Synced) {
+			err = fmt.Errorf("it stands as %+v", s)
+		}
+		return err
+	})
+	w.dated(name, words, began)
+}
+
+// dated checks how the age of what is in use instead of newer content is told.
+func (w *world) dated(name, words string, began time.Time) {
+	w.t.Helper()
+	s, err := w.status(name)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	of := s.StaleSince()
+	// what was right until then is at most as old as the pace at which it is written down that it is
+	if of.After(time.Now()) || of.Before(began.Add(-90*time.Second)) {
+		w.t.Errorf("the content of %s is of %v, and the outage began at %v", name, of, began)
+	}
+	table := w.ctl("sources")
+	row := regexp.MustCompile(`(?m)^\S+ +stale +\d+ +\d+ +\d+[smh].* ` + regexp.QuoteMeta(name) + `$`) // with its age
+	if !row.MatchString(table) {
+		w.t.Errorf("\"ashorectl sources\" does not tell of %s and its age:\n%s", name, table)
+	}
+	if problems := w.ctl("problems"); !strings.Contains(problems, words) || !strings.Contains(problems, strings.TrimPrefix(name, "file:")) {
+		w.t.Errorf("\"ashorectl problems\" does not tell of %s with %q:\n%s", name, words, problems)
+	}
+}
+
+// inTouch waits until nothing is wrong with a source.
+func (w *world) inTouch(name string) {
+	w.t.Helper()
+	harness.Eventually(w.t, name+" is in touch", func() error {
+		s, err := w.status(name)
+		if err == nil && (s.Error != "" || !s.Synced || s.Problems > 0 || s.Stale > 0) {
+			err = fmt.Errorf("it stands as %+v", s)
+		}
+		return err
+	})
+}
+
+// problem waits until ashored tells of a problem with all of words.
+func (w *world) problem(words ...string) {
+	w.t.Helper()
+	harness.Eventually(w.t, fmt.Sprintf("a problem with %q", words), func() error {
+		problems, err := w.Admin.Problems(context.Background())
+		if err != nil {
+			return err
+		}
+		for _, p := range problems {
+			text, all := p.Source+" "+p.String(), true
+			for _, word := range words {
+				all = all && strings.Contains(text, word)
+			}
+			if all {
+				return nil
+			}
+		}
+		return fmt.Errorf("problems are %v", problems)
+	})
+}
+
+// twice is what is told of the merged service all the time: two sources declare it.
+const twice = "host " + merged + " is declared by ServiceEntry shop/merged-files too"
+
+// fine waits until ashored tells of no problem, but for that two sources declare the merged service.
+func (w *world) fine() {
+	w.t.Helper()
+	harness.Eventually(w.t, "no problem", func() error {
+		problems, err := w.Admin.Problems(context.Background())
+		problems = slices.DeleteFunc(problems, func(p feed.Problem) bool { return strings.Contains(p.Text, twice) })
+		if err == nil && len(problems) > 0 {
+			err = fmt.Errorf("problems are %v", problems)
+		}
+		return err
+	})
+}
