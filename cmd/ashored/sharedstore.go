@@ -32,7 +32,7 @@ var (
 // openShared opens the store that the settings name, which may be the one in the state folder.
 func (p *program) openShared(ctx context.Context, s settings, d doors, back *backend, log hclog.Logger) (meshStore, error) {
 	if s.Store.Kind == storeBolt {
-		return d.home, nil
+		return d.home, stayHome(ctx, d.home)
 	}
 	options := s.Store.options(s.mesh.Config.GetTrustDomain())
 	shared, err := consul.Open(ctx, consul.Config{Options: options, Replica: machineName(), Kept: d.home, Log: log})
@@ -52,17 +52,21 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 }
 
 // moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
-// stood alone becomes the first of several. Otherwise that is not in use.
+// stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past.
 func moveHome(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog.Logger) error {
 	objects, err := home.List(ctx, "", "")
 	if err != nil {
 		return err
 	}
-	if !shared.Empty() {
+	before, err := home.Records().Get(ctx, movedKey())
+	if err != nil {
+		return err
+	}
+	if before.Version != "" || !shared.Empty() {
 		if len(objects) > 0 {
 			log.Info("objects of the store in the state folder are not in use: the setting store names the one in Consul", "objects", len(objects))
 		}
-		return nil
+		return noteMoved(ctx, home, shared, before)
 	}
 	records, err := home.AllRecords(ctx)
 	if err != nil {
@@ -70,10 +74,33 @@ func moveHome(ctx context.Context, home *bolt.Store, shared *consul.Store, log h
 	}
 	addresses := home.Addresses()
 	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records, Addresses: addresses})
+	if err != nil {
+		return err
+	}
 	if moved {
 		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records), "addresses", len(addresses))
 	}
-	return err
+	return noteMoved(ctx, home, shared, before)
+}
+
+// movedKey is where the store in the state folder has the name of the first one in Consul that took its place.
+func movedKey() record.Key { return record.Key{Table: "store", Name: "moved"} }
+
+// noteMoved has the store in the state folder know that another one took its place, unless it did before.
+func noteMoved(ctx context.Context, home *bolt.Store, shared *consul.Store, before record.Record) error {
+	if before.Version != "" {
+		return nil
+	}
+	return home.Records().Commit(ctx, record.Write{Key: movedKey(), Value: []byte(shared.Name())})
+}
+
+// stayHome has the store in the state folder be the one in use, and know it.
+func stayHome(ctx context.Context, home *bolt.Store) error {
+	before, err := home.Records().Get(ctx, movedKey())
+	if err != nil || before.Version == "" {
+		return err
+	}
+	return home.Records().Commit(ctx, record.Write{Key: before.Key, Version: before.Version})
 }
 
 // sharedProblems tell that the store in Consul cannot be read.

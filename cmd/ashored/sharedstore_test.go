@@ -151,4 +151,20 @@ func TestMoveHome(t *testing.T) {
 	if err != nil || got[registry.Key{Host: "first.test"}][0] != want[registry.Key{Host: "first.test"}][0] || len(got) != 2 {
 		t.Errorf("addresses: %v, %v, want %v", got, err, want)
 	}
+	// what is at home is of the past by now: it begins no other store, until it was in use again
+	wantBegun := func(want int) {
+		t.Helper()
+		anew := openConsul(t, agent).(*consul.Store)
+		if err := moveHome(t.Context(), first, anew, hclog.NewNullLogger()); err != nil {
+			t.Fatal(err)
+		}
+		if list, err := anew.List(t.Context(), "", ""); err != nil || len(list) != want {
+			t.Errorf("another store begins with %v, %v, want %d", list, err, want)
+		}
+	}
+	wantBegun(0)
+	if err := stayHome(t.Context(), first); err != nil {
+		t.Fatal(err)
+	}
+	wantBegun(1)
 }
