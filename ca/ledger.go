@@ -79,6 +79,9 @@ type Ledger struct {
 	now         func() time.Time
 	accounts    accounts // safe for concurrent use
 
+	changes record.Changer // set once; nil: the records do not tell what has changed
+	heeded  record.Mark    // belongs to Run: of the keys that it has told of
+
 	watchers record.Watchers // safe for concurrent use; told by Run
 	wake     chan struct{}   // cap 1; tells Run that something is to be kept
 	unkept   unkept          // safe for concurrent use
@@ -123,6 +126,7 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 	if l.now == nil {
 		l.now = time.Now
 	}
+	l.changes, _ = c.Records.(record.Changer)
 	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
 		return nil, err
 	}
@@ -143,10 +147,11 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 
 // Run keeps up with the revocations of other replicas, and forgets what has ended, until ctx ends.
 func (l *Ledger) Run(ctx context.Context) error {
-	changed := l.records.Watch(ctx, revocationTable)
+	changed, keys := l.records.Watch(ctx, revocationTable), l.records.Watch(ctx, keyTable)
 	sweep := time.NewTicker(sweepEvery)
 	defer sweep.Stop()
 	l.refresh(ctx) // what was told before we listened
+	l.heed(ctx)
 	l.watchers.Tell(revocationsChanged())
 	var clock steady
 	clock.look(l.now(), time.Now())
@@ -161,6 +166,8 @@ func (l *Ledger) Run(ctx context.Context) error {
 		case <-again:
 		case <-l.wake:
 			l.watchers.Tell(revocationsChanged())
+		case <-keys:
+			l.heed(ctx)
 		case <-changed:
 			l.watchers.Tell(revocationsChanged())
 			l.refresh(ctx)

@@ -16,8 +16,10 @@ import (
 type Replacement struct {
 	// Workload is its "namespace/name".
 	Workload string
-	// Former are the certificates of the keys from before.
+	// Former are the certificates of the keys from before, as far as they are known.
 	Former []Leaf
+	// Key is the hash of the key from before, in hexadecimal digits, where another replica let the machine join; else empty.
+	Key string
 	// Text says what happened, for who has one of those keys.
 	Text string
 }
@@ -85,6 +87,30 @@ func (l *Ledger) tellReplaced(c *issued) {
 	}
 	r := replaced{At: c.now, From: c.proof.from.String()}
 	l.replaced(Replacement{Workload: c.workload, Former: c.former, Text: r.text(c.workload)})
+}
+
+// heed tells of the keys that were replaced since it was called last, at whichever replica. Where the records do not tell what
+// has changed there is no other.
+func (l *Ledger) heed(ctx context.Context) {
+	if l.changes == nil {
+		return
+	}
+	list, now, err := l.changes.Changes(ctx, keyTable, l.heeded)
+	if err != nil {
+		if ctx.Err() == nil {
+			l.log.Warn("whose place was taken cannot be read; it is tried again with the next change", "error", err)
+		}
+		return
+	}
+	first := l.heeded == nil
+	l.heeded = now
+	for _, r := range list {
+		var k keyRecord
+		if first || r.Version == "" || decodeRecord(r.Value, &k) != nil || k.Replaced == nil {
+			continue // who connects is looked up, and what is damaged is told of then
+		}
+		l.replaced(Replacement{Workload: k.Workload, Key: r.Name, Text: k.Replaced.text(k.Workload)})
+	}
 }
 
 // sweepReplaced forgets keys that were replaced and can come back no more.

@@ -154,7 +154,10 @@ func (id *identity) present(w ca.Workload) (ca.Presence, bool) {
 func (id *identity) replaced(r ca.Replacement) {
 	if server := id.fleet.Load(); server != nil {
 		has := hasLeaf(r.Former)
-		server.Expel(func(p xds.Peer) bool { return has(p.Fingerprint()) }, &xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
+		is := func(p xds.Peer) bool {
+			return has(p.Fingerprint()) || r.Key != "" && p.Leaf() != nil && ca.KeyHashOf(p.Leaf()).String() == r.Key
+		}
+		server.Expel(is, &xds.NotJoinedError{Public: r.Text, Err: errors.New(r.Text)})
 	}
 }
 

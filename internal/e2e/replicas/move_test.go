@@ -1,6 +1,7 @@
 package replicas
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -71,4 +72,27 @@ func TestShared(t *testing.T) {
 			t.Errorf("revocations: %+v", list.Revocations)
 		}
 	}
+}
+
+// A machine that takes the name of another by one replica takes its place at all: the other's proxy is cut off where it is.
+func TestReplaced(t *testing.T) {
+	w := newWorld(t, 2, "")
+	first := w.join(0, w.application(0, "web-1"))
+	w.agree(1)
+	other := 1 - w.where(first)
+	of := w.application(other, "web-1")
+	of.Flags = []string{"--replace"}
+	line := harness.Line(t, w.meshes[other].Token("shop/web", "1h"))
+	line[w.planes(line)] = w.meshes[other].TLS()
+	second := w.meshes[other].JoinBy(line, of)
+	w.on(second, other)
+	first.WantLine("control plane", "another machine joined under the name")
+	harness.Eventually(t, "the one that was replaced is registered no more", func() error {
+		text, err := registered(w.meshes[0])
+		if err == nil && (strings.Contains(text, first.IP+`"`) || !strings.Contains(text, second.IP+`"`)) {
+			err = fmt.Errorf("it tells %s", text)
+		}
+		return err
+	})
+	w.agree(1)
 }
