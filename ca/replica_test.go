@@ -349,6 +349,20 @@ func TestReplicasBegin(t *testing.T) {
 	}
 }
 
+// Who has a token for a mesh makes no root of his own where that is not to be found, as below a prefix with a slip of the pen.
+func TestReplicaElsewhere(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	h := w.another("two", w.token())
+	h.config.Records = record.NewMemory()
+	if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(), "ca.replicaToken") {
+		t.Fatalf("got %v", err)
+	}
+	if _, err := os.Stat(h.at(rootFile)); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a root was made: %v", err)
+	}
+}
+
 // Who answers twice is asked once: a replica that was killed before it took its intermediate gets one for the same key.
 func TestReplicaAsksAgain(t *testing.T) {
 	t.Parallel()
