@@ -136,12 +136,13 @@ func (c *client) checks(ctx context.Context, q query, state string) (list api.He
 // sentinel is the name of a node that there is not.
 const sentinel = "ashore-there-is-no-such-node"
 
-// restoration asks for the checks of a node that there is not: nothing but the end of the state that it is asked of ends its
-// wait, and now and then a change of a node with a name alike.
+// restoration asks for the services of a node that there is not: nothing but the end of the state that it is asked of ends its
+// wait, and the end of a node. (A wait for its checks ends with every change of any check.)
+// Source: Consul, agent/consul/state/catalog.go (nodeServices, NodeChecks).
 func (c *client) restoration(ctx context.Context, q query) (answer, error) {
 	q.fresh = true
 	return c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
-		_, meta, err := c.api.Health().Node(sentinel, o)
+		_, meta, err := c.api.Catalog().Node(sentinel, o)
 		return meta, err
 	})
 }

@@ -81,6 +81,8 @@ func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprint(w, `{"consul":[],"web":["a"]}`)
 	case r.URL.Path == "/v1/health/service/web":
 		fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"web-1","Service":"web","Port":%d},"Checks":[]}]`, index)
+	case strings.HasPrefix(r.URL.Path, "/v1/catalog/node/"):
+		fmt.Fprint(w, `null`)
 	default:
 		fmt.Fprint(w, `[]`)
 	}

@@ -44,6 +44,8 @@ func (f *fake) catalogue(index, port int, names ...string) {
 				meta = `"ashore-exported-by":"other"`
 			}
 			fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"1","Service":%q,"Port":%d,"Meta":{%s}},"Checks":[]}]`, name, port, meta)
+		case strings.HasPrefix(r.URL.Path, "/v1/catalog/node/"):
+			fmt.Fprint(w, `null`)
 		default:
 			fmt.Fprint(w, `[]`)
 		}

@@ -194,6 +194,16 @@ func (c catalog) health(id, status string) {
 	}
 }
 
+// flap sets the state of the check of an instance that many has registered.
+func (c catalog) flap(id, node, status string) {
+	c.t.Helper()
+	_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: node, Address: "10.9.9.9", SkipNodeUpdate: true,
+		Check: &api.AgentCheck{Node: node, CheckID: "service:" + id, Name: "http", Status: status, ServiceID: id}}, nil)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
 // remove deregisters an instance with its node.
 func (c catalog) remove(id string) {
 	c.t.Helper()
