@@ -27,6 +27,8 @@ const (
 	lockDelay = time.Millisecond
 	// releaseTimeout bounds what is still asked for when the program ends.
 	releaseTimeout = 2 * time.Second
+	// maxMisses bounds how the waits grow after which is tried again what should have been possible: to some seconds.
+	maxMisses = 7
 	// lockWait is how long Consul holds the question whether the lease is free.
 	lockWait = time.Minute
 )
@@ -34,6 +36,8 @@ const (
 var (
 	// errForeign is about a node of the name wanted that is not the owner's.
 	errForeign = errors.New("is not this mesh's")
+	// errNoSession is about an answer that is none of Consul's.
+	errNoSession = errors.New("the answer has no session: is it the address of Consul's HTTP interface?")
 	// errLeaseLost is about a lease that Consul has ended.
 	errLeaseLost = errors.New("the lease has ended: Consul had not heard of this replica for too long, or its state was restored")
 )
@@ -95,6 +99,9 @@ func (e *Exporter) begin(ctx context.Context, name string) (string, error) {
 	id, _, err := e.client.api.Session().CreateNoChecks(&api.SessionEntry{
 		Name: name, Node: e.node, TTL: e.cfg.Options.Export.Lease.String(), LockDelay: lockDelay, Behavior: api.SessionBehaviorRelease,
 	}, e.writes(ctx))
+	if err == nil && id == "" {
+		err = errNoSession
+	}
 	return id, err
 }
 
@@ -117,7 +124,7 @@ func (e *Exporter) renew(ctx context.Context, id string, end context.CancelCause
 func (e *Exporter) hold(ctx context.Context, id string) (bool, error) {
 	lease := &api.KVPair{Key: e.cfg.Options.Export.lease(), Value: []byte(e.cfg.Replica), Session: id}
 	var index uint64
-	for failures := 0; ; {
+	for failures, misses := 0, 0; ; {
 		held, err := e.acquire(ctx, lease)
 		if held {
 			return true, nil
@@ -135,8 +142,13 @@ func (e *Exporter) hold(ctx context.Context, id string) (bool, error) {
 			if err := sleep(ctx, backoff(failures)); err != nil {
 				return false, err
 			}
+		case index == 0: // it is free, or was a moment ago: the delay of the lock may not be over
+			if err := sleep(ctx, lateGap<<min(misses, maxMisses)); err != nil {
+				return false, err
+			}
+			misses++
 		default:
-			failures = 0
+			failures, misses = 0, 0
 			e.trouble(nil, 0)
 		}
 	}
@@ -149,7 +161,7 @@ func (e *Exporter) acquire(ctx context.Context, lease *api.KVPair) (bool, error)
 	return held, err
 }
 
-// free waits until nobody holds the lease, or something about it has changed since index. Errors: errWithdrawn, Consul's.
+// free waits until nobody holds the lease, which is zero, or something about it has changed since index. Errors: errWithdrawn, Consul's.
 func (e *Exporter) free(ctx context.Context, key string, index uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout+lockWait+lockWait/16)
 	defer cancel()
@@ -165,7 +177,7 @@ func (e *Exporter) free(ctx context.Context, key string, index uint64) (uint64, 
 	case err != nil:
 		return 0, err
 	case lease == nil || lease.Session == "" || meta.LastIndex < index:
-		return 0, sleep(ctx, lateGap) // it is free, or was a moment ago: the delay of the lock may not be over
+		return 0, nil
 	}
 	return meta.LastIndex, nil
 }
