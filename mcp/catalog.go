@@ -46,6 +46,7 @@ type Catalog struct {
 	mu      sync.Mutex
 	begun   bool                                // guarded by mu: something was published
 	latest  push.Objects                        // guarded by mu: what was published
+	pending func() push.Objects                 // guarded by mu: makes what was published after latest; nil: nothing was
 	made    push.Objects                        // guarded by mu: of what items and layers are
 	items   map[config.Key]*resource.Resource   // guarded by mu
 	layers  map[config.Kind]*resource.Layer     // guarded by mu; a kind is missing until it is asked for
@@ -79,10 +80,24 @@ func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
 func (c *Catalog) Publish(objects push.Objects) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.begun && c.latest == objects {
+	if c.begun && c.latest == objects && c.pending == nil {
 		return
 	}
-	c.begun, c.latest = true, objects
+	c.begun, c.latest, c.pending = true, objects, nil
+	c.wake()
+}
+
+// PublishFrom makes what objects returns what everybody is told. It is called when somebody asks, once, from any goroutine;
+// not at all when more was published before. No two of such calls happen at a time.
+func (c *Catalog) PublishFrom(objects func() push.Objects) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.begun, c.pending = true, objects
+	c.wake()
+}
+
+// wake tells who waits that something was published. Callers hold mu.
+func (c *Catalog) wake() {
 	for w := range c.waiting {
 		select {
 		case w <- struct{}{}:
@@ -147,6 +162,9 @@ func (c *Catalog) kind(kind config.Kind) resource.Set {
 
 // update brings the items up to date.
 func (c *Catalog) update() {
+	if c.pending != nil {
+		c.latest, c.pending = c.pending(), nil
+	}
 	if c.made == c.latest {
 		return
 	}
@@ -169,7 +187,11 @@ func (c *Catalog) update() {
 	c.made = c.latest
 }
 
-// told says whether an object is told to others.
+// Tells says whether an object is one that others are told: one that another control plane has told us is not, but to relay
+// it.
+func (c *Catalog) Tells(o *config.Object) bool { return c.told(o) }
+
+// told is Tells.
 func (c *Catalog) told(o *config.Object) bool {
 	return c.cfg.Relay || !strings.HasPrefix(o.Origin.Source, sourcePrefix)
 }

@@ -224,12 +224,17 @@ func count(out *admin.Service, at admin.Place, used, unused int) {
 
 // declaration is where a part of a service is declared.
 func (c *catalog) declaration(objects push.Objects, p push.Part) admin.Place {
-	kind, name, _ := strings.Cut(p.Service.Object, " ")
-	namespace, name, _ := strings.Cut(name, "/")
-	if o := objects.At(config.Key{Kind: config.Kind(kind), Namespace: namespace, Name: name}); o != nil {
+	if o := objectNamed(objects, p.Service.Object); o != nil {
 		return c.place(o)
 	}
 	return admin.Place{Source: c.setting(p.Source), Object: p.Service.Object}
+}
+
+// objectNamed is the object of a name as people write it, "ServiceEntry shop/web"; nil: there is none.
+func objectNamed(objects push.Objects, text string) *config.Object {
+	kind, name, _ := strings.Cut(text, " ")
+	namespace, name, _ := strings.Cut(name, "/")
+	return objects.At(config.Key{Kind: config.Kind(kind), Namespace: namespace, Name: name})
 }
 
 // place is where an object was read.

@@ -76,14 +76,17 @@ func newMarket(t *testing.T) *market {
 }
 
 // reads has the files say what a text says.
-func (m *market) reads(t *testing.T, text string) {
+func (m *market) reads(t *testing.T, text string) { m.readsFrom(t, m.files.name, text) }
+
+// readsFrom is reads, of objects that call another source theirs.
+func (m *market) readsFrom(t *testing.T, source, text string) {
 	t.Helper()
 	r := config.Parse("a.yaml", []byte(text))
 	if len(r.Problems) > 0 {
 		t.Fatal(r.Problems)
 	}
 	for _, o := range r.Objects {
-		o.Origin.Source = m.files.name
+		o.Origin.Source = source
 	}
 	m.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "a.yaml", Items: r.Objects}}}
 }

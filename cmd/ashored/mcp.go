@@ -12,6 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -22,6 +23,8 @@ type mcpSettings struct {
 	Readers []string `yaml:"readers"`
 	// Relay tells them what came from other control planes as well. Default false.
 	Relay bool `yaml:"relay"`
+	// Services tells them services of registries as well, as ServiceEntries. Default false.
+	Services bool `yaml:"services"`
 }
 
 // The readers that are not identities.
@@ -62,6 +65,8 @@ func (s *settings) checkMCP(wrong func(setting, format string, args ...any)) {
 		wrong("mcp.readers", "nobody proves who he is without xds.address: set it, or write %s", readersAnybody)
 	case s.MCP.Relay && len(s.MCP.Readers) == 0:
 		wrong("mcp.relay", "nobody is told anything: name who may read in mcp.readers")
+	case s.MCP.Services && len(s.MCP.Readers) == 0:
+		wrong("mcp.services", "nobody is told anything: name who may read in mcp.readers")
 	}
 }
 
@@ -70,6 +75,9 @@ type informants struct {
 	catalog *mcp.Catalog
 	older   *mcp.Server
 	xds     atomic.Pointer[xds.Server]
+	// services adds those of registries to what is told; nil: they are not told. It belongs to the catalog, which calls it
+	// when somebody asks.
+	services *synthesis
 }
 
 // newInformants makes them, when the settings name readers.
@@ -83,6 +91,13 @@ func newInformants(s settings, record func(audit.Event), log hclog.Logger) (*inf
 	return in, err
 }
 
+// synthesize has services of registries be told too, when the settings say so. Call it before anything is published.
+func (in *informants) synthesize(s settings, supplied func(registry.Key) (push.Supplied, bool), derived string, log hclog.Logger) {
+	if in != nil && s.MCP.Services {
+		in.services = &synthesis{supplied: supplied, derived: derived, merging: s.Merge.rules(), tells: in.catalog.Tells, log: log}
+	}
+}
+
 // objects are those that the discovery server tells.
 func (in *informants) objects() xds.Objects {
 	if in == nil {
@@ -91,10 +106,14 @@ func (in *informants) objects() xds.Objects {
 	return in.catalog
 }
 
-// publish makes objects what is told.
-func (in *informants) publish(objects push.Objects) {
-	if in != nil {
-		in.catalog.Publish(objects)
+// publish makes what a context is made of what is told.
+func (in *informants) publish(what push.Inputs) {
+	switch {
+	case in == nil:
+	case in.services == nil:
+		in.catalog.Publish(what.Objects)
+	default:
+		in.catalog.PublishFrom(func() push.Objects { return in.services.objects(what) })
 	}
 }
 

@@ -238,6 +238,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 		Report:  reporter(log.Named("push")),
 		Publish: publisher(server, tell, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
+	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
 	back.assembler, back.proxies, back.entries, back.setting = assembler.Status, fleet{server}, derive.Entries, maker.setting
 	if err := back.watch(id, keys, d.registry); err != nil {
 		return p, err
@@ -329,7 +330,7 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 // publisher hands every context to the proxies, then to operators, the audit log and who registers it elsewhere.
 func publisher(server *xds.Server, tell *informants, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
-		tell.publish(c.Inputs().Objects)
+		tell.publish(c.Inputs())
 		server.Publish(c, changes.Since)
 		first := back.publish(c)
 		w.published(c.Inputs().Objects)

@@ -1,0 +1,38 @@
+package mcp
+
+import (
+	"testing"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// What is made for others is made when somebody asks, once, and the latest alone.
+func TestPublishFrom(t *testing.T) {
+	t.Parallel()
+	c := NewCatalog(CatalogConfig{})
+	o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
+	calls := 0
+	c.PublishFrom(func() push.Objects { t.Error("what is over is made"); return push.Objects{} })
+	c.PublishFrom(func() push.Objects { calls++; return push.Objects{}.With(o.Key, o) })
+	if !c.Ready() || calls != 0 {
+		t.Errorf("made %d times before anybody asks, ready %v", calls, c.Ready())
+	}
+	kind, _ := config.Info(config.ServiceEntry)
+	name := typeNames(kind)[0].name
+	for range 2 {
+		if set, ok := c.Set(name); !ok || set.Len() != 1 {
+			t.Errorf("%s: %d, %v", name, set.Len(), ok)
+		}
+	}
+	if calls != 1 {
+		t.Errorf("made %d times", calls)
+	}
+	c.PublishFrom(func() push.Objects { t.Error("what is over is made"); return push.Objects{} })
+	c.Publish(push.Objects{})
+	if set, _ := c.Set(name); set.Len() != 0 {
+		t.Errorf("%d are left", set.Len())
+	}
+}

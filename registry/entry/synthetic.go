@@ -1,0 +1,118 @@
+package entry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"strings"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// syntheticPrefix begins the names of the ServiceEntries that Synthetic makes, so that they are no operator's.
+const syntheticPrefix = "registry-"
+
+// sourceAnnotation tells where the service of such a ServiceEntry is from.
+const sourceAnnotation = "ashore.io/source"
+
+// Synthetic is the ServiceEntry that declares a service as a registry knows it, for control planes that know
+// no such registry. Endpoints that may be sent nothing are left out, since a ServiceEntry cannot say so; addresses that were
+// allocated are too, since they have a meaning here alone.
+func Synthetic(in registry.Instances) *config.Object {
+	s := in.Service
+	spec := &networking.ServiceEntry{
+		Hosts: []string{s.Host}, Location: networking.ServiceEntry_MESH_INTERNAL, Resolution: resolutionOf(s.Resolution),
+		ExportTo: s.ExportTo, SubjectAltNames: s.SubjectAltNames,
+	}
+	if s.External {
+		spec.Location = networking.ServiceEntry_MESH_EXTERNAL
+	}
+	for _, a := range s.Addresses {
+		if a.IsSingleIP() {
+			spec.Addresses = append(spec.Addresses, a.Addr().String())
+		} else {
+			spec.Addresses = append(spec.Addresses, a.String())
+		}
+	}
+	names := portNames(s)
+	for i, p := range s.Ports {
+		port := &networking.ServicePort{Number: p.Number, Name: names[i], TargetPort: p.TargetPort}
+		if p.Protocol != registry.Unknown {
+			port.Protocol = p.Protocol.String()
+		}
+		spec.Ports = append(spec.Ports, port)
+	}
+	for i := range in.Endpoints.All() {
+		if ep := &in.Endpoints.Items[i]; ep.Health == registry.Healthy {
+			spec.Endpoints = append(spec.Endpoints, workloadOf(ep, s, names))
+		}
+	}
+	o := &config.Object{
+		Key:    SyntheticKey(s.Key),
+		Labels: s.Labels, Annotations: map[string]string{sourceAnnotation: s.Source}, Created: s.Created,
+		Origin: config.Origin{Source: s.Source}, Spec: spec,
+	}
+	o.Hash = config.HashOf(o)
+	return o
+}
+
+// SyntheticKey is the key of the ServiceEntry that Synthetic makes of a service.
+func SyntheticKey(k registry.Key) config.Key {
+	return config.Key{Kind: config.ServiceEntry, Namespace: k.Namespace, Name: syntheticPrefix + k.Host}
+}
+
+// SyntheticOf is the service of which Synthetic would make an object of that key; false: of none.
+func SyntheticOf(k config.Key) (registry.Key, bool) {
+	host, ok := strings.CutPrefix(k.Name, syntheticPrefix)
+	return registry.Key{Host: host, Namespace: k.Namespace}, ok && k.Kind == config.ServiceEntry
+}
+
+// portNames are the names of a service's ports; one without is called by its number, for a ServiceEntry needs them.
+func portNames(s *registry.Service) []string {
+	out := make([]string, len(s.Ports))
+	for i, p := range s.Ports {
+		if out[i] = p.Name; p.Name == "" {
+			out[i] = fmt.Sprintf("port-%d", p.Number)
+		}
+	}
+	return out
+}
+
+// workloadOf is an endpoint as a ServiceEntry lists it.
+func workloadOf(ep *registry.Endpoint, s *registry.Service, names []string) *networking.WorkloadEntry {
+	w := &networking.WorkloadEntry{
+		Address: ep.Address, Labels: maps.Clone(ep.Labels), Network: ep.Network, Locality: ep.Locality.String(), Weight: ep.Weight, ServiceAccount: ep.ServiceAccount,
+	}
+	for i, p := range s.Ports {
+		if n := ep.Port(p); n != p.Number && n != p.TargetPort || ep.Ports[p.Name] != 0 {
+			if w.Ports == nil {
+				w.Ports = map[string]uint32{}
+			}
+			w.Ports[names[i]] = n
+		}
+	}
+	if mode := cmp.Or(ep.TLSMode, "disabled"); mode != endpoint(w, "", "", w.Labels).TLSMode && (ep.TLSMode != "" || w.ServiceAccount != "") {
+		if w.Labels == nil {
+			w.Labels = map[string]string{}
+		}
+		w.Labels[tlsModeLabel] = mode
+	}
+	return w
+}
+
+// resolutionOf is resolution the other way round.
+func resolutionOf(r registry.Resolution) networking.ServiceEntry_Resolution {
+	switch r {
+	case registry.Static:
+		return networking.ServiceEntry_STATIC
+	case registry.DNS:
+		return networking.ServiceEntry_DNS
+	case registry.DNSRoundRobin:
+		return networking.ServiceEntry_DNS_ROUND_ROBIN
+	default:
+		return networking.ServiceEntry_NONE
+	}
+}
