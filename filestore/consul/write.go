@@ -21,6 +21,8 @@ const (
 	raceTime = 30 * time.Second
 	// doubtTime is how long Consul is asked what became of a write when its answer is lost.
 	doubtTime = 15 * time.Second
+	// retryPause is from one question about that to the next.
+	retryPause = 200 * time.Millisecond
 )
 
 // proposal is a write that waits for its turn.
@@ -182,7 +184,7 @@ func (w *writing) once(ctx context.Context) {
 	// What cannot be written, or need not, is by the state; that has to be the latest.
 	if !w.fresh && len(e.idle)+len(e.refused) > 0 {
 		w.fresh = true
-		if err := s.refresh(ctx); err != nil {
+		if err := s.refreshWithin(ctx, freshTime); err != nil {
 			w.fail(fmt.Errorf("%w: %w", ErrAway, err))
 		}
 		return
@@ -300,7 +302,11 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	s := w.store
 	w.fresh = true
 	before, at := e.base.position, s.headAt
-	if err := s.refresh(ctx); err != nil {
+	patience := freshTime
+	if doubt {
+		patience = doubtTime
+	}
+	if err := s.refreshWithin(ctx, patience); err != nil {
 		w.fail(fmt.Errorf("%w: %w", map[bool]error{false: ErrAway, true: ErrUnknown}[doubt], err))
 		return
 	}
@@ -320,6 +326,16 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 		w.chunked, w.body, w.again = content{}, nil, true // they may have been swept
 	default:
 		w.fail(s.damaged(tipFolder+before.Entry, errors.New("it is missing, and the head is there")))
+	}
+}
+
+// refreshWithin is refresh, tried again for a while. What makes no sense is not asked for again.
+func (s *Store) refreshWithin(ctx context.Context, patience time.Duration) error {
+	for end := time.Now().Add(patience); ; {
+		err := s.refresh(ctx)
+		if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, errNewer) || !time.Now().Before(end) || sleep(ctx, retryPause) != nil {
+			return err
+		}
 	}
 }
 
@@ -436,7 +452,7 @@ func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 		switch {
 		case !doubt:
 			return 0, fmt.Errorf("%w: %w", ErrAway, err)
-		case !time.Now().Before(end) || sleep(ctx, 200*time.Millisecond) != nil:
+		case !time.Now().Before(end) || sleep(ctx, retryPause) != nil:
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 	}
