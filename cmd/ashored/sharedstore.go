@@ -10,6 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/registry"
@@ -41,7 +42,7 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 	}
 	p.close = append(p.close, shared.Close)
 	p.run("store", shared.Follow)
-	back.more = append(back.more, func() []feed.Problem { return sharedProblems(shared) })
+	back.more = append(back.more, func() []feed.Problem { return append(sharedProblems(shared), exposed(options)...) })
 	if err := d.registry.Register(newSharedMetrics(shared)); err != nil {
 		return nil, err
 	}
@@ -101,6 +102,15 @@ func stayHome(ctx context.Context, home *bolt.Store) error {
 		return err
 	}
 	return home.Records().Commit(ctx, record.Write{Key: before.Key, Version: before.Version})
+}
+
+// exposed tells that the way to Consul is open to whoever is on it.
+func exposed(o consul.Options) []feed.Problem {
+	if !consulhttp.Exposed(o.Address) {
+		return nil
+	}
+	return []feed.Problem{{Severity: feed.Warning, Source: "store", Field: "store.address",
+		Text: o.Address + " is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine"}}
 }
 
 // sharedProblems tell that the store in Consul cannot be read.

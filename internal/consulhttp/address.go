@@ -2,6 +2,8 @@ package consulhttp
 
 import (
 	"fmt"
+	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 )
@@ -30,6 +32,17 @@ func SplitAddress(address string) (scheme, rest string, err error) {
 		host += map[string]string{"http": ":8500", "https": ":8501"}[u.Scheme]
 	}
 	return u.Scheme, host, nil
+}
+
+// Exposed says that an address leads to another machine without TLS: who is on the way reads the token, and answers what he likes.
+func Exposed(address string) bool {
+	scheme, rest, err := SplitAddress(address)
+	if err != nil || scheme != "http" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(rest)
+	ip, _ := netip.ParseAddr(host) // a name is no address
+	return err == nil && host != "localhost" && !ip.IsLoopback()
 }
 
 // redacted is an address without what may be secret in it.
