@@ -114,10 +114,15 @@ func TestMesh(t *testing.T) {
 	client.Want(t, "version 1", want("1"), harness.From("web-1"))
 
 	t.Log("a flap")
+	const who = "spiffe://cluster.local/ns/shop/sa/web"
+	watch := watch(t, m, "web.service.consul")
+	watch.is("web-2", "healthy", who)
 	c.health("web-2", "critical")
 	client.Want(t, "no healthy version 2", want("2"), harness.Status(503))
+	watch.is("web-2", "unhealthy", who)
 	c.health("web-2", "passing")
 	client.Want(t, "version 2 again", want("2"), harness.From("web-2"))
+	watch.is("web-2", "healthy", who)
 
 	t.Log("maintenance")
 	_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-of-web-2", Address: "10.9.9.9", SkipNodeUpdate: true,
@@ -126,7 +131,9 @@ func TestMesh(t *testing.T) {
 		t.Fatal(err)
 	}
 	client.Want(t, "version 2 in maintenance", want("2"), harness.Status(503))
+	watch.is("web-2", "draining", who)
 	c.remove("web-2")
+	watch.is("web-2", "", "")
 
 	t.Log("killed, and a cold start of ashored meanwhile")
 	time.Sleep(3 * time.Second) // what Consul said is written down
