@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -70,8 +71,9 @@ type Agent struct {
 	dir    string
 	config map[string]any
 
-	kill func()
-	log  *bytes.Buffer // read when the process has ended
+	kill   func()
+	signal func(os.Signal) error
+	log    *bytes.Buffer // read when the process has ended
 }
 
 // VerifyClients among the settings of an agent has it want certificates of its clients over HTTPS.
@@ -129,6 +131,7 @@ func (a *Agent) Start() {
 		a.t.Fatal(err)
 	}
 	log := a.log
+	a.signal = cmd.Process.Signal
 	a.kill = sync.OnceFunc(func() {
 		if err := cmd.Process.Kill(); err != nil {
 			a.t.Errorf("consul had ended by itself: %v", err)
@@ -156,6 +159,23 @@ func (a *Agent) Forget() {
 	a.t.Helper()
 	if err := os.RemoveAll(filepath.Join(a.dir, "data")); err != nil {
 		a.t.Fatal(err)
+	}
+}
+
+// Freeze stops it without ending it: its connections stay open, and it says nothing more, until Thaw.
+func (a *Agent) Freeze() { a.send(syscall.SIGSTOP) }
+
+// Thaw has it go on.
+func (a *Agent) Thaw() {
+	a.t.Helper()
+	a.send(syscall.SIGCONT)
+	a.ready()
+}
+
+func (a *Agent) send(s os.Signal) {
+	a.t.Helper()
+	if err := a.signal(s); err != nil {
+		a.t.Fatalf("%v to consul: %v", s, err)
 	}
 }
 

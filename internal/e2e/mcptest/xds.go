@@ -21,6 +21,8 @@ type XDS struct {
 	NoDelta bool
 	// Nonsense has it answer bytes that are no resources.
 	Nonsense bool
+	// Silent has it answer nothing.
+	Silent bool
 	// Cut, when it is more than 0, ends each stream after so many answers.
 	Cut int
 
@@ -75,7 +77,7 @@ func (x *XDS) StreamAggregatedResources(st discoveryv3.AggregatedDiscoveryServic
 				return nil
 			}
 			x.heard(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
-			if r.ResponseNonce == "" {
+			if r.ResponseNonce == "" && !x.Silent {
 				wanted = append(wanted, r.TypeUrl)
 				if err := send(r.TypeUrl); err != nil {
 					return err
@@ -115,7 +117,7 @@ func (x *XDS) DeltaAggregatedResources(st discoveryv3.AggregatedDiscoveryService
 				return nil
 			}
 			x.heard(r.Node.GetId(), r.ResponseNonce, r.ErrorDetail.GetMessage(), r.ErrorDetail != nil)
-			if _, known := d.has[r.TypeUrl]; !known {
+			if _, known := d.has[r.TypeUrl]; !known && !x.Silent {
 				if err := d.send(r.TypeUrl, true); err != nil {
 					return err
 				}

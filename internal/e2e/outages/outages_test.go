@@ -109,7 +109,8 @@ func (w *world) suffer(o outage) {
 	w.flawless(o.name + " is over")
 }
 
-// All sources are away at once while ashored starts; the files because their disk is not mounted, where the test may mount one.
+// All sources are away at once while ashored starts, and in ways that show late: Consul hangs, the one server of MCP says nothing
+// and the other one is killed, and the disk of the files is not mounted, where the test may mount one.
 func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under load
 	var takeAway, bringBack func()
 	prepare := func(m *harness.Mesh) {
@@ -123,21 +124,26 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	w.callEachOther()
 	w.fine()
 	began := time.Now()
-	w.agent.Kill()
-	w.serveXDS(nil)
+	names := []string{"consul:dc1", "mcp:xds", "mcp:old", w.fileSource()}
+	w.agent.Freeze()
+	w.serveXDS((&mcptest.XDS{Store: w.xds.Store, Silent: true}).Register)
 	w.serveOld(nil)
 	takeAway()
+	for _, name := range names {
+		w.away(name, "", began)
+	}
+	w.flawless("all away")
 	w.Ashored.Kill()
 	w.Start()
-	for _, name := range []string{"consul:dc1", "mcp:xds", "mcp:old", w.fileSource()} {
+	for _, name := range names {
 		w.away(name, "", began)
 	}
 	w.newcomer()
-	w.flawless("all away")
+	w.flawless("all away, and a cold start of ashored")
 	bringBack()
 	w.serveXDS(w.xds.Register)
 	w.serveOld(w.old.Register)
-	w.agent.Start()
+	w.agent.Thaw()
 	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name)

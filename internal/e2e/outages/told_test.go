@@ -32,7 +32,7 @@ func (w *world) away(name, words string, began time.Time) {
 	w.t.Helper()
 	harness.Eventually(w.t, fmt.Sprintf("%s away with %q", name, words), func() error {
 		s, err := w.status(name)
-		if err == nil && (!strings.Contains(s.Error, words) || s.Since.IsZero() || !s.Synced) {
+		if err == nil && (s.Error == "" || !strings.Contains(s.Error, words) || s.Since.IsZero() || !s.Synced) {
 			err = fmt.Errorf("it stands as %+v", s)
 		}
 		return err
