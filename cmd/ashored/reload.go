@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"os/signal"
 	"reflect"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,10 +18,16 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
+// anew is how settings are read anew, and when.
+type anew struct {
+	read  func() (settings, error)
+	asked <-chan os.Signal // hangups, those too that came after the settings were read first
+}
+
 // reloader takes in the settings file anew when the process is hung up on (SIGHUP): sources that came, went or changed take
 // effect; a file with anything wrong in it is refused whole. What else has changed waits for the next start, and is told.
 type reloader struct {
-	read    func() (settings, error)
+	anew
 	current settings // what is at work
 	maker   *sourceMaker
 	arrange func(context.Context, push.Sources) error
@@ -38,14 +42,11 @@ type reloader struct {
 
 // run waits for signals until ctx ends.
 func (r *reloader) run(ctx context.Context) error {
-	hup := make(chan os.Signal, 1)
-	signal.Notify(hup, syscall.SIGHUP)
-	defer signal.Stop(hup)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-hup:
+		case <-r.asked:
 			r.reload(ctx)
 		}
 	}

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // A hangup has the settings read anew: sources come, go and change places, a file that is wrong is refused whole, and what
@@ -116,5 +119,24 @@ func TestReload(t *testing.T) {
 	raw, err := os.ReadFile(filepath.Join(s.dir, "state", "audit.jsonl"))
 	if n := strings.Count(string(raw), `"action":"`+audit.SettingsReload+`"`); err != nil || n != 7 {
 		t.Errorf("%d reloads are audited, %v; want 7", n, err)
+	}
+}
+
+// Who asks while ashored starts is heard when it has started.
+func TestReloadAskedEarly(t *testing.T) {
+	t.Parallel()
+	asked, read := make(chan os.Signal, 1), make(chan bool, 1)
+	asked <- syscall.SIGHUP
+	r := &reloader{anew: anew{func() (settings, error) { read <- true; return settings{}, errors.New("not now") }, asked}, record: func(audit.Event) {}, log: testlog.New(t)}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- r.run(ctx) }()
+	<-read
+	cancel()
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	if p := r.problems(); len(p) != 1 || !strings.Contains(p[0].Text, "not now; the settings from before stay at work") {
+		t.Errorf("problems %v", p)
 	}
 }

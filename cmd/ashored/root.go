@@ -2,7 +2,10 @@ package main
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -45,11 +48,14 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			hup := make(chan os.Signal, 1) // from before the settings are read: who asks meanwhile has written them anew
+			signal.Notify(hup, syscall.SIGHUP)
+			defer signal.Stop(hup)
 			s, err := f.settings(cmd)
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), s, func() (settings, error) { return f.settings(cmd) }, newLogger(s.Log, cmd.ErrOrStderr()))
+			return serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, newLogger(s.Log, cmd.ErrOrStderr()))
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")

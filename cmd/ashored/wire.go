@@ -36,8 +36,8 @@ type program struct {
 	close []func() error // in order of opening
 }
 
-// serve builds every part and runs them until ctx ends or one fails; read reads the settings anew.
-func serve(ctx context.Context, s settings, read func() (settings, error), log hclog.Logger) error {
+// serve builds every part and runs them until ctx ends or one fails; again is how the settings are read anew.
+func serve(ctx context.Context, s settings, again anew, log hclog.Logger) error {
 	s.Memory.apply()
 	for _, w := range s.warnings {
 		log.Warn("setting", "problem", w.String())
@@ -45,7 +45,7 @@ func serve(ctx context.Context, s settings, read func() (settings, error), log h
 	if s.XDS.PlaintextAddress != "" && !loopback(s.XDS.PlaintextAddress) {
 		log.Warn("xDS without TLS is open to other machines: whoever reaches it reads the mesh's configuration, and in development registers workloads", "address", s.XDS.PlaintextAddress, "development", s.dev)
 	}
-	p, err := wire(ctx, s, read, log)
+	p, err := wire(ctx, s, again, log)
 	if err != nil {
 		return errors.Join(err, p.end())
 	}
@@ -176,9 +176,9 @@ func firstStart(ctx context.Context, s settings) error {
 	return nil
 }
 
-// wire opens what the settings name and connects the parts; read reads the settings anew. With an error, what it returns is to be
+// wire opens what the settings name and connects the parts; again is how the settings are read anew. With an error, what it returns is to be
 // ended all the same.
-func wire(ctx context.Context, s settings, read func() (settings, error), log hclog.Logger) (*program, error) {
+func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*program, error) {
 	p := &program{}
 	if err := firstStart(ctx, s); err != nil {
 		return p, err
@@ -264,7 +264,7 @@ func wire(ctx context.Context, s settings, read func() (settings, error), log hc
 	p.run("configuration", assembler.Run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
-	settings := &reloader{read: read, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}
+	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}
 	back.more = append(back.more, settings.problems, out.problems)
 	if err := d.registry.Register(out); err != nil {
 		return p, err
