@@ -113,11 +113,14 @@ func exposed(o consul.Options) []feed.Problem {
 		Text: o.Address + " is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine"}}
 }
 
-// sharedProblems tell that the store in Consul cannot be read.
+// sharedProblems tell that the store in Consul cannot be read, or this ashored's copy of it not be kept.
 func sharedProblems(s *consul.Store) []feed.Problem {
-	now := s.Standing()
-	if now.Error == "" {
-		return nil
+	var out []feed.Problem
+	if now := s.Standing(); now.Error != "" {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: s.Name(), Text: now.Error + "; what it held last stays in use, and nothing can be written: no machine joins, and who is revoked is out on the replica alone that was asked", Stale: true, Since: now.Since})
 	}
-	return []feed.Problem{{Severity: feed.Error, Source: s.Name(), Text: now.Error + "; what it held last stays in use, and nothing can be written: no machine joins, and who is revoked is out on the replica alone that was asked", Stale: true, Since: now.Since}}
+	if why := s.CopyTrouble(); why != "" {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: s.Name(), Text: "the copy in the state folder cannot be kept: " + why + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations"})
+	}
+	return out
 }

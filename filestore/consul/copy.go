@@ -63,6 +63,34 @@ func (s *Store) keepCopy(old, next *state) {
 	s.copy.Put(contents)
 }
 
+// noteCopy notes whether the copy can be kept, until ctx ends.
+func (s *Store) noteCopy(ctx context.Context) {
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			return
+		case err = <-s.copy.Status():
+		}
+		if err == nil {
+			s.copyTrouble.Store(nil)
+			continue
+		}
+		text := err.Error()
+		if s.copyTrouble.Swap(&text) == nil {
+			s.cfg.Log.Error("this replica's copy of what is in Consul cannot be kept: a start while Consul is away would go by an older one", "error", err)
+		}
+	}
+}
+
+// CopyTrouble is why the copy that a start while Consul is away goes by is an older one; empty: it is not.
+func (s *Store) CopyTrouble() string {
+	if text := s.copyTrouble.Load(); text != nil {
+		return *text
+	}
+	return ""
+}
+
 // loadCopy reads the copy; without one, or with an error, the state knows nothing.
 func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
 	contents, err := s.cfg.Kept.LoadLastGood(ctx, copyName(s.cfg.Options))

@@ -20,6 +20,7 @@ const (
 func (s *Store) Follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.copy.Run(ctx); return nil })
+	g.Go(func() error { s.noteCopy(ctx); return nil })
 	g.Go(func() error { return s.compactor(ctx) })
 	g.Go(func() error {
 		defer s.copy.End()

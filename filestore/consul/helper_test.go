@@ -13,6 +13,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -34,6 +35,7 @@ func TestMain(m *testing.M) {
 type shelf struct {
 	mu       sync.Mutex
 	contents map[string]map[string][]byte // guarded by mu
+	full     bool                         // guarded by mu
 }
 
 func newShelf() *shelf { return &shelf{contents: map[string]map[string][]byte{}} }
@@ -44,9 +46,19 @@ func (s *shelf) LoadLastGood(_ context.Context, source string) (map[string][]byt
 	return maps.Clone(s.contents[source]), nil
 }
 
+// fill has the shelf take nothing, or take again.
+func (s *shelf) fill(full bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.full = full
+}
+
 func (s *shelf) SaveLastGood(_ context.Context, source string, contents map[string][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.full {
+		return syscall.ENOSPC
+	}
 	if s.contents[source] == nil {
 		s.contents[source] = map[string][]byte{}
 	}

@@ -174,6 +174,48 @@ func TestColdStart(t *testing.T) {
 	put(t, b, "after", "1")
 }
 
+// A copy that cannot be kept is told of: a start would go by an older one, which lacks the latest revocations.
+func TestCopyTrouble(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	kept := newShelf()
+	a, _ := s.start(t, kept)
+	put(t, a, "x", "1")
+	kept.fill(true)
+	put(t, a, "x", "2")
+	eventually(t, "it is told", func() bool { return strings.Contains(a.CopyTrouble(), "no space left") })
+	kept.fill(false)
+	eventually(t, "it is well again", func() bool { return a.CopyTrouble() == "" })
+}
+
+// Who began with a copy, as Consul was away, runs: it does not take another log, which somebody began meanwhile, for its own. The
+// next start does.
+func TestColdStartBesideAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	kept := newShelf()
+	a, end := s.start(t, kept)
+	put(t, a, "x", "mine")
+	end()
+	way := newBetween(t, s.address)
+	way.losing(func(string, []byte) fate { return unheard })
+	b := s
+	b.address = way.URL
+	r, end := b.start(t, kept)
+	s.kv(t, "DELETE", "?recurse", "")
+	put(t, s.open(t), "x", "another's")
+	way.losing(nil)
+	eventually(t, "it is in touch again", func() bool { return strings.Contains(r.Standing().Error, "start ashored again") })
+	if got := valueOf(t, r, "x"); got != "mine" {
+		t.Errorf("read %q", got)
+	}
+	end()
+	r, _ = b.start(t, kept)
+	if got := valueOf(t, r, "x"); got != "another's" {
+		t.Errorf("after the next start: read %q", got)
+	}
+}
+
 // follow runs the feed of a store and returns its batches.
 func follow(t *testing.T, s *Store) <-chan feed.Batch[*config.Object] {
 	t.Helper()

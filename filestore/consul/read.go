@@ -87,9 +87,9 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 }
 
 // replaced is for a Consul that holds another log than the known one: somebody began a new one where the old one was lost. Who runs
-// does not believe it, as all would be gone at once; who starts does.
+// does not believe it, as all would be gone at once, and who starts does: the start is the operator's word.
 func (s *Store) replaced(known *state, h head) error {
-	if _, met := s.standing.get(); met {
+	if s.begun {
 		return fmt.Errorf("%w: Consul holds another store below %s, begun on %s, than the one that this replica knows: was its state lost? Bring back a snapshot of Consul, or start ashored again to go by what is there now",
 			ErrDamaged, s.cfg.Options.Prefix, h.Begun.UTC().Format(time.RFC3339))
 	}

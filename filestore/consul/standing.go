@@ -68,22 +68,21 @@ func (s *standing) tell() {
 	}
 }
 
-// get is how it stands; met says that Consul answered once.
-func (s *standing) get() (now feed.Standing, met bool) {
+// get is how it stands.
+func (s *standing) get() feed.Standing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.now, s.met
+	return s.now
 }
 
 // away says that the last attempt to read Consul failed.
 func (s *standing) away() bool {
-	now, _ := s.get()
-	return now.Error != ""
+	return s.get().Error != ""
 }
 
 // since is when what is known was right for sure; zero: it is.
 func (s *standing) since() time.Time {
-	now, _ := s.get()
+	now := s.get()
 	if now.Error == "" {
 		return time.Time{}
 	}
@@ -125,6 +124,5 @@ func (s *standing) subscribe(c chan struct{}) (end func()) {
 
 // Standing is how the store and Consul stand.
 func (s *Store) Standing() feed.Standing {
-	now, _ := s.standing.get()
-	return now
+	return s.standing.get()
 }

@@ -54,8 +54,11 @@ type Store struct {
 	state     atomic.Pointer[state] // what is known; only who has the turn changes it
 	following atomic.Bool           // Follow runs
 
+	copyTrouble atomic.Pointer[string] // why the copy cannot be kept; nil: it can
+
 	turn chan struct{} // cap 1; held by who moves the state, from reading the log to publishing
 	// The following belong to who has the turn.
+	begun    bool              // Open is over
 	head     head              // the newest that is known
 	headAt   uint64            // the index of its key; 0: there is no head
 	inLog    loggedSize        // what stands in the log since the snapshot
@@ -139,7 +142,7 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 	if err := s.await(ctx); err != nil {
 		return err
 	}
-	defer func() { <-s.turn }()
+	defer func() { s.begun = true; <-s.turn }()
 	wait := patience
 	if found {
 		wait = hurried
