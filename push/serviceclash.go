@@ -69,7 +69,8 @@ func servicePlaces(s *registry.Service) []servicePlace {
 		return nil
 	}
 	ips := s.VirtualIPs()
-	if len(ips) == 0 || s.OtherDNS && len(s.Addresses) == 0 {
+	shared := len(ips) > 0 && s.OtherDNS && len(s.Addresses) == 0 // it has an address of its own, and the others beside
+	if len(ips) == 0 || shared {
 		ips = append(ips, netip.Prefix{})
 	}
 	var out []servicePlace
@@ -83,6 +84,7 @@ func servicePlaces(s *registry.Service) []servicePlace {
 				at.at = netip.Prefix{}
 			}
 			switch {
+			case shared && !at.at.IsValid() && p.Protocol == registry.Unknown: // most speak HTTP, and who does not has that address
 			case p.Protocol == registry.UDP, p.Protocol.IsHTTP() && !at.at.IsSingleIP(), p.Protocol.IsTLS() && !at.at.IsValid():
 			case slices.Contains(out, at):
 			default:
