@@ -2,6 +2,7 @@ package consul
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,10 +10,36 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
+
+// Who cannot read what stands there says so, also while others write all the time, who knew it before.
+func TestDamageBesideWriters(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	a := s.open(t)
+	put(t, a, "x", "1")
+	if _, err := a.snapshot(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	s.kv(t, http.MethodDelete, keyOfChunk(a.head.Snapshot.Chunks, 0), "")
+	way := newBetween(t, s.address)
+	way.losing(func(path string, _ []byte) fate {
+		if strings.Contains(path, "/chunk/") { // the head is another each time
+			put(t, a, "x", "2")
+		}
+		return passes
+	})
+	s.address = way.URL
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := Open(ctx, s.config(t, newShelf())); !errors.Is(err, ErrDamaged) {
+		t.Errorf("got %v, want ErrDamaged", err)
+	}
+}
 
 // Whatever happens to one of the keys, a replica that starts then knows all of it as it was, or refuses to know anything and says
 // which key it is; nothing in between.

@@ -31,10 +31,13 @@ func (s *Store) note(ctx context.Context, err error) {
 	}
 }
 
+// catchTries is how often what is missing is looked for below another head: snapshots take the place of entries seldom.
+const catchTries = 10
+
 // catchUp brings the state to a head. Its caller has the turn, and read the head after it took it, unless the head is newer than the
 // state.
 func (s *Store) catchUp(ctx context.Context, r headRead) error {
-	for {
+	for try := 1; ; try++ {
 		err := s.bring(ctx, r)
 		if !errors.Is(err, errMissed) && !errors.Is(err, errUnchained) {
 			return err
@@ -44,7 +47,7 @@ func (s *Store) catchUp(ctx context.Context, r headRead) error {
 		if askErr != nil {
 			return s.client.explain(askErr)
 		}
-		if bytes.Equal(again.raw, r.raw) {
+		if bytes.Equal(again.raw, r.raw) || try == catchTries {
 			return fmt.Errorf("%w: %w: bring back a snapshot of Consul's", ErrDamaged, err)
 		}
 		r = again
