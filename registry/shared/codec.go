@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/netip"
+	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/registry"
@@ -66,7 +68,7 @@ func decode(rec record.Record) (r *registry.Registration, owner string, err erro
 	switch {
 	case e.Format != format:
 		return nil, "", fmt.Errorf("it has format %d, this program reads %d", e.Format, format)
-	case e.Namespace == "" || e.Registration.Name == "" || e.Owner == "" || len(e.Addresses) == 0 || !e.Addresses[0].IsValid() || e.Health.State > registry.ReportedUnhealthy:
+	case e.Namespace == "" || e.Registration.Name == "" || e.Owner == "" || len(e.Addresses) == 0 || slices.ContainsFunc(e.Addresses, func(a netip.Addr) bool { return !a.IsValid() }) || e.Health.State > registry.ReportedUnhealthy:
 		return nil, "", errors.New("it is incomplete")
 	case entryKey(e.RegistrationKey) != rec.Key:
 		return nil, "", errors.New("it is of another workload")

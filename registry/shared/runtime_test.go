@@ -445,7 +445,8 @@ func TestAnswersAfterRestart(t *testing.T) {
 func TestDamaged(t *testing.T) {
 	for name, value := range map[string]string{
 		"empty": "", "no JSON": "\x00", "null": "null", "list": "[]", "format": `{"v":2}`, "nothing": `{"v":1}`, "no address": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x"}`,
-		"another": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.2","owner":"x","addresses":["10.0.0.2"]}`,
+		"half an address": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x","addresses":["10.0.0.1",""]}`,
+		"another":         `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.2","owner":"x","addresses":["10.0.0.2"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			replicas(t, 2, nil, func(fl *fleet) {
