@@ -25,6 +25,7 @@ type decoder struct {
 	// guarded says that fields that protect must not be empty; see checkEmpty.
 	guarded bool
 	empty   []Problem // the fields of which that is so
+	doubled int       // keys that stood twice
 }
 
 // step is one step of a path.
@@ -118,7 +119,8 @@ func (d *decoder) fields(n *yaml.Node, yield func(key, value *yaml.Node)) {
 			continue
 		}
 		if line, twice := seen[key.Value]; twice {
-			d.at(key.Value).errorf(key, "%s stands twice, in line %d too: remove one of them", quote(key.Value), line)
+			d.doubled++
+			d.at(key.Value).errorf(key, "%s stands twice, in line %d too: remove one of them%s", quote(key.Value), line, d.orApart())
 			d.pop()
 			continue
 		}
@@ -128,6 +130,14 @@ func (d *decoder) fields(n *yaml.Node, yield func(key, value *yaml.Node)) {
 	for _, m := range merged {
 		d.merge(m, seen, yield)
 	}
+}
+
+// orApart is what may help besides where a key stands twice: at the outermost level two objects may have run together.
+func (d *decoder) orApart() string {
+	if len(d.path) > 1 {
+		return ""
+	}
+	return ", or, if another object begins here, write --- before it"
 }
 
 // merge yields the entries of what "<<" names, where they are not overridden.

@@ -30,6 +30,7 @@ func (d *decoder) head() (h head, ok bool) {
 		return h, false
 	}
 	var apiVersion, kind *yaml.Node
+	doubled := d.doubled
 	d.fields(root, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "apiVersion":
@@ -47,6 +48,9 @@ func (d *decoder) head() (h head, ok bool) {
 			d.unknown(key, []string{"apiVersion", "kind", "metadata", "spec", "status", "items"})
 		}
 	})
+	if d.doubled != doubled {
+		d.unread = true // there may be another object in it, of which nothing is known
+	}
 	if isNull(kind) || kind.Kind != yaml.ScalarNode {
 		d.errorf(root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
 		return h, false
@@ -64,17 +68,20 @@ func (d *decoder) head() (h head, ok bool) {
 
 // kind finds out which kind is meant.
 func (d *decoder) kind(h *head, n *yaml.Node) bool {
-	names := make([]string, 0, len(d.kinds))
+	names, atWork := make([]string, 0, len(d.kinds)), make([]string, 0, len(d.kinds))
 	for _, info := range d.kinds {
 		if info.Kind == h.kind {
 			h.info = info
 			return true
 		}
 		names = append(names, string(info.Kind))
+		if info.AtWork {
+			atWork = append(atWork, string(info.Kind))
+		}
 	}
 	hint := didYouMean(n.Value, names)
 	if hint == "" {
-		hint = ": Ashore reads Istio's kinds (" + strings.Join(names, ", ") + "), remove the rest"
+		hint = ": of Istio's kinds Ashore takes " + strings.Join(atWork, ", ") + ": remove the rest"
 	}
 	d.at("kind").errorf(n, "unknown kind %s%s", quote(n.Value), hint)
 	d.pop()

@@ -18,7 +18,7 @@ func Validate(o *Object) []Problem {
 	info, ok := Info(o.Kind)
 	if !ok {
 		c := checker{object: o}
-		c.errorf("kind", "unknown kind %s: Ashore reads Istio's kinds", quote(string(o.Kind)))
+		c.errorf("kind", "unknown kind %s: it is none of Istio's that Ashore takes", quote(string(o.Kind)))
 		return c.problems
 	}
 	return validate(o, info)
