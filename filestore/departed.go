@@ -20,21 +20,16 @@ type departed struct {
 // meaning is which objects a file that is not in order may mean besides those that it gives.
 type meaning struct {
 	fresh []config.Key // refused, and there is no last good version here
-	kinds bool         // any of their kinds, too
 	all   bool         // anything
 }
 
 func (m meaning) exactly(o *config.Object) bool { return slices.Contains(m.fresh, o.Key) }
 
-func (m meaning) perhaps(o *config.Object) bool {
-	_, of := heirOf(m.fresh, o)
-	return m.all || m.kinds && of || m.exactly(o)
-}
+func (m meaning) perhaps(o *config.Object) bool { return m.all || m.exactly(o) }
 
 // meaning is that of a reading. Content that is not new means nothing that it did not mean before.
 func (f *file) meaning(r reading) meaning {
-	news := f.seen != r.digest
-	return meaning{fresh: newcomers(r.result, f.objects), kinds: news, all: news && r.result.Unread && !r.blank}
+	return meaning{fresh: newcomers(r.result, f.objects), all: f.seen != r.digest && !r.blank}
 }
 
 // oneChange is how far apart in time the parts of one change are at most: a rename, an editor's save or a checkout of a
@@ -74,11 +69,10 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		x := f.files[name]
-		if x == from || len(x.fresh) == 0 && !x.unread {
+		if x == from || !x.wrong {
 			continue
 		}
-		recent := f.recent(x)
-		if f.adopt(x, meaning{fresh: x.fresh, kinds: recent, all: recent && x.unread}, f.gone) {
+		if f.adopt(x, meaning{fresh: x.fresh, all: f.recent(x)}, f.gone) {
 			f.again(x)
 		}
 	}
@@ -87,7 +81,7 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 // again reads a file to which objects were added, and is in order or not as before.
 func (f *folder) again(x *file) {
 	f.supply(x)
-	f.keep.put(x.name, x.standIn())
+	f.keep.put(x.name, f.standIn(x))
 	if r := f.src.read(x.name, nil); r.err == nil {
 		f.take(r, true)
 	} else {

@@ -64,8 +64,11 @@ type file struct {
 	edited time.Time    // when its present content was first read; zero: it is as it was before the start
 	unread bool         // something in it is refused of which the key cannot be read
 	fresh  []config.Key // the objects in it that are refused and had no last good version here
+	// wrong says that there is an error in it, clashing that it defines what another file defined first: the one error that
+	// does not show in its content. An empty file is not wrong: its content may be on its way.
+	wrong, clashing bool
 	// guests are the objects that stay although the file does not name them any more, or never did, and what they may
-	// have become: a refused object, or the zero Key when that cannot be read.
+	// have become: a refused object of their kind, or the zero Key when nobody can tell.
 	guests map[config.Key]config.Key
 }
 

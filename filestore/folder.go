@@ -71,16 +71,17 @@ func (f *folder) take(r reading, keptAlready bool) {
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
 	guests := x.guests
-	f.inherit(x, r)
-	x.take(r, func(k config.Key) bool { return f.defined(k, x, true) })
+	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
+	f.inherit(x, r, clash)
+	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
 	sameObjects := slices.Equal(objects, x.objects)
 	if !sameObjects || !slices.Equal(issues, x.issues) || fresh {
 		f.noticed(r.at)
 		f.supply(x)
 	}
 	// equal objects are kept already, as they were written when they were good; but not what the file is now
-	if r.err == nil && !keptAlready && (!sameObjects || !r.same && x.seen != seen && !clean(r.result)) {
-		f.keep.put(r.name, x.record(r))
+	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || !r.same && x.seen != seen && !clean(r.result)) {
+		f.keep.put(r.name, f.record(x, r))
 	}
 	if !sameObjects {
 		f.depart(x, without(objects, x.objects, guests))
@@ -131,6 +132,7 @@ func (f *folder) supply(x *file) {
 	f.changedGroups[x.name] = true
 	for _, other := range f.owners.set(x) {
 		f.changedGroups[other] = true
+		f.reconsider(other)
 	}
 	f.dismiss(x)
 }

@@ -3,6 +3,7 @@ package filestore
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -16,11 +17,11 @@ type merged struct {
 	guests  map[config.Key]config.Key // those of held that the file does not name any more; see file.guests
 }
 
-// merge is the law of the last good version: what was read counts; objects that were refused stay as they
-// were, and when it is unknown which were, all that are not among the good ones do. So do those that a refused object
-// of their kind, which nothing is known of, may have become. moved says of an object that another file
+// merge is the law of the last good version: what was read counts, and what is missing goes only when nothing is wrong with
+// the file. Objects that were refused stay as they were, and so do all that are not among the good ones while there is any
+// error; clash says that there is one which does not show in the reading. moved says of an object that another file
 // has defined it in the same change. Objects that did not change keep their pointer.
-func (f *file) merge(r config.Result, moved func(config.Key) bool) merged {
+func (f *file) merge(r config.Result, clash bool, moved func(config.Key) bool) merged {
 	before := make(map[config.Key]*config.Object, len(f.objects))
 	for _, o := range f.objects {
 		before[o.Key] = o
@@ -35,17 +36,15 @@ func (f *file) merge(r config.Result, moved func(config.Key) bool) merged {
 		if before[o.Key] == nil {
 			continue
 		}
-		heir, renamed := heirOf(fresh, o)
-		_, guest := f.guests[o.Key]
 		switch {
 		case slices.Contains(r.Broken, o.Key):
 			m.hold(o)
-		case r.Unread && guest:
+		case r.Unread && f.isGuest(o.Key):
 			m.host(o, config.Key{})
 		case r.Unread:
 			m.hold(o)
-		case renamed && !moved(o.Key):
-			m.host(o, heir)
+		case (clash || !clean(r)) && !moved(o.Key):
+			m.host(o, heirOf(fresh, o))
 		}
 	}
 	return m
@@ -88,24 +87,50 @@ func clean(r config.Result) bool {
 		!slices.ContainsFunc(r.Problems, func(p config.Problem) bool { return p.Severity == feed.Error })
 }
 
-// markStale marks the problems whose last good version is in use.
-func markStale(problems []config.Problem, held map[config.Key]bool, of time.Time) []config.Problem {
-	if len(held) == 0 {
+// markStale marks the problems whose last good version is in use. The first that is of no object names what is.
+func (f *file) markStale(problems []config.Problem) []config.Problem {
+	if len(f.held) == 0 {
 		return problems
 	}
-	names := make(map[string]bool, len(held))
-	for k := range held {
+	names := make(map[string]bool, len(f.held))
+	for k := range f.held {
 		names[k.String()] = true
 	}
+	kept := f.keptNames()
 	out := slices.Clone(problems)
 	for i := range out {
 		p := &out[i]
-		if p.Severity == feed.Error && (p.Object == "" || names[p.Object]) {
-			p.Stale = true
-			p.Text += fmt.Sprintf("; until then the last good version, of %s, stays in use", when(of))
+		if p.Severity != feed.Error || p.Object != "" && !names[p.Object] {
+			continue
+		}
+		p.Stale = true
+		p.Text += fmt.Sprintf("; until then the last good version, of %s, stays in use", when(f.goodAt))
+		if p.Object == "" {
+			p.Text, kept = p.Text+kept, ""
 		}
 	}
 	return out
+}
+
+// maxKept is how many objects one problem names.
+const maxKept = 5
+
+// keptNames are the objects that stay in use because a part of the file cannot be read; others have a problem of their own.
+func (f *file) keptNames() string {
+	var names []string
+	for k := range f.held {
+		if !f.isGuest(k) {
+			names = append(names, k.String())
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.Sort(names)
+	if more := len(names) - maxKept; more > 0 {
+		names = append(names[:maxKept], fmt.Sprintf("%d more", more))
+	}
+	return ": " + strings.Join(names, ", ")
 }
 
 // markUnread marks the errors of a file that has a part which may be about anything, and of which there is no last good
@@ -124,8 +149,8 @@ func markUnread(problems []config.Problem, unread bool) []config.Problem {
 // when writes a time for people.
 func when(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
 
-// take brings a reading into what is known of the file. For moved see merge.
-func (f *file) take(r reading, moved func(config.Key) bool) {
+// take brings a reading into what is known of the file. For clash and moved see merge.
+func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 	if r.err != nil {
 		f.stamp = stamp{}
 		f.unreadable(r.err)
@@ -140,12 +165,13 @@ func (f *file) take(r reading, moved func(config.Key) bool) {
 	}
 	f.digest, f.seen = r.digest, r.digest
 	f.unread, f.fresh = r.result.Unread && !r.blank, newcomers(r.result, f.objects)
-	m := f.merge(r.result, moved)
+	f.clashing, f.wrong = clash, clash || !r.blank && !clean(r.result)
+	m := f.merge(r.result, clash, moved)
 	f.objects, f.held, f.guests = m.objects, m.held, m.guests
 	if len(f.held) == 0 {
 		f.goodAt = r.at
 	}
-	f.issues = f.unprotected(markStale(markUnread(r.result.Problems, f.unread && len(f.held) == 0), f.held, f.goodAt))
+	f.issues = f.unprotected(f.markStale(markUnread(r.result.Problems, f.unread && len(f.held) == 0)))
 	if r.blank && len(f.held) == 0 { // a new file, whose content comes yet
 		f.issues = nil
 	}

@@ -15,13 +15,13 @@ import (
 
 // inherit gives a file that is not in order what it may mean of what is in use of files that went away, and of what
 // changes took away from others.
-func (f *folder) inherit(x *file, r reading) {
-	if r.err != nil || r.same || clean(r.result) {
+func (f *folder) inherit(x *file, r reading, clash bool) {
+	if r.err != nil || r.same || clean(r.result) && !clash {
 		return
 	}
 	f.forget()
 	m := x.meaning(r)
-	from := slices.Clone(f.gone)
+	from := slices.DeleteFunc(slices.Clone(f.gone), func(d departed) bool { return f.defined(d.object.Key, x, false) })
 	for _, name := range slices.Sorted(maps.Keys(f.files)) {
 		away := f.files[name]
 		whole := x.claims == nil && len(x.objects) == 0 && away.seen == r.digest
@@ -29,6 +29,9 @@ func (f *folder) inherit(x *file, r reading) {
 			continue
 		}
 		for _, o := range away.objects {
+			if f.defined(o.Key, x, false) {
+				continue
+			}
 			from = append(from, departed{object: o, goodAt: away.goodAt, whole: whole && !away.isGuest(o.Key)})
 		}
 	}

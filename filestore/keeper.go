@@ -36,16 +36,18 @@ type recordHead struct {
 }
 
 // record is what is to be kept of a file after a reading.
-func (f *file) record(r reading) *record {
-	if clean(r.result) {
-		return &record{known: f.known, asOf: r.at, body: r.data}
+func (f *folder) record(x *file, r reading) *record {
+	if clean(r.result) && !x.clashing {
+		return &record{known: x.known, asOf: r.at, body: r.data}
 	}
-	return f.standIn()
+	return f.standIn(x)
 }
 
-// standIn is what is to be kept of a file whose present content is not in order.
-func (f *file) standIn() *record {
-	return &record{known: f.known, asOf: f.goodAt, encoded: true, objects: slices.Clone(f.objects), seen: slices.Clone(f.seen[:])}
+// standIn is what is to be kept of a file whose present content is not in order: without what another file defined first,
+// which is not in use.
+func (f *folder) standIn(x *file) *record {
+	counts := slices.DeleteFunc(slices.Clone(x.objects), func(o *config.Object) bool { return !x.held[o.Key] && f.takenBefore(x, o.Key) })
+	return &record{known: x.known, asOf: x.goodAt, encoded: true, objects: counts, seen: slices.Clone(x.seen[:])}
 }
 
 // same says that the content of a reading is kept already.

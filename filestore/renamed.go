@@ -11,8 +11,9 @@ import (
 )
 
 // An object that gets another name and a slip in one change is not one that was deleted and one that is refused: what
-// protected until then would end, and nothing take its place. So objects that a change took away stay, as guests, while
-// one of their kind is refused that nothing is known of, in the file where they stood or in one that was changed with it.
+// protected until then would end, and nothing take its place. Nor is one whose kind is mistaken, or that takes the name of
+// another one. So objects that a change took away stay, as guests, while there is an error in the file where they stood or
+// in one that was changed with it.
 
 // newcomers are the refused objects that have no last good version among those before.
 func newcomers(r config.Result, before []*config.Object) []config.Key {
@@ -31,13 +32,13 @@ func keysOf(objects []*config.Object) map[config.Key]bool {
 	return out
 }
 
-// heirOf is the first newcomer that an object may have become.
-func heirOf(newcomers []config.Key, o *config.Object) (config.Key, bool) {
+// heirOf is the first newcomer of its kind, which an object may have become; the zero Key when there is none.
+func heirOf(newcomers []config.Key, o *config.Object) config.Key {
 	i := slices.IndexFunc(newcomers, func(k config.Key) bool { return k.Kind == o.Kind })
 	if i < 0 {
-		return config.Key{}, false
+		return config.Key{}
 	}
-	return newcomers[i], true
+	return newcomers[i]
 }
 
 // lingering are the problems of the guests that count: that they are in use still, why, and how to end it.
@@ -49,13 +50,16 @@ func (f *file) lingering(o owners) []config.Problem {
 		}
 		if len(out) == config.MaxProblems {
 			more := config.Problem{Severity: feed.Error, File: f.name, Stale: true,
-				Text: fmt.Sprintf("more than %d objects were taken away and stay in use, because others of this file are refused: mend these to see the rest", config.MaxProblems)}
+				Text: fmt.Sprintf("more than %d objects were taken away and stay in use, because this file has errors: mend these to see the rest", config.MaxProblems)}
 			return append(out, more)
 		}
 		heir := f.guests[k]
 		p := config.Problem{Severity: feed.Error, Object: k.String(), File: f.name, Line: lineOf(f.issues, heir), Stale: true}
 		why, todo := fmt.Sprintf("while %s is refused, which may be what became of it", heir), fmt.Sprintf("mend %s, or, if the removal is meant, take that out too", heir)
-		if heir == (config.Key{}) {
+		switch {
+		case heir == (config.Key{}) && !f.unread:
+			why, todo = "while this file has an error", "put it back, or, if the removal is meant, mend the rest of the file: then it goes"
+		case heir == (config.Key{}):
 			why, todo = "while a part of this file cannot be read, which may be what became of it", "mend that part, or, if the removal is meant, take the part out too"
 		}
 		p.Text = fmt.Sprintf("it was taken away %s: its last good version, of %s, stays in use; %s", why, when(f.goodAt), todo)
@@ -87,7 +91,7 @@ func (f *folder) dismiss(x *file) {
 			if host := f.files[c.file]; host != nil && host != x && host.isGuest(o.Key) {
 				host.part(o.Key)
 				f.supply(host)
-				f.keep.put(host.name, host.standIn())
+				f.keep.put(host.name, f.standIn(host))
 			}
 		}
 	}

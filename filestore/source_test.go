@@ -246,7 +246,7 @@ func TestLastGood(t *testing.T) {
 	}{
 		"syntax":              {"a: [", "a=10.0.0.1 b=10.0.0.1", []string{"stale=true"}},
 		"one document broken": {broken("a") + entry("b", "10.0.0.2"), "a=10.0.0.1 b=10.0.0.2", []string{"stale=true"}},
-		"broken and deleted":  {broken("a"), "a=10.0.0.1", []string{"stale=true"}},
+		"broken and deleted":  {broken("a"), "a=10.0.0.1 b=10.0.0.1", []string{"stale=true", "ServiceEntry default/b: it was taken away while this file has an error"}},
 		"a new one is broken": {entry("a", "10.0.0.1") + broken("c") + entry("b", "10.0.0.2"), "a=10.0.0.1 b=10.0.0.2", []string{"stale=false"}},
 		"renamed and broken":  {broken("c") + entry("b", "10.0.0.2"), "a=10.0.0.1 b=10.0.0.2", []string{"stale=false", "ServiceEntry default/a: it was taken away while ServiceEntry default/c is refused"}},
 		"no bytes":            {"", "a=10.0.0.1 b=10.0.0.1", []string{"x.yaml: the file is empty: what it defined stays at work"}},

@@ -84,25 +84,38 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 	for name := range lost {
 		f.restore(f.files[name], kept[name]) // first: others may be what became of them
 	}
+	same := func(name string) bool { old, known := kept[name]; return known && old.same(readings[name]) }
 	for _, name := range names {
-		x, old := f.files[name], kept[name]
-		r, there := readings[name]
-		_, known := kept[name]
-		switch same := known && old.same(r); {
-		case same:
-			x.seen = r.digest
-		case !lost[name] && (!there || known):
-			f.restore(x, old)
+		old, known := kept[name]
+		if x := f.files[name]; known && !lost[name] {
+			f.asBefore(x, old, readings[name])
 		}
-		if there {
-			f.take(r, known && old.same(r))
-			continue
-		}
-		if lost[name] {
-			f.leave(x, l)
-		}
-		f.supply(x)
 	}
+	for _, name := range names {
+		x := f.files[name]
+		switch r, there := readings[name]; {
+		case same(name):
+		case there:
+			f.take(r, false)
+		case lost[name]:
+			f.leave(x, l)
+			f.supply(x)
+		default:
+			f.supply(x)
+		}
+	}
+}
+
+// asBefore gives a file what it held before the start. All have that before any is taken as it is now: what a file defines
+// since then does not come before what another one had.
+func (f *folder) asBefore(x *file, old record, r reading) {
+	if old.same(r) {
+		x.seen = r.digest
+		f.take(r, true)
+		return
+	}
+	f.restore(x, old)
+	f.supply(x)
 }
 
 // leave takes from a missing file the objects that files which are there define: it was renamed, or they
