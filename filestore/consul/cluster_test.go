@@ -80,6 +80,9 @@ func TestKilledServers(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
+	for _, s := range stores { // who is not goes by memory
+		eventually(t, "all are in touch", func() bool { return s.Standing().Error == "" })
+	}
 	r, err := stores[0].Records().Get(t.Context(), record.Key{Table: "t", Name: "count"})
 	if err != nil {
 		t.Fatal(err)
