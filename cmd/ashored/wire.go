@@ -106,6 +106,14 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	return d, p.listen(s, &d)
 }
 
+// auditProblems are what keeps events out of the audit log.
+func (d *doors) auditProblems() (out []feed.Problem) {
+	for _, text := range d.audit.Problems() {
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "audit log", Text: text})
+	}
+	return out
+}
+
 // openAudit opens the audit log.
 func openAudit(s settings, registry *prometheus.Registry, log hclog.Logger) (*audit.Log, error) {
 	size, err := parseBytes(s.Audit.MaxSize)
@@ -240,6 +248,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	})
 	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
 	back.assembler, back.proxies, back.entries, back.setting = assembler.Status, fleet{server}, derive.Entries, maker.setting
+	back.more = append(back.more, d.auditProblems)
 	if err := back.watch(id, keys, d.registry); err != nil {
 		return p, err
 	}

@@ -642,3 +642,62 @@ func FuzzScrub(f *testing.F) {
 		}
 	})
 }
+
+// A file that was moved away or deleted is begun anew within a second, with a line that says so, and what is recorded can be
+// found; who follows hears all of it once.
+func TestFileGone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		gone func(l *Log) error
+		want []string
+	}{
+		"deleted":           {func(l *Log) error { return os.Remove(l.path) }, []string{"before", "deleted", "after"}},
+		"moved":             {func(l *Log) error { return os.Rename(l.path, l.path+".moved") }, []string{"before", "moved away", "after"}},
+		"another in place":  {func(l *Log) error { return errors.Join(os.Remove(l.path), os.WriteFile(l.path, nil, 0o600)) }, []string{"before", "deleted", "after"}},
+		"without a folder":  {func(l *Log) error { return os.RemoveAll(filepath.Dir(l.path)) }, nil},
+		"moved with folder": {func(l *Log) error { return os.Rename(filepath.Dir(l.path), filepath.Dir(l.path)+"2") }, []string{"before", "after"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				l := open(t, Config{})
+				start(t, l)
+				l.Record(Event{Action: TokenUse, Target: "before"})
+				heard := make(chan Event, 10)
+				ctx, cancel := context.WithCancel(t.Context())
+				followed := make(chan error, 1)
+				go func() { followed <- l.Tail(ctx, 10, true, func(e Event) error { heard <- e; return nil }) }()
+				synctest.Wait()
+				if err := c.gone(l); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(2 * syncTime)
+				l.Record(Event{Action: TokenUse, Target: "after"})
+				synctest.Wait()
+				cancel()
+				if err := <-followed; err != nil {
+					t.Error(err)
+				}
+				if c.want == nil {
+					if p := l.Problems(); len(p) != 1 || value(t, l.lost) != 1 {
+						t.Errorf("problems %v, want one about a lost event", p)
+					}
+					return
+				}
+				close(heard)
+				var got []string
+				for e := range heard {
+					got = append(got, e.Target+e.Reason)
+				}
+				if len(got) != len(c.want) {
+					t.Fatalf("who follows heard %q, want %q", got, c.want)
+				}
+				for i, want := range c.want {
+					if !strings.Contains(got[i], want) {
+						t.Errorf("who follows heard %q, want %q", got, c.want)
+					}
+				}
+			})
+		})
+	}
+}

@@ -28,7 +28,7 @@ const (
 	SettingsReload     = "settings.reload"
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
-	// Gap is the log's own: how many events before it were not written.
+	// Gap is the log's own: how many events before it were not written, or why the file begins anew.
 	Gap = "audit.gap"
 )
 

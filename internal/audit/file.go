@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
@@ -62,6 +63,40 @@ func (a *file) open() error {
 		a.log.Warn("the last line of the audit log is not whole: the machine stopped while it was written", "path", a.path)
 	}
 	return nil
+}
+
+// found has lines go to the file that is found by its name. Somebody may have moved away or deleted the one that they went to:
+// then it returns what is to be said of that in the new one, else nothing. Errors: nobody would find what is written.
+func (a *file) found() (about string, err error) {
+	is, err := a.f.Stat()
+	if err != nil {
+		return "", err
+	}
+	there, err := os.Lstat(a.path)
+	if err == nil && os.SameFile(is, there) {
+		return "", nil
+	}
+	a.names.Lock()
+	defer a.names.Unlock()
+	old := a.f
+	about = "its file was moved away while ashored ran: what was before stands there"
+	if deleted(is) {
+		about = "its file was deleted while ashored ran, with all that stood in it"
+	}
+	if err := a.open(); err != nil {
+		if deleted(is) {
+			return "", fmt.Errorf("the file was deleted, and cannot be made anew: %w", err)
+		}
+		return "", nil // where it is now it can be found all the same
+	}
+	a.log.Error("the audit log begins anew: "+about, "path", a.path)
+	return about, errors.Join(old.Close(), wholefile.SyncFolder(filepath.Dir(a.path)))
+}
+
+// deleted says whether a file has no name any more.
+func deleted(info fs.FileInfo) bool {
+	is, ok := info.Sys().(*syscall.Stat_t)
+	return ok && is.Nlink == 0
 }
 
 // append writes whole lines, in a new file when this one is full. With an error none of them is there.
@@ -139,12 +174,12 @@ func (a *file) numbered(n int) string {
 func (a *file) at(n int) (*os.File, error) {
 	a.names.Lock()
 	defer a.names.Unlock()
-	for ; ; n++ {
-		f, err := os.Open(a.numbered(n))
-		if !errors.Is(err, fs.ErrNotExist) || n >= a.keep {
+	for ; n <= a.keep; n++ {
+		if f, err := openIfThere(a.numbered(n)); f != nil || err != nil {
 			return f, err
 		}
 	}
+	return os.Open(a.path) // there is none, and the error says so
 }
 
 // earlier opens the file before f; nil: there is none, or f itself is kept no more.
@@ -158,7 +193,8 @@ func (a *file) earlier(f *os.File) (*os.File, error) {
 	return openIfThere(a.numbered(n + 1))
 }
 
-// later opens the file after f, the oldest that there is when f is kept no more; nil: f is the present one.
+// later opens the file after f, nil when f is the present one. When f is kept no more, that is the oldest of those that were
+// written to after it.
 func (a *file) later(f *os.File) (*os.File, error) {
 	a.names.Lock()
 	defer a.names.Unlock()
@@ -169,9 +205,18 @@ func (a *file) later(f *os.File) (*os.File, error) {
 	case n > 0:
 		return openIfThere(a.numbered(n - 1))
 	}
+	last, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
 	for n = a.keep; n >= 0; n-- {
-		if next, err := openIfThere(a.numbered(n)); next != nil || err != nil {
-			return next, err
+		info, err := os.Stat(a.numbered(n))
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || err == nil && info.ModTime().Before(last.ModTime()):
+		case err != nil:
+			return nil, err
+		default:
+			return openIfThere(a.numbered(n))
 		}
 	}
 	return nil, nil

@@ -60,6 +60,7 @@ type Log struct {
 	writing sync.Mutex // held by who writes to the file
 	file    *file      // set once; what it says belongs to who writes is guarded by writing
 	dirty   bool       // guarded by writing: there is something to sync
+	begun   string     // guarded by writing: why the file began anew, and no line says so yet
 }
 
 // entry is an event on its way.
@@ -235,18 +236,26 @@ func (l *Log) drain() {
 	queue, missing := l.queue, l.missing
 	l.queue = nil
 	l.mu.Unlock()
+	err := l.find()
 	if len(queue) == 0 {
-		l.own(missing)
+		if err == nil {
+			l.own(missing)
+		}
 		return
 	}
-	err := l.file.append(l.lines(queue, missing))
-	l.dirty = true
+	if err == nil {
+		err = l.file.append(l.lines(queue, missing))
+		l.dirty = true
+	}
 	l.mu.Lock()
 	l.stuck = false
 	if err == nil {
 		l.missing -= missing
 	}
 	l.mu.Unlock()
+	if err == nil {
+		l.begun = ""
+	}
 	for _, en := range queue {
 		if err != nil {
 			l.lose(en.event, err)
@@ -259,14 +268,23 @@ func (l *Log) drain() {
 	}
 }
 
-// own writes the line about events that are missing without waiting for another event: that may never come. The file is not
+// find sees to it that what is written next can be found. writing is held.
+func (l *Log) find() error {
+	about, err := l.file.found()
+	if about != "" {
+		l.begun = about
+	}
+	return err
+}
+
+// own writes the lines about events that are missing, and about a file that began anew, without waiting for another event: that may never come. The file is not
 // renamed for it: a disk that has no room for a new one would be tried every second, and each try may cost the oldest file.
 // What cannot be written is tried again. writing is held.
 func (l *Log) own(missing int) {
-	if missing == 0 || l.file.grow(l.lines(nil, missing)) != nil {
+	if missing == 0 && l.begun == "" || l.file.grow(l.lines(nil, missing)) != nil {
 		return
 	}
-	l.dirty = true
+	l.dirty, l.begun = true, ""
 	l.mu.Lock()
 	l.missing -= missing
 	l.mu.Unlock()
@@ -283,19 +301,39 @@ func (l *Log) untold() {
 	}
 }
 
-// lines are those of a queue, after one about those that are missing before it.
+// lines are those of a queue, after those about what is missing before it. writing is held.
 func (l *Log) lines(queue []*entry, missing int) []byte {
 	var b bytes.Buffer
-	if missing > 0 {
-		gap := Event{Action: Gap, Outcome: Failed, Reason: "events could not be written; the log of ashored has them", Details: map[string]string{"missing": strconv.Itoa(missing)}}
-		if line, err := json.Marshal(gap.clean(l.now())); err == nil { // always
+	gap := func(e Event) {
+		e.Action, e.Outcome = Gap, Failed
+		if line, err := json.Marshal(e.clean(l.now())); err == nil { // always
 			b.Write(append(line, '\n'))
 		}
+	}
+	if l.begun != "" {
+		gap(Event{Reason: l.begun})
+	}
+	if missing > 0 {
+		gap(Event{Reason: "events could not be written; the log of ashored has them", Details: map[string]string{"missing": strconv.Itoa(missing)}})
 	}
 	for _, en := range queue {
 		b.Write(en.line)
 	}
 	return b.Bytes()
+}
+
+// Problems are what keeps events from being written now.
+func (l *Log) Problems() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var out []string
+	if l.missing > 0 {
+		out = append(out, fmt.Sprintf("%d events could not be written to %s: the log of ashored has them, and why; a line audit.gap will tell of them once there is room", l.missing, l.path))
+	}
+	if l.stuck {
+		out = append(out, fmt.Sprintf("the disk of %s does not answer: events wait in memory", l.path))
+	}
+	return out
 }
 
 // sync makes what was written durable.
