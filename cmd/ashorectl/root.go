@@ -55,6 +55,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl status web-1.shop               one proxy, type by type, rejections in Envoy's words
   ashorectl problems                        what is wrong with the configuration, and what to do
   ashorectl get virtualservice -n shop      what is at work, and where it was read
+  ashorectl get endpoints -w                who serves which host, how they are, and from which source
   ashorectl dump web-1.shop --type rds -o yaml
   ashorectl validate -f config/             check files before they go live
   ashorectl apply -f web.yaml --dry-run     what writing it to the store would change; then without
