@@ -20,6 +20,22 @@ type disk struct {
 	attached bool
 }
 
+// diskless is why a test can have no disk of its own on this machine; empty: it can.
+func diskless() string {
+	if os.Geteuid() != 0 {
+		return "needs root: mounts a file system"
+	}
+	for _, program := range []string{"mkfs.ext4", "e2fsck", "losetup"} {
+		if _, err := exec.LookPath(program); err != nil {
+			return "needs " + program + " (packages e2fsprogs and mount)"
+		}
+	}
+	if _, err := os.Stat("/dev/loop-control"); err != nil {
+		return "needs loop devices"
+	}
+	return ""
+}
+
 // newDisk makes one and mounts it on a folder.
 func newDisk(t *testing.T, dir string) *disk {
 	t.Helper()

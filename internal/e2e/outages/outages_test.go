@@ -88,8 +88,8 @@ func TestOutages(t *testing.T) { // not beside others: it has six Envoys under l
 // suffer goes through one outage.
 func (w *world) suffer(o outage) {
 	w.t.Helper()
-	w.t.Log(o.name)
 	began := time.Now()
+	defer func() { w.t.Logf("%s: %v", o.name, time.Since(began).Round(time.Second)) }()
 	told := w.away
 	if o.parts {
 		told = w.stale

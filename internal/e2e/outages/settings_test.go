@@ -3,8 +3,10 @@ package outages
 import (
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -170,6 +172,23 @@ func TestReload(t *testing.T) {
 	w.flawless("and a cold start of ashored")
 	w.Reload(three.source(""), moved.source(""))
 	w.inTouch("mcp:one")
+	w.fine()
+
+	t.Log("a folder that takes the place of another one, with a slip in it")
+	folder := t.TempDir()
+	w.Write("extra.yaml", routed("one", "one.test"))
+	extra := filepath.Join(w.Files, "extra.yaml")
+	if err := os.WriteFile(filepath.Join(folder, "extra.yaml"), []byte(strings.Replace(routed("one", "one.test"), "route:", "rout:", 1)), fs.FileMode(0o600)); err != nil {
+		t.Fatal(err)
+	}
+	w.Reload(three.source(""), moved.source(""), fmt.Sprintf("{name: extra, kind: files, folder: %s}", folder))
+	w.problem("VirtualService shop/one", `did you mean "route"?`)
+	if err := os.Remove(extra); err != nil {
+		t.Fatal(err)
+	}
+	w.problem("VirtualService shop/one", "is refused where it stands now")
+	w.flawless("an object that is refused in its new place")
+	w.Reload(three.source(""), moved.source(""))
 	w.fine()
 
 	t.Log("files that are wrong")

@@ -1,7 +1,6 @@
 package outages
 
 import (
-	"os"
 	"strings"
 	"testing"
 
@@ -12,8 +11,8 @@ import (
 // and what was at work stays. ashored does not start on such a disk, and says why; Envoys go on. With the disk mended all is as
 // before.
 func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys under load
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts a file system")
+	if why := diskless(); why != "" {
+		t.Skip(why)
 	}
 	var d *disk
 	w := newWorld(t, harness.StateOn(func(dir string) { d = newDisk(t, dir) }))
