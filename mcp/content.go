@@ -40,6 +40,8 @@ type rules struct {
 	emptyAfter time.Duration
 	// settle is how long a first answer that differences follow may take to arrive whole.
 	settle time.Duration
+	// aliases says that all names of a kind mean the same: what is under none that a server knows may be under another.
+	aliases bool
 	// most is how many objects it may hold, and bytes how large all may be that they are read from; 0: any size.
 	most, bytes int
 }
@@ -74,8 +76,6 @@ type word struct {
 	whole, first bool
 	items        []item
 	removed      []string
-	// instead are older names of the kind, which nobody asks for on this stream because this one holds something.
-	instead []string
 
 	nonce, version string
 }

@@ -20,7 +20,7 @@ type session interface {
 	read(message any) (l *list, w *word, replies []any, err error)
 	// answer accepts a word, or refuses it with words, and asks for what it makes necessary.
 	answer(l *list, w *word, refused string) []any
-	// lacking are the kinds of which nothing was said yet.
+	// lacking are the kinds of which something is not said yet.
 	lacking() []config.Kind
 }
 
@@ -63,11 +63,17 @@ func newQuestions(kinds [][]list) *questions {
 	return q
 }
 
-// first are the names to ask for at the beginning.
-func (q *questions) first() (out []list) {
+// first are the names to ask for at the beginning: of each kind the one that counts first, and up to the last one that held
+// something before, for that may be gone.
+func (q *questions) first(held func(name string) bool) (out []list) {
 	for _, a := range q.kinds {
-		out = append(out, a.names[0])
 		a.next = 1
+		for i, l := range a.names {
+			if held(l.name) {
+				a.next = i + 1
+			}
+		}
+		out = append(out, a.names[:a.next]...)
 	}
 	return out
 }
@@ -86,26 +92,17 @@ func (q *questions) answered(l *list, something bool) *list {
 	a := q.lists[l.name].asked
 	a.answered++
 	a.held = a.held || something
-	if a.held || a.next == len(a.names) {
+	if a.held || a.answered < a.next || a.next == len(a.names) {
 		return nil
 	}
 	a.next++
 	return &a.names[a.next-1]
 }
 
-// older are the names of a list's kind that are not asked for as long as the list holds something.
-func (q *questions) older(l *list) (out []string) {
-	a := q.lists[l.name].asked
-	for _, o := range a.names[a.next:] {
-		out = append(out, o.name)
-	}
-	return out
-}
-
-// lacking are the kinds of which nothing was said.
+// lacking are the kinds of which something is not said yet.
 func (q *questions) lacking() (out []config.Kind) {
 	for _, a := range q.kinds {
-		if !a.held && a.answered < len(a.names) {
+		if a.answered < a.next || !a.held && a.answered < len(a.names) {
 			out = append(out, a.names[0].kind.Kind)
 		}
 	}

@@ -106,9 +106,6 @@ func (e exchange) run(t *testing.T, s session, states bool) {
 			word += "first "
 		}
 		word += fmt.Sprintf("%d -%d", len(w.items), len(w.removed))
-		for _, name := range w.instead {
-			word += " instead of " + strings.Split(name, "/")[1]
-		}
 		replies = append(replies, s.answer(l, w, e.refused)...)
 	}
 	if word != e.word {
@@ -143,7 +140,7 @@ func TestStateSession(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newXDSSession(two(t), true, node, ads.Limits{})
+	s := newXDSSession(two(t), true, node, ads.Limits{}, never)
 	if got := said(t, s.open(), true); got != "v1/Gateway node; v1alpha3/EnvoyFilter" {
 		t.Errorf("begins with %q", got)
 	}
@@ -170,9 +167,40 @@ func TestStateSession(t *testing.T) {
 	}
 }
 
+// never says that no name held anything.
+func never(string) bool { return false }
+
+// A name that held something is asked for again beside the newer ones, and all of them are waited for.
+func TestHeldSession(t *testing.T) {
+	t.Parallel()
+	s := newXDSSession(two(t), true, nil, ads.Limits{}, func(name string) bool { return name == gatewayBeta })
+	if got := said(t, s.open(), true); got != "v1/Gateway; v1beta1/Gateway; v1alpha3/EnvoyFilter" {
+		t.Errorf("begins with %q", got)
+	}
+	one := []*anypb.Any{{TypeUrl: resourceType}}
+	reply := func(typeURL, nonce string, items []*anypb.Any) *frame {
+		return encode(t, &discoveryv3.DiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, VersionInfo: "v", Resources: items})
+	}
+	for _, e := range []exchange{
+		{reply(filterOld, "n1", nil), "", "whole 0 -0", "v1alpha3/EnvoyFilter ack n1 v", 1},
+		{reply(gatewayV1, "n2", one), "", "whole 1 -0", "v1/Gateway ack n2 v", 1},
+		{reply(gatewayBeta, "n3", nil), "", "whole 0 -0", "v1beta1/Gateway ack n3 v", 0},
+	} {
+		e.run(t, s, true)
+	}
+	s = newXDSSession(two(t), true, nil, ads.Limits{}, func(name string) bool { return name == gatewayBeta })
+	s.open()
+	for _, e := range []exchange{
+		{reply(gatewayV1, "n1", nil), "", "whole 0 -0", "v1/Gateway ack n1 v", 2},
+		{reply(gatewayBeta, "n2", nil), "", "whole 0 -0", "v1beta1/Gateway ack n2 v; v1alpha3/Gateway", 2},
+	} {
+		e.run(t, s, true)
+	}
+}
+
 func TestDeltaSession(t *testing.T) {
 	t.Parallel()
-	s := newXDSSession(two(t), false, []byte{}, ads.Limits{})
+	s := newXDSSession(two(t), false, []byte{}, ads.Limits{}, never)
 	if got := said(t, s.open(), false); got != "v1/Gateway node; v1alpha3/EnvoyFilter" {
 		t.Errorf("begins with %q", got)
 	}
@@ -181,7 +209,7 @@ func TestDeltaSession(t *testing.T) {
 		return encode(t, &discoveryv3.DeltaDiscoveryResponse{TypeUrl: typeURL, Nonce: nonce, Resources: items, RemovedResources: removed})
 	}
 	for _, e := range []exchange{
-		{reply(gatewayV1, "n1", one), "", "whole first 1 -0 instead of v1beta1 instead of v1alpha3", "v1/Gateway ack n1", 1},
+		{reply(gatewayV1, "n1", one), "", "whole first 1 -0", "v1/Gateway ack n1", 1},
 		{reply(gatewayV1, "n2", one, "s/b"), "", "1 -1", "v1/Gateway ack n2", 1},
 		{reply(gatewayV1, "n3", nil, "s/a"), "", "0 -1", "v1/Gateway ack n3", 1},
 		{reply(filterOld, "n4", one), "bad", "whole first 1 -0", "v1alpha3/EnvoyFilter nack n4 bad", 0},
@@ -288,7 +316,7 @@ func FuzzMessages(f *testing.F) {
 		lists, _ := collectionsOf(nil)
 		c := testContent()
 		m := &frame{raw}
-		for i, s := range []session{newXDSSession(config.Kinds(), true, nil, ads.Limits{}), newXDSSession(config.Kinds(), false, nil, ads.Limits{}), newLegacySession(lists, "a", true, 1000)} {
+		for i, s := range []session{newXDSSession(config.Kinds(), true, nil, ads.Limits{}, never), newXDSSession(config.Kinds(), false, nil, ads.Limits{}, never), newLegacySession(lists, "a", true, 1000)} {
 			s.open()
 			for stream := range uint64(2) {
 				l, w, _, err := s.read(m)

@@ -33,7 +33,7 @@ func newLegacySession(lists []list, node string, incremental bool, most int) *le
 }
 
 func (s *legacySession) open() (out []any) {
-	for _, l := range s.questions.first() {
+	for _, l := range s.questions.first(func(string) bool { return false }) {
 		out = append(out, s.request(l.name, "", nil))
 	}
 	return out

@@ -50,6 +50,7 @@ type xdsSession struct {
 	states    bool // state of the world
 	node      []byte
 	limits    ads.Limits
+	held      func(name string) bool
 
 	nodeSent bool
 	spoken   map[string]bool   // types that were answered
@@ -77,16 +78,17 @@ func nodeOf(name, namespace, revision string) ([]byte, error) {
 	return protowire.AppendBytes(protowire.AppendTag(b, 3, protowire.BytesType), raw), nil
 }
 
-func newXDSSession(kinds []config.KindInfo, states bool, node []byte, limits ads.Limits) *xdsSession {
+// newXDSSession makes one; held says which names held something on earlier streams.
+func newXDSSession(kinds []config.KindInfo, states bool, node []byte, limits ads.Limits, held func(name string) bool) *xdsSession {
 	var names [][]list
 	for _, k := range kinds {
 		names = append(names, typeNames(k))
 	}
-	return &xdsSession{questions: newQuestions(names), states: states, node: node, limits: limits, spoken: map[string]bool{}, versions: map[string]string{}}
+	return &xdsSession{questions: newQuestions(names), states: states, node: node, limits: limits, held: held, spoken: map[string]bool{}, versions: map[string]string{}}
 }
 
 func (s *xdsSession) open() (out []any) {
-	for _, l := range s.questions.first() {
+	for _, l := range s.questions.first(s.held) {
 		out = append(out, s.ask(l.name, "", "", nil))
 	}
 	return out
@@ -127,9 +129,6 @@ func (s *xdsSession) read(message any) (*list, *word, []any, error) {
 	l := s.questions.find(w.list)
 	if l == nil {
 		return nil, &word{list: w.list}, nil, nil // to refuse it would be to ask for it
-	}
-	if !s.spoken[l.name] && len(items) > 0 {
-		w.instead = s.questions.older(l)
 	}
 	for _, it := range items {
 		w.items = append(w.items, item{name: it.Name, typeURL: it.TypeURL, raw: it.Body})

@@ -57,7 +57,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
 	s := &Source{cfg: cfg, node: node, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
-	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, settle: settle, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
+	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, settle: settle, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
 	return s, nil
 }
 
@@ -183,7 +183,7 @@ func (s *Source) session() session {
 	if s.cfg.legacy() {
 		return newLegacySession(s.collections(), s.cfg.NodeID, !s.cfg.Full, s.cfg.mostNamed())
 	}
-	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: s.cfg.mostNamed()})
+	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: s.cfg.mostNamed()}, func(name string) bool { return s.content.held(name) > 0 })
 }
 
 // lost tells that the stream ended and why; false: ctx ended.

@@ -1,6 +1,9 @@
 package mcp
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // sweep sees to what was not named.
 func (t *taking) sweep(stream uint64) {
@@ -14,7 +17,12 @@ func (t *taking) sweep(stream uint64) {
 		t.stayAll()
 		return
 	case t.word.whole && len(t.word.items) == 0 && len(l.entries) > 0 && l.listed != stream:
-		if !l.emptied {
+		switch {
+		case t.elsewhere(stream):
+			if len(l.leaving) == 0 { // said again, it changes nothing
+				t.leave(l, settled)
+			}
+		case !l.emptied:
 			l.emptied, l.since = true, t.now
 			t.leave(l, t.now.Add(t.rules.emptyAfter))
 		}
@@ -29,11 +37,11 @@ func (t *taking) sweep(stream uint64) {
 	case t.stayed: // a first answer goes on: what is next may take as long
 		leaveAll(l, settled)
 	}
-	for _, name := range t.word.instead {
-		if older := t.lists[name]; older != nil {
-			t.leave(older, settled)
-		}
-	}
+}
+
+// elsewhere says that the server has listed objects of the kind under another name on a stream.
+func (t *taking) elsewhere(stream uint64) bool {
+	return t.rules.aliases && slices.ContainsFunc(t.kinds[t.at.kind.Kind], func(l *listing) bool { return l != t.at && l.listed == stream })
 }
 
 // leaveAll has everything of a listing leave at a time that leaves already.
@@ -46,7 +54,7 @@ func leaveAll(l *listing, at time.Time) {
 // leave has everything of a listing leave at a time that was not named.
 func (t *taking) leave(l *listing, at time.Time) {
 	for name := range l.entries {
-		if l != t.at || !t.seen[name] {
+		if !t.seen[name] {
 			l.leaving[name] = at
 		}
 	}

@@ -47,13 +47,21 @@ func (t *taking) run(stream uint64) verdict {
 	return t.done()
 }
 
-// alive notes that the server listed something. What it came back without has to be missing for a while from then on.
+// alive notes that the server listed something. What it came back without stands under this name now, when it is of the same
+// kind, or has to be missing for a while from then on.
 func (t *taking) alive(stream uint64) {
-	if t.hollow() {
-		for _, l := range t.lists {
-			if l.emptied {
-				leaveAll(l, t.now.Add(t.rules.emptyAfter))
-			}
+	if t.at.listed == stream {
+		return
+	}
+	hollow := t.hollow()
+	for _, l := range t.lists {
+		switch {
+		case !l.emptied || l == t.at:
+		case t.rules.aliases && l.kind.Kind == t.at.kind.Kind:
+			l.emptied = false
+			leaveAll(l, t.now.Add(t.rules.settle))
+		case hollow:
+			leaveAll(l, t.now.Add(t.rules.emptyAfter))
 		}
 	}
 	t.at.listed = stream
