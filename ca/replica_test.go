@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
@@ -360,6 +361,23 @@ func TestReplicaElsewhere(t *testing.T) {
 	}
 	if _, err := os.Stat(h.at(rootFile)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a root was made: %v", err)
+	}
+}
+
+// A replica whose clock is late is told of that, and gets one intermediate, not one each second.
+func TestReplicaLate(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.first.later(w.m, time.Hour)
+	w.open()
+	h := w.another("late", w.token())
+	h.later(nil, 30*time.Minute)
+	_, err := NewManager(t.Context(), h.config)
+	if err == nil || !strings.Contains(err.Error(), "set the clock") {
+		t.Errorf("got %v", err)
+	}
+	if n := len(w.first.audited(audit.ReplicaIssue)); n != 1 {
+		t.Errorf("it got %d intermediates", n)
 	}
 }
 

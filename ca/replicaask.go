@@ -63,6 +63,8 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 	for _, c := range m.record.certificates() {
 		if p := (&pair{key: key, cert: c}); sameKey(c.PublicKey, key.Public()) && p.under(root, now) {
 			return p, s.takeAnswer(p, root, name)
+		} else if sameKey(c.PublicKey, key.Public()) && now.Before(c.NotBefore) {
+			return nil, fmt.Errorf("the intermediate of this replica begins at %s, and this machine's clock says %s: set the clock", c.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		}
 	}
 	q, err := s.request(key, root, now)
