@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -34,6 +35,14 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	if id != nil {
 		id.others = rt.Advertised
+	}
+	for _, m := range []prometheus.Collector{
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas", Help: "Replicas that are alive, this one among them, as far as it knows."}, func() float64 { return float64(rt.Replicas()) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_registrations_unshared", Help: "Workloads of which this replica knows something that the shared store does not have yet."}, func() float64 { return float64(rt.Unshared()) }),
+	} {
+		if err := d.registry.Register(m); err != nil {
+			return nil, err
+		}
 	}
 	back.more = append(back.more, func() []feed.Problem {
 		var out []feed.Problem

@@ -50,6 +50,8 @@ type Runtime struct {
 
 	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
+	alive atomic.Int64 // how many others there are
+
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
 
 	mu       sync.Mutex                        // guards the following
@@ -126,14 +128,29 @@ func (r *Runtime) Advertised() []string {
 	return nil
 }
 
+// Replicas is how many are alive, with this one, as far as it knows.
+func (r *Runtime) Replicas() int { return int(r.alive.Load()) + 1 }
+
+// Unshared is how many workloads this replica knows something of that the records do not have yet.
+func (r *Runtime) Unshared() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.unsaid)
+}
+
 // advertise finds out who is to be told to machines that join.
 func (r *Runtime) advertise() {
 	var list []string
+	var alive int64
 	for id, x := range r.replicas {
-		if r.isAlive(id) && x.Advertise != "" {
+		if !r.isAlive(id) {
+			continue
+		}
+		if alive++; x.Advertise != "" {
 			list = append(list, x.Advertise)
 		}
 	}
+	r.alive.Store(alive)
 	slices.Sort(list)
 	list = slices.Compact(list)
 	r.advertised.Store(&list)

@@ -320,6 +320,9 @@ func TestStoreAway(t *testing.T) {
 		if got, other := told(fl.all[0]), told(fl.all[1]); got != "1! 2 3 4" || other != "1 2 3-" {
 			t.Errorf("they tell %q and %q", got, other)
 		}
+		if n := fl.all[0].Unshared(); n != 2 {
+			t.Errorf("%d workloads are not shared, want 2", n)
+		}
 		if p := fl.all[0].Problems(); len(p) != 1 || !strings.Contains(p[0], errAway.Error()) {
 			t.Errorf("problems: %q", p)
 		}
@@ -530,6 +533,9 @@ func TestAdvertised(t *testing.T) {
 			}
 		}
 		want(time.Second, 0, "mesh1.example:15012", "mesh2.example:15012")
+		if n := fl.all[0].Replicas(); n != 3 {
+			fl.t.Errorf("%d replicas are alive, want 3", n)
+		}
 		want(0, 2, "mesh0.example:15012", "mesh1.example:15012")
 		fl.end(1, fl.all[1].stop)
 		want(time.Second, 0, "mesh2.example:15012")

@@ -7,8 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
-	"os"
-	"strconv"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
@@ -117,6 +116,7 @@ func BenchmarkReplicas(b *testing.B) {
 		}
 	}
 	const n = 10_000
+	before := heap()
 	start, used := time.Now(), cpu(b)
 	for i := range n {
 		if err := one.Connect(b.Context(), crowd(i)); err != nil {
@@ -126,6 +126,7 @@ func BenchmarkReplicas(b *testing.B) {
 	wait(func() bool { return two.Registrations().Len() == n })
 	b.ReportMetric(time.Since(start).Seconds(), "s/10000-connect")
 	b.ReportMetric((cpu(b) - used).Seconds(), "cpu-s/10000-connect")
+	b.ReportMetric(float64(heap()-before)/n/2/1024, "KB/workload")
 
 	key := crowd(7).RegistrationKey
 	var took time.Duration
@@ -151,7 +152,14 @@ func BenchmarkReplicas(b *testing.B) {
 	const idle = 20 * time.Second
 	time.Sleep(idle)
 	b.ReportMetric((cpu(b)-used).Seconds()/idle.Seconds()*100, "%cpu-idle")
-	b.ReportMetric(residentMB(b), "MB")
+}
+
+// heap is what is in use, in bytes.
+func heap() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
 }
 
 // put is how long Consul takes for one write of the same size, with nothing else to do.
@@ -176,18 +184,4 @@ func put(b *testing.B, a *testconsul.Agent, times int) time.Duration {
 	}
 	defer http.DefaultClient.CloseIdleConnections()
 	return time.Since(start) / time.Duration(times)
-}
-
-// residentMB is what this process has in memory: of two replicas' stores.
-func residentMB(b *testing.B) float64 {
-	b.Helper()
-	text, err := os.ReadFile("/proc/self/statm")
-	if err != nil {
-		b.Fatal(err)
-	}
-	pages, err := strconv.Atoi(strings.Fields(string(text))[1])
-	if err != nil {
-		b.Fatal(err)
-	}
-	return float64(pages*os.Getpagesize()) / (1 << 20)
 }
