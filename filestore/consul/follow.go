@@ -18,6 +18,7 @@ const (
 
 // Follow keeps up with what other replicas write, writes snapshots, and keeps the copy, until ctx ends. Run it once.
 func (s *Store) Follow(ctx context.Context) error {
+	defer context.AfterFunc(ctx, func() { s.leaving.Store(true) })()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.copy.Run(ctx); return nil })
 	g.Go(func() error { s.noteCopy(ctx); return nil })

@@ -53,6 +53,7 @@ type Store struct {
 
 	state     atomic.Pointer[state] // what is known; only who has the turn changes it
 	following atomic.Bool           // Follow runs
+	leaving   atomic.Bool           // Follow has been told to end
 
 	copyTrouble atomic.Pointer[string] // why the copy cannot be kept; nil: it can
 

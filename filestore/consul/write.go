@@ -21,6 +21,8 @@ const (
 	raceTime = 30 * time.Second
 	// doubtTime is how long Consul is asked what became of a write when its answer is lost.
 	doubtTime = 15 * time.Second
+	// leavingDoubt is how long while this replica ends.
+	leavingDoubt = 2 * time.Second
 	// retryPause is from one question about that to the next.
 	retryPause = 200 * time.Millisecond
 )
@@ -304,7 +306,7 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	before, at := e.base.position, s.headAt
 	patience := freshTime
 	if doubt {
-		patience = doubtTime
+		patience = s.doubts()
 	}
 	if err := s.refreshWithin(ctx, patience); err != nil {
 		w.fail(fmt.Errorf("%w: %w", map[bool]error{false: ErrAway, true: ErrUnknown}[doubt], err))
@@ -436,7 +438,7 @@ var errDoubt = errors.New("an answer was lost")
 // insist does a transaction. When Consul's answer is lost it is sent again: Consul does it once, as it asks for what it changes.
 func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 	doubt := false
-	for end := time.Now().Add(doubtTime); ; {
+	for began := time.Now(); ; {
 		modified, sent, err := s.client.transaction(ctx, ops)
 		switch {
 		case err == nil:
@@ -452,10 +454,18 @@ func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 		switch {
 		case !doubt:
 			return 0, fmt.Errorf("%w: %w", ErrAway, err)
-		case !time.Now().Before(end) || sleep(ctx, retryPause) != nil:
+		case time.Since(began) >= s.doubts() || sleep(ctx, retryPause) != nil:
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 	}
+}
+
+// doubts is how long to go on asking what became of a write: not for long when this replica ends.
+func (s *Store) doubts() time.Duration {
+	if s.leaving.Load() {
+		return leavingDoubt
+	}
+	return doubtTime
 }
 
 // chunkKeys are the keys of a content, the mark first.
