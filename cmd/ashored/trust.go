@@ -18,7 +18,8 @@ import (
 const (
 	// trustRetry is after how long revocations are read again that could not be.
 	trustRetry = time.Second
-	// bundlePace is how often is looked which bundles proxies have acknowledged while some have not, bundleIdle otherwise.
+	// bundlePace is how often is looked which bundles proxies have acknowledged while some have not, or a rotation may wait to
+	// hear of those that connect, bundleIdle otherwise.
 	bundlePace = 2 * time.Second
 	bundleIdle = time.Minute
 	// peersPace is how often is looked, while addresses of revoked workloads are told, whether they are another's or old now.
@@ -150,14 +151,11 @@ type acknowledger struct {
 func (a *acknowledger) run(ctx context.Context) error {
 	changed := a.identity.manager.Changed(ctx)
 	for {
-		pace := bundleIdle
-		if late, err := a.look(ctx); err != nil && ctx.Err() == nil {
+		late, err := a.look(ctx)
+		if err != nil && ctx.Err() == nil {
 			a.identity.log.Warn("which roots workloads have cannot be kept", "error", err)
-			pace = bundlePace
-		} else if late {
-			pace = bundlePace
 		}
-		timer := time.NewTimer(pace)
+		timer := time.NewTimer(paceOfLooks(late || err != nil, len(a.identity.manager.Bundle().Roots)))
 		select {
 		case <-ctx.Done():
 			timer.Stop()
@@ -167,6 +165,15 @@ func (a *acknowledger) run(ctx context.Context) error {
 		case <-timer.C:
 		}
 	}
+}
+
+// paceOfLooks is when to look again. With several roots a rotation goes on, which may wait to hear of workloads that have the
+// bundle already when they connect: nobody is late then.
+func paceOfLooks(late bool, roots int) time.Duration {
+	if late || roots > 1 {
+		return bundlePace
+	}
+	return bundleIdle
 }
 
 // look looks once, and says whether a proxy that is connected is yet to have the bundle.

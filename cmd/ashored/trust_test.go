@@ -23,3 +23,12 @@ func TestAcknowledgerSorts(t *testing.T) {
 		t.Error("nobody waits for one that has the bundle from before")
 	}
 }
+
+// While there are several roots, a rotation hears soon of workloads that connect with the bundle that they have already: after a
+// restart of ashored none of them is late.
+func TestAcknowledgerPace(t *testing.T) {
+	t.Parallel()
+	if paceOfLooks(false, 1) != bundleIdle || paceOfLooks(true, 1) != bundlePace || paceOfLooks(false, 2) != bundlePace {
+		t.Error("a rotation is kept waiting, or nothing is looked at for no reason")
+	}
+}
