@@ -1,8 +1,10 @@
 package consul
 
 import (
+	"hash/fnv"
 	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -29,6 +31,9 @@ type ExportOptions struct {
 	// Lease is for how long entries count if nothing is heard of who registered them. Consul may take up to twice as long.
 	// Default 30s, 10s to 24h.
 	Lease time.Duration `yaml:"lease"`
+	// Nodes is how many nodes entries stand on: what a write costs Consul grows with how many stand on its node. Default 1, at
+	// most 64; one for each 1,000 entries.
+	Nodes int `yaml:"nodes"`
 	// Remove has nothing registered, and what the owner has in Consul removed.
 	Remove bool `yaml:"remove"`
 }
@@ -38,6 +43,7 @@ const (
 	leastLease, maxLease = 10 * time.Second, 24 * time.Hour
 	// maxOwner leaves room for the prefix in a name of DNS, in bytes.
 	maxOwner = 50
+	maxNodes = 64
 	// nodePrefix begins the names of nodes that entries stand on, leasePrefix those of keys that leases stand at.
 	nodePrefix, leasePrefix = "ashore-", "ashore-export/"
 )
@@ -45,11 +51,25 @@ const (
 // on says that there is something to do.
 func (x ExportOptions) on() bool { return x.Owner != "" }
 
-// node is the name of the node that entries stand on.
-func (x ExportOptions) node() string { return nodePrefix + x.Owner }
+// node is the name of a node that entries stand on: ashore-OWNER, ashore-OWNER--1, …
+func (x ExportOptions) node(number int) string { return nodePrefix + x.Owner + suffix(number) }
 
-// lease is the key that who registers holds.
-func (x ExportOptions) lease() string { return leasePrefix + x.Owner }
+// lease is the key that is held by who registers on a node.
+func (x ExportOptions) lease(number int) string { return leasePrefix + x.Owner + suffix(number) }
+
+func suffix(number int) string {
+	if number == 0 {
+		return ""
+	}
+	return "--" + strconv.Itoa(number)
+}
+
+// at is the number of the node that the entries of a name stand on.
+func (x ExportOptions) at(name string) int {
+	h := fnv.New32a()
+	h.Write([]byte(name))
+	return int(h.Sum32() % uint32(max(1, x.Nodes)))
+}
 
 func (x ExportOptions) withDefaults() ExportOptions {
 	if x.Name == "" {
@@ -57,6 +77,9 @@ func (x ExportOptions) withDefaults() ExportOptions {
 	}
 	if x.Lease == 0 {
 		x.Lease = defaultLease
+	}
+	if x.Nodes == 0 {
+		x.Nodes = 1
 	}
 	return x
 }
@@ -69,7 +92,7 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 		}
 	}
 	if x.Owner == "" {
-		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags) > 0 || x.Name != "" || x.Lease != 0 || x.Remove {
+		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags) > 0 || x.Name != "" || x.Lease != 0 || x.Nodes != 0 || x.Remove {
 			wrong("export.owner", "none: name the owner of the entries; all replicas of one mesh have the same, two meshes never do")
 		}
 		return
@@ -82,6 +105,9 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 	}
 	if x.Lease != 0 && (x.Lease < leastLease || x.Lease > maxLease) {
 		wrong("export.lease", "%s: want %s to %s", x.Lease, leastLease, maxLease)
+	}
+	if x.Nodes < 0 || x.Nodes > maxNodes {
+		wrong("export.nodes", "%d: want 1 to %d", x.Nodes, maxNodes)
 	}
 	for _, list := range []struct {
 		option   string

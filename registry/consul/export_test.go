@@ -30,7 +30,7 @@ func meshService(host, namespace string, edit func(*registry.Service), addresses
 // offered takes in services, and returns what of them stands where.
 func offered(x ExportOptions, exportTo []string, list ...registry.Instances) (*offers, []string) {
 	o := Options{Export: x}.withDefaults()
-	f := newOffers(&o, exportTo)
+	f := newOffers(&o, exportTo, 0)
 	var services Services
 	var endpoints Endpoints
 	for _, in := range list {
@@ -203,5 +203,42 @@ func TestEntryComesBack(t *testing.T) {
 	own := Options{Export: ExportOptions{Owner: "shop"}}.withDefaults()
 	if got := convert(&own, place{}, "web", entries); len(got.instances) != 0 || len(got.problems) != 0 {
 		t.Errorf("its own come back: %+v", got)
+	}
+}
+
+// Each name stands on one of the nodes.
+func TestNodes(t *testing.T) {
+	t.Parallel()
+	o := Options{Export: ExportOptions{Owner: "shop", Nodes: 3}}.withDefaults()
+	var services Services
+	var endpoints Endpoints
+	for i := range 30 {
+		in := meshService(fmt.Sprintf("s%d.example", i), "shop", nil, "10.0.0.1")
+		services, endpoints = services.With(in.Service.Key, in.Service), endpoints.With(in.Service.Key, in.Endpoints)
+	}
+	bad := meshService("_bad.example", "shop", nil, "10.0.0.1")
+	services, endpoints = services.With(bad.Service.Key, bad.Service), endpoints.With(bad.Service.Key, bad.Endpoints)
+	seen, problems := map[string]int{}, 0
+	for n := range o.Export.Nodes {
+		f := newOffers(&o, nil, n)
+		f.take(services, endpoints)
+		if len(f.offered) < 3 || len(f.touched) != len(f.offered) {
+			t.Errorf("node %d has %d names, and %d touched", n, len(f.offered), len(f.touched))
+		}
+		for name := range f.offered {
+			seen[name]++
+		}
+		problems += len(f.problems)
+	}
+	if len(seen) != 30 || problems != 1 {
+		t.Errorf("%d names and %d problems, want 30 and 1", len(seen), problems)
+	}
+	for name, n := range seen {
+		if n != 1 {
+			t.Errorf("%s stands on %d nodes", name, n)
+		}
+	}
+	if got := o.Export.node(2) + " " + o.Export.lease(2) + " " + o.Export.node(0); got != "ashore-shop--2 ashore-export/shop--2 ashore-shop" {
+		t.Errorf("got %s", got)
 	}
 }

@@ -49,8 +49,8 @@ func (w *writer) cleared(ctx context.Context) error {
 	}
 	x := w.e.cfg.Options.Export
 	ops := api.TxnOps{
-		{KV: &api.KVTxnOp{Verb: api.KVCheckSession, Key: x.lease(), Session: w.id, Partition: w.e.cfg.Options.Partition}},
-		{KV: &api.KVTxnOp{Verb: api.KVDelete, Key: x.lease(), Partition: w.e.cfg.Options.Partition}},
+		{KV: &api.KVTxnOp{Verb: api.KVCheckSession, Key: x.lease(w.e.number), Session: w.id, Partition: w.e.cfg.Options.Partition}},
+		{KV: &api.KVTxnOp{Verb: api.KVDelete, Key: x.lease(w.e.number), Partition: w.e.cfg.Options.Partition}},
 		last,
 	}
 	refused, err := w.transact(ctx, ops)

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -34,16 +30,8 @@ type ExporterConfig struct {
 type Exporter struct {
 	cfg    ExporterConfig
 	client *client
-	node   string
-
-	latest   atomic.Pointer[meshState]
-	wake     chan struct{} // capacity 1: there is another latest
-	withdraw chan struct{} // closed by Withdraw
-	leave    func()        // closes it, once
-
-	mu sync.Mutex
-	// the following are guarded by mu
-	status ExportStatus
+	shards []*shard
+	leave  func() // closes what has the shards withdraw, once
 }
 
 // meshState is what the mesh has.
@@ -64,6 +52,9 @@ type ExportStatus struct {
 	Problems []feed.Problem
 }
 
+// exportConnections is how many connections there are at most for a node: one asks, one renews, one waits for the lease.
+const exportConnections = 4
+
 // NewExporter checks a configuration. It asks nobody. Errors name the option that is wrong.
 func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 	if cfg.Name == "" || cfg.Log == nil || !cfg.Options.Export.on() {
@@ -73,23 +64,31 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()
-	cfg.Options.Connections = exportConnections
+	cfg.Options.Connections = exportConnections * cfg.Options.Export.Nodes
 	c, err := newClient(&cfg.Options)
 	if err != nil {
 		return nil, err
 	}
-	e := &Exporter{cfg: cfg, client: c, node: cfg.Options.Export.node(), wake: make(chan struct{}, 1), withdraw: make(chan struct{})}
-	e.leave = sync.OnceFunc(func() { close(e.withdraw) })
+	withdraw := make(chan struct{})
+	e := &Exporter{cfg: cfg, client: c, leave: sync.OnceFunc(func() { close(withdraw) })}
+	for i := range cfg.Options.Export.Nodes {
+		e.shards = append(e.shards, &shard{
+			cfg: &e.cfg, number: i, client: c, node: cfg.Options.Export.node(i), wake: make(chan struct{}, 1), withdraw: withdraw,
+		})
+	}
 	return e, nil
 }
 
 // Publish makes this what is registered. It does not wait. Nothing is written or removed before the first call. Safe for
 // concurrent use.
 func (e *Exporter) Publish(services Services, endpoints Endpoints) {
-	e.latest.Store(&meshState{services, endpoints})
-	select {
-	case e.wake <- struct{}{}:
-	default:
+	now := &meshState{services, endpoints}
+	for _, s := range e.shards {
+		s.latest.Store(now)
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -97,118 +96,38 @@ func (e *Exporter) Publish(services Services, endpoints Endpoints) {
 // Safe for concurrent use.
 func (e *Exporter) Withdraw() { e.leave() }
 
-// Target is the Consul and the owner: entries of two exporters with equal targets are the same.
-func (e *Exporter) Target() string { return e.cfg.Options.Address + " " + e.cfg.Options.Export.Owner }
+// Target is the Consul, the owner and the nodes: entries of two exporters with equal targets are the same.
+func (e *Exporter) Target() string {
+	return fmt.Sprintf("%s %s %d", e.cfg.Options.Address, e.cfg.Options.Export.Owner, e.cfg.Options.Export.Nodes)
+}
 
 // Status is how it stands. Safe for concurrent use.
 func (e *Exporter) Status() ExportStatus {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := e.status
-	out.Problems = slices.Clone(out.Problems)
+	var out ExportStatus
+	told := map[string]bool{} // what is wrong for all is told once
+	for _, s := range e.shards {
+		one := s.stands()
+		out.Holds = out.Holds || one.Holds
+		out.Entries += one.Entries
+		out.Writes += one.Writes
+		for _, p := range one.Problems {
+			if !told[p.String()] {
+				told[p.String()] = true
+				out.Problems = append(out.Problems, p)
+			}
+		}
+	}
 	return out
 }
-
-func (e *Exporter) tell(f func(*ExportStatus)) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	f(&e.status)
-}
-
-// exportConnections is how many connections an exporter has at most: one asks, one renews, one waits for the lease.
-const exportConnections = 4
-
-// errWithdrawn is why Run ends after Withdraw.
-var errWithdrawn = errors.New("withdrawn")
 
 // Run registers until ctx ends, and then leaves what stands to the replica that takes over, or to the end of the lease;
 // or until Withdraw has removed it. It returns nil.
 func (e *Exporter) Run(ctx context.Context) error {
 	defer e.client.transport.CloseIdleConnections()
-	if !e.begun(ctx) {
-		return nil
+	var all sync.WaitGroup
+	for _, s := range e.shards {
+		all.Go(func() { s.run(ctx) })
 	}
-	for failures := 0; ; {
-		began := time.Now()
-		err := e.term(ctx)
-		e.tell(func(s *ExportStatus) { s.Holds = false })
-		if ctx.Err() != nil || errors.Is(err, errWithdrawn) {
-			return nil
-		}
-		if time.Since(began) > time.Minute {
-			failures = 0
-		}
-		failures++
-		e.trouble(err, failures)
-		if sleep(ctx, backoff(failures)) != nil {
-			return nil
-		}
-	}
+	all.Wait()
+	return nil
 }
-
-// begun waits until there is something to register; false: it ends before.
-func (e *Exporter) begun(ctx context.Context) bool {
-	select {
-	case <-ctx.Done():
-		return false
-	case <-e.withdraw:
-		return true
-	case <-e.wake:
-		return true
-	}
-}
-
-// trouble tells, of failures in a row, that Consul cannot be written to; nil: it can.
-func (e *Exporter) trouble(err error, failures int) {
-	if err != nil && failures < toldAfter && !errors.Is(err, errForeign) {
-		return
-	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	list, was := splitTrouble(e.status.Problems)
-	if err == nil {
-		if was != nil {
-			e.cfg.Log.Info("the mesh's services are registered in Consul again")
-		}
-		e.status.Problems = list
-		return
-	}
-	now := feed.Problem{Severity: feed.Warning, Source: e.source(), Object: exportObject, Text: e.explain(err), Since: time.Now()}
-	if was != nil {
-		now.Since = was.Since
-	}
-	if was == nil || was.Text != now.Text {
-		e.cfg.Log.Warn("the mesh's services cannot be registered in Consul; what stands there stays for the lease", "error", now.Text)
-	}
-	e.status.Problems = append(list, now)
-}
-
-// exportObject is what problems about all of it are about.
-const exportObject = "export"
-
-// splitTrouble parts what trouble has told from the others.
-func splitTrouble(list []feed.Problem) (others []feed.Problem, told *feed.Problem) {
-	for _, p := range list {
-		if p.Object == exportObject {
-			told = &p
-		} else {
-			others = append(others, p)
-		}
-	}
-	return others, told
-}
-
-// explain says what an error means, and what to do.
-func (e *Exporter) explain(err error) string {
-	if errors.Is(err, errForeign) || errors.Is(err, errLeaseLost) {
-		return err.Error()
-	}
-	if denied(err) {
-		x := e.cfg.Options.Export
-		return fmt.Sprintf("Consul refuses the token (%s): for what export needs the one in tokenFile (%s) wants node %q, session %q and key %q with write, and service with write for the names that are registered",
-			consulhttp.OneLine(err.Error()), orNone(e.cfg.Options.TokenFile), x.node(), x.node(), x.lease())
-	}
-	return e.client.explain(err)
-}
-
-func (e *Exporter) source() string { return "consul:" + e.cfg.Name }

@@ -43,7 +43,7 @@ var (
 )
 
 // term registers from the beginning of a session until it ends. Errors: errWithdrawn, errLeaseLost, those of Consul.
-func (e *Exporter) term(ctx context.Context) error {
+func (e *shard) term(ctx context.Context) error {
 	if err := e.prepare(ctx); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (e *Exporter) term(ctx context.Context) error {
 }
 
 // prepare sees to it that there is the node, and that it is the owner's.
-func (e *Exporter) prepare(ctx context.Context) error {
+func (e *shard) prepare(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	there, _, err := e.client.api.Catalog().Node(e.node, e.reads(ctx))
@@ -93,7 +93,7 @@ func (e *Exporter) prepare(ctx context.Context) error {
 }
 
 // begin begins a session.
-func (e *Exporter) begin(ctx context.Context, name string) (string, error) {
+func (e *shard) begin(ctx context.Context, name string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	id, _, err := e.client.api.Session().CreateNoChecks(&api.SessionEntry{
@@ -107,7 +107,7 @@ func (e *Exporter) begin(ctx context.Context, name string) (string, error) {
 
 // renew keeps the session until ctx ends, or ends it with errLeaseLost when there is no such session any more. While Consul
 // cannot be asked it goes on: nobody knows whether the session is there still.
-func (e *Exporter) renew(ctx context.Context, id string, end context.CancelCauseFunc) {
+func (e *shard) renew(ctx context.Context, id string, end context.CancelCauseFunc) {
 	gap := e.cfg.Options.Export.Lease / 3
 	for sleep(ctx, gap) == nil {
 		one, cancel := context.WithTimeout(ctx, gap)
@@ -121,8 +121,8 @@ func (e *Exporter) renew(ctx context.Context, id string, end context.CancelCause
 }
 
 // hold waits until the lease is this replica's; false with an error: it never was.
-func (e *Exporter) hold(ctx context.Context, id string) (bool, error) {
-	lease := &api.KVPair{Key: e.cfg.Options.Export.lease(), Value: []byte(e.cfg.Replica), Session: id}
+func (e *shard) hold(ctx context.Context, id string) (bool, error) {
+	lease := &api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: []byte(e.cfg.Replica), Session: id}
 	var index uint64
 	for failures, misses := 0, 0; ; {
 		held, err := e.acquire(ctx, lease)
@@ -154,7 +154,7 @@ func (e *Exporter) hold(ctx context.Context, id string) (bool, error) {
 	}
 }
 
-func (e *Exporter) acquire(ctx context.Context, lease *api.KVPair) (bool, error) {
+func (e *shard) acquire(ctx context.Context, lease *api.KVPair) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	held, _, err := e.client.api.KV().Acquire(lease, e.writes(ctx))
@@ -162,7 +162,7 @@ func (e *Exporter) acquire(ctx context.Context, lease *api.KVPair) (bool, error)
 }
 
 // free waits until nobody holds the lease, which is zero, or something about it has changed since index. Errors: errWithdrawn, Consul's.
-func (e *Exporter) free(ctx context.Context, key string, index uint64) (uint64, error) {
+func (e *shard) free(ctx context.Context, key string, index uint64) (uint64, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout+lockWait+lockWait/16)
 	defer cancel()
 	ctx, stop := e.unlessWithdrawn(ctx)
@@ -183,7 +183,7 @@ func (e *Exporter) free(ctx context.Context, key string, index uint64) (uint64, 
 }
 
 // unlessWithdrawn is a context that ends with Withdraw too, until stop is called.
-func (e *Exporter) unlessWithdrawn(ctx context.Context) (out context.Context, stop func()) {
+func (e *shard) unlessWithdrawn(ctx context.Context) (out context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
@@ -197,7 +197,7 @@ func (e *Exporter) unlessWithdrawn(ctx context.Context) (out context.Context, st
 	return ctx, func() { cancel(); <-done }
 }
 
-func (e *Exporter) isWithdrawn() bool {
+func (e *shard) isWithdrawn() bool {
 	select {
 	case <-e.withdraw:
 		return true
@@ -207,7 +207,7 @@ func (e *Exporter) isWithdrawn() bool {
 }
 
 // bind has Consul turn all entries critical when the session ends.
-func (e *Exporter) bind(ctx context.Context, name string) error {
+func (e *shard) bind(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := e.client.api.Catalog().Register(&api.CatalogRegistration{
@@ -221,7 +221,7 @@ func (e *Exporter) bind(ctx context.Context, name string) error {
 }
 
 // retire ends the session of who had the lease before: nothing hangs on it any more, and it would count as one who waits.
-func (e *Exporter) retire(ctx context.Context, name string) {
+func (e *shard) retire(ctx context.Context, name string) {
 	list, _, err := e.client.api.Session().Node(e.node, e.reads(ctx))
 	for _, s := range list {
 		if s.Name == name && err == nil {
@@ -235,7 +235,7 @@ func (e *Exporter) retire(ctx context.Context, name string) {
 
 // release gives the lease back, so that another replica need not wait for its end. The session stays until it ends by
 // itself: what stands in Consul counts for as long as that, or until another one has the lease.
-func (e *Exporter) release(ctx context.Context, id string, held bool, why error) {
+func (e *shard) release(ctx context.Context, id string, held bool, why error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
 	defer cancel()
 	var err error
@@ -243,7 +243,7 @@ func (e *Exporter) release(ctx context.Context, id string, held bool, why error)
 	case errors.Is(why, errLeaseLost):
 		return
 	case held:
-		_, _, err = e.client.api.KV().Release(&api.KVPair{Key: e.cfg.Options.Export.lease(), Value: []byte(e.cfg.Replica), Session: id}, e.writes(ctx))
+		_, _, err = e.client.api.KV().Release(&api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: []byte(e.cfg.Replica), Session: id}, e.writes(ctx))
 	default: // nothing hangs on it
 		_, err = e.client.api.Session().Destroy(id, e.writes(ctx))
 	}
@@ -253,7 +253,7 @@ func (e *Exporter) release(ctx context.Context, id string, held bool, why error)
 }
 
 // others says whether other replicas wait for the lease.
-func (e *Exporter) others(ctx context.Context, id string) (bool, error) {
+func (e *shard) others(ctx context.Context, id string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	list, _, err := e.client.api.Session().Node(e.node, e.reads(ctx))
@@ -266,11 +266,11 @@ func (e *Exporter) others(ctx context.Context, id string) (bool, error) {
 }
 
 // reads and writes are the options of what is asked and written. Who writes reads what the leader has.
-func (e *Exporter) reads(ctx context.Context) *api.QueryOptions {
+func (e *shard) reads(ctx context.Context) *api.QueryOptions {
 	return (&api.QueryOptions{Partition: e.cfg.Options.Partition, RequireConsistent: true}).WithContext(ctx)
 }
 
-func (e *Exporter) writes(ctx context.Context) *api.WriteOptions {
+func (e *shard) writes(ctx context.Context) *api.WriteOptions {
 	return (&api.WriteOptions{Partition: e.cfg.Options.Partition}).WithContext(ctx)
 }
 

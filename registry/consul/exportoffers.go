@@ -26,6 +26,7 @@ type offers struct {
 	x        *ExportOptions
 	domain   string   // of hosts that are Consul's
 	exportTo []string // of services that say nothing
+	number   int      // of the node whose names these are
 
 	services  Services
 	endpoints Endpoints
@@ -36,9 +37,9 @@ type offers struct {
 	touched   map[string]bool                 // names whose entries may have changed
 }
 
-func newOffers(o *Options, exportTo []string) *offers {
+func newOffers(o *Options, exportTo []string, number int) *offers {
 	return &offers{
-		x: &o.Export, domain: o.Domain, exportTo: exportTo, names: map[registry.Key]string{}, keys: map[string][]registry.Key{},
+		x: &o.Export, domain: o.Domain, exportTo: exportTo, number: number, names: map[registry.Key]string{}, keys: map[string][]registry.Key{},
 		offered: map[string]map[string]exported{}, problems: map[registry.Key][]feed.Problem{}, touched: map[string]bool{},
 	}
 }
@@ -84,7 +85,12 @@ func (f *offers) name(k registry.Key) {
 	}
 	name := exportName(f.x.Name, k)
 	if !dnsname.ValidLabel(name) {
-		f.problem(k, "would be called %q in Consul, which is no name of DNS: set export.name, or leave it out by export.except", name)
+		if f.number == 0 {
+			f.problem(k, "would be called %q in Consul, which is no name of DNS: set export.name, or leave it out by export.except", name)
+		}
+		return
+	}
+	if f.x.at(name) != f.number {
 		return
 	}
 	f.names[k] = name

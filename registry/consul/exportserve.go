@@ -12,7 +12,7 @@ const roundGap = 100 * time.Millisecond
 
 // writer makes what stands in Consul what the mesh has, while the lease is held. One goroutine owns it.
 type writer struct {
-	e      *Exporter
+	e      *shard
 	id     string // of the session
 	offers *offers
 
@@ -26,10 +26,10 @@ type writer struct {
 }
 
 // serve keeps Consul as the mesh is until ctx ends or it is withdrawn.
-func (e *Exporter) serve(ctx context.Context, id, session string) error {
+func (e *shard) serve(ctx context.Context, id, session string) error {
 	e.cfg.Log.Info("this replica registers the mesh's services in Consul", "owner", e.cfg.Options.Export.Owner, "node", e.node)
 	e.tell(func(s *ExportStatus) { s.Holds = true })
-	w := &writer{e: e, id: id, offers: newOffers(&e.cfg.Options, e.cfg.ExportTo), dirty: map[string]bool{}, removes: e.cfg.Options.Export.Remove}
+	w := &writer{e: e, id: id, offers: newOffers(&e.cfg.Options, e.cfg.ExportTo, e.number), dirty: map[string]bool{}, removes: e.cfg.Options.Export.Remove}
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for failures, wait := 0, time.Duration(0); ; {

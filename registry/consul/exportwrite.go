@@ -113,7 +113,7 @@ func (w *writer) setting(e exported, healthAlone bool) change {
 // and told, and the rest is written.
 func (w *writer) send(ctx context.Context, batch []change) error {
 	for len(batch) > 0 {
-		ops := api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCheckSession, Key: w.e.cfg.Options.Export.lease(), Session: w.id, Partition: w.e.cfg.Options.Partition}}}
+		ops := api.TxnOps{{KV: &api.KVTxnOp{Verb: api.KVCheckSession, Key: w.e.cfg.Options.Export.lease(w.e.number), Session: w.id, Partition: w.e.cfg.Options.Partition}}}
 		owner := []int{-1} // whose each operation is
 		for i, c := range batch {
 			for range c.ops {

@@ -46,6 +46,7 @@ func TestCheck(t *testing.T) {
 		"an owner":                {Options{Export: ExportOptions{Owner: "a/b"}}, `export.owner: "a/b": want at most 50`},
 		"its own entries":         {Options{Export: ExportOptions{Owner: "shop"}, Exported: []string{"shop"}}, "exported: \"shop\" is export.owner too"},
 		"an owner of others":      {Options{Exported: []string{"A"}}, "exported: \"A\""},
+		"nodes":                   {Options{Export: ExportOptions{Owner: "shop", Nodes: 65}}, "export.nodes: 65: want 1 to 64"},
 		"a lease":                 {Options{Export: ExportOptions{Owner: "shop", Lease: time.Second}}, "export.lease: 1s: want 10s to 24h0m0s"},
 		"a pattern of hosts":      {Options{Export: ExportOptions{Owner: "shop", Except: []string{"["}}}, "export.except: "},
 		"a name of services":      {Options{Export: ExportOptions{Owner: "shop", Name: "${port}"}}, "export.name: "},

@@ -415,13 +415,15 @@ func TestExportMany(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
-	x := export(t, "one", ways()[1].options(a))
+	o := ways()[1].options(a)
+	o.Export.Nodes = 4
+	x := export(t, "one", o)
 	const services = 100
 	for i := range services {
 		x.has(fmt.Sprintf("s%d.example", i), "10.0.0.1", "10.0.0.2", "10.0.0.3")
 	}
 	eventually(t, func() string { return fmt.Sprintf("%+v", x.Status()) }, func() bool { return x.Status().Entries == 3*services })
-	if n := x.Status().Writes; n > 3*services/31+10 {
+	if n := x.Status().Writes; n > 3*services/31+4*10 {
 		t.Errorf("%d entries took %d transactions", 3*services, n)
 	}
 	before := x.Status().Writes
@@ -432,5 +434,24 @@ func TestExportMany(t *testing.T) {
 	c.shows(t, "s7", "10.0.199.1:8080 passing")
 	if n := x.Status().Writes - before; n > 40 {
 		t.Errorf("200 changes in a second led to %d transactions", n)
+	}
+	owned := func() []string {
+		list, _, err := c.c.Catalog().Nodes(&api.QueryOptions{Filter: `Meta["ashore-exported-by"] == "shop"`})
+		if err != nil {
+			t.Fatal(err)
+		}
+		out := []string{}
+		for _, n := range list {
+			out = append(out, n.Node)
+		}
+		return out
+	}
+	if got, want := owned(), []string{"ashore-shop", "ashore-shop--1", "ashore-shop--2", "ashore-shop--3"}; !slices.Equal(got, want) {
+		t.Errorf("the nodes are %q, want %q", got, want)
+	}
+	x.Withdraw()
+	<-x.ended
+	if got := owned(); len(got) != 0 {
+		t.Errorf("the nodes %q are there still", got)
 	}
 }
