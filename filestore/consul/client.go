@@ -204,6 +204,8 @@ func (c *client) transaction(ctx context.Context, ops api.KVTxnOps) (modified ui
 	switch {
 	case err != nil:
 		return 0, out.Load() && !refused(err), err
+	case !ok && slices.ContainsFunc(resp.Errors, func(e *api.TxnError) bool { return strings.Contains(e.What, "Permission denied") }):
+		return 0, false, api.StatusError{Code: http.StatusForbidden, Body: refusedOperations(resp).Error()} // elsewhere Consul says so itself
 	case !ok:
 		return 0, false, fmt.Errorf("%w (%w)", errConflict, refusedOperations(resp))
 	}

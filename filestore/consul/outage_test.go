@@ -403,4 +403,35 @@ func TestToken(t *testing.T) {
 	write(good)
 	eventually(t, "the new token is used", func() bool { return a.Standing().Error == "" })
 	put(t, a, "y", "3")
+
+	// a token that may only read
+	const reader = "8c4c4a1e-0000-4000-8000-000000000003"
+	for _, made := range [][2]string{
+		{"/v1/acl/policy", `{"Name":"reader","Rules":"key_prefix \"\" { policy = \"read\" }"}`},
+		{"/v1/acl/token", `{"SecretID":"` + reader + `","Policies":[{"Name":"reader"}]}`},
+	} {
+		path, body := made[0], made[1]
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, "http://"+agent.Address+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("X-Consul-Token", good)
+		if said := ask(t, req); !strings.Contains(said, `"Name"`) && !strings.Contains(said, reader) {
+			t.Fatal(said)
+		}
+	}
+	write(reader)
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("4"), Version: record.Any}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+		t.Errorf("with a token that may only read: got %v", err)
+	}
+	if _, err := a.Put(t.Context(), largeObject(), "test"); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+		t.Errorf("a large object with a token that may only read: got %v", err)
+	}
+}
+
+// largeObject is one that stands in chunks.
+func largeObject() *config.Object {
+	o := configtest.Object("large", "one.test")
+	o.Annotations = map[string]string{"text": randomText(600 << 10)}
+	return o
 }
