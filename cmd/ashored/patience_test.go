@@ -1,9 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,9 +15,15 @@ import (
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out bytes.Buffer
-		waiting := []string{"mcp:never (setting sources[1].required, ashored.yaml:4)"}
-		p := &patience{waiting: func() []string { return waiting }, log: hclog.New(&hclog.LoggerOptions{Output: &out})}
+		var out lines
+		var served atomic.Bool
+		waiting := func() []string {
+			if served.Load() {
+				return nil
+			}
+			return []string{"mcp:never (setting sources[1].required, ashored.yaml:4)"}
+		}
+		p := &patience{waiting: waiting, log: hclog.New(&hclog.LoggerOptions{Output: &out})}
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- p.run(ctx) }()
@@ -26,13 +32,13 @@ func TestPatience(t *testing.T) {
 			time.Sleep(after)
 			synctest.Wait()
 			if n := strings.Count(out.String(), "sources[1].required"); n != want {
-				t.Errorf("told %d times, want %d:\n%s", n, want, out.String())
+				t.Errorf("told %d times, want %d:\n%s", n, want, &out)
 			}
 		}
 		told(9*time.Second, 0)
 		told(2*time.Second, 1)
 		told(time.Minute, 2)
-		waiting = nil
+		served.Store(true)
 		told(10*time.Minute, 2)
 		cancel()
 		if err := <-ended; err != nil {
