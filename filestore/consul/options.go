@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -37,6 +38,8 @@ type Config struct {
 	Replica string
 	// Kept is where a copy of the records and addresses stands, for a start while Consul is away. Required.
 	Kept lastgood.Store
+	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it is 2s at most. Default 5s.
+	Patience time.Duration
 	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has. Default 50000;
 	// all replicas have the same.
 	HistoryTotal int
@@ -53,6 +56,9 @@ func (c *Config) defaults() error {
 	}
 	if c.Options.Address == "" {
 		c.Options.Address = consulhttp.DefaultAddress
+	}
+	if c.Patience == 0 {
+		c.Patience = 5 * time.Second
 	}
 	if c.HistoryTotal == 0 {
 		c.HistoryTotal = 50_000

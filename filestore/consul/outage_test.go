@@ -145,7 +145,9 @@ func TestColdStart(t *testing.T) {
 	end()
 	agent.Kill()
 
-	if _, err := Open(t.Context(), s.config(t, newShelf())); err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "nothing stands in") {
+	empty := s.config(t, newShelf())
+	empty.Patience = time.Second
+	if _, err := Open(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "nothing stands in") {
 		t.Errorf("a start without a copy: got %v", err)
 	}
 	b, _ := s.start(t, kept)
@@ -384,11 +386,12 @@ func TestToken(t *testing.T) {
 	s := newSite(agent)
 	s.address, s.token, s.ca = "https://"+agent.Secure, file, agent.CAFile
 	write(bad)
-	_, err := Open(t.Context(), s.config(t, newShelf()))
+	c := s.config(t, newShelf())
+	c.Patience = time.Second
+	_, err := Open(t.Context(), c)
 	if err == nil || !strings.Contains(err.Error(), "403") {
 		t.Errorf("an unknown token: got %v", err)
 	}
-	c := s.config(t, newShelf())
 	c.Options.TokenFile = ""
 	if _, err = Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "key_prefix") || !strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("no token: got %v, want what it needs", err)

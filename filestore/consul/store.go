@@ -104,10 +104,10 @@ type loggedSize struct {
 var _ config.Store = (*Store)(nil)
 
 const (
-	// patience is how long Open tries to ask Consul, and hurried how long where a copy can stand in.
-	patience, hurried = 5 * time.Second, 2 * time.Second
+	// hurried is how long Open tries to ask Consul at most where a copy can stand in.
+	hurried = 2 * time.Second
 	// attemptPause is from an attempt that failed to the next one.
-	attemptPause = patience / 20
+	attemptPause = 250 * time.Millisecond
 )
 
 // Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica, which has records and
@@ -144,9 +144,9 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		return err
 	}
 	defer func() { s.begun = true; <-s.turn }()
-	wait := patience
+	wait := s.cfg.Patience
 	if found {
-		wait = hurried
+		wait = min(wait, hurried)
 	}
 	for end := time.Now().Add(wait); ; {
 		err := s.firstRead(ctx, wait)
