@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"os"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -104,13 +105,19 @@ func stayHome(ctx context.Context, home *bolt.Store) error {
 	return home.Records().Commit(ctx, record.Write{Key: before.Key, Version: before.Version})
 }
 
-// exposed tells that the way to Consul is open to whoever is on it.
+// exposed tells what others than ashored may get hold of: who writes to the store says what the mesh trusts.
 func exposed(o consul.Options) []feed.Problem {
-	if !consulhttp.Exposed(o.Address) {
-		return nil
+	var out []feed.Problem
+	warn := func(setting, text string) {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: setting, Text: text})
 	}
-	return []feed.Problem{{Severity: feed.Warning, Source: "store", Field: "store.address",
-		Text: o.Address + " is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine"}}
+	if consulhttp.Exposed(o.Address) {
+		warn("store.address", o.Address+" is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine")
+	}
+	if info, err := os.Stat(o.TokenFile); err == nil && info.Mode()&0o006 != 0 { // one that is not there is told of elsewhere
+		warn("store.tokenFile", fmt.Sprintf("%s: every user of this machine can read or change it (mode %04o), and who has it writes what the mesh trusts: chmod 600 it, and make a new token", o.TokenFile, info.Mode().Perm()))
+	}
+	return out
 }
 
 // sharedProblems tell that the store in Consul cannot be read, or this ashored's copy of it not be kept.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -167,4 +168,32 @@ func TestMoveHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantBegun(1)
+}
+
+// What others than ashored may get hold of is told.
+func TestExposed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	for _, tc := range []struct {
+		address string
+		mode    os.FileMode
+		want    string
+	}{
+		{"http://127.0.0.1:8500", 0o640, "[]"}, {"https://consul.example", 0o600, "[]"},
+		{"http://consul.example", 0o600, "[store.address]"}, {"unix:///run/consul.sock", 0o604, "[store.tokenFile]"},
+	} {
+		if err := errors.Join(os.WriteFile(file, []byte("x"), tc.mode), os.Chmod(file, tc.mode)); err != nil {
+			t.Fatal(err)
+		}
+		got := []string{}
+		for _, p := range exposed(consul.Options{Address: tc.address, TokenFile: file}) {
+			got = append(got, p.Field)
+		}
+		if fmt.Sprint(got) != tc.want {
+			t.Errorf("%s, %04o: got %v, want %s", tc.address, tc.mode, got, tc.want)
+		}
+	}
+	if got := exposed(consul.Options{Address: "http://127.0.0.1:8500"}); len(got) != 0 {
+		t.Errorf("without a token: %v", got)
+	}
 }
