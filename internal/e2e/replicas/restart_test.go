@@ -2,6 +2,7 @@ package replicas
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 	"testing"
 	"time"
@@ -9,13 +10,20 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// Replicas that are stopped and started again one after the other, as for an update, cost no call.
+// Replicas that are stopped and started again one after the other, as for an update, cost no call, and who moves is sent
+// nothing that he has.
 func TestUpdate(t *testing.T) {
 	w := newWorld(t, 3, "")
 	web1, web2 := w.serve(0, "web-1"), w.serve(1, "web-2")
 	a := w.join(2, harness.Workload{Name: "a-1", Group: "shop/a"})
 	w.agree(3)
 	clean := steady(t, a)
+	before := updates(a)
+	for name, n := range before {
+		if n == 0 {
+			t.Errorf("Envoy tells of none: %s", name)
+		}
+	}
 	for i, m := range w.meshes {
 		m.Ashored.Stop()
 		for _, p := range []*harness.Proxy{a, web1, web2} {
@@ -31,6 +39,18 @@ func TestUpdate(t *testing.T) {
 		w.agree(3)
 	}
 	clean()
+	if after := updates(a); !maps.Equal(before, after) {
+		t.Errorf("Envoy was sent what it had: before %v, after %v", before, after)
+	}
+}
+
+// updates are how often an Envoy was sent clusters and listeners.
+func updates(p *harness.Proxy) map[string]int {
+	out := map[string]int{}
+	for _, name := range []string{"cluster_manager.cds.update_success", "listener_manager.lds.update_success"} {
+		out[name] = p.Stat(name)
+	}
+	return out
 }
 
 // All replicas start while Consul is away: each goes by its copy, of all that it knew.
