@@ -50,7 +50,7 @@ type watch struct {
 }
 
 const (
-	// lateTries and lateGap are how often, and how long apart, an answer is asked for again that is older than a change that was
+	// lateTries and lateGap are how often, and how long apart at most, an answer is asked for again that is older than a change that was
 	// told of elsewhere.
 	lateTries, lateGap = 20, 25 * time.Millisecond
 )
@@ -119,7 +119,7 @@ func (w *watch) fetch(ctx context.Context, atLeast uint64) ([]*api.ServiceEntry,
 			}
 			return entries, a, err
 		}
-		if err := sleep(ctx, lateGap); err != nil {
+		if err := sleep(ctx, min(lateGap, time.Millisecond<<try)); err != nil {
 			return nil, answer{}, err
 		}
 	}
