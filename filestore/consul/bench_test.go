@@ -6,7 +6,9 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/consul/api"
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -140,6 +142,42 @@ func BenchmarkGet(b *testing.B) {
 	b.Run("floor", func(b *testing.B) {
 		for b.Loop() {
 			s.bare(b, http.MethodGet, "/v1/kv/"+s.prefix+"/head?consistent", "")
+		}
+	})
+}
+
+// BenchmarkHeard writes one record, and has another replica hear of it. The floor is Consul ending a wait for a value that is written.
+func BenchmarkHeard(b *testing.B) {
+	s, store := bench(b)
+	put(b, store, "x", "0")
+	other := s.open(b)
+	told := other.Records().Watch(b.Context(), "t")
+	b.Run("store", func(b *testing.B) {
+		for b.Loop() {
+			put(b, store, "x", "x")
+			<-told
+		}
+	})
+	b.Run("floor", func(b *testing.B) {
+		s.bare(b, http.MethodPut, "/v1/kv/floor/x", "x")
+		_, meta, err := store.client.kv.Get("floor/x", nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		index := meta.LastIndex
+		for n := 0; b.Loop(); n++ {
+			done := make(chan error, 1)
+			go func() {
+				_, meta, err := store.client.kv.Get("floor/x", &api.QueryOptions{WaitIndex: index, WaitTime: time.Minute})
+				if err == nil {
+					index = meta.LastIndex
+				}
+				done <- err
+			}()
+			s.bare(b, http.MethodPut, "/v1/kv/floor/x", fmt.Sprint(n)) // Consul tells nobody of a value that is the same
+			if err := <-done; err != nil {
+				b.Fatal(err)
+			}
 		}
 	})
 }
