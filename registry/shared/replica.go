@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -86,13 +87,17 @@ func (r *Runtime) takeSigns(list []record.Record) {
 
 // lookAfter finds out who is lost. It is called while the store takes what is written.
 func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
-	silence := missed * r.cfg.Beat
+	quiet := func(x *replica) time.Duration { return now.Sub(later(x.heard, r.touch)) }
+	var silent []string
 	for id, x := range r.replicas {
-		quiet := now.Sub(later(x.heard, r.touch))
-		if !x.lost.IsZero() || quiet < silence {
-			continue
+		if x.lost.IsZero() && quiet(x) >= missed*r.cfg.Beat {
+			silent = append(silent, id)
 		}
-		if r.answers(ctx, x) {
+	}
+	there := r.ask(ctx, silent)
+	for i, id := range silent {
+		x := r.replicas[id]
+		if there[i] {
 			if !x.cutOff {
 				r.cfg.Log.Warn("a replica writes nothing and answers: it is cut off from the store, and its workloads count", "replica", x.Name, "address", x.Address)
 			}
@@ -100,10 +105,21 @@ func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
 			continue
 		}
 		x.lost, x.cutOff = now, false
-		r.cfg.Log.Warn("a replica is lost: its workloads count until their proxies have turned to another", "replica", x.Name, "address", x.Address, "silent", quiet.Round(time.Second), "grace", r.cfg.LostGrace)
+		r.cfg.Log.Warn("a replica is lost: its workloads count until their proxies have turned to another", "replica", x.Name, "address", x.Address, "silent", quiet(x).Round(time.Second), "grace", r.cfg.LostGrace)
 		r.expectOf(id)
 		r.advertise()
 	}
+}
+
+// ask asks replicas at the same time whether they are there.
+func (r *Runtime) ask(ctx context.Context, ids []string) []bool {
+	there := make([]bool, len(ids))
+	var asking sync.WaitGroup
+	for i, id := range ids {
+		asking.Go(func() { there[i] = r.answers(ctx, r.replicas[id]) })
+	}
+	asking.Wait()
+	return there
 }
 
 // answers asks a replica whether it is there. Where another one has its address now, as after it was started again, nobody can

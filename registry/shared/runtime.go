@@ -37,7 +37,7 @@ type Config struct {
 	// while this replica could, it is thought that he is lost.
 	Beat time.Duration
 	// Answers asks whether a replica still answers at its Address although it writes nothing: it is cut off from the store,
-	// not lost, and neither are its workloads. Nil: nobody does.
+	// not lost, and neither are its workloads. It is called for several at once. Nil: nobody does.
 	Answers func(ctx context.Context, address string) bool
 	// Log is told of replicas that come and go, and of what goes wrong.
 	Log hclog.Logger

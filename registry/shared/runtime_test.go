@@ -444,6 +444,30 @@ func TestAnswersAfterRestart(t *testing.T) {
 	})
 }
 
+// Replicas that are lost together, whose machines do not even refuse, hold up the others as long as one of them does.
+func TestAnswersNobody(t *testing.T) {
+	replicas(t, 6, func(i int) shared.Config {
+		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(ctx context.Context, _ string) bool { <-ctx.Done(); return false }}
+	}, func(fl *fleet) {
+		fl.connect(4, 1, "a")
+		fl.same("1")
+		for i := range 4 {
+			fl.end(i, fl.all[i].kill)
+		}
+		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
+			for _, state := range []registry.Reported{registry.ReportedUnhealthy, registry.ReportedHealthy} {
+				fl.report(4, 1, "a", state)
+				fl.after(3*time.Second, map[registry.Reported]string{registry.ReportedUnhealthy: "1!", registry.ReportedHealthy: "1"}[state])
+			}
+		}
+		for i, o := range fl.all[4:] {
+			if p := o.Problems(); len(p) != 0 {
+				t.Errorf("replica %d: problems %q", i, p)
+			}
+		}
+	})
+}
+
 // A record that somebody damaged changes nothing, and is written anew by the replica whose proxy it is.
 func TestDamaged(t *testing.T) {
 	for name, value := range map[string]string{
