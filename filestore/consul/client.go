@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -244,7 +245,11 @@ func (c *client) explain(err error) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the Consul at %s (setting store.address) does not answer in time: look whether it and its servers are well", c.o.Address)
 		}
-		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s", c.o.Address, consulhttp.Bare(err))
+		todo := ""
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			todo = "; does it run, and is that the address of its HTTP interface?"
+		}
+		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address, consulhttp.Bare(err), todo)
 	}
 	said := consulhttp.OneLine(status.Body)
 	switch status.Code {

@@ -105,7 +105,7 @@ func TestAway(t *testing.T) {
 	}
 	agent.Kill()
 	err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")})
-	if err == nil || !strings.Contains(err.Error(), "store.address") {
+	if err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "does it run") {
 		t.Errorf("write: got %v, want an error that names the setting", err)
 	}
 	if got := valueOf(t, a, "x"); got != "1" {
