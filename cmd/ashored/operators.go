@@ -80,7 +80,9 @@ func (o operators) planes() string {
 		return out[0]
 	}
 	for _, address := range o.others() {
-		if !slices.Contains(out, address) { // all may have one name that leads to each
+		// All may have one name that leads to each. What is no address, somebody else has written into the store: it would be typed
+		// into a shell.
+		if !slices.Contains(out, address) && checkAdvertised(address) == nil {
 			out = append(out, address)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -169,7 +170,7 @@ func (s *settings) checkAuthority(wrong func(setting, format string, args ...any
 // checkAdvertised wants HOST:PORT that others can reach.
 func checkAdvertised(text string) error {
 	host, port, err := net.SplitHostPort(text)
-	if err != nil || port == "" || port == "0" {
+	if n, badPort := strconv.ParseUint(port, 10, 16); err != nil || badPort != nil || n == 0 {
 		return fmt.Errorf("%q is not an address: want HOST:PORT such as mesh.example:15012", text)
 	}
 	if ip := net.ParseIP(host); ip == nil && !dnsname.Valid(strings.ToLower(host)) || ip != nil && ip.IsUnspecified() {

@@ -197,3 +197,15 @@ func TestExposed(t *testing.T) {
 		t.Errorf("without a token: %v", got)
 	}
 }
+
+// What stands in the line to join is typed into a shell on another machine: what others wrote into the store is in it only if it is an
+// address.
+func TestPlanes(t *testing.T) {
+	t.Parallel()
+	o := operators{identity: &identity{reach: reach{address: "one.example:15012"}, others: func() []string {
+		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012", "$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
+	}}}
+	if got, want := o.planes(), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
