@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"io/fs"
@@ -328,6 +330,57 @@ func (s *lateStore) Get(ctx context.Context, k record.Key) (record.Record, error
 		}
 	}
 	return s.Store.Get(ctx, k)
+}
+
+// Who can write to the store does not lead a replica that has asked below a root of his own.
+func TestReplicaMisled(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	h := w.another("two", w.token())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := NewManager(ctx, h.config); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("nobody answers: %v", err)
+	}
+	rogue := newTown(t) // another mesh, whose owner answers
+	list, err := w.first.records.List(t.Context(), table)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range list {
+		if r.Key != rotationKey() {
+			if err := rogue.first.records.Commit(t.Context(), record.Write{Key: r.Key, Value: r.Value, Version: record.Any}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	var asked replicaRecord
+	id := ""
+	for _, r := range list {
+		if name, ok := strings.CutPrefix(r.Name, replicaRecords); ok && json.Unmarshal(r.Value, &asked) == nil && asked.Request != nil {
+			id = name
+		}
+	}
+	csr, err := x509.ParseCertificateRequest(asked.Request.CSR)
+	if err != nil {
+		t.Fatal(err)
+	}
+	root := rogue.m.own.keys[RootID(rogue.m.Signer().Root)]
+	above, err := NewSigner(root.cert, root.key, nil, root.cert, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := above.NewIntermediate(Authority{Name: "x", Validity: time.Hour, Leaves: true}, csr.PublicKey, noon, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := rogue.m.own.writeReplica(t.Context(), id, asked.with(cert, noon), record.Any); err != nil {
+		t.Fatal(err)
+	}
+	h.config.Records = rogue.first.records
+	if _, err := NewManager(t.Context(), h.config); err == nil || !strings.Contains(err.Error(), "it is of another mesh") {
+		t.Errorf("got %v", err)
+	}
 }
 
 // Of two replicas that begin at once one makes the root, and the other has none: with a token it is started again.

@@ -55,6 +55,10 @@ func (s *selfSigned) await(ctx context.Context, now time.Time) error {
 // asked is an intermediate below a root from a replica that has its key, kept in a file by that name. Errors: errAsked while
 // there is no answer; why there is none.
 func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name string, now time.Time) (*pair, error) {
+	secret, err := s.expects(root, now)
+	if err != nil {
+		return nil, err
+	}
 	key, err := s.askedKey()
 	if err != nil {
 		return nil, err
@@ -67,7 +71,7 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 			return nil, fmt.Errorf("the intermediate of this replica begins at %s, and this machine's clock says %s: set the clock", c.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		}
 	}
-	q, err := s.request(key, root, now)
+	q, err := s.request(key, root, secret, now)
 	if err != nil {
 		return nil, err
 	}
@@ -128,24 +132,34 @@ func (s *selfSigned) askedKey() (crypto.Signer, error) {
 	return key, s.dir.write(askedFile, text, 0o600)
 }
 
-// request makes a request for an intermediate, proven by the one that this replica has, or else by its token.
-func (s *selfSigned) request(key crypto.Signer, root *x509.Certificate, now time.Time) (*replicaRequest, error) {
-	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
-	}
-	q := &replicaRequest{Root: RootID(root), CSR: csr, At: now.UTC()}
-	if by := s.inter; by != nil && s.trusts(by.cert, now) {
-		q.By = by.cert.Raw
-		q.Proof, err = signText(by.key, q.proven(s.trustDomain, s.replica.id))
-		return q, err
+// expects is the token that a replica proves itself by which has no intermediate that is trusted; nil: it has one. Errors: there
+// is none, or it names another root than the records: who writes these does not lead a new replica into another mesh, neither
+// when it asks nor when it is answered.
+func (s *selfSigned) expects(root *x509.Certificate, now time.Time) (*replicaSecret, error) {
+	if s.inter != nil && s.trusts(s.inter.cert, now) {
+		return nil, nil
 	}
 	secret, err := s.replicaSecret()
 	if err != nil {
 		return nil, err
 	}
-	if secret.root != q.Root {
-		return nil, fmt.Errorf("the records say that root %s signs, and the replica token in %s names root %s: it is of another mesh, or older than a rotation; make a new one (\"ashorectl ca replica-token\")", q.Root, s.replica.tokenFile, secret.root)
+	if id := RootID(root); secret.root != id {
+		return nil, fmt.Errorf("the records say that root %s signs, and the replica token in %s names root %s: it is of another mesh, or older than a rotation; make a new one (\"ashorectl ca replica-token\")", id, s.replica.tokenFile, secret.root)
+	}
+	return &secret, nil
+}
+
+// request makes a request for an intermediate, proven by a token or, without one, by the intermediate that this replica has.
+func (s *selfSigned) request(key crypto.Signer, root *x509.Certificate, secret *replicaSecret, now time.Time) (*replicaRequest, error) {
+	csr, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrSigner, err)
+	}
+	q := &replicaRequest{Root: RootID(root), CSR: csr, At: now.UTC()}
+	if secret == nil {
+		q.By = s.inter.cert.Raw
+		q.Proof, err = signText(s.inter.key, q.proven(s.trustDomain, s.replica.id))
+		return q, err
 	}
 	q.Token = secret.id
 	q.Proof = ed25519.Sign(secret.key, q.proven(s.trustDomain, s.replica.id))

@@ -5,5 +5,5 @@
 // goes leaves the service's pointer, and everything that depends on it, alone.
 //
 // A Runtime holds the workloads that registered themselves, their health, and for how long they count.
-// Memory is the one for a single machine.
+// Memory is the one for a single machine, registry/shared is for replicas that share a store.
 package registry
