@@ -100,12 +100,13 @@ func (w *world) suffer(o outage) {
 	w.Ashored.Kill()
 	w.Start()
 	told(o.called, o.says, began)
-	w.newcomer()
+	late := w.newcomer() // others may take their time to come back to an ashored that ends again and again
+	defer late.Stop()
 	w.flawless(o.name + ", and a cold start of ashored")
 	o.end()
 	w.inTouch(o.called)
 	w.fine()
-	w.fresh(o.source)
+	w.fresh(o.source, late)
 	w.flawless(o.name + " is over")
 }
 
@@ -138,7 +139,7 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	for _, name := range names {
 		w.away(name, "", began)
 	}
-	w.newcomer()
+	late := w.newcomer()
 	w.flawless("all away, and a cold start of ashored")
 	bringBack()
 	w.serveXDS(w.xds.Register)
@@ -146,7 +147,7 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	w.agent.Thaw()
 	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
-		w.fresh(name)
+		w.fresh(name, late)
 	}
 	w.fine()
 	w.flawless("all back")

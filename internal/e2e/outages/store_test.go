@@ -25,7 +25,7 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 		t.Errorf("apply on a disk that is read-only: %s", out)
 	}
 	for _, name := range []string{"consul", "xds", "old", "files"} {
-		w.fresh(name)
+		w.fresh(name, w.proxies["files"])
 	}
 	w.problem("consul:dc1", "cannot be kept for a restart")
 	w.problem(w.fileSource(), "cannot be kept for the next start")
@@ -40,11 +40,11 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 
 	d.mend()
 	w.Start()
+	late := w.newcomer()
 	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
-		w.fresh(name)
+		w.fresh(name, late)
 	}
-	w.newcomer()
 	w.fine()
 	w.flawless("the disk is mended")
 	w.clean()

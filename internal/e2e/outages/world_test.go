@@ -202,12 +202,12 @@ func (w *world) clean() {
 }
 
 // newcomer joins while something is away, and reaches everybody.
-func (w *world) newcomer() {
+func (w *world) newcomer() *harness.Proxy {
 	w.t.Helper()
 	w.late++
 	p := w.Join(harness.Workload{Name: fmt.Sprintf("caller-%d", w.late), Group: "shop/caller"})
 	w.callAll(p.Client(servicePort))
-	p.Stop()
+	return p
 }
 
 // serveXDS and serveOld have other servers take the places of those of MCP; nil: nobody does.
@@ -227,9 +227,8 @@ func (w *world) serveOld(register func(*grpc.Server)) {
 	}
 }
 
-// fresh adds a host to a source, by its name here, and waits until a workload of another source reaches it: the source is
-// in touch.
-func (w *world) fresh(source string) {
+// fresh adds a host to a source, by its name here, and waits until a caller reaches it: the source is in touch.
+func (w *world) fresh(source string, caller *harness.Proxy) {
 	w.t.Helper()
 	w.late++
 	name := fmt.Sprintf("late-%d", w.late)
@@ -250,9 +249,5 @@ func (w *world) fresh(source string) {
 	case "store":
 		w.apply(text)
 	}
-	caller := "files"
-	if source == caller {
-		caller = "store"
-	}
-	w.proxies[caller].Client(servicePort).Want(w.t, "what is new of "+source, harness.Request{Host: host}, harness.From(name))
+	caller.Client(servicePort).Want(w.t, "what is new of "+source, harness.Request{Host: host}, harness.From(name))
 }
