@@ -288,6 +288,35 @@ func TestExportLeaseEnds(t *testing.T) {
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 }
 
+// A control plane that is told to remove what it has in Consul does so, also what one left that does not run any more; and
+// what is not its own stays.
+func TestExportRemove(t *testing.T) {
+	t.Parallel()
+	a := testconsul.Start(t, nil)
+	c := newCatalog(t, a, "")
+	c.put("db-1", "10.9.0.1", 5432, "passing")
+	o, other := ways()[0].options(a), ways()[0].options(a)
+	other.Export.Owner = "other"
+	one, neighbour := export(t, "one", o), export(t, "neighbour", other)
+	one.has("web.example", "10.0.0.1")
+	neighbour.has("web.example", "10.1.0.1")
+	c.shows(t, "web", "10.0.0.1:8080 passing", "10.1.0.1:8080 passing")
+	one.stop()
+	o.Export.Remove = true
+	two := export(t, "two", o)
+	two.has("web.example", "10.0.0.1")
+	c.shows(t, "web", "10.1.0.1:8080 passing")
+	two.has("web.example", "10.0.0.2")
+	two.Withdraw()
+	<-two.ended
+	c.shows(t, "web", "10.1.0.1:8080 passing")
+	c.shows(t, "db", "10.9.0.1:5432 passing")
+	list, _, err := c.c.Catalog().Nodes(&api.QueryOptions{Filter: `Node contains "ashore-"`})
+	if err != nil || len(list) != 1 || list[0].Node != "ashore-other" {
+		t.Errorf("%+v, %v", list, err)
+	}
+}
+
 // Who has lost the lease writes nothing, even before he hears of it.
 func TestExportFenced(t *testing.T) {
 	t.Parallel()
