@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -44,6 +45,16 @@ type Key struct {
 
 // String is "VirtualService shop/web", for people only.
 func (k Key) String() string { return fmt.Sprintf("%s %s/%s", k.Kind, k.Namespace, k.Name) }
+
+// ParseKey reads what String writes; what is nothing of that kind gives the zero Key.
+func ParseKey(s string) Key {
+	kind, name, _ := strings.Cut(s, " ")
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		return Key{}
+	}
+	return Key{Kind: Kind(kind), Namespace: namespace, Name: name}
+}
 
 // Compare orders by kind, namespace, name.
 func (k Key) Compare(o Key) int {

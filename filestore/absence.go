@@ -76,6 +76,15 @@ func (f *folder) holdBack(l *listing, lost []string, now time.Time) bool {
 	return true
 }
 
+// miss notes since when files are away.
+func (f *folder) miss(names []string, now time.Time) {
+	for _, name := range names {
+		if f.missed[name].IsZero() {
+			f.missed[name] = now
+		}
+	}
+}
+
 // define says that one of the files defines something.
 func (f *folder) define(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && len(x.objects) > 0 })

@@ -43,9 +43,11 @@ func (f *folder) update(group string) feed.Update[*config.Object] {
 	}
 	x := f.files[group]
 	if x == nil {
+		u.Edited = f.missed[group]
+		delete(f.missed, group)
 		return u
 	}
-	u.AsOf = x.asOf
+	u.AsOf, u.Edited = x.asOf, x.edited
 	if len(x.held) > 0 || len(x.issues) > 0 && x.issues[0].Stale {
 		u.AsOf = x.goodAt
 	}
@@ -102,7 +104,11 @@ func (f *folder) log(p config.Problem) {
 	if p.Severity == feed.Error && !p.Stale {
 		say = f.src.cfg.Log.Error
 	}
-	say("configuration problem", "folder", f.src.cfg.Dir, "problem", p.String())
+	text := p.String()
+	if p.Unenforced {
+		text += "; nothing of this folder is enforced for it until it is mended"
+	}
+	say("configuration problem", "folder", f.src.cfg.Dir, "problem", text)
 }
 
 // keeping takes in how the keeper fares.

@@ -17,6 +17,7 @@ type folder struct {
 	files  map[string]*file
 	owners owners
 	gone   []departed                 // what changes took away lately
+	missed map[string]time.Time       // when known files that are away were first missed
 	links  map[string]map[string]bool // where symlinks end -> their names
 
 	failed  map[string]config.Problem // folders that cannot be read
@@ -37,7 +38,7 @@ type folder struct {
 func newFolder(s *Source, w *watcher, k *keeper) *folder {
 	return &folder{
 		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, links: map[string]map[string]bool{},
+		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, links: map[string]map[string]bool{},
 		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
 		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
 	}
@@ -67,6 +68,7 @@ func (f *folder) take(r reading, keptAlready bool) {
 		x = &file{name: r.name, known: r.at}
 		f.files[r.name] = x
 	}
+	delete(f.missed, r.name)
 	f.unlink(r.name)
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
@@ -116,6 +118,7 @@ func (f *folder) drop(name string) {
 		return
 	}
 	f.noticed(time.Now())
+	f.miss([]string{name}, time.Now())
 	delete(f.files, name)
 	f.unlink(name)
 	f.bequeath(x)

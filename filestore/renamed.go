@@ -111,7 +111,7 @@ func (f *file) part(k config.Key) {
 	delete(f.guests, k)
 }
 
-// unprotected says of refused objects that should protect, and have no version in use, what that means.
+// unprotected marks refused objects that should protect, and have no version in use.
 func (f *file) unprotected(problems []config.Problem) []config.Problem {
 	if len(problems) == 0 {
 		return nil
@@ -124,9 +124,8 @@ func (f *file) unprotected(problems []config.Problem) []config.Problem {
 	for i := range out {
 		p := &out[i]
 		kind, _, _ := strings.Cut(p.Object, " ")
-		if info, ok := config.Info(config.Kind(kind)); ok && info.Protects && p.Severity == feed.Error && !inUse[p.Object] {
-			p.Text += "; nothing is enforced for it until it is mended"
-		}
+		info, ok := config.Info(config.Kind(kind))
+		p.Unenforced = ok && info.Protects && p.Severity == feed.Error && !inUse[p.Object]
 	}
 	return out
 }

@@ -68,6 +68,7 @@ func (f *folder) rescan() {
 		changed = append(changed, name)
 	}
 	lost := f.lost(l)
+	f.miss(lost, now)
 	held := f.holdBack(l, lost, now)
 	for _, name := range lost {
 		switch {

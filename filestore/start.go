@@ -55,6 +55,7 @@ func (f *folder) start(ctx context.Context) error {
 	}
 	f.fill(l, kept)
 	lost := f.lost(l)
+	f.miss(lost, now)
 	f.absence = absence{since: now} // until it shows that no file is missing
 	if !f.holdBack(l, lost, now) {
 		for _, name := range lost {

@@ -42,6 +42,11 @@ type AssemblerConfig struct {
 	// Before is what sources said before the start that there are not any more, a Full batch each: as if Arrange had
 	// replaced them.
 	Before []feed.Batch[*config.Object]
+	// Held is what was told to Keep last before the start: it stays in use as if there had been none.
+	Held []Held
+	// Keep is told of all objects that stay in use although no source has them, whenever they are others. It is called
+	// from one goroutine and must not block. Nil: they are forgotten when the process ends.
+	Keep func([]Held)
 	// Left is told the names of sources that there are not any more once they have ended and nothing that they said is in use.
 	// It is called from a goroutine of its own. Nil: nobody is told.
 	Left func(names []string)
@@ -77,23 +82,25 @@ type Assembler struct {
 	cfg AssemblerConfig // set once, but for Sources, which mu guards and the loop alone writes
 
 	// the following belong to the goroutine of Run
-	inputs  Inputs
-	context *Context
-	dirty   bool      // inputs differ from context
-	ready   bool      // every source has delivered its first complete state
-	since   time.Time // when the first change that is not built yet was noticed
-	built   time.Time // end of the last build
-	waits   time.Time // since when the next build waits for the deriver; zero: it does not
-	spent   bool      // patience with the deriver is, until it says something
-	found   findings
-	crosses crossings
-	adopts  *adopter
-	held    map[config.Key]holding // objects that stay in use although no source has them: see hold
-	leaving bool                   // sources are merged still that are not named any more
-	gone    []string               // sources that left, and Left was not told of
-	leaves  bool                   // the objects that are looked at are those of a source that leaves
-	rekey   bool                   // a RequestAuthentication has changed since keys were asked for
-	keyed   keyState               // how far the keys of the first build are
+	inputs   Inputs
+	context  *Context
+	dirty    bool      // inputs differ from context
+	ready    bool      // every source has delivered its first complete state
+	since    time.Time // when the first change that is not built yet was noticed
+	built    time.Time // end of the last build
+	waits    time.Time // since when the next build waits for the deriver; zero: it does not
+	spent    bool      // patience with the deriver is, until it says something
+	found    findings
+	crosses  crossings
+	adopts   *adopter
+	held     map[config.Key]staying // objects that stay in use although no source has them
+	gone     gone
+	heldNews bool     // held is other than Keep was told
+	leaving  bool     // sources are merged still that are not named any more
+	left     []string // sources that left, and Left was not told of
+	leaves   bool     // the objects that are looked at are those of a source that leaves
+	rekey    bool     // a RequestAuthentication has changed since keys were asked for
+	keyed    keyState // how far the keys of the first build are
 
 	arranged chan Sources // what Arrange asks for
 
@@ -124,7 +131,8 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),
-		held:      map[config.Key]holding{},
+		held:      map[config.Key]staying{},
+		gone:      gone{},
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
@@ -132,6 +140,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
 	a.adopts.arrange(instances)
+	a.resume(cfg.Held)
 	return a
 }
 

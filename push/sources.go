@@ -57,7 +57,7 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
 	a.mu.Unlock()
 	a.leaving = true
 	objects, instances := a.cfg.names(s)
-	a.gone = slices.DeleteFunc(a.gone, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
+	a.left = slices.DeleteFunc(a.left, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
 	a.rank(ctx, a.objects.With(objects), a.instances.With(instances), now)
 	a.settle(ctx, now)
 }
@@ -69,7 +69,7 @@ func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	}
 	a.leaving, a.leaves = false, true
 	objects, instances := a.cfg.names(a.cfg.Sources)
-	a.gone = append(a.gone, slices.Concat(a.objects.With(objects)[len(objects):], a.instances.With(instances)[len(instances):])...)
+	a.left = append(a.left, slices.Concat(a.objects.With(objects)[len(objects):], a.instances.With(instances)[len(instances):])...)
 	a.rank(ctx, objects, instances, now)
 	a.leaves = false
 }
@@ -86,11 +86,11 @@ func (a *Assembler) takeBefore(ctx context.Context, now time.Time) {
 // tellLeft tells of the sources that left, once nothing that one of them said is in use and those that were stopped have
 // ended.
 func (a *Assembler) tellLeft(objects *crew[*config.Object], instances *crew[registry.Instances]) {
-	if a.cfg.Left == nil || a.leaving || len(a.gone) == 0 || len(a.held) > 0 {
+	if a.cfg.Left == nil || a.leaving || len(a.left) == 0 || len(a.held) > 0 {
 		return
 	}
-	names, stopped := a.gone, slices.Concat(objects.stopped, instances.stopped)
-	a.gone, objects.stopped, instances.stopped = nil, nil, nil
+	names, stopped := a.left, slices.Concat(objects.stopped, instances.stopped)
+	a.left, objects.stopped, instances.stopped = nil, nil, nil
 	objects.group.Go(func() error {
 		for _, ended := range stopped {
 			<-ended
@@ -109,7 +109,7 @@ func (a *Assembler) rank(ctx context.Context, objects, instances []string, now t
 	for _, b := range a.adopts.arrange(instances) {
 		a.applyInstances(b, now)
 	}
-	a.updateObjects(ctx, touchedObjects, now, now)
+	a.updateObjects(ctx, touchedObjects, nil, now, now)
 }
 
 // unread are the sources that are waited for and have not said everything yet.

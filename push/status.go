@@ -50,7 +50,11 @@ func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, b
 	for i := range s.Sources {
 		s.Sources[i].Required = !slices.Contains(a.cfg.Sources.Optional, s.Sources[i].Name)
 	}
-	return s, a.objects.Problems(clash), a.instances.Problems(nil), maps.Clone(a.between)
+	objects = a.objects.Problems(clash)
+	for i := range objects {
+		a.enforce(&objects[i])
+	}
+	return s, objects, a.instances.Problems(nil), maps.Clone(a.between)
 }
 
 // clash tells of an object that two sources or groups define.
@@ -73,6 +77,14 @@ func clashes(items []*config.Object) []finding {
 // placeBeside is placeIn, with the source where other is in a file of the same name of another one.
 func placeBeside(o, other *config.Object) string {
 	if o.Origin.File == other.Origin.File && o.Origin.Source != other.Origin.Source && o.Origin.File != "" {
+		return placeIn(o) + " of " + o.Origin.Source
+	}
+	return placeIn(o)
+}
+
+// placeOutside is placeIn, with the source where that is another one than source.
+func placeOutside(o *config.Object, source string) string {
+	if o.Origin.File != "" && o.Origin.Source != source {
 		return placeIn(o) + " of " + o.Origin.Source
 	}
 	return placeIn(o)

@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -19,100 +16,37 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
-	a.updateObjects(ctx, touched, b.Since, now)
+	a.updateObjects(ctx, touched, editedBy(b), b.Since, now)
 	a.settle(ctx, now)
 }
 
-// updateObjects brings the objects of these keys up to date.
-func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, since, now time.Time) {
+// updateObjects brings the objects of these keys up to date. at says when what held an object before was edited; nil: nobody
+// did.
+func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, at editing, since, now time.Time) {
 	before := a.inputs.Objects
+	a.gone.forget(now)
 	holding := a.holdings()
-	touched = a.withHeld(touched)
-	for _, k := range touched {
+	for _, k := range a.withHeld(touched) {
 		items := a.objects.Items(k)
 		a.found.set(place{object: k}, clashes(items))
 		a.rekey = a.rekey || k.Kind == config.RequestAuthentication
 		if len(items) > 0 {
-			a.hold(k, letGo)
-		} else if a.hold(k, holding(k)) {
-			continue
+			delete(a.gone, k)
+			a.hold(k, staying{})
+		} else {
+			a.depart(k, at, now)
+			if a.hold(k, holding(k)) {
+				continue
+			}
 		}
 		a.replace(k, items)
 	}
+	a.tellHeld()
 	if a.inputs.Objects != before {
 		a.changed(since, now)
 		a.wantKeys()
 	}
 	a.derive(ctx, now)
-}
-
-// withHeld are keys, and those of the objects that are held besides.
-func (a *Assembler) withHeld(touched []config.Key) []config.Key {
-	if len(a.held) == 0 {
-		return touched
-	}
-	all := make(map[config.Key]bool, len(touched)+len(a.held))
-	for k := range a.held {
-		all[k] = true
-	}
-	for _, k := range touched {
-		all[k] = true
-	}
-	return slices.Collect(maps.Keys(all))
-}
-
-// holdings says why an object that no source has stays in use, if it does. What is refused, and what cannot be read, is looked
-// for when that is first asked.
-func (a *Assembler) holdings() func(config.Key) holding {
-	refused := sync.OnceValue(a.objects.Refused)
-	unread := sync.OnceValue(func() bool {
-		names, _ := a.cfg.names(a.cfg.Sources)
-		return a.objects.Unread(names)
-	})
-	return func(k config.Key) holding {
-		switch {
-		case refused()[k.String()]:
-			return heldRefused
-		case (a.leaves || a.held[k] == heldUnread) && unread():
-			return heldUnread
-		}
-		return letGo
-	}
-}
-
-// holding is why an object stays in use although no source has it any more.
-type holding string
-
-const (
-	// letGo: it does not.
-	letGo holding = ""
-	// heldRefused: a source has it in a form that is refused. Who moves an object from one source to another, and slips, loses
-	// nothing.
-	heldRefused holding = "is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too"
-	// heldUnread: it went with its source, and others have a part that cannot be read and never was. It may stand there.
-	heldUnread holding = "is gone with the source where it stood, and may stand now in a part of another one that cannot be read: it stays in use until that is mended"
-)
-
-// hold keeps the object of k in use for a reason, and says whether there is one. What is not in use is not held.
-func (a *Assembler) hold(k config.Key, why holding) bool {
-	old, had := a.inputs.Objects.Get(k)
-	if !had {
-		why = letGo
-	}
-	if a.held[k] == why {
-		return why != letGo
-	}
-	at := place{group: "held " + k.String()}
-	if why == letGo {
-		delete(a.held, k)
-		a.stand(at, nil)
-		return false
-	}
-	a.held[k] = why
-	a.stand(at, []finding{{problem: feed.Problem{
-		Severity: feed.Warning, Source: old.Origin.Source, Object: k.String(), File: old.Origin.File, Stale: true, Text: string(why),
-	}}})
-	return true
 }
 
 // replace puts the first of items in the place of the object of k.

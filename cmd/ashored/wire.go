@@ -210,6 +210,10 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if err != nil {
 		return p, err
 	}
+	keeper, held, err := newHeldKeeper(ctx, d.home, log.Named("push"))
+	if err != nil {
+		return p, err
+	}
 	id, err := d.identity(ctx, s, back, log.Named("ca"))
 	if err != nil {
 		return p, err
@@ -237,6 +241,8 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Sources: sources,
 		Before:  before,
 		Left:    maker.left,
+		Held:    held,
+		Keep:    keeper.keep,
 		Merging: s.Merge.rules(),
 		Derive:  derive,
 		Mesh:    s.mesh,
@@ -271,6 +277,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
+	p.run("what is held", keeper.run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
 	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}

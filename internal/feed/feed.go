@@ -16,6 +16,9 @@ type Update[T any] struct {
 	Problems []Problem
 	// AsOf is when the content was current at its origin. An older AsOf with a problem is last-known-good.
 	AsOf time.Time
+	// Edited is when somebody changed the group, or took it away; zero: it is as it was before the source began, or
+	// the source does not know.
+	Edited time.Time
 }
 
 // Batch is what a source delivers at once.

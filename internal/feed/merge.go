@@ -14,18 +14,20 @@ import (
 type Merger[K comparable, T any] struct {
 	key     func(T) K
 	sources map[string]*sourceState
-	groups  map[groupID]*group[K]
+	groups  map[GroupID]*group[K]
 	byKey   map[K][]supply[T]
 	next    int // orders groups by arrival
 }
 
-type groupID struct{ source, group string }
+// GroupID is a group of a source.
+type GroupID struct{ Source, Group string }
 
 type group[K comparable] struct {
 	order    int
 	keys     []K
 	problems []Problem
 	asOf     time.Time
+	edited   time.Time
 }
 
 // supply is one item and who supplied it.
@@ -94,7 +96,7 @@ func (s *SourceStatus) StaleSince() time.Time {
 
 // NewMerger makes a merger for the sources of these names, the deciding one first.
 func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, T] {
-	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[groupID]*group[K]{}, byKey: map[K][]supply[T]{}}
+	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[GroupID]*group[K]{}, byKey: map[K][]supply[T]{}}
 	m.Arrange(sources)
 	return m
 }
@@ -104,8 +106,8 @@ func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, 
 func (m *Merger[K, T]) Arrange(sources []string) []K {
 	touched := map[K]bool{}
 	for id := range m.groups {
-		if !slices.Contains(sources, id.source) {
-			m.replace(m.sources[id.source], id, Update[T]{}, touched)
+		if !slices.Contains(sources, id.Source) {
+			m.replace(m.sources[id.Source], id, Update[T]{}, touched)
 		}
 	}
 	maps.DeleteFunc(m.sources, func(name string, _ *sourceState) bool { return !slices.Contains(sources, name) })
@@ -145,11 +147,11 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 	named := make(map[string]bool, len(b.Updates))
 	for _, u := range b.Updates {
 		named[u.Group] = true
-		m.replace(src, groupID{b.Source, u.Group}, u, touched)
+		m.replace(src, GroupID{b.Source, u.Group}, u, touched)
 	}
 	if b.Full {
 		for id := range m.groups {
-			if id.source == b.Source && !named[id.group] {
+			if id.Source == b.Source && !named[id.Group] {
 				m.replace(src, id, Update[T]{}, touched)
 			}
 		}
@@ -171,7 +173,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 }
 
 // replace puts the content of u in the place of a group.
-func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touched map[K]bool) {
+func (m *Merger[K, T]) replace(src *sourceState, id GroupID, u Update[T], touched map[K]bool) {
 	g := m.groups[id]
 	if g == nil {
 		g = &group[K]{order: m.next}
@@ -188,7 +190,7 @@ func (m *Merger[K, T]) replace(src *sourceState, id groupID, u Update[T], touche
 		}
 	}
 	src.items += len(u.Items) - len(g.keys)
-	g.keys, g.problems, g.asOf = g.keys[:0], u.Problems, u.AsOf
+	g.keys, g.problems, g.asOf, g.edited = g.keys[:0], u.Problems, u.AsOf, u.Edited
 	for _, item := range u.Items {
 		k := m.key(item)
 		touched[k] = true
@@ -241,29 +243,6 @@ func (m *Merger[K, T]) Clashes() (n int) {
 	return n
 }
 
-// Refused are the objects, as problems call them, that a source has and that are refused as it has them.
-func (m *Merger[K, T]) Refused() map[string]bool {
-	out := map[string]bool{}
-	for _, g := range m.groups {
-		for _, p := range g.problems {
-			if p.Severity == Error && p.Object != "" {
-				out[p.Object] = true
-			}
-		}
-	}
-	return out
-}
-
-// Unread says whether one of these sources has a part that cannot be read: there may be anything in it.
-func (m *Merger[K, T]) Unread(sources []string) bool {
-	for id, g := range m.groups {
-		if slices.Contains(sources, id.source) && slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Unread }) {
-			return true
-		}
-	}
-	return false
-}
-
 // Waiting lists the sources that have not delivered their first complete state, in no order.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
@@ -288,7 +267,7 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 		}
 	}
 	for id, g := range m.groups {
-		s := &out[m.sources[id.source].rank]
+		s := &out[m.sources[id.Source].rank]
 		s.Problems += len(g.problems)
 		if of, stale := g.stale(); stale {
 			s.Stale++
@@ -334,7 +313,7 @@ func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 	}
 	for id, g := range m.groups {
 		for _, p := range g.problems {
-			p.Source = cmp.Or(p.Source, id.source)
+			p.Source = cmp.Or(p.Source, id.Source)
 			out = append(out, p)
 		}
 	}

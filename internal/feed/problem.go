@@ -41,6 +41,8 @@ type Problem struct {
 	Away bool `json:"-"`
 	// Unread says that it is about a part that cannot be read and never was: there may be anything in it.
 	Unread bool `json:"-"`
+	// Unenforced says that the object should protect, and that its source has no version of it that could.
+	Unenforced bool `json:"-"`
 }
 
 // String is the problem on one line: "web.yaml:12: VirtualService shop/web spec.hosts: …".

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// beginBoth starts ashored, anew if it runs, with both folders.
+func (m *moving) beginBoth() {
+	m.t.Helper()
+	if m.stop != nil {
+		m.end()
+	}
+	m.write("ashored.yaml", fmt.Sprintf("sources:\n- {kind: files, folder: %s}\n- {name: more, kind: files, folder: %s}\n", filepath.Join(m.dir, "one"), filepath.Join(m.dir, "two")))
+	m.stop = m.start(m.t)
+}
+
+// An object that is moved from one folder to another, and has a slip there, stays in use, whichever is seen first and over starts;
+// also with another name. It goes when the other folder is mended without it.
+func TestMovedBetweenFoldersAndRefused(t *testing.T) {
+	t.Parallel()
+	slip := func(name string) string {
+		return strings.Replace(fmt.Sprintf(entryFile, name), "resolution", "resolutoin", 1)
+	}
+	for name, c := range map[string]struct{ as, text string }{
+		"with its name":     {"web", "is refused where it stands now"},
+		"with another name": {"wep", "web.yaml of file:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMoving(t)
+			m.write("two/none.yaml", "# nothing yet\n")
+			m.beginBoth()
+			m.has("web one/web.yaml", "db one/db.yaml")
+			if err := os.Remove(filepath.Join(m.dir, "one/web.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(200 * time.Millisecond) // the removal is seen by itself
+			m.write("two/web.yaml", slip(c.as))
+			m.says("ServiceEntry shop/web", c.text)
+			m.has("web one/web.yaml", "db one/db.yaml")
+			for range 2 {
+				m.beginBoth()
+				m.has("web one/web.yaml", "db one/db.yaml")
+				m.says("ServiceEntry shop/web", c.text)
+			}
+			m.write("two/web.yaml", fmt.Sprintf(entryFile, c.as))
+			m.has(c.as+" two/web.yaml", "db one/db.yaml")
+			m.says("", "")
+			m.keeps("one", "two")
+		})
+	}
+}
+
+// What is held is read back as it was; what is no record of that is left out.
+func TestHeldRecord(t *testing.T) {
+	t.Parallel()
+	o := config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0]
+	o.Origin.Source = "file:/one"
+	b, err := encodeHeld(push.Held{Object: o, Beside: feed.GroupID{Source: "file:/two", Group: "x.yaml"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := decodeHeld(b)
+	if err != nil || got.Object.Hash != o.Hash || got.Object.Key != o.Key || got.Object.Origin != o.Origin || got.Beside != (feed.GroupID{Source: "file:/two", Group: "x.yaml"}) {
+		t.Errorf("got %v, %v, want %v beside x.yaml of file:/two", got, err, o)
+	}
+	for _, odd := range []string{"", "{}", `{"text": "kind: ["}`} {
+		if got, err := decodeHeld([]byte(odd)); err == nil {
+			t.Errorf("%q is read as %v", odd, got)
+		}
+	}
+}

@@ -1,0 +1,85 @@
+package feed
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// Refused are the objects, as problems call them, that a source has and that are refused as it has them, each with the group
+// where that is.
+func (m *Merger[K, T]) Refused() map[string]GroupID {
+	out := map[string]GroupID{}
+	for id, g := range m.groups {
+		for _, p := range g.problems {
+			if p.Severity != Error || p.Object == "" {
+				continue
+			}
+			if first, known := out[p.Object]; !known || id.compare(first) < 0 {
+				out[p.Object] = id
+			}
+		}
+	}
+	return out
+}
+
+// Unread is the first group of one of these sources with a part that cannot be read: there may be anything in it. False: there
+// is none.
+func (m *Merger[K, T]) Unread(sources []string) (GroupID, bool) {
+	return m.first(func(id GroupID, g *group[K]) bool {
+		return slices.Contains(sources, id.Source) && slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Unread })
+	})
+}
+
+// Faulty says that there is an error in a group, or that something it has does not count because another group has it. One
+// that there is not has none.
+func (m *Merger[K, T]) Faulty(id GroupID) bool {
+	g := m.groups[id]
+	return g != nil && (g.wrong() || m.clashes(id, g))
+}
+
+// Fault is a group that somebody edited and that is faulty; see Merger.Faulty.
+type Fault struct {
+	Group  GroupID
+	Edited time.Time
+	// Clash says that something it has does not count because another source has it.
+	Clash bool
+}
+
+// Faults are all of them, in order.
+func (m *Merger[K, T]) Faults() []Fault {
+	var out []Fault
+	for id, g := range m.groups {
+		if g.edited.IsZero() {
+			continue
+		}
+		if clash := m.clashes(id, g); clash || g.wrong() {
+			out = append(out, Fault{id, g.edited, clash})
+		}
+	}
+	slices.SortFunc(out, func(x, y Fault) int { return x.Group.compare(y.Group) })
+	return out
+}
+
+// first is the first group of those that match.
+func (m *Merger[K, T]) first(match func(GroupID, *group[K]) bool) (first GroupID, ok bool) {
+	for id, g := range m.groups {
+		if (!ok || id.compare(first) < 0) && match(id, g) {
+			first, ok = id, true
+		}
+	}
+	return first, ok
+}
+
+func (g *group[K]) wrong() bool {
+	return slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Severity == Error })
+}
+
+// clashes says that an item of a group does not count because another source has it too.
+func (m *Merger[K, T]) clashes(id GroupID, g *group[K]) bool {
+	return slices.ContainsFunc(g.keys, func(k K) bool { return m.byKey[k][0].source.name != id.Source })
+}
+
+func (i GroupID) compare(o GroupID) int {
+	return cmp.Or(cmp.Compare(i.Source, o.Source), cmp.Compare(i.Group, o.Group))
+}

@@ -1,0 +1,201 @@
+package push_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	security "istio.io/api/security/v1beta1"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// folders are two sources of files, and what an assembler makes of them.
+type folders struct {
+	t        *testing.T
+	one, two *scripted[*config.Object]
+	a        *push.Assembler
+	last     *push.Context
+	kept     []push.Held
+	tellings int
+	end      func()
+}
+
+// policy is one of the name.
+func policy(name string) *config.Object {
+	return &config.Object{Key: config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: name}, Hash: 1, Spec: &security.AuthorizationPolicy{}}
+}
+
+// file is what is said of a file: names of policies that it has, and of those that it refuses.
+func (f *folders) file(name string, objects ...string) feed.Update[*config.Object] {
+	u := feed.Update[*config.Object]{Group: name, Edited: time.Now()}
+	for _, o := range objects {
+		refused, wrong := strings.CutPrefix(o, "!")
+		p := policy(refused)
+		if wrong {
+			u.Problems = append(u.Problems, feed.Problem{Severity: feed.Error, Object: p.Key.String(), File: name, Text: "a slip", Unenforced: true})
+			continue
+		}
+		p.Origin.File = name
+		u.Items = append(u.Items, p)
+	}
+	return u
+}
+
+// say has a source say something of files.
+func say(s *scripted[*config.Object], full bool, updates ...feed.Update[*config.Object]) {
+	for _, u := range updates {
+		for _, o := range u.Items {
+			o.Origin.Source = s.Name()
+		}
+	}
+	s.say <- feed.Batch[*config.Object]{Source: s.Name(), Full: full, Updates: updates}
+}
+
+func newFolders(t *testing.T, held ...push.Held) *folders {
+	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two")}
+	f.a = push.NewAssembler(push.AssemblerConfig{
+		Sources: push.Sources{Objects: []config.Source{f.one, f.two}}, Mesh: testMesh(), Held: held,
+		Keep:    func(all []push.Held) { f.kept, f.tellings = all, f.tellings+1 },
+		Publish: func(c *push.Context, _ push.Changes) { f.last = c },
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.a.Run(ctx) }()
+	f.end = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	return f
+}
+
+// has checks which policies are in use, and which of them are held.
+func (f *folders) has(inUse, held string) {
+	f.t.Helper()
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	var got, kept []string
+	for _, name := range []string{"x", "y", "z"} {
+		if f.last.Inputs().Objects.At(policy(name).Key) != nil {
+			got = append(got, name)
+		}
+	}
+	for _, h := range f.kept {
+		kept = append(kept, h.Object.Name)
+	}
+	if g, k := strings.Join(got, " "), strings.Join(kept, " "); g != inUse || k != held {
+		f.t.Errorf("in use are %q, of them held %q; want %q and %q; problems: %v", g, k, inUse, held, f.a.Status().Problems)
+	}
+}
+
+// An object goes from one source only when nothing that was changed with it in another one is wrong, in whatever order that is
+// seen; it goes as soon as that is mended. What is plainly taken away goes.
+func TestHeldBetweenSources(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		refuses string        // what the file of the other source refuses
+		apart   time.Duration // from the first part of the change to the second
+		held    string
+	}{
+		"the same":           {"!x", 0, "x"},
+		"the same, later":    {"!x", 700 * time.Millisecond, "x"},
+		"renamed":            {"!z", 0, "x"},
+		"renamed, later":     {"!z", 700 * time.Millisecond, "x"},
+		"long after":         {"!z", 2 * time.Second, ""},
+		"nothing is refused": {"z", 0, ""},
+		"a name that is had": {"y", 0, "x"},
+	} {
+		for _, removedFirst := range []bool{true, false} {
+			t.Run(name+map[bool]string{true: ", removed first", false: ", removed last"}[removedFirst], func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					f := newFolders(t)
+					defer f.end()
+					say(f.one, true, f.file("x.yaml", "x"), f.file("y.yaml", "y"))
+					say(f.two, true)
+					time.Sleep(time.Minute)
+					f.has("x y", "")
+					steps := []func(){func() { say(f.one, false, f.file("x.yaml")) }, func() { say(f.two, false, f.file("x.yaml", c.refuses)) }}
+					if !removedFirst {
+						steps[0], steps[1] = steps[1], steps[0]
+					}
+					steps[0]()
+					time.Sleep(c.apart)
+					steps[1]()
+					inUse := strings.TrimSpace(c.held + " y")
+					if c.refuses == "z" {
+						inUse += " z"
+					}
+					f.has(inUse, c.held)
+					time.Sleep(time.Minute)
+					f.has(inUse, c.held)
+					say(f.two, false, f.file("x.yaml"))
+					f.has("y", "")
+				})
+			})
+		}
+	}
+}
+
+// What was held before a start is held after it, once all have said everything, as long as it is wrong beside which it was held.
+func TestHeldOverStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ says, inUse, held string }{
+		"as before":       {"!z", "x", "x"},
+		"mended":          {"z", "z", ""},
+		"mended in place": {"x", "x", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := policy("x")
+				x.Origin = config.Origin{Source: "one", File: "x.yaml"}
+				f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "two", Group: "z.yaml"}})
+				defer f.end()
+				f.kept = []push.Held{{Object: x}}
+				say(f.one, true)
+				time.Sleep(time.Second)
+				u := f.file("z.yaml", c.says)
+				u.Edited = time.Time{}
+				say(f.two, true, u)
+				f.has(c.inUse, c.held)
+			})
+		})
+	}
+}
+
+// A refused object that should protect says what is enforced for it: nothing, what is held, or what another source has.
+func TestUnenforced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolders(t)
+		defer f.end()
+		says := func(what string, want ...string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			var texts []string
+			for _, p := range f.a.Status().Problems {
+				texts = append(texts, p.Text)
+			}
+			if got := strings.Join(texts, "\n"); got != strings.Join(want, "\n") {
+				t.Errorf("%s: problems are\n%s\nwant\n%s", what, got, strings.Join(want, "\n"))
+			}
+		}
+		say(f.one, true, f.file("x.yaml", "x"))
+		say(f.two, true, f.file("y.yaml", "!x"))
+		says("both have it", "a slip; until then the one in x.yaml of one is in use")
+		say(f.one, false, f.file("x.yaml"))
+		says("it is held", "a slip; until then its last good version stays in use",
+			"is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too")
+		say(f.two, false, f.file("y.yaml"))
+		say(f.two, false, f.file("y.yaml", "!x"))
+		says("it never was", "a slip; nothing is enforced for it until it is mended")
+	})
+}
