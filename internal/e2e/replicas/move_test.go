@@ -14,6 +14,7 @@ const pace = 10 * time.Millisecond
 
 // Whichever replica is killed under load, no call fails, and the replicas that are left tell of all workloads.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	web1, web2 := w.serve(0, "web-1"), w.serve(1, "web-2")
 	a := w.join(0, harness.Workload{Name: "a-1", Group: "shop/a"})
@@ -46,6 +47,7 @@ func TestKilled(t *testing.T) {
 
 // What one replica is told, all know: who may join, who is revoked, how somebody is.
 func TestShared(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	w.serve(0, "web-1")
 	line := harness.Line(t, w.meshes[0].Token("shop/a", "1h"))
@@ -76,6 +78,7 @@ func TestShared(t *testing.T) {
 
 // A machine that takes the name of another by one replica takes its place at all: the other's proxy is cut off where it is.
 func TestReplaced(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	first := w.join(0, w.application(0, "web-1"))
 	w.agree(1)

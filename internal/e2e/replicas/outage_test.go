@@ -57,6 +57,7 @@ func found(list []feed.Problem, words []string) error {
 // A replica that is cut off from Consul goes on with its proxies, takes in newcomers that are known, and is at one with the
 // others when it is back. No call fails.
 func TestPartition(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")
 	web1 := w.serve(0, "web-1")
 	w.serve(1, "web-2")
@@ -84,6 +85,7 @@ func TestPartition(t *testing.T) {
 
 // Consul is away: nothing that runs is cut, a replica that starts meanwhile starts complete, and changes go on when it is back.
 func TestConsulAway(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	web1 := w.serve(0, "web-1")
 	w.serve(1, "web-2")

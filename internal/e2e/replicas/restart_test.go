@@ -13,6 +13,7 @@ import (
 // Replicas that are stopped and started again one after the other, as for an update, cost no call, and who moves is sent
 // nothing that he has.
 func TestUpdate(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, "")
 	web1, web2 := w.serve(0, "web-1"), w.serve(1, "web-2")
 	a := w.join(2, harness.Workload{Name: "a-1", Group: "shop/a"})
@@ -55,6 +56,7 @@ func updates(p *harness.Proxy) map[string]int {
 
 // All replicas start while Consul is away: each goes by its copy, of all that it knew.
 func TestAllStartWithoutConsul(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	web1 := w.serve(0, "web-1")
 	w.serve(1, "web-2")

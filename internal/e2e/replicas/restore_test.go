@@ -16,6 +16,7 @@ import (
 // Consul is restored from a snapshot under replicas that run: who is connected is registered again, who was revoked since stays
 // out, what nobody speaks for ends, and writes go on. No call fails.
 func TestConsulRestored(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "workloads: {restartGrace: 5s}\n")
 	w.serve(0, "web-1")
 	w.serve(1, "web-2")

@@ -26,6 +26,7 @@ func (w *world) authority(what string, ok func(admin.Authority) bool) {
 // The root is changed while replicas are killed and started again; all sign with the new one, with intermediates of their own,
 // and no call fails.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	w.serve(0, "web-1")
 	w.serve(1, "web-2")

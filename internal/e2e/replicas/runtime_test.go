@@ -71,6 +71,7 @@ func open(t testing.TB, a *testconsul.Agent, prefix string, cfg shared.Config) *
 
 // What every runtime promises holds on the real Consul, beside another replica.
 func TestRuntime(t *testing.T) {
+	t.Parallel()
 	a := testconsul.Start(t, nil)
 	n := 0
 	var counting sync.Mutex

@@ -4,6 +4,7 @@ import "testing"
 
 // A replica that is stopped while Consul has just gone ends, whatever it was about to write.
 func TestStopWithoutConsul(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 2, "")
 	x := w.write()
 	for x.count() < 40 {

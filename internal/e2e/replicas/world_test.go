@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -60,25 +61,28 @@ func call() harness.Request { return harness.Request{Host: "web.test"} }
 // world are replicas that share a Consul.
 type world struct {
 	t      *testing.T
+	number int // 1 to 255
 	consul *testconsul.Agent
 	meshes []*harness.Mesh
 	apps   map[string]*harness.Backend // by name
 }
 
-// doors are addresses of Consul's HTTP interface, one for each replica: a link can be cut by itself.
-func doors(n int) []string {
-	out := []string{"127.0.0.1"}
-	for i := range n {
-		out = append(out, fmt.Sprintf("127.0.3.%d", i+1))
-	}
-	return out
-}
+// worlds numbers those of this process.
+var worlds atomic.Int32
+
+// door is the address of Consul's HTTP interface for a replica: each has its own, so that its link can be cut by itself.
+func (w *world) door(i int) string { return fmt.Sprintf("127.3.%d.%d", w.number, i+1) }
 
 // newWorld starts Consul and n replicas, each later one with a token that the first one made; more is further YAML of their
 // settings.
 func newWorld(t *testing.T, n int, more string) *world {
 	t.Helper()
-	w := &world{t: t, apps: map[string]*harness.Backend{}, consul: testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors(n), " ")}})}
+	w := &world{t: t, number: int(worlds.Add(1)), apps: map[string]*harness.Backend{}}
+	doors := []string{"127.0.0.1"}
+	for i := range n {
+		doors = append(doors, w.door(i))
+	}
+	w.consul = testconsul.Start(t, map[string]any{"addresses": map[string]any{"http": strings.Join(doors, " ")}})
 	for i := range n {
 		settings := w.settings(i) + more
 		if i > 0 {
@@ -100,20 +104,22 @@ func newWorld(t *testing.T, n int, more string) *world {
 // settings are those that make a replica share Consul.
 func (w *world) settings(i int) string {
 	_, port, _ := strings.Cut(w.consul.Address, ":")
-	return fmt.Sprintf("store: {kind: consul, address: \"http://%s:%s\", prefix: ashore/test}\n", doors(i + 1)[i+1], port)
+	return fmt.Sprintf("store: {kind: consul, address: \"http://%s:%s\", prefix: ashore/test}\n", w.door(i), port)
 }
 
 // cut has nothing pass between a replica and Consul; mend ends that.
 func (w *world) cut(i int) {
 	w.t.Helper()
-	door := doors(i + 1)[i+1]
-	w.nft(fmt.Sprintf("table ip cut%d {\n chain in { type filter hook input priority 0; ip daddr %s drop; ip saddr %s drop; }\n}\n", i, door, door))
+	w.nft(fmt.Sprintf("table ip %s {\n chain in { type filter hook input priority 0; ip daddr %s drop; ip saddr %s drop; }\n}\n", w.table(i), w.door(i), w.door(i)))
 }
 
 func (w *world) mend(i int) {
 	w.t.Helper()
-	w.nft(fmt.Sprintf("delete table ip cut%d\n", i))
+	w.nft(fmt.Sprintf("delete table ip %s\n", w.table(i)))
 }
+
+// table is the name of that of nftables which cuts a replica off.
+func (w *world) table(i int) string { return fmt.Sprintf("cut-%d-%d", w.number, i) }
 
 func (w *world) nft(rules string) {
 	w.t.Helper()

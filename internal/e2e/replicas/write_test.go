@@ -94,6 +94,7 @@ func written(m *harness.Mesh) ([]string, error) {
 
 // What one replica has acknowledged, all have, whoever is killed or cut off while they write; and they have the same.
 func TestWrites(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, 3, "")
 	x := w.write()
 	more := func() {
