@@ -20,6 +20,7 @@ const (
 	revisionLabel = "istio.io/rev"
 )
 
+// run takes in the word, which was said on a stream, and says what became of it.
 func (t *taking) run(stream uint64) verdict {
 	l, had := t.at, len(t.at.strange) > 0 || t.at.over != nil
 	if l.over = t.tooMuch(); l.over != nil {
@@ -67,6 +68,7 @@ func (t *taking) alive(stream uint64) {
 	t.at.listed = stream
 }
 
+// done is the verdict with all that changed.
 func (t *taking) done() verdict {
 	t.verdict.changed = slices.SortedFunc(maps.Keys(t.changed), group.compare)
 	return t.verdict
