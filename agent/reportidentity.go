@@ -72,7 +72,11 @@ func because(n Renewal) string {
 	if n.Trouble == nil {
 		return "not renewed"
 	}
-	return fmt.Sprintf("not renewed after %d tries: %s", n.Tries, oneLine(n.Trouble.Error()))
+	tries := "1 try"
+	if n.Tries != 1 {
+		tries = fmt.Sprintf("%d tries", n.Tries)
+	}
+	return fmt.Sprintf("not renewed after %s: %s", tries, oneLine(n.Trouble.Error()))
 }
 
 // refused says that a control plane answered, and does not renew the certificate.

@@ -200,6 +200,13 @@ func (l *Ledger) losses() []string {
 	return out
 }
 
+// Lost says that the store was lost lately, or an older one was put in its place: some who had joined have to join again.
+func (l *Ledger) Lost() bool {
+	l.beginning.Lock()
+	defer l.beginning.Unlock()
+	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool { return x.Kind != lossCopy && l.now().Sub(x.At) < lossTold })
+}
+
 // revocations counts them as the beginning of a sentence about them.
 func revocations(n int) string {
 	if n == 1 {
@@ -221,7 +228,7 @@ func (l *Ledger) describe(x loss) string {
 		}
 		return fmt.Sprintf("the store was begun anew at %s beside an authority that is older: who had joined, join tokens, objects of the store and their history are lost; %s. "+
 			"Put a backup of the store in place, or have every workload join again (\"ashorectl join-token create\"): until its machine does, no proxy of before that registers, as that of every agent does, gets configuration, policies or revocations from here, "+
-			"and goes on with what it has; its certificate works until it ends and is not renewed, and only its identity can be revoked", at, what)
+			"and goes on with what it has; its certificate works until it ends and is not renewed, and only its identity can be revoked (\"ashorectl workload revoke --force spiffe://…\": nobody is known to have it)", at, what)
 	case lossOlder:
 		return fmt.Sprintf("the store was found at %s to be older than the copy of the revocations, and %s in force that it did not have. Who joined or renewed since it was copied has to join again, "+
 			"join tokens that were used since may be used again (\"ashorectl join-token list\", and revoke those), and what was restored since is revoked again", at, revocations(x.Taken))

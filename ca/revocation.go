@@ -75,6 +75,14 @@ type Revocations struct {
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
+
+	has map[thing]bool // what is in List
+}
+
+// thing is what a revocation puts out.
+type thing struct {
+	kind RevocationKind
+	name string
 }
 
 const (
@@ -187,7 +195,7 @@ func (l *Ledger) wentBack(set *revokedSet) bool {
 	}
 	taken := 0
 	for _, x := range l.revoked.Load().List {
-		if x.Epoch <= set.kept || slices.ContainsFunc(set.List, func(y Revocation) bool { return y.Kind == x.Kind && y.Name == x.Name }) {
+		if x.Epoch <= set.kept || set.Has(x.Kind, x.Name) {
 			continue
 		}
 		l.unkept.add(x)
@@ -236,7 +244,7 @@ type revokedSet struct {
 
 // newRevokedSet reads records; more are revocations beside them. Certificates that ended before a time matter no more.
 func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) (*revokedSet, error) {
-	s := &revokedSet{identity: map[string]bool{}, certificate: map[string]bool{}}
+	s := &revokedSet{Revocations: Revocations{has: map[thing]bool{}}, identity: map[string]bool{}, certificate: map[string]bool{}}
 	for _, r := range records {
 		if r.Name == epochName {
 			var e epochRecord
@@ -253,7 +261,7 @@ func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) 
 		s.add(x, ended)
 	}
 	for _, x := range more {
-		if !slices.ContainsFunc(s.List, func(y Revocation) bool { return y.Kind == x.Kind && y.Name == x.Name }) {
+		if !s.Has(x.Kind, x.Name) {
 			s.add(x, ended)
 			s.Epoch = max(s.Epoch, x.Epoch)
 		}
@@ -267,6 +275,7 @@ func newRevokedSet(records []record.Record, more []Revocation, ended time.Time) 
 
 func (s *revokedSet) add(x Revocation, ended time.Time) {
 	s.List = append(s.List, x)
+	s.has[thing{x.Kind, x.Name}] = true
 	if x.Kind == RevokeIdentity {
 		s.identity[x.Name] = true
 		s.Identities = append(s.Identities, x.Name)
@@ -278,6 +287,9 @@ func (s *revokedSet) add(x Revocation, ended time.Time) {
 		}
 	}
 }
+
+// Has says that something is out, also when the records do not have it yet.
+func (r *Revocations) Has(kind RevocationKind, name string) bool { return r.has[thing{kind, name}] }
 
 // identities is Identities as a set.
 func (r *Revocations) identities() map[string]bool {

@@ -107,7 +107,7 @@ func (l *Ledger) copyNow(set *revokedSet) bool {
 		c.Unkept = append(c.Unkept, revocationKey(x.Kind, x.Name).Name)
 	}
 	text, err := c.encode()
-	if err == nil && bytes.Equal(text, l.copied) {
+	if err == nil && bytes.Equal(text, l.copied) && l.dir.has(copyFile) {
 		return true
 	}
 	if err == nil {

@@ -48,3 +48,24 @@ func (s *Server) connected(certificate func(fingerprint string) bool) (p Presenc
 	}
 	return p, ok
 }
+
+// Connected are the certificates, by their fingerprints, of the workloads whose proxies are connected: to this server, or by
+// their registrations to one that shares its Runtime.
+func (s *Server) Connected() map[string]bool {
+	out := map[string]bool{}
+	if s.cfg.Runtime != nil {
+		for _, r := range s.cfg.Runtime.Registrations().All() {
+			if r.Certificate != "" && r.DisconnectedAt.IsZero() && r.Lease.IsZero() {
+				out[r.Certificate] = true
+			}
+		}
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		if st.who.fingerprint != "" {
+			out[st.who.fingerprint] = true
+		}
+	}
+	return out
+}

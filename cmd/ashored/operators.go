@@ -215,9 +215,9 @@ func (o operators) ListWorkloads(ctx context.Context) (admin.WorkloadList, error
 	for _, w := range workloads {
 		nodes := map[string]bool{}
 		shown := admin.Workload{Name: w.Name, Identity: w.Identity, Group: w.Group, Joined: w.Joined, Bundle: w.Bundle,
-			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity)}
+			Revoked: w.Revoked || slices.Contains(revoked.Identities, w.Identity) || revoked.Has(ca.RevokeWorkload, w.Name)}
 		for _, l := range w.Leaves {
-			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked})
+			shown.Leaves = append(shown.Leaves, admin.Leaf{Serial: l.Serial, NotAfter: l.NotAfter, Revoked: l.Revoked || revoked.Has(ca.RevokeSerial, l.Serial)})
 			for _, p := range proxies[l.Serial] {
 				shown.Proxies = append(shown.Proxies, p.id)
 				shown.Health = latest(shown.Health, p.health)

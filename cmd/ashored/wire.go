@@ -255,6 +255,9 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
 	back.assembler, back.proxies, back.entries, back.setting = assembler.Status, fleet{server}, derive.Entries, maker.setting
 	back.more = append(back.more, d.auditProblems)
+	if err := p.guard(d, back); err != nil {
+		return p, err
+	}
 	if err := back.watch(id, keys, d.registry); err != nil {
 		return p, err
 	}

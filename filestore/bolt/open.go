@@ -33,7 +33,7 @@ func (s *Store) open() error {
 	if err := mark(s.path); err != nil {
 		return fmt.Errorf("mark the store as open: %w", err)
 	}
-	if s.db, err = s.bbolt(s.path); err != nil {
+	if s.db, s.file, err = s.bbolt(s.path); err != nil {
 		return err
 	}
 	version, err := s.version()
@@ -122,7 +122,7 @@ func (s *Store) create() error {
 	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("make the store: %w", err)
 	}
-	db, err := s.bbolt(fresh)
+	db, _, err := s.bbolt(fresh)
 	if err != nil {
 		return fmt.Errorf("make the store: %w", err)
 	}
@@ -140,12 +140,17 @@ func (s *Store) create() error {
 	return nil
 }
 
-func (s *Store) bbolt(path string) (*bbolt.DB, error) {
-	db, err := bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.cfg.LockTimeout, FreelistType: bbolt.FreelistMapType})
-	if err != nil {
-		return nil, fmt.Errorf("open %s: %w", path, err)
+// bbolt opens a file, which belongs to the database.
+func (s *Store) bbolt(path string) (db *bbolt.DB, f *os.File, err error) {
+	open := func(name string, flag int, mode os.FileMode) (*os.File, error) {
+		f, err = os.OpenFile(name, flag, mode)
+		return f, err
 	}
-	return db, nil
+	db, err = bbolt.Open(path, 0o600, &bbolt.Options{Timeout: s.cfg.LockTimeout, FreelistType: bbolt.FreelistMapType, OpenFile: open})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open %s: %w", path, err)
+	}
+	return db, f, nil
 }
 
 // damaged is the error for a file that cannot be trusted.

@@ -58,7 +58,10 @@ func (s *Store) inTheWay(err error) (why, todo string) {
 	said := func(errno unix.Errno) bool {
 		return errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error())
 	}
+	var gone *goneError
 	switch {
+	case errors.As(err, &gone):
+		return gone.todo, ""
 	case said(unix.ENOSPC), said(unix.EDQUOT):
 		return fmt.Sprintf("make room on the disk of %s (\"df -h %s\" shows what it has)", s.path, filepath.Dir(s.path)), " and write again"
 	case said(unix.EROFS):

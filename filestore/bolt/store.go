@@ -73,6 +73,7 @@ type Store struct {
 	path string    // set once
 	lock *lock     // set once
 	db   *bbolt.DB // set once
+	file *os.File  // that of db; set once
 	recs *records  // set once
 
 	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date

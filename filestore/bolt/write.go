@@ -11,10 +11,13 @@ import (
 	"github.com/ashore-mesh/ashore/config/storage"
 )
 
-// update runs f in a transaction that is on the disk when it returns nil. Callers hold s.writing.
+// update runs f in a transaction that is on the disk when it returns nil. Callers hold s.writing. Errors: ErrGone, and those of f and the disk.
 func (s *Store) update(f func(*tx) error) error {
 	if s.isClosed() {
 		return ErrClosed
+	}
+	if err := s.present(); err != nil {
+		return err
 	}
 	return s.db.Update(func(btx *bbolt.Tx) error {
 		t, err := begin(btx, schema)

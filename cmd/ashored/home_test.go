@@ -1,0 +1,82 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Nothing is said to be kept that goes to a file which nobody finds; who is revoked is out all the same, and shown as such.
+func TestStoreFileMoved(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	web, _ := s.joined(t)
+	path := filepath.Join(s.dir, "state", "ashore.db")
+	if err := os.Rename(path, path+".moved"); err != nil {
+		t.Fatal(err)
+	}
+	problems, err := client.Problems(ctx)
+	if err != nil || !slices.ContainsFunc(problems, func(p feed.Problem) bool {
+		return p.Severity == feed.Error && strings.Contains(p.Text, "moved away to "+path+".moved")
+	}) {
+		t.Errorf("problems %v, error %v", problems, err)
+	}
+	if made, err := client.CreateToken(ctx, admin.TokenRequest{Group: "shop/web"}); err == nil || !strings.Contains(err.Error(), "moved away") {
+		t.Errorf("a join token: got %+v, %v, want it refused", made, err)
+	}
+	files := func(yield func(admin.Piece, error) bool) { yield(serviceFile("shop"), nil) }
+	if got, err := client.Apply(ctx, files, admin.StoreOptions{}); err == nil || !strings.Contains(err.Error(), "nothing was changed") {
+		t.Errorf("apply: got %+v, %v, want it refused", got, err)
+	}
+	heard, err := client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1", Reason: "stolen"})
+	if notes := strings.Join(heard.Notes, "\n"); err != nil || !strings.Contains(notes, "WARNING: revoke workload shop/web-1") || !strings.Contains(notes, "moved away") {
+		t.Errorf("revoke: %q, %v", heard.Notes, err)
+	}
+	if err := web.ask(t, "", ""); status.Code(err) != codes.Unauthenticated {
+		t.Errorf("renewal of who is revoked: %v", err)
+	}
+	if list, err := client.Workloads(ctx); err != nil || len(list.Workloads) != 1 || !list.Workloads[0].Revoked {
+		t.Errorf("workloads %+v, %v; want it revoked", list, err)
+	}
+	if err := os.Rename(path+".moved", path); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "it is kept", func() bool {
+		problems, err := client.Problems(ctx)
+		return err == nil && len(problems) == 0
+	})
+}
+
+// Who is not connected hears of a revocation later: whoever revokes is told.
+func TestRevokeTellsWhoIsAway(t *testing.T) {
+	t.Parallel()
+	s := newSecureSite(t)
+	s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	web, _ := s.joined(t)
+	other := admin.RevokeRequest{Identity: "spiffe://cluster.local/ns/shop/sa/other", Force: true}
+	heard, err := client.Revoke(ctx, other)
+	if notes := strings.Join(heard.Notes, "\n"); err != nil || !strings.Contains(notes, "1 workload with a valid certificate is not connected") || !strings.Contains(notes, "shop/web-1") ||
+		strings.Contains(notes, "store was lost") {
+		t.Errorf("who is away: %q, %v", heard.Notes, err)
+	}
+	if err := web.stream(t, webNode)(); err != nil {
+		t.Fatal(err)
+	}
+	if heard, err = client.Restore(ctx, other); err != nil || len(heard.Notes) != 1 {
+		t.Errorf("with everybody there: %q, %v", heard.Notes, err)
+	}
+	if heard, err = client.Revoke(ctx, admin.RevokeRequest{Workload: "shop/web-1"}); err != nil || strings.Contains(strings.Join(heard.Notes, "\n"), "valid certificate") {
+		t.Errorf("who is revoked is told of as one that hears of it: %q, %v", heard.Notes, err)
+	}
+}
