@@ -153,6 +153,8 @@ func TestExport(t *testing.T) {
 			other.Exported = []string{shop}
 			neighbour := follow(t, other)
 			neighbour.has(t, "web.service.consul", "10.0.0.1:8080 healthy", "10.0.0.2:8080 unhealthy")
+			other.Export.Owner = "neighbour" // which has Consul itself leave out what is its own
+			follow(t, other).has(t, "web.service.consul", "10.0.0.1:8080 healthy", "10.0.0.2:8080 unhealthy")
 			reader.has(t, "db.service.consul", "10.9.0.1:5432 healthy")
 
 			before := x.Status().Writes
