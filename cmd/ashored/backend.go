@@ -52,6 +52,8 @@ type backend struct {
 	refused func() []feed.Problem
 	// setting is the name that a source has among the settings, and its own where it stands in none; nil: none does.
 	setting func(source string) string
+	// file is what people call a file of a source; nil: what the source calls it.
+	file func(source, file string) string
 	// more are the problems of other parts.
 	more []func() []feed.Problem
 	// waited is a source that is waited for, with the setting that says so; nil: its name will do.
@@ -134,6 +136,11 @@ func (b *backend) problems(s push.Status) []feed.Problem {
 	}
 	for _, f := range b.more {
 		out = append(out, f()...)
+	}
+	if b.file != nil {
+		for i := range out {
+			out[i].File = b.file(out[i].Source, out[i].File)
+		}
 	}
 	return out
 }
@@ -218,6 +225,9 @@ func (b *backend) Objects(kind, namespace, name string) ([]admin.Object, error) 
 		shown, err := objectOf(o, info)
 		if err != nil {
 			return nil, err
+		}
+		if b.file != nil {
+			shown.Origin.File = b.file(o.Origin.Source, o.Origin.File)
 		}
 		out = append(out, shown)
 	}

@@ -40,6 +40,7 @@ func TestMovedBetweenFoldersAndRefused(t *testing.T) {
 			m.write("two/none.yaml", "# nothing yet\n")
 			m.beginBoth()
 			m.has("web one/web.yaml", "db one/db.yaml")
+			m.says("", "")
 			if err := os.Remove(filepath.Join(m.dir, "one/web.yaml")); err != nil {
 				t.Fatal(err)
 			}
@@ -56,6 +57,49 @@ func TestMovedBetweenFoldersAndRefused(t *testing.T) {
 			m.has(c.as+" two/web.yaml", "db one/db.yaml")
 			m.says("", "")
 			m.keeps("one", "two")
+		})
+	}
+}
+
+// What a file defined stays when its objects run together, over starts too, and the problem names it; one that is taken out of a file
+// in order goes at once.
+func TestObjectsRunTogether(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	web, api := fmt.Sprintf(entryFile, "web"), fmt.Sprintf(entryFile, "api")
+	m.write("one/web.yaml", web+"---\n"+api)
+	m.has("web one/web.yaml", "api one/web.yaml", "db one/db.yaml")
+	m.write("one/web.yaml", web+"# ---\n"+api)
+	for range 2 {
+		m.says("", "stays in use: ServiceEntry shop/api, ServiceEntry shop/web")
+		m.has("web one/web.yaml", "api one/web.yaml", "db one/db.yaml")
+		m.begin("one")
+	}
+	m.write("one/web.yaml", web)
+	m.has("web one/web.yaml", "db one/db.yaml")
+	m.says("", "")
+}
+
+// Where several folders are read, files are called by their whole path; one that is the only one, by their names in it.
+func TestFilesOfSeveralFolders(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	m.write("two/db.yaml", "kind: [\n")
+	for _, c := range []struct {
+		begin         func()
+		web, refusing string
+	}{
+		{m.beginBoth, filepath.Join(m.dir, "one/web.yaml"), filepath.Join(m.dir, "two/db.yaml")},
+		{func() { m.begin("one") }, "web.yaml", ""},
+	} {
+		c.begin()
+		m.until(t, "having "+c.web, func() bool {
+			objects, err := m.client.Objects(t.Context(), "se", "shop", "web")
+			return err == nil && len(objects) == 1 && objects[0].Origin.File == c.web
+		})
+		m.until(t, "a problem of "+c.refusing, func() bool {
+			list, err := m.client.Problems(t.Context())
+			return err == nil && (len(list) == 1 && list[0].File == c.refusing || len(list) == 0 && c.refusing == "")
 		})
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -106,6 +107,27 @@ func (m *sourceMaker) setting(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.settings[name].Name, name)
+}
+
+// file is what people call a file of a source, by the source's own name: the whole path where the settings name several folders,
+// or this one no more. Safe for concurrent use.
+func (m *sourceMaker) file(source, file string) string {
+	folder, ok := strings.CutPrefix(source, "file:")
+	if !ok || file == "" || filepath.IsAbs(file) {
+		return file
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	folders := 0
+	for name := range m.settings {
+		if strings.HasPrefix(name, "file:") {
+			folders++
+		}
+	}
+	if _, named := m.settings[source]; named && folders == 1 {
+		return file
+	}
+	return filepath.Join(folder, file)
 }
 
 // waited is a source that is waited for, by its own name, with the setting that says so.

@@ -253,7 +253,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Publish: publisher(server, tell, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
 	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
-	back.assembler, back.proxies, back.entries, back.setting = assembler.Status, fleet{server}, derive.Entries, maker.setting
+	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler.Status, fleet{server}, derive.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems)
 	if err := p.guard(d, back); err != nil {
 		return p, err
