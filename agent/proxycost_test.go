@@ -68,7 +68,7 @@ func costProxy(t testing.TB, dir string) *proxy {
 func TestProxyMemory(t *testing.T) {
 	before := inUse()
 	p, bytes := costExample(t, "", 3000, 2<<10)
-	p.relay.disconnect(p.relay.up)
+	p.relay.up = nil // disconnected
 	for _, held := range p.relay.types {
 		held.target()
 	}

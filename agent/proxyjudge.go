@@ -20,13 +20,6 @@ func (r *relay) connect() *upstream {
 	return r.up
 }
 
-// disconnect ends it.
-func (r *relay) disconnect(up *upstream) {
-	if r.up == up {
-		r.up = nil
-	}
-}
-
 // find returns the interest in a type, nil when there is none yet.
 func (up *upstream) find(typeURL string) *ads.Interest {
 	for _, i := range up.interests {
