@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"time"
 
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
@@ -31,6 +32,8 @@ type storeSettings struct {
 	// Namespace and Partition are those of Consul Enterprise. Default: those of the token.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
+	// MaxAge is how old this ashored's copy of it may be to stand in at a start while Consul is away. Default 0: any age.
+	MaxAge time.Duration `yaml:"maxAge"`
 }
 
 func defaultStore() storeSettings {
@@ -40,7 +43,7 @@ func defaultStore() storeSettings {
 // options are those of a store in Consul, for a trust domain.
 func (s storeSettings) options(domain string) consul.Options {
 	return consul.Options{Address: s.Address, Prefix: cmp.Or(s.Prefix, "ashore/"+domain), TokenFile: s.TokenFile, TLS: s.TLS,
-		Datacenter: s.Datacenter, Namespace: s.Namespace, Partition: s.Partition}
+		Datacenter: s.Datacenter, Namespace: s.Namespace, Partition: s.Partition, MaxAge: s.MaxAge}
 }
 
 func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
@@ -54,7 +57,7 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 			other bool
 		}{
 			{"address", s.Store.Address != alone.Address}, {"prefix", s.Store.Prefix != ""}, {"tokenFile", s.Store.TokenFile != ""}, {"tls", s.Store.TLS != alone.TLS},
-			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition", s.Store.Partition != ""},
+			{"datacenter", s.Store.Datacenter != ""}, {"namespace", s.Store.Namespace != ""}, {"partition", s.Store.Partition != ""}, {"maxAge", s.Store.MaxAge != 0},
 		} {
 			if o.other {
 				wrong("store."+o.name, "is only for store.kind consul, and that is %s", s.Store.Kind)

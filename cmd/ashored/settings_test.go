@@ -112,6 +112,8 @@ func TestWrongSettings(t *testing.T) {
 		{"a store in Consul that is none", address + "store:\n  prefix: a/b\n", "ashored.yaml:3: store.prefix: is only for store.kind consul, and that is bolt"},
 		{"a store in Consul nowhere", address + "store:\n  kind: consul\n  address: consul:8500\n", `ashored.yaml:4: store.address: "consul:8500": want http://HOST:PORT`},
 		{"a store below nothing", address + "store:\n  kind: consul\n  prefix: a//b\n", `ashored.yaml:4: store.prefix: "a//b": want letters`},
+		{"a store that is older than nothing", address + "store:\n  kind: consul\n  maxAge: -1h\n", `ashored.yaml:4: store.maxAge: want a duration`},
+		{"an age of the store at home", address + "store: {maxAge: 1h}\n", "store.maxAge: is only for store.kind consul"},
 		{"a store by half of TLS", address + "store:\n  kind: consul\n  address: https://consul\n  tls: {certFile: /x}\n", "store.tls: certFile and keyFile belong together"},
 		{"merging", address + "merge: {service: last}\n", `ashored.yaml:2: merge.service: "last": want first or fill`},
 		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: "hide": want unite or shadow`},

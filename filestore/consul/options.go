@@ -28,6 +28,8 @@ type Options struct {
 	// Namespace and Partition are those of Consul Enterprise. Default: none is named, which means those of the token.
 	Namespace string `yaml:"namespace"`
 	Partition string `yaml:"partition"`
+	// MaxAge is how old this replica's copy may be to stand in at a start while Consul is away. Default 0: any age.
+	MaxAge time.Duration `yaml:"maxAge"`
 }
 
 // Config says where a Store is.

@@ -150,6 +150,11 @@ func TestColdStart(t *testing.T) {
 	if _, err := Open(t.Context(), empty); err == nil || !strings.Contains(err.Error(), "store.address") || !strings.Contains(err.Error(), "nothing stands in") {
 		t.Errorf("a start without a copy: got %v", err)
 	}
+	old := s.config(t, kept)
+	old.Options.MaxAge = time.Nanosecond
+	if _, err := Open(t.Context(), old); err == nil || !strings.Contains(err.Error(), "store.maxAge") {
+		t.Errorf("a start with a copy that is too old: got %v", err)
+	}
 	b, _ := s.start(t, kept)
 	if got := valueOf(t, b, "revoked"); got != "mallory" {
 		t.Errorf("read %q from the copy", got)

@@ -159,6 +159,9 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		if !found {
 			return fmt.Errorf("%w; this replica has never read it, so nothing stands in", err)
 		}
+		if most := s.cfg.Options.MaxAge; most > 0 && time.Since(s.standing.since()) > most {
+			return fmt.Errorf("%w; what this replica knew is of %s, and the setting store.maxAge (%s) does not let it stand in", err, s.standing.since().UTC().Format(time.RFC3339), most)
+		}
 		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len())
 		return nil
 	}
