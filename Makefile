@@ -20,7 +20,8 @@ SUITE ?=
 # make run SMOKE=1 performs the experiments itself and ends.
 SMOKE ?=
 # Flags of the yardstick: make bench ARGS="-proxies 200 -sotw", make bench ARGS="-write docs/performance.md"; and of the
-# demonstration: make run ARGS="--network 127.0.9"
+# demonstration: make run ARGS="--network 127.0.9" moves its workloads; ashored stays, unless --xds-address and --metrics-address
+# move it too.
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s

@@ -59,6 +59,11 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 	return errors.Join(fmt.Errorf("revoke %s %s: %w", r.Kind, r.Name, err), read)
 }
 
+// NotRevoked writes down that something was asked to be revoked, and was not.
+func (l *Ledger) NotRevoked(r RevokeRequest, err error) {
+	l.failed(audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}, err)
+}
+
 // unkeptError says what a revocation that the records did not take hangs on.
 func (l *Ledger) unkeptError(err error, copied bool) error {
 	if copied {
@@ -67,11 +72,9 @@ func (l *Ledger) unkeptError(err error, copied bool) error {
 	return fmt.Errorf("%w: it holds until ashored ends, and no longer: do not restart ashored before \"ashorectl problems\" shows that it is kept", err)
 }
 
-// failed writes down that what was asked for was not done.
+// failed writes down that what was asked for was not done, also where nothing was to be done: who looks into what an operator
+// did is to see a name that was mistyped.
 func (l *Ledger) failed(e audit.Event, err error) {
-	if errors.Is(err, ErrNotFound) {
-		return // nothing was to be done
-	}
 	e.Outcome = audit.Failed
 	e.Details["error"] = err.Error()
 	l.audit(e)

@@ -344,6 +344,27 @@ func TestOperatorMistakes(t *testing.T) {
 			t.Errorf("%s: got %v, want %v with %q", tc.what, tc.err, tc.is, tc.want)
 		}
 	}
+	s.checkNothingDone(t, client)
+}
+
+// checkNothingDone looks in the audit log for what came to nothing in TestOperatorMistakes.
+func (s *secureSite) checkNothingDone(t *testing.T, client *admin.Client) {
+	t.Helper()
+	failed := map[string]bool{}
+	err := client.TailAudit(t.Context(), 1000, false, func(e audit.Event) error {
+		if e.Outcome == audit.Failed {
+			failed[e.Action+" "+e.Target] = true
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"workload.revoke shop/wbe-1", "workload.revoke ab", "workload.revoke spiffe://cluster.local/ns/shop/sa/nobody", "workload.restore shop/web"} {
+		if !failed[want] {
+			t.Errorf("the audit log does not have that %s came to nothing: %v", want, failed)
+		}
+	}
 }
 
 // A rotation waits for workloads until they have both roots, is done at once when that is forced, and leaves nobody

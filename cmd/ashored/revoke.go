@@ -26,7 +26,9 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 	known, _ := o.ledger.Workloads(ctx) // what matters fails by itself
 	concerned := concerned(known, q)
 	if len(concerned) == 0 && q.Kind == ca.RevokeIdentity && !r.Force && !o.isRevoked(ctx, q) {
-		return admin.Revoked{}, o.nobody(q.Name, known)
+		err := o.nobody(q.Name, known)
+		o.ledger.NotRevoked(q, err)
+		return admin.Revoked{}, err
 	}
 	q.Addresses = o.addresses(q, concerned)
 	err = o.ledger.Revoke(ctx, q)

@@ -76,7 +76,7 @@ func parse(args []string, help io.Writer) (options, error) {
 	fs.StringVar(&o.example, "example", filepath.Join("examples", "quickstart", "config"), "`folder` of the configuration")
 	fs.StringVar(&o.extras, "experiments", filepath.Join("examples", "quickstart", "experiments"), "`folder` of what experiments add to it")
 	fs.StringVar(&o.dir, "dir", ".run", "`folder` for the copy of the configuration, state and logs")
-	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`")
+	fs.StringVar(&o.network, "network", "127.0.0", "front of the workloads' `addresses`; ashored has --xds-address and --metrics-address")
 	fs.StringVar(&o.xds, "xds-address", "127.0.0.1:15012", "`address` of ashored's xDS and certificate authority")
 	fs.StringVar(&o.metrics, "metrics-address", "127.0.0.1:15014", "`address` of ashored's metrics and readiness")
 	fs.BoolVar(&o.smoke, "smoke", false, "make the experiments and end")
