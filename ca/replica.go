@@ -144,7 +144,7 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 		}
 		var r replicaRecord
 		if err := json.Unmarshal(rec.Value, &r); err != nil || r.Format != 1 {
-			s.log.Warn("the record of a replica cannot be read: delete it, and the replica writes it anew", "table", table, "record", rec.Name, "error", err)
+			s.log.Warn("the record of a replica cannot be read: until that replica writes it anew, a rotation does not wait for it", "table", table, "record", rec.Name, "error", err)
 			r = replicaRecord{}
 		}
 		if id == m.id {

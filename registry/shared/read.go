@@ -125,7 +125,7 @@ func (r *Runtime) take(rec record.Record) {
 // mu is held.
 func (r *Runtime) takeDamaged(rec record.Record, why error) {
 	r.damaged[rec.Name] = rec.Version
-	r.cfg.Log.Error("the record of a registration cannot be read, and what it said before counts: its proxy writes it anew, or delete it", "table", rec.Table, "record", rec.Name, "error", why)
+	r.cfg.Log.Error("the record of a registration cannot be read, and what it said before counts, until its proxy connects anew", "table", rec.Table, "record", rec.Name, "error", why)
 	key, known := r.names[rec.Name]
 	if !known {
 		return
