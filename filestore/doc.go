@@ -6,8 +6,8 @@
 //
 // Nothing wrong ever removes something that was right: objects that a file cannot give in their present
 // version stay in their last good one, and so does a file or folder that cannot be read. With a LastGood
-// that holds over a restart, too. So do objects that a change took away while it brought one of their kind that is
-// refused: they may have been renamed. Only a file that is deleted from a readable folder is gone, and only while
+// that holds over a restart, too. So do objects that a change took away while there is an error in their file, or in one
+// that was changed with it: they may be what the error is about. Only a file that is deleted from a readable folder is gone, and only while
 // another file stays there: a folder that holds no file of configuration any more removes nothing, and one that
 // lacks files at the start only after a time.
 //

@@ -232,9 +232,7 @@ func (c *catalog) declaration(objects push.Objects, p push.Part) admin.Place {
 
 // objectNamed is the object of a name as people write it, "ServiceEntry shop/web"; nil: there is none.
 func objectNamed(objects push.Objects, text string) *config.Object {
-	kind, name, _ := strings.Cut(text, " ")
-	namespace, name, _ := strings.Cut(name, "/")
-	return objects.At(config.Key{Kind: config.Kind(kind), Namespace: namespace, Name: name})
+	return objects.At(config.ParseKey(text))
 }
 
 // place is where an object was read.
