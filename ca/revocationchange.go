@@ -40,6 +40,7 @@ func (l *Ledger) Revoke(ctx context.Context, r RevokeRequest) error {
 		return err
 	}
 	r.Name = name
+	ctx = context.WithoutCancel(ctx) // a store that hangs may outlast the patience of who asked, and what he asked for is to be done
 	event := audit.Event{Action: audit.WorkloadRevoke, Actor: r.By, Target: r.Name, Reason: r.Reason, Details: map[string]string{"kind": string(r.Kind)}}
 	err = l.retry(func() error { return l.tryRevoke(ctx, r) })
 	if err != nil && !errors.Is(err, ErrUnkept) {

@@ -101,6 +101,7 @@ func (l *Ledger) Tokens(ctx context.Context) ([]Token, error) {
 // RevokeToken takes a token back. One that was used is revoked too: its answer is not repeated; the workload that it made
 // stays. Errors: ErrUnkept when it is in force and does not outlive the process; ErrNotFound.
 func (l *Ledger) RevokeToken(ctx context.Context, id, by string) error {
+	ctx = context.WithoutCancel(ctx) // as in Revoke
 	at := l.now()
 	err := l.retry(func() error { return l.tryRevokeToken(ctx, id, at, by) })
 	event := audit.Event{Action: audit.TokenRevoke, Actor: by, Target: id, Details: map[string]string{}}

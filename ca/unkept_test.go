@@ -36,6 +36,30 @@ func (l *lab) run() {
 	l.t.Cleanup(func() { cancel(); wg.Wait() })
 }
 
+// Who loses patience with a store that hangs has revoked all the same.
+func TestRevokeWithoutPatience(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, nil)
+	l.serve()
+	c := l.join("shop/web", "a")
+	token, _, err := l.ledger.CreateToken(t.Context(), TokenRequest{Group: "shop/web", TTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	id, _, _ := strings.Cut(strings.TrimPrefix(token, tokenPrefix), ".")
+	ctx, cancel := context.WithCancel(t.Context())
+	l.store.fail(func([]record.Write) error { cancel(); return errDisk })
+	if err := l.ledger.Revoke(ctx, RevokeRequest{Kind: RevokeIdentity, Name: web(t).String(), By: "tester"}); !errors.Is(err, ErrUnkept) {
+		t.Errorf("got %v", err)
+	}
+	if l.peers.Revoked(web(t), Fingerprint(c.Leaf)) == nil {
+		t.Error("it is in")
+	}
+	if err := l.ledger.RevokeToken(ctx, id, "tester"); !errors.Is(err, ErrUnkept) {
+		t.Errorf("a token: got %v", err)
+	}
+}
+
 // A revocation that the store cannot take is in force at once, is told of, and is kept when there is room again.
 func TestRevokeOnAFullDisk(t *testing.T) {
 	t.Parallel()
