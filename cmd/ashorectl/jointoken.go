@@ -167,6 +167,7 @@ func (t *tool) revokeTokenCommand() *cobra.Command {
 			return "ID is missing: name a token by its ID; \"ashorectl join-token list\" shows them"
 		}),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			t.patient(cmd, revokeTime)
 			c, err := t.client()
 			if err != nil {
 				return err

@@ -77,7 +77,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&t.socket, "socket", "", "admin socket of ashored (default: see above)")
-	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer, 4m for what writes to the store unless it is set; 0: for ever")
+	root.PersistentFlags().DurationVar(&t.timeout, "timeout", 10*time.Second, "how long ashored may take to answer, 4m for what writes to the store and 40s for a revocation unless it is set; 0: for ever")
 	root.PersistentFlags().VarP(&t.output, "output", "o", "table for people, json or yaml for programs")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usage(cmd, wanted(err)) })
 	root.SetVersionTemplate("{{.Name}} {{.Version}}\n")

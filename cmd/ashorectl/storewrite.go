@@ -25,14 +25,19 @@ func storeFlags(cmd *cobra.Command, o *admin.StoreOptions) {
 	must(cmd.RegisterFlagCompletionFunc("at", cobra.NoFileCompletions))
 }
 
+// patient has ashored take longer than for a question, unless --timeout says how long.
+func (t *tool) patient(cmd *cobra.Command, d time.Duration) {
+	if !cmd.Flags().Changed("timeout") {
+		t.timeout = d
+	}
+}
+
 // write asks ashored to write and shows what it did.
 func (t *tool) write(cmd *cobra.Command, o admin.StoreOptions, question func(*admin.Client, context.Context) (admin.Written, error)) error {
 	if o.Force && o.At != "" {
 		return usage(cmd, errors.New("--at refuses what others have changed, and --force writes over it: name one of the two"))
 	}
-	if !cmd.Flags().Changed("timeout") {
-		t.timeout = writeTime
-	}
+	t.patient(cmd, writeTime)
 	c, err := t.client()
 	if err != nil {
 		return err

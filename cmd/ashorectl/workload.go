@@ -133,6 +133,9 @@ func workloadRows(list []admin.Workload, now time.Time) [][]string {
 	return rows
 }
 
+// revokeTime is how long a revocation may take: a shared store that hangs is waited for some 20s, and then it is in force without.
+const revokeTime = 40 * time.Second
+
 // changeWorkloadCommand is revoke or restore.
 func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do func(*admin.Client, context.Context, admin.RevokeRequest) (admin.Revoked, error)) *cobra.Command {
 	var reason string
@@ -148,6 +151,7 @@ func (t *tool) changeWorkloadCommand(verb, short, long, example, done string, do
 				return usage(cmd, err)
 			}
 			q.Reason, q.Force = reason, force
+			t.patient(cmd, revokeTime)
 			answer, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Revoked, error) { return do(c, ctx, q) })
 			if err != nil {
 				return err
