@@ -317,6 +317,47 @@ func TestReplicaRotation(t *testing.T) {
 	w.secretless(h)
 }
 
+// A replica that was away while the new root was forced to sign gets an intermediate below it when it is back, as long as the old
+// root is trusted; afterwards it needs a token, and its intermediate is worth nothing.
+func TestReplicaPassedOver(t *testing.T) {
+	t.Parallel()
+	for name, retired := range map[string]bool{"until retire": false, "after retire": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, h, two := settledTown(t)
+			old := two.Signer().Cert
+			steps := []Step{None, StepActivate}
+			if retired {
+				steps = append(steps, StepRetire)
+			}
+			for _, s := range steps {
+				if _, err := w.m.Rotate(t.Context(), RotateRequest{Actor: "op", Force: s}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			w.both(h, two, 0)
+			s := show(t, two)
+			if two.Bundle().ID != w.m.Bundle().ID {
+				t.Error("it trusts other roots than the one that has the key")
+			}
+			if retired {
+				if !two.Signer().Cert.Equal(old) || len(s.Problems) == 0 || !strings.Contains(s.Problems[len(s.Problems)-1], "ca.replicaToken") && !strings.Contains(s.Problems[len(s.Problems)-1], "make a new one") {
+					t.Errorf("problems %q", s.Problems)
+				}
+				h.config.ReplicaToken = w.token()
+				w.open()
+				two = h.move()
+			}
+			if RootID(two.Signer().Root) != RootID(w.m.Signer().Root) {
+				t.Errorf("it does not sign with the new root: %q", s.Problems)
+			}
+			if err := believes(t, two.Signer(), two.config.Now(), w.m.Signer().Root); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
 // lateStore does not have the root at first: another replica makes it at the same moment.
 type lateStore struct {
 	record.Store
