@@ -127,6 +127,7 @@ func TestRequired(t *testing.T) {
 		w.serveAgain(s)
 		client.Want(t, "it came later", s.call(), harness.From("never"))
 		w.fine()
+		w.flawless("a source that is not required")
 		w.clean()
 	})
 }
