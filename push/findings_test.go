@@ -73,14 +73,14 @@ func TestAssemblerReports(t *testing.T) {
 		told, over []string
 	}{
 		{"nothing", nil, nil, nil, nil},
-		{"a clash", []*config.Object{x("one", 1)}, []*config.Object{x("two", 1)}, []string{"two.yaml:1: WorkloadEntry a/x: is defined in one.yaml:1 too, and that one is in use: remove one of the two"}, nil},
+		{"a clash", []*config.Object{x("one", 1)}, []*config.Object{x("two", 1)}, []string{"two.yaml:1: WorkloadEntry a/x: is defined in one.yaml:1 of one too, and that one is in use: remove one of the two"}, nil},
 		{"the same again", []*config.Object{x("one", 1)}, []*config.Object{x("two", 1)}, nil, nil},
 		{"moved", []*config.Object{x("one", 7)}, []*config.Object{x("two", 8)}, nil, nil},
 		{"something else", []*config.Object{x("one", 7)}, []*config.Object{x("two", 8), entry("first")}, []string{"e: first"}, nil},
 		{"says otherwise", []*config.Object{x("one", 7)}, []*config.Object{x("two", 8), entry("second")}, []string{"e: second"}, []string{"e: first"}},
 		{
 			"mended", []*config.Object{x("one", 7)}, []*config.Object{entry("second")}, nil,
-			[]string{"two.yaml:8: WorkloadEntry a/x: is defined in one.yaml:7 too, and that one is in use: remove one of the two"},
+			[]string{"two.yaml:8: WorkloadEntry a/x: is defined in one.yaml:7 of one too, and that one is in use: remove one of the two"},
 		},
 		{"all is gone", nil, nil, nil, []string{"e: second"}},
 		{"gateways", nil, []*config.Object{gateway("g", "HTTP"), gateway("h", "TCP")}, []string{

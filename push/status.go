@@ -74,12 +74,12 @@ func clashes(items []*config.Object) []finding {
 	return out
 }
 
-// placeBeside is placeIn, with the source where other is in a file of the same name of another one.
+// placeBeside is placeIn, with the source where other is in a file of another one.
 func placeBeside(o, other *config.Object) string {
-	if o.Origin.File == other.Origin.File && o.Origin.Source != other.Origin.Source && o.Origin.File != "" {
-		return placeIn(o) + " of " + o.Origin.Source
+	if other.Origin.File == "" {
+		return placeIn(o)
 	}
-	return placeIn(o)
+	return placeOutside(o, other.Origin.Source)
 }
 
 // placeOutside is placeIn, with the source where that is another one than source.
