@@ -1,6 +1,7 @@
 package config
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -27,6 +28,58 @@ func checkPolicyPrincipal(v string) string {
 		return quote(v) + " would match nothing: a principal is written as cluster.local/ns/shop/sa/web"
 	}
 	return checkPolicyName(v)
+}
+
+// doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of nobody. Certificates of others
+// have URIs of other forms: of these nothing is said.
+func doubtPrincipal(v string) string {
+	if checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
+		return ""
+	}
+	parts := strings.Split(strings.Trim(v, "*"), "/")
+	if parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") && !slices.Contains(parts, "sa") {
+		return ""
+	}
+	hint := ""
+	switch {
+	case strings.HasPrefix(v, "/"):
+		hint = "it begins with a slash; "
+	case strings.HasSuffix(v, "/"):
+		hint = "it ends with a slash; "
+	case strings.HasPrefix(v, "ns/"):
+		hint = "the trust domain is missing; "
+	case !slices.Contains(parts, "sa"):
+		hint = "\"sa\" is missing before the service account; "
+	case !slices.Contains(parts, "ns"):
+		hint = "\"ns\" is missing before the namespace; "
+	}
+	return quote(v) + " is no workload's identity and matches nobody: " + hint + "write cluster.local/ns/shop/sa/web, with the mesh's trust domain, or */ns/shop/sa/web for any"
+}
+
+// canBeWorkload says that the identity of some workload, DOMAIN/ns/NAMESPACE/sa/ACCOUNT, is what v says, in which a star may stand
+// at the beginning or at the end.
+func canBeWorkload(v string) bool {
+	form := []string{"", "ns", "", "sa", ""} // empty: any text but none
+	text, before := strings.CutPrefix(v, "*")
+	text, after := strings.CutSuffix(text, "*")
+	parts := strings.Split(text, "/")
+	if len(parts) > len(form) || !before && !after && len(parts) < len(form) {
+		return false
+	}
+	if before {
+		form = form[len(form)-len(parts):]
+	}
+	for i, part := range parts {
+		cutBefore, cutAfter := before && i == 0, after && i == len(parts)-1
+		switch want := form[i]; {
+		case want == "" && part == "" && !cutBefore && !cutAfter,
+			want != "" && cutBefore && !strings.HasSuffix(want, part),
+			want != "" && cutAfter && !strings.HasPrefix(want, part),
+			want != "" && !cutBefore && !cutAfter && want != part:
+			return false
+		}
+	}
+	return true
 }
 
 // checkPolicyNamespace is the rule for namespaces, in which stars may stand everywhere.

@@ -90,6 +90,8 @@ func (c *checker) policySource(path string, s *security.Source) {
 		{"remoteIpBlocks", s.GetRemoteIpBlocks(), s.GetNotRemoteIpBlocks(), checkSubnet},
 	}
 	c.policyFields(path, "the caller", fields)
+	c.policyDoubts(path+".principals", s.GetPrincipals(), doubtPrincipal)
+	c.policyDoubts(path+".notPrincipals", s.GetNotPrincipals(), doubtPrincipal)
 	if len(s.GetServiceAccounts())+len(s.GetNotServiceAccounts()) > 0 && len(s.GetPrincipals())+len(s.GetNotPrincipals())+len(s.GetNamespaces())+len(s.GetNotNamespaces()) > 0 {
 		c.errorf(path+".serviceAccounts", "service accounts do not stand beside principals or namespaces: write all of them as principals, or two rules")
 	}
@@ -136,6 +138,15 @@ func (c *checker) policyValues(path string, values []string, check func(string) 
 	}
 }
 
+// policyDoubts warns of values of one list that may stand there and most likely are a slip.
+func (c *checker) policyDoubts(path string, values []string, doubt func(string) string) {
+	for i, v := range values {
+		if text := doubt(v); text != "" {
+			c.warnf(at(path, i), "%s", text)
+		}
+	}
+}
+
 // policyCondition checks one condition of when.
 // Source: istio.io, Authorization Policy Conditions.
 func (c *checker) policyCondition(path string, w *security.Condition) {
@@ -147,6 +158,10 @@ func (c *checker) policyCondition(path string, w *security.Condition) {
 	if check != nil {
 		c.policyValues(path+".values", w.GetValues(), check)
 		c.policyValues(path+".notValues", w.GetNotValues(), check)
+	}
+	if w.GetKey() == "source.principal" {
+		c.policyDoubts(path+".values", w.GetValues(), doubtPrincipal)
+		c.policyDoubts(path+".notValues", w.GetNotValues(), doubtPrincipal)
 	}
 }
 

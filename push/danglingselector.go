@@ -1,8 +1,6 @@
 package push
 
 import (
-	"maps"
-
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -100,12 +98,7 @@ func (c *Context) carriers() carriers {
 			case *networking.WorkloadEntry:
 				x.add(k.Namespace, s.Labels)
 			case *networking.WorkloadGroup:
-				labels := maps.Clone(s.GetTemplate().GetLabels())
-				if labels == nil {
-					labels = map[string]string{}
-				}
-				maps.Copy(labels, s.GetMetadata().GetLabels())
-				x.add(k.Namespace, labels)
+				x.add(k.Namespace, groupLabels(s))
 			case *networking.Gateway:
 				x.add("", s.Selector)
 			}
