@@ -73,15 +73,18 @@ type editing func(*config.Object) time.Time
 
 // editedBy is what a batch says of that.
 func editedBy(b feed.Batch[*config.Object]) editing {
+	edited := sync.OnceValue(func() map[string]time.Time {
+		out := make(map[string]time.Time, len(b.Updates))
+		for _, u := range b.Updates {
+			out[u.Group] = u.Edited
+		}
+		return out
+	})
 	return func(o *config.Object) time.Time {
 		if o.Origin.Source != b.Source {
 			return time.Time{}
 		}
-		i := slices.IndexFunc(b.Updates, func(u feed.Update[*config.Object]) bool { return u.Group == o.Origin.File })
-		if i < 0 {
-			return time.Time{}
-		}
-		return b.Updates[i].Edited
+		return edited()[o.Origin.File]
 	}
 }
 
