@@ -40,6 +40,8 @@ type membership struct {
 	version string
 	// others are those that are there, by id.
 	others map[string]replicaRecord
+	// forgot are those that this one has forgotten, by id.
+	forgot map[string]bool
 	// trouble is why something among them could not be done; empty: nothing.
 	trouble string
 }

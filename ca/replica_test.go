@@ -475,6 +475,27 @@ func TestReplicaLate(t *testing.T) {
 	}
 }
 
+// A replica whose clock is far ahead takes another one for ended, and forgets it once, not each time that it is there again.
+func TestReplicaAhead(t *testing.T) {
+	t.Parallel()
+	w, h, two := settledTown(t)
+	w.first.later(nil, 2*intermediateLife)
+	key := record.Key{Table: table, Name: replicaRecords + two.own.replica.id}
+	versions := map[string]bool{}
+	for range 5 {
+		w.first.later(w.m, 0)
+		h.later(two, 0)
+		r, err := h.records.Get(t.Context(), key)
+		if err != nil {
+			t.Fatal(err)
+		}
+		versions[r.Version] = true
+	}
+	if len(versions) != 1 || versions[""] {
+		t.Errorf("its record has had the versions %v", versions)
+	}
+}
+
 // Who answers twice is asked once: a replica that was killed before it took its intermediate gets one for the same key.
 func TestReplicaAsksAgain(t *testing.T) {
 	t.Parallel()

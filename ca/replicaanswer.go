@@ -169,7 +169,14 @@ func (s *selfSigned) forgetReplica(ctx context.Context, id string, rec record.Re
 	if slices.ContainsFunc(r.certificates(), func(c *x509.Certificate) bool { return now.Before(c.NotAfter) }) || r.Request != nil && now.Before(r.Request.At.Add(requestKept)) {
 		return nil
 	}
-	s.log.Info("a replica is forgotten: its intermediate has ended", "replica", r.Name, "id", id)
+	if s.replica.forgot[id] { // it came back with what has ended here, so it is there, and one of the two clocks is wrong
+		return nil
+	}
+	s.log.Info("a replica is forgotten: its intermediate has ended by this machine's clock", "replica", r.Name, "id", id, "now", now.UTC())
+	if s.replica.forgot == nil {
+		s.replica.forgot = map[string]bool{}
+	}
+	s.replica.forgot[id] = true
 	return s.forget(ctx, rec)
 }
 
