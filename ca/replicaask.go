@@ -92,7 +92,7 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 // takeAnswer keeps an intermediate that was asked for.
 func (s *selfSigned) takeAnswer(p *pair, root *x509.Certificate, name string) error {
 	if !p.cert.IsCA {
-		return errors.New("what the records have for this replica is no certificate of an authority: delete its record there")
+		return errors.New("what the records have for this replica is no certificate of an authority: remove " + s.dir.at(askedFile) + ", and it asks with another key")
 	}
 	if err := s.dir.writePair(name, p); err != nil {
 		return err
