@@ -14,9 +14,12 @@ import (
 // maxWaiting bounds how many of those that are waited for are named.
 const maxWaiting = 20
 
+// SelfSigned is the Status.Source of an authority of which nobody else has a part.
+const SelfSigned = "self-signed"
+
 // Status is what "ca show" shows.
 type Status struct {
-	// Source is "self-signed" or "plugged-in".
+	// Source is SelfSigned or "plugged-in".
 	Source string
 	// Folder is where its files are.
 	Folder      string
@@ -150,7 +153,7 @@ func certificateStatus(c *x509.Certificate, s *Signer) CertificateStatus {
 
 // show adds what is a self-signed authority's own.
 func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
-	st.Source, st.Folder = "self-signed", s.dir.path
+	st.Source, st.Folder = SelfSigned, s.dir.path
 	st.Signer.Renew = half(s.signer.Cert)
 	if s.state.Step == StepPrepare {
 		next, err := s.state.root(s.state.Next)

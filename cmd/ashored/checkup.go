@@ -2,13 +2,16 @@ package main
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
 const (
@@ -36,6 +39,7 @@ type findings struct {
 	// tokens, workloads and revocations are counted by state, state and kind.
 	tokens, workloads, revocations map[string]int
 	doubled                        []feed.Problem // workloads by whose names several machines go
+	strangers                      []feed.Problem // callers whom policies deny and who are nobody
 	err                            error
 }
 
@@ -113,7 +117,23 @@ func (c *checkup) examine(ctx context.Context, now time.Time) findings {
 	for _, r := range list.Revocations {
 		f.revocations[r.Kind]++
 	}
+	f.strangers = c.strangers(f.authority, list.Workloads)
 	return f
+}
+
+// strangers are the callers whom policies deny and who are nobody. Below a root that is plugged in others may issue too.
+func (c *checkup) strangers(authority ca.Status, joined []admin.Workload) []feed.Problem {
+	latest := c.identity.context()
+	if latest == nil || authority.Source != ca.SelfSigned {
+		return nil
+	}
+	var ids []spiffe.ID
+	for _, w := range joined {
+		if id, err := spiffe.Parse(w.Identity); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	return latest.Strangers(ids)
 }
 
 // problems are what an operator should see to.
@@ -136,7 +156,7 @@ func (c *checkup) problems() []feed.Problem {
 	for _, text := range f.authority.Problems {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
 	}
-	return append(out, f.doubled...)
+	return slices.Concat(out, f.doubled, f.strangers)
 }
 
 // Describe implements prometheus.Collector.
