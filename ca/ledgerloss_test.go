@@ -286,3 +286,18 @@ func FuzzCopy(f *testing.F) {
 		}
 	})
 }
+
+// A copy that somebody removed while the ledger runs is made anew.
+func TestCopyRemoved(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := mustLedger(t, record.NewMemory(), dir)
+	revokeNames(t, l, "a")
+	if err := os.Remove(filepath.Join(dir, copyFile)); err != nil {
+		t.Fatal(err)
+	}
+	l.keep(t.Context())
+	if c, found, err := l.dir.readCopy(); err != nil || !found || len(c.Revocations) != 1 {
+		t.Errorf("the copy is %+v, there: %v, %v", c, found, err)
+	}
+}

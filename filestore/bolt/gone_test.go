@@ -1,12 +1,18 @@
 package bolt
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -105,4 +111,34 @@ func TestDeletedIsWrittenAnew(t *testing.T) {
 	if o, err := again.Get(t.Context(), configtest.Key("a")); err != nil || o.Name != "a" {
 		t.Errorf("after the next start: got %v, %v", o, err)
 	}
+}
+
+// The log says once that the file is gone, and once that it is back.
+func TestGuard(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		s := open(t, Config{Dir: t.TempDir(), Log: hclog.New(&hclog.LoggerOptions{Output: &log})})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- s.Guard(ctx) }()
+		for _, to := range []string{s.path + ".elsewhere", s.path} {
+			from := s.path
+			if to == s.path {
+				from = s.path + ".elsewhere"
+			}
+			if err := os.Rename(from, to); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(3 * lookEvery)
+			synctest.Wait()
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+		if text := log.String(); strings.Count(text, "[ERROR] the file of the store is gone") != 1 || strings.Count(text, "the file of the store is back") != 1 {
+			t.Errorf("logged is %s", text)
+		}
+	})
 }
