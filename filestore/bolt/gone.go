@@ -84,7 +84,11 @@ func (s *Store) gone(is fs.FileInfo, another bool) *goneError {
 		back = fmt.Sprintf("while this process runs \"install -D -m 600 %s %s\" writes down anew what it has, then start ashored again", open, s.path)
 	case err == nil && !strings.HasSuffix(at, "(deleted)"):
 		e.what += " to " + at
-		back = fmt.Sprintf("\"mv %s %s\" puts it back", at, s.path)
+		from, to := at, s.path
+		if s.folderGone() && filepath.Base(at) == FileName {
+			from, to = filepath.Dir(at), filepath.Dir(to)
+		}
+		back = fmt.Sprintf("\"mv %s %s\" puts it back", from, to)
 	}
 	e.what += " while ashored ran"
 	switch {

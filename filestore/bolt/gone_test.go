@@ -40,7 +40,7 @@ func TestGone(t *testing.T) {
 		"folder": {
 			take: func(dir, _ string) error { return os.Rename(dir, dir+".elsewhere") },
 			mend: func(dir, _ string) error { return os.Rename(dir+".elsewhere", dir) },
-			want: "and its folder with it", todo: "the authority's keys",
+			want: "and its folder with it", todo: "state.elsewhere ",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
