@@ -511,13 +511,7 @@ func TestProxyLateRefusal(t *testing.T) {
 	r := startReplica(t, testport.Address(t), chain(1, "c0")...)
 	p := startProxy(t, nil, r.address)
 	leave := envoyOn(t, fakeEnvoy(p, true, nil))
-	becomesTrue(t, r.latest)
-	becomesTrue(t, func() string {
-		if n, _ := p.counts(); n != 4 {
-			return fmt.Sprintf("%d resources are held", n)
-		}
-		return ""
-	})
+	becomesTrue(t, func() string { return settledAt(r, 4) }) // it took the listener, and so has one to go back to
 	leave()
 	world := chain(1, "c0")
 	world[2] = xdstest.Listener("l1", 25555, "r1")
@@ -613,7 +607,7 @@ func TestProxyRefusedIsOfferedToTheNext(t *testing.T) {
 				return ""
 			}
 		}))
-		becomesTrue(t, r.latest)
+		becomesTrue(t, func() string { return settledAt(r, 4) }) // it took the route: or it would have nothing to lose
 		world := append(chain(1, "c0"), chain(2, "d0")...)
 		world[3], world[6] = changed, added
 		r.publish(world...)
