@@ -193,6 +193,16 @@ func (t *heldType) refuse(name, version, words string, at time.Time) bool {
 	return true
 }
 
+// keep notes what Envoy had of a name before it refused what is offered. That is newer than what it was known to have accepted when
+// the control plane said the refused version before Envoy had answered for this one.
+func (t *heldType) keep(name string, had *resource.Resource) {
+	e := t.entries[name]
+	if had == nil || e.accepted != nil && e.accepted.Version() == had.Version() {
+		return
+	}
+	e.accepted, e.acceptedVersion = had, "" // what the control plane called it is not known any more
+}
+
 // retry makes what Envoy refused be offered again, where which says so.
 func (t *heldType) retry(which func(*heldEntry) bool) (some bool) {
 	for name := range t.denied {

@@ -238,6 +238,9 @@ func (r *relay) refusals(st *envoyStream, sub *envoySub, words string, now time.
 			f.Words = words
 		}
 		if sub.held.refuse(f.Name, f.Version, f.Words, now) {
+			if f.HadKnown {
+				sub.held.keep(f.Name, f.Had)
+			}
 			r.version++
 			r.wake(sub.held)
 		}
