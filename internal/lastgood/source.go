@@ -38,7 +38,8 @@ const (
 	defaultPatience = 2 * time.Second
 	// writeGap is between two writes. The first content, and a change after a quiet spell, is written at once.
 	writeGap = time.Second
-	// touchPace is how often it is written down that the content is still right, so that its age is known after a restart.
+	// touchPace is how often it is written down that the content is still right, besides when an outage begins and ends: after a
+	// restart its age may be that much too high.
 	touchPace = time.Minute
 )
 
@@ -94,7 +95,7 @@ type keeping[T any] struct {
 
 	groups map[string]feed.Update[T] // the latest content
 	stands feed.Standing
-	asOf   time.Time // when the content was known to be right; zero: never
+	asOf   time.Time // when the content was last known to be right: of the last batch or touch, and in an outage when that began; zero: never
 	spare  bool      // there is a complete content from before the start, which does not stand in yet
 	live   bool      // the source itself has said everything
 	gone   bool      // the content is too old and counts as gone
@@ -186,7 +187,7 @@ func (k *keeping[T]) standIn(now time.Time) feed.Batch[T] {
 
 // take notes what the source says, and returns what to pass on.
 func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
-	wasOld := k.gone
+	wasOld, was := k.gone, k.inTouch()
 	if b.Standing != nil {
 		k.stands = *b.Standing
 	} else if b.Full && !k.live {
@@ -206,10 +207,13 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 	for _, u := range b.Updates {
 		k.note(u, change)
 	}
-	if k.inTouch() {
+	switch is := k.inTouch(); {
+	case is:
 		k.asOf, k.gone, k.told = now, false, false
+	case was:
+		k.asOf = k.parted(now)
 	}
-	if k.live && len(change) > 0 || b.Full {
+	if k.live && len(change) > 0 || b.Full || was != k.inTouch() {
 		change[aboutAll] = k.summary()
 		k.writer.Put(change)
 	}
@@ -246,6 +250,15 @@ func (k *keeping[T]) summary() Content {
 
 // inTouch says that the source has said everything, and still would say what changes.
 func (k *keeping[T]) inTouch() bool { return k.live && k.stands.Error == "" }
+
+// parted is when the outage began that is heard of now: until then the source would have said what changes, however long ago
+// it last said anything.
+func (k *keeping[T]) parted(now time.Time) time.Time {
+	if since := k.stands.Since; !since.IsZero() && since.Before(now) {
+		return since
+	}
+	return now
+}
 
 // touched writes down that the content is still right.
 func (k *keeping[T]) touched(now time.Time) {

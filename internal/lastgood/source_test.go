@@ -306,6 +306,58 @@ func TestTooOld(t *testing.T) {
 	}
 }
 
+// The age counts from when the outage began, by what the source says of that, however long it had nothing to say before; a
+// start after it counts from the same moment, and one after the outage from when that was over.
+func TestAgeOfOutage(t *testing.T) {
+	t.Parallel()
+	for _, noticed := range []time.Duration{0, 3 * time.Second} { // from the beginning of the outage
+		synctest.Test(t, func(t *testing.T) {
+			m, cfg := &memory{all: map[string][]byte{}}, Config[string]{MaxAge: 15 * time.Second, Drop: true}
+			l := begin(t, m, cfg)
+			l.says(feed.Batch[string]{Full: true, Updates: groups("a")})
+			time.Sleep(time.Hour + 50*time.Second)
+			if s := l.has(true, "a"); !s.StaleSince().IsZero() {
+				t.Errorf("in touch, it is of %v", s.StaleSince())
+			}
+			began := time.Now()
+			time.Sleep(noticed)
+			out := &feed.Standing{Error: "cannot connect"}
+			if noticed > 0 {
+				out.Since = began
+			}
+			l.says(feed.Batch[string]{Standing: out})
+			time.Sleep(14*time.Second - noticed)
+			if s := l.has(true, "a"); !s.Since.Equal(began) || !s.StaleSince().Equal(began) {
+				t.Errorf("the outage of %v began at %v", began, s.Since)
+			}
+			l.says(feed.Batch[string]{Standing: &feed.Standing{Error: "cannot connect any more", Since: time.Now()}})
+			time.Sleep(2 * time.Second)
+			if s := l.has(true); !s.Since.Equal(began) || !strings.Contains(s.Error, "counts as gone") {
+				t.Errorf("too old: %q since %v, want %v", s.Error, s.Since, began)
+			}
+			l.end()
+
+			l = begin(t, m, cfg)
+			l.says(feed.Batch[string]{Standing: away})
+			if s := l.has(true); !s.Since.Equal(began) {
+				t.Errorf("after a start the outage of %v began at %v", began, s.Since)
+			}
+			l.says(feed.Batch[string]{Full: true, Updates: groups("a")})
+			l.says(feed.Batch[string]{Standing: away})
+			time.Sleep(3 * time.Second)
+			over := time.Now()
+			l.says(feed.Batch[string]{Standing: &feed.Standing{Since: over}})
+			l.end()
+			l = begin(t, m, cfg)
+			l.says(feed.Batch[string]{Standing: away})
+			if s := l.has(true, "a"); !s.Since.Equal(over) {
+				t.Errorf("content that was right at %v is said to be of %v", over, s.Since)
+			}
+			l.end()
+		})
+	}
+}
+
 // Content that is too old when it would have to stand in for a source is gone, or in use and told of, as the settings say;
 // before the source has had its time to answer nothing is said for it.
 func TestTooOldAtStart(t *testing.T) {
