@@ -146,8 +146,11 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 
 // Run runs the sources and builds a context for what they say, until ctx ends. Nothing is built
 // until every source has delivered its first complete state. An error is that of a source that can
-// never work.
+// never work, or that of Sources.Check.
 func (a *Assembler) Run(ctx context.Context) error {
+	if err := a.cfg.Sources.Check(); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	objects := newCrew[*config.Object](group)
 	instances := newCrew[registry.Instances](group)

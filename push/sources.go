@@ -2,6 +2,8 @@ package push
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"slices"
 	"time"
 
@@ -23,6 +25,24 @@ type Sources struct {
 	Optional []string
 }
 
+// Check says which names are there more than once: what sources say is told apart by them. Nil: none.
+func (s Sources) Check() error {
+	var errs []error
+	seen := map[string]int{}
+	tell := func(name string) {
+		if seen[name]++; seen[name] == 2 {
+			errs = append(errs, fmt.Errorf("two sources are called %s: remove one of them", name))
+		}
+	}
+	for _, o := range s.Objects {
+		tell(o.Name())
+	}
+	for _, i := range s.Instances {
+		tell(i.Name())
+	}
+	return errors.Join(errs...)
+}
+
 // names are those of the sources, with the deriver's before those of services.
 func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 	for _, o := range s.Objects {
@@ -39,8 +59,12 @@ func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 
 // Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
 // takes its place: what was said under the name stays until the new one has said everything. What sources said that are
-// not named any more is gone once all that are have said everything, those that nothing waits for aside. It waits until the assembler has taken it in, which does so while it runs. Errors: ctx's.
+// not named any more is gone once all that are have said everything, those that nothing waits for aside. It waits until the assembler
+// has taken it in, which does so while it runs. Errors: those of Check, and then nothing is replaced; ctx's.
 func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
+	if err := s.Check(); err != nil {
+		return err
+	}
 	select {
 	case a.arranged <- s:
 		return nil

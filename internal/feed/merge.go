@@ -94,7 +94,8 @@ func (s *SourceStatus) StaleSince() time.Time {
 	return s.AsOf
 }
 
-// NewMerger makes a merger for the sources of these names, the deciding one first.
+// NewMerger makes a merger for the sources of these names, the deciding one first. A name that is there again counts where it
+// stands first.
 func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, T] {
 	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[GroupID]*group[K]{}, byKey: map[K][]supply[T]{}}
 	m.Arrange(sources)
@@ -102,7 +103,8 @@ func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, 
 }
 
 // Arrange replaces the sources by those of these names, the deciding one first, and returns the keys that it touched, in
-// no order. What the others said is gone. Those that stay keep what they said, and count in the new order.
+// no order. What the others said is gone. Those that stay keep what they said, and count in the new order. A name that is there
+// again counts where it stands first.
 func (m *Merger[K, T]) Arrange(sources []string) []K {
 	touched := map[K]bool{}
 	for id := range m.groups {
@@ -111,11 +113,16 @@ func (m *Merger[K, T]) Arrange(sources []string) []K {
 		}
 	}
 	maps.DeleteFunc(m.sources, func(name string, _ *sourceState) bool { return !slices.Contains(sources, name) })
-	for i, name := range sources {
+	ranked := make(map[string]bool, len(sources)) // ranks have no gaps: Sources counts on it
+	for _, name := range sources {
+		if ranked[name] {
+			continue
+		}
 		if m.sources[name] == nil {
 			m.sources[name] = &sourceState{name: name}
 		}
-		m.sources[name].rank = i
+		m.sources[name].rank = len(ranked)
+		ranked[name] = true
 	}
 	for k, list := range m.byKey {
 		if !slices.IsSortedFunc(list, supply[T].compare) {

@@ -214,3 +214,19 @@ func TestProblemString(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
+
+// A source that is named twice stands once, where it is named first.
+func TestMergerOfOneNameTwice(t *testing.T) {
+	t.Parallel()
+	m := merger()
+	for _, names := range [][]string{{"store", "files", "store"}, {"files", "files", "store", "store"}, {"new", "new", "store"}} {
+		m.Arrange(names)
+		var got []string
+		for _, s := range m.Sources() {
+			got = append(got, s.Name)
+		}
+		if want := slices.Compact(slices.Clone(names)); !slices.Equal(got, want[:len(got)]) || len(got) != 2 {
+			t.Errorf("%v are %v", names, got)
+		}
+	}
+}
