@@ -51,7 +51,7 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 		s.chunked[a.Sequence] = a.Chunks
 		s.inLog.bytes += a.Count * chunkSize
 	}
-	s.head, s.headAt = h, modified
+	s.head, s.headAt, s.tipAt = h, modified, modified
 	s.standing.well(s.cfg.Log)
 	s.wakeCompactor()
 	return nil

@@ -108,6 +108,16 @@ func (c *client) head(ctx context.Context, index uint64, wait time.Duration) (he
 // Source: Consul, agent/http.go (setIndex).
 var errNoIndex = errors.New("the answer has no X-Consul-Index: is it the address of Consul's HTTP interface, and does nobody between take out headers?")
 
+// stands says whether there is a key, by what Consul holds now.
+func (c *client) stands(ctx context.Context, name string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, readTime)
+	defer cancel()
+	q := c.query()
+	q.RequireConsistent = true
+	pair, _, err := c.kv.Get(c.key(name), q.WithContext(ctx))
+	return pair != nil, err
+}
+
 // read reads keys; those that there are not are not in the result.
 func (c *client) read(ctx context.Context, names []string) (map[string][]byte, error) {
 	out := map[string][]byte{}

@@ -364,8 +364,11 @@ func TestDamage(t *testing.T) {
 	}
 	tip := "tip/" + a.state.Load().Entry
 	s.kv(t, "DELETE", tip, "")
-	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
-		t.Errorf("a write without the tip: got %v, want an error that names it", err)
+	if err := a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")}); !errors.Is(err, ErrAway) || !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
+		t.Errorf("a write without the tip: got %v, want an error that names it and says that nothing was written", err)
+	}
+	if got := a.Standing().Error; !strings.Contains(got, tip) {
+		t.Errorf("after a write without the tip it says %q", got)
 	}
 	s.kv(t, "PUT", tip, "1")
 	put(t, a, "y", "3")
@@ -374,6 +377,39 @@ func TestDamage(t *testing.T) {
 	if _, err := Open(t.Context(), s.config(t, newShelf())); !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "entry/0000000000000002") {
 		t.Errorf("a start with a damaged entry: got %v, want an error that names it", err)
 	}
+}
+
+// Who puts an older value back into the head alone is told of it at once, also by a replica that starts: what is known stays, and
+// nothing is written until the key is mended.
+func TestHeadPutBack(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	shelf := newShelf()
+	a, _ := s.start(t, shelf)
+	put(t, a, "x", "1")
+	old, tip := s.kv(t, "GET", "head", ""), s.prefix+"/tip/"+a.state.Load().Entry
+	put(t, a, "x", "2")
+	newest := s.kv(t, "GET", "head", "")
+	s.kv(t, "PUT", "head", old)
+	stale := func(what string, replica *Store, value string) {
+		t.Helper()
+		eventually(t, what, func() bool { return strings.Contains(replica.Standing().Error, tip) })
+		if got := valueOf(t, replica, "x"); got != value {
+			t.Errorf("%s: it reads %q, want %q", what, got, value)
+		}
+		err := replica.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "y"}, Value: []byte("2")})
+		if !errors.Is(err, ErrAway) || !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), tip) {
+			t.Errorf("%s: a write: got %v, want that nothing was written, and the key", what, err)
+		}
+	}
+	stale("who runs", a, "2")
+	b := s.open(t)
+	stale("who starts", b, "1")
+	s.kv(t, "PUT", "head", newest)
+	for _, replica := range []*Store{a, b} {
+		eventually(t, "mended", func() bool { return replica.Standing().Error == "" && valueOf(t, replica, "x") == "2" })
+	}
+	put(t, b, "y", "3")
 }
 
 // A token that may not write is told, with what it needs; another one in its file is used at once. All of it over TLS.

@@ -38,7 +38,10 @@ const catchTries = 10
 func (s *Store) catchUp(ctx context.Context, r headRead) error {
 	for try := 1; ; try++ {
 		err := s.bring(ctx, r)
-		if !errors.Is(err, errMissed) && !errors.Is(err, errUnchained) {
+		if err == nil {
+			err = s.checkTip(ctx)
+		}
+		if !errors.Is(err, errMissed) && !errors.Is(err, errUnchained) && !errors.Is(err, errTipless) {
 			return err
 		}
 		// What is missing may have become part of a snapshot just now.
@@ -46,14 +49,17 @@ func (s *Store) catchUp(ctx context.Context, r headRead) error {
 		if askErr != nil {
 			return s.client.explain(askErr)
 		}
-		if bytes.Equal(again.raw, r.raw) || try == catchTries {
+		switch same := bytes.Equal(again.raw, r.raw); {
+		case errors.Is(err, errTipless) && (same || try == catchTries):
+			return err
+		case same || try == catchTries:
 			return fmt.Errorf("%w: %w: bring back a snapshot of Consul's", ErrDamaged, err)
 		}
 		r = again
 	}
 }
 
-// bring brings the state to a head. Errors: errMissed, errUnchained, and what makes no sense.
+// bring brings the state to a head. Errors: errMissed, errUnchained, errTipless, and what makes no sense.
 func (s *Store) bring(ctx context.Context, r headRead) error {
 	known := s.state.Load()
 	if r.raw == nil {
@@ -76,16 +82,52 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 		s.knowHead(h, r.modified)
 		return nil
 	case h.Sequence > known.Sequence:
+		well := s.headAt > 0 && s.tipAt == s.headAt
 		err := s.follow(ctx, known, h, r.modified)
 		switch {
+		case err == nil && well:
+			s.tipAt = s.headAt // replicas write the two together: looking each time would cost a question for each entry
+			return nil
 		case errors.Is(err, errMissed) && sequenceOf(h.Snapshot) > known.Sequence:
 			return s.startOver(ctx, known, h, r.modified)
 		case !errors.Is(err, errUnchained):
 			return err
 		}
 	}
+	// Consul's state as a whole is older, or an older value was put into the key alone: then the newer entries stand there still.
+	if err := s.findTip(ctx, h); err != nil {
+		return err
+	}
 	s.restored(known, h)
 	return s.startOver(ctx, known, h, r.modified)
+}
+
+// errTipless says that the tip of the head's entry is not there: nothing can be written.
+var errTipless = errors.New("it is missing, and the head is there")
+
+// checkTip looks for the tip of the head that the state is of, unless it was seen for that already. Errors: errTipless.
+func (s *Store) checkTip(ctx context.Context) error {
+	if s.headAt == s.tipAt {
+		return nil
+	}
+	if err := s.findTip(ctx, s.head); err != nil {
+		return err
+	}
+	s.tipAt = s.headAt
+	return nil
+}
+
+// findTip looks for the tip of a head. It may be missing because the head has moved. Errors: errTipless.
+func (s *Store) findTip(ctx context.Context, h head) error {
+	name := keyOfTip(h.Entry)
+	found, err := s.client.stands(ctx, name)
+	switch {
+	case err != nil:
+		return s.client.explain(err)
+	case !found:
+		return s.damaged(name, errTipless)
+	}
+	return nil
 }
 
 // replaced is for a Consul that holds another log than the known one: somebody began a new one where the old one was lost. Who runs
@@ -107,7 +149,7 @@ func (s *Store) headless(known *state) error {
 	if known.partial {
 		s.publish(&state{})
 	}
-	s.head, s.headAt = head{}, 0
+	s.head, s.headAt, s.tipAt = head{}, 0, 0
 	return nil
 }
 

@@ -62,6 +62,7 @@ type Store struct {
 	begun    bool              // Open is over
 	head     head              // the newest that is known
 	headAt   uint64            // the index of its key; 0: there is no head
+	tipAt    uint64            // the index of the head whose tip was seen to be there; 0: of none
 	inLog    loggedSize        // what stands in the log since the snapshot
 	applied  map[string]bool   // the IDs of entries that were read since a write began; nil: nobody writes
 	revision uint64            // the highest ever known
@@ -150,7 +151,7 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 	}
 	for end := time.Now().Add(wait); ; {
 		err := s.firstRead(ctx, wait)
-		if err == nil {
+		if err == nil || errors.Is(err, errTipless) && s.head.position == s.state.Load().position { // all is known, and nothing can be written
 			break
 		}
 		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errNewer) && sleep(ctx, attemptPause) == nil {

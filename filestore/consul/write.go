@@ -233,7 +233,10 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	case w.chunked.Chunks != "" && !w.again:
 		w.chunked, w.body, w.again = content{}, nil, true // they may have been swept
 	default:
-		w.fail(s.damaged(tipFolder+before.Entry, errors.New("it is missing, and the head is there")))
+		err := s.damaged(keyOfTip(before.Entry), errTipless)
+		s.tipAt = 0 // each look at Consul looks for it from now on, until it is there
+		s.note(ctx, err)
+		w.fail(fmt.Errorf("%w: %w", ErrAway, err))
 	}
 }
 
