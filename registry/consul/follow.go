@@ -58,6 +58,7 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 		g        guard
 		pace     pacer
 		failures int
+		began    time.Time // the first of them in a row
 		doubted  int
 		again    bool
 	)
@@ -94,8 +95,10 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 			}
 		}
 		if err != nil {
-			failures++
-			k.failed(ctx, f, failures, err)
+			if failures++; failures == 1 {
+				began = time.Now()
+			}
+			k.failed(ctx, f, failures, began, err)
 			continue
 		}
 		if failures > 0 {
@@ -119,8 +122,8 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// failed tells of a failure, and waits until it is time to try again.
-func (k *keeper) failed(ctx context.Context, f follower, failures int, err error) {
+// failed tells of a failure, of those in a row since began, and waits until it is time to try again.
+func (k *keeper) failed(ctx context.Context, f follower, failures int, began time.Time, err error) {
 	if busy(err) && k.slots.refused(time.Now()) {
 		k.tell(ctx, k.yield)
 	}
@@ -130,7 +133,7 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, err error
 		if errors.Is(err, errLost) || errors.Is(err, errHidden) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
-		k.tell(ctx, func() { k.stands.trouble(f.key, text, time.Now()) })
+		k.tell(ctx, func() { k.stands.trouble(f.key, text, began) })
 	}
 	wait := backoff(failures)
 	if f.leads {

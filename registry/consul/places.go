@@ -17,6 +17,7 @@ func (k *keeper) places(ctx context.Context) {
 		return
 	}
 	var own string
+	var began time.Time // the first failure of those in a row
 	for failures := 0; ; {
 		list, err := k.datacenters(ctx, &own)
 		wait := placesGap
@@ -24,8 +25,10 @@ func (k *keeper) places(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			failures++
-			k.failed(ctx, follower{key: keyPlaces, leads: true}, failures, err)
+			if failures++; failures == 1 {
+				began = time.Now()
+			}
+			k.failed(ctx, follower{key: keyPlaces, leads: true}, failures, began, err)
 			wait = 0
 		default:
 			k.recovered(ctx, follower{key: keyPlaces}, failures)
