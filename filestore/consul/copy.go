@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -20,6 +21,8 @@ import (
 const (
 	// copyGap gathers what is written at the same time.
 	copyGap = 100 * time.Millisecond
+	// copyTouch is how often it is written down that the copy is right: after a restart its age may be that much too high.
+	copyTouch = time.Minute
 	// The names of contents: copyAbout, and what those of records and addresses begin with.
 	copyAbout, copyRecord, copyAddress = "about", "record:", "address:"
 )
@@ -55,12 +58,48 @@ func (s *Store) keepCopy(old, next *state) {
 			contents[name] = func() ([]byte, error) { return json.Marshal([]netip.Addr{p.v4, p.v6}) }
 		}
 	}
-	about := aboutCopy{position: next.position, Revision: next.revision, AsOf: time.Now().UTC()}
-	contents[copyAbout] = func() ([]byte, error) { return json.Marshal(about) }
+	contents[copyAbout] = next.about(time.Now())
 	if next.Log == "" {
 		contents[copyAbout] = nil
 	}
 	s.copy.Put(contents)
+}
+
+// about is which state this is, and when it was last known to be right.
+func (s *state) about(asOf time.Time) lastgood.Content {
+	about := aboutCopy{position: s.position, Revision: s.revision, AsOf: asOf.UTC()}
+	return func() ([]byte, error) { return json.Marshal(about) }
+}
+
+// touchCopy writes down when the copy was last known to be right, until ctx ends: when an outage begins or is over, and once a
+// copyTouch.
+func (s *Store) touchCopy(ctx context.Context) {
+	turned := make(chan struct{}, 1)
+	defer s.standing.subscribe(turned)()
+	tick := time.NewTicker(copyTouch)
+	defer tick.Stop()
+	var told feed.Standing
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-turned:
+		case <-tick.C:
+		}
+		if s.await(ctx) != nil {
+			return
+		}
+		now := s.Standing()
+		if known := s.state.Load(); !known.partial && known.Log != "" && (now.Error == "" || now.Since != told.Since) {
+			asOf := now.Since
+			if now.Error == "" {
+				asOf = time.Now()
+			}
+			s.copy.Put(map[string]lastgood.Content{copyAbout: known.about(asOf)})
+		}
+		told = now
+		<-s.turn
+	}
 }
 
 // noteCopy notes whether the copy can be kept, until ctx ends.

@@ -22,6 +22,7 @@ func (s *Store) Follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.copy.Run(ctx); return nil })
 	g.Go(func() error { s.noteCopy(ctx); return nil })
+	g.Go(func() error { s.touchCopy(ctx); return nil })
 	g.Go(func() error { return s.compactor(ctx) })
 	g.Go(func() error {
 		defer s.copy.End()
@@ -51,6 +52,9 @@ func (s *Store) watch(ctx context.Context, w *watch) {
 	case ctx.Err() != nil:
 		return
 	case interrupted || err != nil:
+		if !interrupted {
+			s.standing.broken(time.Now())
+		}
 		w.index = 0
 		err = s.recheck(ctx)
 	case w.index == 0 || r.index < w.index:

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"sync"
 	"time"
@@ -16,6 +17,7 @@ type standing struct {
 	// the following are guarded by mu
 	now    feed.Standing
 	met    bool               // Consul answered once
+	broke  time.Time          // when a wait for a change failed, and nothing went well since; zero: none did
 	kept   time.Time          // of when the copy is that stood in at the start; zero: none did
 	stop   context.CancelFunc // ends the wait for a change; nil: there is none
 	listen map[chan struct{}]bool
@@ -25,6 +27,7 @@ type standing struct {
 func (s *standing) well(log hclog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.broke = time.Time{}
 	if s.met && s.now.Error == "" {
 		return
 	}
@@ -35,6 +38,13 @@ func (s *standing) well(log hclog.Logger) {
 	s.tell()
 }
 
+// broken notes that a wait for a change failed at at: should Consul be away, that is since when.
+func (s *standing) broken(at time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broke = cmp.Or(s.broke, at)
+}
+
 // ill notes that it is not, and has who waits for a change look at once.
 func (s *standing) ill(err error, log hclog.Logger) {
 	s.mu.Lock()
@@ -43,7 +53,7 @@ func (s *standing) ill(err error, log hclog.Logger) {
 		return
 	}
 	if s.now.Error == "" {
-		s.now.Since = time.Now()
+		s.now.Since = cmp.Or(s.broke, time.Now())
 		if !s.met && !s.kept.IsZero() {
 			s.now.Since = s.kept
 		}
