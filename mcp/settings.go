@@ -8,6 +8,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -146,6 +147,8 @@ func (c *Config) check() error {
 	}
 	if host, port, err := net.SplitHostPort(c.Address); err != nil || port == "" || host == "" && c.Protocol != ResourceSink {
 		return fmt.Errorf("address: want host:port, such as istiod.example.com:15012, not %q", c.Address)
+	} else if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return fmt.Errorf("address: %q is not a port of %q: want a number from 1 to 65535", port, c.Address)
 	}
 	for _, check := range []func() error{c.checkTLS, c.checkWanted, c.checkNode, c.checkLimits} {
 		if err := check(); err != nil {

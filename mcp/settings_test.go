@@ -18,6 +18,8 @@ func TestNew(t *testing.T) {
 		"name":              {func(c *Config) { c.Name = "" }, "name:"},
 		"protocol":          {func(c *Config) { c.Protocol = "mcp" }, "protocol:"},
 		"address":           {func(c *Config) { c.Address = "istiod" }, "address:"},
+		"address, port":     {func(c *Config) { c.Address = "istiod:1501000" }, `address: "1501000" is not a port of "istiod:1501000"`},
+		"address, port 0":   {func(c *Config) { c.Address = "istiod:0" }, "address:"},
 		"address, no host":  {func(c *Config) { c.Address = ":15012" }, "address:"},
 		"plaintext, caFile": {func(c *Config) { c.Plaintext, c.CAFile = true, "ca.pem" }, "plaintext:"},
 		"half a pair":       {func(c *Config) { c.CertFile = "cert.pem" }, "certFile:"},

@@ -16,13 +16,13 @@ import (
 
 // sourceSettings is one source of configuration or services. Besides these it has the options of its kind.
 type sourceSettings struct {
-	// Name is for people, and tells sources of one kind apart. Default: the kind.
+	// Name is for people, and tells sources of one kind apart; sourceName says what it may be. Default: the kind.
 	Name string `yaml:"name"`
 	// Kind is what it is: one of sourceKinds.
 	Kind string `yaml:"kind"`
 	// Required says that proxies are served only once it, or what it said before the start, is known. Default true.
 	Required bool `yaml:"required"`
-	// MaxAge is how old its content may become while it is out of reach. Default 0: any age.
+	// MaxAge is how old its content may become while it is out of reach, leastAge or more. Default 0: any age.
 	MaxAge time.Duration `yaml:"maxAge"`
 	// WhenTooOld says what happens to content that is older: keep (it stays, and is a problem) or drop (it is gone). Default keep.
 	WhenTooOld string `yaml:"whenTooOld"`
@@ -174,17 +174,39 @@ func canonical(n *yaml.Node) string {
 	return string(b)
 }
 
+// longestSourceName is how many letters the name of a source may have.
+const longestSourceName = 63
+
+// sourceName says whether a source may be called s: it stands in logs and tables, is a label of metrics, and the key of what is
+// kept of the source.
+func sourceName(s string) bool {
+	foreign := func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '-' && c != '_' && c != '.'
+	}
+	return s != "" && len(s) <= longestSourceName && strings.IndexFunc(s, foreign) < 0
+}
+
 // checkSources checks what the sources say, and that they can be told apart.
 func (s *settings) checkSources(wrong func(setting, format string, args ...any)) {
 	names, folders, targets := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	store := "" // the first one
 	for _, src := range s.sources {
 		if src.options == nil {
 			continue // told of when it was read
+		}
+		if _, ok := src.options.(*storeSource); ok && store != "" {
+			wrong(src.at+".kind", "there is one store only: %s is it; remove one of the two", store)
+			continue
+		} else if ok {
+			store = src.at
 		}
 		if names[src.Name] {
 			wrong(src.at+".name", "%q is there twice: give each source a name of its own", src.Name)
 		}
 		names[src.Name] = true
+		if !sourceName(src.Name) {
+			wrong(src.at+".name", "%q: want 1 to %d letters of a to z, A to Z, digits, '-', '_' and '.'", src.Name, longestSourceName)
+		}
 		if src.WhenTooOld != "keep" && src.WhenTooOld != "drop" {
 			wrong(src.at+".whenTooOld", "%q: want keep or drop", src.WhenTooOld)
 		}
@@ -211,7 +233,10 @@ func (s *settings) checkSources(wrong func(setting, format string, args ...any))
 	}
 }
 
-// checkAge refuses what would have no effect; store is the kind of the store.
+// leastAge is the shortest maxAge. How long a source was in touch is kept for a restart each minute.
+const leastAge = time.Minute
+
+// checkAge refuses what would have no effect, or do harm; store is the kind of the store.
 func (s *sourceSettings) checkAge(store string, wrong func(setting, format string, args ...any)) {
 	_, files := s.options.(*filesSource)
 	_, stored := s.options.(*storeSource)
@@ -220,6 +245,9 @@ func (s *sourceSettings) checkAge(store string, wrong func(setting, format strin
 			wrong(s.at+".maxAge", "a source of the kind %s is of this machine and has no age: remove maxAge and whenTooOld", s.Kind)
 		}
 		return
+	}
+	if s.MaxAge != 0 && s.MaxAge < leastAge {
+		wrong(s.at+".maxAge", "%v: want 1m or more, or 0s for any age: shorter, a connection that is made anew counts as an outage", s.MaxAge)
 	}
 	if s.WhenTooOld == "drop" && s.MaxAge == 0 {
 		wrong(s.at+".whenTooOld", "without maxAge nothing is ever too old: set maxAge, such as 24h, or remove this")

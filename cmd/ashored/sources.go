@@ -89,7 +89,7 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 			out.Optional = append(out.Optional, src.name())
 		}
 	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, out.Check())...); err != nil {
 		return push.Sources{}, err
 	}
 	m.made = made

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"net/url"
+	"strconv"
 	"strings"
 )
 
@@ -26,6 +27,11 @@ func SplitAddress(address string) (scheme, rest string, err error) {
 		return u.Scheme, u.Path, nil
 	case u.Hostname() == "" || strings.Trim(u.Path, "/") != "":
 		return "", "", fmt.Errorf("%q: want %s://HOST:PORT", address, u.Scheme)
+	}
+	if port := u.Port(); port != "" || strings.HasSuffix(u.Host, ":") {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return "", "", fmt.Errorf("%q is not a port of %q: want a number from 1 to 65535", port, address)
+		}
 	}
 	host := u.Host
 	if u.Port() == "" {

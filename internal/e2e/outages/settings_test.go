@@ -23,16 +23,18 @@ func TestMaxAge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newServer(t, "echo")
-			w := small(t, harness.Sources(s.source(", maxAge: 8s, whenTooOld: "+name)))
+			w := small(t, harness.Sources(s.source(", maxAge: 1m, whenTooOld: "+name)))
 			s.hold(t, w.Mesh)
 			client := w.caller()
 			client.Want(t, "while all is well", s.call(), harness.From("echo"))
 			s.stop()
+			stopped := time.Now()
 			w.away("mcp:echo", "see that it runs", time.Now())
 			if a, err := client.Do(s.call()); err != nil || a.Seen.Backend != "echo" {
 				t.Errorf("before it is too old: %d from %q, %v", a.Status, a.Seen.Backend, err)
 			}
-			w.problem("mcp:echo", "older than the setting maxAge (8s) allows")
+			time.Sleep(time.Until(stopped.Add(time.Minute))) // the shortest age that the settings take
+			w.problem("mcp:echo", "older than the setting maxAge (1m0s) allows")
 			if kept {
 				client.Want(t, "too old, and kept", s.call(), harness.From("echo"))
 			} else {
@@ -40,7 +42,7 @@ func TestMaxAge(t *testing.T) {
 			}
 			w.Ashored.Kill()
 			w.Start()
-			w.problem("mcp:echo", "older than the setting maxAge (8s) allows")
+			w.problem("mcp:echo", "older than the setting maxAge (1m0s) allows")
 			if kept {
 				client.Want(t, "too old, kept, over a start", s.call(), harness.From("echo"))
 			} else {
