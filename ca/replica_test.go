@@ -8,9 +8,11 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -200,6 +202,75 @@ func TestReplicaRefused(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A token that was mistyped once is used as soon as it is put right: the answer to the wrong one does not stand in its way.
+func TestReplicaMistyped(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.open()
+	file := w.token()
+	right, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	at := bytes.LastIndexByte(right, '.') + 5
+	wrong := slices.Clone(right)
+	for i := range 3 {
+		if wrong[at+i] == 'A' {
+			wrong[at+i] = 'B'
+		} else {
+			wrong[at+i] = 'A'
+		}
+	}
+	h := w.another("two", file)
+	if err := os.WriteFile(file, wrong, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	var requests []string
+	for range 2 {
+		_, err = NewManager(t.Context(), h.config)
+		var about *ReplicaTokenError
+		if !errors.As(err, &about) || about.File != file {
+			t.Fatalf("mistyped: got %v, want a ReplicaTokenError of its file", err)
+		}
+		for _, want := range []string{"setting ca.replicaToken", file, "it does not have the replica token that it names", "asks anew"} {
+			if !strings.Contains(err.Error(), want) {
+				t.Errorf("mistyped: got %v, want %q in it", err, want)
+			}
+		}
+		requests = append(requests, w.requests())
+	}
+	if requests[0] != requests[1] {
+		t.Error("it asked twice with one token that was refused")
+	}
+	if err := os.WriteFile(file, right, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	two, err := NewManager(t.Context(), h.config)
+	if err != nil {
+		t.Fatalf("put right: %v", err)
+	}
+	if err := believes(t, two.Signer(), noon, w.m.Bundle().Roots...); err != nil {
+		t.Error(err)
+	}
+}
+
+// requests are what replicas ask for, by the records.
+func (w *town) requests() string {
+	w.t.Helper()
+	list, err := w.first.records.List(w.t.Context(), table)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	var out strings.Builder
+	for _, rec := range list {
+		var r replicaRecord
+		if strings.HasPrefix(rec.Name, replicaRecords) && json.Unmarshal(rec.Value, &r) == nil && r.Request != nil {
+			fmt.Fprintf(&out, "%s %x\n", rec.Name, r.Request.CSR)
+		}
+	}
+	return out.String()
 }
 
 // deleteTokens has the records know of no token.

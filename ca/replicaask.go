@@ -75,9 +75,9 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 	if err != nil {
 		return nil, err
 	}
-	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) {
+	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) && s.provenBy(secret, was) {
 		if m.record.Refused != "" {
-			return nil, fmt.Errorf("this replica gets no intermediate: %s; make a replica token where the root's key is (\"ashorectl ca replica-token\") and put it into the file that the setting ca.replicaToken names", m.record.Refused)
+			return nil, s.refused(secret, m.record.Refused)
 		}
 		return nil, fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
 	}
@@ -87,6 +87,45 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 		return nil, fmt.Errorf("ask for an intermediate: %w", err)
 	}
 	return nil, errAsked
+}
+
+// provenBy says whether a request of this replica was proven by what proves its requests now: not when the file of the token held
+// another one then, of the same ID. The answer to that is no answer to this one.
+func (s *selfSigned) provenBy(secret *replicaSecret, was *replicaRequest) bool {
+	return secret == nil || ed25519.Verify(secret.key.Public().(ed25519.PublicKey), was.proven(s.trustDomain, s.replica.id), was.Proof)
+}
+
+// refused tells why this replica gets no intermediate, and what to do.
+func (s *selfSigned) refused(secret *replicaSecret, why string) error {
+	if secret == nil {
+		return fmt.Errorf("this replica gets no intermediate: %s; make a replica token where the root's key is (\"ashorectl ca replica-token\") and put it into the file that the setting ca.replicaToken names", why)
+	}
+	return s.tokenError(fmt.Errorf("this replica gets no intermediate: %s; see that the file holds the token exactly as it was printed, or make another where the root's key is (\"ashorectl ca replica-token\"): "+
+		"as soon as the file holds another, this replica asks anew", why))
+}
+
+// ReplicaTokenError is that the token of a replica does not serve, in its file or in the setting that names that.
+type ReplicaTokenError struct {
+	// File is where the token is to stand; empty: the setting names none.
+	File string
+	// Err says what is wrong.
+	Err error
+}
+
+// Error names the setting and the file.
+func (e *ReplicaTokenError) Error() string {
+	if e.File == "" {
+		return fmt.Sprintf("setting ca.replicaToken: %v", e.Err)
+	}
+	return fmt.Sprintf("setting ca.replicaToken, file %s: %v", e.File, e.Err)
+}
+
+// Unwrap is what is wrong.
+func (e *ReplicaTokenError) Unwrap() error { return e.Err }
+
+// tokenError is an error about the token of this replica.
+func (s *selfSigned) tokenError(err error) error {
+	return &ReplicaTokenError{File: s.replica.tokenFile, Err: err}
 }
 
 // takeAnswer keeps an intermediate that was asked for.
@@ -144,7 +183,7 @@ func (s *selfSigned) expects(root *x509.Certificate, now time.Time) (*replicaSec
 		return nil, err
 	}
 	if id := RootID(root); secret.root != id {
-		return nil, fmt.Errorf("the records say that root %s signs, and the replica token in %s names root %s: it is of another mesh, or older than a rotation; make a new one (\"ashorectl ca replica-token\")", id, s.replica.tokenFile, secret.root)
+		return nil, s.tokenError(fmt.Errorf("the records say that root %s signs, and the token names root %s: it is of another mesh, older than a rotation, or mistyped; make a new one (\"ashorectl ca replica-token\")", id, secret.root))
 	}
 	return &secret, nil
 }
@@ -180,19 +219,19 @@ func (s *selfSigned) trusts(c *x509.Certificate, now time.Time) bool {
 func (s *selfSigned) replicaSecret() (replicaSecret, error) {
 	file := s.replica.tokenFile
 	if file == "" {
-		return replicaSecret{}, fmt.Errorf("this mesh has a root, whose key is with another replica, and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, "+
-			"put what it prints into a file here, readable by ashored alone, and name the file in the setting ca.replicaToken (or restore %s from a backup)", s.dir.at(rootFile))
+		return replicaSecret{}, s.tokenError(fmt.Errorf("this mesh has a root, whose key is with another replica, and nothing proves that this one belongs to it: run \"ashorectl ca replica-token\" there, "+
+			"put what it prints into a file here, readable by ashored alone, and name the file in the setting ca.replicaToken (or restore %s from a backup)", s.dir.at(rootFile)))
 	}
 	text, info, err := readfile.Read(file, 4<<10)
 	if err != nil {
-		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %w: put what \"ashorectl ca replica-token\" prints into it", err)
+		return replicaSecret{}, s.tokenError(fmt.Errorf("%w: put what \"ashorectl ca replica-token\" prints into it", err))
 	}
 	if err := checkKeyMode(file, info.Mode()); err != nil {
-		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %w", err)
+		return replicaSecret{}, s.tokenError(err)
 	}
 	secret, err := parseReplicaToken(string(text))
 	if err != nil {
-		return replicaSecret{}, fmt.Errorf("setting ca.replicaToken: %s: %w", file, err)
+		return replicaSecret{}, s.tokenError(err)
 	}
 	return secret, nil
 }

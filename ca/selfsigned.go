@@ -112,8 +112,8 @@ func (s *selfSigned) first(ctx context.Context, now time.Time) error {
 	}
 	fresh := root == nil
 	if fresh && s.replica != nil && s.replica.tokenFile != "" {
-		return errors.New("the setting ca.replicaToken says that this mesh has a root, and the store knows of none: start the replica first whose token it is, and see that the setting store is the same there; " +
-			"without ca.replicaToken this one begins a mesh of its own")
+		return s.tokenError(errors.New("it says that this mesh has a root, and the store knows of none: start the replica first whose token it is, and see that the setting store is the same there; " +
+			"without ca.replicaToken this one begins a mesh of its own"))
 	}
 	if fresh {
 		if root, err = s.makeRoot(rootFile, now); err != nil {

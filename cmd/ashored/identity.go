@@ -82,7 +82,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 		if s.CA.Plugged != "" {
 			return nil, fmt.Errorf("%w (setting ca.plugged: mend the files, or remove the setting for an authority of ashored's own)", err)
 		}
-		return nil, fmt.Errorf("%w (in the state folder, setting state)", err)
+		return nil, authorityError(err)
 	}
 	if err := id.believe(s, c); err != nil {
 		return nil, err
@@ -90,6 +90,14 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	bounds := s.CA.connections()
 	id.trust = &trust{identity: id, out: make(chan *push.Trust), connections: push.ConnectionBounds{Age: bounds.Age, Idle: bounds.Idle}}
 	return id, nil
+}
+
+// authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere.
+func authorityError(err error) error {
+	if _, ok := errors.AsType[*ca.ReplicaTokenError](err); ok {
+		return err
+	}
+	return fmt.Errorf("%w (in the state folder, setting state)", err)
 }
 
 // believe makes the server that issues, and whom it believes.
