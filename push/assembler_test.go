@@ -226,18 +226,18 @@ func TestAssemblerContradiction(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- a.Run(ctx) }()
-		said := func(source string, protocol registry.Protocol) feed.Batch[registry.Instances] {
+		said := func(protocol registry.Protocol) feed.Batch[registry.Instances] {
 			b := services(true, instances("web", "10.0.0.1"))
 			s := b.Updates[0].Items[0].Service
-			s.Source, s.Ports = source, []registry.Port{{Number: 80, Name: "http", Protocol: protocol}}
+			s.Source, s.Ports = "consul", []registry.Port{{Number: 80, Name: "http", Protocol: protocol}} // registries of one kind: their names tell them apart
 			return b
 		}
-		one.say <- said("one", registry.HTTP)
+		one.say <- said(registry.HTTP)
 		for _, c := range []struct {
 			protocol registry.Protocol
 			want     int
 		}{{registry.TCP, 1}, {registry.HTTP, 0}} {
-			two.say <- said("two", c.protocol)
+			two.say <- said(c.protocol)
 			time.Sleep(time.Second)
 			synctest.Wait()
 			s := a.Status()

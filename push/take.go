@@ -121,7 +121,7 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 			merged, conflicts = a.cfg.Merging.Merge(items)
 		}
 		if at := (place{group: "service " + k.Host + " " + k.Namespace}); len(conflicts) > 0 || len(a.found.now[at]) > 0 {
-			a.stand(at, contradictions(conflicts))
+			a.stand(at, contradictions(conflicts, a.sayers(k)))
 			a.count(k, len(conflicts))
 		}
 		if len(items) == 0 {
@@ -148,15 +148,30 @@ func (a *Assembler) count(k registry.Key, conflicts int) {
 	}
 }
 
-// contradictions are problems of who says something about a service that another source decides otherwise.
-func contradictions(all []registry.Conflict) []finding {
+// sayers are the sources that say something of a service, by what they say. What is made of configuration is said by the source
+// of that.
+func (a *Assembler) sayers(k registry.Key) map[*registry.Service]string {
+	out := map[*registry.Service]string{}
+	for _, s := range a.instances.Supplies(k) {
+		out[s.Item.Service] = s.Source
+		if d := a.cfg.Derive; d != nil && s.Source == d.Name() {
+			out[s.Item.Service] = s.Item.Service.Source
+		}
+	}
+	return out
+}
+
+// contradictions are problems of who says something about a service that another source decides otherwise; sources are who says
+// what.
+func contradictions(all []registry.Conflict, sources map[*registry.Service]string) []finding {
 	var out []finding
 	for _, c := range all {
+		decides := sources[c.Counts]
 		p := feed.Problem{
-			Severity: feed.Warning, Source: c.Other.Source, Object: cmp.Or(c.Other.Object, c.Other.Host), Field: c.Field,
-			Text: fmt.Sprintf("%s; %s decides, which is %s: make the two agree, or take the host out of one", c.Text, c.Counts.Source, cmp.Or(c.Counts.Object, c.Counts.Host)),
+			Severity: feed.Warning, Source: sources[c.Other], Object: cmp.Or(c.Other.Object, c.Other.Host), Field: c.Field,
+			Text: fmt.Sprintf("%s; %s decides, which is %s: make the two agree, or take the host out of one", c.Text, decides, cmp.Or(c.Counts.Object, c.Counts.Host)),
 		}
-		out = append(out, finding{p, c.Counts.Source + " " + c.Text})
+		out = append(out, finding{p, decides + " " + c.Text})
 	}
 	return out
 }
