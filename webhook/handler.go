@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -19,6 +20,9 @@ const (
 	otherPath    = "other" // of all other paths, in metrics
 
 	jsonType = "application/json"
+	// maxIgnored is how much of a body that is too large is read and thrown away, so that its sender gets to read why.
+	maxIgnored = 32 << 20
+
 	// retryAfter is when who was turned away should try again, in seconds.
 	retryAfter = "1"
 )
@@ -143,8 +147,14 @@ func (s *Server) body(w http.ResponseWriter, r *http.Request, v *visit) ([]byte,
 	}
 	limit(time.Now().Add(s.config.Timeout))
 	data, err := v.read(r.Body, r.ContentLength)
-	if err == nil {
+	var no *refusal
+	switch {
+	case err == nil:
 		limit(time.Time{}) // else it would end the wait that follows
+	case r.ProtoMajor >= 2 && errors.As(err, &no) && no.code == http.StatusRequestEntityTooLarge:
+		// An answer before the end of the request has the stream reset, and some clients drop what they have not passed on then.
+		// https://www.rfc-editor.org/rfc/rfc9113#section-8.1
+		_, _ = io.CopyN(io.Discard, r.Body, maxIgnored) // whether the rest comes or not: the refusal is the answer
 	}
 	return data, err
 }
