@@ -130,9 +130,6 @@ func (a *Assembler) holdings() func(config.Key) staying {
 	faults := sync.OnceValue(a.objects.Faults)
 	return func(k config.Key) staying {
 		was, lately := a.held[k], a.gone[k]
-		if was.why != "" && slices.Contains(waiting(), was.beside.Source) {
-			return was
-		}
 		if id, ok := refused()[k.String()]; ok {
 			return staying{heldRefused, id}
 		}
@@ -143,6 +140,10 @@ func (a *Assembler) holdings() func(config.Key) staying {
 		}
 		if was.why != "" && a.objects.Faulty(was.beside) {
 			return staying{heldBeside, was.beside}
+		}
+		// Of what clashes the one is heard of before the other.
+		if was.why == heldBefore && len(waiting()) > 0 || was.why != "" && slices.Contains(waiting(), was.beside.Source) {
+			return was
 		}
 		if lately.object != nil {
 			if i := slices.IndexFunc(faults(), lately.with); i >= 0 {

@@ -170,6 +170,33 @@ func TestHeldOverStart(t *testing.T) {
 	}
 }
 
+// What was held before a start beside a name that two sources have is held after it, whichever of them is heard of first.
+func TestHeldOverStartBesideClash(t *testing.T) {
+	t.Parallel()
+	for _, first := range []string{"one", "two"} {
+		t.Run(first+" first", func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := policy("x")
+				x.Origin = config.Origin{Source: "one", File: "x.yaml"}
+				f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "two", Group: "x.yaml"}})
+				defer f.end()
+				f.kept = []push.Held{{Object: x}}
+				steps := []func(){func() { say(f.one, true, f.file("y.yaml", "y")) }, func() { say(f.two, true, f.file("x.yaml", "y")) }}
+				if first == "two" {
+					steps[0], steps[1] = steps[1], steps[0]
+				}
+				steps[0]()
+				time.Sleep(time.Minute)
+				steps[1]()
+				f.has("x y", "x")
+				say(f.two, false, f.file("x.yaml"))
+				f.has("y", "")
+			})
+		})
+	}
+}
+
 // A refused object that should protect says what is enforced for it: nothing, what is held, or what another source has.
 func TestUnenforced(t *testing.T) {
 	t.Parallel()
