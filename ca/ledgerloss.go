@@ -224,7 +224,7 @@ func (l *Ledger) describe(x loss) string {
 		if x.Taken > 0 {
 			what = fmt.Sprintf("%s in force that were made before, from the copy %s", revocations(x.Taken), l.dir.at(copyFile))
 		} else if x.Copy {
-			what = fmt.Sprintf("by the copy %s nobody was revoked", l.dir.at(copyFile))
+			what = fmt.Sprintf("who was revoked by the copy %s still is", l.dir.at(copyFile))
 		}
 		return fmt.Sprintf("the store was begun anew at %s beside an authority that is older: who had joined, join tokens, objects of the store and their history are lost; %s. "+
 			"Put a backup of the store in place, or have every workload join again (\"ashorectl join-token create\"): until its machine does, no proxy of before that registers, as that of every agent does, gets configuration, policies or revocations from here, "+
