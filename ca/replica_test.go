@@ -534,13 +534,14 @@ func TestReplicaLate(t *testing.T) {
 	t.Parallel()
 	w := newTown(t)
 	w.first.later(w.m, time.Hour)
-	w.open()
+	closeFirst := w.open()
 	h := w.another("late", w.token())
 	h.later(nil, 30*time.Minute)
 	_, err := NewManager(t.Context(), h.config)
 	if err == nil || !strings.Contains(err.Error(), "set the clock") {
 		t.Errorf("got %v", err)
 	}
+	closeFirst() // it writes down what it did after it answered
 	if n := len(w.first.audited(audit.ReplicaIssue)); n != 1 {
 		t.Errorf("it got %d intermediates", n)
 	}

@@ -29,10 +29,10 @@ import (
 // once is a source that says one thing.
 type once[T any] struct{ items []T }
 
-func (once[T]) Name() string { return "once" }
+func (o once[T]) Name() string { return fmt.Sprintf("%T", o.items) }
 
 func (o once[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
-	out <- feed.Batch[T]{Source: "once", Full: true, Updates: []feed.Update[T]{{Group: "all", Items: o.items}}}
+	out <- feed.Batch[T]{Source: o.Name(), Full: true, Updates: []feed.Update[T]{{Group: "all", Items: o.items}}}
 	<-ctx.Done()
 	return nil
 }
