@@ -11,7 +11,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -179,15 +178,15 @@ func (a *Agent) send(s os.Signal) {
 	}
 }
 
-// ready waits until it has a leader.
+// ready waits until it has a leader that has read all that was written before: one that counts as leader and has not
+// yet denies what it knew.
 func (a *Agent) ready() {
 	a.t.Helper()
 	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		resp, err := http.Get("http://" + a.Address + "/v1/status/leader")
+		resp, err := http.Get("http://" + a.Address + "/v1/catalog/nodes?consistent")
 		if err == nil {
-			var leader string
-			err = errors.Join(json.NewDecoder(resp.Body).Decode(&leader), resp.Body.Close())
-			if err == nil && strings.Contains(leader, ":") {
+			err = resp.Body.Close()
+			if err == nil && resp.StatusCode == http.StatusOK {
 				return
 			}
 		}
