@@ -127,10 +127,15 @@ type watchEvent struct {
 
 // writeChanges writes how two states differ, a line for each object.
 func (t *tool) writeChanges(w io.Writer, old, now map[string]admin.Object, names bool) error {
+	return eachChange(old, now, sameObject, func(event string, o admin.Object) error { return t.writeEvent(w, event, o, names) })
+}
+
+// eachChange tells what is new ("+"), other than before ("~") or gone ("-"), by name.
+func eachChange[T any](old, now map[string]T, same func(a, b T) bool, tell func(event string, v T) error) error {
 	all := maps.Clone(now)
-	for name, o := range old {
+	for name, v := range old {
 		if _, still := now[name]; !still {
-			all[name] = o
+			all[name] = v
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
@@ -138,14 +143,14 @@ func (t *tool) writeChanges(w io.Writer, old, now map[string]admin.Object, names
 		after, has := now[name]
 		event := "~"
 		switch {
-		case had && has && sameObject(before, after):
+		case had && has && same(before, after):
 			continue
 		case !had:
 			event = "+"
 		case !has:
 			event = "-"
 		}
-		if err := t.writeEvent(w, event, all[name], names); err != nil {
+		if err := tell(event, all[name]); err != nil {
 			return err
 		}
 	}

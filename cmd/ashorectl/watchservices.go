@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -44,29 +42,7 @@ func (w *serviceWatch) take(e admin.ServiceEvent) error {
 	if len(now) == 0 {
 		delete(w.shown, key)
 	}
-	all := maps.Clone(now)
-	for name, v := range before {
-		if _, still := now[name]; !still {
-			all[name] = v
-		}
-	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
-		old, had := before[name]
-		_, has := now[name]
-		event := "~"
-		switch {
-		case had && has && reflect.DeepEqual(old, now[name]):
-			continue
-		case !had:
-			event = "+"
-		case !has:
-			event = "-"
-		}
-		if err := w.write(event, all[name]); err != nil {
-			return err
-		}
-	}
-	return nil
+	return eachChange(before, now, func(a, b any) bool { return reflect.DeepEqual(a, b) }, w.write)
 }
 
 // things are what is shown of a service, by their names: itself, or its endpoints.
