@@ -19,9 +19,7 @@ func TestChanges(t *testing.T) {
 			a := testconsul.Start(t, nil)
 			c := newCatalog(t, a, "")
 			c.put("web-1", "10.0.0.1", 8080, "passing")
-			for i := range 12 { // more than few connections
-				c.put(fmt.Sprintf("other%d-1", i), "10.1.0.1", 80, "passing")
-			}
+			c.others()
 			v := follow(t, w.options(a))
 			const host, healthy = "web.service.consul", "10.0.0.1:8080 healthy"
 			v.has(t, host, healthy)

@@ -113,18 +113,7 @@ func (m benchMesh) flaps(b *testing.B, c catalog, e *consul.Exporter) {
 	var took []time.Duration
 	cpu := used()
 	for i := range n {
-		_, meta, err := c.c.Health().Service("svc7", "", false, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		saw := make(chan time.Time, 1)
-		go func() {
-			if _, _, err := c.c.Health().Service("svc7", "", false, &api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute}); err != nil {
-				b.Error(err)
-			}
-			saw <- time.Now()
-		}()
-		time.Sleep(200 * time.Millisecond)
+		saw := c.seen(b)
 		l := &registry.EndpointList{Items: slices.Clone(m.endpoints.At(k).Items)}
 		l.Items[0].Health = []registry.Health{registry.Unhealthy, registry.Healthy}[i%2]
 		began := time.Now()

@@ -155,20 +155,9 @@ func (f *fleet) flaps(b *testing.B, c catalog) {
 	var late, own []time.Duration
 	for i := range n {
 		f.quiet()
-		_, meta, err := c.c.Health().Service("svc7", "", false, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
-		saw := make(chan time.Time, 1)
-		go func() {
-			if _, _, err := c.c.Health().Service("svc7", "", false, &api.QueryOptions{WaitIndex: meta.LastIndex, WaitTime: time.Minute}); err != nil {
-				b.Error(err)
-			}
-			saw <- time.Now()
-		}()
-		time.Sleep(100 * time.Millisecond)
+		saw := c.seen(b)
 		began := time.Now()
-		_, err = c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-28", Address: "10.1.0.28", SkipNodeUpdate: true,
+		_, err := c.c.Catalog().Register(&api.CatalogRegistration{Node: "node-28", Address: "10.1.0.28", SkipNodeUpdate: true,
 			Check: &api.AgentCheck{Node: "node-28", CheckID: "service:svc7-0", Name: "http", Status: []string{"critical", "passing"}[i%2], ServiceID: "svc7-0"}}, nil)
 		if err != nil {
 			b.Fatal(err)
