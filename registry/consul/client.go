@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
+	"strings"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -176,9 +177,11 @@ func (c *client) explain(err error) string {
 			"which all programs of one address share; raise that, lower connections here (%d), or use an https address, where few are needed", said, c.o.Connections)
 	case http.StatusNotFound:
 		return fmt.Sprintf("Consul at %s does not know what it is asked for (404, %s): is it the address of Consul's HTTP interface?", c.o.Address, said)
-	default:
-		return fmt.Sprintf("Consul at %s answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
 	}
+	if c.o.Filter != "" && strings.Contains(said, "boolean expression evaluator") {
+		return fmt.Sprintf("Consul at %s does not understand the filter %q (%d, %s): mend filter", c.o.Address, c.o.Filter, status.Code, said)
+	}
+	return fmt.Sprintf("Consul at %s answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
 }
 
 func orNone(s string) string {

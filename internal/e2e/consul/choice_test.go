@@ -60,7 +60,7 @@ func TestWrongFilter(t *testing.T) {
 	c := newCatalog(t, a, "")
 	c.put("web-1", "10.0.0.1", 80, "passing")
 	v := follow(t, consul.Options{Address: "http://" + a.Address, Filter: "Service.Nonsense == 1"})
-	v.stands(t, "Nonsense")
+	v.stands(t, `does not understand the filter "Service.Nonsense == 1" (500, `)
 	if v.isSynced() {
 		t.Error("a full batch without knowing")
 	}
