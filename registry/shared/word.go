@@ -83,15 +83,11 @@ func (r *Runtime) Report(_ context.Context, key registry.RegistrationKey, sessio
 	if w == nil || w.says == nil {
 		return err
 	}
-	if w.reported && w.says.Health.State == h.State && w.says.Health.Message == h.Message {
+	w.reported = true
+	if w.says.Health.State == h.State && w.says.Health.Message == h.Message {
 		return err
 	}
 	h.At = h.At.Round(0)
-	same := w.says.Health.State == h.State && w.says.Health.Message == h.Message
-	w.reported = true
-	if same {
-		return err
-	}
 	says := *w.says
 	says.Health, w.says = h, &says
 	if err == nil {
