@@ -50,6 +50,9 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 	switch s.Store.Kind {
 	case storeConsul:
 		s.Store.options(s.mesh.Config.GetTrustDomain()).Check(func(option, format string, args ...any) { wrong("store."+option, format, args...) })
+		if age := s.Store.MaxAge; age > 0 && age < leastAge {
+			wrong("store.maxAge", "%v: want 1m or more, or 0s for any age: how long the store was in touch is written down each minute", age)
+		}
 	case storeBolt:
 		alone := defaultStore()
 		for _, o := range []struct {

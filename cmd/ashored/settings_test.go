@@ -121,6 +121,7 @@ func TestWrongSettings(t *testing.T) {
 		{"a store in Consul nowhere", address + "store:\n  kind: consul\n  address: consul:8500\n", `ashored.yaml:4: store.address: "consul:8500": want http://HOST:PORT`},
 		{"a store below nothing", address + "store:\n  kind: consul\n  prefix: a//b\n", `ashored.yaml:4: store.prefix: "a//b": want letters`},
 		{"a store that is older than nothing", address + "store:\n  kind: consul\n  maxAge: -1h\n", `ashored.yaml:4: store.maxAge: want a duration`},
+		{"a store that is too old at once", address + "store:\n  kind: consul\n  maxAge: 10s\n", `ashored.yaml:4: store.maxAge: 10s: want 1m or more`},
 		{"an age of the store at home", address + "store: {maxAge: 1h}\n", "store.maxAge: is only for store.kind consul"},
 		{"a store by half of TLS", address + "store:\n  kind: consul\n  address: https://consul\n  tls: {certFile: /x}\n", "store.tls: certFile and keyFile belong together"},
 		{"merging", address + "merge: {service: last}\n", `ashored.yaml:2: merge.service: "last": want first or fill`},
