@@ -12,12 +12,30 @@ import (
 // Merging are the rules by which one service is made of what several sources say of it. The zero value: the declaration of
 // the deciding source counts, and the endpoints of all stand side by side.
 type Merging struct {
-	// Fill takes what the deciding source leaves open from the others: ports that it does not have, and addresses, labels,
-	// identities and visibility where it has none.
-	Fill bool
+	// Fill names the fields of which the others give what the deciding source leaves open. All other fields are those of the
+	// deciding source alone.
+	Fill []Field
 	// Shadow takes the endpoints of the first source that has any, and no others. Otherwise, of an endpoint that several
 	// have, with the same address and ports, what the first of them says counts: its health, its identity.
 	Shadow bool
+}
+
+// Field is one of a service's, called as in a ServiceEntry.
+type Field string
+
+// The fields that Merging may fill: ports that the deciding source does not have, and the protocol of those where it names
+// none; labels that it does not have; virtual addresses, visibility and identities where it has none.
+const (
+	FieldAddresses       Field = "addresses"
+	FieldExportTo        Field = "exportTo"
+	FieldLabels          Field = "labels"
+	FieldPorts           Field = "ports"
+	FieldSubjectAltNames Field = "subjectAltNames"
+)
+
+// Fields are all that Merging may fill.
+func Fields() []Field {
+	return []Field{FieldAddresses, FieldExportTo, FieldLabels, FieldPorts, FieldSubjectAltNames}
 }
 
 // Conflict is a difference between two declarations of one service.
@@ -40,8 +58,8 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 		conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
 	}
 	all, _ := m.unite(parts)
-	if m.Fill {
-		out.Service = filled(parts)
+	if len(m.Fill) > 0 {
+		out.Service = m.filled(parts)
 	}
 	out.Service = found(out.Service, parts)
 	if m.Shadow || len(all) != out.Endpoints.Len() {
@@ -164,35 +182,56 @@ func locationName(external bool) string {
 }
 
 // filled is the first declaration, with what it leaves open from those after it.
-func filled(parts []Instances) *Service {
+func (m Merging) filled(parts []Instances) *Service {
 	s := *parts[0].Service
-	s.Ports, s.Labels = slices.Clone(s.Ports), maps.Clone(s.Labels)
 	for _, p := range parts[1:] {
-		o := p.Service
-		for _, port := range o.Ports {
-			if _, ok := s.Port(port.Number); !ok && !slices.ContainsFunc(s.Ports, func(q Port) bool { return strings.EqualFold(q.Name, port.Name) }) {
-				s.Ports = append(s.Ports, port)
-			}
-		}
-		if len(s.Addresses) == 0 {
-			s.Addresses = o.Addresses
-		}
-		if len(s.ExportTo) == 0 {
-			s.ExportTo = o.ExportTo
-		}
-		if len(s.SubjectAltNames) == 0 {
-			s.SubjectAltNames = o.SubjectAltNames
-		}
-		for k, v := range o.Labels {
-			if _, ok := s.Labels[k]; !ok {
-				if s.Labels == nil {
-					s.Labels = map[string]string{}
-				}
-				s.Labels[k] = v
-			}
+		for _, f := range m.Fill {
+			s.fill(f, p.Service)
 		}
 	}
 	return &s
+}
+
+// fill takes of o what s leaves open in one field, and changes nothing that s points to.
+func (s *Service) fill(f Field, o *Service) {
+	switch f {
+	case FieldAddresses:
+		s.Addresses = orElse(s.Addresses, o.Addresses)
+	case FieldExportTo:
+		s.ExportTo = orElse(s.ExportTo, o.ExportTo)
+	case FieldSubjectAltNames:
+		s.SubjectAltNames = orElse(s.SubjectAltNames, o.SubjectAltNames)
+	case FieldLabels:
+		labels := maps.Clone(o.Labels)
+		if labels == nil {
+			return
+		}
+		maps.Copy(labels, s.Labels)
+		s.Labels = labels
+	case FieldPorts:
+		s.Ports = slices.Clone(s.Ports)
+		for _, p := range o.Ports {
+			s.fillPort(p)
+		}
+	}
+}
+
+// fillPort adds a port that s does not have, by number and name, or says what the one speaks that s says nothing of.
+func (s *Service) fillPort(p Port) {
+	i := slices.IndexFunc(s.Ports, func(q Port) bool { return q.Number == p.Number })
+	switch {
+	case i >= 0 && s.Ports[i].Protocol == Unknown:
+		s.Ports[i].Protocol = p.Protocol
+	case i < 0 && !slices.ContainsFunc(s.Ports, func(q Port) bool { return strings.EqualFold(q.Name, p.Name) }):
+		s.Ports = append(s.Ports, p)
+	}
+}
+
+func orElse[T any](list, other []T) []T {
+	if len(list) > 0 {
+		return list
+	}
+	return other
 }
 
 // Keep returns now, with the pointers of old where the contents are equal.

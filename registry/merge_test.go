@@ -24,14 +24,18 @@ func part(s Service, addresses ...string) Instances {
 func TestMerge(t *testing.T) {
 	t.Parallel()
 	key := Key{"web", "shop"}
-	first := Service{Key: key, Source: "file", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}}}
+	first := Service{Key: key, Source: "file", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 81, Name: "more"}}}
 	other := Service{
-		Key: key, Source: "consul", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 90, Name: "admin", Protocol: TCP}, {Number: 91, Name: "HTTP"}},
+		Key: key, Source: "consul", Ports: []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 81, Name: "more", Protocol: GRPC}, {Number: 90, Name: "admin", Protocol: TCP}, {Number: 91, Name: "HTTP"}},
 		Labels: map[string]string{"a": "b"}, Addresses: []netip.Prefix{netip.MustParsePrefix("10.0.0.1/32")}, ExportTo: []string{"."}, SubjectAltNames: []string{"x"},
 	}
 	full := first
-	full.Ports = append(append([]Port{}, first.Ports...), other.Ports[1])
+	full.Ports = other.Ports[:3]
 	full.Labels, full.Addresses, full.ExportTo, full.SubjectAltNames = other.Labels, other.Addresses, other.ExportTo, other.SubjectAltNames
+	ports, labels := first, first
+	ports.Ports, labels.Labels = full.Ports, map[string]string{"a": "b", "c": "d"}
+	labelled := other
+	labelled.Labels = map[string]string{"a": "no", "c": "d"}
 	dns := other
 	dns.Resolution = DNS
 	for name, c := range map[string]struct {
@@ -39,10 +43,12 @@ func TestMerge(t *testing.T) {
 		parts []Instances
 		want  Instances
 	}{
-		"alone":                        {Merging{Fill: true, Shadow: true}, []Instances{part(first, "1")}, part(first, "1")},
+		"alone":                        {Merging{Fill: Fields(), Shadow: true}, []Instances{part(first, "1")}, part(first, "1")},
 		"the first, endpoints of all":  {Merging{}, []Instances{part(first, "1"), part(other, "2", "3")}, part(first, "1", "2", "3")},
 		"endpoints of the second only": {Merging{}, []Instances{part(first), part(other, "2")}, part(first, "2")},
-		"filled":                       {Merging{Fill: true}, []Instances{part(first, "1"), part(other, "2")}, part(full, "1", "2")},
+		"filled in one field":          {Merging{Fill: []Field{FieldPorts}}, []Instances{part(first, "1"), part(other, "2")}, part(ports, "1", "2")},
+		"filled twice":                 {Merging{Fill: []Field{FieldLabels}}, []Instances{part(first, "1"), part(other, "2"), part(labelled)}, part(labels, "1", "2")},
+		"filled":                       {Merging{Fill: Fields()}, []Instances{part(first, "1"), part(other, "2")}, part(full, "1", "2")},
 		"shadowed":                     {Merging{Shadow: true}, []Instances{part(first, "1"), part(other, "2")}, part(first, "1")},
 		"nothing to shadow with":       {Merging{Shadow: true}, []Instances{part(first), part(other, "2"), part(other, "3")}, part(first, "2")},
 		"found in another way":         {Merging{}, []Instances{part(first, "1"), part(dns, "example.com")}, part(first, "1")},
@@ -60,7 +66,7 @@ func TestMerge(t *testing.T) {
 			if sum != got.Endpoints.Len() {
 				t.Errorf("%d endpoints are said to be in use, and %d are", sum, got.Endpoints.Len())
 			}
-			if !cmp.Equal(first.Ports, []Port{{Number: 80, Name: "http", Protocol: HTTP}}) {
+			if !cmp.Equal(first.Ports, []Port{{Number: 80, Name: "http", Protocol: HTTP}, {Number: 81, Name: "more"}}) {
 				t.Error("the declaration was changed")
 			}
 		})
@@ -91,9 +97,9 @@ func TestUsed(t *testing.T) {
 	t.Parallel()
 	dns := Service{Resolution: DNS}
 	parts := []Instances{part(Service{}), part(Service{}, "1", "2"), part(dns, "a"), part(Service{}, "3")}
-	for rules, want := range map[Merging][]int{{}: {0, 2, 0, 1}, {Shadow: true}: {0, 2, 0, 0}} {
-		if d := cmp.Diff(want, rules.Used(parts)); d != "" {
-			t.Errorf("%+v (-want +got):\n%s", rules, d)
+	for shadow, want := range map[bool][]int{false: {0, 2, 0, 1}, true: {0, 2, 0, 0}} {
+		if d := cmp.Diff(want, Merging{Shadow: shadow}.Used(parts)); d != "" {
+			t.Errorf("shadow %v (-want +got):\n%s", shadow, d)
 		}
 	}
 }

@@ -93,20 +93,22 @@ func defaultSources(folder string) []sourceSettings {
 
 // mergeSettings say how one service is made of what several sources say of it.
 type mergeSettings struct {
-	// Service is first (the declaration of the source that stands first counts alone) or fill (what it leaves open is taken
-	// from the others). Default first.
-	Service string `yaml:"service"`
+	// Fill names the fields of which the other sources give what the first leaves open (registry.Fields); all else is the
+	// first one's alone. Default none.
+	Fill []registry.Field `yaml:"fill"`
 	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any). Default unite.
 	Endpoints string `yaml:"endpoints"`
 }
 
 func (m mergeSettings) rules() registry.Merging {
-	return registry.Merging{Fill: m.Service == "fill", Shadow: m.Endpoints == "shadow"}
+	return registry.Merging{Fill: m.Fill, Shadow: m.Endpoints == "shadow"}
 }
 
 func (s *settings) checkMerge(wrong func(setting, format string, args ...any)) {
-	if m := s.Merge.Service; m != "first" && m != "fill" {
-		wrong("merge.service", "%q: want first or fill", m)
+	for _, f := range s.Merge.Fill {
+		if !slices.Contains(registry.Fields(), f) {
+			wrong("merge.fill", "%q: want one of %s", f, fieldNames())
+		}
 	}
 	if m := s.Merge.Endpoints; m != "unite" && m != "shadow" {
 		wrong("merge.endpoints", "%q: want unite or shadow", m)
@@ -271,4 +273,12 @@ func (s *settings) folders() []string {
 		}
 	}
 	return out
+}
+
+func fieldNames() string {
+	names := make([]string, 0, len(registry.Fields()))
+	for _, f := range registry.Fields() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
 }
