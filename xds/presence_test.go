@@ -1,6 +1,7 @@
 package xds_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -57,7 +58,7 @@ func TestExpel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) }, &xds.NotJoinedError{Public: "another machine joined"})
+	p.server.Expel(func(q xds.Peer) bool { return q.Fingerprint() == ca.Fingerprint(web.Leaf) }, &xds.NotJoinedError{Public: "another machine joined", Err: errors.New("another one joined")})
 	for {
 		_, err := cut.Recv()
 		if err == nil {
@@ -70,7 +71,10 @@ func TestExpel(t *testing.T) {
 	}
 	becomes(t, rt, "shop/api-10.0.0.1 of api")
 	p.publishObjects(groups())
-	if n := len(p.server.Proxies()); n != 1 {
-		t.Errorf("%d proxies are left, want 1", n)
-	}
+	eventually(t, func() string {
+		if n := len(p.server.Proxies()); n != 1 {
+			return fmt.Sprintf("%d proxies are left, want 1", n)
+		}
+		return ""
+	})
 }

