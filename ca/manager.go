@@ -37,6 +37,8 @@ type ManagerConfig struct {
 	// ReplicaToken is a file with a replica token: it proves to the replica that has the root's key that this one belongs to
 	// the mesh. It is read when this one has no intermediate yet. Empty: there is none.
 	ReplicaToken string
+	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told by its record alone.
+	ReplicaAlive func(id string) bool
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
 	// Log; nil logs nothing.
@@ -111,7 +113,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	} else {
 		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain, kind: c.KeyKind, log: c.Log, audit: c.Audit}
 		if c.Replica != "" {
-			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken}
+			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive}
 		}
 	}
 	return m, nil

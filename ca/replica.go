@@ -38,10 +38,13 @@ type membership struct {
 	// record is its own, at version; empty: there is none.
 	record  replicaRecord
 	version string
-	// others are those that are there, by id.
-	others map[string]replicaRecord
-	// forgot are those that this one has forgotten, by id.
-	forgot map[string]bool
+	// others are those that are there, by id, and versions those of their records.
+	others   map[string]replicaRecord
+	versions map[string]string
+	// forgot is when this one has forgotten others, by id.
+	forgot map[string]time.Time
+	// alive says whether the replica of an id serves; nil: nobody can tell but by its record.
+	alive func(id string) bool
 	// trouble is why something among them could not be done; empty: nothing.
 	trouble string
 }
@@ -52,8 +55,13 @@ type replicaRecord struct {
 	Name   string `json:"name"`
 	// Request is what it asks for; nil: nothing.
 	Request *replicaRequest `json:"request,omitempty"`
-	// Refused says why it does not get that; empty: it was not refused.
-	Refused string `json:"refused,omitempty"`
+	// Refused says why it does not get that, and RefusedAt when that was, by the clock of who refused it; empty: it was not refused.
+	Refused   string    `json:"refused,omitempty"`
+	RefusedAt time.Time `json:"refusedAt,omitzero"`
+	// Ahead says that it was refused because its clock is: it is judged anew when one of the two clocks is set.
+	Ahead bool `json:"ahead,omitempty"`
+	// Seen is when it was there last, by its own clock; zero: a version wrote it that does not tell.
+	Seen time.Time `json:"seen,omitzero"`
 	// Certificates are its intermediates, DER, the latest last.
 	Certificates [][]byte `json:"certificates,omitempty"`
 }
@@ -138,7 +146,7 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 		return err
 	}
 	m := s.replica
-	m.record, m.version, m.others = replicaRecord{}, "", map[string]replicaRecord{}
+	m.record, m.version, m.others, m.versions = replicaRecord{}, "", map[string]replicaRecord{}, map[string]string{}
 	for _, rec := range list {
 		id, ok := strings.CutPrefix(rec.Name, replicaRecords)
 		if !ok {
@@ -152,7 +160,7 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 		if id == m.id {
 			m.record, m.version = r, rec.Version
 		} else {
-			m.others[id] = r
+			m.others[id], m.versions[id] = r, rec.Version
 		}
 	}
 	return nil
@@ -167,14 +175,14 @@ func (s *selfSigned) writeReplica(ctx context.Context, id string, r replicaRecor
 	return s.records.records.Commit(ctx, append(more, record.Write{Key: record.Key{Table: table, Name: replicaRecords + id}, Value: value, Version: version})...)
 }
 
-// enlist has the records know this replica and its intermediates: a rotation waits for it.
+// enlist has the records know this replica and its intermediates, so that a rotation waits for it, and now and then that it is there.
 func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 	m := s.replica
 	mine := []*x509.Certificate{s.signer.Cert}
 	if p, err := s.dir.pair(nextFile); err == nil && p != nil && now.Before(p.cert.NotAfter) {
 		mine = append(mine, p.cert)
 	}
-	r, known := m.record, m.record.Name == m.name
+	r, known := m.record, m.record.Name == m.name && !m.record.stale(now)
 	for _, c := range mine {
 		if !slices.ContainsFunc(r.Certificates, func(der []byte) bool { return bytes.Equal(der, c.Raw) }) {
 			r, known = r.with(c, now), false
@@ -183,7 +191,7 @@ func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 	if known {
 		return nil
 	}
-	r.Name = m.name
+	r.Name, r.Seen = m.name, now.UTC()
 	err := s.writeReplica(ctx, m.id, r, m.version)
 	if errors.Is(err, record.ErrConflict) {
 		return nil // it was answered at this moment: the next look sees

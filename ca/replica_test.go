@@ -338,8 +338,12 @@ func TestReplicaRenews(t *testing.T) {
 	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], "cannot be renewed") {
 		t.Errorf("while nobody answers: problems %q", s.Problems)
 	}
+	w.both(h, two, 0) // the other one's clock is late
+	if s := show(t, two); !two.Signer().Cert.Equal(before) || len(s.Problems) != 1 || !strings.Contains(s.Problems[0], ErrClock.Error()) {
+		t.Errorf("while the clocks differ: problems %q", s.Problems)
+	}
+	w.first.later(nil, h.ahead(w.first))
 	w.both(h, two, 0)
-	w.both(h, two, intermediateLife/2+time.Hour-h.ahead(w.first))
 	if s := show(t, two); two.Signer().Cert.Equal(before) || len(s.Problems) != 0 {
 		t.Errorf("it was not renewed: problems %q", s.Problems)
 	}

@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"bytes"
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
@@ -11,8 +10,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"strings"
 	"time"
 
@@ -20,8 +17,15 @@ import (
 	"github.com/ashore-mesh/ashore/internal/record"
 )
 
-// requestKept is how long a request stands that nobody answers, and a token after its end.
-const requestKept = 24 * time.Hour
+const (
+	// replicaTokenKept is how long a token stands after its end.
+	replicaTokenKept = 24 * time.Hour
+	// replicaKept is how long the record of a replica stands that has nothing to sign with and was not heard of.
+	replicaKept = 30 * 24 * time.Hour
+	// clockAhead is how far ahead of the one that answers the clock of a replica may be that asks. Half of the life of an intermediate
+	// ahead it would be renewed at once, and all of it ahead it would have ended: such a replica asked without end.
+	clockAhead = 24 * time.Hour
+)
 
 // keyHash names the key of a signing request by its content.
 func keyHash(r *x509.CertificateRequest) string {
@@ -58,7 +62,7 @@ func (s *selfSigned) answerOne(ctx context.Context, id string, rec record.Record
 	}
 	q := r.Request
 	switch {
-	case q == nil || r.Refused != "":
+	case q == nil || r.Refused != "" && (!r.Ahead || q.ahead(now)):
 		return s.forgetReplica(ctx, id, rec, r, now)
 	case s.state.Roots[q.Root] == nil || q.Root != s.state.Active && q.Root != s.state.Next:
 		return s.forgetReplica(ctx, id, rec, r, now) // it asks anew for one that signs
@@ -69,16 +73,21 @@ func (s *selfSigned) answerOne(ctx context.Context, id string, rec record.Record
 	}
 	by, err := s.rootKey(root)
 	if err != nil {
-		return nil // another replica answers
+		return s.forgetReplica(ctx, id, rec, r, now) // another replica answers
+	}
+	if q.ahead(now) {
+		r.Ahead = true
+		return s.refuse(ctx, id, r, rec.Version, q.clocks(s.replica.name, now), now)
 	}
 	cert, writes, err := s.grant(ctx, id, q, by, now)
 	if why, ok := errors.AsType[refusal](err); ok {
-		return s.refuse(ctx, id, r, rec.Version, string(why))
+		r.Ahead = false
+		return s.refuse(ctx, id, r, rec.Version, string(why), now)
 	} else if err != nil {
 		return err
 	}
 	to := r.with(cert, now)
-	to.Request = nil
+	to.Request, to.Refused, to.RefusedAt, to.Ahead = nil, "", time.Time{}, false
 	err = s.writeReplica(ctx, id, to, rec.Version, writes...)
 	if errors.Is(err, record.ErrConflict) { // another replica was faster, or the request has changed
 		return nil
@@ -150,9 +159,20 @@ func (s *selfSigned) proven(id string, q *replicaRequest, now time.Time) error {
 	return nil
 }
 
+// ahead says that who asks has a clock so far ahead that what it gets would be of no use to it.
+func (q *replicaRequest) ahead(now time.Time) bool { return q.At.After(now.Add(clockAhead)) }
+
+// clocks tells of the two clocks, for who asks and who looks on.
+func (q *replicaRequest) clocks(by string, now time.Time) string {
+	return fmt.Sprintf("its clock said %s when that of %s, which has the root's key, said %s: set the clock that is wrong (timedatectl, chrony)", q.At.UTC().Format(time.RFC3339), by, now.UTC().Format(time.RFC3339))
+}
+
 // refuse writes down why a replica gets no intermediate.
-func (s *selfSigned) refuse(ctx context.Context, id string, r replicaRecord, version, why string) error {
-	r.Refused = why
+func (s *selfSigned) refuse(ctx context.Context, id string, r replicaRecord, version, why string, now time.Time) error {
+	if r.Refused == why {
+		return nil
+	}
+	r.Refused, r.RefusedAt = why, now.UTC()
 	err := s.writeReplica(ctx, id, r, version)
 	if errors.Is(err, record.ErrConflict) {
 		return nil
@@ -164,26 +184,27 @@ func (s *selfSigned) refuse(ctx context.Context, id string, r replicaRecord, ver
 	return err
 }
 
-// forgetReplica deletes the record of a replica that has nothing to sign with and asks for nothing.
+// forgetReplica deletes the record of a replica that has nothing to sign with and was not heard of for long.
 func (s *selfSigned) forgetReplica(ctx context.Context, id string, rec record.Record, r replicaRecord, now time.Time) error {
-	if slices.ContainsFunc(r.certificates(), func(c *x509.Certificate) bool { return now.Before(c.NotAfter) }) || r.Request != nil && now.Before(r.Request.At.Add(requestKept)) {
+	if r.signs(now) || now.Before(r.heard(now).Add(replicaKept)) {
 		return nil
 	}
-	if s.replica.forgot[id] { // it came back with what has ended here, so it is there, and one of the two clocks is wrong
+	// One that came back with what has ended here is there, and one of the two clocks is wrong.
+	if at, found := s.replica.forgot[id]; found && now.Before(at.Add(replicaKept)) {
 		return nil
 	}
-	s.log.Info("a replica is forgotten: its intermediate has ended by this machine's clock", "replica", r.Name, "id", id, "now", now.UTC())
+	s.log.Info("a replica is forgotten: it has no intermediate, by this machine's clock, and was not heard of for long", "replica", r.Name, "id", id, "now", now.UTC())
 	if s.replica.forgot == nil {
-		s.replica.forgot = map[string]bool{}
+		s.replica.forgot = map[string]time.Time{}
 	}
-	s.replica.forgot[id] = true
+	s.replica.forgot[id] = now
 	return s.forget(ctx, rec)
 }
 
 // forgetToken deletes a token that has ended.
 func (s *selfSigned) forgetToken(ctx context.Context, rec record.Record, now time.Time) error {
 	var t replicaToken
-	if json.Unmarshal(rec.Value, &t) == nil && now.Before(t.Expires.Add(requestKept)) {
+	if json.Unmarshal(rec.Value, &t) == nil && now.Before(t.Expires.Add(replicaTokenKept)) {
 		return nil
 	}
 	return s.forget(ctx, rec)
@@ -195,41 +216,4 @@ func (s *selfSigned) forget(ctx context.Context, rec record.Record) error {
 		return err
 	}
 	return nil
-}
-
-// ReplicaStatus is another replica that signs below the same root.
-type ReplicaStatus struct {
-	// ID is what the records call it, and Name what people do.
-	ID, Name string
-	// State says what it waits for; empty: nothing.
-	State string
-	// Signer is its intermediate.
-	Signer CertificateStatus
-}
-
-// status are the other replicas, for people.
-func (m *membership) status(roots []*x509.Certificate, now time.Time) []ReplicaStatus {
-	if m == nil {
-		return nil
-	}
-	var out []ReplicaStatus
-	for _, id := range slices.Sorted(maps.Keys(m.others)) {
-		r := m.others[id]
-		x := ReplicaStatus{ID: id, Name: r.Name}
-		switch {
-		case r.Refused != "":
-			x.State = "refused: " + r.Refused
-		case r.Request != nil:
-			x.State = "waits for an intermediate since " + r.Request.At.UTC().Format(time.RFC3339)
-		}
-		for _, c := range r.certificates() {
-			for _, root := range roots {
-				if bytes.Equal(c.RawIssuer, root.RawSubject) && c.CheckSignatureFrom(root) == nil {
-					x.Signer = CertificateStatus{Name: c.Subject.CommonName, Serial: serialText(c), Root: RootID(root), NotAfter: c.NotAfter, Renew: half(c)}
-				}
-			}
-		}
-		out = append(out, x)
-	}
-	return out
 }

@@ -19,6 +19,9 @@ import (
 // errAsked says that an intermediate was asked for and nobody has answered yet.
 var errAsked = errors.New("an intermediate was asked for, and no replica that has the root's key has answered yet: one has to run")
 
+// ErrClock says that a replica gets nothing that it can use because its clock and another's differ.
+var ErrClock = errors.New("the clocks of two replicas differ")
+
 // askPatience is how long a new replica waits for its first intermediate before it gives up, to be started again.
 const askPatience = time.Minute
 
@@ -68,7 +71,7 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 		if p := (&pair{key: key, cert: c}); sameKey(c.PublicKey, key.Public()) && p.under(root, now) {
 			return p, s.takeAnswer(p, root, name)
 		} else if sameKey(c.PublicKey, key.Public()) && now.Before(c.NotBefore) {
-			return nil, fmt.Errorf("the intermediate of this replica begins at %s, and this machine's clock says %s: set the clock", c.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
+			return nil, fmt.Errorf("%w: the intermediate of this replica begins at %s, and this machine's clock says %s: set the clock", ErrClock, c.NotBefore.Format(time.RFC3339), now.UTC().Format(time.RFC3339))
 		}
 	}
 	q, err := s.request(key, root, secret, now)
@@ -76,17 +79,48 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 		return nil, err
 	}
 	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) && s.provenBy(secret, was) {
-		if m.record.Refused != "" {
-			return nil, s.refused(secret, m.record.Refused)
+		if m.record.Ahead && now.Before(was.At) { // the clock was set
+			return nil, s.ask(ctx, q, now)
 		}
-		return nil, fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
+		return nil, errors.Join(s.stillHere(ctx, now), s.unanswered(secret, was))
+	}
+	return nil, s.ask(ctx, q, now)
+}
+
+// unanswered is why there is no intermediate although it was asked for.
+func (s *selfSigned) unanswered(secret *replicaSecret, was *replicaRequest) error {
+	switch r := s.replica.record; {
+	case r.Ahead:
+		return fmt.Errorf("%w: this replica gets no intermediate: %s; then it asks anew", ErrClock, r.Refused)
+	case r.Refused != "":
+		return s.refused(secret, r.Refused)
+	}
+	return fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
+}
+
+// ask writes a request. Errors: errAsked when it stands.
+func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, now time.Time) error {
+	m := s.replica
+	r := m.record
+	r.Format, r.Name, r.Request, r.Refused, r.RefusedAt, r.Ahead, r.Seen = 1, m.name, q, "", time.Time{}, false, now.UTC()
+	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
+		return fmt.Errorf("ask for an intermediate: %w", err)
+	}
+	return errAsked
+}
+
+// stillHere has the records know now and then that this replica asks on.
+func (s *selfSigned) stillHere(ctx context.Context, now time.Time) error {
+	m := s.replica
+	if !m.record.stale(now) {
+		return nil
 	}
 	r := m.record
-	r.Format, r.Name, r.Request, r.Refused = 1, m.name, q, ""
+	r.Seen = now.UTC()
 	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
-		return nil, fmt.Errorf("ask for an intermediate: %w", err)
+		return fmt.Errorf("ask on for an intermediate: %w", err)
 	}
-	return nil, errAsked
+	return nil
 }
 
 // provenBy says whether a request of this replica was proven by what proves its requests now: not when the file of the token held

@@ -19,7 +19,7 @@ func (t *tool) caCommand() *cobra.Command {
 		`The certificate authority signs the certificates by which workloads know one another. Its root is what
 everybody trusts; this control plane signs with an intermediate below it.`,
 		"  ashorectl ca show\n  ashorectl ca rotate --reason 'yearly'",
-		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand())
+		t.showCACommand(), t.rotateCACommand(), t.replicaTokenCommand(), t.forgetReplicaCommand())
 }
 
 func (t *tool) showCACommand() *cobra.Command {
@@ -29,6 +29,9 @@ func (t *tool) showCACommand() *cobra.Command {
 		Short: "Show whom the mesh trusts, until when, and how far a rotation is",
 		Long: `show tells which root certificates the mesh trusts, what this control plane signs with, until when they are
 valid, and during a rotation of the root which step was done and what the next one waits for.
+
+It lists the other replicas too: "serving" is alive, "asking" waits for its first intermediate, "refused" gets none, "gone" was
+not heard of since SEEN. "ashorectl ca forget-replica" takes one that will not come back off the list.
 
 With --pem it prints the root certificates that are trusted, and nothing else: for who verifies the control plane, such as
 a pipeline or an API server that has configuration validated.`,
@@ -134,12 +137,10 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 		rows = append(rows, certificateRow("root", r, now))
 	}
 	rows = append(rows, certificateRow("signer", a.Signer, now), certificateRow("server", a.Server, now))
-	for _, r := range a.Replicas {
-		row := certificateRow("replica "+r.Name, r.Signer, now)
-		row[1] = orDash(r.State)
-		rows = append(rows, row)
-	}
 	if err := columns(w, []string{"WHAT", "STATE", "ENDS", "RENEWED", "SUBJECT", "ROOT"}, rows); err != nil {
+		return err
+	}
+	if err := replicasTable(w, a.Replicas, now); err != nil {
 		return err
 	}
 	for _, p := range a.Problems {
@@ -148,6 +149,25 @@ func authorityText(w io.Writer, a admin.Authority, now time.Time) error {
 		}
 	}
 	return rotationText(w, a.Rotation, now)
+}
+
+// replicasTable shows the other replicas; nothing where there are none.
+func replicasTable(w io.Writer, list []admin.Replica, now time.Time) error {
+	if len(list) == 0 {
+		return nil
+	}
+	if _, err := fmt.Fprintln(w); err != nil {
+		return err
+	}
+	var rows [][]string
+	for _, r := range list {
+		seen := ago(now, r.Seen)
+		if r.State == servingReplica {
+			seen = "now"
+		}
+		rows = append(rows, []string{orDash(r.Name), orDash(r.State), seen, ends(r.Signer.NotAfter, now), orDash(r.Signer.Root), r.ID, orDash(r.Reason)})
+	}
+	return columns(w, []string{"REPLICA", "STATE", "SEEN", "SIGNER ENDS", "ROOT", "ID", "WHY"}, rows)
 }
 
 func certificateRow(what string, c admin.Certificate, now time.Time) []string {

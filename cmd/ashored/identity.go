@@ -38,6 +38,7 @@ type identity struct {
 	reach   reach
 	own     string          // where other replicas reach this one
 	others  func() []string // where agents reach other replicas; nil: there are none
+	alive   atomic.Pointer[func(member string) bool] // nil until there is who tells
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
 	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
@@ -76,7 +77,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
 		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.address),
-		Records: c.records, Replica: s.replicaName(id.own), ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
+		Records: c.records, Replica: s.replicaName(id.own), ReplicaAlive: id.serves, ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {
 		if s.CA.Plugged != "" {
@@ -92,9 +93,15 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	return id, nil
 }
 
-// authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere.
+// serves says whether another replica is alive.
+func (id *identity) serves(member string) bool {
+	alive := id.alive.Load()
+	return alive != nil && (*alive)(member)
+}
+
+// authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere, and a clock is in none.
 func authorityError(err error) error {
-	if _, ok := errors.AsType[*ca.ReplicaTokenError](err); ok {
+	if _, ok := errors.AsType[*ca.ReplicaTokenError](err); ok || errors.Is(err, ca.ErrClock) {
 		return err
 	}
 	return fmt.Errorf("%w (in the state folder, setting state)", err)

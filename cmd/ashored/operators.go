@@ -40,7 +40,7 @@ func answered(err error) error {
 		return nil
 	case errors.Is(err, ca.ErrNotFound):
 		return admin.NewError(admin.ErrNotFound, err.Error())
-	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, record.ErrConflict):
+	case errors.Is(err, ca.ErrRotate), errors.Is(err, ca.ErrReplicaToken), errors.Is(err, ca.ErrForgetReplica), errors.Is(err, record.ErrConflict):
 		return admin.NewError(admin.ErrConflict, err.Error())
 	}
 	return err
@@ -181,18 +181,31 @@ func (o operators) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenR
 	return admin.ReplicaToken{Token: text, Expires: expires}, answered(err)
 }
 
+// ForgetReplica implements admin.Authorities.
+func (o operators) ForgetReplica(ctx context.Context, r admin.ForgetReplicaRequest, who string) (admin.Replica, error) {
+	x, err := o.manager.ForgetReplica(ctx, r.Replica, r.Reason, who)
+	return replicaOf(x), answered(err)
+}
+
+// replicaOf is another replica, for operators.
+func replicaOf(r ca.ReplicaStatus) admin.Replica {
+	return admin.Replica{ID: r.ID, Name: r.Name, State: string(r.State), Reason: r.Reason, Seen: r.Seen, Signer: certificateOf(r.Signer)}
+}
+
+// certificateOf is a certificate, for operators.
+func certificateOf(c ca.CertificateStatus) admin.Certificate {
+	return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, NotAfter: c.NotAfter, Renew: c.Renew}
+}
+
 // authorityOf is how an authority is, for operators.
 func authorityOf(s ca.Status) admin.Authority {
-	of := func(c ca.CertificateStatus) admin.Certificate {
-		return admin.Certificate{Subject: c.Name, Root: c.Root, Serial: c.Serial, NotAfter: c.NotAfter, Renew: c.Renew}
-	}
-	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{}, Signer: of(s.Signer), Server: of(s.Server), Bundle: s.BundleID, Problems: s.Problems,
+	out := admin.Authority{Kind: s.Source, Folder: s.Folder, TrustDomain: s.TrustDomain, Roots: []admin.Certificate{}, Signer: certificateOf(s.Signer), Server: certificateOf(s.Server), Bundle: s.BundleID, Problems: s.Problems,
 		Rotation: admin.Rotation{Step: string(s.Rotation.Step), Since: s.Rotation.Since, Next: string(s.Rotation.Following), Count: s.Rotation.Count, Until: s.Rotation.Until}}
 	for _, r := range s.Roots {
 		out.Roots = append(out.Roots, admin.Certificate{Subject: r.Name, State: r.Role, Root: r.ID, NotAfter: r.NotAfter})
 	}
 	for _, r := range s.Replicas {
-		out.Replicas = append(out.Replicas, admin.Replica{ID: r.ID, Name: r.Name, State: r.State, Signer: of(r.Signer)})
+		out.Replicas = append(out.Replicas, replicaOf(r))
 	}
 	for _, w := range s.Rotation.Waiting {
 		out.Rotation.Waiting = append(out.Rotation.Waiting, admin.Waiting(w))

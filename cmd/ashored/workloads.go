@@ -27,7 +27,7 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, LostGrace: s.Workloads.RestartGrace, Log: log}
 	if id != nil {
-		c.Replica, c.Address, c.Advertise, c.Answers = s.replicaName(id.own), id.own, id.reach.address, id.answers
+		c.Replica, c.Address, c.Advertise, c.Answers, c.Member = s.replicaName(id.own), id.own, id.reach.address, id.answers, id.manager.ReplicaID()
 	}
 	rt, err := shared.New(ctx, c)
 	if err != nil {
@@ -35,6 +35,7 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	if id != nil {
 		id.others = rt.Advertised
+		id.alive.Store(new(rt.Alive))
 	}
 	for _, m := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas", Help: "Replicas that are alive, this one among them, as far as it knows."}, func() float64 { return float64(rt.Replicas()) }),

@@ -44,15 +44,27 @@ type Certificate struct {
 	Renew time.Time `json:"renew,omitzero"`
 }
 
-// Replica is another control plane of this mesh.
+// Replica is another control plane of this mesh, or one that wants to be.
 type Replica struct {
 	// ID is what the shared store calls it, and Name its machine.
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// State says what it waits for, or why it is refused; empty: it signs.
-	State string `json:"state,omitempty"`
-	// Signer is what it signs with.
+	// State is "serving", "asking" for its first certificate, "refused" that, "gone", or "damaged": its record cannot be read.
+	State string `json:"state"`
+	// Reason says why it is refused, or what it waits for; may be empty.
+	Reason string `json:"reason,omitempty"`
+	// Seen is when it was there last, to some minutes; zero: nobody knows.
+	Seen time.Time `json:"seen,omitzero"`
+	// Signer is what it signs with; all of it empty: nothing yet.
 	Signer Certificate `json:"signer"`
+}
+
+// ForgetReplicaRequest asks to forget a control plane that is not there any more.
+type ForgetReplicaRequest struct {
+	// Replica is its ID, its name, its machine or its address.
+	Replica string `json:"replica"`
+	// Reason is for the audit log.
+	Reason string `json:"reason,omitempty"`
 }
 
 // ReplicaTokenRequest asks for a token by which one more control plane shows that it belongs to this mesh.
@@ -106,6 +118,9 @@ type Authorities interface {
 	RotateAuthority(ctx context.Context, r RotateRequest, who string) (Authority, error)
 	// CreateReplicaToken makes a token for one more control plane. Errors: ErrInvalid, ErrConflict where none can be made.
 	CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest, who string) (ReplicaToken, error)
+	// ForgetReplica has nobody wait for a control plane, and returns how it was. Errors: ErrNotFound, ErrConflict while it serves or
+	// when several are called so.
+	ForgetReplica(ctx context.Context, r ForgetReplicaRequest, who string) (Replica, error)
 }
 
 func (s *Server) authorityRoutes() []route {
@@ -126,6 +141,16 @@ func (s *Server) authorityRoutes() []route {
 			}
 			return a.CreateReplicaToken(r.Context(), q, who(r))
 		}},
+		{"POST /v1/ca/replicas/forget", Admin, a != nil, func(r *http.Request) (any, error) {
+			var q ForgetReplicaRequest
+			if err := errors.Join(decode(r, &q), bounded(q.Reason)); err != nil {
+				return nil, err
+			}
+			if q.Replica == "" {
+				return nil, NewError(ErrInvalid, "which replica is to be forgotten? want its ID, its name, its machine or its address")
+			}
+			return a.ForgetReplica(r.Context(), q, who(r))
+		}},
 	}
 }
 
@@ -142,4 +167,9 @@ func (c *Client) RotateAuthority(ctx context.Context, r RotateRequest) (Authorit
 // CreateReplicaToken asks for a token for one more control plane; see Authorities.
 func (c *Client) CreateReplicaToken(ctx context.Context, r ReplicaTokenRequest) (ReplicaToken, error) {
 	return post[ReplicaToken](ctx, c, "/v1/ca/replica-tokens", r)
+}
+
+// ForgetReplica asks to forget a control plane that is gone; see Authorities.
+func (c *Client) ForgetReplica(ctx context.Context, r ForgetReplicaRequest) (Replica, error) {
+	return post[Replica](ctx, c, "/v1/ca/replicas/forget", r)
 }

@@ -40,6 +40,8 @@ type sign struct {
 	Address string `json:"address,omitempty"`
 	// Advertise is where agents find it.
 	Advertise string `json:"advertise,omitempty"`
+	// Member is what the authority's records call it.
+	Member string `json:"member,omitempty"`
 	// Beat changes each time that it is written.
 	Beat int `json:"beat"`
 }

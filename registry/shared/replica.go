@@ -36,7 +36,7 @@ type orphan struct {
 
 // sayAlive writes that this replica is alive.
 func (r *Runtime) sayAlive(ctx context.Context) error {
-	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Advertise: r.cfg.Advertise, Beat: r.beats + 1})
+	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Advertise: r.cfg.Advertise, Member: r.cfg.Member, Beat: r.beats + 1})
 	if err != nil {
 		return err
 	}

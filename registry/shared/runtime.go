@@ -28,6 +28,8 @@ type Config struct {
 	Address string
 	// Advertise is where agents find this control plane; the others tell machines that join. Empty: nobody does.
 	Advertise string
+	// Member is what the certificate authority calls this control plane; Alive of the others answers by it. May be empty.
+	Member string
 	// Grace is how long a registration counts after its proxy has gone. Zero means 10s, as in Istio.
 	Grace time.Duration
 	// LostGrace is how long registrations count after their replica has ended or was lost: until then their proxies have to
@@ -50,7 +52,8 @@ type Runtime struct {
 
 	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
-	alive atomic.Int64 // how many others there are
+	alive   atomic.Int64                    // how many others there are
+	members atomic.Pointer[map[string]bool] // those of the others that are alive
 
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
 
@@ -131,6 +134,12 @@ func (r *Runtime) Advertised() []string {
 // Replicas is how many are alive, with this one, as far as it knows.
 func (r *Runtime) Replicas() int { return int(r.alive.Load()) + 1 }
 
+// Alive says whether the other replica of which the Member is m is alive, as far as this one knows.
+func (r *Runtime) Alive(m string) bool {
+	members := r.members.Load()
+	return members != nil && (*members)[m]
+}
+
 // Unshared is how many workloads this replica knows something of that the records do not have yet.
 func (r *Runtime) Unshared() int {
 	r.mu.Lock()
@@ -138,19 +147,24 @@ func (r *Runtime) Unshared() int {
 	return len(r.unsaid)
 }
 
-// advertise finds out who is to be told to machines that join.
+// advertise finds out who is alive, and who of those is to be told to machines that join.
 func (r *Runtime) advertise() {
 	var list []string
 	var alive int64
+	members := map[string]bool{}
 	for id, x := range r.replicas {
 		if !r.isAlive(id) {
 			continue
+		}
+		if x.Member != "" {
+			members[x.Member] = true
 		}
 		if alive++; x.Advertise != "" {
 			list = append(list, x.Advertise)
 		}
 	}
 	r.alive.Store(alive)
+	r.members.Store(&members)
 	slices.Sort(list)
 	list = slices.Compact(list)
 	r.advertised.Store(&list)

@@ -543,10 +543,10 @@ func TestRestored(t *testing.T) {
 	})
 }
 
-// A replica tells where agents find the others, as long as they are alive.
+// A replica tells where agents find the others, and which members of the mesh they are, as long as they are alive.
 func TestAdvertised(t *testing.T) {
 	replicas(t, 3, func(i int) shared.Config {
-		return shared.Config{Advertise: fmt.Sprintf("mesh%d.example:15012", i)}
+		return shared.Config{Advertise: fmt.Sprintf("mesh%d.example:15012", i), Member: fmt.Sprintf("m%d", i)}
 	}, func(fl *fleet) {
 		want := func(d time.Duration, i int, want ...string) {
 			fl.t.Helper()
@@ -554,6 +554,12 @@ func TestAdvertised(t *testing.T) {
 			synctest.Wait()
 			if got := fl.all[i].Advertised(); !slices.Equal(got, want) {
 				fl.t.Errorf("replica %d tells %q, want %q", i, got, want)
+			}
+			for j := range fl.all {
+				address := fmt.Sprintf("mesh%d.example:15012", j)
+				if got := fl.all[i].Alive(fmt.Sprintf("m%d", j)); got != slices.Contains(want, address) {
+					fl.t.Errorf("replica %d says of %d that it is alive: %v", i, j, got)
+				}
 			}
 		}
 		want(time.Second, 0, "mesh1.example:15012", "mesh2.example:15012")

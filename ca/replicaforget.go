@@ -1,0 +1,95 @@
+package ca
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// ErrForgetReplica is why a replica is not forgotten: it is the caller's fault.
+var ErrForgetReplica = errors.New("cannot forget the replica")
+
+// ReplicaID is what the records call this replica; empty: it is not one of several, or not self-signed.
+func (m *Manager) ReplicaID() string {
+	if m.own == nil || m.own.replica == nil {
+		return ""
+	}
+	return m.own.replica.id // set by start
+}
+
+// ForgetReplica takes the record of another replica out of the records: nobody waits for it any more. What it has signed with stays
+// valid, and one that is there all the same is listed again. It is called by its ID, its name, its machine or its address.
+// Errors: ErrNotFound, ErrForgetReplica while it serves, or when several are called so.
+func (m *Manager) ForgetReplica(ctx context.Context, what, reason, by string) (ReplicaStatus, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.own == nil || m.own.replica == nil {
+		return ReplicaStatus{}, fmt.Errorf("%w: this ashored knows of no others: replicas share a store (setting store, kind consul) and an authority that is not plugged in", ErrForgetReplica)
+	}
+	now := m.config.Now()
+	x, err := m.own.forgetByHand(ctx, what, now)
+	if err == nil || x.ID != "" {
+		e := audit.Event{Action: audit.ReplicaForget, Actor: by, Target: x.Name, Reason: reason, Details: map[string]string{"id": x.ID, "state": string(x.State)}}
+		if err != nil {
+			e.Outcome, e.Reason = audit.Failed, strings.TrimPrefix(reason+": "+err.Error(), ": ")
+		}
+		m.config.Audit(e)
+	}
+	return x, err
+}
+
+// forgetByHand deletes the record of the replica that is called so. With an error it returns whom it found.
+func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Time) (ReplicaStatus, error) {
+	if err := s.readReplicas(ctx); err != nil {
+		return ReplicaStatus{}, err
+	}
+	m := s.replica
+	if called(what, m.id, m.name) && len(m.called(what)) == 0 {
+		return ReplicaStatus{}, fmt.Errorf("%w: %s is the one that was asked", ErrForgetReplica, m.name)
+	}
+	ids := m.called(what)
+	switch len(ids) {
+	case 0:
+		return ReplicaStatus{}, fmt.Errorf("replica %.200q: %w: \"ashorectl ca show\" lists those that there are", what, ErrNotFound)
+	case 1:
+	default:
+		return ReplicaStatus{}, fmt.Errorf("%w: several are called %.200q: name one by its ID, %s", ErrForgetReplica, what, strings.Join(ids, " or "))
+	}
+	x := m.statusOf(ids[0], m.others[ids[0]], s.bundle.Roots, now)
+	if x.State == ReplicaServing {
+		return x, fmt.Errorf("%w: %s is alive and serves: stop it first", ErrForgetReplica, x.Name)
+	}
+	key := record.Key{Table: table, Name: replicaRecords + x.ID}
+	if err := s.records.records.Commit(ctx, record.Write{Key: key, Version: m.versions[x.ID]}); errors.Is(err, record.ErrConflict) {
+		return x, fmt.Errorf("%w: it wrote its record at this moment, so it is there: %w", ErrForgetReplica, err)
+	} else if err != nil {
+		return x, err
+	}
+	delete(m.others, x.ID)
+	s.log.Info("a replica is forgotten, as an operator wished", "replica", x.Name, "id", x.ID, "state", x.State)
+	return x, nil
+}
+
+// called are the others that are called so, by their ids.
+func (m *membership) called(what string) []string {
+	var ids []string
+	for id, r := range m.others {
+		if called(what, id, r.Name) {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// called says whether a replica is called so: "web-1 (10.0.0.1:15012)" is also called "web-1" and "10.0.0.1:15012".
+func called(what, id, name string) bool {
+	machine, address, _ := strings.Cut(name, " (")
+	return what != "" && slices.Contains([]string{id, name, machine, strings.TrimSuffix(address, ")")}, what)
+}
