@@ -85,6 +85,19 @@ func (f *folder) miss(names []string, now time.Time) {
 	}
 }
 
+// keepMissed keeps over a restart since when files are away: what was edited with them is known by that.
+func (f *folder) keepMissed() {
+	if maps.Equal(f.missed, f.missedKept) {
+		return
+	}
+	f.missedKept = maps.Clone(f.missed)
+	if len(f.missed) == 0 {
+		f.keep.put(missedName, nil)
+		return
+	}
+	f.keep.put(missedName, &record{missed: f.missedKept})
+}
+
 // define says that one of the files defines something.
 func (f *folder) define(names []string) bool {
 	return slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && len(x.objects) > 0 })

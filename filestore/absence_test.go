@@ -223,3 +223,25 @@ func TestAwaySince(t *testing.T) {
 		t.Error("it is kept on that the folder is away")
 	}
 }
+
+// What was edited while nobody watched is one change: when a file was first missed, and when another one was first read, is known
+// after more starts.
+func TestEditedOverStarts(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	put(t, dir, "c.yaml", entry("c", "10.0.0.1"))
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	before := time.Now()
+	w := run(t, Config{Dir: dir, LastGood: kept, Return: time.Second})
+	w.want("b=10.0.0.1 c=10.0.0.1")
+	for _, name := range []string{"a.yaml", "c.yaml"} {
+		if at := w.edited[name]; at.IsZero() || at.After(before) {
+			t.Errorf("%s was edited at %v; the start was later, at %v", name, at, before)
+		}
+	}
+}

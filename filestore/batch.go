@@ -30,6 +30,7 @@ func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 		b.Updates = append(b.Updates, u)
 	}
 	clear(f.changedGroups)
+	f.keepMissed()
 	f.since = time.Time{}
 	return b, full || len(b.Updates) > 0
 }

@@ -61,7 +61,7 @@ type file struct {
 	issues  []config.Problem // found by reading it
 	claims  []config.Key     // the keys that owners has of it
 
-	edited time.Time    // when its present content was first read; zero: it is as it was before the start
+	edited time.Time    // when its present content was first read; zero: before that was kept
 	unread bool         // something in it is refused of which the key cannot be read
 	fresh  []config.Key // the objects in it that are refused and had no last good version here
 	// wrong says that there is an error in it, clashing that it defines what another file defined first: the one error that

@@ -14,11 +14,12 @@ type folder struct {
 	watch *watcher
 	keep  *keeper
 
-	files  map[string]*file
-	owners owners
-	gone   []departed                 // what changes took away lately
-	missed map[string]time.Time       // when known files that are away were first missed
-	links  map[string]map[string]bool // where symlinks end -> their names
+	files      map[string]*file
+	owners     owners
+	gone       []departed                 // what changes took away lately
+	missed     map[string]time.Time       // when known files that are away were first missed
+	missedKept map[string]time.Time       // what is kept of that
+	links      map[string]map[string]bool // where symlinks end -> their names
 
 	failed  map[string]config.Problem // folders that cannot be read
 	loops   map[string]config.Problem // symlinks that are not followed

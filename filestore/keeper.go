@@ -19,18 +19,21 @@ import (
 // record is what is kept of one file.
 type record struct {
 	known, asOf time.Time
+	edited      time.Time // as in file
 	// body is the file as it was, or, when encoded, its objects as config.Encode writes them.
 	body    []byte
 	encoded bool
 	// seen is the hash of the file that the body stands in for; nil when the body is the file.
 	seen    []byte
-	objects []*config.Object // to be encoded into body
+	objects []*config.Object     // to be encoded into body
+	missed  map[string]time.Time // of no file: since when files are away, to be encoded into body
 }
 
 // recordHead is the first line of a kept record; the body follows.
 type recordHead struct {
 	Known   time.Time `json:"known"`
 	AsOf    time.Time `json:"asOf"`
+	Edited  time.Time `json:"edited,omitzero"`
 	Encoded bool      `json:"encoded,omitempty"`
 	Seen    []byte    `json:"seen,omitempty"`
 }
@@ -38,7 +41,7 @@ type recordHead struct {
 // record is what is to be kept of a file after a reading.
 func (f *folder) record(x *file, r reading) *record {
 	if clean(r.result) && !x.clashing {
-		return &record{known: x.known, asOf: r.at, body: r.data}
+		return &record{known: x.known, asOf: r.at, edited: x.edited, body: r.data}
 	}
 	return f.standIn(x)
 }
@@ -47,7 +50,7 @@ func (f *folder) record(x *file, r reading) *record {
 // which is not in use.
 func (f *folder) standIn(x *file) *record {
 	counts := slices.DeleteFunc(slices.Clone(x.objects), func(o *config.Object) bool { return !x.held[o.Key] && f.takenBefore(x, o.Key) })
-	return &record{known: x.known, asOf: x.goodAt, encoded: true, objects: counts, seen: slices.Clone(x.seen[:])}
+	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:])}
 }
 
 // same says that the content of a reading is kept already.
@@ -57,13 +60,17 @@ func (r record) same(read reading) bool {
 
 func (r *record) marshal() ([]byte, error) {
 	body := r.body
-	if r.encoded {
-		var err error
-		if body, err = config.Encode(r.objects); err != nil {
-			return nil, err
-		}
+	var err error
+	switch {
+	case r.encoded:
+		body, err = config.Encode(r.objects)
+	case r.missed != nil:
+		body, err = json.Marshal(r.missed)
 	}
-	head, err := json.Marshal(recordHead{r.known, r.asOf, r.encoded, r.seen})
+	if err != nil {
+		return nil, err
+	}
+	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen})
 	if err != nil {
 		return nil, err
 	}
@@ -79,7 +86,7 @@ func parseRecord(b []byte) (record, error) {
 	if !ok {
 		return record{}, errors.New("a kept record has no content")
 	}
-	return record{known: h.Known, asOf: h.AsOf, body: body, encoded: h.Encoded, seen: h.Seen}, nil
+	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen}, nil
 }
 
 // parse reads the kept content as that of a file of source.
@@ -105,8 +112,9 @@ type keeper struct {
 	writer *lastgood.Writer
 }
 
-// awayName is where it is kept since when the folder is out of reach: no file is called so.
-const awayName = "."
+// awayName is where it is kept since when the folder is out of reach, and missedName since when files are: no file that is
+// read is called so.
+const awayName, missedName = ".", ".missed"
 
 // keepGap gathers what belongs together into one write.
 const keepGap = 100 * time.Millisecond
@@ -137,6 +145,19 @@ func (k *keeper) load(ctx context.Context) (map[string]record, error) {
 	return out, errors.Join(bad...)
 }
 
+// missedOf is since when files are away, by what was kept.
+func missedOf(kept map[string]record) (map[string]time.Time, error) {
+	r, ok := kept[missedName]
+	if !ok {
+		return nil, nil
+	}
+	var out map[string]time.Time
+	if err := json.Unmarshal(r.body, &out); err != nil {
+		return nil, fmt.Errorf("since when files are missing cannot be read: %w", err)
+	}
+	return out, nil
+}
+
 // put notes what to keep of a file; nil removes it.
 func (k *keeper) put(name string, r *record) {
 	switch {
@@ -156,7 +177,7 @@ func Kept(source string, contents map[string][]byte) ([]*config.Object, error) {
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		r, err := parseRecord(contents[name])
 		switch {
-		case name == awayName:
+		case name == awayName || name == missedName:
 		case err != nil:
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
 		default:

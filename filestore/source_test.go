@@ -86,6 +86,7 @@ type world struct {
 	out    chan feed.Batch[*config.Object]
 	keys   map[config.Key]bool
 	name   string
+	edited map[string]time.Time // by file
 	stop   func()
 }
 
@@ -127,7 +128,7 @@ func run(t *testing.T, cfg Config) *world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, dir: cfg.Dir, out: make(chan feed.Batch[*config.Object]), keys: map[config.Key]bool{}, name: s.Name(),
+	w := &world{t: t, dir: cfg.Dir, out: make(chan feed.Batch[*config.Object]), keys: map[config.Key]bool{}, name: s.Name(), edited: map[string]time.Time{},
 		merger: feed.NewMerger([]string{s.Name()}, func(o *config.Object) config.Key { return o.Key })}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -159,6 +160,9 @@ func (w *world) next() feed.Batch[*config.Object] {
 }
 
 func (w *world) apply(b feed.Batch[*config.Object]) {
+	for _, u := range b.Updates {
+		w.edited[u.Group] = u.Edited
+	}
 	for _, k := range w.merger.Apply(b, time.Now()) {
 		w.keys[k] = true
 	}

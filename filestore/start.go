@@ -22,6 +22,7 @@ func (s *Source) Check(ctx context.Context) error {
 	}
 	kept, loadErr := newKeeper(s.cfg.LastGood, s.name, s.cfg.Log).load(ctx)
 	delete(kept, awayName)
+	delete(kept, missedName)
 	if len(kept) > 0 {
 		return nil
 	}
@@ -39,7 +40,11 @@ func (f *folder) start(ctx context.Context) error {
 		f.keepup = err
 	}
 	f.away = kept[awayName].asOf
+	if f.missedKept, err = missedOf(kept); err != nil {
+		f.keepup = err
+	}
 	delete(kept, awayName)
+	delete(kept, missedName)
 	l := f.scan()
 	if err := l.failed["."]; err != nil && len(kept) == 0 {
 		return f.src.unreadable(err)
@@ -55,7 +60,9 @@ func (f *folder) start(ctx context.Context) error {
 	}
 	f.fill(l, kept)
 	lost := f.lost(l)
-	f.miss(lost, now)
+	for _, name := range lost {
+		f.missed[name] = cmp.Or(f.missedKept[name], now)
+	}
 	f.absence = absence{since: now} // until it shows that no file is missing
 	if !f.holdBack(l, lost, now) {
 		for _, name := range lost {
@@ -111,7 +118,7 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 // since then does not come before what another one had.
 func (f *folder) asBefore(x *file, old record, r reading) {
 	if old.same(r) {
-		x.seen = r.digest
+		x.seen, x.edited = r.digest, old.edited
 		f.take(r, true)
 		return
 	}
@@ -130,7 +137,7 @@ func (f *folder) leave(x *file, l *listing) {
 // restore gives a file the content that was kept of it.
 func (f *folder) restore(x *file, r record) {
 	result := r.parse(x.name, f.src.name)
-	x.objects, x.goodAt, x.asOf = result.Objects, r.asOf, r.asOf
+	x.objects, x.goodAt, x.asOf, x.edited = result.Objects, r.asOf, r.asOf, r.edited
 	copy(x.seen[:], r.seen)
 	if len(result.Objects) == 0 && !clean(result) {
 		f.src.cfg.Log.Warn("last good content of a file is not valid for this release", "file", x.name, "of", when(r.asOf))
