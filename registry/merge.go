@@ -57,13 +57,13 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	for _, p := range parts[1:] {
 		conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
 	}
-	all, _ := m.unite(parts)
 	if len(m.Fill) > 0 {
 		out.Service = m.filled(parts)
 	}
+	u := m.unite(parts, out.Service.Ports)
 	out.Service = found(out.Service, parts)
-	if m.Shadow || len(all) != out.Endpoints.Len() {
-		out.Endpoints = &EndpointList{Items: all}
+	if m.Shadow || u.filled || len(u.all) != out.Endpoints.Len() {
+		out.Endpoints = &EndpointList{Items: u.all}
 	}
 	return out, conflicts
 }
@@ -73,47 +73,71 @@ func (m Merging) Used(parts []Instances) []int {
 	if len(parts) == 1 {
 		return []int{parts[0].Endpoints.Len()}
 	}
-	_, used := m.unite(parts)
-	return used
+	return m.unite(parts, nil).used
 }
 
-// unite lists the endpoints that are in use, and counts those of each part.
-func (m Merging) unite(parts []Instances) (all []Endpoint, used []int) {
-	u := union{ports: parts[0].Service.Ports}
-	used = make([]int, len(parts))
+// unite lists the endpoints that are in use, of a service with these ports, and counts those of each part.
+func (m Merging) unite(parts []Instances, ports []Port) union {
+	own := parts[0].Service.Ports
+	u := union{ports: own, used: make([]int, len(parts))}
+	if len(ports) > len(own) {
+		u.more = ports[len(own):] // the others' are filled in after those of the first
+	}
 	for i, p := range parts {
 		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(u.all) == 0) {
 			before := len(u.all)
 			u.add(p.Endpoints.All())
-			used[i] = len(u.all) - before
+			u.used[i] = len(u.all) - before
 		}
 	}
-	return u.all, used
+	return u
 }
 
 // union are the endpoints of several sources.
 type union struct {
-	ports []Port // of the service
-	all   []Endpoint
-	seen  map[string]bool // by place
+	ports, more []Port // of the service: those that the deciding source has, and those that others have besides
+	all         []Endpoint
+	used        []int            // how many of all are of each source
+	seen        map[string][]int // where in all they are, by place
+	filled      bool             // some were told numbers of more
 }
 
-// add adds those of one source that none of the sources before it has.
+// add adds those of one source that none of the sources before it has. Of what one has, a later one may know more ports.
 func (u *union) add(list []Endpoint) {
 	if len(list) == 0 {
 		return
 	}
 	if u.seen == nil {
-		u.seen = make(map[string]bool, len(list))
+		u.seen = make(map[string][]int, len(list))
 	}
-	places := make([]string, len(list))
+	before := len(u.all)
 	for i := range list {
-		if places[i] = u.place(&list[i]); !u.seen[places[i]] {
+		place := u.place(&list[i])
+		at := u.seen[place]
+		if len(at) == 0 || at[0] >= before { // of one source all count, each by itself
+			u.seen[place] = append(at, len(u.all))
 			u.all = append(u.all, list[i])
+			continue
+		}
+		for _, j := range at {
+			u.fill(&u.all[j], &list[i])
 		}
 	}
-	for _, p := range places { // of one source all count, each by itself
-		u.seen[p] = true
+}
+
+// fill tells an endpoint the numbers that a later source knows of ports of which its own knows nothing.
+func (u *union) fill(e, later *Endpoint) {
+	for _, p := range u.more {
+		n, known := later.Ports[p.Name]
+		if _, own := e.Ports[p.Name]; !known || own {
+			continue
+		}
+		ports := maps.Clone(e.Ports)
+		if ports == nil {
+			ports = map[string]uint32{}
+		}
+		ports[p.Name] = n
+		e.Ports, u.filled = ports, true
 	}
 }
 

@@ -92,6 +92,29 @@ func TestMergeSameEndpoint(t *testing.T) {
 	}
 }
 
+// Where ports are filled in, an endpoint that two sources have is told the number that the later one knows, and keeps those
+// of the first one's word.
+func TestMergeFilledNumbers(t *testing.T) {
+	t.Parallel()
+	first := Service{Key: Key{"web", "shop"}, Ports: []Port{{Number: 80, Name: "http"}}}
+	other := Service{Key: first.Key, Ports: []Port{{Number: 80, Name: "http"}, {Number: 9090, Name: "admin"}}}
+	list := func(s Service, all ...Endpoint) Instances { return Instances{Service: &s, Endpoints: &EndpointList{Items: all}} }
+	one := list(first, Endpoint{Address: "10.0.0.1"}, Endpoint{Address: "10.0.0.2", Ports: map[string]uint32{"admin": 7}})
+	two := list(other, Endpoint{Address: "10.0.0.1", Ports: map[string]uint32{"admin": 19090}}, Endpoint{Address: "10.0.0.2", Ports: map[string]uint32{"admin": 8}})
+	rules := Merging{Fill: []Field{FieldPorts}}
+	got, _ := rules.Merge([]Instances{one, two})
+	want := []Endpoint{{Address: "10.0.0.1", Ports: map[string]uint32{"admin": 19090}}, one.Endpoints.Items[1]}
+	if diff := cmp.Diff(want, got.Endpoints.Items); diff != "" {
+		t.Error(diff)
+	}
+	if one.Endpoints.Items[0].Ports != nil {
+		t.Error("the list of the first source was changed")
+	}
+	if d := cmp.Diff([]int{2, 0}, rules.Used([]Instances{one, two})); d != "" {
+		t.Error(d)
+	}
+}
+
 // It is told whose endpoints are in use.
 func TestUsed(t *testing.T) {
 	t.Parallel()
