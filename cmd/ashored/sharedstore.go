@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"os"
 
 	"github.com/hashicorp/go-hclog"
@@ -14,7 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
 // meshStore keeps what is written to the mesh: for this ashored alone, or for all that share it.
@@ -22,8 +21,8 @@ type meshStore interface {
 	config.Store
 	// Records are what replicas share besides objects.
 	Records() record.Store
-	// Allocate returns the virtual addresses of services.
-	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
+	// The virtual addresses of services.
+	vip.Ledger
 }
 
 var (

@@ -29,6 +29,7 @@ import (
 type sourceMaker struct {
 	home  *bolt.Store // keeps what sources said last
 	store meshStore   // a source
+	book  *vip.Book   // gives services their virtual addresses
 	log   hclog.Logger
 	made  map[string]madeSource // by the setting's name
 	named map[string]bool       // the folders that the settings name which are taken in, as sources call themselves
@@ -51,8 +52,8 @@ func (m madeSource) name() string {
 	return m.instances.Name()
 }
 
-func newSourceMaker(home *bolt.Store, store meshStore, log hclog.Logger) *sourceMaker {
-	return &sourceMaker{home: home, store: store, log: log, made: map[string]madeSource{}}
+func newSourceMaker(home *bolt.Store, store meshStore, book *vip.Book, log hclog.Logger) *sourceMaker {
+	return &sourceMaker{home: home, store: store, book: book, log: log, made: map[string]madeSource{}}
 }
 
 // forgetTime is how long it may take to forget what was kept of a source.
@@ -168,7 +169,7 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
 		})}
 		if o.Allocates() {
-			made.instances = vip.New(vip.Config{Source: made.instances, Addresses: m.store})
+			made.instances = vip.New(vip.Config{Source: made.instances, Addresses: m.book.Holder()})
 		}
 		return made, nil
 	case *mcpSource:

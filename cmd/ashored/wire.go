@@ -26,6 +26,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/entry"
+	"github.com/ashore-mesh/ashore/registry/vip"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
@@ -200,7 +201,8 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if d.store, err = p.openShared(ctx, s, d, back, log.Named("store")); err != nil {
 		return p, err
 	}
-	maker := newSourceMaker(d.home, d.store, log)
+	book := vip.NewBook(vip.BookConfig{Ledger: d.store, Audit: d.audit.Record, Log: log.Named("addresses")})
+	maker := newSourceMaker(d.home, d.store, book, log)
 	back.waited = maker.waited
 	sources, err := maker.make(ctx, s.sources)
 	if err != nil {
@@ -236,7 +238,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	keys := newKeySource(s, log.Named("jwks"))
-	derive := entry.NewBackground(d.store, workloads, 0)
+	derive := entry.NewBackground(book.Holder(), workloads, 0)
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Sources: sources,
 		Before:  before,
@@ -281,6 +283,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
 	p.run("what is held", keeper.run)
+	p.run("virtual addresses", book.Run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
 	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}

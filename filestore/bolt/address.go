@@ -13,9 +13,9 @@ import (
 )
 
 // Allocate returns the virtual addresses of every key, an IPv4 and an IPv6 one. A key that has none gets
-// the next free ones after a place that its hash chooses; from then on they are its own for ever, on
-// every replica that shares the store. All new ones are written at once. With an error, the keys that
-// are in the result have their addresses all the same.
+// the next free ones after a place that its hash chooses; from then on they are its own, until Reuse. What
+// was idle is not any more. All new ones are written at once. With an error, the keys that are in the
+// result have their addresses all the same.
 func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	out := make(map[registry.Key][]netip.Addr, len(keys))
 	missing := s.known(keys, out)
@@ -39,10 +39,20 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	var full error
 	err := s.update(func(t *tx) error {
 		for _, k := range missing {
+			if a := s.addresses[k]; a != nil { // it was idle
+				if err := t.delete(bucketIdle, serviceKey(k)); err != nil {
+					return err
+				}
+				fresh[k] = a
+				continue
+			}
+			if full != nil {
+				continue
+			}
 			a, err := allocate(t, taken, k)
 			if errors.Is(err, virtualip.ErrExhausted) {
 				full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
-				break
+				continue
 			}
 			if err != nil {
 				return err
@@ -59,6 +69,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	defer s.mu.Unlock()
 	for k, a := range fresh {
 		s.addresses[k], out[k] = a, a
+		delete(s.idle, k)
 	}
 	return out, full
 }
@@ -74,13 +85,13 @@ func (s *Store) takenAddresses() map[netip.Addr]bool {
 	return out
 }
 
-// known fills out with the addresses that keys have, and returns the keys without.
+// known fills out with the addresses that keys have, and returns the keys without, and those that are idle.
 func (s *Store) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []registry.Key {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	var missing []registry.Key
 	for _, k := range keys {
-		if a, ok := s.addresses[k]; ok {
+		if a, ok := s.addresses[k]; ok && s.idle[k].IsZero() {
 			out[k] = a
 		} else {
 			missing = append(missing, k)

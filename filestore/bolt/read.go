@@ -2,10 +2,12 @@ package bolt
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"go.etcd.io/bbolt"
 
@@ -32,6 +34,10 @@ func (s *Store) load(btx *bbolt.Tx) error {
 	}
 	s.addresses = map[registry.Key][]netip.Addr{}
 	if err := t.scan(bucketAddresses, nil, s.loadAddress); err != nil {
+		return err
+	}
+	s.idle = map[registry.Key]time.Time{}
+	if err := t.scan(bucketIdle, nil, s.loadIdle); err != nil {
 		return err
 	}
 	if n := len(s.takenAddresses()); n != 2*len(s.addresses) {
@@ -64,6 +70,18 @@ func (s *Store) loadAddress(k, v []byte) error {
 	}
 	s.addresses[key], err = parseAddresses(v)
 	return err
+}
+
+func (s *Store) loadIdle(k, v []byte) error {
+	key, err := parseServiceKey(k)
+	if err != nil {
+		return err
+	}
+	if s.addresses[key] == nil || len(v) != 8 {
+		return fmt.Errorf("%q is said to be idle in %d bytes, and has the addresses %v", k, len(v), s.addresses[key])
+	}
+	s.idle[key] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0).UTC()
+	return nil
 }
 
 // Get implements config.Store.

@@ -13,8 +13,8 @@ import (
 // schema is the version of the layout below. A change that an older release would misread takes the next
 // number.
 //
-// Version 1 has no bucketRecords.
-const schema = 2
+// Version 1 has no bucketRecords, and version 2 no bucketIdle.
+const schema = 3
 
 // The buckets, and the records of the first one.
 const (
@@ -25,6 +25,7 @@ const (
 	bucketLastGood  = "lastgood"  // source, NUL, file -> content
 	bucketAddresses = "addresses" // host, NUL, namespace -> IPv4 and IPv6
 	bucketRecords   = "records"   // see recordKey -> version, value: those of record.Store
+	bucketIdle      = "idle"      // host, NUL, namespace -> Unix seconds, 8 bytes: since when no source has had a host of bucketAddresses
 
 	metaSchema   = "schema"   // decimal, plain
 	metaRevision = "revision" // of the last write of objects, 8 bytes
@@ -33,9 +34,12 @@ const (
 
 // buckets lists those whose records the total covers, in a file of a schema version.
 func buckets(version int) []string {
-	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses, bucketRecords}
-	if version < 2 {
-		return all[:len(all)-1]
+	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses}
+	if version >= 2 {
+		all = append(all, bucketRecords)
+	}
+	if version >= 3 {
+		all = append(all, bucketIdle)
 	}
 	return all
 }

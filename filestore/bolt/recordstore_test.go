@@ -82,7 +82,7 @@ func TestRecordsOfOldFile(t *testing.T) {
 	}
 }
 
-// age makes a file without records one of schema version 1.
+// age makes a file without records and idle hosts one of schema version 1.
 func age(t *testing.T, path string) {
 	t.Helper()
 	db, err := bbolt.Open(path, 0o600, nil)
@@ -90,7 +90,7 @@ func age(t *testing.T, path string) {
 		t.Fatal(err)
 	}
 	err = db.Update(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte(bucketRecords)), tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("1")))
+		return errors.Join(tx.DeleteBucket([]byte(bucketRecords)), tx.DeleteBucket([]byte(bucketIdle)), tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("1")))
 	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)

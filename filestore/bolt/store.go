@@ -85,6 +85,7 @@ type Store struct {
 	objects   map[config.Key]*config.Object
 	broken    map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
 	addresses map[registry.Key][]netip.Addr
+	idle      map[registry.Key]time.Time // of addresses: since when no source has had the host
 	feeds     map[*subscriber]bool
 }
 

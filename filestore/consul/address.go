@@ -12,8 +12,8 @@ import (
 )
 
 // Allocate returns the virtual addresses of every key, an IPv4 and an IPv6 one. A key that has none gets the next free ones after a
-// place that its hash chooses; from then on they are its own for ever, on every replica. All new ones are written at once. With an
-// error, the keys that are in the result have their addresses all the same.
+// place that its hash chooses; from then on they are its own, on every replica, until Reuse. What was idle is not any more. All new ones
+// are written at once. With an error, the keys that are in the result have their addresses all the same.
 func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	out := make(map[registry.Key][]netip.Addr, len(keys))
 	missing := s.state.Load().known(keys, out)
@@ -36,11 +36,11 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	return out, full
 }
 
-// known fills out with the addresses that keys have, and returns the keys without.
+// known fills out with the addresses that keys have, and returns the keys without, and those that are idle.
 func (s *state) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []registry.Key {
 	var missing []registry.Key
 	for _, k := range keys {
-		if p, ok := s.addresses.Get(k); ok {
+		if p, ok := s.addresses.Get(k); ok && p.idle == 0 {
 			out[k] = []netip.Addr{p.v4, p.v6}
 		} else {
 			missing = append(missing, k)
@@ -49,23 +49,31 @@ func (s *state) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []
 	return missing
 }
 
-// allocate chooses addresses for the keys that have none; nil: all have. Errors: virtualip.ErrExhausted, for those that are left then.
+// allocate chooses addresses for the keys that have none, and wakes those that are idle; nil: there are none of either.
+// Errors: virtualip.ErrExhausted, for those that are left then.
 func (s *state) allocate(keys []registry.Key) (*commit, error) {
-	c := &commit{}
+	c, given := &commit{}, 0
 	fresh := map[netip.Addr]bool{}
 	taken := func(a netip.Addr) bool { return fresh[a] || s.taken.At(a) }
 	var full error
 	for _, k := range keys {
-		if _, ok := s.addresses.Get(k); ok {
+		if p, ok := s.addresses.Get(k); ok {
+			if p.idle != 0 {
+				c.Addresses = append(c.Addresses, addressesOf(k, pair{v4: p.v4, v6: p.v6}))
+			}
 			continue
 		}
-		v4, v6, err := virtualip.Choose(k.Host+"\x00"+k.Namespace, s.addresses.Len()+len(c.Addresses), taken)
+		if full != nil {
+			continue
+		}
+		v4, v6, err := virtualip.Choose(k.Host+"\x00"+k.Namespace, s.addresses.Len()+given, taken)
 		if errors.Is(err, virtualip.ErrExhausted) {
 			full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
-			break
+			continue
 		}
 		fresh[v4], fresh[v6] = true, true
-		c.Addresses = append(c.Addresses, addressWrite{Host: k.Host, Namespace: k.Namespace, IPv4: v4, IPv6: v6})
+		given++
+		c.Addresses = append(c.Addresses, addressesOf(k, pair{v4: v4, v6: v6}))
 	}
 	if len(c.Addresses) == 0 {
 		return nil, full

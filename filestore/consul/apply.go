@@ -31,9 +31,11 @@ func (s *state) apply(c *commit, k keeping) *state {
 	if c.Objects != nil {
 		out.applyObjects(c.Objects, k)
 	}
+	for _, n := range c.Homeless {
+		out.dropAddress(n.key())
+	}
 	for _, w := range c.Addresses {
-		out.addresses = out.addresses.With(w.key(), pair{w.IPv4, w.IPv6})
-		out.taken = out.taken.With(w.IPv4, true).With(w.IPv6, true)
+		out.takeAddress(w.key(), w.pair())
 	}
 	return &out
 }

@@ -17,7 +17,9 @@ import (
 const (
 	// format is the version of everything that is written below the prefix. What an older release would misread takes the next
 	// number.
-	format = 1
+	//
+	// Format 1 has no hosts that are idle, and none that lost their addresses.
+	format = 2
 	// maxInline is how large a content may be to stand beside its line, in bytes. Consul bounds a transaction to 512 KiB, in
 	// which it stands in base64 (limits.txn_max_req_len).
 	maxInline = 300 << 10

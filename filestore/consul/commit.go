@@ -18,8 +18,10 @@ import (
 // written and nothing that depends on the state, so that it can be tried again after another replica was faster. Whether it
 // may be made was found out before it was written.
 type commit struct {
-	Records   []recordWrite  `json:"records,omitempty"`
-	Objects   *objectsWrite  `json:"objects,omitempty"`
+	Records []recordWrite `json:"records,omitempty"`
+	Objects *objectsWrite `json:"objects,omitempty"`
+	// Homeless are services that lose their addresses, before others are given any.
+	Homeless  []serviceName  `json:"homeless,omitempty"`
 	Addresses []addressWrite `json:"addresses,omitempty"`
 }
 
@@ -63,13 +65,29 @@ func (n objectName) key() config.Key {
 	return config.Key{Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}
 }
 
+// serviceName is a registry.Key.
+type serviceName struct {
+	Host      string `json:"host"`
+	Namespace string `json:"namespace"`
+}
+
+func (n serviceName) key() registry.Key { return registry.Key{Host: n.Host, Namespace: n.Namespace} }
+
 // addressWrite gives a service its virtual addresses.
 type addressWrite struct {
 	Host      string     `json:"host"`
 	Namespace string     `json:"namespace"`
 	IPv4      netip.Addr `json:"ipv4"`
 	IPv6      netip.Addr `json:"ipv6"`
+	// Idle is since when no source has had it, in Unix seconds; 0: one has it, or may.
+	Idle int64 `json:"idle,omitempty"`
 }
+
+func addressesOf(k registry.Key, p pair) addressWrite {
+	return addressWrite{Host: k.Host, Namespace: k.Namespace, IPv4: p.v4, IPv6: p.v6, Idle: p.idle}
+}
+
+func (w addressWrite) pair() pair { return pair{w.IPv4, w.IPv6, w.Idle} }
 
 func (w addressWrite) key() registry.Key {
 	return registry.Key{Host: w.Host, Namespace: w.Namespace}
@@ -110,8 +128,13 @@ func (c *commit) check() error {
 		}
 	}
 	for _, w := range c.Addresses {
-		if w.Host == "" || !w.IPv4.Is4() || !w.IPv6.Is6() {
-			return fmt.Errorf("addresses %s and %s of %q", w.IPv4, w.IPv6, w.Host)
+		if w.Host == "" || !w.IPv4.Is4() || !w.IPv6.Is6() || w.Idle < 0 {
+			return fmt.Errorf("addresses %s and %s of %q, idle since %d", w.IPv4, w.IPv6, w.Host, w.Idle)
+		}
+	}
+	for _, n := range c.Homeless {
+		if n.Host == "" {
+			return errors.New("a service without a host loses its addresses")
 		}
 	}
 	if c.Objects == nil {

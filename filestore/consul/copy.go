@@ -55,7 +55,7 @@ func (s *Store) keepCopy(old, next *state) {
 	for c := range next.addresses.Diff(old.addresses) {
 		name, p := copyAddress+c.Key.Host+"\x00"+c.Key.Namespace, c.New
 		if contents[name] = nil; c.HasNew {
-			contents[name] = func() ([]byte, error) { return json.Marshal([]netip.Addr{p.v4, p.v6}) }
+			contents[name] = func() ([]byte, error) { return json.Marshal(copiedPair(p)) }
 		}
 	}
 	contents[copyAbout] = next.about(time.Now())
@@ -172,16 +172,50 @@ func (s *state) takeCopied(name string, content []byte) error {
 	}
 	if text, ok := strings.CutPrefix(name, copyAddress); ok {
 		host, namespace, _ := strings.Cut(text, "\x00")
-		var list []netip.Addr
-		if err := decodeStrict(content, &list); err != nil {
+		p, err := parseCopiedPair(content)
+		if err != nil {
 			return err
 		}
-		if len(list) != 2 || !list[0].Is4() || !list[1].Is6() {
-			return fmt.Errorf("%v is not an IPv4 and an IPv6 address", list)
-		}
-		s.takeAddress(registry.Key{Host: host, Namespace: namespace}, pair{list[0], list[1]})
+		s.takeAddress(registry.Key{Host: host, Namespace: namespace}, p)
 	}
 	return nil
+}
+
+// copiedPair are the texts of a pair in a copy: its addresses and, where it is idle, since when.
+func copiedPair(p pair) []string {
+	out := []string{p.v4.String(), p.v6.String()}
+	if p.idle != 0 {
+		out = append(out, p.since().Format(time.RFC3339))
+	}
+	return out
+}
+
+// parseCopiedPair is the inverse of copiedPair, in JSON.
+func parseCopiedPair(content []byte) (pair, error) {
+	var list []string
+	if err := decodeStrict(content, &list); err != nil {
+		return pair{}, err
+	}
+	if len(list) != 2 && len(list) != 3 {
+		return pair{}, fmt.Errorf("%q is not an IPv4 and an IPv6 address", list)
+	}
+	v4, err4 := netip.ParseAddr(list[0])
+	v6, err6 := netip.ParseAddr(list[1])
+	if err := errors.Join(err4, err6); err != nil {
+		return pair{}, err
+	}
+	if !v4.Is4() || !v6.Is6() {
+		return pair{}, fmt.Errorf("%q is not an IPv4 and an IPv6 address", list)
+	}
+	out := pair{v4: v4, v6: v6}
+	if len(list) == 3 {
+		since, err := time.Parse(time.RFC3339, list[2])
+		if err != nil {
+			return pair{}, err
+		}
+		out.idle = since.Unix()
+	}
+	return out, nil
 }
 
 // copiedKey is a record's key as text: the length of the table's name, the table and the name, so that no two are alike.

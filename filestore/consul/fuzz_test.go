@@ -21,7 +21,8 @@ func someCommits(t testing.TB) []*commit {
 	return []*commit{
 		{Records: []recordWrite{{Table: []byte("t"), Name: []byte("\xff"), Value: []byte{}}, {Table: []byte("t"), Name: []byte("b")}}},
 		{Objects: &objectsWrite{Who: "me", When: time.Unix(1, 0).UTC(), Writes: []objectWrite{{nameOf(configtest.Key("a")), o}, {objectName: nameOf(configtest.Key("b"))}}}},
-		{Addresses: []addressWrite{{Host: "a.test", IPv4: v4, IPv6: v6}}},
+		{Addresses: []addressWrite{{Host: "gone.test", IPv4: v4, IPv6: v6}}},
+		{Homeless: []serviceName{{Host: "gone.test"}}, Addresses: []addressWrite{{Host: "a.test", IPv4: v4, IPv6: v6, Idle: 1}}},
 	}
 }
 

@@ -349,5 +349,5 @@ func chosen(t *testing.T, host string) pair {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pair{c.Addresses[0].IPv4, c.Addresses[0].IPv6}
+	return c.Addresses[0].pair()
 }

@@ -69,7 +69,7 @@ func (s *state) encode() ([]byte, error) {
 		put(item{Past: &pastItem{id.Revision, id.Place, nameOf(p.key), p.who, p.when, p.before}})
 	}
 	for k, p := range s.addresses.All() {
-		put(item{Address: &addressWrite{k.Host, k.Namespace, p.v4, p.v6}})
+		put(item{Address: new(addressesOf(k, p))})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode a snapshot: %w", err)
@@ -123,7 +123,7 @@ func (s *state) take(i item, k keeping) error {
 		if err := (&commit{Addresses: []addressWrite{*i.Address}}).check(); err != nil {
 			return err
 		}
-		s.takeAddress(i.Address.key(), pair{i.Address.IPv4, i.Address.IPv6})
+		s.takeAddress(i.Address.key(), i.Address.pair())
 		return nil
 	}
 	return errors.New("there is nothing in it that is known")
@@ -154,7 +154,15 @@ func (s *state) takePast(p *pastItem) error {
 	return nil
 }
 
+func (s *state) dropAddress(k registry.Key) {
+	if p, had := s.addresses.Get(k); had {
+		s.taken = s.taken.Without(p.v4).Without(p.v6)
+		s.addresses = s.addresses.Without(k)
+	}
+}
+
 func (s *state) takeAddress(k registry.Key, p pair) {
+	s.dropAddress(k)
 	s.addresses = s.addresses.With(k, p)
 	s.taken = s.taken.With(p.v4, true).With(p.v6, true)
 }

@@ -59,8 +59,20 @@ type value struct {
 	content []byte
 }
 
-// pair is an IPv4 and an IPv6 address.
-type pair struct{ v4, v6 netip.Addr }
+// pair is an IPv4 and an IPv6 address of a host.
+type pair struct {
+	v4, v6 netip.Addr
+	// idle is since when no source has had the host, in Unix seconds; 0: one has it, or may.
+	idle int64
+}
+
+// since is idle as a time.
+func (p pair) since() time.Time {
+	if p.idle == 0 {
+		return time.Time{}
+	}
+	return time.Unix(p.idle, 0).UTC()
+}
 
 // stored is an object as it is kept. Not to be changed.
 type stored struct {

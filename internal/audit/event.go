@@ -27,6 +27,7 @@ const (
 	ConfigWrite        = "config.write"
 	ConfigRead         = "config.read" // by another control plane
 	SettingsReload     = "settings.reload"
+	AddressReuse       = "address.reuse" // a virtual address goes to another host
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
 	// Gap is the log's own: how many events before it were not written, or why the file begins anew.

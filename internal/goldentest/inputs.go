@@ -35,6 +35,12 @@ func Inputs(t testing.TB, objects []*config.Object, addresses entry.Addresses) p
 // Counting gives out 240.240.0.1, 240.240.0.2, … in the order of keys.
 type Counting struct{}
 
+// Release does nothing: what was given stays as it is.
+func (Counting) Release([]registry.Key) {}
+
+// Lost are none.
+func (Counting) Lost() []registry.Key { return nil }
+
 // Allocate gives each of keys an address.
 func (Counting) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	keys = slices.Clone(keys)

@@ -21,17 +21,20 @@ var errNone = errors.New("the store gave none")
 // allocator asks Addresses in a goroutine of its own, so that nobody waits for a disk. It is an
 // Addresses itself that answers at once with what it knows. Safe for concurrent use.
 type allocator struct {
-	addresses Addresses     // set once
+	addresses Lender        // set once
 	retry     time.Duration // set once
 
 	wake chan struct{} // cap 1; written by Allocate, read by run
 
 	mu    sync.Mutex                    // guards the following
-	known map[registry.Key][]netip.Addr // every answer, for ever: addresses never change
+	known map[registry.Key][]netip.Addr // the answers, of what is in use
 	asked map[registry.Key]error        // what is not known: errUnderWay, or why it was refused the last time
+	gone  []registry.Key                // what was not in use any more at some time; addresses does not know that yet
+	moved []registry.Key                // what lost its addresses; taken by lost
+	busy  bool                          // addresses is asked at this moment
 }
 
-func newAllocator(addresses Addresses, retry time.Duration) *allocator {
+func newAllocator(addresses Lender, retry time.Duration) *allocator {
 	return &allocator{
 		addresses: addresses,
 		retry:     retry,
@@ -92,6 +95,44 @@ func (a *allocator) only(wanted map[registry.Key]bool) (underWay bool) {
 	return false
 }
 
+// release says that a service is gone. It is let go when nothing is asked, which may be for the same.
+func (a *allocator) release(k registry.Key) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.known, k)
+	delete(a.asked, k)
+	if a.gone = append(a.gone, k); !a.busy {
+		a.letGo()
+	}
+}
+
+// letGo tells addresses what is not in use any more. mu is held.
+func (a *allocator) letGo() {
+	a.addresses.Release(slices.DeleteFunc(a.gone, func(k registry.Key) bool { return a.known[k] != nil || a.asked[k] != nil }))
+	a.gone = nil
+}
+
+// lost are the services whose addresses are others' now, once.
+func (a *allocator) lost() []registry.Key {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	moved := a.moved
+	a.moved = nil
+	return moved
+}
+
+// lose forgets the addresses of what has lost them, and says whether there is anything.
+func (a *allocator) lose() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	lost := a.addresses.Lost()
+	for _, k := range lost {
+		delete(a.known, k)
+	}
+	a.moved = append(a.moved, lost...)
+	return len(a.moved) > 0
+}
+
 // run asks the store for what is missing, again every retry while it refuses, and calls again after each
 // answer, until ctx ends.
 func (a *allocator) run(ctx context.Context, again func()) error {
@@ -105,6 +146,9 @@ func (a *allocator) run(ctx context.Context, again func()) error {
 		case <-retry.C:
 		}
 		retry.Reset(a.retry)
+		if a.lose() {
+			again() // which asks for them
+		}
 		keys := a.missing()
 		if len(keys) == 0 {
 			continue
@@ -118,10 +162,11 @@ func (a *allocator) run(ctx context.Context, again func()) error {
 	}
 }
 
-// missing lists what to ask for, in order.
+// missing lists what to ask for, in order. Until answer nothing is let go.
 func (a *allocator) missing() []registry.Key {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.busy = len(a.asked) > 0
 	return slices.SortedFunc(maps.Keys(a.asked), registry.Key.Compare)
 }
 
@@ -133,11 +178,16 @@ func (a *allocator) answer(keys []registry.Key, got map[registry.Key][]netip.Add
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, k := range keys {
+		if a.asked[k] == nil {
+			continue // it is gone
+		}
 		if addresses := got[k]; len(addresses) > 0 {
 			a.known[k] = addresses
 			delete(a.asked, k)
-		} else if _, wanted := a.asked[k]; wanted {
+		} else {
 			a.asked[k] = err
 		}
 	}
+	a.busy = false
+	a.letGo()
 }

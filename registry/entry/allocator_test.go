@@ -9,13 +9,18 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
+// lender lends nothing.
+type lender struct{ Lender }
+
+func (lender) Release([]registry.Key) {}
+
 // An answer may come while services are still derived without it. It is to be waited for like one that is under way:
 // a first context without would take the addresses away that the store knows.
 func TestAnswerOvertakes(t *testing.T) {
 	t.Parallel()
 	web := registry.Key{Host: "web", Namespace: "shop"}
 	wanted := map[registry.Key]bool{web: true}
-	a := newAllocator(nil, time.Second)
+	a := newAllocator(lender{}, time.Second)
 	if _, err := a.Allocate(t.Context(), []registry.Key{web}); !errors.Is(err, errUnderWay) {
 		t.Fatalf("asked for the first time: %v, want %v", err, errUnderWay)
 	}

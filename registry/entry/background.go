@@ -13,6 +13,15 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
+// Lender is an Addresses that keeps them while they are in use.
+type Lender interface {
+	Addresses
+	// Release says that keys are not used any more by who asked for them. In time others may be given their addresses.
+	Release(keys []registry.Key)
+	// Lost returns once those of keys whose addresses are not theirs any more: they are to be asked for anew.
+	Lost() []registry.Key
+}
+
 // Background is a Deriver that never waits for addresses: Run asks for them, and a service goes without
 // until the answer. It implements push.Deriver.
 type Background struct {
@@ -24,9 +33,11 @@ type Background struct {
 
 // NewBackground makes one that asks addresses, again after retry when they are refused. Zero means 5s. The workloads that
 // registered with runtime become endpoints too; nil: nobody registers.
-func NewBackground(addresses Addresses, runtime Runtime, retry time.Duration) *Background {
+func NewBackground(addresses Lender, runtime Runtime, retry time.Duration) *Background {
 	a := newAllocator(addresses, cmp.Or(retry, 5*time.Second))
-	return &Background{Deriver: newDeriver(a, runtime), allocator: a}
+	d := newDeriver(a, runtime)
+	d.release = a.release
+	return &Background{Deriver: d, allocator: a}
 }
 
 // Run asks for addresses and follows who registers until ctx ends, and calls again whenever Derive should be called
@@ -67,6 +78,12 @@ const followGap = 10 * time.Millisecond
 
 // Derive returns the services that changed since the last call, and those that an address was found for.
 func (b *Background) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
+	for _, k := range b.allocator.lost() {
+		if b.allocated[k] != nil {
+			delete(b.allocated, k)
+			b.wanting[k] = true
+		}
+	}
 	out := b.Deriver.Derive(ctx, objects)
 	b.pending = b.allocator.only(b.wanting)
 	return out

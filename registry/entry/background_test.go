@@ -49,6 +49,18 @@ func (d *disk) Allocate(ctx context.Context, keys []registry.Key) (map[registry.
 	return d.ledger.Allocate(ctx, keys)
 }
 
+func (d *disk) Release(keys []registry.Key) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.ledger.Release(keys)
+}
+
+func (d *disk) Lost() []registry.Key {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.ledger.Lost()
+}
+
 // hang makes it answer nothing until the returned function is called.
 func (d *disk) hang() (release func()) {
 	stuck := make(chan struct{})
@@ -292,8 +304,60 @@ func TestRefusingDisk(t *testing.T) {
 	})
 }
 
-// What was stuck ends with Run, and addresses that were given once are given again without asking.
-func TestBackgroundRemembers(t *testing.T) {
+// What goes while it is asked for is let go when there is an answer, unless it is back.
+func TestBackgroundLetsGoLater(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		a := assemble(t, d)
+		a.service("old", "10.0.0.1", time.Second)
+		release := d.hang()
+		a.service("web", "10.0.0.1", time.Second)
+		a.service("api", "10.0.0.1", time.Second)
+		a.files <- feed.Batch[*config.Object]{Source: "files", Full: true}
+		time.Sleep(time.Second)
+		a.objects = objects{}
+		a.service("web", "10.0.0.1", time.Second)
+		if len(d.ledger.left) > 0 {
+			t.Errorf("%v were let go while the store is asked", d.ledger.left)
+		}
+		release()
+		time.Sleep(time.Minute)
+		var left []string
+		for _, k := range d.ledger.left {
+			left = append(left, k.Host)
+		}
+		slices.Sort(left)
+		if !slices.Equal(left, []string{"api", "old"}) || a.address(t, "web") == "" {
+			t.Errorf("%v were let go, want api and old; web has %q", left, a.address(t, "web"))
+		}
+	})
+}
+
+// A service whose address is another's gets a new one, in one context.
+func TestBackgroundLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		a := assemble(t, d)
+		a.service("web", "10.0.0.1", time.Second)
+		web := registry.Key{Host: "web", Namespace: "shop"}
+		had := a.address(t, "web")
+		d.mu.Lock()
+		delete(d.ledger.given, web)
+		d.ledger.lost = []registry.Key{web, {Host: "gone"}}
+		d.mu.Unlock()
+		a.contexts = nil
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if got := a.address(t, "web"); got == had || got == "" || len(a.contexts) != 1 {
+			t.Errorf("it has %q after %d contexts, want another than %s after one", got, len(a.contexts), had)
+		}
+	})
+}
+
+// What was stuck ends with Run. A service that is gone is let go, and asked for when it is back.
+func TestBackgroundLetsGo(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := &disk{}
@@ -302,12 +366,15 @@ func TestBackgroundRemembers(t *testing.T) {
 		had := a.address(t, "web")
 		a.files <- feed.Batch[*config.Object]{Source: "files", Full: true}
 		time.Sleep(time.Second)
-		d.hang()
-		a.objects = objects{}
-		a.service("web", "10.0.0.1", 0)
-		if got := a.address(t, "web"); got != had || d.asked != 1 {
-			t.Errorf("the service came back with %q after %d questions, want %s after 1", got, d.asked, had)
+		if want := []registry.Key{{Host: "web", Namespace: "shop"}}; !slices.Equal(d.ledger.left, want) {
+			t.Errorf("%v were let go, want %v", d.ledger.left, want)
 		}
+		a.objects = objects{}
+		a.service("web", "10.0.0.1", time.Second)
+		if got := a.address(t, "web"); got != had || d.asked != 2 || len(d.ledger.left) != 1 {
+			t.Errorf("the service came back with %q after %d questions, want %s after 2; let go: %v", got, d.asked, had, d.ledger.left)
+		}
+		d.hang()
 		a.service("other", "10.0.0.1", time.Second)
 		a.stop()
 		if !slices.Equal(d.ledger.given[registry.Key{Host: "other", Namespace: "shop"}], nil) {

@@ -16,7 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Addresses gives services their virtual addresses and keeps them for ever.
+// Addresses gives services their virtual addresses.
 type Addresses interface {
 	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none. It may
 	// wait for a disk. With an error, the keys that are in the result have their addresses all the same.
@@ -28,6 +28,7 @@ type Addresses interface {
 type Deriver struct {
 	addresses Addresses
 	runtime   Runtime                 // nil: nobody registers
+	release   func(registry.Key)      // told of a service that is gone; nil: nobody is
 	shown     atomic.Pointer[Entries] // written by Derive, read by Entries
 
 	started    bool                                 // the first batch was made
@@ -172,7 +173,10 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 	if len(entries) == 0 {
 		delete(d.byHost, key)
 		delete(d.wanting, key)
-		delete(d.allocated, key) // the store keeps it, should the host come back
+		delete(d.allocated, key) // the store keeps it for a while, should the host come back
+		if d.release != nil {
+			d.release(key)
+		}
 		return nil, nil
 	}
 	slices.SortFunc(entries, byAge)

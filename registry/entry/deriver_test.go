@@ -28,6 +28,8 @@ type ledger struct {
 	refuse error
 	next   byte
 	given  map[registry.Key][]netip.Addr
+	left   []registry.Key // what was let go
+	lost   []registry.Key // told once
 }
 
 func (l *ledger) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
@@ -46,6 +48,14 @@ func (l *ledger) Allocate(_ context.Context, keys []registry.Key) (map[registry.
 		out[k] = l.given[k]
 	}
 	return out, nil
+}
+
+func (l *ledger) Release(keys []registry.Key) { l.left = append(l.left, keys...) }
+
+func (l *ledger) Lost() []registry.Key {
+	lost := l.lost
+	l.lost = nil
+	return lost
 }
 
 type objects = pmap.Map[config.Key, *config.Object]

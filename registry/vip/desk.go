@@ -18,27 +18,34 @@ type desk struct {
 	asks    chan []registry.Key // taken by Source.ask
 	answers chan answer         // from there
 
-	known   map[registry.Key][]netip.Addr              // every answer, for ever: addresses never change
-	lacking map[registry.Key]*lack                     // what is not known and wanted
-	groups  map[string]feed.Update[registry.Instances] // what the source said of groups with services that lack one
-	held    *feed.Batch[registry.Instances]            // waits; nil: nothing does
-	late    map[string]bool                            // of groups: those that were passed on without an address that there is by now
-	asking  bool                                       // Addresses has not answered yet
-	again   bool                                       // those that were refused are to be asked for again
-	started bool                                       // something was passed on
-	spent   bool                                       // patience is, until Addresses answers
+	users   map[registry.Key]int            // how many services want its addresses
+	known   map[registry.Key][]netip.Addr   // the answers, of what is wanted
+	lacking map[registry.Key]*lack          // what is not known and wanted
+	left    []registry.Key                  // what nobody wanted any more at some time; Addresses does not know that yet
+	groups  map[string]*group               // what the source said of groups with services that want addresses
+	held    *feed.Batch[registry.Instances] // waits; nil: nothing does
+	late    map[string]bool                 // of groups: those that were passed on without an address that there is by now
+	asking  bool                            // Addresses has not answered yet
+	again   bool                            // those that were refused are to be asked for again
+	started bool                            // something was passed on
+	spent   bool                            // patience is, until Addresses answers
 }
 
 // lack is an address that a service wants.
 type lack struct {
-	services int   // how many want it
-	refused  error // why Addresses gave none the last time; nil: it has not said
+	refused error // why Addresses gave none the last time; nil: it has not said
+}
+
+// group is what the source said of a group.
+type group struct {
+	update feed.Update[registry.Instances] // with the addresses that it was passed on with
+	wanted []registry.Key                  // those of its services that want addresses
 }
 
 func newDesk(cfg Config) *desk {
 	return &desk{
 		cfg: cfg, asks: make(chan []registry.Key), answers: make(chan answer),
-		known: map[registry.Key][]netip.Addr{}, lacking: map[registry.Key]*lack{}, groups: map[string]feed.Update[registry.Instances]{}, late: map[string]bool{},
+		users: map[registry.Key]int{}, known: map[registry.Key][]netip.Addr{}, lacking: map[registry.Key]*lack{}, groups: map[string]*group{}, late: map[string]bool{},
 	}
 }
 
@@ -70,7 +77,9 @@ func (d *desk) run(ctx context.Context, from <-chan feed.Batch[registry.Instance
 			d.spent = d.spent || d.held != nil
 		case <-retry.C:
 			d.again = true
+			d.lose(d.cfg.Addresses.Lost())
 		}
+		d.letGo()
 		if !d.pass(ctx, out) {
 			return
 		}
@@ -98,7 +107,7 @@ func (d *desk) fresh() bool {
 
 // take takes in what the source says. What Addresses refused stays refused.
 func (d *desk) take(b feed.Batch[registry.Instances]) {
-	var before []feed.Update[registry.Instances]
+	var before []*group
 	if b.Full {
 		before = slices.Collect(maps.Values(d.groups))
 		clear(d.groups)
@@ -112,33 +121,58 @@ func (d *desk) take(b feed.Batch[registry.Instances]) {
 		delete(d.late, u.Group)
 		d.note(u)
 	}
-	for _, u := range before {
-		d.release(u)
+	for _, g := range before {
+		d.release(g)
 	}
 	d.held = &b
 }
 
-// note takes in what a group lacks.
+// note takes in what a group wants.
 func (d *desk) note(u feed.Update[registry.Instances]) {
-	for _, k := range wanted(u) {
-		if d.known[k] != nil {
-			continue
-		}
-		d.groups[u.Group] = u
-		if d.lacking[k] == nil {
+	keys := wanted(u)
+	if len(keys) == 0 {
+		return
+	}
+	d.groups[u.Group] = &group{update: u, wanted: keys}
+	for _, k := range keys {
+		if d.users[k]++; d.known[k] == nil && d.lacking[k] == nil {
 			d.lacking[k] = &lack{}
 		}
-		d.lacking[k].services++
 	}
 }
 
 // release takes back what note took in.
-func (d *desk) release(u feed.Update[registry.Instances]) {
-	for _, k := range wanted(u) {
-		if l := d.lacking[k]; l != nil {
-			if l.services--; l.services == 0 {
-				delete(d.lacking, k)
-			}
+func (d *desk) release(g *group) {
+	for _, k := range g.wanted {
+		if d.users[k]--; d.users[k] == 0 {
+			delete(d.users, k)
+			delete(d.lacking, k)
+			delete(d.known, k)
+			d.left = append(d.left, k)
+		}
+	}
+}
+
+// letGo tells Addresses what nobody wants any more. Not while it is asked, which may be for the same.
+func (d *desk) letGo() {
+	if d.asking || len(d.left) == 0 {
+		return
+	}
+	d.cfg.Addresses.Release(slices.DeleteFunc(d.left, func(k registry.Key) bool { return d.users[k] > 0 }))
+	d.left = nil
+}
+
+// leave lets go of everything.
+func (d *desk) leave() {
+	d.cfg.Addresses.Release(append(d.left, slices.Collect(maps.Keys(d.users))...))
+}
+
+// lose has keys asked for anew. Until the answer their services keep what they have.
+func (d *desk) lose(keys []registry.Key) {
+	for _, k := range keys {
+		if d.users[k] > 0 && d.known[k] != nil {
+			delete(d.known, k)
+			d.lacking[k] = &lack{}
 		}
 	}
 }
@@ -159,16 +193,19 @@ func (d *desk) answer(a answer) {
 	d.asking, d.spent = false, false
 	for _, k := range a.keys {
 		l := d.lacking[k]
+		if l == nil {
+			continue
+		}
 		if addresses := a.got[k]; len(addresses) > 0 {
 			d.known[k] = addresses
 			delete(d.lacking, k)
-		} else if l != nil {
+		} else {
 			l.refused = a.err
 		}
 	}
-	for group, u := range d.groups {
-		if slices.ContainsFunc(wanted(u), func(k registry.Key) bool { return len(a.got[k]) > 0 }) {
-			d.late[group] = true
+	for name, g := range d.groups {
+		if slices.ContainsFunc(g.wanted, func(k registry.Key) bool { return len(a.got[k]) > 0 }) {
+			d.late[name] = true
 		}
 	}
 }
@@ -186,8 +223,8 @@ func (d *desk) pass(ctx context.Context, out chan<- feed.Batch[registry.Instance
 		return true
 	}
 	b := feed.Batch[registry.Instances]{Source: d.cfg.Source.Name()}
-	for _, group := range slices.Sorted(maps.Keys(d.late)) {
-		b.Updates = append(b.Updates, d.groups[group])
+	for _, name := range slices.Sorted(maps.Keys(d.late)) {
+		b.Updates = append(b.Updates, d.groups[name].update)
 	}
 	return d.send(ctx, out, b)
 }
@@ -214,8 +251,9 @@ func (d *desk) send(ctx context.Context, out chan<- feed.Batch[registry.Instance
 	for i, u := range b.Updates {
 		b.Updates[i] = d.filled(u)
 		delete(d.late, u.Group)
-		if !slices.ContainsFunc(wanted(u), func(k registry.Key) bool { return d.lacking[k] != nil }) {
-			delete(d.groups, u.Group)
+		if g := d.groups[u.Group]; g != nil {
+			g.update = b.Updates[i] // what there was before is not kept twice
+			g.update.Problems = u.Problems
 		}
 	}
 	select {
@@ -228,10 +266,14 @@ func (d *desk) send(ctx context.Context, out chan<- feed.Batch[registry.Instance
 
 // filled is a group whose services have the addresses that are known.
 func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
+	g := d.groups[u.Group]
+	if g == nil {
+		return u
+	}
 	var without []registry.Key
 	u.Items = slices.Clone(u.Items)
 	for i, in := range u.Items {
-		if !in.Service.WantsAddress() {
+		if !slices.Contains(g.wanted, in.Service.Key) {
 			continue
 		}
 		addresses := d.known[in.Service.Key]

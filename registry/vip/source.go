@@ -13,11 +13,15 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Addresses gives services their virtual addresses and keeps them for ever.
+// Addresses gives services their virtual addresses, and keeps them while they are in use.
 type Addresses interface {
 	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none. It may
 	// wait for a disk. With an error, the keys that are in the result have their addresses all the same.
 	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
+	// Release says that keys are not used any more by who asked for them. In time others may be given their addresses.
+	Release(keys []registry.Key)
+	// Lost returns once those of keys whose addresses are not theirs any more: they are to be asked for anew.
+	Lost() []registry.Key
 }
 
 // Config says whose services are given addresses, and by whom.
@@ -58,6 +62,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instanc
 	g.Go(func() error { return s.cfg.Source.Run(ctx, from) })
 	g.Go(func() error { s.ask(ctx, d.asks, d.answers); return nil })
 	g.Go(func() error { d.run(ctx, from, out); return nil })
+	defer d.leave()
 	return g.Wait()
 }
 

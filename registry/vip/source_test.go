@@ -26,6 +26,25 @@ type office struct {
 	refuses map[string]error // by host
 	stuck   chan struct{}    // not nil: it answers when that is closed
 	asked   []string         // each question, the hosts in it
+	left    []string         // the hosts that were let go
+	lost    []registry.Key   // told once
+	moved   byte             // added to addresses
+}
+
+func (o *office) Release(keys []registry.Key) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, k := range keys {
+		o.left = append(o.left, k.Host)
+	}
+}
+
+func (o *office) Lost() []registry.Key {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	lost := o.lost
+	o.lost = nil
+	return lost
 }
 
 func (o *office) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
@@ -52,13 +71,9 @@ func (o *office) Allocate(ctx context.Context, keys []registry.Key) (map[registr
 			errs = append(errs, err)
 			continue
 		}
-		out[k] = []netip.Addr{addressOf(k.Host)}
+		out[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, o.moved, k.Host[len(k.Host)-1]})}
 	}
 	return out, errors.Join(errs...)
-}
-
-func addressOf(host string) netip.Addr {
-	return netip.AddrFrom4([4]byte{240, 240, 0, host[len(host)-1]})
 }
 
 func (o *office) set(f func()) {
@@ -276,6 +291,90 @@ func TestRefused(t *testing.T) {
 		time.Sleep(time.Minute)
 		s.wantAsked(t, "no more")
 		s.want(t, "no more")
+	})
+}
+
+// What nobody has any more is let go, once, and asked for when it is back; what several have when the last one is gone. In the end
+// all is.
+func TestLetGo(t *testing.T) {
+	t.Parallel()
+	o := &office{}
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, o)
+		left := func(what string, want ...string) {
+			t.Helper()
+			synctest.Wait()
+			s.set(func() {
+				slices.Sort(s.left)
+				if !slices.Equal(s.left, want) {
+					t.Errorf("%s: %q were let go, want %q", what, s.left, want)
+				}
+				s.left = nil
+			})
+		}
+		s.says(true, "a", "b", "c")
+		two := update("b", registry.Service{})
+		two.Group = "second"
+		s.speaker <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{two}}
+		s.says(false, "a")
+		left("all are there")
+		s.speaker <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "a"}, {Group: "b"}}}
+		left("another group has b", "a")
+		s.says(true, "c")
+		left("nobody has", "b")
+		s.wantAsked(t, "before", "a b c")
+		s.says(false, "a")
+		s.listen()
+		s.wantAsked(t, "a is back", "a")
+		left("a is back")
+	})
+	slices.Sort(o.left)
+	if !slices.Equal(o.left, []string{"a", "c"}) {
+		t.Errorf("in the end %q were let go", o.left)
+	}
+}
+
+// What is let go while it is asked for is let go after the answer; what is wanted again by then is not.
+func TestLetGoWhileAsked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &office{})
+		s.says(true)
+		s.set(func() { s.stuck = make(chan struct{}) })
+		s.says(false, "a", "b")
+		time.Sleep(time.Second)
+		s.speaker <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "a"}, {Group: "b"}}}
+		s.says(false, "a")
+		s.listen()
+		s.set(func() {
+			if len(s.left) > 0 {
+				t.Errorf("%q were let go, and are asked for", s.left)
+			}
+			close(s.stuck)
+			s.stuck = nil
+		})
+		s.want(t, "a is there", "a[240.240.0.97/32]")
+		s.set(func() {
+			if !slices.Equal(s.left, []string{"b"}) {
+				t.Errorf("%q were let go, want b", s.left)
+			}
+		})
+	})
+}
+
+// Who has lost its address keeps it until there is another.
+func TestLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &office{})
+		s.says(true, "a", "b")
+		s.want(t, "at first", "full a[240.240.0.97/32] b[240.240.0.98/32]")
+		s.set(func() { s.lost, s.moved = []registry.Key{{Host: "b", Namespace: "shop"}, {Host: "gone"}}, 1 })
+		time.Sleep(6 * time.Second)
+		s.want(t, "another", "b[240.240.1.98/32]")
+		s.wantAsked(t, "anew", "a b", "b")
+		s.says(false, "b")
+		s.want(t, "and it stays", "b[240.240.1.98/32]")
 	})
 }
 

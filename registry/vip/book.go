@@ -1,0 +1,243 @@
+package vip
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"maps"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/virtualip"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+const (
+	// lookGap is how often a Book compares what is kept with what is in use.
+	lookGap = 10 * time.Minute
+	// absence is for how long nobody here has a host before it is noted to be idle.
+	absence = time.Hour
+	// mostTold is how many addresses are told one by one that go to others at once.
+	mostTold = 50
+)
+
+// Ledger keeps who has which virtual addresses, for all replicas that share it.
+type Ledger interface {
+	// Allocate is that of Addresses. What was idle is not any more. Errors: virtualip.ErrExhausted.
+	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
+	// Allocations are all that have addresses.
+	Allocations() iter.Seq[registry.Allocation]
+	// Retire notes that keys are idle since a time.
+	Retire(ctx context.Context, keys []registry.Key, since time.Time) error
+	// Reuse gives the addresses of hosts that have been idle since before a time to keys, of those first that have been for longest,
+	// and returns what was given.
+	Reuse(ctx context.Context, keys []registry.Key, before time.Time) ([]registry.Handover, error)
+}
+
+// BookConfig says what a Book is of.
+type BookConfig struct {
+	// Ledger keeps the addresses; required.
+	Ledger Ledger
+	// Rest is for how long no source of any replica has a host before its addresses may be given to another. At least 2h, as
+	// replicas say within that time that they have it. Default 24h.
+	Rest time.Duration
+	// Audit receives each address that goes to another host; nil discards them.
+	Audit func(audit.Event)
+	// Log receives the same; nil discards it.
+	Log hclog.Logger
+}
+
+// Book knows which hosts are in use on this replica, so that the addresses of those that are nowhere can be given to others once
+// there are no free ones. Safe for concurrent use.
+type Book struct {
+	cfg BookConfig // set once
+
+	mu      sync.Mutex
+	holders map[*Holder]bool // guarded by mu
+
+	// The following belong to Run.
+	missing map[registry.Key]time.Time // what nobody here has, and since when: what is not noted to be idle
+	retired map[registry.Key]time.Time // what this replica noted to be idle, and when
+}
+
+// NewBook makes a book; Run keeps it.
+func NewBook(cfg BookConfig) *Book {
+	cfg.Rest = max(cmp.Or(cfg.Rest, 24*time.Hour), 2*time.Hour)
+	if cfg.Audit == nil {
+		cfg.Audit = func(audit.Event) {}
+	}
+	if cfg.Log == nil {
+		cfg.Log = hclog.NewNullLogger()
+	}
+	return &Book{cfg: cfg, holders: map[*Holder]bool{}, missing: map[registry.Key]time.Time{}, retired: map[registry.Key]time.Time{}}
+}
+
+// Run compares what is kept with what is in use until ctx ends, and returns nil. What a store does not take is tried again.
+func (b *Book) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookGap)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := b.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			b.cfg.Log.Warn("it could not be noted which hosts with virtual addresses are in use; tried again", "in", lookGap, "error", err)
+		}
+	}
+}
+
+// look notes which hosts are idle and which are not, and tells holders whose addresses are others'.
+func (b *Book) look(ctx context.Context, now time.Time) error {
+	claim, idle := b.compare(now)
+	_, err := b.claim(ctx, claim)
+	if len(idle) == 0 {
+		return err
+	}
+	if e := b.cfg.Ledger.Retire(ctx, idle, now); e != nil {
+		return errors.Join(err, e)
+	}
+	for _, k := range idle {
+		b.retired[k] = now
+		delete(b.missing, k)
+	}
+	return err
+}
+
+// compare finds what is noted to be idle and in use here, and what is to be noted to be idle: what nobody here has had for a while.
+// What another replica claimed after this one noted it is left alone for the time of a rest.
+func (b *Book) compare(now time.Time) (claim, idle []registry.Key) {
+	maps.DeleteFunc(b.retired, func(_ registry.Key, at time.Time) bool { return now.Sub(at) >= b.cfg.Rest })
+	kept, missing := map[registry.Key][]netip.Addr{}, map[registry.Key]time.Time{}
+	told := b.told()
+	held := used(told)
+	for a := range b.cfg.Ledger.Allocations() {
+		_, mine := b.retired[a.Key]
+		switch {
+		case held[a.Key]:
+			if kept[a.Key] = a.Addresses; !a.Idle.IsZero() {
+				claim = append(claim, a.Key)
+			}
+		case !a.Idle.IsZero() || mine:
+		default:
+			since, known := b.missing[a.Key]
+			if !known {
+				since = now
+			}
+			if missing[a.Key] = since; now.Sub(since) >= absence {
+				idle = append(idle, a.Key)
+			}
+		}
+	}
+	b.missing = missing
+	b.lose(told, kept)
+	return claim, idle
+}
+
+// claim says that hosts which are noted to be idle are in use.
+func (b *Book) claim(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return b.cfg.Ledger.Allocate(ctx, keys)
+}
+
+// told are the hosts that somebody here uses, with the addresses that it was told.
+func (b *Book) told() map[*Holder]map[registry.Key][]netip.Addr {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := make(map[*Holder]map[registry.Key][]netip.Addr, len(b.holders))
+	for h := range b.holders {
+		out[h] = maps.Clone(h.told)
+	}
+	return out
+}
+
+// used are the hosts of all holders.
+func used(told map[*Holder]map[registry.Key][]netip.Addr) map[registry.Key]bool {
+	out := map[registry.Key]bool{}
+	for _, keys := range told {
+		for k := range keys {
+			out[k] = true
+		}
+	}
+	return out
+}
+
+// lose notes for each holder what it was told and is not so any more: this replica was cut off from the store for longer than a
+// rest, or the store was restored to an older state.
+func (b *Book) lose(all map[*Holder]map[registry.Key][]netip.Addr, kept map[registry.Key][]netip.Addr) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for h, keys := range all {
+		for k, told := range keys {
+			if told == nil || slices.Equal(told, kept[k]) || !slices.Equal(told, h.told[k]) { // the last: it was told something else meanwhile, or let go of it
+				continue
+			}
+			b.cfg.Log.Warn("a host in use here is not the one any more that its virtual address is of, since this replica was away from the store for long, or the store was restored; it is asked for anew",
+				"host", k.Host, "namespace", k.Namespace, "address", told[0])
+			h.told[k] = nil
+			h.lost = append(h.lost, k)
+		}
+	}
+}
+
+// allocate is Ledger's Allocate, with the addresses of hosts that are nowhere when there are no free ones.
+func (b *Book) allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	got, err := b.cfg.Ledger.Allocate(ctx, keys)
+	if !errors.Is(err, virtualip.ErrExhausted) {
+		return got, err
+	}
+	// what is in use here must not be taken, whatever is noted of it
+	if err := b.claimAll(ctx); err != nil {
+		return got, err
+	}
+	lacking := slices.DeleteFunc(slices.Clone(keys), func(k registry.Key) bool { return got[k] != nil })
+	given, e := b.cfg.Ledger.Reuse(ctx, lacking, time.Now().Add(-b.cfg.Rest))
+	if e != nil {
+		return got, e
+	}
+	for i, h := range given {
+		if got[h.To] = h.From.Addresses; i < mostTold {
+			b.tell(h)
+		}
+	}
+	if more := len(given) - mostTold; more > 0 {
+		b.cfg.Log.Info("the virtual addresses of more hosts that are gone were given to others", "hosts", more)
+		b.cfg.Audit(audit.Event{Action: audit.AddressReuse, Actor: "ashored", Target: "addresses", Reason: fmt.Sprintf("%d more at once", more)})
+	}
+	if len(given) < len(lacking) {
+		return got, fmt.Errorf("%w; none of those is of a host that no source has had for %s, which could be given to another", err, b.cfg.Rest)
+	}
+	return got, nil
+}
+
+// claimAll claims all that is in use here.
+func (b *Book) claimAll(ctx context.Context) error {
+	held := used(b.told())
+	var claim []registry.Key
+	for a := range b.cfg.Ledger.Allocations() {
+		if !a.Idle.IsZero() && held[a.Key] {
+			claim = append(claim, a.Key)
+		}
+	}
+	_, err := b.claim(ctx, claim)
+	return err
+}
+
+// tell tells that an address is another host's.
+func (b *Book) tell(h registry.Handover) {
+	v4, from := h.From.Addresses[0].String(), h.From
+	b.cfg.Log.Info("the virtual addresses of a host that is gone were given to another, as there are no free ones", "address", v4, "host", h.To.Host, "namespace", h.To.Namespace,
+		"former_host", from.Key.Host, "former_namespace", from.Key.Namespace, "gone_since", from.Idle)
+	b.cfg.Audit(audit.Event{Action: audit.AddressReuse, Actor: "ashored", Target: v4, Reason: "all virtual addresses are allocated, and no source has had its host since " + from.Idle.Format(time.RFC3339),
+		Details: map[string]string{"host": h.To.Host, "namespace": h.To.Namespace, "formerHost": from.Key.Host, "formerNamespace": from.Key.Namespace}})
+}

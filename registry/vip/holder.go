@@ -1,0 +1,69 @@
+package vip
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Holder is one user of addresses: a source of services, or who derives them. It says what it uses, so that nobody else is given
+// that. Safe for concurrent use.
+type Holder struct {
+	book *Book // set once
+
+	told map[registry.Key][]netip.Addr // guarded by book.mu: what it uses, and its addresses; nil: it has not been told any
+	lost []registry.Key                // guarded by book.mu
+}
+
+var _ Addresses = (*Holder)(nil)
+
+// Holder makes a user of the book's addresses.
+func (b *Book) Holder() *Holder {
+	return &Holder{book: b, told: map[registry.Key][]netip.Addr{}}
+}
+
+// Allocate implements Addresses. From now on keys are in use.
+func (h *Holder) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	h.use(keys)
+	got, err := h.book.allocate(ctx, keys)
+	h.book.mu.Lock()
+	defer h.book.mu.Unlock()
+	for k, a := range got {
+		if _, used := h.told[k]; used {
+			h.told[k] = a
+		}
+	}
+	return got, err
+}
+
+// use notes that keys are in use.
+func (h *Holder) use(keys []registry.Key) {
+	h.book.mu.Lock()
+	defer h.book.mu.Unlock()
+	h.book.holders[h] = true
+	for _, k := range keys {
+		h.told[k] = nil
+	}
+}
+
+// Release implements Addresses.
+func (h *Holder) Release(keys []registry.Key) {
+	h.book.mu.Lock()
+	defer h.book.mu.Unlock()
+	for _, k := range keys {
+		delete(h.told, k)
+	}
+	if len(h.told) == 0 {
+		delete(h.book.holders, h)
+	}
+}
+
+// Lost implements Addresses.
+func (h *Holder) Lost() []registry.Key {
+	h.book.mu.Lock()
+	defer h.book.mu.Unlock()
+	lost := h.lost
+	h.lost = nil
+	return lost
+}
