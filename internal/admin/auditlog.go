@@ -28,7 +28,11 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	leave, err := s.readAudit(follow)
+	room := s.busy
+	if follow {
+		room = s.following
+	}
+	leave, err := room.take(s.asker(r))
 	if err != nil {
 		return err
 	}
@@ -36,14 +40,6 @@ func (s *Server) auditTail(w http.ResponseWriter, r *http.Request) error {
 	return s.lines(w, r, follow, func(ctx context.Context, emit func(any) error) error {
 		return s.cfg.Audit.Tail(ctx, n, follow, func(e audit.Event) error { return emit(e) })
 	})
-}
-
-// readAudit takes a place among those who follow, or among the requests at work. Errors: ErrBusy.
-func (s *Server) readAudit(follow bool) (leave func(), err error) {
-	if follow {
-		return room(s.following, fmt.Sprintf("%d follow the audit log already: end one of them", maxFollowers))
-	}
-	return room(s.busy, tooBusy())
 }
 
 // tailOf is what is asked for.

@@ -86,16 +86,16 @@ func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, text, reason s
 	s.refuse(w, http.StatusForbidden, text)
 }
 
-// slot lets so many requests at once be worked on.
+// slot lets so many requests at once be worked on, and be answered: an answer that waits to be read is memory.
 func (s *Server) slot(next http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		select {
-		case s.busy <- struct{}{}:
-			defer func() { <-s.busy }()
-			next(w, r)
-		default:
-			s.answer(w, nil, NewError(ErrBusy, tooBusy()))
+		leave, err := s.busy.take(s.asker(r))
+		if err != nil {
+			s.answer(w, nil, err)
+			return
 		}
+		defer leave()
+		next(w, r)
 	}
 }
 

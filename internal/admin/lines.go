@@ -77,19 +77,6 @@ func printableError(err error) string {
 	}, err.Error())
 }
 
-// room takes one of places; text says that all are taken. Errors: ErrBusy.
-func room(places chan struct{}, text string) (leave func(), err error) {
-	select {
-	case places <- struct{}{}:
-		return func() { <-places }, nil
-	default:
-		return nil, NewError(ErrBusy, text)
-	}
-}
-
-// tooBusy says that too many requests are at work.
-func tooBusy() string { return fmt.Sprintf("%d requests are at work already: try again", maxRequests) }
-
 // readLines asks for a stream and hands emit each of its lines. With follow no timeout holds, the end of ctx is no error,
 // and that of the stream is one; what names what was followed.
 func readLines[T any](ctx context.Context, c *Client, path string, query url.Values, follow bool, what string, emit func(T) error) error {

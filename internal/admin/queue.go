@@ -11,23 +11,21 @@ const maxQueue = 4
 
 // queue has one at a time do what takes much, and a few others wait. Safe for concurrent use.
 type queue struct {
-	places chan struct{} // one for each who is at work or waits
+	places *places       // one for each who is at work or waits
 	turn   chan struct{} // for who is at work
 }
 
 func newQueue() queue {
-	return queue{places: make(chan struct{}, maxQueue), turn: make(chan struct{}, 1)}
+	return queue{places: newPlaces(maxQueue, "%d others are at work with the store, or wait for it%s: try again"), turn: make(chan struct{}, 1)}
 }
 
 // wait does something when it is its turn. Errors: ErrBusy, ctx's, or those of do.
-func (q *queue) wait(ctx context.Context, do func() (any, error)) (any, error) {
-	busy := NewError(ErrBusy, fmt.Sprintf("%d others are at work with the store, or wait for it: try again", maxQueue))
-	select {
-	case q.places <- struct{}{}:
-		defer func() { <-q.places }()
-	default:
-		return nil, busy
+func (q *queue) wait(ctx context.Context, a asker, do func() (any, error)) (any, error) {
+	leave, err := q.places.take(a)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	late := time.NewTimer(answerTime)
 	defer late.Stop()
 	select {
@@ -36,7 +34,7 @@ func (q *queue) wait(ctx context.Context, do func() (any, error)) (any, error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-late.C:
-		return nil, busy
+		return nil, NewError(ErrBusy, fmt.Sprintf("others were at work with the store for %s: try again", answerTime))
 	}
 	return do()
 }

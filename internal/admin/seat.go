@@ -3,7 +3,6 @@ package admin
 import (
 	"net"
 	"os"
-	"sync"
 )
 
 const (
@@ -17,10 +16,7 @@ const (
 // concurrent use.
 type seats struct {
 	net.Listener
-
-	mu    sync.Mutex
-	taken int            // guarded by mu
-	users map[uint32]int // guarded by mu: how many each has
+	tally tally // but of root, and of the user of this process
 }
 
 // seat is a connection of somebody who is known, or of whom is known why he is not.
@@ -30,7 +26,7 @@ type seat struct {
 	leave func() // once
 }
 
-func newSeats(l net.Listener) *seats { return &seats{Listener: l, users: map[uint32]int{}} }
+func newSeats(l net.Listener) *seats { return &seats{Listener: l} }
 
 // Accept implements net.Listener.
 func (s *seats) Accept() (net.Conn, error) {
@@ -52,21 +48,7 @@ func (s *seats) take(uid uint32, known bool) (leave func()) {
 	if known && (uid == 0 || int(uid) == os.Geteuid()) {
 		return func() {}
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.taken >= maxSeats || s.users[uid] >= maxUserSeats {
-		return nil
-	}
-	s.taken++
-	s.users[uid]++
-	return sync.OnceFunc(func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.taken--
-		if s.users[uid]--; s.users[uid] == 0 {
-			delete(s.users, uid)
-		}
-	})
+	return s.tally.take(uid, maxSeats, maxUserSeats)
 }
 
 // Close implements net.Conn.

@@ -21,7 +21,7 @@ func TestSeats(t *testing.T) {
 		t.Error("what was given back is not one seat")
 	}
 	uid := uint32(5000)
-	for s.taken < maxSeats {
+	for s.tally.taken < maxSeats {
 		if s.take(uid, true) == nil {
 			t.Fatalf("no seat for user %d", uid)
 		}

@@ -57,9 +57,9 @@ type Config struct {
 // Server answers operators.
 type Server struct {
 	cfg       Config
-	busy      chan struct{} // one slot for each request at work
-	following chan struct{} // one slot for each that follows the audit log
-	watching  chan struct{} // one slot for each that watches services
+	busy      *places       // of requests at work
+	following *places       // of those who follow the audit log
+	watching  *places       // of those who watch services
 	writes    queue         // of who writes to the store
 	looks     queue         // of who looks at much of the store: viewers may, and must keep nobody from writing
 	refusals  pace.Actors   // users; safe for concurrent use
@@ -75,8 +75,10 @@ func New(cfg Config) *Server {
 	if cfg.Record == nil {
 		cfg.Record = func(audit.Event) {}
 	}
-	s := &Server{cfg: cfg, busy: make(chan struct{}, maxRequests), following: make(chan struct{}, maxFollowers),
-		watching: make(chan struct{}, maxWatchers), writes: newQueue(), looks: newQueue()}
+	s := &Server{cfg: cfg, writes: newQueue(), looks: newQueue(),
+		busy:      newPlaces(maxRequests, "%d requests are at work already%s: try again"),
+		following: newPlaces(maxFollowers, "%d follow the audit log already%s: end one of them"),
+		watching:  newPlaces(maxWatchers, "%d watch services already%s: end one of them")}
 	s.ending = make(chan struct{})
 	s.end = sync.OnceFunc(func() { close(s.ending) })
 	return s

@@ -147,11 +147,11 @@ func (s *Server) services(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	places, text := s.busy, tooBusy()
+	room := s.busy
 	if q.Watch {
-		places, text = s.watching, fmt.Sprintf("%d watch services already: end one of them", maxWatchers)
+		room = s.watching
 	}
-	leave, err := room(places, text)
+	leave, err := room.take(s.asker(r))
 	if err != nil {
 		return err
 	}

@@ -285,7 +285,7 @@ func TestStoreTooLarge(t *testing.T) {
 func TestStoreQueue(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{enter: make(chan struct{}), leave: make(chan struct{})}
-	c, _, _ := serveStore(t, f, Operator)
+	c, _, _ := serveStore(t, f, Admin)
 	one := func(yield func(Piece, error) bool) { yield(Piece{File: "a.yaml"}, nil) }
 	const writers = maxQueue + 3
 	errs := make(chan error, writers)
@@ -323,7 +323,7 @@ func TestStoreQueue(t *testing.T) {
 func TestStoreLooksApart(t *testing.T) {
 	t.Parallel()
 	f := &fakeStore{enter: make(chan struct{}), leave: make(chan struct{})}
-	c, _, _ := serveStore(t, f, Operator)
+	c, _, _ := serveStore(t, f, Admin)
 	one := func(yield func(Piece, error) bool) { yield(Piece{File: "a.yaml"}, nil) }
 	errs := make(chan error, maxQueue+1)
 	for range maxQueue {

@@ -41,7 +41,7 @@ func (s *Server) storeRoutes() []route {
 			if !q.Differences {
 				return st.History(r.Context(), q)
 			}
-			return s.looks.wait(r.Context(), func() (any, error) { return st.History(r.Context(), q) })
+			return s.looks.wait(r.Context(), s.asker(r), func() (any, error) { return st.History(r.Context(), q) })
 		}},
 	}
 	for path, write := range map[string]func(*http.Request, StoreOptions) (any, error){
@@ -78,7 +78,7 @@ func (s *Server) writing(write func(*http.Request, StoreOptions) (any, error), p
 			return nil, err
 		}
 		o.Preview = preview
-		return line.wait(r.Context(), func() (any, error) { return write(r, o) })
+		return line.wait(r.Context(), s.asker(r), func() (any, error) { return write(r, o) })
 	}
 }
 
