@@ -54,7 +54,7 @@ func makeFolder(dir string, mode fs.FileMode) error {
 		return os.Chmod(dir, mode)
 	case err != nil:
 		return err
-	case mode&0o011 != 0 && info.Mode().Perm()&0o011 == 0:
+	case mode&0o001 != 0 && info.Mode().Perm()&0o001 == 0: // x for its group alone lets in only who is in that, which no role asks for
 		return fmt.Errorf("the setting admin.roles lets other users in, and the socket's folder %s (mode %v) does not: choose another place for it (setting admin.socket), or \"chmod 711 %s\" where nothing in that folder is secret",
 			dir, info.Mode().Perm(), dir)
 	}

@@ -238,11 +238,13 @@ func TestListenForOthers(t *testing.T) {
 			t.Errorf("%s: %v, %v; want mode %v", place, info.Mode(), err, want)
 		}
 	}
-	closed := filepath.Join(t.TempDir(), "closed")
-	if err := os.Mkdir(closed, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := Listen(filepath.Join(closed, "s"), true); err == nil || !strings.Contains(err.Error(), "setting admin.socket") {
-		t.Errorf("got %v", err)
+	for _, mode := range []os.FileMode{0o700, 0o710, 0o750} { // the folder's group is not all who have a role
+		closed := filepath.Join(t.TempDir(), "closed")
+		if err := errors.Join(os.Mkdir(closed, 0o700), os.Chmod(closed, mode)); err != nil {
+			t.Fatal(err)
+		}
+		if l, err := Listen(filepath.Join(closed, "s"), true); err == nil || !strings.Contains(err.Error(), "setting admin.socket") {
+			t.Errorf("folder of mode %v: got %v, %v", mode, l, err)
+		}
 	}
 }
