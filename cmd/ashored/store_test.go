@@ -49,6 +49,7 @@ func TestStores(t *testing.T) {
 			"StoreApply":        testStoreApply,
 			"StorePreview":      testStorePreview,
 			"StoreRefuses":      testStoreRefuses,
+			"StoreMany":         testStoreMany,
 			"StoreAt":           testStoreAt,
 			"StoreRace":         testStoreRace,
 			"StoreDelete":       testStoreDelete,
@@ -528,5 +529,37 @@ func TestStoreDifferencesEnd(t *testing.T) {
 	files := piecesOf([]admin.Piece{with(serviceFile("web"), "10.0.0.1", "10.0.0.2")})
 	if _, err := b.Apply(ctx, files, admin.StoreOptions{Preview: true}, "user test"); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, want the end of who asked", err)
+	}
+}
+
+// However much is wrong, every file counts: none is left out because others have warnings, or errors.
+func testStoreMany(t *testing.T, newStoreBench newBench) {
+	const n = maxStoreProblems + 500
+	gateways := func(port string) []admin.Piece {
+		var out []admin.Piece
+		for i := range n {
+			out = append(out, admin.Piece{File: fmt.Sprintf("g%04d.yaml", i), Data: fmt.Appendf(nil, "apiVersion: networking.istio.io/v1\nkind: Gateway\n"+
+				"metadata: {name: g%04d, namespace: shop}\nspec: {servers: [{port: {number: %s, name: http, protocol: HTTP}, hosts: [a.example]}]}\n", i, port)})
+		}
+		return out
+	}
+	b := newStoreBench(t)
+	_, err := b.apply(admin.StoreOptions{}, append(gateways("80"), with(serviceFile("web"), "number: 80", "number: 80000"))...)
+	r, ok := errors.AsType[*admin.Refusal](err)
+	if !ok || err.Error() != "1 error: nothing was written" || len(b.has()) > 0 {
+		t.Fatalf("an error behind %d warnings: got %v and %d objects", n, err, len(b.has()))
+	}
+	if got := len(r.Problems); got != maxStoreProblems+1 || r.Problems[got-2].File != "web.yaml" || !strings.Contains(r.Problems[got-1].Text, "501 more are not told") {
+		t.Errorf("told are %d problems, the last ones %v", got, r.Problems[max(0, got-2):])
+	}
+	w := b.must(gateways("80")...)
+	if len(w.Changes) != n || len(b.has()) != n || len(w.Warnings) != maxStoreProblems+1 {
+		t.Errorf("%d changes, %d objects, %d warnings; want %d of the first two", len(w.Changes), len(b.has()), len(w.Warnings), n)
+	}
+	if _, err := b.apply(admin.StoreOptions{}, gateways("80000")...); err == nil || err.Error() != "1500 errors: nothing was written" {
+		t.Errorf("got %v, want every error counted", err)
+	}
+	if w, err = b.Delete(t.Context(), piecesOf(gateways("80000")), admin.StoreOptions{}, "x"); err != nil || len(w.Changes) != n || len(b.has()) > 0 {
+		t.Errorf("deleted are %d, and %d are left, %v", len(w.Changes), len(b.has()), err)
 	}
 }

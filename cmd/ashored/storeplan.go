@@ -10,23 +10,18 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-const (
-	// maxStoreProblems is how many problems of all files of one write are told.
-	maxStoreProblems = 1000
-	// maxPieces is how many files, or names, one write may have.
-	maxPieces = 50_000
-)
+// maxPieces is how many files, or names, one write may have.
+const maxPieces = 50_000
 
 // storePlan is what a write to the store is about to do.
 type storePlan struct {
 	what    string // "apply", "delete" or "rollback to 12", for the audit log
 	who     string
 	options admin.StoreOptions
-	steps   []storeStep      // in the order of their keys
-	notes   []config.Problem // warnings of the files
+	steps   []storeStep   // in the order of their keys
+	notes   storeFindings // of the files
 }
 
 // storeStep is what is to become of one object.
@@ -86,8 +81,9 @@ func (k *storekeeper) stored(ctx context.Context) (map[config.Key]*config.Object
 
 // wants is what a write names.
 type wants struct {
-	all  filestore.Together
-	refs []config.Key
+	all      filestore.Together // but its problems
+	findings storeFindings
+	refs     []config.Key
 	// pieces counts what was sent.
 	pieces int
 }
@@ -110,38 +106,14 @@ func collect(p admin.Pieces) (*wants, error) {
 			w.refs = append(w.refs, key)
 			continue
 		}
-		if len(w.all.Problems) <= maxStoreProblems {
-			w.all.Add(filestore.Parse(piece.File, piece.Data))
-		}
+		w.all.Add(filestore.Parse(piece.File, piece.Data))
+		w.findings.add(w.all.Problems)
+		w.all.Problems = nil // what many files have does not add up
 	}
 	if w.pieces == 0 {
 		return nil, admin.NewError(admin.ErrInvalid, "there is no file in the request: nothing was done")
 	}
 	return &w, nil
-}
-
-// failed says that a problem is an error.
-func failed(list []config.Problem) int {
-	n := 0
-	for _, p := range list {
-		if p.Severity == feed.Error {
-			n++
-		}
-	}
-	return n
-}
-
-// refuseProblems is the refusal of files with errors; nil when there is none.
-func refuseProblems(problems []config.Problem) error {
-	n := failed(problems)
-	if n == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("%d errors: nothing was written", n)
-	if n == 1 {
-		text = "1 error: nothing was written"
-	}
-	return &admin.Refusal{Text: text, Is: admin.ErrInvalid, Problems: problems[:min(len(problems), maxStoreProblems)]}
 }
 
 // planApply plans to write the objects of files.
@@ -153,10 +125,10 @@ func (k *storekeeper) planApply(ctx context.Context, p admin.Pieces, plan *store
 	if len(w.refs) > 0 {
 		return admin.NewError(admin.ErrInvalid, "only files can be applied, not names")
 	}
-	if err := refuseProblems(w.all.Problems); err != nil {
+	if err := w.findings.refusal(); err != nil {
 		return err
 	}
-	plan.notes = w.all.Problems
+	plan.notes = w.findings
 	have, err := k.stored(ctx)
 	if err != nil {
 		return err
@@ -174,7 +146,7 @@ func (k *storekeeper) planDelete(ctx context.Context, p admin.Pieces, plan *stor
 		return err
 	}
 	if w.all.Unread {
-		return refuseProblems(w.all.Problems)
+		return w.findings.refusal()
 	}
 	have, err := k.stored(ctx)
 	if err != nil {
@@ -236,13 +208,13 @@ func (k *storekeeper) planRollback(ctx context.Context, r admin.RollbackRequest,
 	}
 	for _, c := range changes {
 		if c.Object != nil {
-			plan.notes = append(plan.notes, config.Validate(c.Object)...)
+			plan.notes.add(config.Validate(c.Object))
 		}
 		step := newStep(c.Key, have[c.Key], c.Object)
 		step.revision = c.Revision // that of the past: what was written in between is a conflict
 		plan.steps = append(plan.steps, step)
 	}
-	if err := refuseProblems(plan.notes); err != nil {
+	if err := plan.notes.refusal(); err != nil {
 		return err
 	}
 	if r.Ref != nil && len(past.Revisions) == 0 {

@@ -40,7 +40,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	if err == nil {
 		err = k.hold(ctx, p)
 	}
-	out := admin.Written{Revision: past.Latest, Preview: p.options.Preview, Warnings: p.notes}
+	out := admin.Written{Revision: past.Latest, Preview: p.options.Preview, Warnings: p.notes.told()}
 	if p.options.Preview {
 		if err == nil {
 			out.Changes, err = k.shown(ctx, p, true)
