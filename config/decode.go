@@ -26,6 +26,7 @@ type decoder struct {
 	guarded bool
 	empty   []Problem // the fields of which that is so
 	doubled int       // keys that stood twice
+	refused refusals
 }
 
 // step is one step of a path.
@@ -50,10 +51,13 @@ func (d *decoder) index(i int) { d.path = append(d.path, step{index: i}) }
 func (d *decoder) pop()        { d.path = d.path[:len(d.path)-1] }
 
 // field is the path in words, "spec.http[0].match[1].headers[x-user]", cut off when it is very long.
-func (d *decoder) field() string {
+func (d *decoder) field() string { return pathText(d.path, maxField) }
+
+// pathText is a path in words, cut off when it is longer than most; 0: however long it is.
+func pathText(path []step, most int) string {
 	var b strings.Builder
-	for i, s := range d.path {
-		if b.Len() > maxField {
+	for i, s := range path {
+		if most > 0 && b.Len() > most {
 			b.WriteString("…")
 			break
 		}
@@ -74,12 +78,14 @@ func (d *decoder) field() string {
 
 // errorf reports an error of the value at hand, which is written at n.
 func (d *decoder) errorf(n *yaml.Node, format string, args ...any) {
+	d.note()
 	d.report(Problem{Severity: feed.Error, Object: d.about, Field: d.field(), Line: d.lines.line(n), Text: fmt.Sprintf(format, args...)})
 }
 
 // unknown reports a field that the value at hand does not have.
 func (d *decoder) unknown(key *yaml.Node, names []string) {
 	d.at(key.Value).errorf(key, "unknown field %s%s", quote(key.Value), didYouMean(key.Value, names))
+	d.doubt(d.path, true) // whatever it was to be
 	d.pop()
 }
 
@@ -218,6 +224,8 @@ func (d *decoder) set(m protoreflect.Message, fd protoreflect.FieldDescriptor, k
 			return
 		}
 	}
+	before := len(d.refused.paths)
+	defer func() { d.noteMeant(fd, before) }()
 	switch {
 	case fd.IsMap():
 		d.mapField(m, fd, value)

@@ -114,6 +114,7 @@ func (p *parser) list(d *decoder, head head) {
 
 // object reads one object and keeps it when there are no more errors than before.
 func (p *parser) object(d *decoder, head head, before int) {
+	foreign := p.errors != before // of another version, as far as is known: its fields may mean something else
 	o, ok := d.object(head)
 	if !ok {
 		p.unread = true
@@ -121,8 +122,8 @@ func (p *parser) object(d *decoder, head head, before int) {
 	}
 	p.keys, p.read = append(p.keys, o.Key), append(p.read, o.Origin)
 	var checked []Problem
-	if p.errors == before {
-		checked = validate(o, head.info)
+	if !foreign && d.checkable() {
+		checked = d.refused.own(validate(o, head.info))
 	}
 	d.reportChecked(checked)
 	if p.errors != before {
