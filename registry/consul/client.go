@@ -97,7 +97,7 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 		return answer{}, err
 	}
 	return answer{
-		index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs, lag: meta.LastContact,
+		index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs, lag: max(0, meta.LastContact),
 		lost: o.AllowStale && !meta.KnownLeader, at: began, cost: time.Since(began),
 	}, nil
 }

@@ -130,7 +130,7 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 	back := k.back.wait()
 	if failures >= toldAfter {
 		text := k.client.explain(err)
-		if errors.Is(err, errLost) || errors.Is(err, errHidden) {
+		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
 		k.tell(ctx, func() { k.stands.trouble(f.key, text, began) })

@@ -2,9 +2,13 @@ package consul
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 )
 
 // placesGap is how often Consul is asked for its datacenters, which nothing can wait for.
@@ -41,17 +45,17 @@ func (k *keeper) places(ctx context.Context) {
 	}
 }
 
+// errNone is about answers that are none of Consul's.
+var errNone = errors.New("the answer is none of Consul's: is it the address of Consul's HTTP interface?")
+
 // datacenters are those that count; the agent's own is the empty name.
 func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error) {
 	if *own == "" {
-		entries, _, err := k.client.instances(ctx, query{}, "consul")
+		name, err := k.ownDatacenter(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if len(entries) == 0 || entries[0].Node == nil {
-			return nil, fmt.Errorf("%w: the service consul, by which the agent's own datacenter is known; give the token service:read for it", errHidden)
-		}
-		*own = entries[0].Node.Datacenter
+		*own = name
 	}
 	list := slices.Clone(k.o.Datacenters)
 	if slices.Contains(list, allDatacenters) {
@@ -60,11 +64,44 @@ func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error)
 			return nil, err
 		}
 	}
-	if i := slices.Index(list, *own); i >= 0 {
-		list[i] = ""
+	for i, name := range list {
+		if !datacenterName(name) {
+			return nil, fmt.Errorf("%w It names a datacenter %q", errNone, consulhttp.OneLine(name))
+		}
+		if name == *own {
+			list[i] = ""
+		}
 	}
 	return list, nil
 }
+
+// ownDatacenter is that of the agent, by the instances of Consul's own service.
+func (k *keeper) ownDatacenter(ctx context.Context) (string, error) {
+	entries, _, err := k.client.instances(ctx, query{}, "consul")
+	if err != nil {
+		return "", err
+	}
+	for _, e := range entries {
+		if e != nil && e.Node != nil && datacenterName(e.Node.Datacenter) {
+			return e.Node.Datacenter, nil
+		}
+	}
+	if len(entries) > 0 {
+		return "", fmt.Errorf("%w No instance of the service consul has a datacenter", errNone)
+	}
+	return "", fmt.Errorf("%w: the service consul, by which the agent's own datacenter is known; give the token service:read for it", errHidden)
+}
+
+// datacenterName says whether Consul would be called so.
+// Source: Consul, agent/config (Validate: lowercase alphanumeric, - or _).
+func datacenterName(name string) bool {
+	return name != "" && len(name) <= maxDatacenter && !strings.ContainsFunc(name, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
+	})
+}
+
+// maxDatacenter is longer than any name of a datacenter is, in bytes.
+const maxDatacenter = 253
 
 // take starts to follow datacenters that are new. One that Consul knows no more stays as it was: nobody says whether it is
 // gone or out of reach.
