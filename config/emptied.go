@@ -43,7 +43,7 @@ func (d *decoder) reportChecked(checked []Problem) {
 		if p.Severity != feed.Error && slices.ContainsFunc(d.empty, func(e Problem) bool { return e.Field == p.Field || strings.HasPrefix(e.Field, p.Field+".") }) {
 			continue
 		}
-		if len(d.problems) < MaxProblems {
+		if len(d.problems) < MaxProblems || d.beyond.lacks(p) {
 			p.Line = d.lines.of(p.Field)
 		}
 		d.report(p)

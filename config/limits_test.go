@@ -2,8 +2,11 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // Every limit is answered with a problem, and what is below it is read.
@@ -53,6 +56,36 @@ func TestLimits(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Warnings alone are none of them an error, however many there are. One that is one shows, and stands with its line.
+func TestManyWarnings(t *testing.T) {
+	t.Parallel()
+	const n = MaxProblems + 50
+	var text strings.Builder
+	gateway := func(i, port int) {
+		fmt.Fprintf(&text, "---\napiVersion: networking.istio.io/v1\nkind: Gateway\nmetadata: {name: g%03d, namespace: shop}\nspec:\n  servers:\n  - port: {number: %d, name: http, protocol: HTTP}\n    hosts: [a.example]\n", i, port)
+	}
+	for i := range n {
+		gateway(i, 80)
+	}
+	r := Parse("a.yaml", []byte(text.String()))
+	if len(r.Objects) != n || len(r.Problems) != MaxProblems+1 || hasError(r.Problems) || !strings.Contains(r.Problems[MaxProblems].Text, "more than 200 problems") {
+		t.Fatalf("got %d objects, %d problems, the last %v; want warnings that there are more of", len(r.Objects), len(r.Problems), r.Problems[len(r.Problems)-1])
+	}
+	gateway(n, 80000)
+	r = Parse("a.yaml", []byte(text.String()))
+	if len(r.Objects) != n || len(r.Broken) != 1 || len(r.Problems) != MaxProblems+1 {
+		t.Fatalf("got %d objects, %v broken, %d problems", len(r.Objects), r.Broken, len(r.Problems))
+	}
+	all := strings.Join(texts(r), "\n")
+	if want := fmt.Sprintf("a.yaml:%d: Gateway shop/g%03d spec.servers[0].port", n*8+7, n); !strings.Contains(all, want) || !hasError(r.Problems[MaxProblems-1:]) {
+		t.Errorf("the error %q is not told:\n%.3000s", want, all)
+	}
+}
+
+func hasError(list []Problem) bool {
+	return slices.ContainsFunc(list, func(p Problem) bool { return p.Severity == feed.Error })
 }
 
 // A byte order mark, Windows' line ends and a document of JSON within YAML are read.

@@ -38,7 +38,7 @@ func ParseMesh(file string, node *yaml.Node) (*mesh.MeshConfig, []Problem) {
 		d.take(c.problems)
 	}
 	fillMesh(m)
-	return m, d.problems
+	return m, d.beyond.among(d.problems)
 }
 
 // DefaultMesh is the MeshConfig of a mesh without settings.
@@ -61,7 +61,7 @@ func ParseMeshNetworks(file string, node *yaml.Node) (*mesh.MeshNetworks, []Prob
 		checkNetworks(&c, m)
 		d.take(c.problems)
 	}
-	return m, d.problems
+	return m, d.beyond.among(d.problems)
 }
 
 // parseSection reads node into m.

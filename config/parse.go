@@ -56,6 +56,7 @@ type parser struct {
 	broken    []Key
 	unread    bool
 	problems  []Problem
+	beyond    beyond
 	errors    int // reported, also beyond MaxProblems
 	visits    int // values looked at; more than the file has when aliases repeat them
 	maxVisits int
@@ -153,10 +154,11 @@ func (p *parser) result() Result {
 		p.broken = append(p.broken, k)
 	}
 	slices.SortFunc(p.broken, Key.Compare)
-	slices.SortStableFunc(p.problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
+	problems := p.beyond.among(p.problems)
+	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return Result{
 		Objects:  slices.DeleteFunc(p.objects, func(o *Object) bool { return twice[o.Key] }),
-		Problems: p.problems,
+		Problems: problems,
 		Broken:   slices.Compact(p.broken),
 		Unread:   p.unread,
 	}
@@ -168,7 +170,7 @@ func (p *parser) refuse(line int, text string) {
 	p.report(Problem{Severity: feed.Error, File: p.file, Line: line, Text: text})
 }
 
-// report adds a problem of the file. Those beyond MaxProblems are only counted.
+// report adds a problem of the file.
 func (p *parser) report(problem Problem) {
 	problem.File = p.file
 	if problem.Severity == feed.Error {
@@ -177,9 +179,8 @@ func (p *parser) report(problem Problem) {
 	switch {
 	case len(p.problems) < MaxProblems:
 		p.problems = append(p.problems, problem)
-	case len(p.problems) == MaxProblems:
-		p.problems = append(p.problems, Problem{Severity: feed.Error, File: p.file, Line: problem.Line,
-			Text: fmt.Sprintf("there are more than %d problems in this file: mend the first ones to see the others", MaxProblems)})
+	case p.beyond.lacks(problem):
+		p.beyond = append(p.beyond, problem)
 	}
 }
 
