@@ -43,15 +43,20 @@ type Catalog struct {
 	collections map[string]config.Kind // set once: by collection of the older protocol
 	mesh        resource.Set           // set once
 
-	mu      sync.Mutex
-	begun   bool                                // guarded by mu: something was published
-	latest  push.Objects                        // guarded by mu: what was published
-	pending func() push.Objects                 // guarded by mu: makes what was published after latest; nil: nothing was
-	made    push.Objects                        // guarded by mu: of what items and layers are
-	items   map[config.Key]*resource.Resource   // guarded by mu
-	layers  map[config.Kind]*resource.Layer     // guarded by mu; a kind is missing until it is asked for
-	byKind  map[config.Kind]map[config.Key]bool // guarded by mu
-	waiting map[chan struct{}]bool              // guarded by mu: who is told of changes
+	// news is what who publishes writes. It is never held while anything is made: pushes to proxies wait for it.
+	news    sync.Mutex
+	number  uint64                 // guarded by news: of what was published last; zero: nothing was
+	latest  func() push.Objects    // guarded by news: makes that
+	objects *push.Objects          // guarded by news: is that, when it needs no making
+	waiting map[chan struct{}]bool // guarded by news: who is told of changes
+
+	// making is held by who reads while he makes what he is told. It is taken before news.
+	making sync.Mutex
+	made   push.Objects                        // guarded by making: of what items and layers are
+	madeOf uint64                              // guarded by making: the number of that
+	items  map[config.Key]*resource.Resource   // guarded by making
+	layers map[config.Kind]*resource.Layer     // guarded by making; a kind is missing until it is asked for
+	byKind map[config.Kind]map[config.Key]bool // guarded by making
 }
 
 // NewCatalog makes one without objects.
@@ -78,26 +83,28 @@ func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
 
 // Publish makes objects what everybody is told. It costs nothing while nobody asks.
 func (c *Catalog) Publish(objects push.Objects) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.begun && c.latest == objects && c.pending == nil {
+	c.news.Lock()
+	defer c.news.Unlock()
+	if c.objects != nil && *c.objects == objects {
 		return
 	}
-	c.begun, c.latest, c.pending = true, objects, nil
-	c.wake()
+	c.objects = &objects
+	c.publish(func() push.Objects { return objects })
 }
 
 // PublishFrom makes what objects returns what everybody is told. It is called when somebody asks, once, from any goroutine;
-// not at all when more was published before. No two of such calls happen at a time.
+// not at all when more was published before. No two of such calls happen at a time, and nobody who publishes waits for one.
 func (c *Catalog) PublishFrom(objects func() push.Objects) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.begun, c.pending = true, objects
-	c.wake()
+	c.news.Lock()
+	defer c.news.Unlock()
+	c.objects = nil
+	c.publish(objects)
 }
 
-// wake tells who waits that something was published. Callers hold mu.
-func (c *Catalog) wake() {
+// publish makes what latest returns what everybody is told, and tells who waits. Callers hold news.
+func (c *Catalog) publish(latest func() push.Objects) {
+	c.number++
+	c.latest = latest
 	for w := range c.waiting {
 		select {
 		case w <- struct{}{}:
@@ -108,20 +115,20 @@ func (c *Catalog) wake() {
 
 // Ready says that something was published: before that there is nothing to tell, which is not the same as an empty mesh.
 func (c *Catalog) Ready() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.begun
+	c.news.Lock()
+	defer c.news.Unlock()
+	return c.number > 0
 }
 
 // watch returns a channel that is written to after each change, and what ends that.
 func (c *Catalog) watch() (wake <-chan struct{}, stop func()) {
 	w := make(chan struct{}, 1)
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.news.Lock()
+	defer c.news.Unlock()
 	c.waiting[w] = true
 	return w, func() {
-		c.mu.Lock()
-		defer c.mu.Unlock()
+		c.news.Lock()
+		defer c.news.Unlock()
 		delete(c.waiting, w)
 	}
 }
@@ -149,8 +156,8 @@ func (c *Catalog) Collection(name string) (resource.Set, bool) {
 
 // kind is what there is of a kind.
 func (c *Catalog) kind(kind config.Kind) resource.Set {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.making.Lock()
+	defer c.making.Unlock()
 	c.update()
 	layer := c.layers[kind]
 	if layer == nil {
@@ -160,15 +167,21 @@ func (c *Catalog) kind(kind config.Kind) resource.Set {
 	return resource.Set{Shared: layer}
 }
 
-// update brings the items up to date.
+// published is what was published last, and its number.
+func (c *Catalog) published() (latest func() push.Objects, number uint64) {
+	c.news.Lock()
+	defer c.news.Unlock()
+	return c.latest, c.number
+}
+
+// update brings the items up to date. Callers hold making.
 func (c *Catalog) update() {
-	if c.pending != nil {
-		c.latest, c.pending = c.pending(), nil
-	}
-	if c.made == c.latest {
+	publish, number := c.published()
+	if c.madeOf == number {
 		return
 	}
-	for ch := range c.latest.Diff(c.made) {
+	latest := publish()
+	for ch := range latest.Diff(c.made) {
 		if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash && c.told(ch.Old) == c.told(ch.New) {
 			continue
 		}
@@ -184,7 +197,7 @@ func (c *Catalog) update() {
 		}
 		c.byKind[ch.Key.Kind][ch.Key] = true
 	}
-	c.made = c.latest
+	c.made, c.madeOf = latest, number
 }
 
 // Tells says whether an object is one that others are told: one that another control plane has told us is not, but to relay

@@ -2,12 +2,48 @@ package mcp
 
 import (
 	"testing"
+	"testing/synctest"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 )
+
+// Who publishes does not wait while something is made for a reader: pushes to proxies would wait with him. What he published
+// meanwhile is what is told next.
+func TestPublishWhileMaking(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := NewCatalog(CatalogConfig{})
+		o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
+		kind, _ := config.Info(config.ServiceEntry)
+		name, release, read := typeNames(kind)[0].name, make(chan struct{}), make(chan int)
+		length := func() int { set, _ := c.Set(name); return set.Len() }
+		c.PublishFrom(func() push.Objects { <-release; return push.Objects{}.With(o.Key, o) })
+		go func() { read <- length() }()
+		synctest.Wait()
+		published := false
+		go func() {
+			wake, stop := c.watch()
+			defer stop()
+			c.Publish(push.Objects{})
+			<-wake
+			published = c.Ready()
+		}()
+		synctest.Wait()
+		if !published {
+			t.Error("who publishes waits for who reads")
+		}
+		close(release)
+		if got := <-read; got != 1 {
+			t.Errorf("the reader is told of %d", got)
+		}
+		if got := length(); got != 0 {
+			t.Errorf("who reads next is told of %d, and nothing was published", got)
+		}
+	})
+}
 
 // What is made for others is made when somebody asks, once, and the latest alone.
 func TestPublishFrom(t *testing.T) {
