@@ -18,12 +18,13 @@ import (
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 )
 
-// reader is one stream. One goroutine, run, owns it and sends; another one reads.
+// reader is one stream. One goroutine, run, owns it and sends; another one reads, and a third one, await, looks who it is,
+// however long a send takes.
 type reader struct {
 	*Server
-	stream   grpc.ServerStream
-	from     string
-	who      spiffe.ID
+	stream   grpc.ServerStream               // set once
+	from     string                          // set once
+	who      spiffe.ID                       // set once, before the others begin
 	requests chan *legacypb.RequestResources // written and closed by read
 	recheck  chan struct{}                   // cap 1; written by Recheck
 	stuck    chan struct{}                   // cap 1; written when a send takes too long
@@ -40,50 +41,77 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		r.from = p.Addr.String()
 	}
-	until, err := r.identify()
-	if err != nil {
+	var until time.Time
+	var err error
+	if r.who, until, err = r.identify(); err != nil {
 		r.record(audit.Refused, status.Convert(err).Message())
 		return err
 	}
 	if !s.cfg.Catalog.Ready() {
 		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
 	}
-	r.record(audit.OK, "")
-	who := r.who // run may learn that it is another
-	if !s.enter(r) {
-		s.cfg.Log.Warn("a reader of configuration was turned away: too many are served", "peer", r.from, "identity", who, "streams", s.cfg.Streams)
-		return status.Errorf(codes.ResourceExhausted, "%d streams are served, no more", s.cfg.Streams)
+	if err := s.enter(r); err != nil {
+		r.record(audit.Refused, status.Convert(err).Message())
+		return err
 	}
 	defer s.leave(r)
+	r.record(audit.OK, "")
 	r.supply.find = s.cfg.Catalog.Collection
 	done := make(chan error, 1)
 	go r.read()
-	go func() { done <- r.run(until) }()
-	select { // returning ends the stream, and so the others
-	case err = <-done:
-	case <-r.stuck:
-		err = status.Errorf(codes.DeadlineExceeded, "an answer could not be sent within %s", sendWait)
-	}
-	s.cfg.Log.Info("a reader of configuration is gone", "peer", r.from, "identity", who, "reason", err)
+	go func() { done <- r.run() }()
+	err = r.await(done, until)
+	s.cfg.Log.Info("a reader of configuration is gone", "peer", r.from, "identity", r.who, "reason", err)
 	return err
 }
 
-// identify asks who is at the other end, and whether they may read.
-func (r *reader) identify() (until time.Time, err error) {
-	r.who, until, err = r.cfg.Identify(r.stream.Context())
-	if err != nil {
-		return until, status.Error(codes.Unauthenticated, ErrUnknownReader.Error())
+// await waits until run is done, or there is a reason to end the stream before: returning ends it, and so the send, and the
+// others.
+func (r *reader) await(done <-chan error, until time.Time) error {
+	expired, stop := alarm(until)
+	defer func() { stop() }()
+	for {
+		select {
+		case err := <-done:
+			return err
+		case <-r.stuck:
+			return status.Errorf(codes.DeadlineExceeded, "an answer could not be sent within %s", sendWait)
+		case <-r.stopped:
+			return status.Error(codes.Unavailable, "shutting down: try another replica")
+		case <-expired:
+			return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
+		case <-r.recheck:
+			_, until, err := r.identify()
+			if err != nil {
+				return err
+			}
+			stop()
+			expired, stop = alarm(until)
+		}
 	}
-	return until, refuse(r.cfg.Catalog.May(r.who))
 }
 
-// record writes down who reads, or may not, as long as it is not too often.
-func (r *reader) record(outcome, reason string) {
+// identify asks who is at the other end, and whether they may read.
+func (r *reader) identify() (who spiffe.ID, until time.Time, err error) {
+	who, until, err = r.cfg.Identify(r.stream.Context())
+	if err != nil {
+		return who, until, status.Error(codes.Unauthenticated, ErrUnknownReader.Error())
+	}
+	return who, until, refuse(r.cfg.Catalog.May(who))
+}
+
+// party is whom a stream counts for: who proves nothing is where he calls from.
+func (r *reader) party() string {
 	host, _, err := net.SplitHostPort(r.from)
 	if err != nil {
 		host = r.from
 	}
-	who := cmp.Or(r.who.String(), host)
+	return cmp.Or(r.who.String(), host)
+}
+
+// record writes down who reads, or may not, as long as it is not too often.
+func (r *reader) record(outcome, reason string) {
+	who := r.party()
 	record, silent := r.known.Take(who, time.Now())
 	if !record {
 		return
@@ -132,27 +160,14 @@ func (r *reader) read() {
 	}
 }
 
-// run owns the stream. Only one of these things happens at a time: a request, other objects, a new look at who it is, the end.
-func (r *reader) run(until time.Time) error {
+// run owns the stream. Only one of these things happens at a time: a request, other objects, the end.
+func (r *reader) run() error {
 	wake, unwatch := r.cfg.Catalog.watch()
 	defer unwatch()
-	expired, stop := alarm(until)
-	defer func() { stop() }()
 	for {
 		select {
 		case <-r.stream.Context().Done():
 			return status.FromContextError(r.stream.Context().Err()).Err()
-		case <-r.stopped:
-			return status.Error(codes.Unavailable, "shutting down: try another replica")
-		case <-expired:
-			return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
-		case <-r.recheck:
-			until, err := r.identify()
-			if err != nil {
-				return err
-			}
-			stop()
-			expired, stop = alarm(until)
 		case m, ok := <-r.requests:
 			if !ok {
 				return nil

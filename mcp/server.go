@@ -8,6 +8,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/pace"
@@ -22,7 +24,7 @@ type ServerConfig struct {
 	// Identify says who is at the other end of a stream, and until when that counts; a zero time: for ever. It is asked
 	// again by Recheck. Errors: what they show is not to be believed.
 	Identify func(ctx context.Context) (who spiffe.ID, until time.Time, err error)
-	// Streams bounds the streams that are served at a time. Default 64.
+	// Streams bounds the streams that are served at a time; one reader has a quarter of them, one at least. Default 64.
 	Streams int
 	// Audit records who reads and who may not; nil: nobody does.
 	Audit func(audit.Event)
@@ -79,14 +81,26 @@ func (s *Server) Recheck() {
 	}
 }
 
-func (s *Server) enter(r *reader) bool {
+// enter counts a stream, and has it look once more who it is: something may have been revoked since it did. Errors: too many
+// are served, of all or of this one.
+func (s *Server) enter(r *reader) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.streams) >= s.cfg.Streams {
-		return false
+	own, most := 0, max(1, s.cfg.Streams/4)
+	for other := range s.streams {
+		if other.party() == r.party() {
+			own++
+		}
+	}
+	switch {
+	case len(s.streams) >= s.cfg.Streams:
+		return status.Errorf(codes.ResourceExhausted, "%d streams are served, no more", s.cfg.Streams)
+	case own >= most:
+		return status.Errorf(codes.ResourceExhausted, "%d streams of %s are served, no more", own, r.party())
 	}
 	s.streams[r] = true
-	return true
+	r.recheck <- struct{}{}
+	return nil
 }
 
 func (s *Server) leave(r *reader) {
