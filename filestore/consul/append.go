@@ -26,7 +26,7 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 		}
 		if len(raw) > maxInline {
 			if a.content, err = s.putChunks(ctx, a.content, raw); err != nil {
-				return fmt.Errorf("%w: %w", ErrAway, s.client.explain(err))
+				return fmt.Errorf("%w: %w", ErrAway, s.unwritten(ctx, err))
 			}
 			w.chunked, w.body, raw = a.content, body, nil
 		}
@@ -111,6 +111,7 @@ func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 		modified, sent, err := s.client.transaction(ctx, ops)
 		switch {
 		case err == nil:
+			s.standing.wrote(s.cfg.Log)
 			return modified, nil
 		case errors.Is(err, errConflict) && doubt:
 			return 0, fmt.Errorf("%w: %w", errDoubt, err)
@@ -118,8 +119,7 @@ func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 			return 0, err
 		}
 		doubt = doubt || sent
-		err = s.client.explain(err)
-		s.note(ctx, err)
+		err = s.unwritten(ctx, err)
 		switch {
 		case !doubt:
 			return 0, fmt.Errorf("%w: %w", ErrAway, err)
@@ -127,6 +127,17 @@ func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
 			return 0, fmt.Errorf("%w: %w", ErrUnknown, err)
 		}
 	}
+}
+
+// unwritten explains why Consul did not do a write, and notes it.
+func (s *Store) unwritten(ctx context.Context, err error) error {
+	why := s.client.explain(err)
+	if declined(err) {
+		s.standing.refused(why, s.cfg.Log)
+	} else {
+		s.note(ctx, why)
+	}
+	return why
 }
 
 // doubts is how long to go on asking what became of a write: not for long when this replica ends.

@@ -248,6 +248,12 @@ func refused(err error) bool {
 		func(said string) bool { return strings.Contains(status.Body, said) })
 }
 
+// declined says that Consul answers and does not do what it was asked for, as for a token that may not have it done.
+func declined(err error) bool {
+	var status api.StatusError
+	return errors.As(err, &status) && status.Code < http.StatusInternalServerError
+}
+
 // explain says what an error of Consul means, and what to do.
 func (c *client) explain(err error) error {
 	var status api.StatusError

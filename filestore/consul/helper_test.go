@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
@@ -80,6 +81,7 @@ type site struct {
 	address, prefix  string
 	token, ca        string // files
 	compact, history int
+	log              hclog.Logger // nil: the test's
 }
 
 func newSite(a *testconsul.Agent) site {
@@ -87,7 +89,10 @@ func newSite(a *testconsul.Agent) site {
 }
 
 func (s site) config(t testing.TB, kept *shelf) Config {
-	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: testlog.New(t)}
+	if s.log == nil {
+		s.log = testlog.New(t)
+	}
+	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: s.log}
 }
 
 // open is a replica that follows until the test ends.
@@ -191,6 +196,7 @@ const (
 	passes     fate = iota
 	unanswered      // Consul does it, and the answer is lost
 	unheard         // it does not reach Consul, and there is no answer
+	forbidden       // the token may not have it done
 )
 
 func newBetween(t testing.TB, address string) *between {
@@ -221,6 +227,9 @@ func newBetween(t testing.TB, address string) *between {
 			panic(http.ErrAbortHandler)
 		case unheard:
 			panic(http.ErrAbortHandler)
+		case forbidden:
+			http.Error(w, "Permission denied: token lacks permission 'key:write'", http.StatusForbidden)
+			return
 		}
 		through.ServeHTTP(w, r)
 	}))

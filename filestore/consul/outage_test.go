@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -470,6 +472,54 @@ func TestToken(t *testing.T) {
 	}
 	if _, err := a.Put(t.Context(), largeObject(), "test"); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
 		t.Errorf("a large object with a token that may only read: got %v", err)
+	}
+	if why := a.Refused(); a.Standing().Error != "" || !strings.Contains(why.Error, "403") {
+		t.Errorf("with a token that may only read it is out of touch: %q, and is not refused: %q", a.Standing().Error, why.Error)
+	}
+}
+
+// A token that may only read is one lasting trouble: what Consul holds is known all the time, and it is logged once when nothing can be
+// written and once when that is over.
+func TestTokenThatReads(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	s := newSite(agent)
+	other := s.open(t)
+	way := newBetween(t, s.address)
+	var said bytes.Buffer
+	s.address, s.log = way.URL, hclog.New(&hclog.LoggerOptions{Output: &said, Level: hclog.Info})
+	a, end := s.start(t, newShelf())
+	put(t, a, "x", "1")
+	way.losing(func(path string, body []byte) fate {
+		if path == "/v1/txn" && bytes.Contains(body, []byte(`"cas"`)) {
+			return forbidden
+		}
+		return passes
+	})
+	for i := range 4 {
+		key := record.Key{Table: "t", Name: fmt.Sprint("y", i)}
+		if err := a.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte("2")}); !errors.Is(err, ErrAway) || !strings.Contains(err.Error(), "store.tokenFile") {
+			t.Errorf("got %v", err)
+		}
+		if now := a.Standing(); now.Error != "" {
+			t.Errorf("it is out of touch: %s", now.Error)
+		}
+		if why := a.Refused(); !strings.Contains(why.Error, "store.tokenFile") || why.Since.IsZero() {
+			t.Errorf("it takes nothing: %+v", why)
+		}
+		put(t, other, "z", fmt.Sprint(i)) // has it read
+		eventually(t, "what another replica wrote is known", func() bool { return valueOf(t, a, "z") == fmt.Sprint(i) })
+	}
+	way.losing(nil)
+	put(t, a, "y", "3")
+	if why := a.Refused(); why.Error != "" {
+		t.Errorf("it takes what is written, and says %+v", why)
+	}
+	end()
+	for text, want := range map[string]int{"takes nothing": 1, "takes what is written again": 1, "out of touch": 0, "in touch": 0} {
+		if got := strings.Count(said.String(), text); got != want {
+			t.Errorf("%q is logged %d times, want %d", text, got, want)
+		}
 	}
 }
 

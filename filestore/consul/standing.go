@@ -16,6 +16,7 @@ type standing struct {
 	mu sync.Mutex
 	// the following are guarded by mu
 	now    feed.Standing
+	closed feed.Standing      // why Consul takes nothing although it can be read, and since when
 	met    bool               // Consul answered once
 	broke  time.Time          // when a wait for a change failed, and nothing went well since; zero: none did
 	kept   time.Time          // of when the copy is that stood in at the start; zero: none did
@@ -66,6 +67,29 @@ func (s *standing) ill(err error, log hclog.Logger) {
 		s.stop()
 	}
 	s.tell()
+}
+
+// refused notes that Consul did not take a write and said so. What it holds may be read all the same.
+func (s *standing) refused(err error, log hclog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Error == "" {
+		s.closed.Since = time.Now()
+		log.Error("the store in Consul takes nothing: nothing can be written until it does", "error", err)
+	} else if s.closed.Error != err.Error() { // it names the keys, which differ
+		log.Debug("the store in Consul takes nothing still", "error", err)
+	}
+	s.closed.Error = err.Error()
+}
+
+// wrote notes that Consul took a write.
+func (s *standing) wrote(log hclog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed.Error != "" {
+		log.Info("the store in Consul takes what is written again", "after", time.Since(s.closed.Since).Round(time.Second))
+	}
+	s.closed = feed.Standing{}
 }
 
 // tell wakes who listens. Its caller holds mu.
@@ -130,6 +154,14 @@ func (s *standing) subscribe(c chan struct{}) (end func()) {
 		defer s.mu.Unlock()
 		delete(s.listen, c)
 	}
+}
+
+// Refused is why Consul takes nothing of what is written although it answers, as with a token that may only read, and since when; the
+// zero value: it does, as far as is known.
+func (s *Store) Refused() feed.Standing {
+	s.standing.mu.Lock()
+	defer s.standing.mu.Unlock()
+	return s.standing.closed
 }
 
 // Standing is how the store and Consul stand.
