@@ -182,13 +182,14 @@ func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 	if p, err := s.dir.pair(nextFile); err == nil && p != nil && now.Before(p.cert.NotAfter) {
 		mine = append(mine, p.cert)
 	}
-	r, known := m.record, m.record.Name == m.name && !m.record.stale(now)
+	r, known := m.record, m.record.Name == m.name
 	for _, c := range mine {
 		if !slices.ContainsFunc(r.Certificates, func(der []byte) bool { return bytes.Equal(der, c.Raw) }) {
 			r, known = r.with(c, now), false
 		}
 	}
 	if known {
+		s.stillHere(ctx, now)
 		return nil
 	}
 	r.Name, r.Seen = m.name, now.UTC()

@@ -82,7 +82,8 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 		if m.record.Ahead && now.Before(was.At) { // the clock was set
 			return nil, s.ask(ctx, q, now)
 		}
-		return nil, errors.Join(s.stillHere(ctx, now), s.unanswered(secret, was))
+		s.stillHere(ctx, now)
+		return nil, s.unanswered(secret, was)
 	}
 	return nil, s.ask(ctx, q, now)
 }
@@ -109,18 +110,18 @@ func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, now time.Time) 
 	return errAsked
 }
 
-// stillHere has the records know now and then that this replica asks on.
-func (s *selfSigned) stillHere(ctx context.Context, now time.Time) error {
+// stillHere has the records know now and then that this replica is there. Where they take nothing it is told of elsewhere, and this can
+// wait.
+func (s *selfSigned) stillHere(ctx context.Context, now time.Time) {
 	m := s.replica
 	if !m.record.stale(now) {
-		return nil
+		return
 	}
 	r := m.record
 	r.Seen = now.UTC()
 	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
-		return fmt.Errorf("ask on for an intermediate: %w", err)
+		s.log.Debug("the records are not told that this replica is there", "error", err)
 	}
-	return nil
 }
 
 // provenBy says whether a request of this replica was proven by what proves its requests now: not when the file of the token held

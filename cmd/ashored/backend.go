@@ -54,6 +54,8 @@ type backend struct {
 	setting func(source string) string
 	// file is what people call a file of a source; nil: what the source calls it.
 	file func(source, file string) string
+	// fold has one cause that several parts tell of be told once; nil: nothing is.
+	fold func([]feed.Problem) []feed.Problem
 	// more are the problems of other parts.
 	more []func() []feed.Problem
 	// waited is a source that is waited for, with the setting that says so; nil: its name will do.
@@ -136,6 +138,9 @@ func (b *backend) problems(s push.Status) []feed.Problem {
 	}
 	for _, f := range b.more {
 		out = append(out, f()...)
+	}
+	if b.fold != nil {
+		out = b.fold(out)
 	}
 	if b.file != nil {
 		for i := range out {

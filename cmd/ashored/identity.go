@@ -36,8 +36,8 @@ type identity struct {
 	trust   *trust
 	domain  string // the trust domain
 	reach   reach
-	own     string          // where other replicas reach this one
-	others  func() []string // where agents reach other replicas; nil: there are none
+	own     string                                   // where other replicas reach this one
+	others  func() []string                          // where agents reach other replicas; nil: there are none
 	alive   atomic.Pointer[func(member string) bool] // nil until there is who tells
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
 	context func() *push.Context // the latest that was published; nil before the first

@@ -3,14 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
-	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/registry/vip"
@@ -42,7 +40,9 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 	}
 	p.close = append(p.close, shared.Close)
 	p.run("store", shared.Follow)
-	back.more = append(back.more, func() []feed.Problem { return append(sharedProblems(shared), exposed(options)...) })
+	trouble := storeTrouble{shared, options.Address}
+	back.fold = trouble.fold
+	back.more = append(back.more, func() []feed.Problem { return append(trouble.problems(), exposed(options)...) })
 	if err := d.registry.Register(newSharedMetrics(shared)); err != nil {
 		return nil, err
 	}
@@ -102,31 +102,4 @@ func stayHome(ctx context.Context, home *bolt.Store) error {
 		return err
 	}
 	return home.Records().Commit(ctx, record.Write{Key: before.Key, Version: before.Version})
-}
-
-// exposed tells what others than ashored may get hold of: who writes to the store says what the mesh trusts.
-func exposed(o consul.Options) []feed.Problem {
-	var out []feed.Problem
-	warn := func(setting, text string) {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: setting, Text: text})
-	}
-	if consulhttp.Exposed(o.Address) {
-		warn("store.address", o.Address+" is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine")
-	}
-	if info, err := os.Stat(o.TokenFile); err == nil && info.Mode()&0o006 != 0 { // one that is not there is told of elsewhere
-		warn("store.tokenFile", fmt.Sprintf("%s: every user of this machine can read or change it (mode %04o), and who has it writes what the mesh trusts: chmod 600 it, and make a new token", o.TokenFile, info.Mode().Perm()))
-	}
-	return out
-}
-
-// sharedProblems tell that the store in Consul cannot be read, or this ashored's copy of it not be kept.
-func sharedProblems(s *consul.Store) []feed.Problem {
-	var out []feed.Problem
-	if now := s.Standing(); now.Error != "" {
-		out = append(out, feed.Problem{Severity: feed.Error, Source: s.Name(), Text: now.Error + "; what it held last stays in use, and nothing can be written: no machine joins, and who is revoked is out on the replica alone that was asked", Stale: true, Since: now.Since})
-	}
-	if why := s.CopyTrouble(); why != "" {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: s.Name(), Text: "the copy in the state folder cannot be kept: " + why + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations"})
-	}
-	return out
 }

@@ -23,7 +23,7 @@ func steady(t *testing.T, a *harness.Proxy) func() {
 	}
 }
 
-// problem waits until a replica tells of a problem with all of words; none: of none of the workloads'.
+// problem waits until a replica tells of a problem with all of words; none: of none of the workloads' or of the store.
 func (w *world) problem(i int, words ...string) {
 	w.t.Helper()
 	harness.Eventually(w.t, "a problem with "+strings.Join(words, ", "), func() error {
@@ -35,12 +35,12 @@ func (w *world) problem(i int, words ...string) {
 	})
 }
 
-// found says whether a list has a problem with all of words; of none, that it has no problem of the workloads'.
+// found says whether a list has a problem with all of words; of none, that it has no problem of the workloads' or of the store.
 func found(list []feed.Problem, words []string) error {
 	var texts []string
 	for _, p := range list {
 		text := p.String()
-		if len(words) == 0 && p.Source != "workloads" {
+		if len(words) == 0 && p.Source != "workloads" && !strings.HasPrefix(p.Source, "store:") {
 			continue
 		}
 		texts = append(texts, text)

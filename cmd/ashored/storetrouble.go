@@ -1,0 +1,95 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/filestore/consul"
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// storeTrouble tells that the store in Consul is away, or takes nothing: once, however many parts feel it.
+type storeTrouble struct {
+	store   *consul.Store
+	address string // of its Consul
+}
+
+// cause is why nothing can be written now, and whether it can be read; the zero value: it can be written.
+func (t storeTrouble) cause() (now feed.Standing, read bool) {
+	if now = t.store.Standing(); now.Error != "" {
+		return now, false
+	}
+	return t.store.Refused(), true
+}
+
+// unwritten is what comes of it that nothing can be written, all of it.
+const unwritten = "nothing can be written: no machine joins, who is revoked is out on the replica alone that was asked, and registrations and health are not shared: what the proxies of a replica say counts with that one alone until it can"
+
+// problems are those of the store itself: that it is away or takes nothing, and that this ashored's copy of it cannot be kept.
+func (t storeTrouble) problems() []feed.Problem {
+	var out []feed.Problem
+	switch now, read := t.cause(); {
+	case now.Error == "":
+	case read:
+		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: "store", Text: now.Error + "; what it holds is known, and " + unwritten, Since: now.Since})
+	default:
+		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: "store", Text: now.Error + "; its last good version stays in use, and " + unwritten, Stale: true, Since: now.Since})
+	}
+	if why := t.store.CopyTrouble(); why != "" {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: t.store.Name(), Field: "state", Text: "the copy in the state folder cannot be kept: " + why + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations"})
+	}
+	return out
+}
+
+// fold has what other parts say of the same trouble refer to it, and leaves out what says nothing more.
+func (t storeTrouble) fold(all []feed.Problem) []feed.Problem {
+	now, read := t.cause()
+	if now.Error == "" {
+		return all
+	}
+	return foldInto(all, t.store.Name(), t.address, now.Error, read)
+}
+
+// foldInto has problems refer to that of a store, whose Consul is at an address, for a cause.
+func foldInto(all []feed.Problem, store, address, cause string, read bool) []feed.Problem {
+	all = slices.DeleteFunc(all, func(p feed.Problem) bool {
+		return p.Source == store && p.Text == cause || p.Source == unshared && p.Field == unsharedField
+	})
+	see := map[bool]string{true: "the store takes nothing: see ", false: "the store is away: see "}[read] + store
+	for i := range all {
+		p := &all[i]
+		if p.Source == store {
+			continue
+		}
+		p.Text = strings.ReplaceAll(p.Text, cause, see)
+		if before, of := cutConsul(p.Text, address); of && !read {
+			p.Text = before + "its Consul is that of the setting store, and " + see
+		}
+	}
+	return all
+}
+
+// cutConsul says whether a text tells that the Consul at an address is away, as sources and exports do, and what it says before that.
+func cutConsul(text, address string) (before string, found bool) {
+	before, after, found := strings.Cut(text, "Consul at "+address+" ")
+	away := func(words string) bool { return strings.HasPrefix(after, words) }
+	return before, found && slices.ContainsFunc([]string{"cannot be asked", "does not answer", "answers "}, away)
+}
+
+// exposed tells what others than ashored may get hold of: who writes to the store says what the mesh trusts.
+func exposed(o consul.Options) []feed.Problem {
+	var out []feed.Problem
+	warn := func(setting, text string) {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: setting, Text: text})
+	}
+	if consulhttp.Exposed(o.Address) {
+		warn("store.address", o.Address+" is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine")
+	}
+	if info, err := os.Stat(o.TokenFile); err == nil && info.Mode()&0o006 != 0 { // one that is not there is told of elsewhere
+		warn("store.tokenFile", fmt.Sprintf("%s: every user of this machine can read or change it (mode %04o), and who has it writes what the mesh trusts: chmod 600 it, and make a new token", o.TokenFile, info.Mode().Perm()))
+	}
+	return out
+}

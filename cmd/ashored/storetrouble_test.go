@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// What other parts say of the store's trouble refers to it, and nothing else is lost.
+func TestFoldInto(t *testing.T) {
+	t.Parallel()
+	const store, at, cause = "store:consul:x", "http://a:8500", "the Consul at http://a:8500 cannot be asked: refused"
+	all := []feed.Problem{
+		{Source: store, Field: "store", Text: cause + "; and what comes of it"},
+		{Source: store, Text: cause},
+		{Source: unshared, Field: unsharedField, Text: "not shared: another error"},
+		{Source: unshared, Object: "shop/web", Text: "2 machines"},
+		{Source: "ledger of workloads", Text: "it cannot be written: " + cause + "; mend it"},
+		{Source: "consul:dc", Text: "Consul at http://a:8500 cannot be asked: EOF"},
+		{Source: "consul:dc", Text: "Consul at http://a:8500 does not understand the filter"},
+		{Source: "consul:other", Text: "Consul at http://b:8500 cannot be asked: EOF"},
+		{Source: "export", Text: "the lease: Consul at http://a:8500 answers 500 (no leader)"},
+	}
+	folded := func(read bool) (out []string) {
+		for _, p := range foldInto(slices.Clone(all), store, at, cause, read) {
+			out = append(out, p.Source+" "+p.Text)
+		}
+		return out
+	}
+	want := []string{
+		store + " " + cause + "; and what comes of it",
+		unshared + " 2 machines",
+		"ledger of workloads it cannot be written: the store is away: see " + store + "; mend it",
+		"consul:dc its Consul is that of the setting store, and the store is away: see " + store,
+		"consul:dc Consul at http://a:8500 does not understand the filter",
+		"consul:other Consul at http://b:8500 cannot be asked: EOF",
+		"export the lease: its Consul is that of the setting store, and the store is away: see " + store,
+	}
+	if d := cmp.Diff(want, folded(false)); d != "" {
+		t.Errorf("the store is away (-want +got):\n%s", d)
+	}
+	want[2] = strings.Replace(want[2], "is away", "takes nothing", 1)
+	want[3], want[6] = all[5].Source+" "+all[5].Text, all[8].Source+" "+all[8].Text
+	if d := cmp.Diff(want, folded(true)); d != "" {
+		t.Errorf("it takes nothing (-want +got):\n%s", d)
+	}
+}
+
+// An outage of the Consul that has the store, and is a source too, is one problem of the store and one of the source, which refers to it.
+func TestOneOutage(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	s := sharing(t, agent)
+	more := fmt.Appendf(nil, "store: {kind: consul, address: 'http://%[1]s'}\nsources: [{kind: store}, {name: dc, kind: consul, address: 'http://%[1]s'}]\n", agent.Address)
+	if err := os.WriteFile(filepath.Join(s.dir, "ashored.yaml"), more, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s.start(t)
+	if err := s.apply(t, "web"); err != nil {
+		t.Fatal(err)
+	}
+	var list []feed.Problem
+	problems := func() []feed.Problem {
+		var err error
+		if list, err = admin.NewClient(s.socket).Problems(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		return list
+	}
+	s.until(t, "all is well", func() bool { return s.uses(t, "web") && len(problems()) == 0 })
+	agent.Kill()
+	s.until(t, "all parts feel it", func() bool {
+		return len(problems()) > 1 && strings.Contains(s.log.String(), "registrations are not shared") && strings.Count(s.log.String(), "of all services") > 0
+	})
+	if len(list) != 2 || list[0].Source == list[1].Source {
+		t.Fatalf("one outage is told as %+v", list)
+	}
+	for _, p := range list {
+		if about := strings.Contains(p.Text, "(setting store.address)"); about != strings.HasPrefix(p.Source, "store:") || !about && !strings.Contains(p.Text, "see store:consul:") {
+			t.Errorf("%s: %s", p.Source, p.Text)
+		}
+	}
+}
