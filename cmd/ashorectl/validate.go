@@ -24,7 +24,8 @@ func (t *tool) validateCommand() *cobra.Command {
 		Short: "Check configuration files without a running ashored",
 		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
 a running one. Folders are read with all folders below them, also where symlinks lead to them; hidden ones are
-left out. "-f -" reads standard input.
+left out. "-f -" reads standard input. As for ashored, a file has 4 MiB at most; what a request to its webhook
+may have (webhook.maxBytes) does not count here.
 
 It exits with 1 when there is an error, with 0 when there is nothing or only warnings, and with 2 when a
 file or folder is not there.`,
