@@ -98,7 +98,9 @@ func TestMergeFilledNumbers(t *testing.T) {
 	t.Parallel()
 	first := Service{Key: Key{"web", "shop"}, Ports: []Port{{Number: 80, Name: "http"}}}
 	other := Service{Key: first.Key, Ports: []Port{{Number: 80, Name: "http"}, {Number: 9090, Name: "admin"}}}
-	list := func(s Service, all ...Endpoint) Instances { return Instances{Service: &s, Endpoints: &EndpointList{Items: all}} }
+	list := func(s Service, all ...Endpoint) Instances {
+		return Instances{Service: &s, Endpoints: &EndpointList{Items: all}}
+	}
 	one := list(first, Endpoint{Address: "10.0.0.1"}, Endpoint{Address: "10.0.0.2", Ports: map[string]uint32{"admin": 7}})
 	two := list(other, Endpoint{Address: "10.0.0.1", Ports: map[string]uint32{"admin": 19090}}, Endpoint{Address: "10.0.0.2", Ports: map[string]uint32{"admin": 8}})
 	rules := Merging{Fill: []Field{FieldPorts}}

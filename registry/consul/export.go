@@ -26,8 +26,10 @@ type ExportOptions struct {
 	// Name is what a service is called in Consul: ${name} is the first part of its host name, ${namespace} its namespace,
 	// ${host} the host name with "-" for ".". Default ${name}.
 	Name string `yaml:"name"`
-	// Tags are on each entry, before those that the labels of the endpoint make.
-	Tags []string `yaml:"tags"`
+	// Tags are on each entry, before those that labels make: Labels are the keys of those labels of an endpoint that become a
+	// tag "key=value". Default: none; app and version.
+	Tags   []string `yaml:"tags"`
+	Labels []string `yaml:"labels"`
 	// Lease is for how long entries count if nothing is heard of who registered them. Consul may take up to twice as long.
 	// Default 30s, 10s to 24h.
 	Lease time.Duration `yaml:"lease"`
@@ -75,6 +77,9 @@ func (x ExportOptions) withDefaults() ExportOptions {
 	if x.Name == "" {
 		x.Name = "${name}"
 	}
+	if x.Labels == nil {
+		x.Labels = []string{"app", "version"}
+	}
 	if x.Lease == 0 {
 		x.Lease = defaultLease
 	}
@@ -92,7 +97,7 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 		}
 	}
 	if x.Owner == "" {
-		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags) > 0 || x.Name != "" || x.Lease != 0 || x.Nodes != 0 || x.Remove {
+		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags)+len(x.Labels) > 0 || x.Name != "" || x.Lease != 0 || x.Nodes != 0 || x.Remove {
 			wrong("export.owner", "none: name the owner of the entries; all replicas of one mesh have the same, two meshes never do")
 		}
 		return

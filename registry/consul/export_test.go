@@ -136,6 +136,46 @@ func TestOffersFollow(t *testing.T) {
 	step(meshService("web.a", "shop", nil), false)
 }
 
+// Of two services that come to have one name in one step, and change it in the next, in whatever order that is looked at, the right
+// one stands there.
+func TestOffersRenamed(t *testing.T) {
+	t.Parallel()
+	for range 20 { // the order is that of a map
+		a, b := meshService("web.old.example", "shop", nil, "10.0.0.1"), meshService("web.new.example", "shop", nil, "10.0.0.2")
+		f, _ := offered(ExportOptions{Owner: "shop"}, nil, a)
+		f.take(Services{}.With(b.Service.Key, b.Service), Endpoints{}.With(b.Service.Key, b.Endpoints))
+		if want := []string{"web 10.0.0.2:8080 of web.new.example"}; !slices.Equal(f.shown(), want) {
+			t.Fatalf("got %q, want %q", f.shown(), want)
+		}
+	}
+}
+
+// Entries of different services never have one ID, and no label, locality or network that a workload says of itself makes one
+// that Consul refuses, or that programs which obey tags take for an order.
+func TestEntriesOfStrangers(t *testing.T) {
+	t.Parallel()
+	stranger := meshService("db.example", "shop", nil, "east-db1.example.com", "10.0.0.1")
+	long := strings.Repeat("<", 1000)
+	stranger.Endpoints.Items[1].Labels = map[string]string{"app": long, "version": "1 2", long: "x", "traefik.http.routers.x.rule": "Host(`bank.example`)"}
+	stranger.Endpoints.Items[1].Locality, stranger.Endpoints.Items[1].Network = registry.Locality{Region: long}, long
+	f, _ := offered(ExportOptions{Owner: "shop"}, nil, stranger, meshService("db-east.example", "shop", nil, "db1.example.com"))
+	ids := map[string]string{}
+	for name, entries := range f.offered {
+		for id, e := range entries {
+			if ids[id] != "" {
+				t.Errorf("%s is an entry of %s and of %s", id, ids[id], name)
+			}
+			ids[id] = name
+			if len(e.tags) > 0 || e.meta[keyLocality]+e.meta[keyNetwork] != "" {
+				t.Errorf("%s has the tags %q and the metadata %q", id, e.tags, e.meta)
+			}
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("entries are %v", ids)
+	}
+}
+
 // What another mesh reads of an entry is what the endpoint was, and this one reads nothing of it.
 func TestEntryComesBack(t *testing.T) {
 	t.Parallel()
@@ -143,11 +183,11 @@ func TestEntryComesBack(t *testing.T) {
 		s.Ports = append(s.Ports, registry.Port{Number: 9090, Name: "grpc-admin", Protocol: registry.GRPC})
 	})
 	in.Endpoints.Items = []registry.Endpoint{
-		{Address: "10.0.0.1", Labels: map[string]string{"app.kubernetes.io/name": "web", "version": "1"}, Weight: 7, Locality: registry.Locality{Region: "eu", Zone: "z"}, Network: "n1", ServiceAccount: "web", TLSMode: "istio", Workload: "web-1"},
+		{Address: "10.0.0.1", Labels: map[string]string{"app.kubernetes.io/name": "web", "version": "1", "team": "x"}, Weight: 7, Locality: registry.Locality{Region: "eu", Zone: "z"}, Network: "n1", ServiceAccount: "web", TLSMode: "istio", Workload: "web-1"},
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Unhealthy},
 		{Address: "10.0.0.2", Ports: map[string]uint32{"http": 81}, Health: registry.Draining}, // the same place
 	}
-	f, _ := offered(ExportOptions{Owner: "shop", Tags: []string{"mesh"}}, nil, in)
+	f, _ := offered(ExportOptions{Owner: "shop", Tags: []string{"mesh"}, Labels: []string{"app.kubernetes.io/name", "version"}}, nil, in)
 	var entries []*api.ServiceEntry
 	for _, id := range slices.Sorted(maps.Keys(f.offered["web"])) {
 		e := f.offered["web"][id]

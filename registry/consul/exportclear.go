@@ -29,8 +29,10 @@ func (w *writer) clear(ctx context.Context) error {
 }
 
 func (w *writer) cleared(ctx context.Context) error {
-	if others, err := w.e.others(ctx, w.id); err != nil || others {
-		return err
+	if !w.e.former {
+		if others, err := w.e.others(ctx, w.id); err != nil || others {
+			return err
+		}
 	}
 	w.removes, w.refused = true, nil
 	_, foreign, err := w.read(ctx)

@@ -23,8 +23,8 @@ const (
 	keyNamespace = "ashore-namespace"
 )
 
-// maxTags is how many labels of an endpoint become tags; more are left out.
-const maxTags = 64
+// What Consul and label values hold at most, in bytes. Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
+const maxMetaValue, maxLabelValue = 512, 63
 
 // exported is one endpoint as it stands in Consul.
 type exported struct {
@@ -74,7 +74,7 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 		return exported{}, false
 	}
 	e := exported{
-		id: name + "-" + address + "-" + strconv.Itoa(port), name: name, address: address, port: port,
+		id: name + ":" + address + ":" + strconv.Itoa(port), name: name, address: address, port: port,
 		tags: tagsOf(x, ep.Labels), meta: metaOf(x, s, ep), weight: int(min(max(1, ep.Weight), maxWeight)),
 	}
 	switch ep.Health {
@@ -87,26 +87,32 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 	return e, true
 }
 
-// tagsOf are the tags of an entry: those of the settings, and the labels of the endpoint as "key=value".
+// tagsOf are the tags of an entry: those of the settings, and the labels of the endpoint that the settings name, as "key=value".
+// Workloads choose labels for themselves, and programs outside the mesh obey tags: so no others, and no values that are more
+// than a word.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
-	for _, k := range slices.Sorted(maps.Keys(labels)) {
-		if len(out) == len(x.Tags)+maxTags {
-			break
+	for _, k := range x.Labels {
+		if v, ok := labels[k]; ok && isLabelValue(v) {
+			out = append(out, k+"="+v)
 		}
-		out = append(out, k+"="+labels[k])
 	}
 	return out
+}
+
+func isLabelValue(v string) bool {
+	return len(v) <= maxLabelValue && !strings.ContainsFunc(v, func(r rune) bool {
+		return !('a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' || strings.ContainsRune("-_.", r))
+	})
 }
 
 // metaOf is the metadata of an entry. Who proves to be what is not told: whoever reads it is of another mesh.
 func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[string]string {
 	out := map[string]string{keyOwner: x.Owner, keyHost: s.Host, keyNamespace: s.Namespace}
-	if l := ep.Locality.String(); l != "" {
-		out[keyLocality] = l
-	}
-	if ep.Network != "" {
-		out[keyNetwork] = ep.Network
+	for key, value := range map[string]string{keyLocality: ep.Locality.String(), keyNetwork: ep.Network} {
+		if value != "" && len(value) <= maxMetaValue {
+			out[key] = value
+		}
 	}
 	first := s.Ports[0]
 	if first.Protocol != registry.Unknown {

@@ -72,11 +72,14 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 	withdraw := make(chan struct{})
 	e := &Exporter{cfg: cfg, client: c, leave: sync.OnceFunc(func() { close(withdraw) })}
 	for i := range cfg.Options.Export.Nodes {
-		e.shards = append(e.shards, &shard{
-			cfg: &e.cfg, number: i, client: c, node: cfg.Options.Export.node(i), wake: make(chan struct{}, 1), withdraw: withdraw,
-		})
+		e.shards = append(e.shards, e.shard(i, withdraw))
 	}
 	return e, nil
+}
+
+// shard is who registers on a node, until withdraw is closed.
+func (e *Exporter) shard(number int, withdraw <-chan struct{}) *shard {
+	return &shard{cfg: &e.cfg, number: number, client: e.client, node: e.cfg.Options.Export.node(number), wake: make(chan struct{}, 1), withdraw: withdraw}
 }
 
 // Publish makes this what is registered. It does not wait. Nothing is written or removed before the first call. Safe for
@@ -128,6 +131,7 @@ func (e *Exporter) Run(ctx context.Context) error {
 	for _, s := range e.shards {
 		all.Go(func() { s.run(ctx) })
 	}
+	all.Go(func() { e.clearFormer(ctx) })
 	all.Wait()
 	return nil
 }

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -68,5 +69,116 @@ func TestExportNonsense(t *testing.T) {
 		if _, err := NewExporter(cfg); err == nil {
 			t.Errorf("%+v is taken", cfg)
 		}
+	}
+}
+
+// answers are those of a Consul that lets one replica register, by the beginning of the path; nonsense stands among them.
+func answers(txn func(ops int) (status int, body string)) http.Handler {
+	m := http.NewServeMux()
+	say := func(pattern, body string) {
+		m.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Consul-Index", "7")
+			fmt.Fprint(w, body)
+		})
+	}
+	say("/v1/catalog/node/", `{"Node":{"Node":"ashore-shop","Meta":{"ashore-exported-by":"shop"}}}`)
+	say("/v1/session/create", `{"ID":"s"}`)
+	say("/v1/session/renew/", `[{"ID":"s"}]`)
+	say("/v1/session/node/", `[null]`)
+	say("/v1/session/destroy/", `true`)
+	say("GET /v1/kv/", `[{"Key":"ashore-export/shop","Session":"s"}]`)
+	say("PUT /v1/kv/", `true`)
+	say("/v1/catalog/node-services/", `{"Services":[null]}`)
+	say("/v1/health/node/", `[null,{"CheckID":"ashore-lease","Type":"session","Status":"passing","Definition":{"SessionName":"another's"}}]`)
+	say("/v1/catalog/register", `true`)
+	say("/v1/catalog/services", `{}`)
+	m.HandleFunc("/v1/txn", func(w http.ResponseWriter, r *http.Request) {
+		var ops []any
+		if err := json.NewDecoder(r.Body).Decode(&ops); err != nil {
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		status, body := txn(len(ops))
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	})
+	return m
+}
+
+// registering runs an exporter of services a, b, … with an address each against what answers, until ok of its status.
+func registering(t *testing.T, answers http.Handler, services int, ok func(ExportStatus) bool) {
+	t.Helper()
+	s := httptest.NewServer(answers)
+	t.Cleanup(s.Close)
+	e, err := NewExporter(ExporterConfig{Name: "fake", Options: Options{Address: s.URL, Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	defer func() { cancel(); <-done }()
+	var all Services
+	var endpoints Endpoints
+	for i := range services {
+		in := meshService(string(rune('a'+i))+".example", "shop", nil, "10.0.0.1")
+		all, endpoints = all.With(in.Service.Key, in.Service), endpoints.With(in.Service.Key, in.Endpoints)
+	}
+	e.Publish(all, endpoints)
+	for end := time.Now().Add(30 * time.Second); !ok(e.Status()); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("waited in vain: %+v", e.Status())
+		}
+	}
+}
+
+// Lists with nothing in them end nothing, and are told.
+func TestExportNulls(t *testing.T) {
+	t.Parallel()
+	null := func(int) (int, string) { return http.StatusConflict, `{"Results":[{}],"Errors":[null]}` }
+	registering(t, answers(null), 1, func(s ExportStatus) bool {
+		return len(s.Problems) == 1 && strings.Contains(s.Problems[0].Text, "did not say why")
+	})
+}
+
+// A Consul that takes less at once is told less at once, and what is too much by itself is refused alone.
+func TestExportTooLarge(t *testing.T) {
+	t.Parallel()
+	few := func(ops int) (int, string) {
+		if ops > 5 { // two entries, and the lease
+			return http.StatusRequestEntityTooLarge, "Request body(9 bytes) too large, max size: 5 bytes."
+		}
+		return http.StatusOK, `{"Results":[]}`
+	}
+	registering(t, answers(few), 7, func(s ExportStatus) bool { return s.Entries == 7 && len(s.Problems) == 0 })
+	none := func(int) (int, string) {
+		return http.StatusRequestEntityTooLarge, "Request body(9 bytes) too large, max size: 5 bytes."
+	}
+	registering(t, answers(none), 3, func(s ExportStatus) bool {
+		return len(s.Problems) == 3 && strings.Contains(s.Problems[0].Text, "at 1 of its addresses") && strings.Contains(s.Problems[0].Text, "too large")
+	})
+}
+
+// Who was stopped for so long that another has the lease changes nothing of that one's.
+func TestExportLate(t *testing.T) {
+	t.Parallel()
+	var changed atomic.Int64
+	inner := answers(func(int) (int, string) { changed.Add(1); return http.StatusOK, `{"Results":[]}` })
+	var lost atomic.Int64
+	registering(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/kv/"):
+			lost.Add(1)
+			w.Header().Set("X-Consul-Index", "7")
+			fmt.Fprint(w, `[{"Key":"ashore-export/shop","Session":"another's"}]`)
+		case strings.HasPrefix(r.URL.Path, "/v1/catalog/register"), strings.HasPrefix(r.URL.Path, "/v1/session/destroy/"):
+			changed.Add(1)
+			fmt.Fprint(w, "true")
+		default:
+			inner.ServeHTTP(w, r)
+		}
+	}), 1, func(ExportStatus) bool { return lost.Load() > 1 })
+	if n := changed.Load(); n > 0 {
+		t.Errorf("%d changes without the lease", n)
 	}
 }

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -134,7 +135,7 @@ func (e *shard) hold(ctx context.Context, id string) (bool, error) {
 		}
 		switch {
 		case errors.Is(err, errWithdrawn), ctx.Err() != nil:
-			return false, err
+			return false, cmp.Or(err, ctx.Err())
 		case err != nil:
 			failures++
 			index = 0
@@ -206,6 +207,17 @@ func (e *shard) isWithdrawn() bool {
 	}
 }
 
+// holds says, as an error, that the lease is not this replica's any more. Who was stopped for a while believes that it is.
+func (e *shard) holds(ctx context.Context, id string) error {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	lease, _, err := e.client.api.KV().Get(e.cfg.Options.Export.lease(e.number), e.reads(ctx))
+	if err == nil && (lease == nil || lease.Session != id) {
+		err = errLeaseLost
+	}
+	return err
+}
+
 // bind has Consul turn all entries critical when the session ends.
 func (e *shard) bind(ctx context.Context, name string) error {
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -224,7 +236,7 @@ func (e *shard) bind(ctx context.Context, name string) error {
 func (e *shard) retire(ctx context.Context, name string) {
 	list, _, err := e.client.api.Session().Node(e.node, e.reads(ctx))
 	for _, s := range list {
-		if s.Name == name && err == nil {
+		if s != nil && s.Name == name && err == nil {
 			_, err = e.client.api.Session().Destroy(s.ID, e.writes(ctx))
 		}
 	}
@@ -258,7 +270,7 @@ func (e *shard) others(ctx context.Context, id string) (bool, error) {
 	defer cancel()
 	list, _, err := e.client.api.Session().Node(e.node, e.reads(ctx))
 	for _, s := range list {
-		if s.ID != id {
+		if s != nil && s.ID != id {
 			return true, err
 		}
 	}

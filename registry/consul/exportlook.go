@@ -29,7 +29,7 @@ func (w *writer) look(ctx context.Context, session string) error {
 		return err
 	}
 	if lease == nil || lease.Type != leaseCheckType || lease.Definition.SessionName != session || lease.Status != api.HealthPassing {
-		if err := w.e.bind(ctx, session); err != nil {
+		if err := w.bind(ctx, session); err != nil {
 			w.there = nil
 			return err
 		}
@@ -41,6 +41,18 @@ func (w *writer) look(ctx context.Context, session string) error {
 		w.dirty[name] = true
 	}
 	return nil
+}
+
+// bind has the check hang on this session, while the lease is its. The check is of no transaction, so what it may have cost one
+// who has the lease by now is told afterwards: that one looks once a minute, and binds it again.
+func (w *writer) bind(ctx context.Context, session string) error {
+	if err := w.e.holds(ctx, w.id); err != nil {
+		return err
+	}
+	if err := w.e.bind(ctx, session); err != nil {
+		return err
+	}
+	return w.e.holds(ctx, w.id)
 }
 
 // read reads what of the owner's stands in Consul, and the check that hangs on the lease; others says that something of

@@ -55,10 +55,13 @@ func (f *offers) take(services Services, endpoints Endpoints) {
 	}
 	f.services, f.endpoints = services, endpoints
 	anew := map[string]bool{}
-	for k := range changed {
+	for k := range changed { // first: what shares a name with one that is new may be gone
 		if name, ok := f.names[k]; ok {
 			anew[name] = true
+			f.unname(k, name)
 		}
+	}
+	for k := range changed {
 		f.name(k)
 		if name, ok := f.names[k]; ok {
 			anew[name] = true
@@ -69,15 +72,17 @@ func (f *offers) take(services Services, endpoints Endpoints) {
 	}
 }
 
-// name finds what a service is called in Consul, if it is to be there.
-func (f *offers) name(k registry.Key) {
-	if old, ok := f.names[k]; ok {
-		delete(f.names, k)
-		f.keys[old] = slices.DeleteFunc(f.keys[old], func(o registry.Key) bool { return o == k })
-		if len(f.keys[old]) == 0 {
-			delete(f.keys, old)
-		}
+// unname forgets what a service is called.
+func (f *offers) unname(k registry.Key, name string) {
+	delete(f.names, k)
+	f.keys[name] = slices.DeleteFunc(f.keys[name], func(o registry.Key) bool { return o == k })
+	if len(f.keys[name]) == 0 {
+		delete(f.keys, name)
 	}
+}
+
+// name finds what a service that has no name is called in Consul, if it is to be there.
+func (f *offers) name(k registry.Key) {
 	delete(f.problems, k)
 	s := f.services.At(k)
 	if s == nil || !f.exports(s) {

@@ -14,12 +14,12 @@ func (w *writer) report() {
 	add := func(object, text string) {
 		list = append(list, feed.Problem{Severity: feed.Warning, Source: w.e.source(), Object: object, Text: text})
 	}
-	for name, why := range w.refused {
-		text := "is not written: Consul refuses it (" + why + ")"
-		if strings.Contains(why, "Permission denied") {
+	for r, ids := range byRefusal(w.refused) {
+		text := fmt.Sprintf("is not written at %d of its addresses, where it stays as it was: Consul refuses it (%s)", ids, r.why)
+		if strings.Contains(r.why, "Permission denied") {
 			text += ": give the token in tokenFile service:write for it, or leave it out by export.except"
 		}
-		add("Consul service "+name, text)
+		add("Consul service "+r.name, text)
 	}
 	for name := range w.natives {
 		if keys := w.offers.keys[name]; len(keys) > 0 && !w.removes {
@@ -57,4 +57,13 @@ func (w *writer) report() {
 	w.e.status.Problems, w.e.status.Entries = list, entries
 	w.e.status.Writes += w.sent
 	w.sent = 0
+}
+
+// byRefusal counts entries.
+func byRefusal(refused map[string]refusal) map[refusal]int {
+	out := make(map[refusal]int, len(refused))
+	for _, r := range refused {
+		out[r]++
+	}
+	return out
 }

@@ -19,10 +19,10 @@ type writer struct {
 	there     map[string]map[string]exported // the owner's entries in Consul, by name and ID
 	natives   map[string]bool                // names that others than meshes have registered
 	nativesAt time.Time
-	refused   map[string]string // names that Consul did not take, and why; until the next look
-	dirty     map[string]bool   // names to be compared
-	removes   bool              // nothing is to stand there
-	sent      uint64            // transactions
+	refused   map[string]refusal // by the ID of an entry, until the next look
+	dirty     map[string]bool    // names to be compared
+	removes   bool               // nothing is to stand there
+	sent      uint64             // transactions
 }
 
 // serve keeps Consul as the mesh is until ctx ends or it is withdrawn.

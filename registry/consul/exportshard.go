@@ -20,6 +20,7 @@ type shard struct {
 	number int
 	client *client
 	node   string
+	former bool // nobody is to register on that node: the settings have fewer
 
 	latest   atomic.Pointer[meshState]
 	wake     chan struct{}   // capacity 1: there is another latest

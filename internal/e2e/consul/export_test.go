@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -319,6 +320,39 @@ func TestExportRemove(t *testing.T) {
 	}
 }
 
+// Fewer nodes than before the start: what stands on the others is removed.
+func TestExportFewerNodes(t *testing.T) {
+	t.Parallel()
+	a := testconsul.Start(t, nil)
+	c := newCatalog(t, a, "")
+	o := ways()[0].options(a)
+	o.Export.Nodes = 4
+	one := export(t, "one", o)
+	names := []string{"web", "api", "db", "wiki", "mail", "git"}
+	for i, name := range names {
+		one.has(name+".example", fmt.Sprintf("10.0.0.%d", i))
+	}
+	for i, name := range names {
+		c.shows(t, name, fmt.Sprintf("10.0.0.%d:8080 passing", i))
+	}
+	one.stop()
+	o.Export.Nodes = 1
+	two := export(t, "two", o)
+	for i, name := range names {
+		two.has(name+".example", fmt.Sprintf("10.0.0.%d", i))
+	}
+	harness.Eventually(t, "one node", func() error {
+		list, _, err := c.c.Catalog().Nodes(&api.QueryOptions{Filter: `Node contains "ashore-"`})
+		if err == nil && len(list) != 1 {
+			err = fmt.Errorf("there are %d", len(list))
+		}
+		return err
+	})
+	for i, name := range names {
+		c.shows(t, name, fmt.Sprintf("10.0.0.%d:8080 passing", i))
+	}
+}
+
 // Who has lost the lease writes nothing, even before he hears of it.
 func TestExportFenced(t *testing.T) {
 	t.Parallel()
@@ -402,7 +436,7 @@ func TestExportToken(t *testing.T) {
 	c.shows(t, "web", "10.0.0.1:8080 passing")
 	c.shows(t, "wiki", "10.0.0.2:8080 passing")
 	c.shows(t, "api")
-	x.told("Consul service api: is not written: Consul refuses it (Permission denied")
+	x.told("Consul service api: is not written at 1 of its addresses, where it stays as it was: Consul refuses it (Permission denied")
 	x.has("api.example")
 	x.Withdraw()
 	<-x.ended
