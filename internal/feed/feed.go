@@ -19,6 +19,12 @@ type Update[T any] struct {
 	// Edited is when somebody changed the group, or took it away; zero: it is as it was before the source began, or
 	// the source does not know.
 	Edited time.Time
+	// Away is since when the source has not been in touch with the origin of this group, while it may be with that of others;
+	// zero: it is, or the Standing of the source tells. Problems that are Stale say why.
+	Away time.Time
+	// Within names a group of the same source that this one is part of: while the source is not in touch with the origin of that
+	// one, it is not with that of this one either. So one group tells for all of a datacenter. Empty: none.
+	Within string
 }
 
 // Batch is what a source delivers at once.

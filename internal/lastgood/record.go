@@ -26,6 +26,10 @@ type summary struct {
 type keptGroup struct {
 	AsOf  time.Time       `json:"asOf,omitzero"`
 	Items json.RawMessage `json:"items"`
+	// Away, Within and Problems are those of feed.Update; Problems stand here only of a group that is away.
+	Away     time.Time      `json:"away,omitzero"`
+	Within   string         `json:"within,omitempty"`
+	Problems []feed.Problem `json:"problems,omitempty"`
 }
 
 // decodeAll reads what was kept; false: nothing that is complete. The error tells of groups that cannot be read, which are
@@ -55,7 +59,7 @@ func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, erro
 			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
 			continue
 		}
-		groups[group] = feed.Update[T]{Group: group, Items: items, AsOf: k.AsOf}
+		groups[group] = feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within}
 	}
 	return groups, s.AsOf, true, errors.Join(bad...)
 }

@@ -58,7 +58,9 @@ func New[T any](cfg Config[T]) *Source[T] {
 // Name is that of the wrapped source.
 func (s *Source[T]) Name() string { return s.cfg.Source.Name() }
 
-// Rememberer is a source that wants to know, before it runs, what it said before the start: it may then doubt what it hears.
+// Rememberer is a source that wants to know, before it runs, what it said before the start: it may then doubt what it hears, or
+// have some of it stand in. Remember is called when there is a complete content alone; Away tells of each group when it was last
+// known to be right.
 type Rememberer[T any] interface {
 	Remember(kept []feed.Update[T])
 }
@@ -67,11 +69,13 @@ type Rememberer[T any] interface {
 func (s *Source[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
 	g, ctx := errgroup.WithContext(ctx)
 	from := make(chan feed.Batch[T])
-	k := &keeping[T]{cfg: s.cfg, out: out, groups: map[string]feed.Update[T]{}}
+	k := &keeping[T]{cfg: s.cfg, out: out, groups: map[string]feed.Update[T]{}, away: map[string]time.Time{}, old: map[string]bool{}}
 	r, remembers := s.cfg.Source.(Rememberer[T])
 	if remembers {
 		k.load(ctx)
-		r.Remember(k.all())
+		if k.spare {
+			r.Remember(k.remembered())
+		}
 	}
 	w := NewWriter(s.cfg.Store, s.Name(), Pace{Gap: writeGap}, s.cfg.Log)
 	g.Go(func() error { return s.cfg.Source.Run(ctx, from) })
@@ -102,6 +106,9 @@ type keeping[T any] struct {
 	told   bool      // that it is too old was told
 	unkept string    // why contents cannot be kept; empty: they are
 	since  time.Time // when that was first seen
+
+	away map[string]time.Time // groups that are away by themselves, and since when
+	old  map[string]bool      // those of them that are too old, of which was told
 }
 
 // run passes on what the source says until ctx ends.
@@ -126,6 +133,7 @@ func (k *keeping[T]) run(ctx context.Context, from <-chan feed.Batch[T]) {
 			continue
 		case <-age.C:
 			b = k.aged(time.Now())
+			b.Updates = append(b.Updates, k.agedGroups(time.Now())...)
 		case err := <-k.writer.Status():
 			b = k.wrote(err, time.Now())
 		}
@@ -166,6 +174,9 @@ func (k *keeping[T]) load(ctx context.Context) {
 	}
 	if complete {
 		k.groups, k.asOf, k.spare = groups, asOf, true
+		for _, u := range groups {
+			k.noteAway(u)
+		}
 	}
 }
 
@@ -182,6 +193,7 @@ func (k *keeping[T]) standIn(now time.Time) feed.Batch[T] {
 		return b
 	}
 	k.cfg.Log.Warn("a source has not answered: what it said before the start stands in", "source", k.cfg.Source.Name(), "as_of", k.asOf, "groups", len(k.groups))
+	k.agedGroups(now)
 	return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing()}
 }
 
@@ -202,6 +214,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 			change[groupPrefix+group] = nil
 		}
 		clear(k.groups)
+		clear(k.away)
 		k.live, k.spare = true, false
 	}
 	for _, u := range b.Updates {
@@ -220,6 +233,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 	if b.Standing != nil || b.Full {
 		b.Standing = k.standing()
 	}
+	b.Updates = k.shownIn(b, now)
 	if wasOld && !k.gone && !b.Full {
 		return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing(), Since: b.Since}
 	}
@@ -228,6 +242,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 
 // note takes in one group.
 func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
+	k.noteAway(u)
 	if len(u.Items) == 0 && len(u.Problems) == 0 {
 		delete(k.groups, u.Group)
 		change[groupPrefix+u.Group] = nil
@@ -239,7 +254,11 @@ func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
 		if err != nil {
 			return nil, err
 		}
-		return json.Marshal(keptGroup{AsOf: u.AsOf, Items: items})
+		kept := keptGroup{AsOf: u.AsOf, Items: items, Away: u.Away, Within: u.Within}
+		if !u.Away.IsZero() {
+			kept.Problems = u.Problems
+		}
+		return json.Marshal(kept)
 	}
 }
 
@@ -268,21 +287,28 @@ func (k *keeping[T]) touched(now time.Time) {
 	}
 }
 
-// all are the groups in their order.
+// all are the groups in their order, as they are passed on.
 func (k *keeping[T]) all() []feed.Update[T] {
 	out := make([]feed.Update[T], 0, len(k.groups))
 	for _, group := range slices.Sorted(maps.Keys(k.groups)) {
-		out = append(out, k.groups[group])
+		out = append(out, k.shown(k.groups[group]))
 	}
 	return out
 }
 
-// left is after how long the content is too old; zero: it does not age, or that was told.
+// left is after how long the content, or that of a group, is too old; zero: none ages, or that was told.
 func (k *keeping[T]) left(now time.Time) time.Duration {
-	if !k.ages() {
+	var first time.Time
+	if k.ages() {
+		first = k.asOf
+	}
+	if since := k.oldestGroup(); !since.IsZero() && (first.IsZero() || since.Before(first)) {
+		first = since
+	}
+	if first.IsZero() {
 		return 0
 	}
-	return max(k.asOf.Add(k.cfg.MaxAge).Sub(now), time.Nanosecond)
+	return max(first.Add(k.cfg.MaxAge).Sub(now), time.Nanosecond)
 }
 
 // ages says that the content may become too old, and that nobody was told that it is. What does not stand in yet does not:
