@@ -99,7 +99,7 @@ func (d *decoder) visit(n *yaml.Node) bool {
 		}
 		return false
 	}
-	if len(d.path) > MaxDepth {
+	if d.over(len(d.path), MaxDepth) {
 		d.errorf(n, "values nest deeper than %d levels", MaxDepth)
 		return false
 	}
@@ -277,7 +277,7 @@ func (d *decoder) listField(m protoreflect.Message, fd protoreflect.FieldDescrip
 		d.errorf(n, "want a list, not %s: begin each item with a dash", describe(n))
 		return
 	}
-	if len(n.Content) > MaxItems {
+	if d.over(len(n.Content), MaxItems) {
 		d.errorf(n, "the list has %d items, more than %d", len(n.Content), MaxItems)
 		return
 	}

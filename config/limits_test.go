@@ -88,6 +88,21 @@ func hasError(list []Problem) bool {
 	return slices.ContainsFunc(list, func(p Problem) bool { return p.Severity == feed.Error })
 }
 
+// What was accepted before reads back, however much text it is: limits are for what people write.
+func TestKeptHasNoLimits(t *testing.T) {
+	t.Parallel()
+	comment := "#" + strings.Repeat(" ", MaxFileSize) + "\n"
+	documents := strings.Repeat("---\n~\n", MaxDocuments)
+	for name, text := range map[string]string{"size": comment + web, "documents": "---\n" + web + documents} {
+		if r := Parse("a.yaml", []byte(text)); !r.Unread {
+			t.Errorf("%s: Parse has no problem: %v", name, texts(r))
+		}
+		if r := ParseKept("a.yaml", []byte(text)); len(r.Objects) != 1 {
+			t.Errorf("%s: ParseKept has %d objects, %.500s", name, len(r.Objects), texts(r))
+		}
+	}
+}
+
 // A byte order mark, Windows' line ends and a document of JSON within YAML are read.
 func TestParseTolerates(t *testing.T) {
 	t.Parallel()

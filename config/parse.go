@@ -34,6 +34,7 @@ func Parse(name string, data []byte) Result { return parse(name, data, false) }
 
 // ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field that protects and has
 // nothing in it reads as if it were left out, and the number of an enum's value as that value, as they did then. It must not take effect where it did not before.
+// The limits on how much text there is do not hold: what was accepted as a message is a multiple of its size as text.
 func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
 
 func parse(name string, data []byte, kept bool) Result {
@@ -62,9 +63,12 @@ type parser struct {
 	maxVisits int
 }
 
+// over says that there is more of something than a limit on text allows.
+func (p *parser) over(n, limit int) bool { return n > limit && !p.kept }
+
 // documents splits data and reads the syntax of each part.
 func (p *parser) documents(data []byte) []lines {
-	if len(data) > MaxFileSize {
+	if p.over(len(data), MaxFileSize) {
 		p.refuse(0, fmt.Sprintf("the file has %d bytes, more than %d: split it into several files", len(data), MaxFileSize))
 		return nil
 	}
