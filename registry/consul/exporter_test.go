@@ -72,8 +72,8 @@ func TestExportNonsense(t *testing.T) {
 	}
 }
 
-// answers are those of a Consul that lets one replica register, by the beginning of the path; nonsense stands among them.
-func answers(txn func(ops int) (status int, body string)) http.Handler {
+// exportAnswers are those of a Consul that lets one replica register, by the beginning of the path; nonsense stands among them.
+func exportAnswers(txn func(ops int) (status int, body string)) http.Handler {
 	m := http.NewServeMux()
 	say := func(pattern, body string) {
 		m.HandleFunc(pattern, func(w http.ResponseWriter, _ *http.Request) {
@@ -106,9 +106,9 @@ func answers(txn func(ops int) (status int, body string)) http.Handler {
 }
 
 // registering runs an exporter of services a, b, … with an address each against what answers, until ok of its status.
-func registering(t *testing.T, answers http.Handler, services int, ok func(ExportStatus) bool) {
+func registering(t *testing.T, consul http.Handler, services int, ok func(ExportStatus) bool) {
 	t.Helper()
-	s := httptest.NewServer(answers)
+	s := httptest.NewServer(consul)
 	t.Cleanup(s.Close)
 	e, err := NewExporter(ExporterConfig{Name: "fake", Options: Options{Address: s.URL, Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t)})
 	if err != nil {
@@ -136,7 +136,7 @@ func registering(t *testing.T, answers http.Handler, services int, ok func(Expor
 func TestExportNulls(t *testing.T) {
 	t.Parallel()
 	null := func(int) (int, string) { return http.StatusConflict, `{"Results":[{}],"Errors":[null]}` }
-	registering(t, answers(null), 1, func(s ExportStatus) bool {
+	registering(t, exportAnswers(null), 1, func(s ExportStatus) bool {
 		return len(s.Problems) == 1 && strings.Contains(s.Problems[0].Text, "did not say why")
 	})
 }
@@ -150,11 +150,11 @@ func TestExportTooLarge(t *testing.T) {
 		}
 		return http.StatusOK, `{"Results":[]}`
 	}
-	registering(t, answers(few), 7, func(s ExportStatus) bool { return s.Entries == 7 && len(s.Problems) == 0 })
+	registering(t, exportAnswers(few), 7, func(s ExportStatus) bool { return s.Entries == 7 && len(s.Problems) == 0 })
 	none := func(int) (int, string) {
 		return http.StatusRequestEntityTooLarge, "Request body(9 bytes) too large, max size: 5 bytes."
 	}
-	registering(t, answers(none), 3, func(s ExportStatus) bool {
+	registering(t, exportAnswers(none), 3, func(s ExportStatus) bool {
 		return len(s.Problems) == 3 && strings.Contains(s.Problems[0].Text, "at 1 of its addresses") && strings.Contains(s.Problems[0].Text, "too large")
 	})
 }
@@ -163,7 +163,7 @@ func TestExportTooLarge(t *testing.T) {
 func TestExportLate(t *testing.T) {
 	t.Parallel()
 	var changed atomic.Int64
-	inner := answers(func(int) (int, string) { changed.Add(1); return http.StatusOK, `{"Results":[]}` })
+	inner := exportAnswers(func(int) (int, string) { changed.Add(1); return http.StatusOK, `{"Results":[]}` })
 	var lost atomic.Int64
 	registering(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {
