@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"time"
 
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
@@ -19,31 +18,19 @@ const (
 type storeSettings struct {
 	// Kind is bolt (a file in the state folder, for one ashored) or consul (Consul's KV, for any number of them). Default bolt.
 	Kind string `yaml:"kind"`
-	// Address is that of Consul's HTTP interface. Default http://127.0.0.1:8500.
-	Address string `yaml:"address"`
-	// Prefix is below which keys the store is: all ashored of one mesh have the same. Default: "ashore/" and the trust domain.
-	Prefix string `yaml:"prefix"`
-	// TokenFile has the ACL token. Default: none.
-	TokenFile string `yaml:"tokenFile"`
-	// TLS is for an https address.
-	TLS consulhttp.TLS `yaml:"tls"`
-	// Datacenter is the one whose KV it is. Default: that of the agent.
-	Datacenter string `yaml:"datacenter"`
-	// Namespace and Partition are those of Consul Enterprise. Default: those of the token.
-	Namespace string `yaml:"namespace"`
-	Partition string `yaml:"partition"`
-	// MaxAge is how old this ashored's copy of it may be to stand in at a start while Consul is away. Default 0: any age.
-	MaxAge time.Duration `yaml:"maxAge"`
+	// Options are those of a store in Consul. Prefix may be empty: "ashore/" and the trust domain.
+	consul.Options
 }
 
 func defaultStore() storeSettings {
-	return storeSettings{Kind: storeBolt, Address: consulhttp.DefaultAddress}
+	return storeSettings{Kind: storeBolt, Options: consul.Options{Address: consulhttp.DefaultAddress}}
 }
 
 // options are those of a store in Consul, for a trust domain.
 func (s storeSettings) options(domain string) consul.Options {
-	return consul.Options{Address: s.Address, Prefix: cmp.Or(s.Prefix, "ashore/"+domain), TokenFile: s.TokenFile, TLS: s.TLS,
-		Datacenter: s.Datacenter, Namespace: s.Namespace, Partition: s.Partition, MaxAge: s.MaxAge}
+	o := s.Options
+	o.Prefix = cmp.Or(o.Prefix, "ashore/"+domain)
+	return o
 }
 
 func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {

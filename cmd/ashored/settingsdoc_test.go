@@ -82,8 +82,8 @@ func kindDoc(t *testing.T, kind string, options reflect.Value) {
 
 // leaves adds the settings in v with their defaults, as operators write them; "" stands for none.
 func leaves(path string, v reflect.Value, to map[string]string) {
-	for i := range v.NumField() {
-		f, value := v.Type().Field(i), v.Field(i)
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		value := v.FieldByIndex(f.Index)
 		tag := f.Tag.Get("yaml")
 		if tag == "" {
 			continue

@@ -14,6 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/registry"
@@ -195,6 +196,34 @@ func TestExposed(t *testing.T) {
 	}
 	if got := exposed(consul.Options{Address: "http://127.0.0.1:8500"}); len(got) != 0 {
 		t.Errorf("without a token: %v", got)
+	}
+}
+
+// So it is of sources.
+func TestSourceExposed(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := errors.Join(os.WriteFile(file, []byte("x"), 0o644), os.Chmod(file, 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	source := func(i int, address, token string) sourceSettings {
+		o := &consulSource{}
+		o.Address, o.TokenFile = address, token
+		return sourceSettings{Name: "dc", Kind: "consul", at: fmt.Sprintf("sources[%d]", i), options: o}
+	}
+	m := &sourceMaker{settings: map[string]sourceSettings{
+		"consul:a": source(0, "", ""), "consul:b": source(1, "http://10.0.0.1:8500", file), "consul:c": source(2, "https://10.0.0.1:8501", file),
+		"consul:d": source(3, "http://10.0.0.1:8500", ""), "file:/x": {options: &filesSource{}},
+	}}
+	var got []string
+	for _, p := range m.exposed() {
+		if p.Severity != feed.Warning || strings.Contains(p.Text, "reads the token") != (p.Field == "sources[1].address") {
+			t.Errorf("problem %+v", p)
+		}
+		got = append(got, p.Source+" "+p.Field)
+	}
+	if want := "[consul:b sources[1].address consul:b sources[1].tokenFile consul:c sources[2].tokenFile consul:d sources[3].address]"; fmt.Sprint(got) != want {
+		t.Errorf("got %v, want %s", got, want)
 	}
 }
 

@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 
@@ -80,16 +79,10 @@ func cutConsul(text, address string) (before string, found bool) {
 }
 
 // exposed tells what others than ashored may get hold of: who writes to the store says what the mesh trusts.
-func exposed(o consul.Options) []feed.Problem {
-	var out []feed.Problem
-	warn := func(setting, text string) {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: setting, Text: text})
-	}
-	if consulhttp.Exposed(o.Address) {
-		warn("store.address", o.Address+" is another machine, and http: who is on the way reads the token, and writes what the mesh trusts; use https, or the agent of this machine")
-	}
-	if info, err := os.Stat(o.TokenFile); err == nil && info.Mode()&0o006 != 0 { // one that is not there is told of elsewhere
-		warn("store.tokenFile", fmt.Sprintf("%s: every user of this machine can read or change it (mode %04o), and who has it writes what the mesh trusts: chmod 600 it, and make a new token", o.TokenFile, info.Mode().Perm()))
-	}
+func exposed(o consul.Options) (out []feed.Problem) {
+	const gain = "writes what the mesh trusts"
+	consulhttp.Exposure(o.Address, o.TokenFile, gain, gain, func(option, format string, args ...any) {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "store", Field: "store." + option, Text: fmt.Sprintf(format, args...)})
+	})
 	return out
 }

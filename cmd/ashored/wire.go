@@ -204,6 +204,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	book := vip.NewBook(vip.BookConfig{Ledger: d.store, Audit: d.audit.Record, Log: log.Named("addresses")})
 	maker := newSourceMaker(d.home, d.store, book, log)
 	back.waited = maker.waited
+	back.more = append(back.more, maker.exposed)
 	sources, err := maker.make(ctx, s.sources)
 	if err != nil {
 		return p, err

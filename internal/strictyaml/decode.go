@@ -33,7 +33,7 @@ func (e *Error) Error() string {
 
 // Decode lays the YAML document data, called file in errors, over into: a pointer to a struct whose
 // fields carry yaml tags and hold the defaults. A field of type yaml.Node takes its section as it is, and one
-// without a tag is none of the file's. The places are those of the settings that the file has.
+// without a tag is none of the file's; those of an embedded struct are as if they stood beside it. The places are those of the settings that the file has.
 // The error joins an Error for everything that is wrong.
 func Decode(file string, data []byte, into any) (*Places, error) {
 	places := &Places{file: file, lines: map[string]int{}}
@@ -103,12 +103,12 @@ func (d *decoder) section(path string, n *yaml.Node, v reflect.Value) {
 	}
 	fields := map[string]reflect.Value{}
 	var names []string
-	for i := range v.NumField() {
-		name, _, _ := strings.Cut(v.Type().Field(i).Tag.Get("yaml"), ",")
+	for _, f := range reflect.VisibleFields(v.Type()) {
+		name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		if name == "" {
 			continue
 		}
-		fields[name] = v.Field(i)
+		fields[name] = v.FieldByIndex(f.Index)
 		names = append(names, name)
 	}
 	others := d.others

@@ -52,6 +52,29 @@ func TestDecode(t *testing.T) {
 	}
 }
 
+// The fields of an embedded struct are as if they stood beside it, known by name and by line.
+func TestEmbedded(t *testing.T) {
+	t.Parallel()
+	type Inner struct {
+		Address string `yaml:"address"`
+		Token   string `yaml:"token"`
+	}
+	var e struct {
+		Store struct {
+			Kind string `yaml:"kind"`
+			Inner
+		} `yaml:"store"`
+	}
+	e.Store.Token = "kept"
+	places, err := Decode("a.yaml", []byte("store:\n  kind: x\n  address: a\n"), &e)
+	if err != nil || e.Store.Kind != "x" || e.Store.Address != "a" || e.Store.Token != "kept" || places.Of("store.address") != "a.yaml:3" {
+		t.Errorf("got %+v, %v, at %s", e, err, places.Of("store.address"))
+	}
+	if _, err = Decode("a.yaml", []byte("store:\n  adress: a\n"), &e); err == nil || err.Error() != "a.yaml:2: store.adress: unknown setting; did you mean \"address\"?" {
+		t.Errorf("got %v", err)
+	}
+}
+
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, in, want string }{
