@@ -52,6 +52,10 @@ type AssemblerConfig struct {
 	Left func(names []string)
 	// Merging are the rules for a service that several sources have.
 	Merging registry.Merging
+	// Hidden is told of services of which sources have said something while nothing that counts changed: what Supplied tells of
+	// their parts may be other than before, and no context comes of it. It is called from one goroutine and must not block.
+	// Nil: nobody is told.
+	Hidden func([]registry.Key)
 	// Derive makes services of configuration; nil: nothing does.
 	Derive Deriver
 	// Mesh are the mesh-wide settings; required.

@@ -114,6 +114,7 @@ func (a *Assembler) applyInstances(b feed.Batch[registry.Instances], now time.Ti
 // updateInstances brings the services of these keys up to date.
 func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time) {
 	before := a.inputs
+	var hidden []registry.Key
 	for _, k := range touched {
 		items := a.instances.Items(k)
 		merged, conflicts := registry.Instances{}, []registry.Conflict(nil)
@@ -131,11 +132,18 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 		}
 		old := registry.Instances{Service: a.inputs.Services.At(k), Endpoints: a.inputs.Endpoints.At(k)}
 		now := registry.Keep(old, merged)
+		if now == old {
+			hidden = append(hidden, k)
+			continue
+		}
 		a.inputs.Services = a.inputs.Services.With(k, now.Service)
 		a.inputs.Endpoints = a.inputs.Endpoints.With(k, now.Endpoints)
 	}
 	if a.inputs != before {
 		a.changed(since, now)
+	}
+	if a.cfg.Hidden != nil && len(hidden) > 0 {
+		a.cfg.Hidden(hidden)
 	}
 }
 

@@ -50,15 +50,19 @@ type market struct {
 	dc1   *saying[registry.Instances]
 }
 
-func newMarket(t *testing.T) *market {
+func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 	m := &market{files: &saying[*config.Object]{"file:/etc/x", make(chan feed.Batch[*config.Object])}, dc1: &saying[registry.Instances]{"consul:dc1", make(chan feed.Batch[registry.Instances])}}
 	back := &backend{}
 	derive := entry.NewBackground(goldentest.Counting{}, nil, 0)
-	a := push.NewAssembler(push.AssemblerConfig{
+	cfg := push.AssemblerConfig{
 		Sources: push.Sources{Objects: []config.Source{m.files}, Instances: []feed.Source[registry.Instances]{m.dc1}},
 		Derive:  derive, Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"},
 		Publish: func(c *push.Context, _ push.Changes) { back.publish(c) },
-	})
+	}
+	for _, change := range with {
+		change(&cfg)
+	}
+	a := push.NewAssembler(cfg)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -78,6 +78,8 @@ type informants struct {
 	// services adds those of registries to what is told; nil: they are not told. It belongs to the catalog, which calls it
 	// when somebody asks.
 	services *synthesis
+	// said is what was published last; nil: nothing was. It belongs to who publishes.
+	said *push.Inputs
 }
 
 // newInformants makes them, when the settings name readers.
@@ -113,7 +115,19 @@ func (in *informants) publish(what push.Inputs) {
 	case in.services == nil:
 		in.catalog.Publish(what.Objects)
 	default:
+		in.said = &what
 		in.catalog.PublishFrom(func() push.Objects { return in.services.objects(what) })
+	}
+}
+
+// hidden has services be looked at of which sources have said something that changes nothing here: readers are told what
+// registries say, whoever counts here. It is called by who publishes.
+func (in *informants) hidden(keys []registry.Key) {
+	if in == nil || in.services == nil || !in.services.look(keys) {
+		return
+	}
+	if what := in.said; what != nil {
+		in.catalog.PublishFrom(func() push.Objects { return in.services.objects(*what) })
 	}
 }
 

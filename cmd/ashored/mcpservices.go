@@ -1,6 +1,8 @@
 package main
 
 import (
+	"sync"
+
 	"github.com/hashicorp/go-hclog"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -12,7 +14,7 @@ import (
 )
 
 // synthesis adds what registries know to the objects that other control planes are told: a ServiceEntry for each service. One
-// call at a time.
+// call of objects at a time; look may be called meanwhile.
 type synthesis struct {
 	// supplied tells of whom a service is made, and derived is the name of what makes services of configuration.
 	supplied func(registry.Key) (push.Supplied, bool)
@@ -23,14 +25,45 @@ type synthesis struct {
 	tells func(*config.Object) bool
 	log   hclog.Logger
 
+	mu    sync.Mutex
+	asked bool                  // guarded by mu: objects was called
+	again map[registry.Key]bool // guarded by mu: what to look at when it is called next
+
+	// the following belong to objects
 	seen    push.Inputs
 	all     push.Objects
 	refused map[registry.Key]string // what was logged of services that are not told
 }
 
+// look has the next call of objects look at these services, whether or not anything else of them has changed. False: nobody
+// has asked yet, and the first call looks at all.
+func (s *synthesis) look(keys []registry.Key) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.asked {
+		return false
+	}
+	for _, k := range keys {
+		s.again[k] = true
+	}
+	return true
+}
+
+// begin notes that somebody asks, and returns what is to be looked at anyway.
+func (s *synthesis) begin() map[registry.Key]bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	touched := s.again
+	if !s.asked {
+		touched = map[registry.Key]bool{}
+	}
+	s.asked, s.again = true, map[registry.Key]bool{}
+	return touched
+}
+
 // objects are those of in, and what is made of its services. What it costs is what has changed since it was called last.
 func (s *synthesis) objects(in push.Inputs) push.Objects {
-	touched := map[registry.Key]bool{}
+	touched := s.begin()
 	for ch := range in.Objects.Diff(s.seen.Objects) {
 		if ch.HasNew {
 			s.all = s.all.With(ch.Key, ch.New)

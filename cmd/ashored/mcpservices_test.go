@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"google.golang.org/protobuf/proto"
+	mcpv1 "istio.io/api/mcp/v1alpha1"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -70,6 +73,62 @@ func TestSynthesis(t *testing.T) {
 		check("no valid ServiceEntry", "registry-db.service.consul consul 10.0.0.8")
 		m.dc1.say <- feed.Batch[registry.Instances]{Full: true}
 		check("nothing")
+	})
+}
+
+// Readers are told what the registry says now, also where an object of another control plane counts here, so that nothing
+// that counts changes; they are woken for it.
+func TestSynthesisOfWhatIsHidden(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := defaults()
+		s.MCP.Readers, s.MCP.Services, s.Merge.Endpoints = []string{"rootNamespace"}, true, "shadow"
+		if err := s.check("test.yaml"); err != nil {
+			t.Fatal(err)
+		}
+		in, err := newInformants(s, nil, testlog.New(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		built := 0
+		m := newMarket(t, func(c *push.AssemblerConfig) {
+			c.Merging, c.Hidden = s.Merge.rules(), in.hidden
+			c.Publish = func(c *push.Context, _ push.Changes) { built++; in.publish(c.Inputs()) }
+		})
+		in.synthesize(s, m.supplied, m.derived, testlog.New(t))
+		addresses := func() (out []string) {
+			time.Sleep(time.Second) // builds keep a distance
+			synctest.Wait()
+			set, ok := in.catalog.Set("networking.istio.io/v1/ServiceEntry")
+			if !ok {
+				t.Fatal("there are no ServiceEntries")
+			}
+			for r := range set.All() {
+				var res mcpv1.Resource
+				se := &networking.ServiceEntry{}
+				if err := errors.Join(proto.Unmarshal(r.Body(), &res), res.GetBody().UnmarshalTo(se)); err != nil {
+					t.Fatal(err)
+				}
+				for _, ep := range se.Endpoints {
+					out = append(out, ep.Address)
+				}
+			}
+			return out
+		}
+		m.readsFrom(t, "mcp:peer", marketFile)
+		m.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
+		if got := addresses(); !slices.Equal(got, []string{"10.0.0.7"}) {
+			t.Fatalf("told is %q", got)
+		}
+		before := built
+		m.knows(false, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop"})
+		if got := addresses(); !slices.Equal(got, []string{"10.0.0.8"}) || built != before {
+			t.Errorf("told is %q after %d more contexts, want the new address after none", got, built-before)
+		}
+		m.dc1.say <- feed.Batch[registry.Instances]{Full: true}
+		if got := addresses(); len(got) > 0 || built != before {
+			t.Errorf("told is %q after %d more contexts, and no registry has it", got, built-before)
+		}
 	})
 }
 

@@ -247,6 +247,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Held:    held,
 		Keep:    keeper.keep,
 		Merging: s.Merge.rules(),
+		Hidden:  tell.hidden,
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),
