@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/x509"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -230,7 +231,7 @@ func (l *Ledger) refuseNamed(ctx context.Context, p *Proof, key record.Key) erro
 
 // refuseBy is the refusal by a revocation.
 func refuseBy(p *Proof, x Revocation) *Refusal {
-	return refuseRevoked(p, fmt.Errorf("%s %s was revoked at %s by %s: %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By, x.Reason))
+	return refuseRevoked(p, errors.New(because(fmt.Sprintf("%s %s was revoked at %s by %s", x.Kind, x.Name, x.At.Format(time.RFC3339), x.By), x.Reason)))
 }
 
 // refuseRevoked says it to the caller in the words that any other bad proof of his kind gets.

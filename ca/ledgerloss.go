@@ -143,7 +143,7 @@ func (l *Ledger) takeIn(ctx context.Context, c revocationCopy, fresh bool) error
 		case fresh || x.Epoch > set.Epoch:
 			l.unkept.add(x)
 			taken++
-			l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: "the store does not have this revocation, " + l.dir.at(copyFile) + " does: " + x.Reason,
+			l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("the store does not have this revocation, "+l.dir.at(copyFile)+" does", x.Reason),
 				Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
 		}
 	}

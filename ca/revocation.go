@@ -200,7 +200,7 @@ func (l *Ledger) wentBack(set *revokedSet) bool {
 		}
 		l.unkept.add(x)
 		taken++
-		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: "the store was restored to before this revocation, which stays in force: " + x.Reason,
+		l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("the store was restored to before this revocation, which stays in force", x.Reason),
 			Details: map[string]string{"kind": string(x.Kind), "by": x.By, "at": x.At.UTC().Format(time.RFC3339)}})
 	}
 	if taken > 0 {

@@ -216,9 +216,17 @@ func (l *Ledger) keepRevocation(ctx context.Context, x Revocation) bool {
 	}
 	l.unkept.drop(key)
 	l.log.Info("a revocation is kept now that could not be before", "kind", x.Kind, "name", x.Name)
-	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: "kept now, after it could not be: " + x.Reason,
+	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("kept now, after it could not be", x.Reason),
 		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
 	return true
+}
+
+// because is what happened, with an operator's reason if there is one.
+func because(what, reason string) string {
+	if reason == "" {
+		return what
+	}
+	return what + ": " + reason
 }
 
 // tryKeep writes a revocation that is in force already.

@@ -121,6 +121,27 @@ func TestRevokeOnAFullDisk(t *testing.T) {
 	}
 }
 
+// What is told of a revocation that is kept at last ends in the operator's words, where there are some.
+func TestUnkeptReason(t *testing.T) {
+	t.Parallel()
+	for reason, want := range map[string]string{"": "kept now, after it could not be", "stolen": "kept now, after it could not be: stolen"} {
+		l := newLab(t, nil)
+		l.serve()
+		l.join("shop/web", "a")
+		l.full()
+		if err := l.ledger.Revoke(t.Context(), RevokeRequest{Kind: RevokeWorkload, Name: "shop/a", Reason: reason}); !errors.Is(err, ErrUnkept) {
+			t.Fatal(err)
+		}
+		l.store.fail(nil)
+		if !l.ledger.keep(t.Context()) {
+			t.Error("it is not kept")
+		}
+		if got := l.events[len(l.events)-1].Reason; got != want {
+			t.Errorf("with the reason %q the audit log says %q, want %q", reason, got, want)
+		}
+	}
+}
+
 // Another revocation while one waits has an epoch of its own; one that waits can be restored.
 func TestUnkeptAmongOthers(t *testing.T) {
 	t.Parallel()
