@@ -100,8 +100,10 @@ func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
 		if there[i] {
 			if !x.cutOff {
 				r.cfg.Log.Warn("a replica writes nothing and answers: it is cut off from the store, and its workloads count", "replica", x.Name, "address", x.Address)
+				x.cutOff = true
+				r.advertise()
 			}
-			x.cutOff, x.heard = true, now
+			x.heard = now
 			continue
 		}
 		x.lost, x.cutOff = now, false
@@ -183,14 +185,15 @@ func (r *Runtime) ends(o orphan) time.Time {
 	return later(o.at, r.touch.Add(r.cfg.LostGrace))
 }
 
-// mine says whether this replica is to end the registrations of another: that does itself, or else the first of those alive.
+// mine says whether this replica is to end the registrations of another: that does itself, or else the first of those that are
+// alive and can write.
 func (r *Runtime) mine(owner string) bool {
 	if owner == r.id || r.isAlive(owner) {
 		return owner == r.id
 	}
 	alive := []string{r.id}
-	for id := range r.replicas {
-		if r.isAlive(id) {
+	for id, x := range r.replicas {
+		if r.isAlive(id) && !x.cutOff {
 			alive = append(alive, id)
 		}
 	}

@@ -123,7 +123,7 @@ func (r *Runtime) Watch(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// Advertised are where agents find the other replicas that are alive, in the order of their names.
+// Advertised are where agents find the other replicas that are alive and not cut off from the store, in the order of their names.
 func (r *Runtime) Advertised() []string {
 	if list := r.advertised.Load(); list != nil {
 		return slices.Clone(*list)
@@ -147,7 +147,7 @@ func (r *Runtime) Unshared() int {
 	return len(r.unsaid)
 }
 
-// advertise finds out who is alive, and who of those is to be told to machines that join.
+// advertise finds out who is alive, and who of those is to be told to machines that join: nobody can join at one that is cut off.
 func (r *Runtime) advertise() {
 	var list []string
 	var alive int64
@@ -159,7 +159,7 @@ func (r *Runtime) advertise() {
 		if x.Member != "" {
 			members[x.Member] = true
 		}
-		if alive++; x.Advertise != "" {
+		if alive++; x.Advertise != "" && !x.cutOff {
 			list = append(list, x.Advertise)
 		}
 	}

@@ -22,6 +22,7 @@ import (
 // one is a replica that runs.
 type one struct {
 	*shared.Runtime
+	name string
 	link *link
 	stop context.CancelFunc // says goodbye
 	kill func()             // does not
@@ -31,7 +32,7 @@ type one struct {
 // start runs a replica over a store until the test ends or it is stopped.
 func start(t *testing.T, store record.Store, cfg shared.Config) *one {
 	t.Helper()
-	o := &one{link: &link{Store: store}, done: make(chan error, 1)}
+	o := &one{name: cfg.Replica, link: &link{Store: store}, done: make(chan error, 1)}
 	cfg.Records, cfg.Log = changer{o.link}, testlog.New(t)
 	if strings.HasSuffix(cfg.Replica, "1") { // to one of them the store does not tell what has changed
 		cfg.Records = o.link
@@ -422,6 +423,53 @@ func TestAnswers(t *testing.T) {
 		synctest.Wait()
 		if got := told(fl.all[1]); got != "" {
 			t.Errorf("of a replica that answers no more: %q", got)
+		}
+	})
+}
+
+// first is the replica whose turn it is to end what a lost one left behind: the first of all by its ID.
+func (fl *fleet) first() int {
+	fl.t.Helper()
+	list, err := fl.store.List(fl.t.Context(), "replica")
+	if err != nil || len(list) != len(fl.all) {
+		fl.t.Fatalf("%d replicas are known, %v; want %d", len(list), err, len(fl.all))
+	}
+	least := slices.MinFunc(list, func(a, b record.Record) int { return strings.Compare(a.Name, b.Name) })
+	return slices.IndexFunc(fl.all, func(o *one) bool { return strings.Contains(string(least.Value), o.name) })
+}
+
+// What a lost replica left behind ends although one that is cut off and answers would be the first to end it. Machines that
+// join are not sent to that one.
+func TestCutOffEndsNothing(t *testing.T) {
+	replicas(t, 3, func(i int) shared.Config {
+		at := fmt.Sprintf("10.1.0.%d:15012", i)
+		return shared.Config{Address: at, Advertise: at, Answers: func(context.Context, string) bool { return true }}
+	}, func(fl *fleet) {
+		fl.same("")
+		cut := fl.first()
+		lost, other := (cut+1)%3, (cut+2)%3
+		fl.connect(lost, 1, "a")
+		fl.connect(cut, 2, "a")
+		fl.same("1 2")
+		fl.all[cut].link.sever("registration", "replica")
+		time.Sleep(30 * time.Second)
+		fl.end(lost, fl.all[lost].stop)
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if got := told(fl.all[other]); got != "2" {
+			t.Errorf("it tells %q, want %q", got, "2")
+		}
+		if got := fl.all[other].Advertised(); len(got) != 0 {
+			t.Errorf("machines that join are sent to %q, want nobody", got)
+		}
+		fl.all[cut].link.mend()
+		time.Sleep(5 * time.Second)
+		synctest.Wait()
+		if got, want := fl.all[other].Advertised(), []string{fmt.Sprintf("10.1.0.%d:15012", cut)}; !slices.Equal(got, want) {
+			t.Errorf("machines that join are sent to %q, want %q", got, want)
+		}
+		if got := fl.all[other].Replicas(); got != 2 {
+			t.Errorf("%d replicas are alive, want 2", got)
 		}
 	})
 }
