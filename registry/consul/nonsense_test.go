@@ -19,9 +19,9 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// answers are what the source asks Consul for, by path, and what one with a service web in the datacenters dc1, its own, and
+// replies are what the source asks Consul for, by path, and what one with a service web in the datacenters dc1, its own, and
 // dc2 says.
-var answers = map[string]string{
+var replies = map[string]string{
 	"/v1/catalog/datacenters":      `["dc1","dc2"]`,
 	"/v1/catalog/services":         `{"consul":[],"web":[]}`,
 	"/v1/catalog/node/" + sentinel: `null`,
@@ -55,11 +55,11 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 func (w *wire) says(path string) (body string, index uint64) {
 	switch {
 	case w.off.Load():
-		return answers[path], 200
+		return replies[path], 200
 	case path == w.path:
 		return w.body, w.index
 	}
-	return answers[path], 100
+	return replies[path], 100
 }
 
 // nonsensical has a source ask a Consul that answers one path with nonsense from the start, and after a minute as it should.
@@ -109,8 +109,8 @@ func nonsensical(t *testing.T, path, body string, index uint64) {
 // FuzzAnswers has each question of a source answered with nonsense: nothing panics, nothing that no mesh can use comes out, and
 // when Consul answers again all is well.
 func FuzzAnswers(f *testing.F) {
-	paths := make([]string, 0, len(answers))
-	for path := range answers {
+	paths := make([]string, 0, len(replies))
+	for path := range replies {
 		paths = append(paths, path)
 	}
 	slices.Sort(paths)
