@@ -248,6 +248,14 @@ func TestAssemblerContradiction(t *testing.T) {
 				t.Errorf("problem %v does not name both sides", s.Problems[0])
 			}
 		}
+		told := said(registry.HTTP)
+		told.Updates[0].Problems = []feed.Problem{{Text: "another source has it otherwise", Contradicts: true}}
+		two.say <- told
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if n := a.Status().Conflicts; n != 1 {
+			t.Errorf("%d conflicts by what a source tells, want 1", n)
+		}
 		cancel()
 		<-done
 	})

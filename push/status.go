@@ -25,6 +25,11 @@ func (a *Assembler) Status() Status {
 	s, objects, instances, between := a.copyStatus()
 	feed.SortProblems(objects)
 	feed.SortProblems(instances)
+	for _, p := range instances {
+		if p.Contradicts {
+			s.Conflicts++
+		}
+	}
 	s.Problems = append(objects, instances...)
 	for _, at := range slices.SortedFunc(maps.Keys(between), place.compare) {
 		for _, f := range between[at] {

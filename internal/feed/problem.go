@@ -43,6 +43,8 @@ type Problem struct {
 	Unread bool `json:"-"`
 	// Unenforced says that the object should protect, and that its source has no version of it that could.
 	Unenforced bool `json:"-"`
+	// Contradicts says that another source says something else about the same, and decides.
+	Contradicts bool `json:"-"`
 }
 
 // String is the problem on one line: "web.yaml:12: VirtualService shop/web spec.hosts: …".

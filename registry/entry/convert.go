@@ -131,18 +131,29 @@ func byAge(a, b *config.Object) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
-// clash warns of a host that several ServiceEntries of one namespace declare.
-func clash(host string, winner, other *config.Object) feed.Problem {
+// clash warns of a host that several ServiceEntries of one namespace declare; conflicts are in what they contradict one another.
+func clash(host string, winner, other *config.Object, conflicts []registry.Conflict) feed.Problem {
+	p := feed.Problem{
+		Severity: feed.Warning, Source: cmp.Or(other.Origin.Source, source), Object: other.Key.String(), Field: "spec.hosts",
+		File: other.Origin.File, Line: other.Origin.Line,
+	}
+	by := winner.Key.String()
+	if other.Origin.Source != winner.Origin.Source {
+		by += " of " + winner.Origin.Source
+		p.Contradicts = true
+	}
 	used := "endpoints of both are used"
 	first, second := winner.Spec.(*networking.ServiceEntry).Resolution, other.Spec.(*networking.ServiceEntry).Resolution
 	if resolution(first) != resolution(second) {
 		used = "its endpoints are left out, because their resolution is " + second.String() + " and not " + first.String()
 	}
-	return feed.Problem{
-		Severity: feed.Warning, Source: source, Object: other.Key.String(), Field: "spec.hosts",
-		File: other.Origin.File, Line: other.Origin.Line,
-		Text: "host " + host + " is declared by " + winner.Key.String() + " too, whose ports and settings count (it is older); " + used + ": declare the host once",
+	for _, c := range conflicts {
+		if c.Other.Object == p.Object && c.Field != "resolution" {
+			used += "; here " + c.Text
+		}
 	}
+	p.Text = "host " + host + " is declared by " + by + " too, whose ports and settings count (it is older); " + used + ": declare the host once"
+	return p
 }
 
 // sorted are the keys of a set in order.

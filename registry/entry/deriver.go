@@ -184,20 +184,20 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 		parts    []registry.Instances
 		problems []feed.Problem
 	)
-	for i, o := range entries {
+	for _, o := range entries {
 		for _, s := range services(o) {
 			if s.Host == key.Host {
 				parts = append(parts, registry.Instances{Service: s, Endpoints: d.endpoints(o, s)})
 			}
 		}
-		if i > 0 {
-			problems = append(problems, clash(key.Host, entries[0], o))
-		}
 		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
 			problems = append(problems, d.chosen(o)...)
 		}
 	}
-	merged, _ := registry.Merging{}.Merge(parts) // what they contradict one another in is told above
+	merged, conflicts := registry.Merging{}.Merge(parts)
+	for _, o := range entries[1:] {
+		problems = append(problems, clash(key.Host, entries[0], o, conflicts))
+	}
 	return []registry.Instances{merged}, problems
 }
 

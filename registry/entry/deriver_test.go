@@ -364,3 +364,29 @@ func TestSelectorOfEmptyValue(t *testing.T) {
 		t.Errorf("selected %+v, want none", got)
 	}
 }
+
+// Who else declares a host, in another source, is named with that source, and what the two contradict one another in is told.
+func TestDeclaredBySources(t *testing.T) {
+	t.Parallel()
+	declared := func(objs objects, name, source, protocol string) objects {
+		spec := serviceEntry(networking.ServiceEntry_STATIC, "x.y")
+		spec.Ports, spec.Endpoints = []*networking.ServicePort{{Number: 80, Name: "http", Protocol: protocol}}, []*networking.WorkloadEntry{{Address: "10.0.0.1"}}
+		objs = with(objs, config.ServiceEntry, name, spec)
+		objs.At(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: name}).Origin.Source = source
+		return objs
+	}
+	all := declared(declared(declared(objects{}, "a", "one", "HTTP"), "b", "one", "HTTP"), "c", "two", "TCP")
+	var problems []feed.Problem
+	for _, u := range entry.New(&ledger{}).Derive(t.Context(), all).Updates {
+		problems = append(problems, u.Problems...)
+	}
+	const tells = ", whose ports and settings count (it is older); endpoints of both are used"
+	want := []feed.Problem{
+		{Severity: feed.Warning, Source: "one", Object: "ServiceEntry shop/b", Field: "spec.hosts", Text: "host x.y is declared by ServiceEntry shop/a too" + tells + ": declare the host once"},
+		{Severity: feed.Warning, Source: "two", Object: "ServiceEntry shop/c", Field: "spec.hosts", Contradicts: true,
+			Text: "host x.y is declared by ServiceEntry shop/a of one too" + tells + "; here port 80 speaks TCP, not HTTP: declare the host once"},
+	}
+	if d := cmp.Diff(want, problems); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
