@@ -50,6 +50,7 @@ func TestStores(t *testing.T) {
 			"StorePreview":      testStorePreview,
 			"StoreRefuses":      testStoreRefuses,
 			"StoreMany":         testStoreMany,
+			"StoreAudit":        testStoreAudit,
 			"StoreAt":           testStoreAt,
 			"StoreRace":         testStoreRace,
 			"StoreDelete":       testStoreDelete,
@@ -91,9 +92,19 @@ func (b *storeBench) must(files ...admin.Piece) admin.Written {
 	return w
 }
 
-// last is the latest event, in one text.
+// writes are the events of whole writes, the others those of single objects.
+func (b *storeBench) writes() (out []audit.Event) {
+	for _, e := range b.events {
+		if strings.HasPrefix(e.Target, "store") {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// last is the latest of writes, in one text.
 func (b *storeBench) last() string {
-	e := b.events[len(b.events)-1]
+	e := b.writes()[len(b.writes())-1]
 	return fmt.Sprintf("%s %s %s %s: %s %v", e.Action, e.Actor, e.Target, e.Outcome, e.Reason, e.Details)
 }
 
@@ -137,8 +148,61 @@ func testStoreApply(t *testing.T, newStoreBench newBench) {
 	if w = b.must(serviceFile("api")); w.Revision != "2" || actions(w) != "api unchanged" {
 		t.Errorf("got %+v, want no revision for nothing", w)
 	}
-	if len(b.events) != 3 {
-		t.Errorf("%d events, want one for each write", len(b.events))
+	if n := len(b.writes()); n != 3 {
+		t.Errorf("%d events, want one for each write", n)
+	}
+}
+
+// Who did what to which object is in the audit log, with the hash before and after and what differs, and never with what is
+// in it. Of many one digest tells of all.
+func testStoreAudit(t *testing.T, newStoreBench newBench) {
+	b := newStoreBench(t)
+	mine := with(serviceFile("web"), "10.0.0.1", "10.0.0.222")
+	b.must(serviceFile("web"), serviceFile("api"))
+	b.must(mine, serviceFile("api"))
+	if _, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "user test"); err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	hashes := map[string]string{}
+	for _, e := range b.events {
+		if strings.Contains(fmt.Sprint(e), "10.0.0.222") {
+			t.Errorf("what is in it is told: %v", e)
+		}
+		if strings.HasPrefix(e.Target, "store") {
+			continue
+		}
+		if e.Details["before"] != hashes[e.Target] {
+			t.Errorf("%s %s: before is %q, want %q", e.Target, e.Reason, e.Details["before"], hashes[e.Target])
+		}
+		hashes[e.Target] = e.Details["sha256"]
+		got = append(got, fmt.Sprintf("%s %s %s %s %s at %s", e.Action, e.Actor, e.Target, e.Reason, e.Details["difference"], e.Details["revision"]))
+	}
+	want := []string{
+		"config.write user test ServiceEntry shop/api created  at 1", "config.write user test ServiceEntry shop/web created  at 1",
+		"config.write user test ServiceEntry shop/web changed spec.endpoints at 2", "config.write user test ServiceEntry shop/web deleted  at 3",
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("recorded (-want +got):\n%s", d)
+	}
+	digests := map[string]bool{}
+	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
+		var many []admin.Piece
+		for i := range maxWritten + 5 {
+			many = append(many, serviceFile(fmt.Sprintf("many-%03d", i)))
+		}
+		many[maxWritten+4] = with(many[maxWritten+4], "10.0.0.1", address)
+		if b = newStoreBench(t); b.must(many...).Revision != "1" {
+			t.Fatal("not one revision")
+		}
+		last := b.events[len(b.events)-1]
+		if len(b.events) != maxWritten+2 || last.Target != "store revision 1" || last.Reason != "5 more objects were changed at once" {
+			t.Errorf("%d events, the last %v", len(b.events), last)
+		}
+		digests[last.Details["sha256"]] = true
+	}
+	if len(digests) != 2 || digests[""] {
+		t.Errorf("%v: want another digest where the last object is another", digests)
 	}
 }
 
@@ -158,7 +222,7 @@ func testStorePreview(t *testing.T, newStoreBench newBench) {
 	if w.Changes[0].Difference != "" || !strings.HasPrefix(w.Changes[1].Difference, "--- /dev/null\n+++ ServiceEntry shop/db (db.yaml:1)\n") {
 		t.Errorf("got %+v", w.Changes)
 	}
-	if d := cmp.Diff(before, b.has(), protocmp.Transform()); d != "" || len(b.events) != 1 {
+	if d := cmp.Diff(before, b.has(), protocmp.Transform()); d != "" || len(b.writes()) != 1 {
 		t.Errorf("it wrote, or recorded %v:\n%s", b.events, d)
 	}
 }

@@ -2,14 +2,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
-	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/linediff"
 )
 
@@ -133,77 +130,4 @@ func objectText(o, replaced *config.Object) (string, error) {
 	}
 	text, err := config.Encode([]*config.Object{&c})
 	return string(text), err
-}
-
-// audit takes one write to the audit log, and to the program's own.
-func (k *storekeeper) audit(p *storePlan, revision string, changes int, err error) {
-	e := audit.Event{Action: audit.ConfigWrite, Actor: p.who, Target: "store", Reason: p.what, Details: p.details()}
-	switch {
-	case err != nil:
-		e.Outcome, e.Reason = audit.Failed, p.what+": "+err.Error()
-		if errors.Is(err, admin.ErrInvalid) || errors.Is(err, admin.ErrConflict) || errors.Is(err, admin.ErrNotFound) {
-			e.Outcome = audit.Refused
-		}
-		e.Details["problems"] = firstProblems(err)
-		k.log.Warn("configuration not written", "what", p.what, "by", p.who, "error", err)
-	case changes == 0:
-		e.Reason += ": nothing to change"
-		e.Details["revision"] = revision
-	default:
-		e.Target = "store revision " + revision
-		e.Details["revision"] = revision
-		k.log.Info("configuration written", "what", p.what, "by", p.who, "revision", revision, "objects", changes)
-	}
-	for name, text := range e.Details {
-		if text == "" {
-			delete(e.Details, name)
-		}
-	}
-	k.record(e)
-}
-
-// details are what a plan changes: how many objects, and which.
-func (p *storePlan) details() map[string]string {
-	count, names := map[string]int{}, map[string][]string{}
-	for _, s := range p.steps {
-		a := s.action
-		count[a]++
-		if a != admin.Unchanged && len(names[a]) < maxWritten {
-			names[a] = append(names[a], s.key.String())
-		}
-	}
-	out := map[string]string{}
-	for a, n := range count {
-		out[a] = strconv.Itoa(n)
-		if len(names[a]) > 0 {
-			out[a] += ": " + strings.Join(names[a], ", ")
-		}
-	}
-	if p.options.Force {
-		out["force"] = "true"
-	}
-	if p.options.At != "" {
-		out["at"] = p.options.At
-	}
-	return out
-}
-
-// firstProblems are some of those that a write was refused for, in one text.
-func firstProblems(err error) string {
-	r, ok := errors.AsType[*admin.Refusal](err)
-	if !ok {
-		return ""
-	}
-	var out []string
-	for _, p := range r.Problems {
-		if len(out) < 5 {
-			out = append(out, p.String())
-		}
-	}
-	for _, c := range r.Conflicts {
-		if len(out) < 5 {
-			out = append(out, fmt.Sprintf("%s was changed at revision %s by %s", c.Ref, c.Revision, c.Who))
-		}
-	}
-	return strings.Join(out, "; ")
 }
