@@ -36,10 +36,9 @@ type rules struct {
 	revision string
 	// keep says that a server which came back without any object at all is not believed, however long it stands by that.
 	keep bool
-	// emptyAfter is how long a server that came back with nothing has to stand by it.
+	// emptyAfter is how long a server that came back with nothing has to stand by it, and how long the next part of a first
+	// answer that differences follow may take.
 	emptyAfter time.Duration
-	// settle is how long a first answer that differences follow may take to arrive whole.
-	settle time.Duration
 	// aliases says that all names of a kind mean the same: what is under none that a server knows may be under another.
 	aliases bool
 	// most is how many objects it may hold, and bytes how large all may be that they are read from; 0: any size.

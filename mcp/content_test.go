@@ -52,7 +52,7 @@ func resourceItem(res *mcpv1.Resource) item {
 }
 
 func testContent() *content {
-	return newContent(rules{source: "mcp:test", aliases: true, emptyAfter: time.Minute, settle: 2 * time.Second, most: 100})
+	return newContent(rules{source: "mcp:test", aliases: true, emptyAfter: time.Minute, most: 100})
 }
 
 // hosts shows what counts: "shop/web=a.test", with "!" when there are problems.
@@ -160,13 +160,14 @@ func TestContent(t *testing.T) {
 			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test"), g("s/c", "1", "c.test")), want: "s/a=a.test s/b=b.test s/c=c.test", changed: 3},
 			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test s/c=c.test"},
 			{stream: 2, word: more(g("s/b", "1", "b.test")), after: time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
-			{stream: 2, word: more(), after: 3 * time.Second, want: "s/a=a.test s/b=b.test"},
+			{stream: 2, word: more(), after: 60 * time.Second, want: "s/a=a.test s/b=b.test s/c=c.test"},
+			{stream: 2, word: more(), after: 62 * time.Second, want: "s/a=a.test s/b=b.test"},
 		},
 		"nothing, and then parts": {
 			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
 			{stream: 2, lost: true, word: first(), want: "s/a=a.test s/b=b.test"},
 			{stream: 2, word: more(g("s/b", "2", "c.test")), after: time.Second, want: "s/a=a.test s/b=c.test", changed: 1},
-			{stream: 2, word: more(), after: 4 * time.Second, want: "s/b=c.test"},
+			{stream: 2, word: more(), after: 62 * time.Second, want: "s/b=c.test"},
 		},
 		"twice, and then once again": {
 			{stream: 1, word: whole(g("s/a", "2", "b.test"), g("s/a", "3", "c.test")), want: "Gateway s/a!", refused: 1, changed: 1},
@@ -175,9 +176,9 @@ func TestContent(t *testing.T) {
 		"a first answer whose parts take long": {
 			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test"), g("s/c", "1", "c.test")), want: "s/a=a.test s/b=b.test s/c=c.test", changed: 3},
 			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test s/c=c.test"},
-			{stream: 2, word: more(g("s/b", "1", "b.test")), after: time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
-			{stream: 2, word: more(g("s/c", "1", "c.test")), after: 2900 * time.Millisecond, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
-			{stream: 2, word: more(), after: time.Minute, want: "s/a=a.test s/b=b.test s/c=c.test"},
+			{stream: 2, word: more(g("s/b", "1", "b.test")), after: 40 * time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
+			{stream: 2, word: more(g("s/c", "1", "c.test")), after: 90 * time.Second, want: "s/a=a.test s/b=b.test s/c=c.test", changed: 1},
+			{stream: 2, word: more(), after: time.Hour, want: "s/a=a.test s/b=b.test s/c=c.test"},
 		},
 		"a part of a first answer that cannot be read": {
 			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
@@ -201,8 +202,8 @@ func TestContent(t *testing.T) {
 			{stream: 1, list: 1, word: whole(g("s/a", "1", "old.test"), g("s/b", "1", "old.test")), want: "s/a=old.test s/b=old.test", changed: 2},
 			{stream: 2, lost: true, word: whole(g("s/a", "2", "new.test")), want: "s/a=new.test s/b=old.test", changed: 1},
 			{stream: 2, list: 1, word: whole(), want: "s/a=new.test s/b=old.test"},
-			{stream: 2, word: whole(g("s/a", "2", "new.test")), after: 3 * time.Second, want: "s/a=new.test"},
-			{stream: 2, word: whole(), after: 4 * time.Second, want: "", changed: 1},
+			{stream: 2, word: whole(g("s/a", "2", "new.test")), after: 61 * time.Second, want: "s/a=new.test"},
+			{stream: 2, word: whole(), after: 62 * time.Second, want: "", changed: 1},
 		},
 		"the newest name of a kind counts, and an older one stands in": {
 			{stream: 1, list: 1, word: whole(g("s/a", "1", "old.test")), want: "s/a=old.test", changed: 1},
@@ -240,7 +241,7 @@ func TestContent(t *testing.T) {
 // has to be missing for a while from then on.
 func TestContentHollow(t *testing.T) {
 	t.Parallel()
-	c := newContent(rules{source: "mcp:test", keep: true, emptyAfter: time.Minute, settle: time.Second, most: 10})
+	c := newContent(rules{source: "mcp:test", keep: true, emptyAfter: time.Minute, most: 10})
 	one, other := gateways(t)[0], gateways(t)[1] // another name stands for another kind
 	step := func(l list, stream uint64, after time.Duration, want string, items ...item) {
 		t.Helper()
@@ -285,7 +286,7 @@ func TestContentOlderServer(t *testing.T) {
 	if text, _ := c.doubts(); text != "" || hosts(c) != "s/a=a.test s/b=a.test" {
 		t.Errorf("it doubts %q, and holds %s", text, hosts(c))
 	}
-	if c.settled(start.Add(3 * time.Second)); hosts(c) != "s/a=a.test" {
+	if c.settled(start.Add(61 * time.Second)); hosts(c) != "s/a=a.test" {
 		t.Errorf("later it holds %s", hosts(c))
 	}
 }

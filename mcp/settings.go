@@ -81,8 +81,9 @@ type Config struct {
 	// Emptied is what is made of a server that comes back without any object at all: Keep (what it listed before stays until it
 	// lists something again) or Believe (it goes after EmptyAfter). Default keep.
 	Emptied string
-	// EmptyAfter is how long a server that comes back without any object of a kind that it had before, or at the first start with
-	// nothing at all, has to stand by that before it is believed. Default 30s.
+	// EmptyAfter is how long a server that comes back without an object that it had before has to stand by that before it is
+	// believed, where its answer does not say that it is whole: without any of a kind, or with fewer in the first answer of
+	// differences, which may go on; and so one that has nothing at all at the first start. Default 30s.
 	EmptyAfter time.Duration
 	// AnswerWait is how long a server may take for its first answer about every kind. Default 30s.
 	AnswerWait time.Duration
@@ -99,8 +100,6 @@ const (
 	defaultWait    = 30 * time.Second
 	defaultObjects = 100_000
 	defaultMessage = 128 << 20
-	// settle is how long a first answer may take to arrive in several parts.
-	settle = 2 * time.Second
 )
 
 // withDefaults fills in what is zero.

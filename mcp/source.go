@@ -57,7 +57,7 @@ func New(cfg Config) (*Source, error) {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
 	s := &Source{cfg: cfg, node: node, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
-	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, settle: settle, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
+	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
 	return s, nil
 }
 

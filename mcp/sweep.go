@@ -7,7 +7,7 @@ import (
 
 // sweep sees to what was not named.
 func (t *taking) sweep(stream uint64) {
-	l, settled := t.at, t.now.Add(t.rules.settle)
+	l, then := t.at, t.now.Add(t.rules.emptyAfter)
 	returned := l.emptied && len(t.word.items) > 0
 	if returned {
 		l.emptied = false
@@ -20,14 +20,14 @@ func (t *taking) sweep(stream uint64) {
 		switch {
 		case t.elsewhere(stream):
 			if len(l.leaving) == 0 { // said again, it changes nothing
-				t.leave(l, settled)
+				t.leave(l, then)
 			}
 		case !l.emptied:
 			l.emptied, l.since = true, t.now
-			t.leave(l, t.now.Add(t.rules.emptyAfter))
+			t.leave(l, then)
 		}
 	case t.word.first || returned && !t.word.whole:
-		t.leave(l, settled)
+		t.leave(l, then)
 	case t.word.whole:
 		for name := range l.entries {
 			if !t.seen[name] {
@@ -35,7 +35,7 @@ func (t *taking) sweep(stream uint64) {
 			}
 		}
 	case t.stayed: // a first answer goes on: what is next may take as long
-		leaveAll(l, settled)
+		leaveAll(l, then)
 	}
 }
 

@@ -56,14 +56,14 @@ func (t *taking) alive(stream uint64) {
 	}
 	hollow := t.hollow()
 	for _, l := range t.lists {
-		switch {
-		case !l.emptied || l == t.at:
-		case t.rules.aliases && l.kind.Kind == t.at.kind.Kind:
-			l.emptied = false
-			leaveAll(l, t.now.Add(t.rules.settle))
-		case hollow:
+		if !l.emptied || l == t.at {
+			continue
+		}
+		moved := t.rules.aliases && l.kind.Kind == t.at.kind.Kind
+		if moved || hollow {
 			leaveAll(l, t.now.Add(t.rules.emptyAfter))
 		}
+		l.emptied = !moved
 	}
 	t.at.listed = stream
 }

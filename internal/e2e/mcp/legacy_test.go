@@ -80,7 +80,7 @@ func TestResourceSourceOutage(t *testing.T) {
 	t.Parallel()
 	l := newLegacySource(true)
 	at, stop := mcptest.Serve(t, "", l.Register)
-	s := newSink(t, mcp.Config{Protocol: mcp.ResourceSource, Address: at, Plaintext: true})
+	s := newSink(t, mcp.Config{Protocol: mcp.ResourceSource, Address: at, Plaintext: true, EmptyAfter: 3 * time.Second})
 	s.inTouch()
 	stop()
 	eventually(t, "the outage", func() bool { return s.status().Error != "" })
