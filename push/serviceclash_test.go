@@ -148,3 +148,17 @@ func TestServiceClashPlaces(t *testing.T) {
 		t.Errorf("moved (-want +got):\n%s", d)
 	}
 }
+
+// A service of a registry is told with the source that has it.
+func TestServiceClashSource(t *testing.T) {
+	t.Parallel()
+	in := emptyInputs()
+	for i, host := range []string{"first", "second"} {
+		k := registry.Key{Host: host, Namespace: "a"}
+		in.Services = in.Services.With(k, &registry.Service{Key: k, Created: time.Unix(int64(i), 0), Source: "consul:" + host, Object: "Consul service " + host, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
+	}
+	got := crossingsOf(&crossings{}, map[place][]finding{}, in)
+	if len(got) != 1 || !strings.Contains(got[0], "that is already the place of first (from consul:first), which is older") {
+		t.Errorf("found %q", got)
+	}
+}

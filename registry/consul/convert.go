@@ -14,8 +14,13 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// source names the registry to people.
-const source = "consul"
+// source begins the names of sources of this kind; what comes after is what the settings call them.
+const source = "consul:"
+
+// isSource says whether the source of a service is one of this kind.
+func isSource(name string) bool {
+	return strings.HasPrefix(name, source) || name+":" == source // so a version before kept them
+}
 
 // place is where in Consul services are: what a query names.
 type place struct {
@@ -51,6 +56,14 @@ type converter struct {
 	name string
 
 	out converted
+}
+
+// from has the services say which source has them.
+func (c converted) from(name string) converted {
+	for _, in := range c.instances {
+		in.Service.Source = name
+	}
+	return c
 }
 
 // convert maps an answer about a service: a pure function. Its endpoints are in the order of nodes and IDs.
@@ -130,7 +143,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		return
 	}
 	s := registry.Service{
-		Ports: ports, Resolution: registry.Static, Source: source, OtherDNS: true,
+		Ports: ports, Resolution: registry.Static, OtherDNS: true,
 		Object: "Consul service " + c.at.group(c.name),
 	}
 	for _, in := range list {

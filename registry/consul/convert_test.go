@@ -309,7 +309,7 @@ func TestConvertConnect(t *testing.T) {
 func TestConvertService(t *testing.T) {
 	t.Parallel()
 	got := only(t, convert(read(), place{}, "web", []*api.ServiceEntry{entry("a", at("web.example.com", 443)), entry("b", meta("external", "true"))}))
-	if got.Service.Resolution != registry.DNS || !got.Service.External || got.Service.Source != "consul" || got.Service.Object != "Consul service web" {
+	if got.Service.Resolution != registry.DNS || !got.Service.External || got.Service.Object != "Consul service web" {
 		t.Errorf("got %+v", got.Service)
 	}
 	got = only(t, convert(read(func(o *Options) { o.Namespaces = []string{"shop"} }), place{Namespace: "shop", Datacenter: "dc2"}, "web",

@@ -113,7 +113,7 @@ func (f *offers) exports(s *registry.Service) bool {
 		to = f.exportTo
 	}
 	switch {
-	case s.Source == source, s.External, strings.HasPrefix(s.Host, "*"), len(s.Ports) == 0:
+	case isSource(s.Source), s.External, strings.HasPrefix(s.Host, "*"), len(s.Ports) == 0:
 		return false
 	case s.Host == f.domain || strings.HasSuffix(s.Host, "."+f.domain):
 		return false

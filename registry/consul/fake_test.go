@@ -237,3 +237,17 @@ func TestOneAnswer(t *testing.T) {
 		t.Errorf("got %+v", b)
 	}
 }
+
+// A service is said to be from the source that the settings name.
+func TestServiceOfSource(t *testing.T) {
+	t.Parallel()
+	f := newFake(t)
+	next(t, run(t, Options{Address: f.URL}), "a service from consul:fake", func(b feed.Batch[registry.Instances]) bool {
+		for _, u := range b.Updates {
+			for _, in := range u.Items {
+				return in.Service.Source == "consul:fake"
+			}
+		}
+		return false
+	})
+}

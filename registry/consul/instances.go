@@ -23,7 +23,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) followe
 					return errHidden
 				}
 				w.had = len(entries)
-				said := convert(k.o, sc.at, s.name, entries)
+				said := convert(k.o, sc.at, s.name, entries).from(k.source)
 				k.tell(ctx, func() {
 					switch {
 					case sc.services[s.name] != s: // it has gone meanwhile

@@ -38,7 +38,7 @@ func New(cfg Config) (*Source, error) {
 }
 
 // Name is "consul:" and the name of the configuration.
-func (s *Source) Name() string { return "consul:" + s.cfg.Name }
+func (s *Source) Name() string { return source + s.cfg.Name }
 
 // Run sends the whole catalogue once all of it is known, and then what changes, until ctx ends.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instances]) error {

@@ -52,11 +52,17 @@ func Synthetic(in registry.Instances) *config.Object {
 	}
 	o := &config.Object{
 		Key:    SyntheticKey(s.Key),
-		Labels: s.Labels, Annotations: map[string]string{sourceAnnotation: s.Source}, Created: s.Created,
+		Labels: s.Labels, Annotations: map[string]string{sourceAnnotation: kindOf(s.Source)}, Created: s.Created,
 		Origin: config.Origin{Source: s.Source}, Spec: spec,
 	}
 	o.Hash = config.HashOf(o)
 	return o
+}
+
+// kindOf is of what kind a source is: its whole name may differ from one control plane to the next.
+func kindOf(source string) string {
+	kind, _, _ := strings.Cut(source, ":")
+	return kind
 }
 
 // SyntheticKey is the key of the ServiceEntry that Synthetic makes of a service.

@@ -16,7 +16,7 @@ func TestSynthetic(t *testing.T) {
 	t.Parallel()
 	service := registry.Service{
 		Key: registry.Key{Host: "web.service.consul", Namespace: "shop"}, Resolution: registry.Static, ExportTo: []string{"."}, Labels: map[string]string{"team": "a"}, SubjectAltNames: []string{"spiffe://x/ns/a/sa/b"},
-		Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 9000, Name: "port-9000", TargetPort: 9001}}, Source: "consul",
+		Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 9000, Name: "port-9000", TargetPort: 9001}}, Source: "consul:dc1",
 		Addresses: []netip.Prefix{netip.MustParsePrefix("10.1.0.1/32"), netip.MustParsePrefix("10.2.0.0/16")},
 	}
 	external := service
