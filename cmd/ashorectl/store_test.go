@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -227,6 +228,35 @@ func TestApplyUncertain(t *testing.T) {
 	var out, complaint bytes.Buffer
 	if code := run(ctx, []string{"--socket", socket, "apply", "-f", dir + "/slow.yaml"}, &out, &complaint); code != 1 || !strings.Contains(complaint.String(), "interrupted: all of it was written, or nothing") {
 		t.Errorf("interrupted: %d %s", code, &complaint)
+	}
+}
+
+// An ashored that ends in the middle may have written; one that never ran has not, whatever its socket is called.
+func TestApplyEnded(t *testing.T) {
+	t.Parallel()
+	dir := storeFolder(t)
+	short, err := os.MkdirTemp("", "ctl") // a socket's path must not be long
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer os.RemoveAll(short)
+	const find = "\"ashorectl history\" tells which"
+	path := short + "/ended.sock"
+	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 || strings.Contains(errOut, find) {
+		t.Errorf("never ran: %d %s", code, errOut)
+	}
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	go func() {
+		if conn, err := l.Accept(); err == nil {
+			conn.Close()
+		}
+	}()
+	if code, _, errOut := result(t, "--socket", path, "apply", "-f", dir+"/slow.yaml"); code != 1 || !strings.Contains(errOut, find) {
+		t.Errorf("ended: %d %s", code, errOut)
 	}
 }
 

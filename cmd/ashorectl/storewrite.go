@@ -61,7 +61,7 @@ func uncertain(ctx context.Context, o admin.StoreOptions, err error) error {
 		return err
 	case ctx.Err() != nil:
 		return fmt.Errorf("interrupted: %s", find)
-	case errors.Is(err, admin.ErrSilent), errors.Is(err, admin.ErrNotRunning) && strings.Contains(err.Error(), "ended"):
+	case errors.Is(err, admin.ErrSilent), errors.Is(err, admin.ErrEnded):
 		return fmt.Errorf("%w; %s", err, find)
 	}
 	return err

@@ -211,7 +211,7 @@ func TestNotRunning(t *testing.T) {
 	check := func(want string) {
 		t.Helper()
 		_, err := NewClient(path).Status(t.Context())
-		if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+		if !errors.Is(err, ErrNotRunning) || errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
 			t.Errorf("error %v, want ErrNotRunning with %q and the path", err, want)
 		}
 	}
@@ -238,7 +238,7 @@ func TestEndedWhileAsked(t *testing.T) {
 		done <- err
 	}()
 	_, err = NewClient(path).Status(t.Context())
-	if !errors.Is(err, ErrNotRunning) || !strings.Contains(err.Error(), "ended while it was asked") {
+	if !errors.Is(err, ErrNotRunning) || !errors.Is(err, ErrEnded) || !strings.Contains(err.Error(), "ended while it was asked") {
 		t.Errorf("error %v", err)
 	}
 	if err := <-done; err != nil {

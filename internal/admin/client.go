@@ -169,7 +169,7 @@ func (c *Client) explain(ctx context.Context, err error) error {
 		return NewError(ErrNotRunning, fmt.Sprintf("ashored is not running: nobody listens at its admin socket %s any more. Start it again, or name another socket with --socket", c.socket))
 	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.EPIPE), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF),
 		errors.Is(err, net.ErrClosed), closedEarly(err):
-		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while it was asked at %s: its log says why", c.socket))
+		return NewError(ErrEnded, fmt.Sprintf("ashored ended while it was asked at %s: its log says why", c.socket))
 	case errors.Is(err, fs.ErrPermission):
 		return fmt.Errorf("the admin socket %s is closed to this user: root, the user that ashored runs as and whom its setting admin.roles names may use it; run this as one of them (sudo): %w", c.socket, err)
 	default:

@@ -2,6 +2,7 @@ package admin
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -22,6 +23,8 @@ var (
 	ErrNotSetUp = errors.New("not set up")
 	// ErrNotRunning says that nobody answers at the socket.
 	ErrNotRunning = errors.New("ashored is not running")
+	// ErrEnded is an ErrNotRunning that came while the question was under way: nobody knows what became of it.
+	ErrEnded = fmt.Errorf("%w any more", ErrNotRunning)
 	// ErrSilent says that there was no answer in time.
 	ErrSilent = errors.New("no answer in time")
 )

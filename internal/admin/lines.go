@@ -117,7 +117,7 @@ func readLines[T any](ctx context.Context, c *Client, path string, query url.Val
 	case resp.Trailer.Get(linesError) != "":
 		return errors.New(resp.Trailer.Get(linesError))
 	case follow:
-		return NewError(ErrNotRunning, fmt.Sprintf("ashored ended while %s at %s", what, c.socket))
+		return NewError(ErrEnded, fmt.Sprintf("ashored ended while %s at %s", what, c.socket))
 	}
 	return nil
 }
