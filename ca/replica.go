@@ -41,6 +41,8 @@ type membership struct {
 	// others are those that are there, by id, and versions those of their records.
 	others   map[string]replicaRecord
 	versions map[string]string
+	// said is what this one had its record say of late, and when.
+	said map[string]time.Time
 	// forgot is when this one has forgotten others, by id.
 	forgot map[string]time.Time
 	// alive says whether the replica of an id serves; nil: nobody can tell but by its record.
@@ -192,10 +194,16 @@ func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 		s.stillHere(ctx, now)
 		return nil
 	}
+	what := m.hasAll(mine)
+	if err := m.contested(s.dir, what, now); err != nil {
+		return err
+	}
 	r.Name, r.Seen = m.name, now.UTC()
 	err := s.writeReplica(ctx, m.id, r, m.version)
 	if errors.Is(err, record.ErrConflict) {
 		return nil // it was answered at this moment: the next look sees
+	} else if err == nil {
+		m.note(what, now)
 	}
 	return err
 }

@@ -80,12 +80,25 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 	}
 	if was := m.record.Request; was != nil && was.Root == q.Root && was.Token == q.Token && sameRequestKey(was.CSR, key.Public()) && s.provenBy(secret, was) {
 		if m.record.Ahead && now.Before(was.At) { // the clock was set
-			return nil, s.ask(ctx, q, now)
+			return nil, s.ask(ctx, q, "", now)
 		}
 		s.stillHere(ctx, now)
 		return nil, s.unanswered(secret, was)
 	}
-	return nil, s.ask(ctx, q, now)
+	return nil, s.askAnew(ctx, q, secret, now)
+}
+
+// askAnew writes a request in the place of what the record says, unless another one that has this replica's ID writes it too.
+// Errors: errAsked when it stands.
+func (s *selfSigned) askAnew(ctx context.Context, q *replicaRequest, secret *replicaSecret, now time.Time) error {
+	what, err := asksFor(q, secret)
+	if err == nil {
+		err = s.replica.contested(s.dir, what, now)
+	}
+	if err != nil {
+		return err
+	}
+	return s.ask(ctx, q, what, now)
 }
 
 // unanswered is why there is no intermediate although it was asked for.
@@ -99,12 +112,14 @@ func (s *selfSigned) unanswered(secret *replicaSecret, was *replicaRequest) erro
 	return fmt.Errorf("%w (since %s)", errAsked, was.At.UTC().Format(time.RFC3339))
 }
 
-// ask writes a request. Errors: errAsked when it stands.
-func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, now time.Time) error {
+// ask writes a request; what is what the record says by it, as contested takes it. Errors: errAsked when it stands.
+func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, what string, now time.Time) error {
 	m := s.replica
 	r := m.record
 	r.Format, r.Name, r.Request, r.Refused, r.RefusedAt, r.Ahead, r.Seen = 1, m.name, q, "", time.Time{}, false, now.UTC()
-	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
+	if err := s.writeReplica(ctx, m.id, r, m.version); err == nil {
+		m.note(what, now)
+	} else if !errors.Is(err, record.ErrConflict) {
 		return fmt.Errorf("ask for an intermediate: %w", err)
 	}
 	return errAsked

@@ -45,6 +45,8 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 		pace = idlePace
 		if m.own.state.Step != None || err != nil {
 			pace = paceAfter(time.Since(began))
+		} else if r := m.own.replica; r != nil && r.trouble != "" {
+			pace = rewriteGap
 		}
 	}
 	m.note(ctx, err)

@@ -1,0 +1,61 @@
+package ca
+
+import (
+	"cmp"
+	"crypto/x509"
+	"fmt"
+	"maps"
+	"time"
+)
+
+// rewriteGap is how long a replica lets its own record stand that somebody has changed after it was written.
+const rewriteGap = time.Minute
+
+// note notes that this replica had its record say something.
+func (m *membership) note(what string, now time.Time) {
+	maps.DeleteFunc(m.said, func(_ string, at time.Time) bool { return now.Sub(at).Abs() >= rewriteGap })
+	if m.said == nil {
+		m.said = map[string]time.Time{}
+	}
+	m.said[what] = now
+}
+
+// contested says why this replica does not have its record say something: another one has the same ID and writes it too, and
+// the two would overrule one another without end. Nil: it may be written.
+func (m *membership) contested(dir folder, what string, now time.Time) error {
+	if m.version == "" {
+		return nil
+	}
+	twin := m.record.Name != m.name && m.record.Name != "" && m.alive != nil && m.alive(m.id)
+	if at, before := m.said[what]; !twin && (!before || now.Sub(at).Abs() >= rewriteGap) {
+		return nil
+	}
+	other := "another ashored"
+	if m.record.Name != m.name {
+		other = cmp.Or(m.record.Name, other)
+	}
+	return fmt.Errorf("%s is that of %s too, which writes the same record: one of the two has a copy of the other's state folder; on the one that is the copy stop ashored, remove that file and start it again",
+		dir.at(replicaFile), other)
+}
+
+// asksFor is what the record says while this replica asks so.
+func asksFor(q *replicaRequest, secret *replicaSecret) (string, error) {
+	csr, err := x509.ParseCertificateRequest(q.CSR)
+	if err != nil {
+		return "", err
+	}
+	what := "ask " + q.Root + " " + keyHash(csr)
+	if secret != nil {
+		what += fmt.Sprintf(" %s %x", secret.id, secret.key.Public())
+	}
+	return what, nil
+}
+
+// hasAll is what the record says while this replica has these intermediates.
+func (m *membership) hasAll(certificates []*x509.Certificate) string {
+	what := "have " + m.name
+	for _, c := range certificates {
+		what += " " + serialText(c)
+	}
+	return what
+}

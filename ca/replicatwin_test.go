@@ -1,0 +1,122 @@
+package ca
+
+import (
+	"context"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
+)
+
+// counted are records that count what is written to a replica's own one.
+type counted struct {
+	record.Store
+	writes atomic.Int64
+}
+
+func (c *counted) Commit(ctx context.Context, writes ...record.Write) error {
+	for _, w := range writes {
+		if strings.HasPrefix(w.Name, replicaRecords) {
+			c.writes.Add(1)
+		}
+	}
+	return c.Store.Commit(ctx, writes...)
+}
+
+// twin is a house with a copy of another one's folder.
+func (w *town) twin(of *house, name string) *house {
+	w.t.Helper()
+	h := w.another(name, "")
+	if err := os.CopyFS(h.config.Dir, os.DirFS(of.config.Dir)); err != nil {
+		w.t.Fatal(err)
+	}
+	files, err := os.ReadDir(h.config.Dir)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, f := range files { // a copy has other modes
+		if err := os.Chmod(h.at(f.Name()), 0o600); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	return h
+}
+
+// Two replicas with one ID do not overrule one another without end, and an operator is told what to do, whether anybody tells
+// who is alive or not, and whether they differ by their names or not. When the copy is gone the one that is left has its record.
+func TestReplicaTwins(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		twin  string
+		alive func(string) bool
+	}{
+		"nobody tells": {twin: "two's copy"},
+		"alive":        {twin: "two's copy", alive: func(string) bool { return true }},
+		"same name":    {twin: "two"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, h, _ := settledTown(t)
+			records := &counted{Store: w.first.records}
+			other := w.twin(h, c.twin)
+			h.config.Records, other.config.Records = records, records
+			h.config.ReplicaAlive, other.config.ReplicaAlive = c.alive, c.alive
+			two, copied := h.move(), other.move()
+			// each has its own key, as after a renewal
+			for x, house := range map[*Manager]*house{two: h, copied: other} {
+				house.later(nil, intermediateLife/2+time.Hour)
+				x.own.replica.trouble = ""
+			}
+			before := records.writes.Load()
+			for range 20 {
+				h.later(two, time.Second)
+				other.later(copied, time.Second)
+			}
+			if wrote := records.writes.Load() - before; wrote > 6 { // each asks, lists itself, and says that it is there
+				t.Errorf("%d writes in 20 s, want 6 at most", wrote)
+			}
+			var told []string
+			for _, m := range []*Manager{two, copied} {
+				told = append(told, show(t, m).Problems...)
+			}
+			if all := strings.Join(told, "\n"); !strings.Contains(all, replicaFile+" is that of ") || !strings.Contains(all, "remove that file and start it again") {
+				t.Errorf("problems %q", told)
+			}
+			two.own.replica.alive = nil // the copy is gone
+			h.later(nil, time.Hour)
+			w.first.later(nil, h.ahead(w.first))
+			w.both(h, two, 0)
+			if s := show(t, two); len(s.Problems) != 0 {
+				t.Errorf("the one that is left has problems %q", s.Problems)
+			}
+			if got := states(t, w.m); len(got) != 1 || got["two"] == "" {
+				t.Errorf("the first one knows of %v", got)
+			}
+		})
+	}
+}
+
+// Two that run with one ID write no more often than each of them now and then.
+func TestReplicaTwinsRun(t *testing.T) {
+	t.Parallel()
+	w, h, _ := settledTown(t)
+	records := &counted{Store: w.first.records}
+	other := w.twin(h, "two's copy")
+	h.config.Records, other.config.Records = records, records
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	done := make(chan error, 2)
+	for _, x := range []*house{h, other} {
+		m := x.move()
+		go func() { done <- m.Run(ctx) }()
+	}
+	for range 2 {
+		<-done
+	}
+	if wrote := records.writes.Load(); wrote > 4 {
+		t.Errorf("%d writes, want 4 at most", wrote)
+	}
+}
