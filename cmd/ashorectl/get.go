@@ -78,13 +78,16 @@ from, by the names of the setting sources; of a host that several have, every en
 				return t.watchObjects(cmd, q, output.names)
 			}
 			found, err := ask(t, cmd, q.ask)
-			switch {
-			case err != nil:
+			if err != nil {
 				return err
-			case output.names:
-				return writeNames(cmd.OutOrStdout(), found)
 			}
-			return t.objects(cmd.OutOrStdout(), found, len(args) == 2)
+			found, left := usable(found)
+			if output.names {
+				err = writeNames(cmd.OutOrStdout(), found)
+			} else {
+				err = t.objects(cmd.OutOrStdout(), found, len(args) == 2)
+			}
+			return errors.Join(err, leftOut(left))
 		},
 		ValidArgsFunction: func(cmd *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 			return t.completeObjects(cmd.Context(), args, namespace)
@@ -97,6 +100,27 @@ from, by the names of the setting sources; of a host that several have, every en
 	must(cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "wide", "json", "yaml", "name"}, cobra.ShellCompDirectiveNoFileComp)))
 	must(cmd.RegisterFlagCompletionFunc("namespace", cobra.NoFileCompletions))
 	return cmd
+}
+
+// usable splits off the objects that cannot be read.
+func usable(found []admin.Object) (fine, left []admin.Object) {
+	for _, o := range found {
+		if o.Unusable == "" {
+			fine = append(fine, o)
+		} else {
+			left = append(left, o)
+		}
+	}
+	return fine, left
+}
+
+// leftOut is the error that objects are not among those which were written; nil: all are.
+func leftOut(list []admin.Object) error {
+	var errs []error
+	for _, o := range list {
+		errs = append(errs, fmt.Errorf("left out: %s: %s", nameLine(o), o.Unusable))
+	}
+	return errors.Join(errs...)
 }
 
 // objects writes what was found; one says that a single name was asked for.

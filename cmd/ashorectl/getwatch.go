@@ -96,6 +96,7 @@ func (t *tool) watchObjects(cmd *cobra.Command, q objectQuery, names bool) error
 		case err != nil:
 			return blamed(cmd, err)
 		}
+		found, _ = usable(found)
 		now := byName(found)
 		if err := t.writeChanges(cmd.OutOrStdout(), seen, now, names); err != nil {
 			return err

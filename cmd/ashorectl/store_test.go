@@ -27,6 +27,9 @@ func (*fake) Stored(_ context.Context, kind, namespace, name string) ([]admin.Ob
 	if name == "none" {
 		return nil, admin.NewError(admin.ErrNotFound, `the store has no VirtualService "none"`)
 	}
+	if kind == "gateway" {
+		return []admin.Object{{Kind: "Gateway", Metadata: admin.Metadata{Name: "old", Namespace: "shop"}, Unusable: "the stored object cannot be used"}}, nil
+	}
 	return []admin.Object{{APIVersion: "networking.istio.io/v1", Kind: "VirtualService", Metadata: admin.Metadata{Name: "web", Namespace: "shop"},
 		Spec: json.RawMessage(`{"hosts":["web"]}`), Origin: admin.Origin{Source: "store:/x", Revision: "7"}}}, nil
 }
@@ -367,6 +370,18 @@ func TestStoreCompletion(t *testing.T) {
 		first := fmt.Sprintf("\n%s\n", out)
 		if code != 0 || want != "" && !strings.Contains(first, "\n"+want+"\n") || want == "" && !strings.HasPrefix(out, ":") {
 			t.Errorf("%q: %d, got\n%s%s", args, code, out, errOut)
+		}
+	}
+}
+
+// What the store has and cannot be read is named, and the exit code says that it is missing.
+func TestGetUnusable(t *testing.T) {
+	t.Parallel()
+	socket := serve(t, &fake{})
+	for _, format := range []string{"yaml", "name", "table"} {
+		code, out, errOut := result(t, "--socket", socket, "get", "gateway", "--store", "-o", format)
+		if code != 1 || strings.Contains(out, "old") || !strings.Contains(errOut, "left out: gateway shop/old: the stored object cannot be used") {
+			t.Errorf("%s: exit code %d, %q, %q", format, code, out, errOut)
 		}
 	}
 }

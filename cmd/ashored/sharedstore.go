@@ -3,20 +3,30 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/netip"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
+// objectStore keeps objects.
+type objectStore interface {
+	config.Store
+	// Unusable are the objects that List leaves out, as this release cannot read them.
+	Unusable(ctx context.Context) ([]storage.Unusable, error)
+}
+
 // meshStore keeps what is written to the mesh: for this ashored alone, or for all that share it.
 type meshStore interface {
-	config.Store
+	objectStore
 	// Records are what replicas share besides objects.
 	Records() record.Store
 	// The virtual addresses of services.
@@ -46,49 +56,76 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 	if err := d.registry.Register(newSharedMetrics(shared)); err != nil {
 		return nil, err
 	}
-	if err := moveHome(ctx, d.home, shared, log); err != nil {
+	left, err := moveHome(ctx, d.home, shared, log)
+	if err != nil {
 		return nil, fmt.Errorf("move what the store in the state folder has into the one in Consul, in which nothing was ever written: %w", err)
 	}
+	back.more = append(back.more, func() []feed.Problem { return left })
 	return shared, nil
 }
 
+// homeStore is the store in the state folder, as another one takes its place.
+type homeStore interface {
+	meshStore
+	// AllRecords are those of all tables.
+	AllRecords(ctx context.Context) ([]record.Record, error)
+	// Addresses are the virtual ones of all services that have any.
+	Addresses() map[registry.Key][]netip.Addr
+}
+
 // moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
-// stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past.
-func moveHome(ctx context.Context, home *bolt.Store, shared *consul.Store, log hclog.Logger) error {
+// stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past. What cannot be
+// moved is told, and returned as problems.
+func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hclog.Logger) ([]feed.Problem, error) {
 	objects, err := home.List(ctx, "", "")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	before, err := home.Records().Get(ctx, movedKey())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if before.Version != "" || !shared.Empty() {
 		if len(objects) > 0 {
 			log.Info("objects of the store in the state folder are not in use: the setting store names the one in Consul", "objects", len(objects))
 		}
-		return noteMoved(ctx, home, shared, before)
+		return nil, noteMoved(ctx, home, shared, before)
 	}
 	records, err := home.AllRecords(ctx)
 	if err != nil {
-		return err
+		return nil, err
+	}
+	unusable, err := home.Unusable(ctx)
+	if err != nil {
+		return nil, err
 	}
 	addresses := home.Addresses()
 	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records, Addresses: addresses})
 	if err != nil {
-		return err
+		return nil, err
 	}
+	left := leftBehind(unusable, log)
 	if moved {
 		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records), "addresses", len(addresses))
 	}
-	return noteMoved(ctx, home, shared, before)
+	return left, noteMoved(ctx, home, shared, before)
+}
+
+// leftBehind tells of the objects that were not moved, as this release cannot read them.
+func leftBehind(list []storage.Unusable, log hclog.Logger) (out []feed.Problem) {
+	for _, u := range list {
+		log.Error("an object of the store in the state folder was not moved into the one in Consul", "object", u.Key.String(), "error", u.Why)
+		out = append(out, feed.Problem{Severity: feed.Error, Source: "store", Object: u.Key.String(),
+			Text: "it was not moved from the store in the state folder into the one in Consul, and stays there: " + u.Why})
+	}
+	return out
 }
 
 // movedKey is where the store in the state folder has the name of the first one in Consul that took its place.
 func movedKey() record.Key { return record.Key{Table: "store", Name: "moved"} }
 
 // noteMoved has the store in the state folder know that another one took its place, unless it did before.
-func noteMoved(ctx context.Context, home *bolt.Store, shared *consul.Store, before record.Record) error {
+func noteMoved(ctx context.Context, home meshStore, shared *consul.Store, before record.Record) error {
 	if before.Version != "" {
 		return nil
 	}
@@ -96,7 +133,7 @@ func noteMoved(ctx context.Context, home *bolt.Store, shared *consul.Store, befo
 }
 
 // stayHome has the store in the state folder be the one in use, and know it.
-func stayHome(ctx context.Context, home *bolt.Store) error {
+func stayHome(ctx context.Context, home meshStore) error {
 	before, err := home.Records().Get(ctx, movedKey())
 	if err != nil || before.Version == "" {
 		return err

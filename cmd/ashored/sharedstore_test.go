@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -133,8 +137,8 @@ func TestMoveHome(t *testing.T) {
 	first, second := bring("first"), bring("second")
 	shared := openConsul(t, agent).(*consul.Store)
 	for _, home := range []*bolt.Store{first, second} {
-		if err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil {
-			t.Fatal(err)
+		if left, err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil || left != nil {
+			t.Fatal(left, err)
 		}
 	}
 	list, err := shared.List(t.Context(), "", "")
@@ -157,7 +161,7 @@ func TestMoveHome(t *testing.T) {
 	wantBegun := func(want int) {
 		t.Helper()
 		anew := openConsul(t, agent).(*consul.Store)
-		if err := moveHome(t.Context(), first, anew, hclog.NewNullLogger()); err != nil {
+		if _, err := moveHome(t.Context(), first, anew, hclog.NewNullLogger()); err != nil {
 			t.Fatal(err)
 		}
 		if list, err := anew.List(t.Context(), "", ""); err != nil || len(list) != want {
@@ -169,6 +173,40 @@ func TestMoveHome(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantBegun(1)
+}
+
+// damagedHome is a store in the state folder with an object that cannot be read.
+type damagedHome struct{ *bolt.Store }
+
+var odd = config.Key{Kind: "Teapot", Namespace: "shop", Name: "earl"}
+
+func (damagedHome) Unusable(context.Context) ([]storage.Unusable, error) {
+	return []storage.Unusable{{Key: odd, Why: "the kind is unknown"}}, nil
+}
+
+// What cannot be moved is told by name, in the log and among the problems; so it is where the store is listed.
+func TestMoveHomeLeftBehind(t *testing.T) {
+	t.Parallel()
+	home := damagedHome{openBolt(t).(*bolt.Store)}
+	b := onStore(func(testing.TB) meshStore { return home })(t)
+	b.must(serviceFile("fine"))
+	var log bytes.Buffer
+	left, err := moveHome(t.Context(), home, openConsul(t, testconsul.Start(t, nil)).(*consul.Store), hclog.New(&hclog.LoggerOptions{Output: &log}))
+	if err != nil || len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error || !strings.Contains(left[0].Text, "the kind is unknown") {
+		t.Errorf("got %+v, %v", left, err)
+	}
+	if !strings.Contains(log.String(), odd.String()) {
+		t.Errorf("the log says %s", &log)
+	}
+	for _, q := range [][3]string{{"", "", ""}, {"", "shop", ""}, {"", "shop", "earl"}} {
+		list, err := b.Stored(t.Context(), q[0], q[1], q[2])
+		if err != nil || len(list) == 0 || list[len(list)-1].Metadata.Name != "earl" || list[len(list)-1].Unusable != "the kind is unknown" {
+			t.Errorf("%q: got %+v, %v", q, list, err)
+		}
+	}
+	if list, err := b.Stored(t.Context(), "serviceentry", "", ""); err != nil || len(list) != 1 || list[0].Unusable != "" {
+		t.Errorf("of another kind: got %+v, %v", list, err)
+	}
 }
 
 // What others than ashored may get hold of is told.

@@ -16,7 +16,7 @@ import (
 
 // storekeeper answers operators about the store of configuration. Safe for concurrent use.
 type storekeeper struct {
-	store config.Store
+	store objectStore
 	// context is the latest that was published; nil before the first.
 	context func() *push.Context
 	// sources are those at work, the deciding one first.
@@ -50,6 +50,15 @@ func (k *storekeeper) Stored(ctx context.Context, kind, namespace, name string) 
 			return nil, err
 		}
 		out = append(out, shown)
+	}
+	unusable, err := k.store.Unusable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, u := range unusable {
+		if (kind == "" || u.Key.Kind == info.Kind) && (namespace == "" || u.Key.Namespace == namespace) && (name == "" || u.Key.Name == name) {
+			out = append(out, admin.Object{Kind: string(u.Key.Kind), Metadata: admin.Metadata{Name: u.Key.Name, Namespace: u.Key.Namespace}, Unusable: u.Why})
+		}
 	}
 	if name != "" && len(out) == 0 {
 		return nil, admin.NewError(admin.ErrNotFound, fmt.Sprintf("the store has no %s %q%s", info.Kind, joined(namespace, name), k.elsewhere(info.Kind, namespace, name)))

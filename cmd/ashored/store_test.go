@@ -318,13 +318,13 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 
 // faster is a store in which somebody else writes just before an Apply.
 type faster struct {
-	config.Store
+	objectStore
 	write func()
 }
 
 func (f *faster) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
 	f.write()
-	return f.Store.Apply(ctx, changes, who)
+	return f.objectStore.Apply(ctx, changes, who)
 }
 
 // Who was faster is named; with force it does not matter.
@@ -525,13 +525,13 @@ func testStored(t *testing.T, newStoreBench newBench) {
 
 // lately is a store in which somebody else writes just before a List.
 type lately struct {
-	config.Store
+	objectStore
 	write func()
 }
 
 func (l *lately) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
 	l.write()
-	return l.Store.List(ctx, kind, namespace)
+	return l.objectStore.List(ctx, kind, namespace)
 }
 
 // What is written after a rollback has looked at the past is not undone with it.
@@ -552,7 +552,7 @@ func testStoreRollbackRace(t *testing.T, newStoreBench newBench) {
 }
 
 // endless is a store with a long past.
-type endless struct{ config.Store }
+type endless struct{ objectStore }
 
 func (e endless) History(_ context.Context, q config.Query) (config.Past, error) {
 	if !q.Bare {
@@ -574,13 +574,13 @@ func TestStoreHistoryEndless(t *testing.T) {
 
 // deserted is a store whose caller goes away while it lists its objects.
 type deserted struct {
-	config.Store
+	objectStore
 	leave func()
 }
 
 func (d deserted) List(ctx context.Context, kind config.Kind, namespace string) ([]*config.Object, error) {
 	defer d.leave()
-	return d.Store.List(ctx, kind, namespace)
+	return d.objectStore.List(ctx, kind, namespace)
 }
 
 // Differences that nobody waits for any more are not made.

@@ -21,7 +21,7 @@ func FuzzContent(f *testing.F) {
 	f.Add([]byte("host\x00ns"), make([]byte, 20))
 	f.Add([]byte("\x00\x00"), []byte(`{"spec":"////"}`))
 	f.Fuzz(func(t *testing.T, key, value []byte) {
-		s := &Store{objects: map[config.Key]*config.Object{}, broken: map[string]config.Problem{}, addresses: nil}
+		s := &Store{objects: map[config.Key]*config.Object{}, broken: map[string]config.Problem{}, unread: map[string]config.Key{}, addresses: nil}
 		if err := s.loadObject(key, value); err == nil && len(s.objects)+len(s.broken) != 1 {
 			t.Error("a record was read as neither an object nor a problem")
 		}

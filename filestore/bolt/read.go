@@ -28,7 +28,7 @@ func (s *Store) load(btx *bbolt.Tx) error {
 	}
 	s.writes = len(t.keys(bucketWrites, nil))
 	s.objects = map[config.Key]*config.Object{}
-	s.broken = map[string]config.Problem{}
+	s.broken, s.unread = map[string]config.Problem{}, map[string]config.Key{}
 	if err := t.scan(bucketObjects, nil, s.loadObject); err != nil {
 		return err
 	}
@@ -55,6 +55,7 @@ func (s *Store) loadObject(k, v []byte) error {
 	}
 	o, err := decodeObject(s.Name(), key, v)
 	if err != nil {
+		s.unread[key.String()] = key
 		s.broken[key.String()] = config.Problem{Severity: feed.Error, Object: key.String(),
 			Text: fmt.Sprintf("the stored object cannot be used by this release (%v): write it anew or delete it", err)}
 		return nil
@@ -115,6 +116,21 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 		}
 	}
 	slices.SortFunc(out, func(a, b *config.Object) int { return a.Key.Compare(b.Key) })
+	return out, nil
+}
+
+// Unusable are the objects that List leaves out because this release cannot read them, in the order of their keys.
+func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if err := s.readable(ctx); err != nil {
+		return nil, err
+	}
+	var out []storage.Unusable
+	for name, p := range s.broken {
+		out = append(out, storage.Unusable{Key: s.unread[name], Why: p.Text})
+	}
+	slices.SortFunc(out, func(a, b storage.Unusable) int { return a.Key.Compare(b.Key) })
 	return out, nil
 }
 

@@ -84,6 +84,7 @@ type Store struct {
 	revision  uint64
 	objects   map[config.Key]*config.Object
 	broken    map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
+	unread    map[string]config.Key     // their keys, by the same
 	addresses map[registry.Key][]netip.Addr
 	idle      map[registry.Key]time.Time // of addresses: since when no source has had the host
 	feeds     map[*subscriber]bool

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -218,6 +219,44 @@ func checkAddresses(t *testing.T, all map[registry.Key][]netip.Addr) {
 	if _, bad := seen[netip.MustParseAddr("240.240.0.0")]; bad {
 		t.Error("the first address of the range is allocated")
 	}
+}
+
+// What this release cannot read is told by name, until it is written anew.
+func TestUnusable(t *testing.T) {
+	t.Parallel()
+	dir, ctx := t.TempDir(), t.Context()
+	s := open(t, Config{Dir: dir})
+	if _, err := s.Put(ctx, configtest.Object("fine", "a.test"), "me"); err != nil {
+		t.Fatal(err)
+	}
+	teapot := config.Key{Kind: "Teapot", Namespace: "shop", Name: "earl"}
+	err := s.update(func(tx *tx) error {
+		return errors.Join(tx.put(bucketObjects, objectKey(teapot), []byte(`{"revision":1}`)), tx.put(bucketObjects, objectKey(configtest.Key("bad")), []byte(`{"revision":1,"spec":"/w=="}`)))
+	})
+	if err := errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, checked(t, dir))
+	want := []config.Key{configtest.Key("bad"), teapot}
+	check := func(what string) {
+		t.Helper()
+		list, err := s.Unusable(ctx)
+		var got []config.Key
+		for _, u := range list {
+			if got = append(got, u.Key); !strings.Contains(u.Why, "cannot be used by this release") {
+				t.Errorf("%s: %v: %s", what, u.Key, u.Why)
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: got %v, %v, want %v", what, got, err, want)
+		}
+	}
+	check("at first")
+	if _, err := s.Put(ctx, configtest.Object("bad", "b.test"), "me"); err != nil {
+		t.Fatal(err)
+	}
+	want = want[1:]
+	check("one is written anew")
 }
 
 // Last good contents are kept by source and name, and a nil removes one.

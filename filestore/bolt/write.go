@@ -142,6 +142,7 @@ func (s *Store) publish(changes []config.Change, written []*config.Object, revis
 	s.revision = revision
 	for i, c := range changes {
 		delete(s.broken, c.Key.String())
+		delete(s.unread, c.Key.String())
 		if written[i] == nil {
 			delete(s.objects, c.Key)
 		} else {

@@ -45,6 +45,21 @@ func (s *Store) List(ctx context.Context, kind config.Kind, namespace string) ([
 	return out, nil
 }
 
+// Unusable are the objects that List leaves out because this release cannot read them, in the order of their keys. Errors: ErrUnread.
+func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
+	known, err := s.readable(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var out []storage.Unusable
+	for k, o := range known.objects.All() {
+		if o.decoded == nil {
+			out = append(out, storage.Unusable{Key: k, Why: o.problem})
+		}
+	}
+	return out, nil
+}
+
 // readable is what is known of objects, the latest as long as Consul answers. Errors: ErrUnread.
 func (s *Store) readable(ctx context.Context) (*state, error) {
 	if err := s.fresh(ctx); err != nil {
