@@ -25,8 +25,9 @@ type exports struct {
 
 	mu sync.Mutex
 	// the following are guarded by mu
-	wanted map[string]exporting // by the setting's name
-	latest *push.Context        // nil until there is one
+	wanted  map[string]exporting      // by the setting's name
+	leaving map[*consul.Exporter]bool // those that remove what they have registered
+	latest  *push.Context             // nil until there is one
 }
 
 // exporting is one Consul to which the mesh is exported.
@@ -36,7 +37,7 @@ type exporting struct {
 }
 
 func newExports(mesh *push.Mesh, log hclog.Logger) *exports {
-	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1), wanted: map[string]exporting{}}
+	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1), wanted: map[string]exporting{}, leaving: map[*consul.Exporter]bool{}}
 }
 
 // arrange has these sources' exports be what there is. What is as it was before goes on. With an error nothing is another.
@@ -114,6 +115,7 @@ func (x *exports) run(ctx context.Context) error {
 				r.stop()
 				before[e.Target()] = r.done
 			} else {
+				x.leave(e, true)
 				e.Withdraw()
 			}
 		}
@@ -127,6 +129,7 @@ func (x *exports) run(ctx context.Context) error {
 			all.Go(func() {
 				defer close(done)
 				defer stop()
+				defer x.leave(e, false)
 				if after := before[e.Target()]; after != nil {
 					<-after
 				}
@@ -154,11 +157,30 @@ func (x *exports) exporters() []*consul.Exporter {
 	return out
 }
 
+// leave notes that one removes what it has registered, or does so no more.
+func (x *exports) leave(e *consul.Exporter, removes bool) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if removes {
+		x.leaving[e] = true
+	} else {
+		delete(x.leaving, e)
+	}
+}
+
 // problems are those of all of them.
 func (x *exports) problems() []feed.Problem {
 	var out []feed.Problem
 	for _, e := range x.exporters() {
 		out = append(out, e.Status().Problems...)
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for e := range x.leaving {
+		for _, p := range e.Status().Problems {
+			p.Text = "what the mesh has registered is not removed yet: " + p.Text
+			out = append(out, p)
+		}
 	}
 	return out
 }

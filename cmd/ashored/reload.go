@@ -55,15 +55,8 @@ func (r *reloader) run(ctx context.Context) error {
 // reload reads the file and takes it in, or tells why not.
 func (r *reloader) reload(ctx context.Context) {
 	next, err := r.read()
-	var sources push.Sources
 	if err == nil {
-		sources, err = r.maker.make(ctx, next.sources)
-	}
-	if err == nil {
-		err = r.export(next.sources)
-	}
-	if err == nil {
-		err = r.arrange(ctx, sources)
+		err = r.arrangeAnew(ctx, next.sources)
 	}
 	if err != nil {
 		r.log.Error("the settings are not taken; those from before stay", "error", err)
@@ -77,6 +70,19 @@ func (r *reloader) reload(ctx context.Context) {
 	r.record(audit.Event{Action: audit.SettingsReload, Actor: "ashored", Target: "settings",
 		Details: map[string]string{"sources": strings.Join(sourceNames(next.sources), ", "), "wait": strings.Join(waiting, ", ")}})
 	r.tell(nil, pendingSettings(waiting))
+}
+
+// arrangeAnew has the sources of a list be those at work. With an error those of before are, and nothing is told of others.
+func (r *reloader) arrangeAnew(ctx context.Context, list []sourceSettings) error {
+	sources, take, err := r.maker.make(ctx, list)
+	if err != nil {
+		return err
+	}
+	if err := r.export(list); err != nil {
+		return err
+	}
+	take()
+	return r.arrange(ctx, sources) // fails at the end of the program alone
 }
 
 func (r *reloader) tell(refused, pending []feed.Problem) {

@@ -59,9 +59,8 @@ func newSourceMaker(home *bolt.Store, store meshStore, book *vip.Book, log hclog
 // forgetTime is how long it may take to forget what was kept of a source.
 const forgetTime = 5 * time.Second
 
-// make makes the sources of a list. With an error nothing is as it was not before.
-func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sources, error) {
-	var out push.Sources
+// make makes the sources of a list. Until take is called those of before are what there is.
+func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (out push.Sources, take func(), err error) {
 	made := map[string]madeSource{}
 	m.named = map[string]bool{}
 	for _, s := range list {
@@ -91,8 +90,13 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 		}
 	}
 	if err := errors.Join(append(errs, out.Check())...); err != nil {
-		return push.Sources{}, err
+		return push.Sources{}, nil, err
 	}
+	return out, func() { m.take(made) }, nil
+}
+
+// take makes these what there is.
+func (m *sourceMaker) take(made map[string]madeSource) {
 	m.made = made
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -100,7 +104,6 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (push.Sou
 	for _, src := range made {
 		m.settings[src.name()] = src.settings
 	}
-	return out, nil
 }
 
 // setting is the name among the settings of a source, by its own name; that where it stands in none. Safe for concurrent use.

@@ -205,10 +205,11 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	maker := newSourceMaker(d.home, d.store, book, log)
 	back.waited = maker.waited
 	back.more = append(back.more, maker.exposed)
-	sources, err := maker.make(ctx, s.sources)
+	sources, take, err := maker.make(ctx, s.sources)
 	if err != nil {
 		return p, err
 	}
+	take()
 	before, err := maker.before(ctx)
 	if err != nil {
 		return p, err
