@@ -16,8 +16,9 @@ import (
 
 func (t *tool) auditCommand() *cobra.Command {
 	return group("audit", "Read the audit log",
-		`ashored writes down who made and used tokens and certificates, who was refused and why, who revoked what and who
-read dumps: audit.jsonl in its state folder, which is only ever appended to.`,
+		`ashored writes down who made and used tokens and certificates, who was refused and why, who revoked what, who wrote
+configuration to the store, in files or by a reload of the settings, which readers got configuration and who read
+dumps: audit.jsonl in its state folder, which is only ever appended to.`,
 		"  ashorectl audit tail\n  ashorectl audit tail -f", t.auditTailCommand())
 }
 

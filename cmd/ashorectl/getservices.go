@@ -64,7 +64,9 @@ func (t *tool) getServices(cmd *cobra.Command, v serviceView, store bool) error 
 func (v serviceView) collect(c *admin.Client, ctx context.Context) ([]admin.Service, error) {
 	out := []admin.Service{}
 	err := c.Services(ctx, v.query, func(e admin.ServiceEvent) error {
-		out = append(out, e.Service)
+		if e.Event != admin.ServiceGone { // it went while the others were told
+			out = append(out, e.Service)
+		}
 		return nil
 	})
 	return out, err

@@ -53,6 +53,7 @@ func (*fake) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin
 		told = append(told, admin.ServiceEvent{Event: admin.ServicesListed}, told[0], admin.ServiceEvent{Event: admin.ServiceIs, Service: web},
 			admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop", Host: "web.service.consul"}})
 	}
+	told = append(told, admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Namespace: "shop", Host: "old.service.consul"}})
 	for _, e := range told {
 		if err := emit(e); err != nil {
 			return err

@@ -32,8 +32,9 @@ func newRoot() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ashored",
 		Short: "The control plane of an Ashore mesh",
-		Long: `ashored reads Istio's configuration API from a folder of YAML, builds what every proxy is to have, and
-serves it to Envoy over xDS, on port 15012 with TLS. It is the mesh's certificate authority too.
+		Long: `ashored reads Istio's configuration API from folders of YAML, servers of MCP and its own store, and services
+from Consul too; it builds what every proxy is to have, and serves it to Envoy over xDS, on port 15012 with
+TLS. It is the mesh's certificate authority too.
 
 Settings come from one file, --config; see docs/settings.md. With --dev no file is needed: ashored
 serves the folder --files as plaintext xDS on loopback, and keeps its state in the folder --state.
