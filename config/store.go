@@ -35,7 +35,8 @@ type Store interface {
 	// Delete removes one object; revision as in Put. Errors: ErrNotFound, ErrConflict.
 	Delete(ctx context.Context, key Key, revision, who string) error
 	// Apply does all of changes, or none, as one revision. Without changes nothing is written and the
-	// present revision returned. Errors: ErrNotFound, ErrConflict, naming the object.
+	// present revision returned, for sure: who reads afterwards sees that one or a later one, and a store
+	// that cannot tell fails. Errors: ErrNotFound, ErrConflict, naming the object.
 	Apply(ctx context.Context, changes []Change, who string) (revision string, err error)
 	// History tells of past writes, the latest revision first. A store may forget: whole revisions,
 	// the oldest first, and never the latest one.

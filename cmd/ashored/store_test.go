@@ -9,11 +9,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/testing/protocmp"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -316,14 +318,16 @@ func testStoreAt(t *testing.T, newStoreBench newBench) {
 	}
 }
 
-// faster is a store in which somebody else writes just before an Apply.
+// faster is a store in which somebody else writes just before an Apply that changes something.
 type faster struct {
 	objectStore
 	write func()
 }
 
 func (f *faster) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
-	f.write()
+	if len(changes) > 0 {
+		f.write()
+	}
 	return f.objectStore.Apply(ctx, changes, who)
 }
 
@@ -357,6 +361,61 @@ func testStoreRace(t *testing.T, newStoreBench newBench) {
 				t.Error(err)
 			}
 		})
+	}
+}
+
+// While Consul cannot be asked nothing is said to hold in the store: a write is refused, also one that would change nothing by what
+// was known last, and a preview says that it is of an old revision.
+func TestStoreAway(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	b := onStore(func(t testing.TB) meshStore { return openConsul(t, agent) })(t)
+	b.must(serviceFile("web"))
+	b.must(with(serviceFile("web"), "10.0.0.1", "10.0.0.2"))
+	now := with(serviceFile("web"), "10.0.0.1", "10.0.0.2")
+	if w, err := b.apply(admin.StoreOptions{Preview: true}, now); err != nil || len(w.Warnings) != 0 {
+		t.Errorf("a preview in touch: got %+v, %v", w, err)
+	}
+	agent.Kill()
+	for what, write := range map[string]func(admin.StoreOptions) (admin.Written, error){
+		"apply": func(o admin.StoreOptions) (admin.Written, error) { return b.apply(o, now) },
+		"delete": func(o admin.StoreOptions) (admin.Written, error) {
+			o.MissingOK = true
+			ref := admin.Ref{Kind: "ServiceEntry", Namespace: "shop", Name: "gone"}
+			return b.Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &ref}}), o, "user test")
+		},
+		"rollback": func(o admin.StoreOptions) (admin.Written, error) {
+			return b.Rollback(t.Context(), admin.RollbackRequest{Revision: "2"}, o, "user test")
+		},
+	} {
+		for _, o := range []admin.StoreOptions{{}, {Force: true}, {At: "2"}} {
+			if w, err := write(o); !errors.Is(err, consul.ErrAway) || !strings.Contains(err.Error(), "store.address") {
+				t.Errorf("%s %+v: got %+v, %v; want that nothing was written, and why", what, o, w, err)
+			}
+			if !strings.Contains(b.last(), string(audit.Failed)) {
+				t.Errorf("%s %+v: recorded is %s", what, o, b.last())
+			}
+		}
+		w, err := write(admin.StoreOptions{Preview: true})
+		if err != nil || len(w.Warnings) != 1 || w.Warnings[0].Severity != feed.Warning || !strings.Contains(w.Warnings[0].Text, "revision 2") || !strings.Contains(w.Warnings[0].Text, "store.address") {
+			t.Errorf("a preview of %s: got %+v, %v; want a warning that it is of revision 2", what, w, err)
+		}
+	}
+	if _, err := b.apply(admin.StoreOptions{}, with(now, "number: 80", "number: 80000")); !errors.Is(err, admin.ErrInvalid) {
+		t.Errorf("a wrong file: got %v, want what is wrong with it", err)
+	}
+	agent.Start()
+	for end := time.Now().Add(40 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		w, err := b.apply(admin.StoreOptions{}, now)
+		if err == nil {
+			if w.Revision != "2" || actions(w) != "web unchanged" {
+				t.Errorf("with Consul back: got %+v", w)
+			}
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatalf("with Consul back: got %v", err)
+		}
 	}
 }
 

@@ -22,6 +22,8 @@ type storePlan struct {
 	options admin.StoreOptions
 	steps   []storeStep   // in the order of their keys
 	notes   storeFindings // of the files
+	// present is the store's revision for sure when its objects were about to be read; a preview has none.
+	present string
 }
 
 // storeStep is what is to become of one object.
@@ -64,6 +66,15 @@ func (p *storePlan) changes() []config.Change {
 		}
 	}
 	return out
+}
+
+// present has the store know what it holds now. Without that, "unchanged" would be said of what another replica has changed. A preview
+// goes by what is known. Errors: the store cannot find out.
+func (k *storekeeper) present(ctx context.Context, plan *storePlan) (err error) {
+	if !plan.options.Preview {
+		plan.present, err = k.store.Apply(ctx, nil, plan.author())
+	}
+	return err
 }
 
 // stored is what the store has.
@@ -129,6 +140,9 @@ func (k *storekeeper) planApply(ctx context.Context, p admin.Pieces, plan *store
 		return err
 	}
 	plan.notes = w.findings
+	if err := k.present(ctx, plan); err != nil {
+		return err
+	}
 	have, err := k.stored(ctx)
 	if err != nil {
 		return err
@@ -147,6 +161,9 @@ func (k *storekeeper) planDelete(ctx context.Context, p admin.Pieces, plan *stor
 	}
 	if w.all.Unread {
 		return w.findings.refusal()
+	}
+	if err := k.present(ctx, plan); err != nil {
+		return err
 	}
 	have, err := k.stored(ctx)
 	if err != nil {
@@ -193,6 +210,9 @@ func (k *storekeeper) planRollback(ctx context.Context, r admin.RollbackRequest,
 	}
 	if _, err := config.ParseRevision(r.Revision); err != nil {
 		return admin.NewError(admin.ErrInvalid, err.Error())
+	}
+	if err := k.present(ctx, plan); err != nil {
+		return err
 	}
 	past, err := k.store.History(ctx, config.Query{Key: key, After: r.Revision})
 	if err != nil {

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/linediff"
 )
 
@@ -37,9 +40,10 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	if err == nil {
 		err = k.hold(ctx, p)
 	}
-	out := admin.Written{Revision: past.Latest, Preview: p.options.Preview, Warnings: p.notes.told()}
+	out := admin.Written{Revision: cmp.Or(p.present, past.Latest), Preview: p.options.Preview, Warnings: p.notes.told()}
 	if p.options.Preview {
 		if err == nil {
+			out.Warnings = append(out.Warnings, k.outdated(past.Latest)...)
 			out.Changes, err = k.shown(ctx, p, true)
 		}
 		return out, err
@@ -56,6 +60,20 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 	}
 	out.Changes, err = k.shown(ctx, p, false)
 	return out, err
+}
+
+// outdated says of a preview that it goes by an old revision, where the store cannot tell whether there is a newer one.
+func (k *storekeeper) outdated(revision string) []feed.Problem {
+	s, ok := k.store.(interface{ Standing() feed.Standing })
+	if !ok {
+		return nil
+	}
+	now := s.Standing()
+	if now.Error == "" {
+		return nil
+	}
+	text := fmt.Sprintf("this goes by revision %s, the latest that this ashored knew on %s: there may be newer ones, for %s", revision, now.Since.UTC().Format(time.RFC3339), now.Error)
+	return []feed.Problem{{Severity: feed.Warning, Source: k.store.Name(), Field: "store", Text: text, Since: now.Since}}
 }
 
 // author is who writes, as the history tells it.

@@ -93,15 +93,8 @@ func (s *Store) Delete(ctx context.Context, key config.Key, revision, who string
 	return err
 }
 
-// Apply implements config.Store. All of changes get one revision.
+// Apply implements config.Store. All of changes get one revision. Without changes it fails too while Consul cannot be asked.
 func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) (string, error) {
-	if len(changes) == 0 {
-		known, err := s.readable(ctx)
-		if err != nil {
-			return "", err
-		}
-		return storage.Revision(known.revision), nil
-	}
 	after, err := s.apply(ctx, changes, who)
 	if err != nil {
 		return "", err
@@ -109,7 +102,7 @@ func (s *Store) Apply(ctx context.Context, changes []config.Change, who string) 
 	return storage.Revision(after.revision), nil
 }
 
-// apply writes all of changes, at least one, or none, and returns the state after it.
+// apply writes all of changes, or none, and returns the state after it.
 func (s *Store) apply(ctx context.Context, changes []config.Change, who string) (*state, error) {
 	write := &objectsWrite{Who: who, When: time.Now().UTC(), Writes: make([]objectWrite, len(changes))}
 	for i, c := range changes {
@@ -127,7 +120,7 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 	}
 	made := &commit{Objects: write}
 	after, err := s.propose(ctx, len(changes) >= largeApply, func(known *state) (*commit, error) {
-		if err := known.checkChanges(changes); err != nil {
+		if err := known.checkChanges(changes); err != nil || len(changes) == 0 {
 			return nil, err
 		}
 		if s.revision > known.revision && write.Above != s.revision { // Consul was brought back to an earlier one
