@@ -24,7 +24,8 @@ import (
 // call is a stream that a caller opened. Its end is told by closing done.
 type call struct {
 	stream grpc.ServerStream
-	why    error // set before done is closed
+	from   string // set once: who it is, for people
+	why    error  // set before done is closed
 	done   chan struct{}
 }
 
@@ -105,7 +106,7 @@ func (s *Source) serve(ctx context.Context, out chan<- feed.Batch[*config.Object
 
 // called hands a stream over and waits until it is done with.
 func (s *Source) called(_ any, stream grpc.ServerStream) error {
-	c := &call{stream: stream, done: make(chan struct{})}
+	c := &call{stream: stream, from: s.caller(stream), done: make(chan struct{})}
 	select {
 	case s.calls <- c:
 	case <-stream.Context().Done():
@@ -151,9 +152,15 @@ func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*c
 	within, cancel := untilExpiry(ctx, c.stream)
 	stop := context.AfterFunc(c.stream.Context(), cancel)
 	defer stop()
+	if wrong := s.rivals.doubts(s.cfg.Address, time.Now()); wrong != "" {
+		s.stand(ctx, out, wrong) // when ctx ends, so does what follows
+	}
 	c.why = s.speak(within, cancel, c.stream, out)
-	if errors.Is(context.Cause(within), errExpired) {
+	switch {
+	case errors.Is(context.Cause(within), errExpired):
 		c.why = errExpired
+	case s.next != nil:
+		s.rivals.note(c.from, s.next.from, time.Now())
 	}
 	close(c.done)
 	if ctx.Err() == nil {

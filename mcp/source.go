@@ -42,6 +42,7 @@ type Source struct {
 	unknown map[string]bool // collections that the server does not know
 	told    bool            // the first complete state was sent
 	next    *call           // the caller that takes the place of the one before
+	rivals  rivals          // callers that do so again and again
 }
 
 var _ config.Source = (*Source)(nil)
@@ -193,6 +194,12 @@ func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		clear(s.unknown) // the next one may know them
 	}
 	s.ended()
+	if errors.Is(why, errReplaced) {
+		if may, silent := s.logged.Take("replaced", time.Now()); may {
+			s.cfg.Log.Info("a caller was sent away", "reason", why, "not logged before", silent)
+		}
+		return true // the other one is heard at once, and shows how we stand
+	}
 	return s.stand(ctx, out, s.outage(why))
 }
 

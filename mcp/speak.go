@@ -116,7 +116,7 @@ func (t *talk) run(ctx context.Context) error {
 				return err
 			}
 		case t.next = <-t.calls: // nobody calls where we do
-			return errors.New("another caller took its place")
+			return fmt.Errorf("%w: %s", errReplaced, t.next.from)
 		case <-patience.C:
 			if err := t.impatient(); err != nil {
 				return err
@@ -126,7 +126,7 @@ func (t *talk) run(ctx context.Context) error {
 		if err := t.passed(ctx, time.Now()); err != nil {
 			return err
 		}
-		if at := t.due(); !at.IsZero() {
+		if at := t.due(time.Now()); !at.IsZero() {
 			look.Reset(max(time.Until(at), 0))
 		}
 	}
@@ -224,7 +224,7 @@ func (t *talk) passed(ctx context.Context, now time.Time) error {
 	if !t.told && !t.begin(ctx, now) {
 		return ctx.Err()
 	}
-	if !t.stand(ctx, t.out, t.doubts()) {
+	if !t.stand(ctx, t.out, t.doubts(now)) {
 		return ctx.Err()
 	}
 	return nil
@@ -248,8 +248,11 @@ func (t *talk) begin(ctx context.Context, now time.Time) bool {
 	return t.send(ctx, t.out, b)
 }
 
-// doubts is what the server says and is not believed yet; empty: nothing.
-func (t *talk) doubts() string {
+// doubts is what the server says and is not believed yet, or that it may not be the one that is meant; empty: nothing.
+func (t *talk) doubts(now time.Time) string {
+	if text := t.rivals.doubts(t.cfg.Address, now); text != "" {
+		return text
+	}
 	if !t.bare.IsZero() && t.content.total == 0 {
 		return fmt.Sprintf("the server %s holds no object of any kind: it is believed when it has stood by that for %s (emptyAfter)", t.cfg.Address, t.cfg.EmptyAfter)
 	}
@@ -265,7 +268,7 @@ func (t *talk) doubts() string {
 }
 
 // due is when passed has something to do; zero: not before the next message.
-func (t *talk) due() time.Time {
+func (t *talk) due(now time.Time) time.Time {
 	at := t.content.due()
 	earlier := func(u time.Time) {
 		if !u.IsZero() && (at.IsZero() || u.Before(at)) {
@@ -275,6 +278,7 @@ func (t *talk) due() time.Time {
 	for _, r := range t.refused {
 		earlier(r.due)
 	}
+	earlier(t.rivals.over(now))
 	if !t.bare.IsZero() && !t.content.lasts() {
 		earlier(t.bare.Add(t.cfg.EmptyAfter))
 	}

@@ -98,12 +98,21 @@ func (c *Config) verifyPeer(s tls.ConnectionState) error {
 	if len(s.PeerCertificates) == 0 {
 		return errors.New("no client certificate was presented")
 	}
-	names := slices.Clone(s.PeerCertificates[0].DNSNames)
-	for _, u := range s.PeerCertificates[0].URIs {
-		names = append(names, u.String())
-	}
-	if !slices.ContainsFunc(names, func(n string) bool { return slices.Contains(c.Peers, n) }) {
-		return fmt.Errorf("the caller is %q, which peers does not name", clip(strings.Join(names, ", ")))
+	all := names(s)
+	if !slices.ContainsFunc(all, func(n string) bool { return slices.Contains(c.Peers, n) }) {
+		return fmt.Errorf("the caller is %q, which peers does not name", clip(strings.Join(all, ", ")))
 	}
 	return nil
+}
+
+// names are those that the certificate of the other side has.
+func names(s tls.ConnectionState) []string {
+	if len(s.PeerCertificates) == 0 {
+		return nil
+	}
+	out := slices.Clone(s.PeerCertificates[0].DNSNames)
+	for _, u := range s.PeerCertificates[0].URIs {
+		out = append(out, u.String())
+	}
+	return out
 }
