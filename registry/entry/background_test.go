@@ -344,11 +344,11 @@ func TestBackgroundLost(t *testing.T) {
 		a.service("web", "10.0.0.1", time.Second)
 		web := registry.Key{Host: "web", Namespace: "shop"}
 		had := a.address(t, "web")
+		before := len(a.contexts)
 		d.mu.Lock()
 		delete(d.ledger.given, web)
 		d.ledger.lost = []registry.Key{web, {Host: "gone"}}
 		d.mu.Unlock()
-		before := len(a.contexts)
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if got := a.address(t, "web"); got == had || got == "" || len(a.contexts) != before+1 {
