@@ -21,7 +21,7 @@ func TestExportsLeaving(t *testing.T) {
 		http.Error(w, "No cluster leader", http.StatusInternalServerError)
 	}))
 	defer away.Close()
-	x := newExports(&push.Mesh{}, testlog.New(t))
+	x := newExports(&push.Mesh{}, "here", testlog.New(t))
 	options := &consulSource{Options: consul.Options{Address: away.URL, Export: consul.ExportOptions{Owner: "shop"}}}
 	if err := x.arrange([]sourceSettings{{Name: "dc1", Kind: "consul", options: options}}); err != nil {
 		t.Fatal(err)

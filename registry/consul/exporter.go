@@ -21,6 +21,8 @@ type ExporterConfig struct {
 	ExportTo []string
 	// Replica is the name of this one among those that may register, for people.
 	Replica string
+	// Store names what those that may register share; who has another one registers something else. Equal on all of them.
+	Store string
 	// Log is told of what an operator would act on; required.
 	Log hclog.Logger
 }

@@ -39,6 +39,8 @@ var (
 	errForeign = errors.New("is not this mesh's")
 	// errNoSession is about an answer that is none of Consul's.
 	errNoSession = errors.New("the answer has no session: is it the address of Consul's HTTP interface?")
+	// errOtherStore is about a holder of the lease that is of another mesh.
+	errOtherStore = errors.New("and has another store")
 	// errLeaseLost is about a lease that Consul has ended.
 	errLeaseLost = errors.New("the lease has ended: Consul had not heard of this replica for too long, or its state was restored")
 )
@@ -123,7 +125,7 @@ func (e *shard) renew(ctx context.Context, id string, end context.CancelCauseFun
 
 // hold waits until the lease is this replica's; false with an error: it never was.
 func (e *shard) hold(ctx context.Context, id string) (bool, error) {
-	lease := &api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: []byte(e.cfg.Replica), Session: id}
+	lease := &api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: e.holder(), Session: id}
 	var index uint64
 	for failures, misses := 0, 0; ; {
 		held, err := e.acquire(ctx, lease)
@@ -150,7 +152,7 @@ func (e *shard) hold(ctx context.Context, id string) (bool, error) {
 			misses++
 		default:
 			failures, misses = 0, 0
-			e.trouble(nil, 0)
+			e.trouble(e.waits(), toldAfter)
 		}
 	}
 }
@@ -180,7 +182,34 @@ func (e *shard) free(ctx context.Context, key string, index uint64) (uint64, err
 	case lease == nil || lease.Session == "" || meta.LastIndex < index:
 		return 0, nil
 	}
+	e.waitsFor = string(lease.Value)
 	return meta.LastIndex, nil
+}
+
+// ofStore parts the name of a replica from that of its store in the value of a lease.
+const ofStore = " of the store "
+
+// holder is who holds a lease, as it says of itself there.
+func (e *shard) holder() []byte { return []byte(e.cfg.Replica + ofStore + e.cfg.Store) }
+
+// waits tells who registers while this one waits. An error says that it is none that shares a store with it.
+func (e *shard) waits() error {
+	if e.waitsFor == e.told {
+		return e.stranger()
+	}
+	e.told = e.waitsFor
+	replica, _, _ := strings.Cut(e.waitsFor, ofStore)
+	e.cfg.Log.Info("another replica registers the mesh's services in Consul: this one waits for the lease", "owner", e.cfg.Options.Export.Owner, "node", e.node, "holder", replica)
+	return e.stranger()
+}
+
+func (e *shard) stranger() error {
+	replica, store, known := strings.Cut(e.waitsFor, ofStore)
+	if !known || store == e.cfg.Store {
+		return nil
+	}
+	return fmt.Errorf("%s holds the lease of export.owner %s, %w (%s, here %s): when this one takes over it replaces what is registered; replicas of one mesh share a store, and two meshes have owners of their own",
+		replica, e.cfg.Options.Export.Owner, errOtherStore, store, e.cfg.Store)
 }
 
 // unlessWithdrawn is a context that ends with Withdraw too, until stop is called.
@@ -255,7 +284,7 @@ func (e *shard) release(ctx context.Context, id string, held bool, why error) {
 	case errors.Is(why, errLeaseLost):
 		return
 	case held:
-		_, _, err = e.client.api.KV().Release(&api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: []byte(e.cfg.Replica), Session: id}, e.writes(ctx))
+		_, _, err = e.client.api.KV().Release(&api.KVPair{Key: e.cfg.Options.Export.lease(e.number), Value: e.holder(), Session: id}, e.writes(ctx))
 	default: // nothing hangs on it
 		_, err = e.client.api.Session().Destroy(id, e.writes(ctx))
 	}

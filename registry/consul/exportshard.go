@@ -26,6 +26,9 @@ type shard struct {
 	wake     chan struct{}   // capacity 1: there is another latest
 	withdraw <-chan struct{} // closed when it is to remove what it has registered
 
+	// the following are of the goroutine of run
+	waitsFor, told string // who holds the lease, and of whom that was told
+
 	mu sync.Mutex
 	// the following are guarded by mu
 	status ExportStatus
@@ -126,7 +129,7 @@ func splitTrouble(list []feed.Problem) (others []feed.Problem, told *feed.Proble
 
 // explain says what an error means, and what to do.
 func (e *shard) explain(err error) string {
-	if errors.Is(err, errForeign) || errors.Is(err, errLeaseLost) {
+	if errors.Is(err, errForeign) || errors.Is(err, errLeaseLost) || errors.Is(err, errOtherStore) {
 		return err.Error()
 	}
 	if denied(err) {

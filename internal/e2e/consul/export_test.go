@@ -38,10 +38,16 @@ type exporting struct {
 // export runs an exporter until it is stopped, withdrawn or t ends.
 func export(t *testing.T, replica string, o consul.Options) *exporting {
 	t.Helper()
+	return exportOf(t, replica, "theirs", o)
+}
+
+// exportOf is export of one with another store.
+func exportOf(t *testing.T, replica, store string, o consul.Options) *exporting {
+	t.Helper()
 	if o.Export.Owner == "" {
 		o.Export.Owner = shop
 	}
-	e, err := consul.NewExporter(consul.ExporterConfig{Name: replica, Options: o, Replica: replica, Log: testlog.New(t)})
+	e, err := consul.NewExporter(consul.ExporterConfig{Name: replica, Options: o, Replica: replica, Store: store, Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -225,6 +231,11 @@ func TestExportTakenOver(t *testing.T) {
 	if n := two.Status().Writes; n != 1 {
 		t.Errorf("two wrote %d times, want once: what is new", n)
 	}
+	stranger := exportOf(t, "four", "another", o)
+	stranger.has("web.example", "10.9.9.9")
+	stranger.told("two holds the lease of export.owner shop, and has another store (theirs, here another)")
+	stranger.stop()
+	two.well()
 	three := export(t, "three", o)
 	three.has("web.example", "10.0.0.1")
 	three.has("api.example", "10.0.0.2")
