@@ -100,7 +100,7 @@ func (f *folder) keepMissed() {
 
 // define says that one of the files defines something.
 func (f *folder) define(names []string) bool {
-	return slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && len(x.objects) > 0 })
+	return slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && (len(x.objects) > 0 || x.unkept != "") })
 }
 
 // last says that there seems to be no file besides those that are gone; a scan tells for certain.

@@ -53,8 +53,17 @@ func (f *folder) update(group string) feed.Update[*config.Object] {
 		u.AsOf = x.goodAt
 	}
 	items, clashes := f.owners.split(x)
-	u.Items, u.Problems = items, slices.Concat(x.issues, x.lingering(f.owners), clashes)
+	u.Items, u.Problems = items, slices.Concat(x.issues, x.unusable(), x.lingering(f.owners), clashes)
 	return u
+}
+
+// unusable is the problem of a file of which not all that was kept before the start can be used.
+func (f *file) unusable() []config.Problem {
+	if f.unkept == "" {
+		return nil
+	}
+	return []config.Problem{{Severity: feed.Error, File: f.name, Text: fmt.Sprintf(
+		"some of what was kept of its last good content cannot be used (%s): what the file does not define without errors now is missing until it does; it is kept on for another release of ashored", f.unkept)}}
 }
 
 // problems are those that are not of one file.
@@ -65,6 +74,10 @@ func (f *folder) problems() []config.Problem {
 	if f.watch.err != nil {
 		out = append(out, config.Problem{Severity: feed.Warning, File: f.src.cfg.Dir, Text: fmt.Sprintf(
 			"the kernel does not tell of all changes (%v), so they take effect within %s: raise fs.inotify.max_user_watches and fs.inotify.max_user_instances", f.watch.err, f.src.cfg.Rescan)})
+	}
+	if f.unloaded != nil {
+		out = append(out, config.Problem{Severity: feed.Error, File: f.src.cfg.Dir, Text: fmt.Sprintf(
+			"some of what was kept of the files before the start cannot be read (%v): objects that no file defines without errors now may be missing; see that all that should be there is, then start ashored again", f.unloaded)})
 	}
 	if f.keepup != nil {
 		out = append(out, config.Problem{Severity: feed.Error, File: f.src.cfg.Dir, Text: fmt.Sprintf(

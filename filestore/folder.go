@@ -21,11 +21,13 @@ type folder struct {
 	missedKept map[string]time.Time       // what is kept of that
 	links      map[string]map[string]bool // where symlinks end -> their names
 
-	failed  map[string]config.Problem // folders that cannot be read
-	loops   map[string]config.Problem // symlinks that are not followed
-	keepup  error                     // why contents cannot be kept
-	absence absence
-	away    time.Time // since when the folder is out of reach, from before a restart too; zero: it is not
+	failed map[string]config.Problem // folders that cannot be read
+	loops  map[string]config.Problem // symlinks that are not followed
+	keepup error                     // why contents cannot be kept
+	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
+	unloaded error
+	absence  absence
+	away     time.Time // since when the folder is out of reach, from before a restart too; zero: it is not
 
 	pending   pending
 	scanNow   bool
@@ -73,17 +75,17 @@ func (f *folder) take(r reading, keptAlready bool) {
 	f.unlink(r.name)
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
-	guests := x.guests
+	guests, rest := x.guests, len(x.rest)
 	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
 	f.inherit(x, r, clash)
 	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
 	sameObjects := slices.Equal(objects, x.objects)
-	if !sameObjects || !slices.Equal(issues, x.issues) || fresh {
+	if !sameObjects || !slices.Equal(issues, x.issues) || fresh || rest != len(x.rest) {
 		f.noticed(r.at)
 		f.supply(x)
 	}
 	// equal objects are kept already, as they were written when they were good; but not what the file is now
-	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || !r.same && x.seen != seen && !clean(r.result)) {
+	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || rest != len(x.rest) || !r.same && x.seen != seen && !clean(r.result)) {
 		f.keep.put(r.name, f.record(x, r))
 	}
 	if !sameObjects {

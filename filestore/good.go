@@ -166,6 +166,9 @@ func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 	f.digest, f.seen = r.digest, r.digest
 	f.unread, f.fresh = r.result.Unread && !r.blank, newcomers(r.result, f.objects)
 	f.clashing, f.wrong = clash, clash || !r.blank && !clean(r.result)
+	if clean(r.result) && !r.blank {
+		f.unkept, f.rest = "", nil
+	}
 	m := f.merge(r.result, clash, moved)
 	f.objects, f.held, f.guests = m.objects, m.held, m.guests
 	if len(f.held) == 0 {

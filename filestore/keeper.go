@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/lastgood"
 )
 
@@ -24,7 +25,11 @@ type record struct {
 	body    []byte
 	encoded bool
 	// seen is the hash of the file that the body stands in for; nil when the body is the file.
-	seen    []byte
+	seen []byte
+	// rest is an earlier record of the file of which this release cannot read all; it is kept on.
+	rest    []byte
+	raw     []byte               // the record itself, as it was loaded
+	bad     error                // why not even its head can be read
 	objects []*config.Object     // to be encoded into body
 	missed  map[string]time.Time // of no file: since when files are away, to be encoded into body
 }
@@ -36,6 +41,7 @@ type recordHead struct {
 	Edited  time.Time `json:"edited,omitzero"`
 	Encoded bool      `json:"encoded,omitempty"`
 	Seen    []byte    `json:"seen,omitempty"`
+	Rest    []byte    `json:"rest,omitempty"`
 }
 
 // record is what is to be kept of a file after a reading.
@@ -50,7 +56,7 @@ func (f *folder) record(x *file, r reading) *record {
 // which is not in use.
 func (f *folder) standIn(x *file) *record {
 	counts := slices.DeleteFunc(slices.Clone(x.objects), func(o *config.Object) bool { return !x.held[o.Key] && f.takenBefore(x, o.Key) })
-	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:])}
+	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:]), rest: x.rest}
 }
 
 // same says that the content of a reading is kept already.
@@ -70,7 +76,7 @@ func (r *record) marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen})
+	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen, r.rest})
 	if err != nil {
 		return nil, err
 	}
@@ -86,11 +92,14 @@ func parseRecord(b []byte) (record, error) {
 	if !ok {
 		return record{}, errors.New("a kept record has no content")
 	}
-	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen}, nil
+	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen, rest: h.Rest, raw: b}, nil
 }
 
 // parse reads the kept content as that of a file of source.
 func (r record) parse(name, source string) config.Result {
+	if r.bad != nil {
+		return config.Result{Unread: true, Problems: []config.Problem{{Severity: feed.Error, File: name, Text: r.bad.Error()}}}
+	}
 	parseAs := name
 	if r.encoded {
 		parseAs = "kept.yaml" // also when the file is JSON
@@ -103,6 +112,40 @@ func (r record) parse(name, source string) config.Result {
 		}
 	}
 	return result
+}
+
+// restored are the objects of a record, those of an earlier one besides that could not be read then; why is empty when all of it
+// can be read now, and rest what is to be kept on until the file says all itself.
+func (r record) restored(name, source string) (objects []*config.Object, rest []byte, why string) {
+	result := r.parse(name, source)
+	objects = result.Objects
+	if i := slices.IndexFunc(result.Problems, func(p config.Problem) bool { return p.Severity == feed.Error }); i >= 0 {
+		rest, why = r.raw, result.Problems[i].String()
+	}
+	if r.rest == nil {
+		return objects, rest, why
+	}
+	earlier, err := parseRecord(r.rest)
+	if err != nil {
+		earlier = record{raw: r.rest, bad: err}
+	}
+	have := keysOf(objects)
+	more, _, missing := earlier.restored(name, source)
+	objects = append(objects, slices.DeleteFunc(more, func(o *config.Object) bool { return have[o.Key] })...)
+	if why == "" {
+		rest, why = r.rest, missing
+	}
+	return objects, rest, why
+}
+
+// usable says that there is a record of a file that can be read.
+func usable(kept map[string]record) bool {
+	for name, r := range kept {
+		if name != awayName && name != missedName && r.bad == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // keeper keeps last good contents over restarts.
@@ -136,11 +179,15 @@ func (k *keeper) load(ctx context.Context) (map[string]record, error) {
 	var bad []error
 	for name, b := range kept {
 		r, err := parseRecord(b)
-		if err != nil {
+		switch {
+		case err == nil:
+			out[name] = r
+		case name == awayName || name == missedName:
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
-			continue
+			k.put(name, nil) // it is written anew when there is something to say
+		default:
+			out[name] = record{raw: b, bad: err, encoded: true}
 		}
-		out[name] = r
 	}
 	return out, errors.Join(bad...)
 }
@@ -181,7 +228,11 @@ func Kept(source string, contents map[string][]byte) ([]*config.Object, error) {
 		case err != nil:
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
 		default:
-			out = append(out, r.parse(name, source).Objects...)
+			objects, _, why := r.restored(name, source)
+			out = append(out, objects...)
+			if why != "" {
+				bad = append(bad, fmt.Errorf("%s: %s", name, why))
+			}
 		}
 	}
 	return out, errors.Join(bad...)

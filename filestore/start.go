@@ -21,9 +21,7 @@ func (s *Source) Check(ctx context.Context) error {
 		return nil
 	}
 	kept, loadErr := newKeeper(s.cfg.LastGood, s.name, s.cfg.Log).load(ctx)
-	delete(kept, awayName)
-	delete(kept, missedName)
-	if len(kept) > 0 {
+	if usable(kept) {
 		return nil
 	}
 	return errors.Join(s.unreadable(err), loadErr)
@@ -35,18 +33,14 @@ func (s *Source) unreadable(err error) error {
 
 // start reads everything for the first time, with what was kept of earlier contents at hand.
 func (f *folder) start(ctx context.Context) error {
-	kept, err := f.keep.load(ctx)
-	if err != nil {
-		f.keepup = err
-	}
+	kept, loadErr := f.keep.load(ctx)
 	f.away = kept[awayName].asOf
-	if f.missedKept, err = missedOf(kept); err != nil {
-		f.keepup = err
-	}
+	missed, err := missedOf(kept)
+	f.missedKept, f.unloaded = missed, errors.Join(loadErr, err)
 	delete(kept, awayName)
 	delete(kept, missedName)
 	l := f.scan()
-	if err := l.failed["."]; err != nil && len(kept) == 0 {
+	if err := l.failed["."]; err != nil && !usable(kept) {
 		return f.src.unreadable(err)
 	}
 	now := time.Now()
@@ -134,12 +128,9 @@ func (f *folder) leave(x *file, l *listing) {
 	})
 }
 
-// restore gives a file the content that was kept of it.
+// restore gives a file the content that was kept of it, as far as this release can read that.
 func (f *folder) restore(x *file, r record) {
-	result := r.parse(x.name, f.src.name)
-	x.objects, x.goodAt, x.asOf, x.edited = result.Objects, r.asOf, r.asOf, r.edited
+	x.goodAt, x.asOf, x.edited = r.asOf, r.asOf, r.edited
 	copy(x.seen[:], r.seen)
-	if len(result.Objects) == 0 && !clean(result) {
-		f.src.cfg.Log.Warn("last good content of a file is not valid for this release", "file", x.name, "of", when(r.asOf))
-	}
+	x.objects, x.rest, x.unkept = r.restored(x.name, f.src.name)
 }
