@@ -13,12 +13,16 @@ import (
 
 // Allocate returns the virtual addresses of every key, an IPv4 and an IPv6 one. A key that has none gets the next free ones after a
 // place that its hash chooses; from then on they are its own, on every replica, until Reuse. What was idle is not any more. All new ones
-// are written at once. With an error, the keys that are in the result have their addresses all the same.
+// are written at once. With an error, the keys that are in the result have their addresses all the same. It does not wait for a Consul
+// that is known to be away. Errors: virtualip.ErrExhausted, ErrAway, ErrUnknown.
 func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	out := make(map[registry.Key][]netip.Addr, len(keys))
 	missing := s.state.Load().known(keys, out)
 	if len(missing) == 0 {
 		return out, nil
+	}
+	if now := s.Standing(); now.Error != "" {
+		return out, fmt.Errorf("keep virtual addresses in the store %s: %w: %s", s.cfg.Options.Prefix, ErrAway, now.Error)
 	}
 	// in one order, so that it does not matter who asks first within a call
 	slices.SortFunc(missing, registry.Key.Compare)

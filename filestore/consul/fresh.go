@@ -9,6 +9,8 @@ import (
 const (
 	// freshTime is how long a read waits for Consul before it goes by what is known.
 	freshTime = 2 * time.Second
+	// startPause is from a look that failed to the next one before Follow runs: a start asks many things, and would wait for each.
+	startPause = 10 * time.Second
 	// turnTime is how long it waits for its turn while Consul answers others.
 	turnTime = time.Minute
 )
@@ -30,7 +32,7 @@ func (s *Store) fresh(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if s.following.Load() && s.standing.away() {
+	if s.following.Load() && s.standing.away() || s.startsWithout() {
 		return nil
 	}
 	s.asking.mu.Lock()
@@ -48,6 +50,12 @@ func (s *Store) fresh(ctx context.Context) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// startsWithout says that this replica starts while Consul is away: what stands in counts, and whether Consul is back is not looked at
+// for each thing that the start asks.
+func (s *Store) startsWithout() bool {
+	return !s.following.Load() && s.standing.lately(startPause)
 }
 
 // look is one look at Consul, for all who wait for it. Others may come until it has the turn. It goes on when ctx ends, for their sake.

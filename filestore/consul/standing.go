@@ -20,6 +20,7 @@ type standing struct {
 	met    bool               // Consul answered once
 	broke  time.Time          // when a wait for a change failed, and nothing went well since; zero: none did
 	kept   time.Time          // of when the copy is that stood in at the start; zero: none did
+	tried  time.Time          // when an attempt failed last
 	stop   context.CancelFunc // ends the wait for a change; nil: there is none
 	listen map[chan struct{}]bool
 }
@@ -50,6 +51,7 @@ func (s *standing) broken(at time.Time) {
 func (s *standing) ill(err error, log hclog.Logger) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.tried = time.Now()
 	if s.now.Error == err.Error() {
 		return
 	}
@@ -112,6 +114,13 @@ func (s *standing) get() feed.Standing {
 // away says that the last attempt to read Consul failed.
 func (s *standing) away() bool {
 	return s.get().Error != ""
+}
+
+// lately says that the last attempt to read Consul failed, less than a time ago.
+func (s *standing) lately(d time.Duration) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now.Error != "" && time.Since(s.tried) < d
 }
 
 // since is when what is known was right for sure; zero: it is.

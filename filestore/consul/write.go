@@ -75,6 +75,10 @@ func (w *writing) dropChunks() {
 // once tries to write what is open. What it can end, it ends.
 func (w *writing) once(ctx context.Context) {
 	s := w.store
+	if s.startsWithout() {
+		w.fail(fmt.Errorf("%w: %s", ErrAway, s.standing.get().Error))
+		return
+	}
 	if s.standing.away() && !w.fresh { // what is sent now may be done much later, when nobody waits for it any more
 		if err := w.probe(ctx); err != nil {
 			w.fail(fmt.Errorf("%w: %w", ErrAway, err))
