@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // empty removes what is in a folder, and the folder too when anew, which is then made again.
@@ -242,6 +244,49 @@ func TestEditedOverStarts(t *testing.T) {
 	for _, name := range []string{"a.yaml", "c.yaml"} {
 		if at := w.edited[name]; at.IsZero() || at.After(before) {
 			t.Errorf("%s was edited at %v; the start was later, at %v", name, at, before)
+		}
+	}
+}
+
+// A folder that is away at a start stands in with what was kept, and nobody has seen what is in it, nor that it is as it was; what
+// stays in use of it is not a part of which nothing is known. A file that is missing then was not seen until it is back, or gone.
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	if err := os.Rename(dir, dir+".away"); err != nil {
+		t.Fatal(err)
+	}
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	w.want("a=10.0.0.1 b=10.0.0.1", "last content of its files stays in use stale=true")
+	if id, unread := w.merger.Unread(); unread {
+		t.Errorf("%v is said to be unknown", id)
+	}
+	w.seen(false, "a.yaml", "b.yaml", "c.yaml")
+	if err := os.Rename(dir+".away", dir); err != nil {
+		t.Fatal(err)
+	}
+	w.want("a=10.0.0.1 b=10.0.0.1")
+	w.seen(true, "a.yaml", "b.yaml", "c.yaml")
+	w.stop()
+	if err := os.Remove(filepath.Join(dir, "a.yaml")); err != nil {
+		t.Fatal(err)
+	}
+	w = run(t, Config{Dir: dir, LastGood: kept, Return: time.Second})
+	w.want("a=10.0.0.1 b=10.0.0.1", "not all of its files are back")
+	w.seen(false, "a.yaml", "c.yaml")
+	w.seen(true, "b.yaml")
+	w.want("b=10.0.0.1")
+	w.seen(true, "a.yaml", "b.yaml", "c.yaml")
+}
+
+// seen checks whether what is wrong with files counts as known.
+func (w *world) seen(want bool, names ...string) {
+	w.t.Helper()
+	for _, name := range names {
+		if got := w.merger.Seen(feed.GroupID{Source: w.name, Group: name}); got != want {
+			w.t.Errorf("%s was seen: %v, want %v", name, got, want)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (f *folder) update(group string) feed.Update[*config.Object] {
 		delete(f.missed, group)
 		return u
 	}
-	u.AsOf, u.Edited = x.asOf, x.edited
+	u.AsOf, u.Edited, u.Kept = x.asOf, x.edited, x.kept
 	if len(x.held) > 0 || len(x.issues) > 0 && x.issues[0].Stale {
 		u.AsOf = x.goodAt
 	}

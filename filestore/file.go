@@ -58,6 +58,7 @@ type file struct {
 	held    map[config.Key]bool
 	goodAt  time.Time        // when the last good content that held is from was read
 	asOf    time.Time        // when the present content was read
+	kept    bool             // what it holds is from before the start, and it was not read since
 	issues  []config.Problem // found by reading it
 	claims  []config.Key     // the keys that owners has of it
 

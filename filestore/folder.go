@@ -75,10 +75,13 @@ func (f *folder) take(r reading, keptAlready bool) {
 	f.unlink(r.name)
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
-	guests, rest := x.guests, len(x.rest)
+	guests, rest, kept := x.guests, len(x.rest), x.kept
 	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
 	f.inherit(x, r, clash)
 	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
+	if kept != x.kept {
+		f.changedGroups[x.name] = true
+	}
 	sameObjects := slices.Equal(objects, x.objects)
 	if !sameObjects || !slices.Equal(issues, x.issues) || fresh || rest != len(x.rest) {
 		f.noticed(r.at)

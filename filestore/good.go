@@ -156,7 +156,7 @@ func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 		f.unreadable(r.err)
 		return
 	}
-	f.stamp, f.asOf = r.stamp, r.at
+	f.stamp, f.asOf, f.kept = r.stamp, r.at, false
 	if r.same && f.digest == r.digest {
 		return
 	}

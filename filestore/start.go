@@ -39,14 +39,14 @@ func (f *folder) start(ctx context.Context) error {
 	f.missedKept, f.unloaded = missed, errors.Join(loadErr, err)
 	delete(kept, awayName)
 	delete(kept, missedName)
+	for name, record := range kept { // before the scan, which tells whether anything stays in use
+		f.files[name] = &file{name: name, known: record.known}
+	}
 	l := f.scan()
 	if err := l.failed["."]; err != nil && !usable(kept) {
 		return f.src.unreadable(err)
 	}
 	now := time.Now()
-	for name, record := range kept {
-		f.files[name] = &file{name: name, known: record.known}
-	}
 	for name := range l.files {
 		if f.files[name] == nil {
 			f.files[name] = &file{name: name, known: now}
@@ -133,4 +133,5 @@ func (f *folder) restore(x *file, r record) {
 	x.goodAt, x.asOf, x.edited = r.asOf, r.asOf, r.edited
 	copy(x.seen[:], r.seen)
 	x.objects, x.rest, x.unkept = r.restored(x.name, f.src.name)
+	x.kept = true
 }

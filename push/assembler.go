@@ -39,16 +39,16 @@ type KeySource interface {
 type AssemblerConfig struct {
 	// Sources are what is merged; Arrange replaces them.
 	Sources Sources
-	// Before is what sources said before the start that there are not any more, a Full batch each: as if Arrange had
-	// replaced them.
+	// Before is what sources said before the start that there are not any more, a batch each: as if Arrange had just taken them
+	// out. Where Held has an object too, that counts.
 	Before []feed.Batch[*config.Object]
 	// Held is what was told to Keep last before the start: it stays in use as if there had been none.
 	Held []Held
 	// Keep is told of all objects that stay in use although no source has them, whenever they are others. It is called
 	// from one goroutine and must not block. Nil: they are forgotten when the process ends.
 	Keep func([]Held)
-	// Left is told the names of sources that there are not any more once they have ended and nothing that they said is in use.
-	// It is called from a goroutine of its own. Nil: nobody is told.
+	// Left is told the names of sources that there are not any more once they have ended: Keep has been told what of theirs is
+	// still in use. It is called from a goroutine of its own. Nil: nobody is told.
 	Left func(names []string)
 	// Merging are the rules for a service that several sources have.
 	Merging registry.Merging
@@ -99,12 +99,12 @@ type Assembler struct {
 	adopts   *adopter
 	held     map[config.Key]staying // objects that stay in use although no source has them
 	gone     gone
-	heldNews bool     // held is other than Keep was told
-	leaving  bool     // sources are merged still that are not named any more
-	left     []string // sources that left, and Left was not told of
-	leaves   bool     // the objects that are looked at are those of a source that leaves
-	rekey    bool     // a RequestAuthentication has changed since keys were asked for
-	keyed    keyState // how far the keys of the first build are
+	heldNews bool                // held is other than Keep was told
+	leaving  bool                // sources of services are merged still that are not named any more
+	left     []string            // sources that left, and Left was not told of
+	leaves   map[config.Key]bool // objects that went with their source, if no other one has them
+	rekey    bool                // a RequestAuthentication has changed since keys were asked for
+	keyed    keyState            // how far the keys of the first build are
 
 	arranged chan Sources // what Arrange asks for
 
@@ -126,9 +126,6 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		cfg.Patience = 250 * time.Millisecond
 	}
 	objects, instances := cfg.names(cfg.Sources)
-	for _, b := range cfg.Before {
-		objects = append(objects, b.Source)
-	}
 	a := &Assembler{
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
@@ -144,7 +141,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
 	a.adopts.arrange(instances)
-	a.resume(cfg.Held)
+	a.resume(cfg.Held, cfg.Before)
 	return a
 }
 
@@ -196,7 +193,9 @@ type arrivals struct {
 func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], instances *crew[registry.Instances], from arrivals) {
 	objects.arrange(ctx, a.cfg.Sources.Objects)
 	instances.arrange(ctx, a.cfg.Sources.Instances)
-	a.takeBefore(ctx, time.Now())
+	if now := time.Now(); len(a.held) > 0 {
+		a.updateObjects(ctx, nil, nil, now, now) // there may be nobody to wait for
+	}
 	look := time.NewTimer(0)
 	defer look.Stop()
 	for {
@@ -212,9 +211,9 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 				a.takeInstances(ctx, b, time.Now())
 			}
 		case s := <-a.arranged:
-			objects.arrange(ctx, s.Objects)
+			anew := objects.arrange(ctx, s.Objects)
 			instances.arrange(ctx, s.Instances)
-			a.arrange(ctx, s, time.Now())
+			a.arrange(ctx, s, anew, time.Now())
 		case t := <-a.cfg.Trust:
 			a.takeTrust(t, time.Now())
 		case k := <-from.keys:

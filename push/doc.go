@@ -5,6 +5,9 @@
 // to its Facets, the few comparable facts that its resources truly depend on; Scope is what proxies of
 // those facets see, computed once for all of them. Compare counts what lies between two contexts.
 //
+// What was in use stays in use until somebody plainly says that it goes: an object that no source has any more is held while
+// there is a doubt whether it is meant to go, over starts too. hold.go has the law.
+//
 // Beside a context stands what is wrong between objects that are right by themselves: those that get in one
 // another's way are found by difference after each build, references that lead nowhere when they are asked for.
 //

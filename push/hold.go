@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -13,27 +14,38 @@ import (
 )
 
 // What was in use stays in use until somebody plainly says that it goes. Within its files a source sees to that. Here it is
-// seen to between sources: an object that is gone from one stays while another one has it, or may have it, in what is wrong.
+// seen to between sources, by one law: an object that no source has is held for as long as there is a doubt whether it is meant to
+// go. There are two.
+//
+//   - Something is wrong at a place which may be about it: the object is refused there, was changed with what is wrong there, or
+//     went with its source while that place cannot be read.
+//   - It is not known whether something is: the place, or any source if the object went with its own, was not seen since the
+//     start.
+//
+// Each object that is held is held, and kept over a start, by itself, with the place. Once some source has had it, it goes as
+// anything does that a source has: nobody remembers who had it before.
 
 // Held is an object that stays in use although no source has it any more.
 type Held struct {
 	Object *config.Object
-	// Beside is where something is wrong; the object stays until nothing is.
+	// Beside is where something is wrong; the object stays until it is known that nothing is. Zero: it stays for no place.
 	Beside feed.GroupID
+	// Left says that it went with its source, or that the source of Beside went.
+	Left bool
 }
 
 // staying is why and beside what an object stays in use; the zero value: it does not.
 type staying struct {
 	why    holding
 	beside feed.GroupID
+	left   bool
+	waits  string // the sources that were not seen, where that is why
 }
 
 // holding is why an object stays in use although no source has it any more.
 type holding string
 
 const (
-	// heldBefore: it was held before the start, and not all is known yet.
-	heldBefore holding = "before"
 	// heldRefused: a source has it in a form that is refused. Who moves an object from one source to another, and slips, loses
 	// nothing.
 	heldRefused holding = "is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too"
@@ -41,6 +53,10 @@ const (
 	heldUnread holding = "is gone with the source where it stood, and may stand now in a part of another one that cannot be read: it stays in use until that is mended"
 	// heldBeside: something was changed with it, and is wrong. It may be what became of it.
 	heldBeside holding = "is gone from where it stood, and %s, which was changed with it, has an error: its last good version stays in use; mend that, and put the object back if its removal is not meant"
+	// heldBefore: it was held before the start, and it is not known what is wrong now.
+	heldBefore holding = "is gone from where it stood, with an error in %s before the start, and not read since is %s: its last good version stays in use until that is read"
+	// heldLeft: it went with its source, and may stand now in one that was not seen.
+	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %s: it stays in use until that is read; take that out of the list of sources too if it is away for good"
 )
 
 // oneChange is how far apart in time the parts of one change are at most, as filestore has it within a folder.
@@ -118,40 +134,64 @@ func (a *Assembler) depart(k config.Key, at editing, now time.Time) {
 	}
 }
 
-// holdings says why an object that no source has stays in use, if it does. What is refused, and what cannot be read, is looked
-// for when that is first asked.
+// holdings says why an object that no source has stays in use, if it does. What holds for all objects is looked for when that is
+// first asked.
 func (a *Assembler) holdings() func(config.Key) staying {
-	refused := sync.OnceValue(a.objects.Refused)
-	unread := sync.OnceValues(func() (feed.GroupID, bool) {
-		names, _ := a.cfg.names(a.cfg.Sources)
-		return a.objects.Unread(names)
-	})
-	waiting := sync.OnceValue(a.objects.Waiting)
-	faults := sync.OnceValue(a.objects.Faults)
+	refused, faults := sync.OnceValue(a.objects.Refused), sync.OnceValue(a.objects.Faults)
+	unread := sync.OnceValues(a.objects.Unread)
+	unseen := sync.OnceValue(a.unseen)
 	return func(k config.Key) staying {
 		was, lately := a.held[k], a.gone[k]
+		left := a.leaves[k] || was.left || was.why != "" && !a.objects.Has(was.beside.Source)
 		if id, ok := refused()[k.String()]; ok {
-			return staying{heldRefused, id}
+			return staying{why: heldRefused, beside: id, left: left}
 		}
-		if a.leaves || was.why == heldUnread {
-			if id, ok := unread(); ok {
-				return staying{heldUnread, id}
+		if id, ok := unread(); left && ok {
+			return staying{why: heldUnread, beside: id, left: left}
+		}
+		if was.why != "" && a.objects.Has(was.beside.Source) {
+			if still := a.still(was, left); still.why != "" {
+				return still
 			}
 		}
-		if was.why != "" && a.objects.Faulty(was.beside) {
-			return staying{heldBeside, was.beside}
-		}
-		// Of what clashes the one is heard of before the other.
-		if was.why == heldBefore && len(waiting()) > 0 || was.why != "" && slices.Contains(waiting(), was.beside.Source) {
-			return was
+		if left && unseen() != "" {
+			return staying{why: heldLeft, left: left, waits: unseen()}
 		}
 		if lately.object != nil {
 			if i := slices.IndexFunc(faults(), lately.with); i >= 0 {
-				return staying{heldBeside, faults()[i].Group}
+				return staying{why: heldBeside, beside: faults()[i].Group}
 			}
 		}
 		return staying{}
 	}
+}
+
+// still says whether an object is held beside what it was held beside until now.
+func (a *Assembler) still(was staying, left bool) staying {
+	if a.objects.Faulty(was.beside) {
+		return staying{why: heldBeside, beside: was.beside, left: left}
+	}
+	if !a.objects.Seen(was.beside) {
+		return staying{why: heldBefore, beside: was.beside, left: left, waits: was.beside.Source}
+	}
+	// of what clashes the one is heard of before the other
+	if waiting := a.objects.Waiting(); was.why == heldBefore && len(waiting) > 0 {
+		slices.Sort(waiting)
+		return staying{why: heldBefore, beside: was.beside, left: left, waits: strings.Join(waiting, ", ")}
+	}
+	return staying{}
+}
+
+// unseen are the sources in which an object may stand that went with its own: those of objects of which not all was seen, and
+// those of services that are waited for.
+func (a *Assembler) unseen() string {
+	names := a.objects.Unseen()
+	for _, name := range a.unread() {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // hold keeps the object of k in use for a reason, or puts it back, and says whether there is one. What is not in use, and was
@@ -176,8 +216,22 @@ func (a *Assembler) hold(k config.Key, why staying) bool {
 	}
 	delete(a.gone, k)
 	a.held[k] = why
-	a.stand(heldPlace(k.String()), []finding{{problem: why.problem(old)}})
+	a.standHeld(k, old)
 	return true
+}
+
+// standHeld has people told of an object that is held. What waits for a source alone is in the list, and nobody is called for
+// it: after a start that is so for a moment.
+func (a *Assembler) standHeld(k config.Key, o *config.Object) {
+	at, found := heldPlace(k.String()), []finding{{problem: a.held[k].problem(o)}}
+	if a.held[k].waits == "" {
+		a.stand(at, found)
+		return
+	}
+	a.found.set(at, nil)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.between[at] = found
 }
 
 // heldPlace is where it stands that an object, by its name, is held.
@@ -186,18 +240,35 @@ func heldPlace(object string) place { return place{group: "held " + object} }
 // problem is what operators are told of an object that is held.
 func (h staying) problem(o *config.Object) feed.Problem {
 	p := feed.Problem{Severity: feed.Warning, Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File, Stale: true, Text: string(h.why)}
-	if h.why == heldBeside {
+	switch h.why {
+	case heldBeside:
 		p.Text = fmt.Sprintf(string(h.why), h.beside.Group+" of "+h.beside.Source)
+	case heldBefore:
+		p.Text = fmt.Sprintf(string(h.why), h.beside.Group+" of "+h.beside.Source, h.waits)
+	case heldLeft:
+		p.Text = fmt.Sprintf(string(h.why), h.waits)
 	}
 	return p
 }
 
-// resume takes in what was held before the start.
-func (a *Assembler) resume(all []Held) {
-	for _, h := range all {
-		k := h.Object.Key
-		a.inputs.Objects = a.inputs.Objects.With(k, h.Object)
-		a.held[k] = staying{heldBefore, h.Beside}
+// resume takes in what was held before the start, and what sources said then that there are not any more.
+func (a *Assembler) resume(held []Held, before []feed.Batch[*config.Object]) {
+	for _, h := range held {
+		a.inputs.Objects = a.inputs.Objects.With(h.Object.Key, h.Object)
+		a.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
+	}
+	for _, b := range before {
+		a.left = append(a.left, b.Source)
+		for _, u := range b.Updates {
+			for _, o := range u.Items {
+				if _, known := a.held[o.Key]; known { // what is held was in use
+					continue
+				}
+				a.inputs.Objects = a.inputs.Objects.With(o.Key, o)
+				a.held[o.Key] = staying{why: heldLeft, left: true}
+				a.heldNews = true
+			}
+		}
 	}
 }
 
@@ -213,7 +284,7 @@ func (a *Assembler) tellHeld() {
 	all := make([]Held, 0, len(a.held))
 	for k, h := range a.held {
 		o, _ := a.inputs.Objects.Get(k) // what is held is in use
-		all = append(all, Held{Object: o, Beside: h.beside})
+		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left})
 	}
 	slices.SortFunc(all, func(x, y Held) int { return x.Object.Key.Compare(y.Object.Key) })
 	a.cfg.Keep(all)

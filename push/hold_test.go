@@ -22,6 +22,7 @@ type folders struct {
 	last     *push.Context
 	kept     []push.Held
 	tellings int
+	left     []string
 	end      func()
 }
 
@@ -57,10 +58,17 @@ func say(s *scripted[*config.Object], full bool, updates ...feed.Update[*config.
 }
 
 func newFolders(t *testing.T, held ...push.Held) *folders {
-	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two")}
+	return newFoldersAfter(t, nil, nil, held...)
+}
+
+// newFoldersAfter are those that begin after sources that are not in the list any more said something; of the two those of these
+// names are optional.
+func newFoldersAfter(t *testing.T, before []feed.Batch[*config.Object], optional []string, held ...push.Held) *folders {
+	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two"), kept: held}
 	f.a = push.NewAssembler(push.AssemblerConfig{
-		Sources: push.Sources{Objects: []config.Source{f.one, f.two}}, Mesh: testMesh(), Held: held,
+		Sources: push.Sources{Objects: []config.Source{f.one, f.two}, Optional: optional}, Mesh: testMesh(), Held: held, Before: before,
 		Keep:    func(all []push.Held) { f.kept, f.tellings = all, f.tellings+1 },
+		Left:    func(names []string) { f.left = append(f.left, names...) },
 		Publish: func(c *push.Context, _ push.Changes) { f.last = c },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +166,6 @@ func TestHeldOverStart(t *testing.T) {
 				x.Origin = config.Origin{Source: "one", File: "x.yaml"}
 				f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "two", Group: "z.yaml"}})
 				defer f.end()
-				f.kept = []push.Held{{Object: x}}
 				say(f.one, true)
 				time.Sleep(time.Second)
 				u := f.file("z.yaml", c.says)
@@ -181,7 +188,6 @@ func TestHeldOverStartBesideClash(t *testing.T) {
 				x.Origin = config.Origin{Source: "one", File: "x.yaml"}
 				f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "two", Group: "x.yaml"}})
 				defer f.end()
-				f.kept = []push.Held{{Object: x}}
 				steps := []func(){func() { say(f.one, true, f.file("y.yaml", "y")) }, func() { say(f.two, true, f.file("x.yaml", "y")) }}
 				if first == "two" {
 					steps[0], steps[1] = steps[1], steps[0]
@@ -224,5 +230,130 @@ func TestUnenforced(t *testing.T) {
 		say(f.two, false, f.file("y.yaml"))
 		say(f.two, false, f.file("y.yaml", "!x"))
 		says("it never was", "a slip; nothing is enforced for it until it is mended")
+	})
+}
+
+// said is what a source that is not in the list any more said before the start.
+func said(source string, names ...string) feed.Batch[*config.Object] {
+	u := feed.Update[*config.Object]{Group: "kept"}
+	for _, name := range names {
+		p := policy(name)
+		p.Origin = config.Origin{Source: source, File: name + ".yaml"}
+		u.Items = append(u.Items, p)
+	}
+	return feed.Batch[*config.Object]{Source: source, Full: true, Updates: []feed.Update[*config.Object]{u}}
+}
+
+// tells checks that there is a problem of a policy with a text.
+func (f *folders) tells(name, text string) {
+	f.t.Helper()
+	for _, p := range f.a.Status().Problems {
+		if p.Object == policy(name).Key.String() && strings.Contains(p.Text, text) {
+			return
+		}
+	}
+	f.t.Errorf("nobody is told %q of %s: %v", text, name, f.a.Status().Problems)
+}
+
+// What was held before the start stays while what stands in for the source beside which it is held is from before the start too, in
+// that file or, where nothing was kept of that, in any.
+func TestHeldWhileAway(t *testing.T) {
+	t.Parallel()
+	for name, kept := range map[string]string{"the file is kept": "z.yaml", "another one is": "other.yaml"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				x := policy("x")
+				x.Origin = config.Origin{Source: "one", File: "x.yaml"}
+				f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "two", Group: "z.yaml"}})
+				defer f.end()
+				say(f.two, true, feed.Update[*config.Object]{Group: kept, Kept: true})
+				say(f.one, true)
+				time.Sleep(time.Hour)
+				f.has("x", "x")
+				f.tells("x", "not read since is two:")
+				u := f.file("z.yaml", "!z")
+				u.Edited = time.Time{}
+				say(f.two, true, u)
+				f.has("x", "x")
+				f.tells("x", "z.yaml of two, which was changed with it, has an error")
+				say(f.two, false, f.file("z.yaml", "z"))
+				f.has("z", "")
+			})
+		})
+	}
+}
+
+// What went with its source stays until all others were read, those too that nobody waits for and that others stand in for: it
+// may have moved there. People are told which are missing.
+func TestLeftStaysUntilAllAreSeen(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFoldersAfter(t, []feed.Batch[*config.Object]{said("old", "x"), said("older", "y", "z")}, []string{"one", "two"})
+		defer f.end()
+		f.has("x y z", "x y z")
+		f.tells("z", "may stand now in what was not read since, one, two:")
+		if got := strings.Join(f.left, " "); got != "old older" {
+			t.Errorf("left are %q, want both: what of theirs is in use is held", got)
+		}
+		say(f.one, true, f.file("x.yaml", "x"))
+		say(f.two, true, feed.Update[*config.Object]{Group: "kept.yaml", Kept: true})
+		time.Sleep(time.Hour)
+		f.has("x y z", "y z")
+		f.tells("z", "may stand now in what was not read since, two:")
+		say(f.two, false, f.file("kept.yaml", "!y"))
+		f.has("x y", "y")
+		time.Sleep(time.Minute)
+		say(f.one, false, f.file("x.yaml")) // plainly
+		time.Sleep(time.Minute)
+		f.has("y", "y")
+	})
+}
+
+// What is taken away where it stands now does not come back at a start, whatever else is held of the source where it stood before.
+func TestRemovalStaysOverStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		unread := feed.Update[*config.Object]{Group: "more.yaml", Problems: []feed.Problem{{Severity: feed.Error, Unread: true, Text: "cannot be read"}}}
+		f := newFoldersAfter(t, []feed.Batch[*config.Object]{said("old", "x", "z")}, nil)
+		say(f.one, true)
+		say(f.two, true, f.file("z.yaml", "z"), unread)
+		f.has("x z", "x")
+		time.Sleep(time.Minute)
+		say(f.two, false, f.file("z.yaml"))
+		f.has("x", "x")
+		kept := f.kept
+		f.end()
+		f = newFolders(t, kept...) // nothing is kept of the old one: it was told that it has left
+		defer f.end()
+		say(f.two, true, unread)
+		say(f.one, true)
+		f.has("x", "x")
+		say(f.two, false, feed.Update[*config.Object]{Group: "more.yaml"})
+		f.has("", "")
+	})
+}
+
+// What is held beside a source stays when that goes too, until it is known that no other one has it.
+func TestHeldBesideWhatLeaves(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolders(t)
+		defer f.end()
+		say(f.one, true, f.file("x.yaml", "x"))
+		say(f.two, true, f.file("x.yaml", "!x"))
+		say(f.one, false, f.file("x.yaml"))
+		f.has("x", "x")
+		three := newScripted[*config.Object]("three")
+		if err := f.a.Arrange(t.Context(), push.Sources{Objects: []config.Source{f.one, three}}); err != nil {
+			t.Fatal(err)
+		}
+		f.has("x", "x")
+		f.tells("x", "may stand now in what was not read since, three:")
+		say(three, true, f.file("x.yaml", "!x"))
+		f.has("x", "x")
+		f.tells("x", "is refused where it stands now")
+		say(three, false, f.file("x.yaml"))
+		f.has("", "")
 	})
 }

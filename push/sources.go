@@ -58,9 +58,10 @@ func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 }
 
 // Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
-// takes its place: what was said under the name stays until the new one has said everything. What sources said that are
-// not named any more is gone once all that are have said everything, those that nothing waits for aside. It waits until the assembler
-// has taken it in, which does so while it runs. Errors: those of Check, and then nothing is replaced; ctx's.
+// takes its place: what was said under the name stays until the new one has said everything. Objects of sources that are not
+// named any more stay for as long as they may stand in another one (see Held); services of theirs until all that are named have
+// said everything, those that nothing waits for aside. It waits until the assembler has taken it in, which does so while it runs.
+// Errors: those of Check, and then nothing is replaced; ctx's.
 func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -74,66 +75,73 @@ func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 }
 
 // arrange merges what the sources say that there are now. What leaves stays until what came is known: a folder that takes
-// the place of another one leaves no moment without either.
-func (a *Assembler) arrange(ctx context.Context, s Sources, now time.Time) {
+// the place of another one leaves no moment without either. anew are the names under which there is another one now.
+func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now time.Time) {
 	a.mu.Lock()
 	a.cfg.Sources = s
 	a.mu.Unlock()
-	a.leaving = true
 	objects, instances := a.cfg.names(s)
 	a.left = slices.DeleteFunc(a.left, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
-	a.rank(ctx, a.objects.With(objects), a.instances.With(instances), now)
+	a.left = append(a.left, a.objects.With(objects)[len(objects):]...)
+	a.rankInstances(a.instances.With(instances), now)
+	a.mu.Lock()
+	touched := a.objects.Arrange(objects)
+	a.objects.Anew(anew)
+	a.mu.Unlock()
+	a.leaving, a.leaves = true, make(map[config.Key]bool, len(touched))
+	for _, k := range touched {
+		a.leaves[k] = true
+	}
+	a.updateObjects(ctx, touched, nil, now, now)
+	a.leaves = nil
 	a.settle(ctx, now)
 }
 
-// settle drops the sources that leave, once all that came have said everything.
+// settle drops the services of sources that leave, once all that came have said everything.
 func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	if !a.leaving || len(a.unread()) > 0 {
 		return
 	}
-	a.leaving, a.leaves = false, true
-	objects, instances := a.cfg.names(a.cfg.Sources)
-	a.left = append(a.left, slices.Concat(a.objects.With(objects)[len(objects):], a.instances.With(instances)[len(instances):])...)
-	a.rank(ctx, objects, instances, now)
-	a.leaves = false
+	a.leaving = false
+	_, instances := a.cfg.names(a.cfg.Sources)
+	a.left = append(a.left, a.instances.With(instances)[len(instances):]...)
+	a.rankInstances(instances, now)
+	a.updateObjects(ctx, nil, nil, now, now)
 }
 
-// takeBefore takes in what sources said before the start that there are not any more.
-func (a *Assembler) takeBefore(ctx context.Context, now time.Time) {
-	a.leaving = len(a.cfg.Before) > 0
-	for _, b := range a.cfg.Before {
-		a.takeObjects(ctx, b, now)
-	}
-	a.cfg.Before = nil
-}
-
-// tellLeft tells of the sources that left, once nothing that one of them said is in use and those that were stopped have
-// ended.
+// tellLeft tells of the sources that left, once those of them that were stopped have ended: what of theirs is in use is held.
 func (a *Assembler) tellLeft(objects *crew[*config.Object], instances *crew[registry.Instances]) {
-	if a.cfg.Left == nil || a.leaving || len(a.left) == 0 || len(a.held) > 0 {
+	if a.cfg.Left == nil || len(a.left) == 0 {
 		return
 	}
-	names, stopped := a.left, slices.Concat(objects.stopped, instances.stopped)
-	a.left, objects.stopped, instances.stopped = nil, nil, nil
+	names := a.left
+	a.left = nil
+	var ends []<-chan struct{}
+	for _, name := range names {
+		for _, stopped := range []map[string]<-chan struct{}{objects.stopped, instances.stopped} {
+			if end, ok := stopped[name]; ok {
+				ends = append(ends, end)
+			}
+		}
+	}
 	objects.group.Go(func() error {
-		for _, ended := range stopped {
-			<-ended
+		for _, end := range ends {
+			<-end
 		}
 		a.cfg.Left(names)
 		return nil
 	})
 }
 
-// rank has the sources of these names merged, in their order.
-func (a *Assembler) rank(ctx context.Context, objects, instances []string, now time.Time) {
+// rankInstances has the sources of these names merged, in their order.
+func (a *Assembler) rankInstances(names []string, now time.Time) {
 	a.mu.Lock()
-	touchedObjects, touchedInstances := a.objects.Arrange(objects), a.instances.Arrange(instances)
+	touched := a.instances.Arrange(names)
 	a.mu.Unlock()
-	a.updateInstances(touchedInstances, now, now)
-	for _, b := range a.adopts.arrange(instances) {
+	a.updateInstances(touched, now, now)
+	for _, b := range a.adopts.arrange(names) {
 		a.applyInstances(b, now)
 	}
-	a.updateObjects(ctx, touchedObjects, nil, now, now)
 }
 
 // unread are the sources that are waited for and have not said everything yet.
@@ -150,54 +158,58 @@ type crew[T any] struct {
 	group   *errgroup.Group
 	out     chan feed.Batch[T]
 	running map[string]member[T]
-	stopped []<-chan struct{} // closed as those end that were stopped
+	stopped map[string]<-chan struct{} // closed as those end that were stopped, by their names
 }
 
 // member is one that runs.
 type member[T any] struct {
 	source feed.Source[T]
 	stop   context.CancelFunc
-	ended  chan struct{}
+	ended  <-chan struct{}
 }
 
 func newCrew[T any](group *errgroup.Group) *crew[T] {
-	return &crew[T]{group: group, out: make(chan feed.Batch[T]), running: map[string]member[T]{}}
+	return &crew[T]{group: group, out: make(chan feed.Batch[T]), running: map[string]member[T]{}, stopped: map[string]<-chan struct{}{}}
 }
 
-// arrange starts and stops sources until those of the list run. One that takes the place of another starts when that has
-// ended.
-func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) {
+// arrange starts and stops sources until those of the list run. One of a name that there was starts when that has ended, also
+// where that was taken out of the list before. It returns the names under which there is another one now.
+func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) (anew []string) {
 	before := c.running
 	c.running = make(map[string]member[T], len(list))
 	for _, s := range list {
-		old, had := before[s.Name()]
-		delete(before, s.Name())
+		name := s.Name()
+		old, had := before[name]
+		delete(before, name)
 		if had && old.source == s {
-			c.running[s.Name()] = old
+			c.running[name] = old
 			continue
 		}
 		if had {
 			old.stop()
+			c.stopped[name], anew = old.ended, append(anew, name)
 		}
-		c.running[s.Name()] = c.start(ctx, s, old.ended)
+		c.running[name] = c.start(ctx, s, c.stopped[name])
+		delete(c.stopped, name)
 	}
-	for _, m := range before {
+	for name, m := range before {
 		m.stop()
-		c.stopped = append(c.stopped, m.ended)
+		c.stopped[name] = m.ended
 	}
+	return anew
 }
 
 // start runs a source, once after is closed; nil: at once.
 func (c *crew[T]) start(ctx context.Context, s feed.Source[T], after <-chan struct{}) member[T] {
 	ctx, stop := context.WithCancel(ctx)
-	m := member[T]{source: s, stop: stop, ended: make(chan struct{})}
+	ended := make(chan struct{})
 	c.group.Go(func() error {
-		defer close(m.ended)
+		defer close(ended)
 		defer stop()
 		if after != nil {
 			<-after
 		}
 		return named(s.Name(), s.Run(ctx, c.out))
 	})
-	return m
+	return member[T]{source: s, stop: stop, ended: ended}
 }

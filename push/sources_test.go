@@ -1,8 +1,11 @@
 package push_test
 
 import (
+	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -36,4 +39,55 @@ func TestSourcesOfOneName(t *testing.T) {
 			}
 		})
 	}
+}
+
+// slow is a source that takes a while to end.
+type slow struct {
+	name    string
+	running *int // of this name, now
+	most    *int // at once
+}
+
+func (s slow) Name() string { return s.name }
+
+func (s slow) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	*s.running++
+	*s.most = max(*s.most, *s.running)
+	select {
+	case out <- feed.Batch[*config.Object]{Source: s.name, Full: true}:
+	case <-ctx.Done():
+	}
+	<-ctx.Done()
+	time.Sleep(5 * time.Second)
+	*s.running--
+	return nil
+}
+
+// A source that is taken out of the list, and put back before it has ended, runs once: the new one waits for the old one.
+func TestSourcePutBack(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var running, most int
+		sources := func() push.Sources { return push.Sources{Objects: []config.Source{&slow{"a", &running, &most}}} }
+		a := push.NewAssembler(push.AssemblerConfig{Sources: sources(), Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		for range 3 {
+			for _, s := range []push.Sources{{}, sources()} {
+				if err := a.Arrange(ctx, s); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+			}
+		}
+		time.Sleep(time.Minute)
+		if running != 1 || most != 1 {
+			t.Errorf("%d run, at most %d did at once, want 1 and 1", running, most)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }

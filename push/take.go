@@ -100,6 +100,9 @@ func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Ins
 	for _, b := range again {
 		a.applyInstances(b, now)
 	}
+	if b.Full && len(a.held) > 0 { // what went with its source may have waited for that
+		a.updateObjects(ctx, nil, nil, now, now)
+	}
 	a.settle(ctx, now)
 }
 

@@ -21,13 +21,14 @@ const heldName = "held"
 // heldKeeper keeps over a restart what stays in use although no source has it any more: each object under its name.
 type heldKeeper struct {
 	writer *lastgood.Writer
-	names  map[string]bool // what was put last; of the goroutine that calls keep
+	last   map[string]push.Held // what was put last, by name; of the goroutine that calls keep
 	log    hclog.Logger
 }
 
 // heldRecord is one object as it is kept.
 type heldRecord struct {
 	Beside feed.GroupID  `json:"beside"`
+	Left   bool          `json:"left,omitempty"`
 	Origin config.Origin `json:"origin"`
 	Text   string        `json:"text"` // as config.Encode writes it
 }
@@ -38,11 +39,11 @@ func newHeldKeeper(ctx context.Context, store lastgood.Store, log hclog.Logger) 
 	if err != nil {
 		return nil, nil, fmt.Errorf("what stays in use although no source has it any more: %w", err)
 	}
-	h := &heldKeeper{writer: lastgood.NewWriter(store, heldName, lastgood.Pace{}, log), names: map[string]bool{}, log: log}
+	h := &heldKeeper{writer: lastgood.NewWriter(store, heldName, lastgood.Pace{}, log), last: map[string]push.Held{}, log: log}
 	var held []push.Held
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
-		h.names[name] = true
 		one, err := decodeHeld(contents[name])
+		h.last[name] = one
 		if err != nil {
 			log.Error("an object that was to stay in use, although no source has it any more, cannot be used", "object", name, "error", err)
 			continue
@@ -54,18 +55,19 @@ func newHeldKeeper(ctx context.Context, store lastgood.Store, log hclog.Logger) 
 
 // keep notes what is held now. It does not wait.
 func (h *heldKeeper) keep(all []push.Held) {
-	contents, names := make(map[string]lastgood.Content, len(all)), make(map[string]bool, len(all))
+	contents, now := map[string]lastgood.Content{}, make(map[string]push.Held, len(all))
 	for _, one := range all {
 		name := one.Object.Key.String()
-		names[name] = true
-		contents[name] = func() ([]byte, error) { return encodeHeld(one) }
+		if now[name] = one; h.last[name] != one {
+			contents[name] = func() ([]byte, error) { return encodeHeld(one) }
+		}
 	}
-	for name := range h.names {
-		if !names[name] {
+	for name := range h.last {
+		if _, held := now[name]; !held {
 			contents[name] = nil
 		}
 	}
-	h.names = names
+	h.last = now
 	h.writer.Put(contents)
 }
 
@@ -97,7 +99,7 @@ func encodeHeld(one push.Held) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(heldRecord{Beside: one.Beside, Origin: one.Object.Origin, Text: string(text)})
+	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Origin: one.Object.Origin, Text: string(text)})
 }
 
 func decodeHeld(b []byte) (push.Held, error) {
@@ -111,5 +113,5 @@ func decodeHeld(b []byte) (push.Held, error) {
 	}
 	o := result.Objects[0]
 	o.Origin = r.Origin
-	return push.Held{Object: o, Beside: r.Beside}, nil
+	return push.Held{Object: o, Beside: r.Beside, Left: r.Left}, nil
 }

@@ -63,7 +63,17 @@ func (m *sourceMaker) names(source string) bool {
 	return ok
 }
 
-// left forgets what was kept of sources, unless the settings name them again. None of it is in use.
+// leftAfter is left, once what of the sources is in use is kept by itself: what somebody takes away afterwards must not be there
+// again after a start. Where that cannot be kept, the next start begins with all of it.
+func (m *sourceMaker) leftAfter(held *heldKeeper) func([]string) {
+	return func(names []string) {
+		if held.writer.Written() {
+			m.left(names)
+		}
+	}
+}
+
+// left forgets what was kept of sources, unless the settings name them again.
 func (m *sourceMaker) left(names []string) {
 	m.mu.Lock() // no source of such a name begins meanwhile
 	defer m.mu.Unlock()

@@ -244,7 +244,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	assembler := push.NewAssembler(push.AssemblerConfig{
 		Sources: sources,
 		Before:  before,
-		Left:    maker.left,
+		Left:    maker.leftAfter(keeper),
 		Held:    held,
 		Keep:    keeper.keep,
 		Merging: s.Merge.rules(),

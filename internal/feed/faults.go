@@ -2,6 +2,7 @@ package feed
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 )
@@ -23,11 +24,10 @@ func (m *Merger[K, T]) Refused() map[string]GroupID {
 	return out
 }
 
-// Unread is the first group of one of these sources with a part that cannot be read: there may be anything in it. False: there
-// is none.
-func (m *Merger[K, T]) Unread(sources []string) (GroupID, bool) {
-	return m.first(func(id GroupID, g *group[K]) bool {
-		return slices.Contains(sources, id.Source) && slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Unread })
+// Unread is the first group with a part that cannot be read: there may be anything in it. False: there is none.
+func (m *Merger[K, T]) Unread() (GroupID, bool) {
+	return m.first(func(_ GroupID, g *group[K]) bool {
+		return slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Unread })
 	})
 }
 
@@ -36,6 +36,32 @@ func (m *Merger[K, T]) Unread(sources []string) (GroupID, bool) {
 func (m *Merger[K, T]) Faulty(id GroupID) bool {
 	g := m.groups[id]
 	return g != nil && (g.wrong() || m.clashes(id, g))
+}
+
+// Unseen lists the sources of which not all was seen since the start, or since they took the place of others: what they have now,
+// and what is wrong with it, is not all known. In order.
+func (m *Merger[K, T]) Unseen() []string {
+	unseen := map[string]bool{}
+	for name, s := range m.sources {
+		if !s.synced || s.anew {
+			unseen[name] = true
+		}
+	}
+	for id, g := range m.groups {
+		if g.kept {
+			unseen[id.Source] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(unseen))
+}
+
+// Seen says that what is wrong with a group is known: it was said since the start, or, where it never was, all of its source
+// was.
+func (m *Merger[K, T]) Seen(id GroupID) bool {
+	if g := m.groups[id]; g != nil {
+		return !g.kept
+	}
+	return !slices.Contains(m.Unseen(), id.Source)
 }
 
 // Fault is a group that somebody edited and that is faulty; see Merger.Faulty.

@@ -35,10 +35,41 @@ func TestFaults(t *testing.T) {
 	if got := m.Refused(); len(got) != 1 || got["x"] != (GroupID{"one", "wrong"}) {
 		t.Errorf("refused are %v, want x in the first group that refuses it", got)
 	}
-	if id, ok := m.Unread([]string{"two"}); !ok || id != (GroupID{"two", "unread"}) {
+	if id, ok := m.Unread(); !ok || id != (GroupID{"two", "unread"}) {
 		t.Errorf("unread is %v, %v", id, ok)
 	}
-	if _, ok := m.Unread([]string{"one"}); ok {
-		t.Error("a source that can be read is said not to be")
+	m.Apply(Batch[string]{Source: "two", Updates: []Update[string]{{Group: "unread"}}}, at)
+	if id, ok := m.Unread(); ok {
+		t.Errorf("%v is unread, and all can be read", id)
 	}
+}
+
+// What is from before the start, or of another source in whose place one is, was not seen until that says something.
+func TestUnseen(t *testing.T) {
+	t.Parallel()
+	m := NewMerger([]string{"one", "two"}, func(s string) string { return s })
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	is := func(what string, unseen []string, seen map[string]bool) {
+		t.Helper()
+		if got := m.Unseen(); !slices.Equal(got, unseen) {
+			t.Errorf("%s: unseen are %v, want %v", what, got, unseen)
+		}
+		for group, want := range seen {
+			if got := m.Seen(GroupID{"one", group}); got != want {
+				t.Errorf("%s: %s was seen: %v, want %v", what, group, got, want)
+			}
+		}
+	}
+	is("nothing was said", []string{"one", "two"}, map[string]bool{"a": false})
+	m.Apply(Batch[string]{Source: "two", Full: true}, at)
+	m.Apply(Batch[string]{Source: "one", Full: true, Updates: []Update[string]{
+		{Group: "a", Items: []string{"a"}}, {Group: "b", Items: []string{"b"}, Kept: true}, {Group: "c", Kept: true},
+	}}, at)
+	is("some is kept", []string{"one"}, map[string]bool{"a": true, "b": false, "c": false, "d": false})
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{{Group: "b", Items: []string{"b"}}, {Group: "c"}}}, at)
+	is("it was read", nil, map[string]bool{"a": true, "b": true, "c": true, "d": true})
+	m.Anew([]string{"one", "none"})
+	is("another is in its place", []string{"one"}, map[string]bool{"a": true, "d": false})
+	m.Apply(Batch[string]{Source: "one", Full: true}, at)
+	is("that has said everything", nil, map[string]bool{"a": true, "d": true})
 }

@@ -25,6 +25,8 @@ type Update[T any] struct {
 	// Within names a group of the same source that this one is part of: while the source is not in touch with the origin of that
 	// one, it is not with that of this one either. So one group tells for all of a datacenter. Empty: none.
 	Within string
+	// Kept says that the content is from before the start: nobody has seen since what is there now, nor what is wrong with it.
+	Kept bool
 }
 
 // Batch is what a source delivers at once.

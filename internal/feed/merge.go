@@ -28,6 +28,7 @@ type group[K comparable] struct {
 	problems []Problem
 	asOf     time.Time
 	edited   time.Time
+	kept     bool // as in Update
 }
 
 // supply is one item and who supplied it.
@@ -46,6 +47,7 @@ type sourceState struct {
 	name   string // set once
 	rank   int
 	synced bool
+	anew   bool // another one has taken its place, and has not said everything
 	last   time.Time
 	items  int
 	stands Standing
@@ -162,7 +164,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 				m.replace(src, id, Update[T]{}, touched)
 			}
 		}
-		src.synced = true
+		src.synced, src.anew = true, false
 	}
 	if b.Standing != nil {
 		if src.stands.Error != "" && b.Standing.Error == "" {
@@ -197,14 +199,14 @@ func (m *Merger[K, T]) replace(src *sourceState, id GroupID, u Update[T], touche
 		}
 	}
 	src.items += len(u.Items) - len(g.keys)
-	g.keys, g.problems, g.asOf, g.edited = g.keys[:0], u.Problems, u.AsOf, u.Edited
+	g.keys, g.problems, g.asOf, g.edited, g.kept = g.keys[:0], u.Problems, u.AsOf, u.Edited, u.Kept
 	for _, item := range u.Items {
 		k := m.key(item)
 		touched[k] = true
 		g.keys = append(g.keys, k)
 		m.byKey[k] = insert(m.byKey[k], supply[T]{source: src, order: g.order, item: item})
 	}
-	if len(g.keys) == 0 && len(g.problems) == 0 {
+	if len(g.keys) == 0 && len(g.problems) == 0 && !g.kept {
 		delete(m.groups, id)
 	}
 }
@@ -259,6 +261,15 @@ func (m *Merger[K, T]) Waiting() []string {
 		}
 	}
 	return out
+}
+
+// Anew notes that other sources have taken the place of these. What was said under their names stays until they say otherwise.
+func (m *Merger[K, T]) Anew(names []string) {
+	for _, name := range names {
+		if s := m.sources[name]; s != nil {
+			s.anew = true
+		}
+	}
 }
 
 // Sources tells how each source stands, the deciding one first.

@@ -59,7 +59,7 @@ func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, erro
 			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
 			continue
 		}
-		groups[group] = feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within}
+		groups[group] = feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Kept: true}
 	}
 	return groups, s.AsOf, true, errors.Join(bad...)
 }

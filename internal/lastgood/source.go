@@ -194,8 +194,11 @@ func (k *keeping[T]) standIn(now time.Time) feed.Batch[T] {
 	}
 	k.cfg.Log.Warn("a source has not answered: what it said before the start stands in", "source", k.cfg.Source.Name(), "as_of", k.asOf, "groups", len(k.groups))
 	k.agedGroups(now)
-	return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing()}
+	return feed.Batch[T]{Full: true, Updates: append(k.all(), others[T]()), Standing: k.standing()}
 }
+
+// others stands for the groups of which nothing was kept: nobody knows whether there are any.
+func others[T any]() feed.Update[T] { return feed.Update[T]{Group: "(others)", Kept: true} }
 
 // take notes what the source says, and returns what to pass on.
 func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
@@ -326,7 +329,7 @@ func (k *keeping[T]) aged(now time.Time) feed.Batch[T] {
 	k.cfg.Log.Error("the content of a source is older than its setting maxAge allows", "source", k.cfg.Source.Name(), "as_of", k.asOf, "max_age", k.cfg.MaxAge, "dropped", k.cfg.Drop)
 	b := feed.Batch[T]{Standing: k.standing()}
 	if k.cfg.Drop {
-		k.gone, b.Full = true, true
+		k.gone, b.Full, b.Updates = true, true, []feed.Update[T]{others[T]()}
 	}
 	return b
 }

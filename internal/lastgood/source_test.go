@@ -145,6 +145,18 @@ func (l *life) has(synced bool, want ...string) feed.SourceStatus {
 	return got
 }
 
+// seen checks whether what is wrong with groups counts as known.
+func (l *life) seen(want bool, names ...string) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, name := range names {
+		if got := l.merged.Seen(feed.GroupID{Source: "test", Group: name}); got != want {
+			l.t.Errorf("the group %s was seen: %v, want %v", name, got, want)
+		}
+	}
+}
+
 func groups(names ...string) []feed.Update[string] {
 	var out []feed.Update[string]
 	for _, n := range names {
@@ -181,10 +193,12 @@ func TestStandsIn(t *testing.T) {
 		if !strings.Contains(s.Error, "has not answered since the start") || stopped.Sub(s.Since) > touchPace {
 			t.Errorf("standing in: %q since %v before the end", s.Error, stopped.Sub(s.Since))
 		}
+		l.seen(false, "c", "never kept")
 		l.says(feed.Batch[string]{Full: true, Updates: groups("a", "e")})
 		if s := l.has(true, "a", "e"); s.Error != "" {
 			t.Errorf("back in touch, the error is %q", s.Error)
 		}
+		l.seen(true, "c", "never kept")
 		l.end()
 
 		l = begin(t, m, Config[string]{})

@@ -24,9 +24,12 @@ type Writer struct {
 	wake   chan struct{} // cap 1
 	status chan error    // cap 1; nil: well again. The latest counts
 	ending chan struct{} // closed by End
+	ended  chan struct{} // closed when Run returns
 
 	mu      sync.Mutex
 	waiting map[string]Content // guarded by mu; nil: to be removed
+	writing bool               // guarded by mu: some of what was waiting is being written
+	rests   []chan struct{}    // guarded by mu: closed once nothing waits
 }
 
 // Pace is when a Writer writes.
@@ -42,7 +45,7 @@ type Pace struct {
 func NewWriter(store Store, source string, pace Pace, log hclog.Logger) *Writer {
 	return &Writer{
 		store: store, source: source, pace: pace, log: log,
-		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), waiting: map[string]Content{},
+		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), ended: make(chan struct{}), waiting: map[string]Content{},
 	}
 }
 
@@ -55,6 +58,37 @@ func (w *Writer) Put(contents map[string]Content) {
 	case w.wake <- struct{}{}:
 	default:
 	}
+}
+
+// Written waits until all that was put is written; false: Run has returned, and it is not.
+func (w *Writer) Written() bool {
+	rests := make(chan struct{})
+	w.mu.Lock()
+	w.rests = append(w.rests, rests)
+	w.rest()
+	w.mu.Unlock()
+	select {
+	case <-rests:
+		return true
+	case <-w.ended:
+	}
+	select {
+	case <-rests:
+		return true
+	default:
+		return false
+	}
+}
+
+// rest tells who waits for it that all is written, if it is. The caller holds mu.
+func (w *Writer) rest() {
+	if w.writing || len(w.waiting) > 0 {
+		return
+	}
+	for _, c := range w.rests {
+		close(c)
+	}
+	w.rests = nil
 }
 
 // End has Run write what is left, and return. It is called once.
@@ -71,6 +105,7 @@ const (
 // Run writes until End is called, and then what is left. It does not end with ctx: what was put before
 // the end must not be lost.
 func (w *Writer) Run(ctx context.Context) {
+	defer close(w.ended)
 	failing := false
 	for ended := false; !ended; {
 		if !failing {
@@ -125,7 +160,7 @@ func (w *Writer) report(err error) {
 func (w *Writer) flush(ctx context.Context) error {
 	w.mu.Lock()
 	waiting := w.waiting
-	w.waiting = map[string]Content{}
+	w.waiting, w.writing = map[string]Content{}, true
 	w.mu.Unlock()
 	contents, err := makeAll(waiting)
 	if len(contents) > 0 {
@@ -144,6 +179,8 @@ func (w *Writer) flush(ctx context.Context) error {
 			w.waiting[name] = c
 		}
 	}
+	w.writing = false
+	w.rest()
 	return err
 }
 
