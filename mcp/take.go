@@ -119,10 +119,8 @@ func (t *taking) item(it *item) {
 
 // good says that what was read last counts.
 func (e *entry) good() bool {
-	return e != nil && e.object != nil && !slices.ContainsFunc(e.problems, isError)
+	return e != nil && e.object != nil && !slices.ContainsFunc(e.problems, feed.Problem.IsError)
 }
-
-func isError(p feed.Problem) bool { return p.Severity == feed.Error }
 
 // resum notes what an entry was read from.
 func (t *taking) resum(name string, e *entry, it *item) {
@@ -136,7 +134,7 @@ func (t *taking) resum(name string, e *entry, it *item) {
 func (t *taking) again(name string, e *entry) {
 	t.seen[name], t.prior[name] = true, e.object
 	t.stays(name)
-	if slices.ContainsFunc(e.problems, isError) {
+	if slices.ContainsFunc(e.problems, feed.Problem.IsError) {
 		t.refuse(1, e.problems...)
 	}
 }
@@ -198,7 +196,7 @@ func (t *taking) refuse(count int, problems ...feed.Problem) {
 	t.verdict.count += count
 	for _, p := range problems {
 		t.verdict.sum = t.verdict.sum*31 + maphash.String(t.seed, p.Object+p.Field+p.Text)
-		if len(t.verdict.refused) < maxRefused && p.Severity == feed.Error {
+		if len(t.verdict.refused) < maxRefused && p.IsError() {
 			t.verdict.refused = append(t.verdict.refused, p)
 		}
 	}

@@ -101,7 +101,7 @@ func examine(q *request) verdict {
 		keys = append(keys, o.Key)
 	}
 	head := readHead(q.Object)
-	wrong := slices.ContainsFunc(v.problems, isError)
+	wrong := slices.ContainsFunc(v.problems, config.Problem.IsError)
 	switch {
 	case wrong && q.Operation == opUpdate && head.Metadata.DeletionTimestamp != "":
 		// A step of a deletion that waits for finalizers: refused, the object would stay for ever.
@@ -133,8 +133,6 @@ func readHead(object []byte) head {
 	return h
 }
 
-func isError(p config.Problem) bool { return p.Severity == feed.Error }
-
 // response is the verdict as Kubernetes wants it.
 func (v verdict) response(q *request) *response {
 	out := &response{UID: q.UID, Allowed: v.why == ""}
@@ -145,7 +143,7 @@ func (v verdict) response(q *request) *response {
 	d := &details{Group: q.Kind.Group, Kind: q.Kind.Kind}
 	for _, p := range v.problems {
 		line := sentence(p)
-		if out.Allowed || !isError(p) {
+		if out.Allowed || !p.IsError() {
 			out.Warnings = append(out.Warnings, line)
 			continue
 		}

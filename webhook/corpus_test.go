@@ -108,7 +108,7 @@ func TestOneGate(t *testing.T) {
 				t.Errorf("%s as text (-gate +answer):\n%s", sample.name, diff)
 			}
 		}
-		if wrong := slices.ContainsFunc(want, isError); wrong != (w.Code == http.StatusUnprocessableEntity) || !wrong && w.Code != http.StatusOK {
+		if wrong := slices.ContainsFunc(want, config.Problem.IsError); wrong != (w.Code == http.StatusUnprocessableEntity) || !wrong && w.Code != http.StatusOK {
 			t.Errorf("%s as text: status %d for %d problems", sample.name, w.Code, len(want))
 		}
 		texts++
@@ -187,8 +187,8 @@ func checkReview(t *testing.T, s *Server, sample sample, object []byte, problems
 	want, got := []saying{}, []saying{}
 	wrong := false
 	for _, p := range problems {
-		wrong = wrong || isError(p)
-		if isError(p) {
+		wrong = wrong || p.IsError()
+		if p.IsError() {
 			want = append(want, saying{"error", p.Field, p.Text})
 		} else {
 			want = append(want, saying{"warning", "", sentence(p)})

@@ -49,7 +49,7 @@ func FuzzReview(f *testing.F) {
 			return
 		}
 		gate := config.Parse("a.json", q.Object)
-		if len(gate.Objects) != 1 || slices.ContainsFunc(gate.Problems, isError) || gate.Objects[0].Kind != config.Kind(q.Kind.Kind) {
+		if len(gate.Objects) != 1 || slices.ContainsFunc(gate.Problems, config.Problem.IsError) || gate.Objects[0].Kind != config.Kind(q.Kind.Kind) {
 			t.Errorf("it is let in, and the gate says %v", gate.Problems)
 		}
 	})
@@ -84,10 +84,10 @@ func FuzzText(f *testing.F) {
 		if err := json.Unmarshal(w.Body.Bytes(), &list); err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(list, isError) != (w.Code == http.StatusUnprocessableEntity) {
+		if slices.ContainsFunc(list, config.Problem.IsError) != (w.Code == http.StatusUnprocessableEntity) {
 			t.Errorf("status %d for %v", w.Code, list)
 		}
-		if wrong := slices.ContainsFunc(config.Parse(name, body).Problems, isError); wrong && w.Code == http.StatusOK {
+		if wrong := slices.ContainsFunc(config.Parse(name, body).Problems, config.Problem.IsError); wrong && w.Code == http.StatusOK {
 			t.Error("the gate refuses it")
 		}
 	})

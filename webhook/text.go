@@ -35,7 +35,7 @@ func (s *Server) text(r *http.Request, data []byte) (answer, error) {
 		return cmp.Or(cmp.Compare(a.Severity, b.Severity), cmp.Compare(a.Line, b.Line))
 	})
 	code := http.StatusOK
-	if slices.ContainsFunc(problems, isError) {
+	if slices.ContainsFunc(problems, config.Problem.IsError) {
 		code = http.StatusUnprocessableEntity
 	}
 	if wantsText(r.Header.Values("Accept")) {

@@ -38,7 +38,7 @@ the audit log tells who wrote, "ashorectl history" shows it and "ashorectl rollb
 			if err != nil {
 				return err
 			}
-			if failures(problems) > 0 {
+			if feed.Errors(problems) > 0 {
 				return t.unread(cmd, problems)
 			}
 			return t.write(cmd, o, func(c *admin.Client, ctx context.Context) (admin.Written, error) {

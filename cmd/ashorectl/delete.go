@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 func (t *tool) deleteCommand() *cobra.Command {
@@ -54,7 +55,7 @@ func (t *tool) toDelete(cmd *cobra.Command, args []string, namespace string, fil
 			return nil, usage(cmd, errors.New("name an object, such as \"ashorectl delete virtualservice shop/web\", or files with -f"))
 		}
 		pieces, problems, err := files.read(cmd)
-		if err == nil && failures(problems) > 0 {
+		if err == nil && feed.Errors(problems) > 0 {
 			err = t.unread(cmd, problems)
 		}
 		return pieces, err

@@ -47,7 +47,7 @@ func (t *tool) report(w io.Writer, list []feed.Problem, fine string) error {
 	if err := t.output.write(w, list, func(w io.Writer) error { return problemText(w, list, fine) }); err != nil {
 		return err
 	}
-	if slices.ContainsFunc(list, func(p feed.Problem) bool { return p.Severity == feed.Error }) {
+	if slices.ContainsFunc(list, feed.Problem.IsError) {
 		return errFound
 	}
 	return nil
@@ -59,15 +59,12 @@ func problemText(w io.Writer, list []feed.Problem, fine string) error {
 		_, err := fmt.Fprintln(w, fine)
 		return err
 	}
-	errs := 0
 	for _, p := range list {
-		if p.Severity == feed.Error {
-			errs++
-		}
 		if _, err := fmt.Fprint(w, paragraph(p)); err != nil {
 			return err
 		}
 	}
+	errs := feed.Errors(list)
 	_, err := fmt.Fprintf(w, "%s, %s\n", count(errs, "error"), count(len(list)-errs, "warning"))
 	return err
 }

@@ -41,7 +41,7 @@ func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, er
 			return nil, nil, usage(cmd, err)
 		}
 	}
-	if len(names) == 0 && failures(problems) == 0 {
+	if len(names) == 0 && feed.Errors(problems) == 0 {
 		return nil, nil, usage(cmd, fmt.Errorf("there is no file of configuration (.yaml, .yml, .json) in %s", f.paths[0]))
 	}
 	var out []admin.Piece
@@ -125,17 +125,6 @@ func readStdin(ctx context.Context, in io.Reader) ([]byte, error) {
 		}
 		return data, nil
 	}
-}
-
-// failures is how many problems are errors.
-func failures(list []feed.Problem) int {
-	n := 0
-	for _, p := range list {
-		if p.Severity == feed.Error {
-			n++
-		}
-	}
-	return n
 }
 
 // each hands out pieces.

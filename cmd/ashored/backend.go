@@ -186,13 +186,9 @@ func (b *backend) summary() admin.Status {
 		s.Config = p.counts()
 	}
 	s.Config.Conflicts = a.Conflicts
-	for _, p := range b.problems(a) {
-		if p.Severity == feed.Error {
-			s.Config.Errors++
-		} else {
-			s.Config.Warnings++
-		}
-	}
+	problems := b.problems(a)
+	s.Config.Errors = feed.Errors(problems)
+	s.Config.Warnings = len(problems) - s.Config.Errors
 	return s
 }
 

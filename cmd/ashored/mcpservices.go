@@ -162,7 +162,7 @@ func (s *synthesis) refuse(k registry.Key, why string) {
 // firstError is the first of problems that is one.
 func firstError(problems []feed.Problem) string {
 	for _, p := range problems {
-		if p.Severity == feed.Error {
+		if p.IsError() {
 			return p.String()
 		}
 	}

@@ -46,14 +46,23 @@ func answered(err error) error {
 	return err
 }
 
+// lifetime is how long a token of a kind is to live; empty: as long as all do. Errors: admin.ErrInvalid.
+func lifetime(kind, text string, most time.Duration) (time.Duration, error) {
+	if text == "" {
+		return ca.DefaultTokenTTL, nil
+	}
+	ttl, err := time.ParseDuration(text)
+	if err != nil || ttl < time.Minute || ttl > most {
+		return 0, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a %s cannot live for %.40q: want 1m to %s", kind, text, most))
+	}
+	return ttl, nil
+}
+
 // CreateToken implements admin.Tokens.
 func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who string) (admin.Token, error) {
-	ttl := ca.DefaultTokenTTL
-	if r.TTL != "" {
-		var err error
-		if ttl, err = time.ParseDuration(r.TTL); err != nil || ttl < time.Minute || ttl > ca.MaxTokenTTL {
-			return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a token cannot live for %.40q: want 1m to %s", r.TTL, ca.MaxTokenTTL))
-		}
+	ttl, err := lifetime("token", r.TTL, ca.MaxTokenTTL)
+	if err != nil {
+		return admin.Token{}, err
 	}
 	if _, _, ok := cutName(r.Group); !ok {
 		return admin.Token{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("%.200q is not the name of a WorkloadGroup: want NAMESPACE/NAME, such as shop/web", r.Group))
@@ -170,12 +179,9 @@ func (o operators) RotateAuthority(ctx context.Context, r admin.RotateRequest, w
 
 // CreateReplicaToken implements admin.Authorities.
 func (o operators) CreateReplicaToken(ctx context.Context, r admin.ReplicaTokenRequest, who string) (admin.ReplicaToken, error) {
-	ttl := ca.DefaultTokenTTL
-	if r.TTL != "" {
-		var err error
-		if ttl, err = time.ParseDuration(r.TTL); err != nil || ttl < time.Minute || ttl > ca.MaxReplicaTokenTTL {
-			return admin.ReplicaToken{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf("a replica token cannot live for %.40q: want 1m to %s", r.TTL, ca.MaxReplicaTokenTTL))
-		}
+	ttl, err := lifetime("replica token", r.TTL, ca.MaxReplicaTokenTTL)
+	if err != nil {
+		return admin.ReplicaToken{}, err
 	}
 	text, expires, err := o.manager.CreateReplicaToken(ctx, ttl, who)
 	return admin.ReplicaToken{Token: text, Expires: expires}, answered(err)

@@ -276,7 +276,7 @@ func (s *settings) checkMesh(file string) error {
 	s.warnings = nil
 	var errs []error
 	for _, p := range append(problems, more...) {
-		if p.Severity == feed.Error {
+		if p.IsError() {
 			errs = append(errs, errors.New(p.String()))
 			continue
 		}

@@ -9,7 +9,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/mcp"
 )
 
@@ -73,7 +72,7 @@ func decodeObjects(source string) func([]byte) ([]*config.Object, error) {
 		}
 		result := config.ParseKept(source, []byte(text))
 		for _, p := range result.Problems {
-			if p.Severity == feed.Error {
+			if p.IsError() {
 				return nil, errors.New(p.String())
 			}
 		}

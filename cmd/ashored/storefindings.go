@@ -21,7 +21,7 @@ type storeFindings struct {
 func (f *storeFindings) add(problems []config.Problem) {
 	for _, p := range problems {
 		n := &f.warnings
-		if p.Severity == feed.Error {
+		if p.IsError() {
 			n = &f.errors
 		}
 		if *n++; *n <= maxStoreProblems {
@@ -47,7 +47,7 @@ func (f *storeFindings) told() []config.Problem {
 	room := maxStoreProblems - min(f.errors, maxStoreProblems)
 	var out []config.Problem
 	for _, p := range f.list {
-		if p.Severity != feed.Error {
+		if !p.IsError() {
 			if room == 0 {
 				continue
 			}

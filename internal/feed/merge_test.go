@@ -215,6 +215,15 @@ func TestProblemString(t *testing.T) {
 	}
 }
 
+// Errors are counted apart from warnings.
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	list := []feed.Problem{{Severity: feed.Warning}, {Severity: feed.Error}, {Severity: feed.Error, Stale: true}, {}}
+	if n := feed.Errors(list); n != 2 || feed.Errors(nil) != 0 || list[0].IsError() || !list[2].IsError() {
+		t.Errorf("%d are errors, want 2", n)
+	}
+}
+
 // A source that is named twice stands once, where it is named first.
 func TestMergerOfOneNameTwice(t *testing.T) {
 	t.Parallel()

@@ -64,6 +64,19 @@ func (p Problem) String() string {
 	return b.String()
 }
 
+// IsError says that what the problem is about is not taken in as it is.
+func (p Problem) IsError() bool { return p.Severity == Error }
+
+// Errors is how many of problems are errors.
+func Errors(list []Problem) (n int) {
+	for _, p := range list {
+		if p.IsError() {
+			n++
+		}
+	}
+	return n
+}
+
 // SortProblems puts problems in the order in which people read them: by source, place and text.
 func SortProblems(list []Problem) {
 	slices.SortFunc(list, func(a, b Problem) int {
