@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/httpserver"
 	"github.com/ashore-mesh/ashore/internal/pace"
 )
 
@@ -93,22 +93,7 @@ func New(c Config) (*Server, error) {
 
 // Run serves until ctx ends.
 func (s *Server) Run(ctx context.Context) error {
-	srv := s.http()
-	failed := make(chan error, 1)
-	go func() { failed <- srv.ServeTLS(s.conns, "", "") }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", s.config.Listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTime)
-	defer cancel()
-	err := srv.Shutdown(end)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	<-failed
-	return err
+	return httpserver.Run(ctx, s.http(), s.conns, drainTime)
 }
 
 // http is the server as net/http wants it.

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
 // web serves what machines ask over HTTP: metrics, health, readiness, version. Nothing in it is secret.
@@ -37,21 +37,7 @@ func (w *web) run(ctx context.Context) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          w.log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(w.listener) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", w.listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
-	defer cancel()
-	err := srv.Shutdown(end)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = srv.Close()
-	}
-	<-failed
-	return err
+	return httpserver.Run(ctx, srv, w.listener, time.Second)
 }
 
 func (w *web) routes() http.Handler {

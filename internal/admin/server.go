@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/httpserver"
 	"github.com/ashore-mesh/ashore/internal/pace"
 )
 
@@ -96,23 +97,8 @@ func (s *Server) Run(ctx context.Context) error {
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          s.cfg.Log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- srv.Serve(newSeats(s.cfg.Listener)) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", s.cfg.Listener.Addr(), err)
-	case <-ctx.Done():
-	}
-	s.end()
-	end, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTime)
-	defer cancel()
-	if err := srv.Shutdown(end); err != nil {
-		err = srv.Close() // a long profile: cut it off
-		<-failed
-		return err
-	}
-	<-failed
-	return nil
+	srv.RegisterOnShutdown(s.end)
+	return httpserver.Run(ctx, srv, newSeats(s.cfg.Listener), shutdownTime)
 }
 
 func (s *Server) routes() http.Handler {
