@@ -24,8 +24,8 @@ func (t *tool) sourcesCommand() *cobra.Command {
 
 ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
 here from ORIGIN, where it reads. "serviceentry" are the services that are made of configuration, from whatever
-source that is. The error of a source that is out of reach is shown below the table, and the last one of a
-source that is well again.`,
+source that is. Below the table is why a source, or the oldest part of it, is out of reach, and the last
+error of a source that is well again.`,
 		Example: "  ashorectl sources\n  ashorectl sources -o json | jq '.[] | select(.error)'",
 		Args:    atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,7 +58,7 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 			row[7] = s.Name
 		}
 		rows = append(rows, row)
-		if s.Error != "" {
+		if s.Error != "" || s.Stale > 0 {
 			errs = append(errs, s)
 		} else if s.LastError != "" {
 			over = append(over, s)

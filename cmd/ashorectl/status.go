@@ -133,6 +133,9 @@ func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 			if !s.AsOf.IsZero() {
 				text += ", the oldest read " + ago(now, s.AsOf) + " ago"
 			}
+			if s.Why != "" {
+				text += ": " + s.Why
+			}
 		default:
 			continue
 		}

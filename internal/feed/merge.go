@@ -70,6 +70,8 @@ type SourceStatus struct {
 	Stale int `json:"stale"`
 	// AsOf is when the oldest content of those was current; zero when there is none, or nobody knows.
 	AsOf time.Time `json:"asOf,omitzero"`
+	// Why is what keeps newer content of the oldest of those groups from being in use, with what it is about.
+	Why string `json:"why,omitempty"`
 	// Last is when its content last changed, or was said anew.
 	Last time.Time `json:"last,omitzero"`
 	// Error is why it is not in touch with its origin; empty: it is. Since is when that began.
@@ -289,6 +291,9 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 		s.Problems += len(g.problems)
 		if of, stale := g.stale(); stale {
 			s.Stale++
+			if why := g.why(); s.Why == "" || of.Before(s.AsOf) || of.Equal(s.AsOf) && why < s.Why {
+				s.Why = why
+			}
 			s.AsOf = earlier(s.AsOf, of)
 		}
 		for _, p := range g.problems {
@@ -310,6 +315,16 @@ func (g *group[K]) stale() (of time.Time, stale bool) {
 		}
 	}
 	return of, stale
+}
+
+// why is what keeps the group from being read anew.
+func (g *group[K]) why() string {
+	for _, p := range g.problems {
+		if p.Stale {
+			return p.String()
+		}
+	}
+	return ""
 }
 
 // earlier is the earlier of two times, of which zero is not known.

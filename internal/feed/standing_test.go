@@ -63,3 +63,23 @@ func TestLag(t *testing.T) {
 		}
 	}
 }
+
+// What keeps newer content of the oldest part from being in use is told with how old that is.
+func TestWhy(t *testing.T) {
+	t.Parallel()
+	m := NewMerger([]string{"a"}, func(s string) string { return s })
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	stale := func(group string, since time.Time) Update[string] {
+		return Update[string]{Group: group, Items: []string{group}, Problems: []Problem{
+			{Severity: Warning, Object: group, Text: "has a warning"}, {Severity: Warning, Object: group, Text: "is away", Stale: true, Since: since},
+		}}
+	}
+	m.Apply(Batch[string]{Source: "a", Full: true, Updates: []Update[string]{stale("x", now), stale("z", now.Add(-time.Hour)), stale("y", now.Add(-time.Hour)), {Group: "w", Items: []string{"w"}}}}, now)
+	if s := m.Sources()[0]; s.Stale != 3 || s.Why != "y: is away" || !s.AsOf.Equal(now.Add(-time.Hour)) {
+		t.Errorf("got %+v", s)
+	}
+	m.Apply(Batch[string]{Source: "a", Full: true, Updates: []Update[string]{{Group: "x", Items: []string{"x"}}}}, now)
+	if s := m.Sources()[0]; s.Stale != 0 || s.Why != "" {
+		t.Errorf("all is well: %+v", s)
+	}
+}

@@ -42,8 +42,13 @@ func TestGroupTooOld(t *testing.T) {
 				}
 				return all
 			}
+			problems := func() []feed.Problem {
+				l.mu.Lock()
+				defer l.mu.Unlock()
+				return l.merged.Problems(nil)
+			}
 			old := func(text string) (n int) {
-				for _, p := range l.merged.Problems(nil) {
+				for _, p := range problems() {
 					if strings.Contains(p.Text, text) && strings.Contains(p.Text, "older than the setting maxAge (1h0m0s)") {
 						n++
 					}
@@ -64,11 +69,11 @@ func TestGroupTooOld(t *testing.T) {
 			}
 			time.Sleep(2 * time.Minute)
 			if s := l.has(true, left("a", "b")...); s.Error != "" || old("dc2") != 1 || old("b cannot") != 0 {
-				t.Errorf("drop %v: one part is too old: %+v, %v", drop, s, l.merged.Problems(nil))
+				t.Errorf("drop %v: one part is too old: %+v, %v", drop, s, problems())
 			}
 			time.Sleep(30 * time.Minute)
 			if s := l.has(true, left("a")...); s.Error != "" || old("dc2") != 1 || old("b cannot") != 1 {
-				t.Errorf("drop %v: both parts are too old: %+v, %v", drop, s, l.merged.Problems(nil))
+				t.Errorf("drop %v: both parts are too old: %+v, %v", drop, s, problems())
 			}
 			l.says(feed.Batch[string]{Updates: partly(dc2, time.Time{})[1:2]})
 			l.has(true, left("a", "b")...)
@@ -77,12 +82,12 @@ func TestGroupTooOld(t *testing.T) {
 			l = begin(t, m, cfg)
 			l.says(feed.Batch[string]{Standing: away})
 			if l.has(true, left("a", "b")...); old("dc2") != 1 {
-				t.Errorf("drop %v: after a start: %v", drop, l.merged.Problems(nil))
+				t.Errorf("drop %v: after a start: %v", drop, problems())
 			}
 			l.says(feed.Batch[string]{Full: true, Updates: partly(dc2, time.Time{})})
 			l.has(true, left("a", "b")...)
 			l.says(feed.Batch[string]{Updates: partly(time.Time{}, time.Time{})[3:]})
-			if s := l.has(true, all...); s.Error != "" || s.Stale != 0 || len(l.merged.Problems(nil)) != 0 {
+			if s := l.has(true, all...); s.Error != "" || s.Stale != 0 || len(problems()) != 0 {
 				t.Errorf("drop %v: back in touch, %v after the first start: %+v", drop, time.Since(began), s)
 			}
 			l.end()
@@ -119,7 +124,9 @@ func TestRememberNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rememberer{script{make(chan feed.Batch[string])}, make(chan []feed.Update[string], 1)}
 		done := make(chan error, 1)
-		go func() { done <- New(Config[string]{Source: r, Store: &memory{all: map[string][]byte{}}}).Run(t.Context(), nil) }()
+		go func() {
+			done <- New(Config[string]{Source: r, Store: &memory{all: map[string][]byte{}}}).Run(t.Context(), nil)
+		}()
 		synctest.Wait()
 		if len(r.kept) != 0 {
 			t.Error("it is told of nothing")

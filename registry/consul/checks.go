@@ -19,8 +19,12 @@ type failing struct {
 // themselves: what comes or goes there has changed their health.
 func (k *keeper) followChecks(ctx context.Context, sc *scope, state string, stop *interrupts) {
 	var was map[checkKey]failing
+	what := askCritical
+	if state == api.HealthWarning {
+		what = askWarning
+	}
 	k.follow(ctx, follower{
-		key: sc.at.key(keyChecks + state), stop: stop,
+		what: sc.at.key(what), tell: func(t *trouble) { k.heardOf(sc, what, t) }, stop: stop,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
 			if !k.crowded(held) {
 				return answer{}, nil, held.Err()

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -33,7 +34,15 @@ type place struct {
 // group names a service of this place among those of all.
 func (p place) group(service string) string {
 	parts := slices.DeleteFunc([]string{p.Datacenter, p.Partition, p.Namespace}, func(s string) bool { return s == "" })
-	return strings.Join(append(parts, service), "/")
+	return strings.Join(append(parts, escaped(service)), "/")
+}
+
+// escaped is the name of a service without '/', which parts groups: Consul takes any name.
+func escaped(service string) string {
+	if !strings.ContainsAny(service, "/%") {
+		return service
+	}
+	return url.PathEscape(service)
 }
 
 // converted is what one answer about one service means.

@@ -9,8 +9,10 @@ import (
 
 // follower asks the same thing again and again.
 type follower struct {
-	// key names it among those that may be in trouble.
-	key string
+	// what names it for people.
+	what string
+	// tell takes in why it cannot be asked for; nil: it can again. The goroutine of keeper.loop calls it.
+	tell func(*trouble)
 	// ask asks for what there is after index, and returns what is to be done with the answer. Its context ends with the wait.
 	ask func(ctx context.Context, index uint64) (answer, func(verdict) error, error)
 	// gap is how long to leave between an answer and the next question besides what pacer does; nil: none.
@@ -133,7 +135,8 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
-		k.tell(ctx, func() { k.stands.trouble(f.key, text, began) })
+		t := &trouble{text: text + " (" + f.what + ")", since: began, noticed: time.Now()}
+		k.tell(ctx, func() { f.tell(t) })
 	}
 	wait := backoff(failures)
 	if f.leads {
@@ -152,7 +155,7 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 // recovered tells that a follower has an answer again.
 func (k *keeper) recovered(ctx context.Context, f follower, failures int) {
 	if failures >= toldAfter {
-		k.tell(ctx, func() { k.stands.well(f.key) })
+		k.tell(ctx, func() { f.tell(nil) })
 	}
 	if f.leads {
 		k.back.wake()

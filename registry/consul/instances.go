@@ -8,10 +8,11 @@ import (
 )
 
 // instancesOf follows the instances of one service.
-func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) follower {
-	w := &watch{k: k, at: sc.at, s: s}
+// had is how many it has of those that stand in for what Consul says.
+func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, had int) follower {
+	w := &watch{k: k, at: sc.at, s: s, had: had}
 	return follower{
-		key: sc.at.key(keyInstance + s.name),
+		what: sc.at.key("service " + s.name), tell: func(t *trouble) { k.fails(sc, s, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
 			entries, a, err := w.ask(ctx, index)
 			return a, func(v verdict) error {
@@ -19,7 +20,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) followe
 				if v == same {
 					return nil
 				}
-				if len(entries) == 0 && w.had > 0 && a.filtered {
+				if len(entries) == 0 && w.had > 0 && k.hides(a) {
 					return errHidden
 				}
 				w.had = len(entries)
@@ -27,11 +28,13 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service) followe
 				k.tell(ctx, func() {
 					switch {
 					case sc.services[s.name] != s: // it has gone meanwhile
+					case s.unlisted && len(entries) == 0: // not even a token could hide it
+						k.gone(sc, s, a.at)
 					case len(entries) == 0 && len(s.items) > 0 && (v.doubtful() || s.pending != nil):
 						k.doubt(sc, s, said)
 					default:
+						k.lagged(a.lag)
 						k.set(sc, s, said, a.at)
-						k.stands.lag = a.lag
 					}
 				})
 				return nil

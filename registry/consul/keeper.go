@@ -29,15 +29,22 @@ type keeper struct {
 	back    *broadcast    // Consul answers again
 	crowds  *broadcast    // there are more services than can be watched by themselves, or no more
 	running sync.WaitGroup
-	kept    []feed.Update[registry.Instances] // from before the start
 
 	// the following belong to the goroutine of loop
 	scopes  map[place]*scope
-	placed  bool                // scopes has all places
-	told    bool                // the first, full batch is sent
-	changed map[string]*service // groups that differ from what was sent
-	since   time.Time           // when the first of them was noticed
-	stands  standing
+	placed  bool            // scopes has all places
+	told    bool            // the first, full batch is sent
+	changed map[string]told // groups that differ from what was sent
+	since   time.Time       // when the content of the first of them was noticed to be another
+	// kept is what was said before the start, by group; nil: nothing complete, or the first full batch is sent.
+	kept              map[string]feed.Update[registry.Instances]
+	stands            standing
+	dirty             bool      // there is something to review
+	unplaced          *trouble  // of what datacenters there are
+	datacentersNotice *notice   // of that
+	culprit           *service  // which keeps the first full batch from being complete
+	over              time.Time // when a trouble of the whole was over
+	wholeLog, partLog teller
 }
 
 // scope is one place in Consul. The goroutine of loop owns it.
@@ -47,10 +54,19 @@ type scope struct {
 	names, critical, warning *interrupts // of who asks for these
 
 	listed   bool
+	stoodIn  bool // what was kept stands in until it is listed
 	doubted  bool // the names are asked for, because services have none of their instances any more
 	services map[string]*service
-	// lost are those that Consul does not know any more since it came back without them: they stay as they were.
-	lost map[string]*service
+	// lost are those that Consul does not know any more since it came back without them, or has not told of yet since the start:
+	// they stay as they were.
+	lost      map[string]*service
+	lostSince time.Time
+
+	troubles map[string]*trouble // by what cannot be asked for
+	named    time.Time           // when the names could be asked for again
+	ill      map[*service]bool   // services that cannot be
+
+	awayNotice, lostNotice, hiddenNotice, restoredNotice *notice
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
 	virtual map[string]map[string]netip.Addr
 }
@@ -59,6 +75,8 @@ func newScope(at place) *scope {
 	return &scope{
 		at: at, names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
 		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
+		troubles: map[string]*trouble{}, ill: map[*service]bool{},
+		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
 	}
 }
 
@@ -69,7 +87,7 @@ func newKeeper(o *Options, c *client, log hclog.Logger) *keeper {
 	return &keeper{
 		o: o, client: c, log: log, do: make(chan func()), back: newBroadcast(), crowds: newBroadcast(),
 		slots: newSlots(o.Connections), few: make(chan struct{}, min(keeping, o.Connections/4)),
-		scopes: map[place]*scope{}, changed: map[string]*service{}, stands: newStanding(),
+		scopes: map[place]*scope{}, changed: map[string]told{}, stands: newStanding(), datacentersNotice: &notice{group: "/" + noticeDatacenters},
 	}
 }
 
@@ -86,9 +104,18 @@ func (k *keeper) tell(ctx context.Context, f func()) {
 	}
 }
 
-// loop owns the state. Only one of these things can happen at a time: somebody has something to tell, or a batch is taken.
+// loop owns the state. Only one of these things can happen at a time: somebody has something to tell, a batch is taken, or it
+// is time to tell of a trouble.
 func (k *keeper) loop(ctx context.Context, out chan<- feed.Batch[registry.Instances]) {
+	again := time.NewTimer(time.Hour)
+	defer again.Stop()
 	for {
+		if k.dirty {
+			again.Stop()
+			if next := k.review(time.Now()); !next.IsZero() {
+				again.Reset(time.Until(next))
+			}
+		}
 		batch, any := k.batch()
 		to := out
 		if !any {
@@ -100,6 +127,8 @@ func (k *keeper) loop(ctx context.Context, out chan<- feed.Batch[registry.Instan
 		case f := <-k.do:
 			f()
 			k.more()
+		case <-again.C:
+			k.dirty = true
 		case to <- batch:
 			k.sent(batch)
 		}
@@ -120,31 +149,47 @@ func (k *keeper) more() {
 
 // batch is what there is to send; false: nothing.
 func (k *keeper) batch() (feed.Batch[registry.Instances], bool) {
-	b := feed.Batch[registry.Instances]{Source: k.source, Since: k.since, Standing: k.stands.untold()}
-	if !k.told {
-		if b.Full = k.complete(); b.Full {
-			for _, s := range k.all() {
-				if u := s.update(); len(u.Items) > 0 || len(u.Problems) > 0 {
-					b.Updates = append(b.Updates, u)
-				}
-			}
+	b := feed.Batch[registry.Instances]{Source: k.source, Since: k.since}
+	switch {
+	case k.told:
+		for _, group := range slices.Sorted(maps.Keys(k.changed)) {
+			b.Updates = append(b.Updates, k.changed[group].update())
 		}
-		return b, b.Full || b.Standing != nil
+	case k.complete():
+		b.Full, b.Updates = true, k.everything()
 	}
-	for _, group := range slices.Sorted(maps.Keys(k.changed)) {
-		b.Updates = append(b.Updates, k.changed[group].update())
+	b.Standing = k.stands.untold(b.Full || len(b.Updates) > 0)
+	return b, b.Full || len(b.Updates) > 0 || b.Standing != nil
+}
+
+// everything is all that there is to tell: services in the order of their groups, and what is wrong.
+func (k *keeper) everything() []feed.Update[registry.Instances] {
+	var out []feed.Update[registry.Instances]
+	add := func(t told) {
+		if u := t.update(); len(u.Items) > 0 || len(u.Problems) > 0 {
+			out = append(out, u)
+		}
 	}
-	return b, len(b.Updates) > 0 || b.Standing != nil
+	for _, s := range k.all() {
+		add(s)
+	}
+	add(k.datacentersNotice)
+	for _, sc := range k.ordered() {
+		for _, n := range []*notice{sc.awayNotice, sc.lostNotice, sc.hiddenNotice, sc.restoredNotice} {
+			add(n)
+		}
+	}
+	return out
 }
 
 // sent notes that a batch was taken.
 func (k *keeper) sent(b feed.Batch[registry.Instances]) {
 	if b.Standing != nil {
-		k.stands.tell(*b.Standing, k.log)
+		k.stands.told = b.Standing
 	}
 	if b.Full {
-		k.told, k.kept = true, nil
-		k.log.Info("Consul's services are known", "services", len(b.Updates), "places", len(k.scopes))
+		k.told, k.kept, k.dirty = true, nil, true
+		k.log.Info("Consul's services are known", "services", len(k.all()), "places", len(k.scopes))
 	}
 	if k.told {
 		clear(k.changed)
@@ -152,13 +197,12 @@ func (k *keeper) sent(b feed.Batch[registry.Instances]) {
 	}
 }
 
-// complete says that everything is known.
+// complete says that everything is known, or what was said before the start stands in for what is not. Where that would be all
+// of it, there is nothing to say.
 func (k *keeper) complete() bool {
-	if !k.placed {
-		return false
-	}
+	any := false
 	for _, sc := range k.scopes {
-		if !sc.listed {
+		if any = any || sc.listed; !sc.listed && !sc.stoodIn {
 			return false
 		}
 		for _, s := range sc.services {
@@ -167,7 +211,7 @@ func (k *keeper) complete() bool {
 			}
 		}
 	}
-	return true
+	return k.placed && any
 }
 
 // all are the services of all places, in the order of their groups.
@@ -180,12 +224,20 @@ func (k *keeper) all() []*service {
 	return out
 }
 
-// note says that a service is another than what was sent.
+// note says that the content of a service is another than what was sent.
 func (k *keeper) note(s *service, at time.Time) {
-	k.changed[s.group] = s
+	k.post(s.group, s)
 	if k.since.IsZero() || at.Before(k.since) {
 		k.since = at
 	}
+}
+
+// lagged takes in how old the answer may be that a change is from. The oldest of those counts that are sent at once.
+func (k *keeper) lagged(lag time.Duration) {
+	if k.since.IsZero() {
+		k.stands.lag = 0
+	}
+	k.stands.lag = max(k.stands.lag, lag)
 }
 
 // crowd tells how many services there are, on which depends who may wait for changes by itself.

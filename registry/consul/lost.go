@@ -3,6 +3,7 @@ package consul
 import (
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -59,52 +60,133 @@ func (k *keeper) confirm(sc *scope, at time.Time) {
 }
 
 // lose keeps what is known of a service, although Consul does not know it any more.
-func (k *keeper) lose(sc *scope, s *service) {
+func (k *keeper) lose(sc *scope, s *service, since time.Time) {
 	s.cancel()
 	s.pending = nil
+	k.mended(sc, s)
 	delete(sc.services, s.name)
-	k.stands.well(sc.at.key(keyInstance + s.name))
 	if len(s.items) > 0 {
-		sc.lost[s.name] = s
+		k.miss(sc, s, since)
 	}
+}
+
+// miss has a service be among those that are missing; its content is of since.
+func (k *keeper) miss(sc *scope, s *service, since time.Time) {
+	s.within, s.right = sc.lostNotice.group, since
+	sc.lost[s.name] = s
+	if sc.lostSince.IsZero() || since.Before(sc.lostSince) {
+		sc.lostSince = since
+	}
+	k.post(s.group, s)
 }
 
 // find takes up what is kept of a service that Consul knows again.
-func (sc *scope) find(s *service) {
-	if old := sc.lost[s.name]; old != nil {
-		s.known, s.said, s.items, s.problems, s.asOf = true, old.said, old.items, old.problems, old.asOf
-		delete(sc.lost, s.name)
+func (k *keeper) find(sc *scope, s *service) {
+	old := sc.lost[s.name]
+	if old == nil {
+		return
+	}
+	s.known, s.heard, s.said, s.items, s.problems, s.asOf, s.right = k.told, old.heard, old.said, old.items, old.problems, old.asOf, old.right
+	delete(sc.lost, s.name)
+	k.post(s.group, s)
+}
+
+// forget lets go of a service that nobody asks for: it is gone.
+func (k *keeper) forget(sc *scope, s *service, at time.Time) {
+	delete(sc.lost, s.name)
+	s.items, s.problems, s.shown = nil, nil, nil
+	k.note(s, at)
+}
+
+// standIn has what was kept of a place stand in for what Consul does not tell of it.
+func (k *keeper) standIn(sc *scope) {
+	if k.kept == nil || sc.stoodIn {
+		return
+	}
+	sc.stoodIn = true
+	last := k.bring(sc)
+	if t := sc.troubles[askNames]; !last.IsZero() && last.Before(t.since) {
+		t.since = last
 	}
 }
 
-// recall takes up what was kept of a place from before the start, where Consul has nothing at all. It is asked for the first
-// time.
-func (k *keeper) recall(sc *scope, there map[string]bool) {
-	if k.o.Emptied == emptiedBelieve || len(there) > 0 {
-		return
-	}
+// bring has what was kept of a place be among what is lost. It returns of when the newest of it is.
+func (k *keeper) bring(sc *scope) (last time.Time) {
 	for _, u := range k.kept {
 		name, ok := sc.at.service(u.Group)
 		if !ok || !k.o.counts(name) || len(u.Items) == 0 {
 			continue
 		}
-		s := newService(sc.at, name)
-		s.known, s.items, s.problems, s.asOf = true, u.Items, u.Problems, u.AsOf
+		s := sc.newService(name)
+		s.take(u)
+		if u.Within == sc.lostNotice.group {
+			s.within = u.Within
+		}
 		sc.lost[name] = s
+		last = later(last, s.right)
 	}
+	return last
+}
+
+// take has what was kept of a service stand in for what Consul says.
+func (s *service) take(u feed.Update[registry.Instances]) {
+	s.known, s.items, s.asOf, s.right = true, u.Items, u.AsOf, u.Away
+}
+
+// substitute has what was kept of a service, if anything was, stand in for what Consul does not tell of it alone.
+func (k *keeper) substitute(s *service) {
+	switch u, ok := k.kept[s.group]; {
+	case len(s.items) > 0: // it was found
+		s.known = true
+	case k.kept == nil:
+	case ok:
+		s.take(u)
+	default: // there was none
+		s.known = true
+	}
+}
+
+// recall decides on what was kept of a place from before the start and is not there, when it is asked for the first time: it is
+// missing where Consul has nothing at all, or was missing before; it is to be asked for where the token may hide it; and else
+// it is gone.
+func (k *keeper) recall(sc *scope, there map[string]bool, a answer) (hidden []*service) {
+	if !sc.stoodIn {
+		k.bring(sc)
+	}
+	for name, s := range maps.Clone(sc.lost) {
+		switch {
+		case there[name] && sc.stoodIn: // it is found
+		case there[name]:
+			delete(sc.lost, name) // its answer comes first
+		case k.o.Emptied == emptiedBelieve:
+			k.forget(sc, s, a.at)
+		case a.filtered:
+			delete(sc.lost, name)
+			hidden = append(hidden, s)
+		case len(there) == 0 || s.within == sc.lostNotice.group:
+			k.miss(sc, s, s.right)
+		default:
+			k.forget(sc, s, a.at)
+		}
+	}
+	return hidden
 }
 
 // service is the name of the service that is called group among those of all places; false: it is of another place.
 func (p place) service(group string) (string, bool) {
 	name, ok := strings.CutPrefix(group, p.group(""))
-	return name, ok && name != "" && !strings.Contains(name, "/")
+	if !ok || name == "" || strings.Contains(name, "/") {
+		return "", false
+	}
+	name, err := url.PathUnescape(name)
+	return name, err == nil
 }
 
 // tellLost tells which services are missing, or that none are any more.
-func (k *keeper) tellLost(sc *scope, at time.Time) {
-	key := sc.at.key(keyLost)
+func (k *keeper) tellLost(sc *scope) {
 	if len(sc.lost) == 0 {
-		k.stands.well(key)
+		sc.lostSince = time.Time{}
+		k.notify(sc.lostNotice, nil, time.Time{})
 		return
 	}
 	names := slices.Sorted(maps.Keys(sc.lost))
@@ -112,9 +194,18 @@ func (k *keeper) tellLost(sc *scope, at time.Time) {
 	if more := len(names) - missing; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	k.stands.trouble(key, fmt.Sprintf("Consul at %s came back without the services that it had: %s; they stay as they were until they are registered again; "+
-		"if they are gone for good, say so by the option emptied: believe", k.o.Address, list), at)
+	k.notify(sc.lostNotice, &feed.Problem{
+		Severity: feed.Warning, Object: sc.at.title(), Stale: true, Since: sc.lostSince,
+		Text: fmt.Sprintf("Consul at %s came back without the services that it had: %s; they stay as they were until they are registered again; "+
+			"if they are gone for good, say so by the option emptied: believe", k.o.Address, list),
+	}, sc.lostSince)
 }
 
-// Remember implements lastgood.Rememberer: kept is what the source said before the start. Call it before Run.
-func (s *Source) Remember(kept []feed.Update[registry.Instances]) { s.kept = kept }
+// Remember implements lastgood.Rememberer: kept is what the source said before the start, and Away of when it is. Call it before
+// Run, and not when nothing complete was kept.
+func (s *Source) Remember(kept []feed.Update[registry.Instances]) {
+	s.kept = make(map[string]feed.Update[registry.Instances], len(kept))
+	for _, u := range kept {
+		s.kept[u.Group] = u
+	}
+}

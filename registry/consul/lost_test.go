@@ -2,6 +2,7 @@ package consul
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -52,26 +53,53 @@ func (f *fake) catalogue(index, port int, names ...string) {
 	}, &next)
 }
 
-// content follows what a source says: the port of each group's first service, and what it stands with.
+// content follows what a source says: the port of each group's first service, and what is wrong with it and the groups.
 type content struct {
-	ports map[string]int
-	text  string
-	full  int
+	ports    map[string]int
+	problems map[string][]feed.Problem
+	away     map[string]time.Time
+	within   map[string]string
+	stands   feed.Standing
+	standing int // how often that was told
+	full     int
+}
+
+func newContent() *content {
+	return &content{ports: map[string]int{}, problems: map[string][]feed.Problem{}, away: map[string]time.Time{}, within: map[string]string{}}
+}
+
+// text is all that is wrong.
+func (c *content) text() string {
+	lines := []string{c.stands.Error}
+	for _, group := range slices.Sorted(maps.Keys(c.problems)) {
+		for _, p := range c.problems[group] {
+			lines = append(lines, p.Text)
+		}
+	}
+	return strings.Trim(strings.Join(lines, "\n"), "\n")
 }
 
 func (c *content) take(b feed.Batch[registry.Instances]) {
 	if b.Full {
 		c.full++
 		clear(c.ports)
+		clear(c.problems)
+		clear(c.away)
 	}
 	for _, u := range b.Updates {
 		delete(c.ports, u.Group)
+		delete(c.away, u.Group)
+		c.problems[u.Group], c.within[u.Group] = u.Problems, u.Within
+		if !u.Away.IsZero() {
+			c.away[u.Group] = u.Away
+		}
 		if len(u.Items) > 0 {
 			c.ports[u.Group] = int(u.Items[0].Service.Ports[0].Number)
 		}
 	}
 	if b.Standing != nil {
-		c.text = b.Standing.Error
+		c.stands = *b.Standing
+		c.standing++
 	}
 }
 
@@ -111,12 +139,12 @@ func TestLost(t *testing.T) {
 			t.Parallel()
 			f := newFake(t)
 			f.catalogue(100, 80, "web", "db", "mesh-a")
-			c := content{ports: map[string]int{}}
+			c := newContent()
 			out := run(t, Options{Address: f.URL, Emptied: tc.emptied})
 			c.until(t, out, "both", func() bool { return c.full == 1 && len(c.ports) == 2 })
 			f.catalogue(tc.index, 81, tc.names...)
 			same := func() bool {
-				return fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text, "came back without the services that it had") == tc.lost
+				return fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text(), "came back without the services that it had") == tc.lost
 			}
 			c.until(t, out, "what is believed", same)
 			f.catalogue(tc.index+1, 82, append(slices.Clone(tc.names), "db")...)
@@ -129,7 +157,7 @@ func TestLost(t *testing.T) {
 			c.until(t, out, "one that is registered again", same)
 			f.catalogue(tc.index+2, 83, "web", "db")
 			c.until(t, out, "both again", func() bool {
-				return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 83, "db": 83}) && c.text == ""
+				return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 83, "db": 83}) && c.text() == ""
 			})
 			if c.full != 1 {
 				t.Errorf("%d full batches", c.full)
@@ -169,13 +197,13 @@ func TestRecall(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.Remember(kept)
-			c := content{ports: map[string]int{}}
+			c := newContent()
 			out := started(t, s)
 			c.until(t, out, "what is believed", func() bool {
-				return c.full == 1 && fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text, "(its services)") == tc.lost
+				return c.full == 1 && fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text(), "came back without") == tc.lost
 			})
 			f.catalogue(101, 81, "web")
-			c.until(t, out, "what is registered again", func() bool { return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 81}) && c.text == "" })
+			c.until(t, out, "what is registered again", func() bool { return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 81}) && c.text() == "" })
 		})
 	}
 }

@@ -3,7 +3,11 @@ package consul
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 const (
@@ -14,34 +18,39 @@ const (
 )
 
 // errHidden is about what the token may not read any more.
-var errHidden = errors.New("the token reads nothing any more of what it read before")
+var errHidden = errors.New("the token reads nothing any more of what it read before: give it node:read and service:read for that again; " +
+	"if it is gone for good, or not to be read any more, say so by the option emptied: believe")
 
 // key names something of a place, for people; that of the agent's own datacenter is not said.
 func (p place) key(what string) string {
-	if p.group("") == "" {
-		return what
+	if of := strings.TrimSuffix(p.group(""), "/"); of != "" {
+		return what + " of " + of
 	}
-	return what + " of " + p.group("")
+	return what
 }
+
+// hides says that what is not in an answer may be hidden by the token rather than gone.
+func (k *keeper) hides(a answer) bool { return a.filtered && k.o.Emptied != emptiedBelieve }
 
 // namesOf follows the names of all services of a place.
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had int
+	var filtered bool
 	return follower{
-		key: sc.at.key(keyNames), leads: true, stop: sc.names,
+		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
 			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: longWait, filter: k.o.nameFilter()})
 			return a, func(v verdict) error {
-				if v == same && index == 0 {
-					k.tell(ctx, func() { k.confirm(sc, a.at) })
-				}
-				if v == same {
+				if v == same && len(names) == had && a.filtered == filtered { // another token would read others
+					if index == 0 {
+						k.tell(ctx, func() { k.confirm(sc, a.at) })
+					}
 					return nil
 				}
-				if len(names) == 0 && had > 0 && a.filtered {
+				if len(names) == 0 && had > 0 && k.hides(a) {
 					return errHidden
 				}
-				had = len(names)
+				had, filtered = len(names), a.filtered
 				k.tell(ctx, func() { k.listed(ctx, sc, names, a, v) })
 				return nil
 			}, err
@@ -58,58 +67,110 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 // listed takes in which services there are.
 func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer, v verdict) {
 	there := make(map[string]bool, len(names))
-	added := map[*service]bool{}
 	for _, name := range names {
-		if !k.o.counts(name) {
-			continue
+		if k.o.counts(name) {
+			there[name] = true
 		}
-		there[name] = true
 	}
+	k.lagged(a.lag)
+	added := map[*service]int{} // and how many instances stand in for them
 	if !sc.listed {
-		k.recall(sc, there)
+		for _, s := range k.recall(sc, there, a) {
+			s.unlisted = true
+			sc.services[s.name], added[s] = s, len(s.items)
+		}
 	}
 	sc.doubted = false
-	leave := func(s *service) { k.gone(sc, s, a.at) }
-	if k.emptied(sc, there, v) {
-		leave = func(s *service) { k.lose(sc, s) }
-	}
-	for name, s := range sc.services {
-		if !there[name] {
-			leave(s)
-		} else if s.pending != nil {
-			k.set(sc, s, *s.pending, a.at)
-		}
-	}
+	k.leave(sc, there, a, v)
 	for name := range there {
 		if sc.services[name] == nil {
-			s := newService(sc.at, name)
+			s := sc.newService(name)
 			sc.services[name] = s
-			sc.find(s)
-			added[s] = true
+			k.find(sc, s)
+			added[s] = len(s.items)
 		}
 	}
-	sc.listed = true
-	k.tellLost(sc, a.at)
-	k.stands.lag = a.lag
+	sc.listed, sc.stoodIn, k.dirty = true, false, true
+	k.tellLost(sc)
+	k.tellHidden(sc, there, a)
 	k.crowd()
-	for s := range added {
+	for s, had := range added {
 		one, cancel := context.WithCancel(ctx)
 		s.cancel = cancel
-		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s)) })
+		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s, had)) })
 	}
 	if k.slots.isCrowded() { // a registration has changed, and nobody says whose
 		for _, s := range sc.services {
-			if !added[s] { // which is asked for anyway
+			if _, new := added[s]; !new { // which is asked for anyway
 				s.pokes.poke(false, 0)
 			}
 		}
 	}
 }
 
+// leave takes in which of the services are not there any more.
+func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
+	out := func(s *service) { k.gone(sc, s, a.at) }
+	switch {
+	case k.hides(a):
+		out = func(s *service) { k.unlist(sc, s, a.at) }
+	case k.emptied(sc, there, v):
+		since := a.at
+		if t := sc.troubles[askNames]; t != nil {
+			since = t.since
+		}
+		out = func(s *service) { k.lose(sc, s, since) }
+	}
+	for name, s := range sc.services {
+		switch {
+		case !there[name]:
+			out(s)
+		case s.pending != nil:
+			s.unlisted = false
+			k.set(sc, s, *s.pending, a.at)
+		default:
+			s.unlisted = false
+		}
+	}
+}
+
+// unlist has a service asked for by itself that is not among the names, where the token does not read all of them: Consul says
+// of one that it has whether the token hides it.
+func (k *keeper) unlist(sc *scope, s *service, at time.Time) {
+	if len(s.items) == 0 {
+		k.gone(sc, s, at)
+		return
+	}
+	if !s.unlisted {
+		s.unlisted = true
+		s.pokes.poke(true, 0)
+		s.stop.interrupt()
+	}
+}
+
+// tellHidden tells that the token does not read all services, unless those are there that the settings name.
+func (k *keeper) tellHidden(sc *scope, there map[string]bool, a answer) {
+	named := len(k.o.Services) > 0
+	for _, name := range k.o.Services {
+		named = named && there[name]
+	}
+	if !a.filtered || named {
+		k.notify(sc.hiddenNotice, nil, time.Time{})
+		return
+	}
+	if sc.hiddenNotice.problem == nil {
+		k.notify(sc.hiddenNotice, &feed.Problem{
+			Severity: feed.Warning, Object: sc.at.title(), Since: a.at,
+			Text: fmt.Sprintf("the token does not read all services of Consul at %s: those that it does not are no part of the mesh; "+
+				"give it node:read and service:read for all (tokenFile: %s), or name those that count in the option services", k.o.Address, orNone(k.o.TokenFile)),
+		}, time.Time{})
+	}
+}
+
 // gone takes in that there is no such service any more.
 func (k *keeper) gone(sc *scope, s *service, at time.Time) {
 	s.cancel()
+	k.mended(sc, s)
 	delete(sc.services, s.name)
-	k.stands.well(sc.at.key(keyInstance + s.name))
 	k.set(sc, s, converted{}, at)
 }

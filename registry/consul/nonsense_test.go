@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptrace"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -46,6 +47,9 @@ func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
 			return nil, err
 		}
 		body, index = w.says(r.URL.Path)
+	}
+	if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
+		trace.GotFirstResponseByte()
 	}
 	h := http.Header{"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"}}
 	return &http.Response{StatusCode: 200, Header: h, Body: io.NopCloser(strings.NewReader(body)), Request: r}, nil

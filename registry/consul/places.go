@@ -22,6 +22,7 @@ func (k *keeper) places(ctx context.Context) {
 	}
 	var own string
 	var began time.Time // the first failure of those in a row
+	f := follower{what: "the datacenters", leads: true, tell: func(t *trouble) { k.unplaced, k.dirty = t, true }}
 	for failures := 0; ; {
 		list, err := k.datacenters(ctx, &own)
 		wait := placesGap
@@ -32,10 +33,10 @@ func (k *keeper) places(ctx context.Context) {
 			if failures++; failures == 1 {
 				began = time.Now()
 			}
-			k.failed(ctx, follower{key: keyPlaces, leads: true}, failures, began, err)
+			k.failed(ctx, f, failures, began, err)
 			wait = 0
 		default:
-			k.recovered(ctx, follower{key: keyPlaces}, failures)
+			k.recovered(ctx, f, failures)
 			failures = 0
 			k.tell(ctx, func() { k.take(ctx, list) })
 		}
@@ -124,6 +125,6 @@ func (k *keeper) take(ctx context.Context, datacenters []string) {
 			k.start(ctx, func(ctx context.Context) { k.followChecks(ctx, sc, "warning", sc.warning) })
 		}
 	}
-	k.placed = true
+	k.placed, k.dirty = true, true
 	k.crowd()
 }

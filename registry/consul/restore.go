@@ -12,7 +12,7 @@ import (
 func (k *keeper) restorationsOf(sc *scope) follower {
 	var stopped early
 	return follower{
-		key: sc.at.key(keyRestore),
+		what: sc.at.key(askRestored), tell: func(t *trouble) { k.heardOf(sc, askRestored, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
 			asked := time.Now()
 			a, err := k.client.restoration(ctx, query{place: sc.at, index: index, wait: longWait})

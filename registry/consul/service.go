@@ -22,29 +22,45 @@ type service struct {
 	stop        *interrupts
 
 	// the following belong to the goroutine of keeper.loop
-	known    bool
-	said     converted            // what Consul said last
+	known    bool                 // there is something to say of it: what Consul said, or what stands in for it
+	heard    bool                 // said is what Consul said last
+	said     converted            // nothing before that
 	items    []registry.Instances // and what is sent of it
 	problems []feed.Problem
 	asOf     time.Time
+	within   string     // the notice that tells of it
+	right    time.Time  // until when what stands in for it was right; zero: it is what Consul says
+	unlisted bool       // it is not among the names that the token reads, and is asked for by itself
+	trouble  *trouble   // why it cannot be asked for; nil: it can
+	shown    *trouble   // the one that is told; nil: none is
 	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
 }
 
-func newService(at place, name string) *service {
-	return &service{name: name, group: at.group(name), pokes: newPokes(), stop: &interrupts{}}
+func (sc *scope) newService(name string) *service {
+	return &service{name: name, group: sc.at.group(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{}}
 }
 
 // update is all that there is to say of the service.
 func (s *service) update() feed.Update[registry.Instances] {
-	return feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf}
+	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Within: s.within}
+	if s.shown == nil {
+		return u
+	}
+	u.Problems = append(slices.Clone(s.problems), s.shown.problem(s.object(), len(s.items) > 0))
+	if len(s.items) > 0 {
+		u.Away, u.AsOf = s.shown.since, s.shown.since
+	}
+	return u
 }
+
+func (s *service) object() string { return "Consul service " + s.group }
 
 // set takes in what Consul says of a service.
 func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
 	was := s.said.virtual
-	s.said, s.asOf, s.pending = said, at, nil
+	s.said, s.heard, s.asOf, s.right, s.pending = said, true, at, time.Time{}, nil
 	for dest := range merged(was, said.virtual) {
-		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil {
+		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil && sc.services[dest].heard {
 			k.finish(sc, sc.services[dest], at)
 		}
 	}

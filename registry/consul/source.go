@@ -13,7 +13,7 @@ import (
 type Source struct {
 	cfg    Config
 	client *client
-	kept   []feed.Update[registry.Instances] // set before Run
+	kept   map[string]feed.Update[registry.Instances] // by group; set before Run
 }
 
 var (

@@ -1,107 +1,71 @@
 package consul
 
 import (
-	"fmt"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// standing is how the source and Consul stand. The goroutine of keeper.loop owns it.
+// standing is how the source as a whole stands with Consul. The goroutine of keeper.loop owns it.
 type standing struct {
-	troubles map[string]trouble // by what could not be asked for
-	changed  bool               // since now was made
-	now      feed.Standing
-	lag      time.Duration
-	first    time.Time // when Consul was first seen to be well again, or at all
-	told     *feed.Standing
+	now  feed.Standing
+	told *feed.Standing
+	lag  time.Duration // of the changes that are sent next, or were last
 }
 
-type trouble struct {
-	text  string
-	since time.Time
-}
+func newStanding() standing { return standing{now: feed.Standing{Since: time.Now()}} }
 
-func newStanding() standing {
-	return standing{troubles: map[string]trouble{}, first: time.Now()}
-}
-
-// trouble notes what is wrong with a thing that is asked for.
-func (s *standing) trouble(key, text string, at time.Time) {
-	if old, ok := s.troubles[key]; ok {
-		at = old.since
+// set takes in what is wrong with all of it; nil: nothing. It says that it was over with something.
+func (s *standing) set(t *trouble, now time.Time) (over bool) {
+	if t == nil {
+		if over = s.now.Error != ""; over {
+			s.now = feed.Standing{Since: now}
+		}
+		return over
 	}
-	s.troubles[key], s.changed = trouble{text, at}, true
+	if s.now.Error == "" || s.now.Error != t.text {
+		s.now = feed.Standing{Error: t.text, Since: t.since}
+	}
+	return false
 }
 
-// well notes that nothing is.
-func (s *standing) well(key string) {
-	if _, ok := s.troubles[key]; ok {
-		delete(s.troubles, key)
-		s.changed, s.first = true, time.Now()
-	}
-}
+// lagStep is by how much the lag has to be another than the one that was told for it to be told.
+const lagStep = time.Second
 
 // untold is how it stands if that is something else than what was told last; else nil. Nothing is told before it is known
-// whether Consul answers.
-func (s *standing) untold() *feed.Standing {
-	if s.changed {
-		s.now, s.changed = s.sum(), false
+// whether Consul answers. The lag is that of changes, and is told with them.
+func (s *standing) untold(changes bool) *feed.Standing {
+	var was feed.Standing
+	if s.told != nil {
+		was = *s.told
 	}
-	if s.told == nil && s.now.Error == "" || s.told != nil && s.told.Error == s.now.Error {
+	if s.now.Error == was.Error && (!changes || (s.lag-was.Lag).Abs() < lagStep) {
 		return nil
 	}
-	now := s.now
-	now.Lag = s.lag
-	return &now
+	out := s.now
+	out.Lag = s.lag
+	return &out
 }
 
-// sum is one line about all troubles: the first key of them, which are the more general ones, and how many there are.
-func (s *standing) sum() feed.Standing {
-	if len(s.troubles) == 0 {
-		return feed.Standing{Since: s.first}
-	}
-	var key string
-	var since time.Time
-	for k, t := range s.troubles {
-		if key == "" || k < key {
-			key = k
-		}
-		if since.IsZero() || t.since.Before(since) {
-			since = t.since
-		}
-	}
-	text := s.troubles[key].text
-	if n := len(s.troubles) - 1; n > 0 {
-		text += " (" + whatOf(key) + fmt.Sprintf(", and %d more)", n)
-	} else {
-		text += " (" + whatOf(key) + ")"
-	}
-	return feed.Standing{Error: text, Since: since}
+// logGap is the least time between two lines of the log about one thing, that it is over aside.
+const logGap = time.Minute
+
+// teller says what is wrong in the log: at once, and what is another thing then later. The goroutine of keeper.loop owns it.
+type teller struct {
+	said string
+	at   time.Time // when something was last said to be wrong
 }
 
-// Keys of what is asked for begin with one of these, the more general ones first.
-const (
-	keyPlaces   = "0 the datacenters"
-	keyNames    = "1 the names of all services"
-	keyChecks   = "2 the checks that are "
-	keyRestore  = "3 whether its state was restored"
-	keyInstance = "4 service "
-	keyLost     = "5 its services"
-)
-
-// whatOf is a key for people.
-func whatOf(key string) string { return key[2:] }
-
-// tell notes what was told.
-func (s *standing) tell(t feed.Standing, log hclog.Logger) {
-	switch {
-	case t.Error != "":
-		log.Warn("out of touch with Consul; what it said last stays", "error", t.Error)
-	case s.told != nil:
-		log.Info("in touch with Consul again")
+// due says whether a text is to be written, empty: that nothing is wrong any more; and if it is not yet, when.
+func (l *teller) due(text string, now time.Time) (say bool, later time.Time) {
+	if text == l.said {
+		return false, time.Time{}
 	}
-	s.told = &t
+	if end := l.at.Add(logGap); text != "" && !l.at.IsZero() && now.Before(end) {
+		return false, end
+	}
+	if l.said = text; text != "" {
+		l.at = now
+	}
+	return true, time.Time{}
 }

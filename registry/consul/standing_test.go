@@ -20,6 +20,7 @@ func TestOutageBegan(t *testing.T) {
 		k := newKeeper(o, &client{o: o}, testlog.New(t))
 		var asked int
 		var began time.Time
+		var got *trouble
 		ask := func(context.Context, uint64) (answer, func(verdict) error, error) {
 			switch asked++; asked {
 			case 1:
@@ -33,11 +34,14 @@ func TestOutageBegan(t *testing.T) {
 			return answer{}, nil, errors.New("connection refused")
 		}
 		done := make(chan struct{})
-		go func() { defer close(done); k.follow(ctx, follower{key: keyNames, ask: ask}) }()
+		go func() {
+			defer close(done)
+			k.follow(ctx, follower{what: "the names", tell: func(t *trouble) { got = t }, ask: ask})
+		}()
 		for range 3 {
 			(<-k.do)()
-			if s := k.stands.sum(); s.Error == "" || !s.Since.Equal(began) {
-				t.Errorf("%q since %v, want %v", s.Error, s.Since, began)
+			if got == nil || got.text == "" || !got.since.Equal(began) {
+				t.Errorf("%+v, want it since %v", got, began)
 			}
 		}
 		cancel()

@@ -25,8 +25,9 @@ type view struct {
 	// the following are guarded by mu
 	merged  *feed.Merger[registry.Key, registry.Instances]
 	batches []feed.Batch[registry.Instances]
-	updates int
-	news    chan struct{} // closed when a batch arrives
+	updates int                             // of content
+	items   map[string][]registry.Instances // by group
+	news    chan struct{}                   // closed when a batch arrives
 }
 
 // follow runs a source with these options until the test ends.
@@ -36,7 +37,7 @@ func follow(t testing.TB, o consul.Options) *view {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{news: make(chan struct{}), merged: feed.NewMerger([]string{s.Name()}, func(in registry.Instances) registry.Key { return in.Service.Key })}
+	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{}, merged: feed.NewMerger([]string{s.Name()}, func(in registry.Instances) registry.Key { return in.Service.Key })}
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(chan feed.Batch[registry.Instances])
 	var running sync.WaitGroup
@@ -63,9 +64,20 @@ func (v *view) take(b feed.Batch[registry.Instances]) {
 	defer v.mu.Unlock()
 	v.merged.Apply(b, time.Now())
 	v.batches = append(v.batches, b)
-	v.updates += len(b.Updates)
+	for _, u := range b.Updates {
+		if !v.same(u) {
+			v.updates++
+		}
+	}
 	close(v.news)
 	v.news = make(chan struct{})
+}
+
+// same says that a group has what it had, however it stands. Called with mu held.
+func (v *view) same(u feed.Update[registry.Instances]) bool {
+	was := v.items[u.Group]
+	v.items[u.Group] = u.Items
+	return slices.Equal(was, u.Items)
 }
 
 // patience is how long a test waits for what has to happen; nothing that is tested depends on it.
@@ -123,6 +135,9 @@ func (v *view) stands(t testing.TB, text string) {
 	t.Helper()
 	v.until(t, fmt.Sprintf("it stands with %q", text), func() bool {
 		said := v.merged.Sources()[0].Error
+		for _, p := range v.merged.Problems(nil) {
+			said += p.Text
+		}
 		return text == "" && said == "" || text != "" && strings.Contains(said, text)
 	})
 }
@@ -141,7 +156,7 @@ func (v *view) knows(host string) bool {
 	return v.endpoints(host) != nil
 }
 
-// said counts the batches and the updates in them.
+// said counts the batches and the updates of content in them.
 func (v *view) said() (batches, updates int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
