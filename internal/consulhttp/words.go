@@ -2,6 +2,7 @@ package consulhttp
 
 import (
 	"errors"
+	"net/netip"
 	"net/url"
 	"strings"
 	"unicode"
@@ -20,11 +21,23 @@ func OneLine(s string) string {
 	return s
 }
 
-// Bare is an error without the address that was asked, which has names in it and differs with each.
+// Bare is an error without the address that was asked, which has names in it and differs with each, and without this side's
+// port of the connection, which differs with each try.
 func Bare(err error) string {
 	var u *url.Error
 	if errors.As(err, &u) {
 		err = u.Err
 	}
-	return OneLine(err.Error())
+	words := strings.Split(OneLine(err.Error()), " ")
+	for i, w := range words {
+		if here, there, ok := strings.Cut(w, "->"); ok && isAddrPort(here) {
+			words[i] = there
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+func isAddrPort(s string) bool {
+	_, err := netip.ParseAddrPort(s)
+	return err == nil
 }

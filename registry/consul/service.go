@@ -42,7 +42,7 @@ func (sc *scope) newService(name string) *service {
 
 // update is all that there is to say of the service.
 func (s *service) update() feed.Update[registry.Instances] {
-	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Within: s.within}
+	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Within: s.within, Kept: s.known && !s.heard}
 	if s.shown == nil {
 		return u
 	}
