@@ -63,7 +63,8 @@ func encodeObjects(objects []*config.Object) ([]byte, error) {
 	return json.Marshal(string(text))
 }
 
-// decodeObjects reads what encodeObjects wrote of a source, by name. Errors name the first object that is not valid any more.
+// decodeObjects reads what encodeObjects wrote of a source, by name. Errors name the first object that is not valid any more;
+// the others are returned besides.
 func decodeObjects(source string) func([]byte) ([]*config.Object, error) {
 	return func(b []byte) ([]*config.Object, error) {
 		var text string
@@ -71,13 +72,13 @@ func decodeObjects(source string) func([]byte) ([]*config.Object, error) {
 			return nil, err
 		}
 		result := config.ParseKept(source, []byte(text))
-		for _, p := range result.Problems {
-			if p.IsError() {
-				return nil, errors.New(p.String())
-			}
-		}
 		for _, o := range result.Objects {
 			o.Origin = config.Origin{Source: source}
+		}
+		for _, p := range result.Problems {
+			if p.IsError() {
+				return result.Objects, errors.New(p.String())
+			}
 		}
 		return result.Objects, nil
 	}

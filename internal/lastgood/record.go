@@ -34,7 +34,7 @@ type keptGroup struct {
 
 // decodeAll reads what was kept; false: nothing that is complete. The error tells of groups that cannot be read, which are
 // left out.
-func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error)) (groups map[string]feed.Update[T], asOf time.Time, complete bool, err error) {
+func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error), now time.Time) (groups map[string]feed.Update[T], asOf time.Time, complete bool, err error) {
 	raw, ok := contents[aboutAll]
 	if !ok {
 		return nil, time.Time{}, false, nil
@@ -55,13 +55,20 @@ func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, erro
 		if err == nil {
 			items, err = decode(k.Items)
 		}
+		u := feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Kept: true}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
-			continue
+			u.Problems = append(u.Problems, unusable(group, err, now))
 		}
-		groups[group] = feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Kept: true}
+		groups[group] = u
 	}
 	return groups, s.AsOf, true, errors.Join(bad...)
+}
+
+// unusable is the problem of a group of which not all that was kept can be read.
+func unusable(group string, why error, now time.Time) feed.Problem {
+	return feed.Problem{Severity: feed.Error, Since: now, Text: fmt.Sprintf(
+		"what was kept of %s from before the start cannot be used, or not all of it (%v): it is missing until the source answers; until then it is kept on, for another release of ashored", group, why)}
 }
 
 func cutGroup(name string) (string, bool) {
@@ -73,7 +80,7 @@ func cutGroup(name string) (string, bool) {
 
 // Kept are the items that were kept of a source, as a Store has them. The error tells of what cannot be read, which is left out.
 func Kept[T any](contents map[string][]byte, decode func([]byte) ([]T, error)) ([]T, error) {
-	groups, _, _, err := decodeAll(contents, decode)
+	groups, _, _, err := decodeAll(contents, decode, time.Time{})
 	var out []T
 	for _, name := range slices.Sorted(maps.Keys(groups)) {
 		out = append(out, groups[name].Items...)

@@ -21,7 +21,8 @@ type Config[T any] struct {
 	Source feed.Source[T]
 	// Store keeps it; required.
 	Store Store
-	// Encode and Decode turn the items of a group into JSON and back; required.
+	// Encode and Decode turn the items of a group into JSON and back; required. Decode may return the items that it can read
+	// with an error about the others.
 	Encode func([]T) ([]byte, error)
 	Decode func([]byte) ([]T, error)
 	// Patience is how long the source may take for its first complete state before what was kept stands in. Default 2s.
@@ -100,6 +101,7 @@ type keeping[T any] struct {
 	groups map[string]feed.Update[T] // the latest content
 	stands feed.Standing
 	asOf   time.Time // when the content was last known to be right: of the last batch or touch, and in an outage when that began; zero: never
+	lost   string    // why nothing of what was kept can be read; empty: it can
 	spare  bool      // there is a complete content from before the start, which does not stand in yet
 	live   bool      // the source itself has said everything
 	gone   bool      // the content is too old and counts as gone
@@ -165,12 +167,16 @@ func (k *keeping[T]) load(ctx context.Context) {
 	name := k.cfg.Source.Name()
 	contents, err := k.cfg.Store.LoadLastGood(ctx, name)
 	if err != nil {
+		k.lost = err.Error()
 		k.cfg.Log.Error("what was kept of a source cannot be read: nothing stands in for it", "source", name, "error", err)
 		return
 	}
-	groups, asOf, complete, err := decodeAll(contents, k.cfg.Decode)
+	groups, asOf, complete, err := decodeAll(contents, k.cfg.Decode, time.Now())
 	if err != nil {
 		k.cfg.Log.Error("some of what was kept of a source cannot be used", "source", name, "error", err)
+		if !complete {
+			k.lost = err.Error()
+		}
 	}
 	if complete {
 		k.groups, k.asOf, k.spare = groups, asOf, true
@@ -366,6 +372,8 @@ func (k *keeping[T]) standing() *feed.Standing {
 		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and counts as gone", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)
 	case k.told:
 		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and stays in use", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)
+	case !k.live && k.lost != "":
+		out.Error += "; what it said before the start cannot be read, so that nothing stands in: " + k.lost
 	case !k.live && !k.asOf.IsZero():
 		out.Error += fmt.Sprintf("; its content of %s stands in", k.asOf.UTC().Format(time.RFC3339))
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -467,7 +468,8 @@ func TestStorm(t *testing.T) {
 	})
 }
 
-// What was kept and cannot be read does not keep the rest from standing in.
+// What was kept and cannot be read does not keep the rest from standing in, is told, and stays until the source has said what
+// is true.
 func TestDamaged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -477,9 +479,46 @@ func TestDamaged(t *testing.T) {
 		time.Sleep(2 * time.Second)
 		l.end()
 		m.all["group:a"] = []byte("{")
+		for range 2 {
+			l = begin(t, m, Config[string]{})
+			time.Sleep(3 * time.Second)
+			l.has(true, "b")
+			list := l.merged.Problems(nil)
+			if i := slices.IndexFunc(list, func(p feed.Problem) bool { return p.Severity == feed.Error }); i < 0 || !strings.HasPrefix(list[i].Text, "what was kept of a from before the start cannot be used") {
+				t.Errorf("problems are %v", list)
+			}
+			l.end()
+		}
+		if _, there := m.all["group:a"]; !there {
+			t.Error("what cannot be read was forgotten")
+		}
 		l = begin(t, m, Config[string]{})
 		time.Sleep(3 * time.Second)
-		l.has(true, "b")
+		l.says(feed.Batch[string]{Full: true, Updates: groups("b"), Standing: &feed.Standing{}})
+		if l.has(true, "b"); len(l.merged.Problems(nil)) > 0 {
+			t.Errorf("problems are %v", l.merged.Problems(nil))
+		}
+		l.end()
+		if raw, there := m.all["group:a"]; there {
+			t.Errorf("what the source does not have any more is kept: %s", raw)
+		}
+	})
+}
+
+// Where nothing that was kept can be read, that is told while it is missed.
+func TestAllDamaged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &memory{all: map[string][]byte{aboutAll: []byte("{"), "group:a": []byte(`{"items":["a"]}`)}}
+		l := begin(t, m, Config[string]{})
+		l.says(feed.Batch[string]{Standing: away})
+		if s := l.has(false); !strings.HasPrefix(s.Error, "cannot connect; what it said before the start cannot be read, so that nothing stands in: ") {
+			t.Errorf("the source stands so: %q", s.Error)
+		}
+		l.says(feed.Batch[string]{Full: true, Updates: groups("b"), Standing: &feed.Standing{}})
+		if s := l.has(true, "b"); s.Error != "" {
+			t.Errorf("in touch: %q", s.Error)
+		}
 		l.end()
 	})
 }
