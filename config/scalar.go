@@ -9,6 +9,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // scalar reads one value that is not an object. It is not ok after an error, which is reported.
@@ -227,14 +229,4 @@ func describe(n *yaml.Node) string {
 func quote(s string) string { return strconv.Quote(shorten(s)) }
 
 // shorten cuts text that is too long for a message.
-func shorten(s string) string {
-	const limit = 80
-	if len(s) <= limit {
-		return s
-	}
-	cut := limit
-	for cut > 0 && !utf8.RuneStart(s[cut]) {
-		cut--
-	}
-	return s[:cut] + "…"
-}
+func shorten(s string) string { return excerpt.Of(s, 80) }

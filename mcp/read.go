@@ -12,6 +12,7 @@ import (
 	mcpv1 "istio.io/api/mcp/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
@@ -71,13 +72,7 @@ func (it *item) read() (key config.Key, err error) {
 const maxName = 63 + 1 + 253
 
 // clip cuts a text of others short.
-func clip(s string) string {
-	const most = 200
-	if len(s) > most {
-		s = s[:most] + "…"
-	}
-	return strings.ToValidUTF8(s, "�")
-}
+func clip(s string) string { return excerpt.Of(s, 200) }
 
 // draft makes the object of a resource that was read, which nobody has looked at yet. ok is false when there is none.
 func draft(source string, key config.Key, kind config.KindInfo, res *mcpv1.Resource) (o *config.Object, problems []config.Problem, ok bool) {

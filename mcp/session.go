@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // session is the protocol on one stream, from the end that wants resources: what it asks, what an answer says, how it
@@ -123,13 +124,5 @@ func (v *verdict) refusal() string {
 		}
 		b.WriteString(" " + p.String() + ";")
 	}
-	return clipTo(strings.TrimSuffix(b.String(), ";"), most)
-}
-
-// clipTo cuts a text of valid UTF-8 short.
-func clipTo(s string, most int) string {
-	if len(s) <= most {
-		return s
-	}
-	return strings.ToValidUTF8(s[:most], "") + "…"
+	return excerpt.Of(strings.TrimSuffix(b.String(), ";"), most)
 }

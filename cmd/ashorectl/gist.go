@@ -1,6 +1,10 @@
 package main
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
+)
 
 // What is shown of Envoy's words: longer ones are cut.
 const (
@@ -70,9 +74,4 @@ func closed(s string) string {
 }
 
 // clip cuts a text that is too long for people.
-func clip(s string) string {
-	if len(s) <= fewLetters {
-		return s
-	}
-	return strings.ToValidUTF8(s[:fewLetters], "") + " …"
-}
+func clip(s string) string { return excerpt.Of(s, fewLetters) }

@@ -21,7 +21,7 @@ func TestGist(t *testing.T) {
 		"one cause": {begin + "goo.gle/debugonly \n" + resource + ": Proto constraint validation failed (A.B: too short)",
 			"Error adding/updating listener(s) 0.0.0.0_80\n  reason: Proto constraint validation failed (A.B: too short)", true},
 		"resource last": {begin + "failed (A: (B: too short)): {\n" + resource, begin + "failed (A: (B: too short))", true},
-		"one long line": {begin + strings.Repeat("x", 500) + "(why (it is so))", begin + strings.Repeat("x", 400-len(begin)) + " …\n  reason: it is so", true},
+		"one long line": {begin + strings.Repeat("x", 500) + "(why (it is so))", begin + strings.Repeat("x", 400-len(begin)) + "…\n  reason: it is so", true},
 		"no reason":     {begin + "no\n" + strings.Repeat("\n", 9) + "x", begin + "no", true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -4,7 +4,8 @@ import (
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // The actions that are recorded.
@@ -90,14 +91,4 @@ func (e Event) clean(now time.Time) Event {
 }
 
 // tidy is text without secrets, cut at maxText.
-func tidy(text string) string {
-	text = scrub(text)
-	if len(text) <= maxText {
-		return text
-	}
-	cut := maxText
-	for cut > maxText-utf8.UTFMax && !utf8.RuneStart(text[cut]) {
-		cut--
-	}
-	return text[:cut] + "…"
-}
+func tidy(text string) string { return excerpt.Of(scrub(text), maxText) }

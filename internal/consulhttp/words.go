@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"strings"
 	"unicode"
+
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 )
 
 // maxSaid is how much of what Consul says is told on, in bytes.
@@ -15,10 +17,7 @@ const maxSaid = 300
 func OneLine(s string) string {
 	s = strings.ToValidUTF8(s, "?")
 	s = strings.Join(strings.FieldsFunc(s, func(c rune) bool { return unicode.IsSpace(c) || unicode.IsControl(c) }), " ")
-	if len(s) > maxSaid {
-		s = strings.ToValidUTF8(s[:maxSaid], "") + "…"
-	}
-	return s
+	return excerpt.Of(s, maxSaid)
 }
 
 // Bare is an error without the address that was asked, which has names in it and differs with each, and without this side's
