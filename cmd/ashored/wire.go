@@ -340,14 +340,23 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	return nil
 }
 
+// mostReported is how many problems that appear at once are logged one by one, and as many of those that are over.
+const mostReported = 50
+
 // reporter logs what lies between what the sources say: they log their own problems themselves.
 func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 	return func(appeared, gone []feed.Problem) {
-		for _, p := range appeared {
+		for _, p := range appeared[:min(len(appeared), mostReported)] {
 			log.Warn("configuration problem", "problem", p.String())
 		}
-		for _, p := range gone {
+		if more := len(appeared) - mostReported; more > 0 {
+			log.Warn("more configuration problems: \"ashorectl problems\" lists all", "problems", more)
+		}
+		for _, p := range gone[:min(len(gone), mostReported)] {
 			log.Info("configuration problem is over", "problem", p.String())
+		}
+		if more := len(gone) - mostReported; more > 0 {
+			log.Info("more configuration problems are over", "problems", more)
 		}
 	}
 }

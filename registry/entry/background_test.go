@@ -3,6 +3,7 @@ package entry_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -212,6 +213,34 @@ func TestHungDisk(t *testing.T) {
 			t.Errorf("problems that are over: %v", p)
 		}
 	})
+}
+
+// Many services that wait for a store are one problem, not one each, and no disk is blamed that the store may not be on.
+func TestHungStoreManyServices(t *testing.T) {
+	t.Parallel()
+	d := &disk{}
+	d.hang()
+	b := entry.NewBackground(d, nil, 0)
+	objs := objects{}
+	for i := range 1000 {
+		name := fmt.Sprintf("s%03d", i)
+		objs = with(objs, config.ServiceEntry, name, serviceEntry(networking.ServiceEntry_STATIC, name))
+	}
+	problems := func(of feed.Batch[registry.Instances]) (out []feed.Problem) {
+		for _, u := range of.Updates {
+			out = append(out, u.Problems...)
+		}
+		return out
+	}
+	want := func(got []feed.Problem, host string) {
+		t.Helper()
+		if len(got) != 1 || !strings.Contains(got[0].Text, "no virtual address for "+host+" yet") || !strings.Contains(got[0].Text, "Consul where the setting store says so") {
+			t.Errorf("%d problems, the first of them %v; want one, of %s", len(got), got[:min(len(got), 1)], host)
+		}
+	}
+	want(problems(b.Derive(t.Context(), objs)), "s000 and 999 more")
+	gone := objs.Without(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "s000"})
+	want(problems(b.Derive(t.Context(), gone)), "s001 and 998 more")
 }
 
 // A new service waits a moment for its address, so that it arrives complete and in one context with its route.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -213,7 +214,7 @@ func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.End
 }
 
 // giveAddresses sets the virtual addresses of those services that need allocated ones. Without an
-// answer the services go on without, the problem says so, and the next Derive asks again.
+// answer the services go on without, one problem says so of all of them, and the next Derive asks again.
 func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[registry.Instances]) {
 	if d.addresses == nil {
 		return
@@ -234,34 +235,46 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 		}
 		refused = err
 	}
-	for i := range updates {
-		for _, in := range updates[i].Items {
-			d.giveAddress(&updates[i], in.Service, refused)
+	first, without := -1, 0
+	for i, u := range updates {
+		for _, in := range u.Items {
+			if d.giveAddress(in.Service) {
+				continue
+			}
+			if without++; first < 0 {
+				first = i
+			}
 		}
 	}
+	if without > 0 {
+		u := &updates[first]
+		s := u.Items[0].Service
+		u.Problems = append(u.Problems, feed.Problem{
+			Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses", Text: withoutAddress(s.Host, without-1, refused),
+		})
+	}
 }
 
-func (d *Deriver) giveAddress(u *feed.Update[registry.Instances], s *registry.Service, refused error) {
+// giveAddress gives a service its virtual address if it needs one, and says whether it has what it needs.
+func (d *Deriver) giveAddress(s *registry.Service) bool {
 	delete(d.wanting, s.Key)
 	if !s.WantsAddress() {
-		return
+		return true
 	}
-	s.AutoAddresses = d.allocated[s.Key]
-	if s.AutoAddresses != nil {
-		return
+	if s.AutoAddresses = d.allocated[s.Key]; s.AutoAddresses == nil {
+		d.wanting[s.Key] = true
 	}
-	d.wanting[s.Key] = true
-	u.Problems = append(u.Problems, feed.Problem{
-		Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses", Text: withoutAddress(s.Host, refused),
-	})
+	return s.AutoAddresses != nil
 }
 
-// withoutAddress says why host has no virtual address, and what comes of it.
-func withoutAddress(host string, refused error) string {
-	if errors.Is(refused, errUnderWay) {
-		return "there is no virtual address for " + host + " yet, because " + errUnderWay.Error() +
-			" (TCP clients cannot reach it by address until then): see whether the disk of the state folder is slow or stuck"
+// withoutAddress says why host and more of them have no virtual address, and what comes of it.
+func withoutAddress(host string, more int, refused error) string {
+	them := "it"
+	if more > 0 {
+		host, them = fmt.Sprintf("%s and %d more", host, more), "them"
 	}
-	return "no virtual address could be allocated for " + host + " (tried again in a while; TCP clients cannot reach it by address until then): " +
-		cmp.Or(refused, errNone).Error()
+	if errors.Is(refused, errUnderWay) {
+		return fmt.Sprintf("there is no virtual address for %s yet, because %v (TCP clients cannot reach %s by address until then): see whether the store is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", host, errUnderWay, them)
+	}
+	return fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; TCP clients cannot reach %s by address until then): %v", host, them, cmp.Or(refused, errNone))
 }

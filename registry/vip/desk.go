@@ -301,7 +301,7 @@ func (d *desk) problem(u feed.Update[registry.Instances], without []registry.Key
 	if l := d.lacking[without[0]]; l != nil && l.refused != nil {
 		text = fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; %s): %v", text, effect, l.refused)
 	} else {
-		text = fmt.Sprintf("there is no virtual address for %s yet, because the store has not answered (%s): see whether it is slow or stuck, and the disk that it is on", text, effect)
+		text = fmt.Sprintf("there is no virtual address for %s yet, because the store has not answered (%s): see whether it is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", text, effect)
 	}
 	return feed.Problem{Severity: feed.Warning, Object: u.Items[0].Service.Object, Text: text}
 }
