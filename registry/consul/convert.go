@@ -56,13 +56,17 @@ type converted struct {
 	failing bool
 	// virtual are addresses that Consul gave to services, by their names: a sidecar of Consul's bears that of its service.
 	virtual map[string]netip.Addr
+	// main is the port at which clients reach the registered ports of its instances; zero: there are none.
+	main uint32
 }
 
-// converter collects what is said of one service.
+// converter collects what is said of one service, in one answer.
 type converter struct {
 	o    *Options
 	at   place
 	name string
+	// former is the port at which clients reached the registered ports of its instances until now; zero: none is known.
+	former uint32
 
 	out converted
 }
@@ -76,8 +80,7 @@ func (c converted) from(name string) converted {
 }
 
 // convert maps an answer about a service: a pure function. Its endpoints are in the order of nodes and IDs.
-func convert(o *Options, at place, name string, entries []*api.ServiceEntry) converted {
-	c := converter{o: o, at: at, name: name}
+func (c converter) convert(entries []*api.ServiceEntry) converted {
 	whole := c.whole(entries)
 	slices.SortStableFunc(whole, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))

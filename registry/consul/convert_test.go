@@ -13,6 +13,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
+// convert maps an answer about a service of which nothing was said before.
+func convert(o *Options, at place, name string, entries []*api.ServiceEntry) converted {
+	return converter{o: o, at: at, name: name}.convert(entries)
+}
+
 // entry is an instance on a node of its own, changed by edit.
 func entry(id string, edit ...func(*api.ServiceEntry)) *api.ServiceEntry {
 	e := &api.ServiceEntry{
@@ -378,6 +383,39 @@ func sane(t *testing.T, in registry.Instances) {
 			if n == 0 || n > 65535 {
 				t.Errorf("port %d", n)
 			}
+		}
+	}
+}
+
+// A service whose instances move to another port one by one is reached at the former one until most have moved, and never at a
+// third; where they have different ones from the start, at 80.
+func TestPortMoves(t *testing.T) {
+	t.Parallel()
+	list := func(ports ...int) (out []*api.ServiceEntry) {
+		for i, p := range ports {
+			out = append(out, entry(string(rune('a'+i)), at("10.1.0."+string(rune('1'+i)), p)))
+		}
+		return out
+	}
+	port := uint32(0)
+	for _, step := range []struct {
+		ports []int
+		want  uint32
+	}{
+		{[]int{8080, 8080, 8080, 8080}, 8080},
+		{[]int{9090, 8080, 8080, 8080}, 8080},
+		{[]int{9090, 9090, 8080, 8080}, 8080},
+		{[]int{9090, 9090, 9090, 8080}, 9090},
+		{[]int{9090, 9090, 8080, 8080}, 9090}, // back again
+		{[]int{9090, 9090, 9090, 9090}, 9090},
+		{[]int{1, 2, 3, 9090}, anyPort},
+		{[]int{1, 1, 2, 2}, anyPort},
+		{nil, 0},
+		{[]int{1, 2}, anyPort},
+	} {
+		got := converter{o: read(), name: "web", former: port}.convert(list(step.ports...))
+		if port = got.main; port != step.want || len(got.instances) > 0 && got.instances[0].Service.Ports[0].Number != step.want {
+			t.Errorf("%v: clients reach it at %d, want %d", step.ports, port, step.want)
 		}
 	}
 }

@@ -8,9 +8,9 @@ import (
 )
 
 // instancesOf follows the instances of one service.
-// had is how many it has of those that stand in for what Consul says.
-func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, had int) follower {
-	w := &watch{k: k, at: sc.at, s: s, had: had}
+// before has what was said of it before it is asked for.
+func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before before) follower {
+	w := &watch{k: k, at: sc.at, s: s, had: before.had, port: before.port}
 	return follower{
 		what: sc.at.key("service " + s.name), tell: func(t *trouble) { k.fails(sc, s, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
@@ -24,7 +24,8 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, had int
 					return errHidden
 				}
 				w.had = len(entries)
-				said := convert(k.o, sc.at, s.name, entries).from(k.source)
+				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
+				w.port = said.main
 				k.tell(ctx, func() {
 					switch {
 					case sc.services[s.name] != s: // it has gone meanwhile
@@ -48,8 +49,27 @@ type watch struct {
 	k       *keeper
 	at      place
 	s       *service
-	changed bool // with the last answer
-	had     int  // instances
+	changed bool   // with the last answer
+	had     int    // instances
+	port    uint32 // at which clients reach it; see converted
+}
+
+// before is what was said of a service before it is asked for: by Consul some time ago, or before the start.
+type before struct {
+	had  int    // it has something that stands in for what Consul says
+	port uint32 // at which clients reached it; zero: nobody knows
+}
+
+// before is that of a service.
+func (k *keeper) before(s *service) before {
+	items, out := s.items, before{had: len(s.items), port: s.said.main}
+	if len(items) == 0 {
+		items = k.kept[s.group].Items
+	}
+	if out.port == 0 && len(items) > 0 && len(items[0].Service.Ports) == 1 {
+		out.port = items[0].Service.Ports[0].Number
+	}
+	return out
 }
 
 const (

@@ -73,11 +73,11 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		}
 	}
 	k.lagged(a.lag)
-	added := map[*service]int{} // and how many instances stand in for them
+	added := map[*service]before{}
 	if !sc.listed {
 		for _, s := range k.recall(sc, there, a) {
 			s.unlisted = true
-			sc.services[s.name], added[s] = s, len(s.items)
+			sc.services[s.name], added[s] = s, k.before(s)
 		}
 	}
 	sc.doubted = false
@@ -87,17 +87,17 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 			s := sc.newService(name)
 			sc.services[name] = s
 			k.find(sc, s)
-			added[s] = len(s.items)
+			added[s] = k.before(s)
 		}
 	}
 	sc.listed, sc.stoodIn, k.dirty = true, false, true
 	k.tellLost(sc)
 	k.tellHidden(sc, there, a)
 	k.crowd()
-	for s, had := range added {
+	for s, before := range added {
 		one, cancel := context.WithCancel(ctx)
 		s.cancel = cancel
-		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s, had)) })
+		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s, before)) })
 	}
 	if k.slots.isCrowded() { // a registration has changed, and nobody says whose
 		for _, s := range sc.services {

@@ -30,6 +30,7 @@ type catalogs struct {
 	lag      time.Duration
 	services map[string]string // "dc2/web": the state of its one check
 	hidden   map[string]bool   // the token does not read them
+	ports    [2]int            // of the instances of those that have two
 	fails    func(dc, path string) bool
 	changed  chan struct{}
 }
@@ -109,6 +110,9 @@ func (c *catalogs) says(dc, path string) (body string, filtered bool) {
 		return instance("dc1", "consul", api.HealthPassing), false
 	case instances && c.hidden[prefix+name]:
 		return `[]`, there
+	case instances && there && name == "two":
+		node := `{"Node":{"Node":"n%d","Address":"10.0.0.%d","Datacenter":"dc1"},"Service":{"ID":"%d","Service":"two","Port":%d}}`
+		return fmt.Sprintf("["+node+","+node+"]", 1, 1, 1, c.ports[0], 2, 2, 2, c.ports[1]), false
 	case instances && there:
 		return instance("dc1", name, state), false
 	case strings.HasPrefix(path, "/v1/catalog/node/"):
@@ -545,4 +549,39 @@ func TestNoFlood(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The port that a service had while its instances move to another one is known over a start too.
+func TestPortKept(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, cfg := newCatalogs("two"), lastgood.Config[registry.Instances]{Store: &shelf{all: map[string][]byte{}}}
+		port := func(f *following) uint32 {
+			time.Sleep(10 * time.Second)
+			f.state("two.service.consul")
+			f.mu.Lock()
+			defer f.mu.Unlock()
+			return f.merged.Items(registry.Key{Host: "two.service.consul", Namespace: "default"})[0].Service.Ports[0].Number
+		}
+		c.ports = [2]int{8080, 8080}
+		f := c.look(t, Options{}, cfg)
+		if got := port(f); got != 8080 {
+			t.Errorf("at first it is reached at %d", got)
+		}
+		for _, start := range []bool{false, true} {
+			if start {
+				f.end()
+				f = c.look(t, Options{}, cfg)
+			}
+			c.change(func() { c.ports[0] = 9090 })
+			if got := port(f); got != 8080 {
+				t.Errorf("after a start (%v): half of it has moved, and it is reached at %d", start, got)
+			}
+		}
+		c.change(func() { c.ports[1] = 9090 })
+		if got := port(f); got != 9090 {
+			t.Errorf("all of it has moved, and it is reached at %d", got)
+		}
+		f.end()
+	})
 }

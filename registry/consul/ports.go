@@ -178,14 +178,15 @@ func (c *converter) unify(byAge []instance) (name string, number uint32) {
 	if len(count) == 0 {
 		return "", 0
 	}
-	return name, c.mainPort(count, cmp.Or(number, c.o.ServicePort))
+	c.out.main = c.mainPort(count, cmp.Or(number, c.o.ServicePort))
+	return name, c.out.main
 }
 
 // anyPort is that of a service whose instances each have another, as dynamic ports are, and that does not say.
 const anyPort = 80
 
 // mainPort is the port at which clients reach a service whose instances have these ports: the one that is said, or that
-// most of them have.
+// most of them have. While they move from one to another, half of them may have each: the former stays until most have left it.
 func (c *converter) mainPort(count map[uint32]int, said uint32) uint32 {
 	if said != 0 {
 		return said
@@ -200,8 +201,12 @@ func (c *converter) mainPort(count map[uint32]int, said uint32) uint32 {
 	if 2*count[best] > all {
 		return best
 	}
-	c.warn("", "its instances have different ports, so that clients reach it at port %d: say %s in its metadata, or servicePort in the settings", anyPort, keyPort)
-	return anyPort
+	out := uint32(anyPort)
+	if c.former != 0 && 2*count[c.former] == all {
+		out = c.former
+	}
+	c.warn("", "its instances have different ports, so that clients reach it at port %d: say %s in its metadata, or servicePort in the settings", out, keyPort)
+	return out
 }
 
 // ownPorts are those of an instance that are not the service's; nil: all are.
