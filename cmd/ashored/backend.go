@@ -150,6 +150,16 @@ func (b *backend) problems(s push.Status) []feed.Problem {
 	return out
 }
 
+// inUse says that the latest context has an object.
+func (b *backend) inUse(k config.Key) bool {
+	c := b.context()
+	if c == nil {
+		return false
+	}
+	_, found := c.Inputs().Objects.Get(k)
+	return found
+}
+
 // waiting names what proxies still wait for; empty when they are served.
 func (b *backend) waiting() []string {
 	if b.latest.Load() != nil {

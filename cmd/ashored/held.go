@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -23,6 +24,9 @@ type heldKeeper struct {
 	writer *lastgood.Writer
 	last   map[string]push.Held // what was put last, by name; of the goroutine that calls keep
 	log    hclog.Logger
+
+	mu   sync.Mutex
+	lost map[string]error // guarded by mu: what this release cannot read of what was held before the start, by name
 }
 
 // heldRecord is one object as it is kept.
@@ -33,24 +37,42 @@ type heldRecord struct {
 	Text   string        `json:"text"` // as config.Encode writes it
 }
 
-// newHeldKeeper makes a keeper, and returns what was held before the start. What of that cannot be read is told to the log.
+// newHeldKeeper makes a keeper, and returns what was held before the start. What of that cannot be read is a problem, and kept on.
 func newHeldKeeper(ctx context.Context, store lastgood.Store, log hclog.Logger) (*heldKeeper, []push.Held, error) {
 	contents, err := store.LoadLastGood(ctx, heldName)
 	if err != nil {
 		return nil, nil, fmt.Errorf("what stays in use although no source has it any more: %w", err)
 	}
-	h := &heldKeeper{writer: lastgood.NewWriter(store, heldName, lastgood.Pace{}, log), last: map[string]push.Held{}, log: log}
+	h := &heldKeeper{writer: lastgood.NewWriter(store, heldName, lastgood.Pace{}, log), last: map[string]push.Held{}, log: log, lost: map[string]error{}}
 	var held []push.Held
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		one, err := decodeHeld(contents[name])
-		h.last[name] = one
 		if err != nil {
+			h.lost[name] = err
 			log.Error("an object that was to stay in use, although no source has it any more, cannot be used", "object", name, "error", err)
 			continue
 		}
+		h.last[name] = one
 		held = append(held, one)
 	}
 	return h, held, nil
+}
+
+// problems are what of it cannot be read. It is told, and kept on for another release, until there is an object of that name.
+func (h *heldKeeper) problems(inUse func(config.Key) bool) (out []feed.Problem) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(h.lost)) {
+		if inUse(config.ParseKey(name)) {
+			delete(h.lost, name)
+			h.writer.Put(map[string]lastgood.Content{name: nil})
+			continue
+		}
+		out = append(out, feed.Problem{Severity: feed.Error, Source: heldName, Object: name, Text: fmt.Sprintf(
+			"it was to stay in use, although no source has it any more, and this release cannot read what was kept of it (%v): it is not in use. "+
+				"Define it anew; if it is not wanted, define it once and take it out again. Until then it is kept on for another release of ashored", h.lost[name])})
+	}
+	return out
 }
 
 // keep notes what is held now. It does not wait.
@@ -59,6 +81,7 @@ func (h *heldKeeper) keep(all []push.Held) {
 	for _, one := range all {
 		name := one.Object.Key.String()
 		if now[name] = one; h.last[name] != one {
+			h.found(name)
 			contents[name] = func() ([]byte, error) { return encodeHeld(one) }
 		}
 	}
@@ -69,6 +92,13 @@ func (h *heldKeeper) keep(all []push.Held) {
 	}
 	h.last = now
 	h.writer.Put(contents)
+}
+
+// found notes that something is held, and kept, in the place of what could not be read.
+func (h *heldKeeper) found(name string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	delete(h.lost, name)
 }
 
 // run writes until ctx ends, and then what is left.

@@ -1,15 +1,21 @@
 package main
 
 import (
+	"bytes"
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -120,6 +126,68 @@ func TestHeldRecord(t *testing.T) {
 	for _, odd := range []string{"", "{}", `{"text": "kind: ["}`} {
 		if got, err := decodeHeld([]byte(odd)); err == nil {
 			t.Errorf("%q is read as %v", odd, got)
+		}
+	}
+}
+
+// heldStore has what is held, in memory.
+type heldStore struct {
+	mu  sync.Mutex
+	all map[string][]byte
+}
+
+func (s *heldStore) LoadLastGood(context.Context, string) (map[string][]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.all), nil
+}
+
+func (s *heldStore) SaveLastGood(_ context.Context, _ string, contents map[string][]byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	maps.Copy(s.all, contents)
+	maps.DeleteFunc(s.all, func(_ string, b []byte) bool { return b == nil })
+	return nil
+}
+
+// What was held, and cannot be read by this release, is told, and kept on, until there is an object of its name.
+func TestHeldUnread(t *testing.T) {
+	t.Parallel()
+	b, err := encodeHeld(push.Held{Object: config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const lost, other = "ServiceEntry shop/web", "ServiceEntry shop/db"
+	store := &heldStore{all: map[string][]byte{lost: bytes.ReplaceAll(b, []byte("80"), []byte("80000"))}}
+	another := config.Parse("db.yaml", fmt.Appendf(nil, entryFile, "db")).Objects[0]
+	for _, step := range []struct {
+		found bool
+		held  []push.Held
+		want  []string // kept then
+	}{
+		{false, []push.Held{{Object: another}}, []string{other, lost}},
+		{false, nil, []string{lost}},
+		{true, nil, nil},
+	} {
+		h, held, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(held, func(h push.Held) bool { return h.Object.Key.String() == lost }) {
+			t.Errorf("held is %v", held)
+		}
+		h.keep(step.held)
+		list := h.problems(func(k config.Key) bool { return step.found && k.String() == lost })
+		if step.found != (len(list) == 0) || !step.found && (list[0].Object != lost || list[0].Severity != feed.Error || !strings.Contains(list[0].Text, "80000")) {
+			t.Errorf("problems are %v, and it is found: %v", list, step.found)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if err := h.run(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if got := slices.Sorted(maps.Keys(store.all)); !slices.Equal(got, step.want) {
+			t.Errorf("kept are %v, want %v", got, step.want)
 		}
 	}
 }
