@@ -10,6 +10,10 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/internal/rpclog"
 )
 
 // The exit codes, as the help text says them.
@@ -32,17 +36,17 @@ func usage(err error) error {
 }
 
 func main() {
+	rpc := rpclog.Own() // before anything of gRPC is called
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, newRoot(rpc.Follow), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run is main with its surroundings passed in; it returns the exit code.
-func run(ctx context.Context, args []string, out, errOut io.Writer) int {
-	cmd := newRoot()
+// execute is main with its surroundings passed in; it returns the exit code.
+func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut io.Writer) int {
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)

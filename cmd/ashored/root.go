@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -27,7 +28,8 @@ func devFlags() map[string]string {
 		"metrics-address": "metrics.address", "webhook-address": "webhook.address", "admin-socket": "admin.socket"}
 }
 
-func newRoot() *cobra.Command {
+// newRoot is the command line. logging is called with the log of the program once that is known.
+func newRoot(logging func(hclog.Logger)) *cobra.Command {
 	var f flags
 	cmd := &cobra.Command{
 		Use:   "ashored",
@@ -56,7 +58,9 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, newLogger(s.Log, cmd.ErrOrStderr()))
+			log := newLogger(s.Log, cmd.ErrOrStderr())
+			logging(log)
+			return serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, log)
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")

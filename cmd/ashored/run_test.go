@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
@@ -37,6 +39,11 @@ func TestMain(m *testing.M) {
 		return
 	}
 	goleak.VerifyTestMain(m)
+}
+
+// run is the program, whose log gRPC's library does not write to: that has one for the whole process.
+func run(ctx context.Context, args []string, out, errOut io.Writer) int {
+	return execute(ctx, newRoot(func(hclog.Logger) {}), args, out, errOut)
 }
 
 const entryFile = `apiVersion: networking.istio.io/v1
