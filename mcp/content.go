@@ -53,6 +53,7 @@ type listing struct {
 	leaving map[string]time.Time // names, and when they are gone
 	emptied bool                 // leaving, because the server came back with nothing
 	since   time.Time            // when it did
+	lapse   lapse                // for how long it has to stand by that
 	listed  uint64               // the last stream on which it had entries; 0: none
 	over    *feed.Problem
 	strange []feed.Problem // of the last message: what could not be told from others
@@ -162,8 +163,9 @@ func (c *content) settled(now time.Time) []group {
 			c.drop(l, name)
 			changed[group{kind: l.kind.Kind, name: name}] = true
 		}
-		if len(l.leaving) == 0 {
+		if l.emptied && len(l.leaving) == 0 {
 			l.emptied = false
+			l.lapse.forget()
 		}
 	}
 	return slices.SortedFunc(maps.Keys(changed), group.compare)
@@ -185,8 +187,11 @@ func (c *content) due() (at time.Time) {
 }
 
 // lost notes that the stream ended: nothing leaves while nobody can say that it stays.
-func (c *content) lost() {
+func (c *content) lost(now time.Time) {
 	for _, l := range c.lists {
+		if l.emptied && !c.kept(l) && len(l.leaving) > 0 {
+			l.lapse.pause(now, slices.MaxFunc(slices.Collect(maps.Values(l.leaving)), time.Time.Compare))
+		}
 		clear(l.leaving)
 		l.emptied = false
 	}

@@ -82,6 +82,7 @@ func TestContent(t *testing.T) {
 		word    word
 		after   time.Duration // since the beginning
 		lost    bool          // the stream ended before
+		gone    time.Duration // how long before
 		want    string
 		refused int
 		changed int
@@ -145,11 +146,28 @@ func TestContent(t *testing.T) {
 			{stream: 2, word: whole(), after: 59 * time.Second, want: "s/a=a.test"},
 			{stream: 2, word: whole(), after: 61 * time.Second, want: ""},
 		},
-		"a while that an outage interrupts begins anew": {
+		"a while that connections interrupt": {
 			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
 			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
-			{stream: 3, lost: true, word: whole(), after: 61 * time.Second, want: "s/a=a.test"},
-			{stream: 3, word: whole(), after: 122 * time.Second, want: ""},
+			{stream: 3, lost: true, word: whole(), after: 40 * time.Second, want: "s/a=a.test"},
+			{stream: 3, word: whole(), after: 59 * time.Second, want: "s/a=a.test"},
+			{stream: 3, word: whole(), after: 61 * time.Second, want: ""},
+		},
+		"a while that outages interrupt": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
+			{stream: 3, lost: true, gone: 10 * time.Second, word: whole(), after: 50 * time.Second, want: "s/a=a.test"}, // 40s, less 10s
+			{stream: 4, lost: true, gone: time.Hour, word: whole(), after: time.Hour + 60*time.Second, want: "s/a=a.test"},
+			{stream: 4, word: whole(), after: time.Hour + 119*time.Second, want: "s/a=a.test"},
+			{stream: 4, word: whole(), after: time.Hour + 121*time.Second, want: ""},
+		},
+		"a while that objects interrupt": {
+			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 2, lost: true, word: whole(), want: "s/a=a.test s/b=b.test"},
+			{stream: 3, lost: true, word: whole(g("s/a", "1", "a.test")), after: 40 * time.Second, want: "s/a=a.test", changed: 1},
+			{stream: 4, lost: true, word: whole(), after: 50 * time.Second, want: "s/a=a.test"},
+			{stream: 4, word: whole(), after: 109 * time.Second, want: "s/a=a.test"},
+			{stream: 4, word: whole(), after: 111 * time.Second, want: ""},
 		},
 		"a server that comes back with nothing and then finds its objects": {
 			{stream: 1, word: whole(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
@@ -222,7 +240,7 @@ func TestContent(t *testing.T) {
 			for i, s := range steps {
 				now := start.Add(s.after)
 				if s.lost {
-					c.lost()
+					c.lost(now.Add(-s.gone))
 				}
 				c.settled(now)
 				v := c.take(gateways(t)[s.list], &s.word, s.stream, now)
@@ -254,7 +272,7 @@ func TestContentHollow(t *testing.T) {
 	const both = "s/a=a.test s/b=b.test"
 	step(one, 1, 0, "s/a=a.test", gateway("s/a", "1", "a.test"))
 	step(other, 1, 0, both, gateway("s/b", "1", "b.test"))
-	c.lost()
+	c.lost(start)
 	step(one, 2, 0, both)
 	step(other, 2, 0, both)
 	step(one, 2, time.Hour, both)
@@ -265,12 +283,36 @@ func TestContentHollow(t *testing.T) {
 	step(other, 2, time.Hour, both, gateway("s/b", "1", "b.test"))
 	step(other, 2, time.Hour+59*time.Second, both, gateway("s/b", "1", "b.test"))
 	step(other, 2, time.Hour+61*time.Second, "s/b=b.test", gateway("s/b", "1", "b.test"))
-	c.lost()
+	c.lost(start.Add(2 * time.Hour))
 	step(one, 3, 2*time.Hour, "s/b=b.test")
 	step(other, 3, 2*time.Hour, "s/b=b.test")
 	step(other, 3, 3*time.Hour, "s/b=b.test")
 	c.rules.keep = false
 	step(other, 3, 3*time.Hour, "")
+}
+
+// What a server that lists nothing at all stands by counts for nothing later, when it lists something again.
+func TestContentHollowTime(t *testing.T) {
+	t.Parallel()
+	c := newContent(rules{source: "mcp:test", keep: true, emptyAfter: time.Minute, most: 10})
+	one, other := gateways(t)[0], gateways(t)[1] // another name stands for another kind
+	say := func(l list, stream uint64, after time.Duration, items ...item) {
+		c.take(l, &word{whole: true, items: items}, stream, start.Add(after))
+	}
+	say(one, 1, 0, gateway("s/a", "1", "a.test"))
+	say(other, 1, 0, gateway("s/b", "1", "b.test"))
+	c.lost(start)
+	say(one, 2, 0)
+	say(other, 2, 0)
+	c.lost(start.Add(time.Hour))
+	say(one, 3, time.Hour)
+	say(other, 3, time.Hour, gateway("s/b", "1", "b.test"))
+	if c.settled(start.Add(time.Hour + 59*time.Second)); hosts(c) != "s/a=a.test s/b=b.test" {
+		t.Errorf("soon it holds %s", hosts(c))
+	}
+	if c.settled(start.Add(time.Hour + 61*time.Second)); hosts(c) != "s/b=b.test" {
+		t.Errorf("later it holds %s", hosts(c))
+	}
 }
 
 // What was said before the start may stand under an older name of its kind: that is no server that lost it.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/encoding"
 	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
-	"google.golang.org/grpc/keepalive"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -26,9 +26,10 @@ import (
 // Source is the configuration of another control plane. It keeps what a server said while the server is away, and says
 // so; it says nothing at all before the server answered about every kind once.
 type Source struct {
-	cfg   Config     // set once
-	node  []byte     // set once: the encoded node, over xDS
-	calls chan *call // written by called, read by Run
+	cfg   Config                                                      // set once
+	node  []byte                                                      // set once: the encoded node, over xDS
+	dial  func(ctx context.Context, address string) (net.Conn, error) // set once
+	calls chan *call                                                  // written by called, read by Run
 	parts sync.WaitGroup
 
 	logged pace.Actors // what is logged how often; safe for concurrent use
@@ -37,6 +38,8 @@ type Source struct {
 	content *content
 	touch   touch
 	waits   backoff
+	pings   pings
+	bare    lapse           // while nothing was ever listed: for how long that has to stand
 	states  bool            // over xDS: state of the world is tried next
 	streams uint64          // so far
 	unknown map[string]bool // collections that the server does not know
@@ -57,7 +60,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
-	s := &Source{cfg: cfg, node: node, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
+	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
 	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
 	return s, nil
 }
@@ -152,7 +155,7 @@ func (s *Source) call(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		return errors.New("it knows none of the collections")
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address, grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
-		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
+		grpc.WithContextDialer(s.dial), grpc.WithKeepaliveParams(s.pings.parameters()),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(frames{encoding.GetCodecV2("proto")})),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}), grpc.WithNoProxy())
 	if err != nil {
@@ -193,6 +196,9 @@ func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		s.waits.reset()
 		clear(s.unknown) // the next one may know them
 	}
+	if s.pings.calm(why) {
+		s.cfg.Log.Info("the server wants to be asked more seldom whether it lives", "server", s.cfg.Address, "after", s.pings.gap)
+	}
 	s.ended()
 	if errors.Is(why, errReplaced) {
 		if may, silent := s.logged.Take("replaced", time.Now()); may {
@@ -205,6 +211,6 @@ func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object]
 
 // ended notes that there is no stream any more.
 func (s *Source) ended() {
-	s.content.lost()
+	s.content.lost(time.Now())
 	s.touch.complete = false
 }

@@ -30,7 +30,7 @@ type talk struct {
 
 	// the following belong to speak
 	refused map[string]refusing // by list
-	bare    time.Time           // since when all is answered, and there is nothing; zero: not so
+	believe time.Time           // all is answered, and there is nothing: when that is believed; zero: not so
 }
 
 // refusing is the last refusal about a list.
@@ -57,6 +57,7 @@ func (s *Source) speak(ctx context.Context, end context.CancelFunc, stream wire,
 	s.parts.Go(func() { t.read(ctx, stream) })
 	s.parts.Go(func() { t.write(ctx, stream) })
 	defer end()
+	defer t.unbelieved()
 	return t.run(ctx)
 }
 
@@ -233,14 +234,14 @@ func (t *talk) passed(ctx context.Context, now time.Time) error {
 // begin sends the first complete state. A server that holds nothing at all may not have read its own source yet.
 func (t *talk) begin(ctx context.Context, now time.Time) bool {
 	if t.content.empty() {
-		if t.bare.IsZero() {
-			t.bare = now
+		if t.believe.IsZero() {
+			t.believe = now.Add(t.bare.resume(now, t.cfg.EmptyAfter))
 		}
-		if t.content.lasts() || now.Before(t.bare.Add(t.cfg.EmptyAfter)) {
+		if t.content.lasts() || now.Before(t.believe) {
 			return true
 		}
 	}
-	t.bare, t.told = time.Time{}, true
+	t.believe, t.told = time.Time{}, true
 	b := feed.Batch[*config.Object]{Full: true, Since: now}
 	for _, g := range t.content.groups() {
 		b.Updates = append(b.Updates, t.content.update(g))
@@ -248,12 +249,19 @@ func (t *talk) begin(ctx context.Context, now time.Time) bool {
 	return t.send(ctx, t.out, b)
 }
 
+// unbelieved notes at the end of the stream how long there has been nothing.
+func (t *talk) unbelieved() {
+	if !t.believe.IsZero() && !t.content.lasts() {
+		t.bare.pause(time.Now(), t.believe)
+	}
+}
+
 // doubts is what the server says and is not believed yet, or that it may not be the one that is meant; empty: nothing.
 func (t *talk) doubts(now time.Time) string {
 	if text := t.rivals.doubts(t.cfg.Address, now); text != "" {
 		return text
 	}
-	if !t.bare.IsZero() && t.content.total == 0 {
+	if !t.believe.IsZero() && t.content.total == 0 {
 		return fmt.Sprintf("the server %s holds no object of any kind: it is believed when it has stood by that for %s (emptyAfter)", t.cfg.Address, t.cfg.EmptyAfter)
 	}
 	if text, _ := t.content.doubts(); text != "" {
@@ -279,8 +287,8 @@ func (t *talk) due(now time.Time) time.Time {
 		earlier(r.due)
 	}
 	earlier(t.rivals.over(now))
-	if !t.bare.IsZero() && !t.content.lasts() {
-		earlier(t.bare.Add(t.cfg.EmptyAfter))
+	if !t.believe.IsZero() && !t.content.lasts() {
+		earlier(t.believe)
 	}
 	return at
 }

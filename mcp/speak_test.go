@@ -65,11 +65,28 @@ func converse(t *testing.T, change func(*Config), kept ...feed.Update[*config.Ob
 		t.Fatal(err)
 	}
 	s.Remember(kept)
-	ctx, cancel := context.WithCancel(t.Context())
-	c := &conversation{t: t, source: s, batches: make(chan feed.Batch[*config.Object], 100), ended: make(chan error, 1), cancel: cancel,
-		pipe: &pipe{ctx: ctx, said: make(chan any, 10_000), answers: make(chan *frame)}}
-	go func() { c.ended <- s.speak(ctx, cancel, c.pipe, c.batches); s.parts.Wait() }()
+	c := &conversation{t: t, source: s, batches: make(chan feed.Batch[*config.Object], 100)}
+	c.begin()
 	return c
+}
+
+// begin opens a stream.
+func (c *conversation) begin() {
+	ctx, cancel := context.WithCancel(c.t.Context())
+	c.ended, c.cancel, c.pipe = make(chan error, 1), cancel, &pipe{ctx: ctx, said: make(chan any, 10_000), answers: make(chan *frame)}
+	go func(p *pipe, ended chan<- error) {
+		ended <- c.source.speak(ctx, cancel, p, c.batches)
+		c.source.parts.Wait()
+	}(c.pipe, c.ended)
+}
+
+// again ends the stream and opens another one after a while.
+func (c *conversation) again(after time.Duration) {
+	c.t.Helper()
+	c.cancel()
+	c.source.lost(c.t.Context(), c.batches, <-c.ended)
+	time.Sleep(after)
+	c.begin()
 }
 
 // answer answers about a type and waits until all is quiet.
@@ -223,6 +240,27 @@ func TestSpeakBare(t *testing.T) {
 		if got := c.tells(); got != "full; standing" {
 			t.Errorf("told %q", got)
 		}
+	})
+}
+
+// And so is one whose connections end before that: what it stood by on each counts, less the time between them.
+func TestSpeakBareAgain(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := converse(t, func(c *Config) { c.EmptyAfter = time.Minute })
+		for i := range 3 {
+			for _, typ := range []string{gatewayV1, filterOld, gatewayBeta, gatewayOld} {
+				c.answer(typ, typ)
+			}
+			time.Sleep(24 * time.Second)
+			if got := c.tells(); strings.Contains(got, "full") != (i == 2) {
+				t.Errorf("connection %d: told %q", i, got)
+			}
+			if i < 2 {
+				c.again(5 * time.Second)
+			}
+		}
+		c.cancel()
 	})
 }
 

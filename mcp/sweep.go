@@ -24,7 +24,7 @@ func (t *taking) sweep(stream uint64) {
 			}
 		case !l.emptied:
 			l.emptied, l.since = true, t.now
-			t.leave(l, then)
+			t.leave(l, t.believed(l))
 		}
 	case t.word.first || returned && !t.word.whole:
 		t.leave(l, then)
@@ -37,6 +37,11 @@ func (t *taking) sweep(stream uint64) {
 	case t.stayed: // a first answer goes on: what is next may take as long
 		leaveAll(l, then)
 	}
+}
+
+// believed is when a server that came back with nothing of a listing is believed.
+func (t *taking) believed(l *listing) time.Time {
+	return t.now.Add(l.lapse.resume(t.now, t.rules.emptyAfter))
 }
 
 // elsewhere says that the server has listed objects of the kind under another name on a stream.
@@ -75,6 +80,7 @@ func (t *taking) stayAll() {
 		t.stays(name)
 	}
 	t.at.emptied = false
+	t.at.lapse.forget()
 }
 
 // remove forgets an entry.

@@ -60,12 +60,16 @@ func (t *taking) alive(stream uint64) {
 			continue
 		}
 		moved := t.rules.aliases && l.kind.Kind == t.at.kind.Kind
+		if moved {
+			l.lapse.forget()
+		}
 		if moved || hollow {
-			leaveAll(l, t.now.Add(t.rules.emptyAfter))
+			leaveAll(l, t.believed(l))
 		}
 		l.emptied = !moved
 	}
 	t.at.listed = stream
+	t.at.lapse.forget()
 }
 
 // done is the verdict with all that changed.

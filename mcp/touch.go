@@ -43,6 +43,9 @@ func (s *Source) outage(why error) string {
 		todo = "see maxMessage"
 	}
 	text := reason(why)
+	if strings.Contains(text, tooManyPings) {
+		todo = "it wants to be asked more seldom whether it lives, and is, from the next connection on"
+	}
 	if strings.Contains(text, "certificate") || strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
 		todo = "see caFile, serverName and certFile"
 	}
