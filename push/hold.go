@@ -68,6 +68,7 @@ type gone map[config.Key]departure
 // departure is the end of an object.
 type departure struct {
 	object *config.Object
+	from   string    // the source that had it, or beside which it was held
 	edited time.Time // when somebody took it away
 	seen   time.Time // when that was seen here
 }
@@ -75,7 +76,7 @@ type departure struct {
 // with says that an object was taken away by the change that brought a fault. Of what was wrong with its own source that has
 // thought already; what clashes with another one it does not know.
 func (d departure) with(f feed.Fault) bool {
-	return d.edited.Sub(f.Edited).Abs() <= oneChange && (f.Clash || f.Group.Source != d.object.Origin.Source)
+	return d.edited.Sub(f.Edited).Abs() <= oneChange && (f.Clash || f.Group.Source != d.from)
 }
 
 // forget lets go of what was seen so long ago that no part of the change is on its way any more: files are left alone for a
@@ -84,8 +85,8 @@ func (g gone) forget(now time.Time) {
 	maps.DeleteFunc(g, func(_ config.Key, d departure) bool { return now.Sub(d.seen) > 2*oneChange })
 }
 
-// editing says when what held an object until now was edited; zero: nobody did that.
-type editing func(*config.Object) time.Time
+// editing says when a group was edited; zero: nobody did that.
+type editing func(feed.GroupID) time.Time
 
 // editedBy is what a batch says of that.
 func editedBy(b feed.Batch[*config.Object]) editing {
@@ -96,11 +97,11 @@ func editedBy(b feed.Batch[*config.Object]) editing {
 		}
 		return out
 	})
-	return func(o *config.Object) time.Time {
-		if o.Origin.Source != b.Source {
+	return func(id feed.GroupID) time.Time {
+		if id.Source != b.Source {
 			return time.Time{}
 		}
-		return edited()[o.Origin.File]
+		return edited()[id.Group]
 	}
 }
 
@@ -122,15 +123,21 @@ func (a *Assembler) withHeld(touched []config.Key) []config.Key {
 	return slices.Collect(maps.Keys(all))
 }
 
-// depart notes that no source has the object of k any more.
+// depart notes that no source has the object of k any more, and what had it, or what it is held beside, was edited.
 func (a *Assembler) depart(k config.Key, at editing, now time.Time) {
-	if _, known := a.gone[k]; known || at == nil || a.held[k] != (staying{}) {
+	if _, known := a.gone[k]; known || at == nil {
 		return
 	}
-	if old, had := a.inputs.Objects.Get(k); had {
-		if edited := at(old); !edited.IsZero() {
-			a.gone[k] = departure{object: old, edited: edited, seen: now}
-		}
+	old, had := a.inputs.Objects.Get(k)
+	if !had {
+		return
+	}
+	from := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}
+	if was := a.held[k]; was.why != "" {
+		from = was.beside
+	}
+	if edited := at(from); !edited.IsZero() {
+		a.gone[k] = departure{object: old, from: from.Source, edited: edited, seen: now}
 	}
 }
 

@@ -1,0 +1,365 @@
+package push_test
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+)
+
+// form is what stands of an object in a file of its own.
+type form int
+
+const (
+	nothing form = iota
+	right
+	slipped // the object, with an error
+	renamed // another object, with an error
+)
+
+// site is a source as operators see it: files, an origin that may be away, and what was kept of it.
+type site struct {
+	name   string
+	files  map[string]form
+	kept   map[string]bool // objects of which a last good version is kept
+	known  map[string]form // the files as they were read last
+	away   bool
+	began  bool // it has said everything at some time
+	source *scripted[*config.Object]
+}
+
+// item is an object in its file.
+func (s *site) item(name string) *config.Object {
+	p := policy(name)
+	p.Origin.File = name + ".yaml"
+	return p
+}
+
+// update is what a source says of a file, as package filestore does.
+func (s *site) update(name string, edited time.Time) feed.Update[*config.Object] {
+	u := feed.Update[*config.Object]{Group: name + ".yaml", Edited: edited}
+	refused := map[form]string{slipped: name, renamed: "other-" + name}[s.files[name]]
+	s.kept[name] = s.files[name] == right || refused != "" && s.kept[name]
+	if s.kept[name] {
+		u.Items = append(u.Items, s.item(name))
+	}
+	if refused != "" {
+		u.Problems = []feed.Problem{{Severity: feed.Error, Object: policy(refused).Key.String(), Text: "a slip", Stale: s.kept[name]}}
+	}
+	if s.known[name] = s.files[name]; s.files[name] == nothing {
+		delete(s.known, name)
+	}
+	return u
+}
+
+// all is what it says at its start: what its files say, or, when it is away, what was kept. False: there is nothing to say.
+func (s *site) all() ([]feed.Update[*config.Object], bool) {
+	var out []feed.Update[*config.Object]
+	if !s.away {
+		for name := range s.files {
+			out = append(out, s.update(name, time.Time{}))
+		}
+		s.began = true
+		return out, true
+	}
+	for name := range s.known {
+		u := feed.Update[*config.Object]{Group: name + ".yaml", Kept: true}
+		if s.kept[name] {
+			u.Items = append(u.Items, s.item(name))
+		}
+		out = append(out, u)
+	}
+	return append(out, feed.Update[*config.Object]{Group: "(others)", Kept: true}), s.began
+}
+
+// sites are the sources, an assembler that begins anew again and again, and what operators may rely on.
+type sites struct {
+	t        *testing.T
+	random   *rand.Rand
+	sites    map[string]*site
+	list     []string
+	optional []string
+	log      []string
+
+	assembler *push.Assembler
+	last      *push.Context
+	held      []push.Held
+	end       func()
+
+	meant map[string]bool // nobody has said that it goes
+	inUse map[string]bool
+	blind bool // when it was looked last, nothing was served
+}
+
+var objectNames = []string{"w", "x", "y", "z"}
+
+func newSites(t *testing.T, seed uint64) *sites {
+	s := &sites{t: t, random: rand.New(rand.NewPCG(seed, 1)), sites: map[string]*site{}, meant: map[string]bool{}, inUse: map[string]bool{}}
+	for _, name := range []string{"a", "b", "c"} {
+		s.sites[name] = &site{name: name, files: map[string]form{}, kept: map[string]bool{}, known: map[string]form{}}
+		if s.random.IntN(2) == 0 {
+			s.optional = append(s.optional, name)
+		}
+	}
+	s.list = []string{"a", "b"}
+	return s
+}
+
+// sources are those of the list; of the names that are new a source begins anew.
+func (s *sites) sources(anew func(name string) bool) push.Sources {
+	out := push.Sources{Optional: s.optional}
+	for _, name := range s.list {
+		if anew(name) {
+			s.sites[name].source = newScripted[*config.Object](name)
+		}
+		out.Objects = append(out.Objects, s.sites[name].source)
+	}
+	return out
+}
+
+// begin starts an assembler. What was kept of sources that are not in the list any more comes before.
+func (s *sites) begin() {
+	var before []feed.Batch[*config.Object]
+	for _, name := range slices.Sorted(maps.Keys(s.sites)) {
+		if one := s.sites[name]; !slices.Contains(s.list, name) && one.began {
+			var kept []string
+			for o, is := range one.kept {
+				if is {
+					kept = append(kept, o)
+				}
+			}
+			before = append(before, said(name, kept...))
+		}
+	}
+	s.last = nil
+	s.assembler = push.NewAssembler(push.AssemblerConfig{
+		Sources: s.sources(func(string) bool { return true }), Mesh: testMesh(), Held: s.held, Before: before,
+		Keep: func(all []push.Held) { s.held = all },
+		Left: func(names []string) {
+			for _, name := range names {
+				s.sites[name].kept, s.sites[name].known, s.sites[name].began = map[string]bool{}, map[string]form{}, false
+			}
+		},
+		Publish: func(c *push.Context, _ push.Changes) { s.last = c },
+	})
+	ctx, cancel := context.WithCancel(s.t.Context())
+	done := make(chan error, 1)
+	go func() { done <- s.assembler.Run(ctx) }()
+	s.end = func() {
+		synctest.Wait()
+		cancel()
+		if err := <-done; err != nil {
+			s.t.Error(err)
+		}
+	}
+	for _, i := range s.random.Perm(len(s.list)) {
+		s.first(s.list[i])
+	}
+}
+
+// first has a source say what it says at its start.
+func (s *sites) first(name string) {
+	if all, ok := s.sites[name].all(); ok {
+		say(s.sites[name].source, true, all...)
+	}
+	time.Sleep(time.Duration(s.random.IntN(3000)) * time.Millisecond)
+}
+
+// write puts something into files of a source; it says so when it is there.
+func (s *sites) write(name string, object string, f form) {
+	one := s.sites[name]
+	if one.files[object] = f; f == nothing {
+		delete(one.files, object)
+	}
+	if !one.away && slices.Contains(s.list, name) {
+		say(one.source, false, one.update(object, time.Now()))
+	}
+}
+
+// back has a source that was away say what is there now: everything, or what was not seen and what is others.
+func (s *sites) back(name string) {
+	one := s.sites[name]
+	one.away = false
+	if !slices.Contains(s.list, name) {
+		return
+	}
+	if !one.began || s.random.IntN(2) == 0 {
+		s.first(name)
+		return
+	}
+	names := maps.Clone(one.files)
+	maps.Copy(names, one.known)
+	out := []feed.Update[*config.Object]{{Group: "(others)"}}
+	for object := range names {
+		out = append(out, one.update(object, time.Now()))
+	}
+	say(one.source, false, out...)
+}
+
+// where lists the sources in the list that have an object, or what became of it.
+func (s *sites) where(object string) (out []string) {
+	for _, name := range s.list {
+		if s.sites[name].files[object] != nothing {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// step is one thing that happens.
+func (s *sites) step() {
+	object := objectNames[s.random.IntN(len(objectNames))]
+	name := s.list[s.random.IntN(len(s.list))]
+	to, at := s.sites[name], s.where(object)
+	what := s.random.IntN(10)
+	say := func(format string, args ...any) { s.log = append(s.log, fmt.Sprintf(format, args...)) }
+	switch {
+	case what <= 2 && !to.away && len(at) == 0:
+		say("%s is made in %s", object, name)
+		s.write(name, object, right)
+		s.meant[object] = true
+	case what <= 4 && !to.away && len(at) == 1 && !s.sites[at[0]].away:
+		f := []form{right, slipped, renamed}[s.random.IntN(3)]
+		if f == renamed && !s.inUse[object] {
+			f = slipped
+		}
+		say("%s goes from %s to %s as %d", object, at[0], name, f)
+		if name == at[0] {
+			s.write(name, object, f)
+			break
+		}
+		first, second := func() { s.write(at[0], object, nothing) }, func() { s.write(name, object, f) }
+		if s.random.IntN(2) == 0 {
+			first, second = second, first
+		}
+		first()
+		time.Sleep(time.Duration(s.random.IntN(900)) * time.Millisecond)
+		second()
+	case what == 5 && len(at) == 1 && !s.sites[at[0]].away:
+		say("%s is taken out of %s", object, at[0])
+		plain := s.sites[at[0]].files[object] == right
+		s.write(at[0], object, nothing)
+		s.meant[object] = false
+		s.settle()
+		if plain && s.last != nil && s.inUse[object] {
+			s.fail("%s was taken away plainly, and is in use", object)
+		}
+	case what == 6 && to.away:
+		say("%s is back", name)
+		s.back(name)
+	case what == 6:
+		say("%s is away", name)
+		to.away = true
+	case what == 7:
+		s.relist()
+		say("the list is %v", s.list)
+		s.arrange()
+	case what == 8:
+		s.end()
+		if s.random.IntN(2) == 0 {
+			s.relist()
+		}
+		say("it starts anew, with %v", s.list)
+		s.begin()
+	}
+}
+
+// relist makes another list. What goes with a source, and is in none that is in the list, right or with a slip, is meant to go.
+func (s *sites) relist() {
+	before := map[string][]string{}
+	for _, object := range objectNames {
+		before[object] = s.where(object)
+	}
+	names := slices.Sorted(maps.Keys(s.sites))
+	s.random.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
+	s.list = names[:1+s.random.IntN(len(names))]
+	for _, object := range objectNames {
+		goes := slices.ContainsFunc(before[object], func(name string) bool { return !slices.Contains(s.list, name) })
+		if goes && !slices.ContainsFunc(s.where(object), func(name string) bool { return s.sites[name].files[object] != renamed }) {
+			s.meant[object] = false
+		}
+	}
+}
+
+// arrange has the assembler take the list in.
+func (s *sites) arrange() {
+	had := map[string]bool{}
+	for _, one := range s.assembler.Status().Sources {
+		had[one.Name] = true
+	}
+	if err := s.assembler.Arrange(s.t.Context(), s.sources(func(name string) bool { return !had[name] })); err != nil {
+		s.t.Fatal(err)
+	}
+	synctest.Wait()
+	for _, name := range s.list {
+		if !had[name] {
+			s.first(name)
+		}
+	}
+}
+
+// settle waits until all is taken in, and checks what is in use by the law.
+func (s *sites) settle() {
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	blind := s.blind
+	if s.blind = s.last == nil; s.blind {
+		return // nothing is served before all that is waited for was heard of
+	}
+	quiet := !slices.ContainsFunc(s.list, func(name string) bool { return s.sites[name].away })
+	for _, object := range objectNames {
+		is, was := s.last.Inputs().Objects.At(policy(object).Key) != nil, s.inUse[object]
+		at := s.where(object)
+		has := func(f form) bool {
+			return slices.ContainsFunc(at, func(name string) bool { return s.sites[name].files[object] == f && !s.sites[name].away })
+		}
+		switch {
+		case was && !is && s.meant[object]:
+			s.fail("%s was in use, nobody said that it goes, and it is lost", object)
+		case !was && is && !has(right) && !blind:
+			s.fail("%s was not in use, is right nowhere, and came back", object)
+		case is && quiet && len(at) == 0:
+			s.fail("%s is in no source, all were read, and it is in use", object)
+		case !is && has(right):
+			s.fail("%s is right in %v, and not in use", object, at)
+		}
+		s.inUse[object] = is
+	}
+}
+
+func (s *sites) fail(format string, args ...any) {
+	s.t.Helper()
+	s.t.Fatalf("%s; held: %v; problems: %v; after:\n%s", fmt.Sprintf(format, args...), s.held, s.assembler.Status().Problems, strings.Join(s.log, "\n"))
+}
+
+// Whatever is moved, broken, mended and taken away, whichever sources are away, come and go, and whenever ashored starts anew: what
+// was in use stays until somebody plainly says that it goes; then it goes, and does not come back.
+func TestLawOfStay(t *testing.T) {
+	t.Parallel()
+	const seeds, steps = 400, 60
+	for seed := range uint64(seeds) {
+		synctest.Test(t, func(t *testing.T) {
+			s := newSites(t, seed)
+			s.log = append(s.log, fmt.Sprintf("seed %d, optional %v", seed, s.optional))
+			s.begin()
+			defer func() { s.end() }()
+			for range steps {
+				s.settle()
+				s.step()
+			}
+			s.settle()
+		})
+		if t.Failed() {
+			return
+		}
+	}
+}
