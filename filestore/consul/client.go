@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptrace"
 	"slices"
@@ -261,11 +260,7 @@ func (c *client) explain(err error) error {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Errorf("the Consul at %s (setting store.address) does not answer in time: look whether it and its servers are well", c.o.Address)
 		}
-		todo := ""
-		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
-			todo = "; does it run, and is that the address of its HTTP interface?"
-		}
-		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address, consulhttp.Bare(err), todo)
+		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 	}
 	said := consulhttp.OneLine(status.Body)
 	switch status.Code {
@@ -275,6 +270,9 @@ func (c *client) explain(err error) error {
 		return fmt.Errorf("the Consul at %s refuses a value of half a megabyte, which it takes by default (413, %s): do not lower limits.kv_max_value_size and limits.txn_max_req_len", c.o.Address, said)
 	case http.StatusTooManyRequests:
 		return fmt.Errorf("the Consul at %s refuses further requests from this machine for now (429, %s): see limits.http_max_conns_per_client and limits.request_limits there", c.o.Address, said)
+	}
+	if consulhttp.WantsTLS(status.Code, said) {
+		return fmt.Errorf("the Consul at %s speaks HTTPS there: write https:// in store.address", c.o.Address)
 	}
 	return fmt.Errorf("the Consul at %s (setting store.address) answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
 }

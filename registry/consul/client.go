@@ -166,7 +166,7 @@ func (c *client) explain(err error) string {
 		if errors.Is(err, context.DeadlineExceeded) {
 			return fmt.Sprintf("Consul at %s does not answer within %s: look whether it and its servers are well", c.o.Address, askTimeout)
 		}
-		return fmt.Sprintf("Consul at %s cannot be asked: %v", c.o.Address, consulhttp.Bare(err))
+		return fmt.Sprintf("Consul at %s cannot be asked: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 	}
 	said := consulhttp.OneLine(status.Body)
 	switch status.Code {
@@ -177,6 +177,9 @@ func (c *client) explain(err error) string {
 			"which all programs of one address share; raise that, lower connections here (%d), or use an https address, where few are needed", said, c.o.Connections)
 	case http.StatusNotFound:
 		return fmt.Sprintf("Consul at %s does not know what it is asked for (404, %s): is it the address of Consul's HTTP interface?", c.o.Address, said)
+	}
+	if consulhttp.WantsTLS(status.Code, said) {
+		return fmt.Sprintf("Consul at %s speaks HTTPS there: write https:// in address", c.o.Address)
 	}
 	if c.o.Filter != "" && strings.Contains(said, "boolean expression evaluator") {
 		return fmt.Sprintf("Consul at %s does not understand the filter %q (%d, %s): mend filter", c.o.Address, c.o.Filter, status.Code, said)
