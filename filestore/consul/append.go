@@ -77,14 +77,14 @@ func (s *Store) putChunks(ctx context.Context, c content, raw []byte) (content, 
 // move sets the head, with more operations or none, if what Consul holds is the base and the chunks of a content are there: all or
 // nothing. The index of the head would not be enough for that: in a Consul that lost its state another head may come to have the
 // same one. Errors: errConflict, ErrAway, ErrUnknown.
-func (s *Store) move(ctx context.Context, base *state, h head, c content, more ...*api.KVTxnOp) (modified uint64, err error) {
+func (s *Store) move(ctx context.Context, base *state, h head, c content, more ...*api.TxnOp) (modified uint64, err error) {
 	line, err := encodeLine(h)
 	if err != nil {
 		return 0, err
 	}
 	set := s.client.op(api.KVCAS, keyHead, line)
-	set.Index = s.headAt
-	var ops api.KVTxnOps
+	set.KV.Index = s.headAt
+	var ops api.TxnOps
 	if base.Entry != "" {
 		ops = append(ops, s.client.op(api.KVGet, keyOfTip(base.Entry), nil))
 	}
@@ -105,7 +105,7 @@ func (s *Store) move(ctx context.Context, base *state, h head, c content, more .
 var errDoubt = errors.New("an answer was lost")
 
 // insist does a transaction. When Consul's answer is lost it is sent again: Consul does it once, as it asks for what it changes.
-func (s *Store) insist(ctx context.Context, ops api.KVTxnOps) (uint64, error) {
+func (s *Store) insist(ctx context.Context, ops api.TxnOps) (uint64, error) {
 	doubt := false
 	for began := time.Now(); ; {
 		modified, sent, err := s.client.transaction(ctx, ops)

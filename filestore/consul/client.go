@@ -33,6 +33,7 @@ const (
 type client struct {
 	o         *Options
 	kv        *api.KV
+	txn       *api.Txn
 	transport *consulhttp.Transport
 }
 
@@ -48,7 +49,7 @@ func newClient(o *Options) (*client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("address: %w", err)
 	}
-	return &client{o: o, kv: c.KV(), transport: t}, nil
+	return &client{o: o, kv: c.KV(), txn: c.Txn(), transport: t}, nil
 }
 
 // refusals makes errors of what Consul refuses: the library tells the number of some answers only, and not of transactions.
@@ -59,6 +60,9 @@ func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
+	if noted, ok := req.Context().Value(statusKey{}).(*int); ok {
+		*noted = resp.StatusCode
+	}
 	switch resp.StatusCode {
 	case http.StatusOK, http.StatusNotFound, http.StatusConflict:
 		return resp, nil
@@ -66,6 +70,12 @@ func (r refusals) RoundTrip(req *http.Request) (*http.Response, error) {
 	said, err := io.ReadAll(io.LimitReader(resp.Body, maxKept))
 	return nil, errors.Join(api.StatusError{Code: resp.StatusCode, Body: string(said)}, err, resp.Body.Close())
 }
+
+// statusKey is the key of a context by which the number of an answer is noted: the library does not tell it.
+type statusKey struct{}
+
+// errNonsense is about answers that Consul does not give.
+var errNonsense = errors.New("the answer is none of Consul's: is it the address of its HTTP interface?")
 
 func (c *client) key(name string) string { return c.o.Prefix + "/" + name }
 
@@ -91,16 +101,29 @@ func (c *client) head(ctx context.Context, index uint64, wait time.Duration) (he
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime+wait+wait/16)
 	defer cancel()
-	pair, meta, err := c.kv.Get(c.key(keyHead), q.WithContext(ctx))
+	pair, meta, err := c.get(ctx, keyHead, q)
 	switch {
 	case err != nil:
 		return headRead{}, err
-	case meta.LastIndex == 0:
-		return headRead{}, errNoIndex
 	case pair == nil:
 		return headRead{index: meta.LastIndex}, nil
 	}
 	return headRead{raw: append([]byte{}, pair.Value...), modified: pair.ModifyIndex, index: meta.LastIndex}, nil
+}
+
+// get reads a key; nil: there is none. Errors: errNonsense.
+func (c *client) get(ctx context.Context, name string, q *api.QueryOptions) (*api.KVPair, *api.QueryMeta, error) {
+	var status int
+	pair, meta, err := c.kv.Get(c.key(name), q.WithContext(context.WithValue(ctx, statusKey{}, &status)))
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case meta.LastIndex == 0:
+		return nil, nil, errNoIndex
+	case pair == nil && status != http.StatusNotFound, pair != nil && pair.Key != c.key(name):
+		return nil, nil, errNonsense
+	}
+	return pair, meta, nil
 }
 
 // errNoIndex is about answers that are none of Consul's, which has no index of zero.
@@ -113,7 +136,7 @@ func (c *client) stands(ctx context.Context, name string) (bool, error) {
 	defer cancel()
 	q := c.query()
 	q.RequireConsistent = true
-	pair, _, err := c.kv.Get(c.key(name), q.WithContext(ctx))
+	pair, _, err := c.get(ctx, name, q)
 	return pair != nil, err
 }
 
@@ -122,7 +145,7 @@ func (c *client) read(ctx context.Context, names []string) (map[string][]byte, e
 	out := map[string][]byte{}
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, readTime)
-		pair, _, err := c.kv.Get(c.key(name), c.query().WithContext(ctx))
+		pair, _, err := c.get(ctx, name, c.query())
 		cancel()
 		if err != nil {
 			return nil, err
@@ -134,18 +157,18 @@ func (c *client) read(ctx context.Context, names []string) (map[string][]byte, e
 	return out, nil
 }
 
-// readMany reads keys by few requests.
+// readMany reads keys by few requests. Errors: errNonsense.
 func (c *client) readMany(ctx context.Context, names []string) (map[string][]byte, error) {
 	if len(names) == 1 {
 		return c.read(ctx, names)
 	}
-	ops := make(api.KVTxnOps, len(names))
+	ops := make(api.TxnOps, len(names))
 	for i, name := range names {
 		ops[i] = c.op(api.KVGetOrEmpty, name, nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	ok, resp, _, err := c.kv.Txn(ops, c.query().WithContext(ctx))
+	ok, resp, _, err := c.txn.Txn(ops, c.query().WithContext(ctx))
 	switch {
 	case err != nil:
 		return nil, err
@@ -153,41 +176,60 @@ func (c *client) readMany(ctx context.Context, names []string) (map[string][]byt
 		return nil, refusedOperations(resp)
 	}
 	out := map[string][]byte{}
-	for _, pair := range resp.Results {
-		if name, below := strings.CutPrefix(pair.Key, c.o.Prefix+"/"); below && pair.ModifyIndex > 0 {
+	for _, name := range names { // Consul tells of each, in any order
+		switch pair := resultOf(resp, c.key(name)); {
+		case pair == nil:
+			return nil, errNonsense
+		case pair.ModifyIndex > 0:
 			out[name] = pair.Value
 		}
 	}
 	return out, nil
 }
 
-// op is an operation of a transaction.
-func (c *client) op(verb api.KVOp, name string, value []byte) *api.KVTxnOp {
-	return &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Namespace: c.o.Namespace, Partition: c.o.Partition}
+// resultOf is what a transaction says of a key; nil: nothing.
+func resultOf(resp *api.TxnResponse, key string) *api.KVPair {
+	for _, r := range resp.Results {
+		if r != nil && r.KV != nil && r.KV.Key == key {
+			return r.KV
+		}
+	}
+	return nil
 }
 
-// put writes a key on which nobody else has an eye.
+// op is an operation of a transaction.
+func (c *client) op(verb api.KVOp, name string, value []byte) *api.TxnOp {
+	return &api.TxnOp{KV: &api.KVTxnOp{Verb: verb, Key: c.key(name), Value: value, Namespace: c.o.Namespace, Partition: c.o.Partition}}
+}
+
+// put writes a key that there is not, and on which nobody else has an eye. Errors: errNonsense.
 func (c *client) put(ctx context.Context, name string, value []byte) error {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	w := &api.WriteOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
-	_, err := c.kv.Put(&api.KVPair{Key: c.key(name), Value: value}, w.WithContext(ctx))
+	done, _, err := c.kv.CAS(&api.KVPair{Key: c.key(name), Value: value}, w.WithContext(ctx)) // to be told that it was done
+	if err == nil && !done {
+		return errNonsense
+	}
 	return err
 }
 
-// keys lists those below a name.
+// keys lists those below a name. Errors: errNonsense.
 func (c *client) keys(ctx context.Context, below string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
 	all, _, err := c.kv.Keys(c.key(below), "", c.query().WithContext(ctx))
 	for i, k := range all {
+		if !strings.HasPrefix(k, c.key(below)) {
+			return nil, errNonsense
+		}
 		all[i] = strings.TrimPrefix(k, c.o.Prefix+"/")
 	}
 	return all, err
 }
 
 // remove deletes keys, each if the guards hold. Errors: errConflict, when one does not.
-func (c *client) remove(ctx context.Context, names []string, guards ...*api.KVTxnOp) error {
+func (c *client) remove(ctx context.Context, names []string, guards ...*api.TxnOp) error {
 	for some := range slices.Chunk(names, maxOperations-len(guards)) {
 		ops := slices.Clone(guards)
 		for _, name := range some {
@@ -204,34 +246,46 @@ func (c *client) remove(ctx context.Context, names []string, guards ...*api.KVTx
 var errConflict = errors.New("another replica was faster")
 
 // transaction does operations, all or none. sent says that Consul may have received them: with an error other than errConflict
-// and refusals it is then not known whether they were done. modified is the index that they were done at.
-func (c *client) transaction(ctx context.Context, ops api.KVTxnOps) (modified uint64, sent bool, err error) {
+// and refusals it is then not known whether they were done. modified is the index at which the head was set, if it was one of them.
+func (c *client) transaction(ctx context.Context, ops api.TxnOps) (modified uint64, sent bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
 	var out atomic.Bool
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { out.Store(true) }})
-	ok, resp, _, err := c.kv.Txn(ops, c.query().WithContext(ctx))
-	switch {
-	case err != nil:
+	ok, resp, _, err := c.txn.Txn(ops, c.query().WithContext(ctx))
+	if err != nil {
 		return 0, out.Load() && !refused(err), err
-	case !ok && slices.ContainsFunc(resp.Errors, func(e *api.TxnError) bool { return strings.Contains(e.What, "Permission denied") }):
-		return 0, false, api.StatusError{Code: http.StatusForbidden, Body: refusedOperations(resp).Error()} // elsewhere Consul says so itself
-	case !ok:
-		return 0, false, fmt.Errorf("%w (%w)", errConflict, refusedOperations(resp))
 	}
-	for _, r := range resp.Results {
-		if r.Key == c.key(keyHead) {
-			modified = r.ModifyIndex
+	if !ok {
+		switch why := refusedOperations(resp); {
+		case errors.Is(why, errNonsense):
+			return 0, true, why
+		case strings.Contains(why.Error(), "Permission denied"):
+			return 0, false, api.StatusError{Code: http.StatusForbidden, Body: why.Error()} // elsewhere Consul says so itself
+		default:
+			return 0, false, fmt.Errorf("%w (%w)", errConflict, why)
 		}
+	}
+	if slices.ContainsFunc(ops, func(o *api.TxnOp) bool { return o.KV.Verb == api.KVCAS }) {
+		set := resultOf(resp, c.key(keyHead))
+		if set == nil || set.ModifyIndex == 0 {
+			return 0, true, errNonsense
+		}
+		modified = set.ModifyIndex
 	}
 	return modified, true, nil
 }
 
-// refusedOperations is why a transaction was not done.
-func refusedOperations(resp *api.KVTxnResponse) error {
+// refusedOperations is why a transaction was not done. Errors: errNonsense, when nothing is said of it.
+func refusedOperations(resp *api.TxnResponse) error {
 	var all bytes.Buffer
 	for _, e := range resp.Errors {
-		fmt.Fprintf(&all, "%d: %s; ", e.OpIndex, e.What)
+		if e != nil && e.What != "" {
+			fmt.Fprintf(&all, "%d: %s; ", e.OpIndex, e.What)
+		}
+	}
+	if all.Len() == 0 {
+		return errNonsense
 	}
 	return errors.New(consulhttp.OneLine(strings.TrimSuffix(all.String(), "; ")))
 }

@@ -199,7 +199,7 @@ func (s *Store) unmark(ctx context.Context, generation int, chunks map[string][]
 			}
 		}
 		still := s.client.op(api.KVCheckIndex, keyHead, nil)
-		still.Index = s.headAt
+		still.KV.Index = s.headAt
 		err := s.client.remove(ctx, marks, still, s.client.op(api.KVGet, keyOfTip(known.Entry), nil))
 		switch {
 		case err == nil:

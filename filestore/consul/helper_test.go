@@ -187,6 +187,8 @@ type between struct {
 	*httptest.Server
 	mu   sync.Mutex
 	lose func(path string, body []byte) fate // guarded by mu; nil: all go through
+	// say answers in place of Consul, or not; nil: never. Guarded by mu.
+	say func(r *http.Request, body []byte) (answer string, status int)
 }
 
 // fate is what becomes of a request.
@@ -220,7 +222,19 @@ func newBetween(t testing.TB, address string) *between {
 		if b.lose != nil {
 			f = b.lose(r.URL.Path, body)
 		}
+		said, status := "", 0
+		if b.say != nil {
+			said, status = b.say(r, body)
+		}
 		b.mu.Unlock()
+		if status > 0 {
+			w.Header().Set("X-Consul-Index", "9")
+			w.WriteHeader(status)
+			if _, err := io.WriteString(w, said); err != nil {
+				t.Error(err)
+			}
+			return
+		}
 		switch f {
 		case unanswered:
 			through.ServeHTTP(httptest.NewRecorder(), r)
@@ -239,6 +253,13 @@ func newBetween(t testing.TB, address string) *between {
 		transport.CloseIdleConnections()
 	})
 	return b
+}
+
+// saying has somebody answer in place of Consul from now on: with a status of 0 he does not; nil: nobody does.
+func (b *between) saying(f func(r *http.Request, body []byte) (answer string, status int)) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.say = f
 }
 
 // losing says what becomes of requests from now on; nil: all go through.
