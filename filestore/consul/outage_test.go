@@ -262,11 +262,7 @@ func TestRestored(t *testing.T) {
 	if _, err := a.Put(t.Context(), configtest.Object("o", "one.test"), "test"); err != nil {
 		t.Fatal(err)
 	}
-	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/v1/snapshot", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	snapshot := ask(t, req)
+	snapshot := s.snapshot(t)
 	kept := fresh(t, b).objects.At(configtest.Key("o"))
 	put(t, a, "x", "2")
 	put(t, a, "y", "2")
@@ -288,12 +284,7 @@ func TestRestored(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	if req, err = http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot", strings.NewReader(snapshot)); err != nil {
-		t.Fatal(err)
-	}
-	if said := ask(t, req); said != "" {
-		t.Fatalf("restore: %s", said)
-	}
+	s.restore(t, snapshot)
 	// a learns of it by writing, b by waiting or reading, and asleep when there is already more than it knew
 	put(t, a, "x", "3")
 	if err := a.Records().Commit(t.Context(), record.Write{Key: r.Key, Value: []byte("4"), Version: r.Version}); !errors.Is(err, record.ErrConflict) {
@@ -316,6 +307,89 @@ func TestRestored(t *testing.T) {
 	}
 	if was, is := number(t, lost.Revision), number(t, again.Revision); is <= was {
 		t.Errorf("revision %d comes after %d of the lost time", is, was)
+	}
+}
+
+// A restoration that happens while a replica is stopped is told when it starts, whether others have written since or not; a start by
+// itself tells of none.
+func TestRestoredWhileDown(t *testing.T) {
+	t.Parallel()
+	const told = "as after a restoration"
+	for name, c := range map[string]struct {
+		lost, since int // writes that are lost, and those after the restoration
+		restore     bool
+		compact     bool // what was written since is in two snapshots
+		want        int
+	}{
+		"stopped":                {lost: 3},
+		"others wrote":           {since: 3},
+		"others wrote much":      {since: 3, compact: true},
+		"restored":               {lost: 3, restore: true, want: 1},
+		"as many written since":  {lost: 3, since: 3, restore: true, want: 1},
+		"more written since":     {lost: 3, since: 8, restore: true, want: 1},
+		"nothing lost":           {restore: true},
+		"nothing lost, and more": {since: 2, restore: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSite(testconsul.Start(t, nil))
+			kept := newShelf()
+			a, end := s.start(t, kept)
+			put(t, a, "x", "1")
+			snapshot := s.snapshot(t)
+			for i := range c.lost {
+				put(t, a, "x", fmt.Sprint("lost", i))
+			}
+			end()
+			if c.restore {
+				s.restore(t, snapshot)
+			}
+			other := s.open(t)
+			for i := range c.since {
+				put(t, other, "y", fmt.Sprint(i))
+				if c.compact {
+					if _, err := other.snapshot(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			var said bytes.Buffer
+			s.log = hclog.New(&hclog.LoggerOptions{Output: &said, Level: hclog.Info})
+			a, end = s.start(t, kept)
+			want := "1"
+			if !c.restore && c.lost > 0 {
+				want = fmt.Sprint("lost", c.lost-1)
+			}
+			if got := valueOf(t, a, "x"); got != want {
+				t.Errorf("read %q, want %q", got, want)
+			}
+			equalStates(t, fresh(t, other), fresh(t, a))
+			end()
+			if got := strings.Count(said.String(), told); got != c.want {
+				t.Errorf("it is told %d times, want %d:\n%s", got, c.want, said.String())
+			}
+		})
+	}
+}
+
+// snapshot is Consul's whole state, and restore brings one back.
+func (s site) snapshot(t *testing.T) string {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, s.address+"/v1/snapshot", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ask(t, req)
+}
+
+func (s site) restore(t *testing.T, snapshot string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPut, s.address+"/v1/snapshot", strings.NewReader(snapshot))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if said := ask(t, req); said != "" {
+		t.Fatalf("restore: %s", said)
 	}
 }
 
@@ -391,6 +465,9 @@ func TestHeadPutBack(t *testing.T) {
 	put(t, a, "x", "1")
 	old, tip := s.kv(t, "GET", "head", ""), s.prefix+"/tip/"+a.state.Load().Entry
 	put(t, a, "x", "2")
+	copied := newShelf()
+	c, end := s.start(t, copied)
+	end()
 	newest := s.kv(t, "GET", "head", "")
 	s.kv(t, "PUT", "head", old)
 	stale := func(what string, replica *Store, value string) {
@@ -407,8 +484,10 @@ func TestHeadPutBack(t *testing.T) {
 	stale("who runs", a, "2")
 	b := s.open(t)
 	stale("who starts", b, "1")
+	c, _ = s.start(t, copied)
+	stale("who starts with a copy", c, "2")
 	s.kv(t, "PUT", "head", newest)
-	for _, replica := range []*Store{a, b} {
+	for _, replica := range []*Store{a, b, c} {
 		eventually(t, "mended", func() bool { return replica.Standing().Error == "" && valueOf(t, replica, "x") == "2" })
 	}
 	put(t, b, "y", "3")

@@ -76,11 +76,16 @@ func (s *Store) bring(ctx context.Context, r headRead) error {
 		return s.startOver(ctx, known, h, r.modified)
 	}
 	switch {
-	case known.partial, known.Sequence < sequenceOf(h.Former):
+	case h.position == known.position && known.partial:
 		return s.startOver(ctx, known, h, r.modified)
 	case h.position == known.position:
 		s.knowHead(h, r.modified)
 		return nil
+	case h.Sequence > known.Sequence && (known.partial || known.Sequence < sequenceOf(h.Former)):
+		if err := s.compare(ctx, known, h); err != nil {
+			return err
+		}
+		return s.startOver(ctx, known, h, r.modified)
 	case h.Sequence > known.Sequence:
 		well := s.headAt > 0 && s.tipAt == s.headAt
 		err := s.follow(ctx, known, h, r.modified)
@@ -150,6 +155,23 @@ func (s *Store) headless(known *state) error {
 		s.publish(&state{})
 	}
 	s.head, s.headAt, s.tipAt = head{}, 0, 0
+	return nil
+}
+
+// compare tells whether Consul's state was restored from a snapshot before what this replica knew, and others have written since: the
+// entry that it knew last is another then, if it still stands.
+func (s *Store) compare(ctx context.Context, known *state, h head) error {
+	if known.Sequence == 0 {
+		return nil
+	}
+	name := keyOfEntry(known.Sequence)
+	values, err := s.client.read(ctx, []string{name})
+	if err != nil {
+		return s.client.explain(err)
+	}
+	if a, _, err := parseEntry(values[name]); err == nil && a.Entry != known.Entry { // what cannot be read is told when it is needed
+		s.restored(known, h)
+	}
 	return nil
 }
 
