@@ -83,6 +83,14 @@ func (c *client) query() *api.QueryOptions {
 	return &api.QueryOptions{Datacenter: c.o.Datacenter, Namespace: c.o.Namespace, Partition: c.o.Partition}
 }
 
+// latest is a query for what is there now for sure: by default a server that has just come to lead may lack what was written before.
+// https://developer.hashicorp.com/consul/api-docs/features/consistency
+func (c *client) latest() *api.QueryOptions {
+	q := c.query()
+	q.RequireConsistent = true
+	return q
+}
+
 // headRead is what stood at the key head at an index.
 type headRead struct {
 	raw []byte // nil: there is no such key
@@ -92,11 +100,11 @@ type headRead struct {
 
 // head reads the key head. With an index it waits until that is passed, for as long as wait.
 func (c *client) head(ctx context.Context, index uint64, wait time.Duration) (headRead, error) {
-	q := c.query()
+	q := c.latest()
 	if index > 0 {
+		q = c.query()
 		q.WaitIndex, q.WaitTime = index, wait
 	} else {
-		q.RequireConsistent = true
 		wait = 0
 	}
 	ctx, cancel := context.WithTimeout(ctx, readTime+wait+wait/16)
@@ -134,18 +142,16 @@ var errNoIndex = errors.New("the answer has no X-Consul-Index: is it the address
 func (c *client) stands(ctx context.Context, name string) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, readTime)
 	defer cancel()
-	q := c.query()
-	q.RequireConsistent = true
-	pair, _, err := c.get(ctx, name, q)
+	pair, _, err := c.get(ctx, name, c.latest())
 	return pair != nil, err
 }
 
-// read reads keys; those that there are not are not in the result.
+// read reads keys as they are now; those that there are not are not in the result.
 func (c *client) read(ctx context.Context, names []string) (map[string][]byte, error) {
 	out := map[string][]byte{}
 	for _, name := range names {
 		ctx, cancel := context.WithTimeout(ctx, readTime)
-		pair, _, err := c.get(ctx, name, c.query())
+		pair, _, err := c.get(ctx, name, c.latest())
 		cancel()
 		if err != nil {
 			return nil, err
@@ -157,7 +163,7 @@ func (c *client) read(ctx context.Context, names []string) (map[string][]byte, e
 	return out, nil
 }
 
-// readMany reads keys by few requests. Errors: errNonsense.
+// readMany reads keys as they are now, by few requests. Errors: errNonsense.
 func (c *client) readMany(ctx context.Context, names []string) (map[string][]byte, error) {
 	if len(names) == 1 {
 		return c.read(ctx, names)
@@ -168,7 +174,7 @@ func (c *client) readMany(ctx context.Context, names []string) (map[string][]byt
 	}
 	ctx, cancel := context.WithTimeout(ctx, writeTime)
 	defer cancel()
-	ok, resp, _, err := c.txn.Txn(ops, c.query().WithContext(ctx))
+	ok, resp, _, err := c.txn.Txn(ops, c.latest().WithContext(ctx))
 	switch {
 	case err != nil:
 		return nil, err
