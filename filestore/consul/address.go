@@ -21,8 +21,8 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	if len(missing) == 0 {
 		return out, nil
 	}
-	if now := s.Standing(); now.Error != "" {
-		return out, fmt.Errorf("keep virtual addresses in the store %s: %w: %s", s.cfg.Options.Prefix, ErrAway, now.Error)
+	if why := s.standing.why(); why != nil {
+		return out, fmt.Errorf("keep virtual addresses in the store %s: %w: %w", s.cfg.Options.Prefix, ErrAway, why)
 	}
 	// in one order, so that it does not matter who asks first within a call
 	slices.SortFunc(missing, registry.Key.Compare)

@@ -16,6 +16,7 @@ type standing struct {
 	mu sync.Mutex
 	// the following are guarded by mu
 	now    feed.Standing
+	cause  error              // that now tells
 	closed feed.Standing      // why Consul takes nothing although it can be read, and since when
 	met    bool               // Consul answered once
 	broke  time.Time          // when a wait for a change failed, and nothing went well since; zero: none did
@@ -36,7 +37,7 @@ func (s *standing) well(log hclog.Logger) {
 	if s.now.Error != "" {
 		log.Info("in touch with the store in Consul again")
 	}
-	s.met, s.now = true, feed.Standing{Since: time.Now()}
+	s.met, s.now, s.cause = true, feed.Standing{Since: time.Now()}, nil
 	s.tell()
 }
 
@@ -64,7 +65,7 @@ func (s *standing) ill(err error, log hclog.Logger) {
 	} else {
 		log.Warn("still out of touch with the store in Consul", "error", err)
 	}
-	s.now.Error = err.Error()
+	s.now.Error, s.cause = err.Error(), err
 	if s.stop != nil {
 		s.stop()
 	}
@@ -114,6 +115,13 @@ func (s *standing) get() feed.Standing {
 // away says that the last attempt to read Consul failed.
 func (s *standing) away() bool {
 	return s.get().Error != ""
+}
+
+// why is the error of the last attempt to read Consul; nil: it went well, or there was none.
+func (s *standing) why() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.cause
 }
 
 // lately says that the last attempt to read Consul failed, less than a time ago.

@@ -75,8 +75,8 @@ func (w *writing) dropChunks() {
 // once tries to write what is open. What it can end, it ends.
 func (w *writing) once(ctx context.Context) {
 	s := w.store
-	if s.startsWithout() {
-		w.fail(fmt.Errorf("%w: %s", ErrAway, s.standing.get().Error))
+	if why := s.standing.why(); why != nil && s.startsWithout() {
+		w.fail(fmt.Errorf("%w: %w", ErrAway, why))
 		return
 	}
 	if s.standing.away() && !w.fresh { // what is sent now may be done much later, when nobody waits for it any more
