@@ -73,6 +73,15 @@ type homeStore interface {
 	Addresses() map[registry.Key][]netip.Addr
 }
 
+// replaced tells when other hosts than before may have the virtual addresses of a store, for its state was replaced; nil: this happens
+// to none in the state folder while it is in use.
+func replaced(s meshStore) <-chan struct{} {
+	if shared, ok := s.(*consul.Store); ok {
+		return shared.Replaced()
+	}
+	return nil
+}
+
 // moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
 // stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past. What cannot be
 // moved is told, and returned as problems.

@@ -30,7 +30,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	var full error
 	after, err := s.propose(ctx, false, func(known *state) (*commit, error) {
 		var c *commit
-		c, full = known.allocate(missing)
+		c, full = known.allocate(missing, s.lost)
 		return c, nil
 	})
 	if err != nil {
@@ -53,18 +53,25 @@ func (s *state) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []
 	return missing
 }
 
-// allocate chooses addresses for the keys that have none, and wakes those that are idle; nil: there are none of either.
+// allocate chooses addresses for the keys that have none, but those that others have lost, and wakes those that are idle; nil: there are
+// none of either.
 // Errors: virtualip.ErrExhausted, for those that are left then.
-func (s *state) allocate(keys []registry.Key) (*commit, error) {
+func (s *state) allocate(keys []registry.Key, lost *lostAddresses) (*commit, error) {
+	lost = lost.left(s)
 	c, given := &commit{}, 0
 	fresh := map[netip.Addr]bool{}
-	taken := func(a netip.Addr) bool { return fresh[a] || s.taken.At(a) }
+	taken := func(a netip.Addr) bool { return fresh[a] || s.taken.At(a) || lost.has(a) }
 	var full error
 	for _, k := range keys {
 		if p, ok := s.addresses.Get(k); ok {
 			if p.idle != 0 {
 				c.Addresses = append(c.Addresses, addressesOf(k, pair{v4: p.v4, v6: p.v6}))
 			}
+			continue
+		}
+		if p, had := lost.of(k); had {
+			c.Addresses = append(c.Addresses, addressesOf(k, pair{v4: p.v4, v6: p.v6}))
+			given++
 			continue
 		}
 		if full != nil {

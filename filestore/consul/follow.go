@@ -23,6 +23,7 @@ func (s *Store) Follow(ctx context.Context) error {
 	g.Go(func() error { s.copy.Run(ctx); return nil })
 	g.Go(func() error { s.noteCopy(ctx); return nil })
 	g.Go(func() error { s.touchCopy(ctx); return nil })
+	g.Go(func() error { s.regainer(ctx); return nil })
 	g.Go(func() error { return s.compactor(ctx) })
 	g.Go(func() error {
 		defer s.copy.End()

@@ -44,7 +44,7 @@ func TestReuseInFullRange(t *testing.T) {
 	}
 	had := map[int]pair{1: s.addresses.At(key(1)), 2: s.addresses.At(key(2)), 3: s.addresses.At(key(3))}
 	fresh := []registry.Key{{Host: "x.test"}, {Host: "y.test"}, {Host: "z.test"}}
-	c, err := s.allocate(append([]registry.Key{fresh[0], key(3)}, fresh...))
+	c, err := s.allocate(append([]registry.Key{fresh[0], key(3)}, fresh...), nil)
 	if !errors.Is(err, virtualip.ErrExhausted) || len(c.Addresses) != 1 || c.Addresses[0].key() != key(3) {
 		t.Fatalf("got %+v, %v; want the one that is back, and ErrExhausted", c, err)
 	}

@@ -345,7 +345,7 @@ func TestGroupUnwritten(t *testing.T) {
 // chosen are the addresses that a service gets when nobody else has any.
 func chosen(t *testing.T, host string) pair {
 	t.Helper()
-	c, err := (&state{}).allocate([]registry.Key{{Host: host}})
+	c, err := (&state{}).allocate([]registry.Key{{Host: host}}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

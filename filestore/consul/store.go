@@ -67,12 +67,16 @@ type Store struct {
 	applied  map[string]bool   // the IDs of entries that were read since a write began; nil: nobody writes
 	revision uint64            // the highest ever known
 	chunked  map[uint64]string // chunks of entries since the snapshot, by their sequence
+	lost     *lostAddresses    // what hosts are to have back
 
 	counts   counts
 	queue    writeQueue
 	asking   barrier
 	standing standing
 	compact  chan struct{} // cap 1; wakes who writes snapshots
+
+	regain            chan struct{} // cap 1; wakes who gives addresses back
+	replacedAddresses chan struct{} // cap 1; what Replaced returns
 
 	mu    sync.Mutex
 	feeds map[*subscriber]bool // guarded by mu
@@ -122,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
+	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), replacedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
 	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal}
 	s.copy = lastgood.NewWriter(cfg.Kept, copyName(cfg.Options), lastgood.Pace{Gather: copyGap}, cfg.Log)
 	s.recs = &records{store: s}
@@ -211,6 +215,7 @@ func (s *Store) publish(next *state) {
 	s.state.Store(next)
 	s.revision = max(s.revision, next.revision)
 	s.keepCopy(old, next)
+	s.lose(old, next)
 	var told []record.Write
 	for c := range next.records.Diff(old.records) {
 		told = append(told, record.Write{Key: record.Key(c.Key)})

@@ -45,6 +45,9 @@ type Ledger interface {
 type BookConfig struct {
 	// Ledger keeps the addresses; required.
 	Ledger Ledger
+	// Replaced tells that other hosts than before may have what is kept, as after the store was restored: it is compared at once.
+	// Nil: nothing tells, and it is compared now and then.
+	Replaced <-chan struct{}
 	// Rest is for how long no source of any replica has a host before its addresses may be given to another. At least 2h, as
 	// replicas say within that time that they have it. Default 24h.
 	Rest time.Duration
@@ -88,6 +91,7 @@ func (b *Book) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-b.cfg.Replaced:
 		}
 		if err := b.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			b.cfg.Log.Warn("it could not be noted which hosts with virtual addresses are in use; tried again", "in", lookGap, "error", err)
@@ -177,16 +181,22 @@ func used(told map[*Holder]map[registry.Key][]netip.Addr) map[registry.Key]bool 
 func (b *Book) lose(all map[*Holder]map[registry.Key][]netip.Addr, kept map[registry.Key][]netip.Addr) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	lost := 0
 	for h, keys := range all {
 		for k, told := range keys {
 			if told == nil || slices.Equal(told, kept[k]) || !slices.Equal(told, h.told[k]) { // the last: it was told something else meanwhile, or let go of it
 				continue
 			}
-			b.cfg.Log.Warn("a host in use here is not the one any more that its virtual address is of, since this replica was away from the store for long, or the store was restored; it is asked for anew",
-				"host", k.Host, "namespace", k.Namespace, "address", told[0])
+			if lost++; lost <= mostTold {
+				b.cfg.Log.Warn("a host in use here is not the one any more that its virtual address is of, since this replica was away from the store for long, or the store was restored; it is asked for anew",
+					"host", k.Host, "namespace", k.Namespace, "address", told[0])
+			}
 			h.told[k] = nil
 			h.lost = append(h.lost, k)
 		}
+	}
+	if more := lost - mostTold; more > 0 {
+		b.cfg.Log.Warn("so are more hosts in use here", "hosts", more)
 	}
 }
 

@@ -281,6 +281,35 @@ func TestCutOff(t *testing.T) {
 	})
 }
 
+// When the store was replaced by an older state, in which other hosts have what is in use here, that is found out at once.
+func TestReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+		replaced := make(chan struct{}, 1)
+		b := NewBook(BookConfig{Ledger: s, Replaced: replaced, Log: testlog.New(t)})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		h := b.Holder()
+		_ = asks(t, "at first", h, "a1 b2", "a", "b")
+		s.mu.Lock()
+		s.kept[keysOf("c")[0]] = registry.Allocation{Key: keysOf("c")[0], Addresses: s.kept[keysOf("a")[0]].Addresses}
+		delete(s.kept, keysOf("a")[0])
+		s.mu.Unlock()
+		replaced <- struct{}{}
+		synctest.Wait()
+		if lost := h.Lost(); len(lost) != 1 || lost[0].Host != "a" {
+			t.Errorf("lost %v, want a", lost)
+		}
+		_ = asks(t, "another one", h, "a3 b2", "a", "b")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // A storm of new hosts is told in few lines.
 func TestStormIsTold(t *testing.T) {
 	t.Parallel()
