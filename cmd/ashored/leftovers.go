@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
@@ -31,6 +32,7 @@ func (m *sourceMaker) before(ctx context.Context) ([]feed.Batch[*config.Object],
 		objects, err := m.keptObjects(ctx, name)
 		if err != nil {
 			m.log.Error("some of what was kept of a source that there is not any more cannot be used", "source", name, "error", err)
+			m.lost(name, err)
 		}
 		b := feed.Batch[*config.Object]{Source: name, Full: true}
 		if len(objects) > 0 {
@@ -39,6 +41,36 @@ func (m *sourceMaker) before(ctx context.Context) ([]feed.Batch[*config.Object],
 		out = append(out, b)
 	}
 	return out, nil
+}
+
+// lost notes that something that was kept of a source cannot be used.
+func (m *sourceMaker) lost(name string, why error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unused = append(m.unused, feed.Problem{Severity: feed.Error, Source: name, Since: time.Now(), Text: fmt.Sprintf(
+		"it is not among the sources any more, and this release cannot read some of what was kept of it (%v): that is not in use; see that all that should be there is defined elsewhere. "+
+			"What cannot be read at all is kept on for another release of ashored; name the source again, and take it out when it was read, to be done with it", why)})
+}
+
+// problems are what was kept of sources that there are not any more, and cannot be used. Safe for concurrent use.
+func (m *sourceMaker) problems() []feed.Problem {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(m.unused), func(p feed.Problem) bool { _, again := m.settings[p.Source]; return again })
+}
+
+// unreadable says that a part of what was kept of a source cannot be read, nothing of it.
+func unreadable(name string, contents map[string][]byte, part string) bool {
+	one := map[string][]byte{part: contents[part]}
+	if strings.HasPrefix(name, "file:") {
+		objects, err := filestore.Kept(name, one)
+		return len(objects) == 0 && err != nil
+	}
+	if all, ok := contents[lastgood.AboutAll]; ok {
+		one[lastgood.AboutAll] = all
+	}
+	objects, err := lastgood.Kept(one, decodeObjects(name))
+	return len(objects) == 0 && err != nil
 }
 
 // keptObjects are the objects that were kept of a source; a registry has none.
@@ -87,7 +119,7 @@ func (m *sourceMaker) left(names []string) {
 	}
 }
 
-// forget removes what was kept of a source.
+// forget removes what was kept of a source, but for what could not be read. The caller holds mu.
 func (m *sourceMaker) forget(name string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), forgetTime)
 	defer cancel()
@@ -95,8 +127,15 @@ func (m *sourceMaker) forget(name string) error {
 	if err != nil || len(contents) == 0 {
 		return err
 	}
+	gone := make(map[string][]byte, len(contents))
+	damaged := slices.ContainsFunc(m.unused, func(p feed.Problem) bool { return p.Source == name })
 	for part := range contents {
-		contents[part] = nil
+		if !damaged || !unreadable(name, contents, part) {
+			gone[part] = nil
+		}
 	}
-	return m.home.SaveLastGood(ctx, name, contents)
+	if len(gone) < len(contents) { // what is left needs it to be read
+		delete(gone, lastgood.AboutAll)
+	}
+	return m.home.SaveLastGood(ctx, name, gone)
 }

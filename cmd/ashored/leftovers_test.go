@@ -166,3 +166,32 @@ func TestFolderMovedAndEmpty(t *testing.T) {
 	m.has()
 	m.keeps()
 }
+
+// What was kept of a folder that is not read any more, and cannot be read, is told, and kept on: the rest is forgotten. It is
+// over once the folder was read again.
+func TestLeftoverUnread(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	m.write("two/other.yaml", fmt.Sprintf(entryFile, "other"))
+	m.keeps("one")
+	s, err := bolt.New(bolt.Config{Dir: filepath.Join(m.dir, "state")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	damaged := map[string][]byte{"db.yaml": []byte("nonsense")}
+	if err := errors.Join(s.SaveLastGood(t.Context(), "file:"+filepath.Join(m.dir, "one"), damaged), s.Close()); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		m.begin("two")
+		m.has("other two/other.yaml")
+		m.says("", "db.yaml: the head of a kept record cannot be read")
+		m.keeps("one", "two")
+	}
+	m.begin("one")
+	m.has("web one/web.yaml", "db one/db.yaml")
+	m.begin("two")
+	m.has("other two/other.yaml")
+	m.says("", "")
+	m.keeps("two")
+}

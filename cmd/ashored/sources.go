@@ -36,6 +36,7 @@ type sourceMaker struct {
 
 	mu       sync.Mutex
 	settings map[string]sourceSettings // guarded by mu: those at work, by the source's own name
+	unused   []feed.Problem            // guarded by mu: about what was kept of sources that left
 }
 
 // madeSource is one source: objects or instances is set.

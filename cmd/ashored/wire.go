@@ -259,7 +259,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	})
 	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler.Status, fleet{server}, derive.Entries, maker.setting, maker.file
-	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) })
+	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) }, maker.problems)
 	if err := p.guard(d, back); err != nil {
 		return p, err
 	}

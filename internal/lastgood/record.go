@@ -11,9 +11,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// aboutAll is the name under which stands what is known of all groups together. Groups begin with groupPrefix.
+// AboutAll is the name under which stands what is known of all groups together. Groups begin with groupPrefix.
 const (
-	aboutAll    = "all"
+	AboutAll    = "all"
 	groupPrefix = "group:"
 )
 
@@ -35,7 +35,7 @@ type keptGroup struct {
 // decodeAll reads what was kept; false: nothing that is complete. The error tells of groups that cannot be read, which are
 // left out.
 func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error), now time.Time) (groups map[string]feed.Update[T], asOf time.Time, complete bool, err error) {
-	raw, ok := contents[aboutAll]
+	raw, ok := contents[AboutAll]
 	if !ok {
 		return nil, time.Time{}, false, nil
 	}

@@ -236,7 +236,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 		k.asOf = k.parted(now)
 	}
 	if k.live && len(change) > 0 || b.Full || was != k.inTouch() {
-		change[aboutAll] = k.summary()
+		change[AboutAll] = k.summary()
 		k.writer.Put(change)
 	}
 	if b.Standing != nil || b.Full {
@@ -292,7 +292,7 @@ func (k *keeping[T]) parted(now time.Time) time.Time {
 func (k *keeping[T]) touched(now time.Time) {
 	if k.inTouch() {
 		k.asOf = now
-		k.writer.Put(map[string]Content{aboutAll: k.summary()})
+		k.writer.Put(map[string]Content{AboutAll: k.summary()})
 	}
 }
 

@@ -509,7 +509,7 @@ func TestDamaged(t *testing.T) {
 func TestAllDamaged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := &memory{all: map[string][]byte{aboutAll: []byte("{"), "group:a": []byte(`{"items":["a"]}`)}}
+		m := &memory{all: map[string][]byte{AboutAll: []byte("{"), "group:a": []byte(`{"items":["a"]}`)}}
 		l := begin(t, m, Config[string]{})
 		l.says(feed.Batch[string]{Standing: away})
 		if s := l.has(false); !strings.HasPrefix(s.Error, "cannot connect; what it said before the start cannot be read, so that nothing stands in: ") {
