@@ -3,7 +3,9 @@ package mcp
 import (
 	"cmp"
 	"fmt"
+	"hash/maphash"
 	"maps"
+	"slices"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -54,6 +56,8 @@ func (t *taking) tooMany() *feed.Problem {
 			names[name] = true
 		} else if key, err := it.read(); err == nil {
 			names[nameOf(key)] = true
+		} else if _, told := it.outside(); told {
+			names[it.name] = true
 		}
 	}
 	if !t.word.whole {
@@ -63,4 +67,33 @@ func (t *taking) tooMany() *feed.Problem {
 		return nil
 	}
 	return t.refusal(fmt.Sprintf("%d objects, more than %d: raise maxObjects", held+len(names), t.rules.most))
+}
+
+// owe notes what stood in an answer that was refused whole: that is a problem until each of it is said again, or gone.
+func (t *taking) owe(over *feed.Problem) {
+	l := t.at
+	l.over = over
+	if t.word.whole || l.owed == nil {
+		l.owed = map[uint64]bool{}
+	}
+	for name := range t.word.names() {
+		l.owed[maphash.String(t.seed, name)] = true
+	}
+	if slices.ContainsFunc(t.word.items, func(it item) bool { return it.name == "" }) || len(l.owed) > 2*max(t.rules.most, maxRefused) {
+		l.owed = map[uint64]bool{0: true} // until all is said again
+	}
+}
+
+// paid notes what is said, of what was refused before.
+func (t *taking) paid() {
+	l := t.at
+	if l.over == nil {
+		return
+	}
+	for name := range t.word.names() {
+		delete(l.owed, maphash.String(t.seed, name))
+	}
+	if t.word.whole || len(l.owed) == 0 {
+		l.over, l.owed = nil, nil
+	}
 }

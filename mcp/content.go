@@ -55,8 +55,9 @@ type listing struct {
 	since   time.Time            // when it did
 	lapse   lapse                // for how long it has to stand by that
 	listed  uint64               // the last stream on which it had entries; 0: none
-	over    *feed.Problem
-	strange []feed.Problem // of the last message: what could not be told from others
+	over    *feed.Problem        // an answer was refused whole
+	owed    map[uint64]bool      // sums of the names that stood in it; 0: of some that nobody can tell
+	strange []oddity             // what is refused and could not be told from others
 }
 
 // entry is one object of a listing.
@@ -142,7 +143,7 @@ type taking struct {
 	seen    map[string]bool           // names
 	prior   map[string]*config.Object // what counted before, of names that were seen
 	changed map[group]bool
-	strange []feed.Problem
+	strange []oddity
 	unread  bool // something was said of objects that cannot be told
 	stayed  bool // something was leaving, and is named
 	verdict verdict
@@ -287,11 +288,7 @@ func (l *listing) besides() group { return group{kind: l.kind.Kind, name: l.name
 func (c *content) update(g group) feed.Update[*config.Object] {
 	u := feed.Update[*config.Object]{Group: g.String()}
 	if g.beside {
-		l := c.lists[g.name]
-		u.Problems = slices.Clone(l.strange)
-		if l.over != nil {
-			u.Problems = append(u.Problems, *l.over)
-		}
+		u.Problems = c.lists[g.name].besideAll()
 		return u
 	}
 	var best *entry

@@ -42,6 +42,20 @@ func gateway(name, version, host string) item {
 	return item{name: name, typeURL: resourceType, raw: raw}
 }
 
+// wrapped is a resource that is said to be of another type.
+func wrapped(it item) item {
+	it.typeURL = "type.googleapis.com/foo.Bar"
+	return it
+}
+
+// namesOf are what stands outside of resources.
+func namesOf(items []item) (out []string) {
+	for _, it := range items {
+		out = append(out, it.name)
+	}
+	return out
+}
+
 // resourceItem is one that is encoded as it stands.
 func resourceItem(res *mcpv1.Resource) item {
 	raw, err := proto.Marshal(res)
@@ -202,13 +216,52 @@ func TestContent(t *testing.T) {
 			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
 			{stream: 2, lost: true, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test s/b=b.test"},
 			{stream: 2, word: more(g("no-slash", "1", "b.test")), after: time.Second, want: "list networking.istio.io/v1/Gateway! s/a=a.test s/b=b.test", refused: 1, changed: 2},
-			{stream: 2, word: more(g("s/a", "1", "a.test")), after: time.Minute, want: "s/a=a.test s/b=b.test", changed: 1},
+			{stream: 2, word: more(g("s/a", "1", "a.test")), after: time.Minute, want: "list networking.istio.io/v1/Gateway! s/a=a.test s/b=b.test", changed: 1},
+			{stream: 2, word: word{removed: []string{"no-slash"}}, after: time.Minute, want: "s/a=a.test s/b=b.test", changed: 1},
 		},
 		"nothing, and then too much": {
 			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
 			{stream: 2, lost: true, word: whole(), want: "s/a=a.test"},
 			{stream: 2, word: whole(many...), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 1, changed: 2},
-			{stream: 2, word: more(), after: time.Hour, want: "s/a=a.test", changed: 1},
+			{stream: 2, word: more(), after: time.Hour, want: "list networking.istio.io/v1/Gateway! s/a=a.test", changed: 1},
+			{stream: 2, word: whole(g("s/a", "1", "a.test")), after: time.Hour, want: "s/a=a.test", changed: 1},
+		},
+		"too much, until it is sent again or gone": {
+			{stream: 1, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: more(many...), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 1, changed: 1},
+			{stream: 1, word: more(many[:2]...), want: "list networking.istio.io/v1/Gateway! s/a=a.test s/n0=a.test s/n1=a.test", changed: 3},
+			{stream: 1, word: word{removed: namesOf(many[2:])}, want: "s/a=a.test s/n0=a.test s/n1=a.test", changed: 1},
+		},
+		"what cannot be read stays a problem of its object, until that is sent well": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: more(wrapped(g("s/a", "2", "new.test"))), want: "s/a=a.test! s/b=b.test", refused: 1, changed: 1},
+			{stream: 1, word: more(g("s/b", "2", "c.test")), want: "s/a=a.test! s/b=c.test", changed: 1},
+			{stream: 1, word: more(wrapped(g("s/a", "2", "new.test"))), want: "s/a=a.test! s/b=c.test", refused: 1},
+			{stream: 1, word: more(g("s/a", "2", "new.test")), want: "s/a=new.test s/b=c.test", changed: 1},
+		},
+		"or removed": {
+			{stream: 1, word: first(g("s/a", "1", "a.test"), g("s/b", "1", "b.test")), want: "s/a=a.test s/b=b.test", changed: 2},
+			{stream: 1, word: more(item{name: "s/a", typeURL: resourceType, raw: []byte{0xff}}, item{name: "s/c", typeURL: resourceType, raw: []byte{0xff}}), want: "s/a=a.test! s/b=b.test Gateway s/c!", refused: 2, changed: 2},
+			{stream: 1, word: more(g("s/b", "2", "c.test")), want: "s/a=a.test! s/b=c.test Gateway s/c!", changed: 1},
+			{stream: 1, word: word{removed: []string{"s/a", "s/c"}}, want: "s/b=c.test", changed: 2},
+		},
+		"another type around the same bytes": {
+			{stream: 1, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: more(wrapped(g("s/a", "1", "a.test"))), want: "s/a=a.test!", refused: 1, changed: 1},
+			{stream: 1, word: more(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+		},
+		"what is no name stays a problem of the list, until that is sent well or removed": {
+			{stream: 1, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: more(g("no-slash", "1", "b.test"), g("none", "1", "b.test")), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 2, changed: 1},
+			{stream: 1, word: more(g("s/a", "2", "c.test")), want: "list networking.istio.io/v1/Gateway! s/a=c.test", changed: 2},
+			{stream: 1, word: word{removed: []string{"no-slash"}}, want: "list networking.istio.io/v1/Gateway! s/a=c.test", changed: 1},
+			{stream: 1, word: word{removed: []string{"none"}}, want: "s/a=c.test", changed: 1},
+		},
+		"what has no name at all stays one until all is said again": {
+			{stream: 1, word: first(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
+			{stream: 1, word: more(item{typeURL: resourceType, raw: []byte{0xff}}), want: "list networking.istio.io/v1/Gateway! s/a=a.test", refused: 1, changed: 1},
+			{stream: 1, word: more(g("s/a", "2", "c.test")), want: "list networking.istio.io/v1/Gateway! s/a=c.test", changed: 2},
+			{stream: 2, lost: true, word: first(g("s/a", "2", "c.test")), want: "s/a=c.test", changed: 1},
 		},
 		"nonsense, and then nothing": {
 			{stream: 1, word: whole(g("s/a", "1", "a.test")), want: "s/a=a.test", changed: 1},
@@ -523,5 +576,19 @@ func TestCollections(t *testing.T) {
 	}
 	if !slices.Equal(names, want) || unknown != "" {
 		t.Errorf("got %v, want %v", names, want)
+	}
+}
+
+// Of many resources that cannot be told from others the first ones are named, and that there are more, for as long as they may be.
+func TestContentManyOddities(t *testing.T) {
+	t.Parallel()
+	c, l := testContent(), gateways(t)[0]
+	c.take(l, &word{whole: true, first: true}, 1, start)
+	for i := range byte(2 * maxStrange) {
+		c.take(l, &word{items: []item{{typeURL: resourceType, raw: []byte{0xff, i}}}}, 1, start)
+	}
+	u := c.update(group{kind: config.Gateway, name: l.name, beside: true})
+	if n := len(u.Problems); n != maxStrange+1 || !strings.Contains(u.Problems[maxStrange].Text, "more resources were refused") {
+		t.Errorf("%d problems: %v", n, u.Problems)
 	}
 }

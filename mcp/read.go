@@ -31,6 +31,9 @@ type item struct {
 func (it *item) sum(seed maphash.Seed) uint64 {
 	if it.hash == 0 {
 		it.hash = maphash.Bytes(seed, it.raw)
+		if it.typeURL != resourceType { // the same bytes mean something else
+			it.hash = it.hash*31 + maphash.String(seed, it.typeURL)
+		}
 	}
 	return it.hash
 }
@@ -39,10 +42,25 @@ func (it *item) sum(seed maphash.Seed) uint64 {
 // is not decoded, which would take many times as much.
 const maxResource = config.MaxFileSize + 1<<20
 
-// errName is why a resource cannot be told from others.
-var errName = errors.New(`the name in its metadata is not "namespace/name"`)
+// errName is why a resource cannot be told from others by itself, and errTwoNames why it cannot be at all.
+var (
+	errName     = errors.New(`the name in its metadata is not "namespace/name"`)
+	errTwoNames = errors.New("it has two names")
+)
 
-// read decodes the resource as far as its name. Errors: nobody can tell which object is meant.
+// outside is which object the resource is by the name outside of it; false: that does not tell.
+func (it *item) outside() (config.Key, bool) { return keyOf(it.name) }
+
+// keyOf reads a name; false: it is not "namespace/name".
+func keyOf(s string) (config.Key, bool) {
+	namespace, name, ok := strings.Cut(s, "/")
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(s) > maxName || strings.ContainsFunc(s, unicode.IsControl) {
+		return config.Key{}, false
+	}
+	return config.Key{Namespace: namespace, Name: name}, true
+}
+
+// read decodes the resource as far as its name. Errors: it does not tell which object is meant.
 func (it *item) read() (key config.Key, err error) {
 	switch {
 	case it.res != nil: // it was read already
@@ -58,14 +76,14 @@ func (it *item) read() (key config.Key, err error) {
 		}
 	}
 	inside := it.res.GetMetadata().GetName()
-	namespace, name, ok := strings.Cut(inside, "/")
+	key, ok := keyOf(inside)
 	switch {
-	case !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(inside) > maxName || strings.ContainsFunc(inside, unicode.IsControl):
+	case !ok:
 		return key, fmt.Errorf("%w: %q", errName, clip(inside))
 	case it.name != "" && it.name != inside:
-		return key, fmt.Errorf("it is called %q outside and %q inside", clip(it.name), inside)
+		return config.Key{}, fmt.Errorf("%w: it is called %q outside and %q inside", errTwoNames, clip(it.name), inside)
 	}
-	return config.Key{Namespace: namespace, Name: name}, nil
+	return key, nil
 }
 
 // maxName is how long "namespace/name" may be: a label and a DNS name.

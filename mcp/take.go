@@ -2,7 +2,7 @@ package mcp
 
 import (
 	"cmp"
-	"fmt"
+	"errors"
 	"hash/maphash"
 	"maps"
 	"slices"
@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// maxStrange bounds the problems of what belongs to no object, of one list.
-	maxStrange = 20
 	// maxRefused bounds the problems that a verdict holds, and those of one object.
 	maxRefused = 20
 	// revisionLabel says for which control plane an object is. Source: Istio, label.IoIstioRev.
@@ -23,8 +21,9 @@ const (
 // run takes in the word, which was said on a stream, and says what became of it.
 func (t *taking) run(stream uint64) verdict {
 	l, had := t.at, len(t.at.strange) > 0 || t.at.over != nil
-	if l.over = t.tooMuch(); l.over != nil {
-		t.refuse(1, *l.over)
+	if over := t.tooMuch(); over != nil {
+		t.refuse(1, *over)
+		t.owe(over)
 		t.changed[l.besides()] = true
 		t.stayAll() // who knows what it named
 		return t.done()
@@ -39,9 +38,8 @@ func (t *taking) run(stream uint64) verdict {
 	for _, name := range t.word.removed {
 		t.remove(name)
 	}
-	if len(t.strange) > 0 || t.word.whole || len(t.word.items) > 0 {
-		l.strange = t.strange
-	}
+	t.paid()
+	t.oddities()
 	if had || len(l.strange) > 0 {
 		t.changed[l.besides()] = true
 	}
@@ -88,10 +86,13 @@ func (t *taking) item(it *item) {
 		t.again(name, l.entries[name])
 		return
 	}
-	key, err := it.read()
-	if err != nil {
-		t.untold(it, err)
-		return
+	key, unread := it.read()
+	if unread != nil {
+		told := false
+		if key, told = it.outside(); !told || errors.Is(unread, errTwoNames) {
+			t.untold(it, unread)
+			return
+		}
 	}
 	key.Kind = l.kind.Kind
 	name := nameOf(key)
@@ -104,6 +105,10 @@ func (t *taking) item(it *item) {
 	t.seen[name] = true
 	if e := l.entries[name]; e != nil {
 		t.prior[name] = e.object
+	}
+	if unread != nil {
+		t.put(name, it, nil, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "it was refused: " + unread.Error()}}, false)
+		return
 	}
 	if t.foreign(it.res.GetMetadata().GetLabels()) {
 		t.put(name, it, nil, nil, true)
@@ -178,21 +183,6 @@ func few(problems []feed.Problem) []feed.Problem {
 	problems = slices.Clone(problems)
 	slices.SortStableFunc(problems, func(a, b feed.Problem) int { return cmp.Compare(a.Severity, b.Severity) })
 	return slices.Clone(problems[:maxRefused])
-}
-
-// untold notes a resource of which nobody can tell which object it is.
-func (t *taking) untold(it *item, why error) {
-	t.unread = true
-	name := it.name
-	if name == "" {
-		name = it.res.GetMetadata().GetName()
-	}
-	p := feed.Problem{Severity: feed.Error, Since: t.now, Stale: len(t.at.entries) > 0, // it may be a newer one of any of them
-		Text: fmt.Sprintf("%s: resource %q was refused: %s", t.at.name, clip(name), why)}
-	if len(t.strange) < maxStrange {
-		t.strange = append(t.strange, p)
-	}
-	t.refuse(1, p)
 }
 
 // refuse counts what is not taken.
