@@ -23,6 +23,8 @@ type tables struct{ registrations, replicas bool }
 // read has what is shared be what the records have, as far as they have changed. Errors: they cannot be read; then what was
 // read last counts.
 func (r *Runtime) read(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	if r.unread.replicas {
 		list, err := r.cfg.Records.List(ctx, replicaTable)
 		if err != nil {

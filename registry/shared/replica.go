@@ -40,7 +40,7 @@ func (r *Runtime) sayAlive(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.cfg.Records.Commit(ctx, record.Write{Key: record.Key{Table: replicaTable, Name: r.id}, Value: value, Version: record.Any}); err != nil {
+	if err := r.commit(ctx, record.Write{Key: record.Key{Table: replicaTable, Name: r.id}, Value: value, Version: record.Any}); err != nil {
 		return fmt.Errorf("say that this replica is alive: %w", err)
 	}
 	r.beats++

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// patience is how long the store may take for one thing.
+	// patience is how long the store may take for one reading or one batch of writes.
 	patience = 10 * time.Second
 	// retry is how long to wait after the store did not take something.
 	retry = time.Second
@@ -76,30 +76,47 @@ func (r *Runtime) turn(ctx context.Context) time.Duration {
 
 // work reads, writes and sweeps. Errors: the store does not do its part.
 func (r *Runtime) work(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	now := time.Now()
-	beat := r.touch.IsZero() || !now.Before(r.beat)
-	if beat { // all is looked at now and then, whatever was told
+	if r.beatIsDue() { // all is looked at now and then, whatever was told
 		r.unread = tables{registrations: true, replicas: true}
 	}
 	if err := r.read(ctx); err != nil {
 		return err
 	}
-	if beat {
-		if err := r.sayAlive(ctx); err != nil {
-			return err
-		}
-		r.beat = now.Add(r.cfg.Beat)
-		if r.touch.IsZero() {
-			r.touch = now
-		}
+	if err := r.stayAlive(ctx); err != nil {
+		return err
 	}
 	if err := r.write(ctx); err != nil {
 		return err
 	}
 	r.lookAfter(ctx, time.Now())
 	return r.sweep(ctx, time.Now())
+}
+
+// beatIsDue says that it is time to say again that this replica is alive.
+func (r *Runtime) beatIsDue() bool { return r.touch.IsZero() || !time.Now().Before(r.beat) }
+
+// stayAlive says that this replica is alive when it is time to, also in the middle of much that is written. Errors: the store does
+// not take it.
+func (r *Runtime) stayAlive(ctx context.Context) error {
+	if !r.beatIsDue() {
+		return nil
+	}
+	now := time.Now()
+	if err := r.sayAlive(ctx); err != nil {
+		return err
+	}
+	r.beat = now.Add(r.cfg.Beat)
+	if r.touch.IsZero() {
+		r.touch = now
+	}
+	return nil
+}
+
+// commit writes one batch. Errors: as of record.Store; it takes longer than patience.
+func (r *Runtime) commit(ctx context.Context, writes ...record.Write) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	return r.cfg.Records.Commit(ctx, writes...)
 }
 
 // next is when something is to be done although nobody says anything.
@@ -117,6 +134,9 @@ func (r *Runtime) next() time.Time {
 // long ago. Errors: the store does not take it.
 func (r *Runtime) sweep(ctx context.Context, now time.Time) error {
 	for batch := range slices.Chunk(r.ended(now), batchWrites) {
+		if err := r.stayAlive(ctx); err != nil {
+			return err
+		}
 		writes := make([]record.Write, len(batch))
 		for i, key := range batch {
 			writes[i] = record.Write{Key: entryKey(key), Version: r.orphans[key].version}
@@ -151,7 +171,7 @@ func (r *Runtime) end(ctx context.Context, writes []record.Write) (bool, error) 
 		return false, nil
 	}
 	r.unread = tables{registrations: true, replicas: true}
-	err := r.cfg.Records.Commit(ctx, writes...)
+	err := r.commit(ctx, writes...)
 	if errors.Is(err, record.ErrConflict) {
 		return false, nil
 	} else if err != nil {

@@ -339,6 +339,43 @@ func TestStoreAway(t *testing.T) {
 	})
 }
 
+// A fleet that comes all at once to a replica whose store is slow is written batch by batch, however long all of them take: the store
+// is not taken for away, nor the replica for lost.
+func TestSlowStore(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		fl.connect(1, 1, "a")
+		fl.same("1")
+		fl.all[0].link.takes.Store(int64(3 * time.Second))
+		const n = 2560
+		for i := range n {
+			if err := fl.all[0].Connect(fl.t.Context(), crowd(1000+i, "a")); err != nil {
+				fl.t.Fatal(err)
+			}
+		}
+		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
+			synctest.Wait()
+			if p := fl.all[0].Problems(); len(p) != 0 {
+				fl.t.Fatalf("problems %q", p)
+			}
+			if got := fl.all[1].Replicas(); got != 2 {
+				fl.t.Fatalf("%d replicas are alive, want 2", got)
+			}
+		}
+		for i, o := range fl.all {
+			if got := o.Registrations().Len(); got != n+1 {
+				t.Errorf("replica %d tells of %d, want %d", i, got, n+1)
+			}
+		}
+		// a store that does not take even one in time is away
+		fl.all[0].link.takes.Store(int64(time.Minute))
+		time.Sleep(20 * time.Second)
+		synctest.Wait()
+		if p := fl.all[0].Problems(); len(p) != 1 {
+			fl.t.Errorf("problems %q, want one", p)
+		}
+	})
+}
+
 // A proxy that went before the store did may be at a replica that cannot say so: who is back first waits for the others.
 func TestBackFirst(t *testing.T) {
 	replicas(t, 2, nil, func(fl *fleet) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync/atomic"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 )
@@ -16,6 +17,7 @@ type link struct {
 	stale   atomic.Pointer[map[string][]record.Record] // what can be read while it is cut, by table
 	commits atomic.Int64                               // that were done
 	writes  atomic.Int64                               // in them
+	takes   atomic.Int64                               // how long each one takes, in nanoseconds
 }
 
 var errAway = errors.New("the store is away")
@@ -56,6 +58,11 @@ func (l *link) List(ctx context.Context, table string) ([]record.Record, error) 
 func (l *link) Commit(ctx context.Context, writes ...record.Write) error {
 	if l.cut.Load() {
 		return errAway
+	}
+	select {
+	case <-time.After(time.Duration(l.takes.Load())):
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 	err := l.Store.Commit(ctx, writes...)
 	if err == nil {

@@ -26,6 +26,9 @@ type draft struct {
 func (r *Runtime) write(ctx context.Context) error {
 	conflicts := 0
 	for {
+		if err := r.stayAlive(ctx); err != nil {
+			return err
+		}
 		drafts := r.drafts()
 		if len(drafts) == 0 {
 			return nil
@@ -34,7 +37,7 @@ func (r *Runtime) write(ctx context.Context) error {
 		for i, d := range drafts {
 			writes[i] = d.write
 		}
-		err := r.cfg.Records.Commit(ctx, writes...)
+		err := r.commit(ctx, writes...)
 		switch {
 		case errors.Is(err, record.ErrConflict) && conflicts == tries:
 			leaveWord(r.said) // the next turn goes on
