@@ -20,6 +20,9 @@ func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	f.forget()
 	for _, group := range slices.Sorted(maps.Keys(f.changedGroups)) {
 		u := f.update(group)
+		if full {
+			u.Was = f.wentFrom(group)
+		}
 		news := f.date(&u, now)
 		if group == rootGroup {
 			f.markAway(u.Problems)

@@ -119,3 +119,13 @@ func (f *folder) defined(k config.Key, besides *file, lately bool) bool {
 		return x != nil && x != besides && !x.isGuest(k) && (!lately || f.recent(x)) && f.there(c.file)
 	})
 }
+
+// wentFrom are the objects that departed from a file lately.
+func (f *folder) wentFrom(name string) (out []*config.Object) {
+	for _, d := range f.gone {
+		if d.from == name {
+			out = append(out, d.object)
+		}
+	}
+	return out
+}

@@ -88,6 +88,7 @@ type Assembler struct {
 	// the following belong to the goroutine of Run
 	inputs   Inputs
 	context  *Context
+	began    time.Time
 	dirty    bool      // inputs differ from context
 	ready    bool      // every source has delivered its first complete state
 	since    time.Time // when the first change that is not built yet was noticed
@@ -129,6 +130,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	a := &Assembler{
 		cfg:       cfg,
 		inputs:    Inputs{Mesh: cfg.Mesh},
+		began:     time.Now(),
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),

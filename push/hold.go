@@ -71,12 +71,13 @@ type departure struct {
 	from   string    // the source that had it, or beside which it was held
 	edited time.Time // when somebody took it away
 	seen   time.Time // when that was seen here
+	began  time.Time // when the assembler began, where it was taken away while nobody looked, before that; zero: it was not
 }
 
 // with says that an object was taken away by the change that brought a fault. Of what was wrong with its own source that has
 // thought already; what clashes with another one it does not know.
 func (d departure) with(f feed.Fault) bool {
-	return d.edited.Sub(f.Edited).Abs() <= oneChange && (f.Clash || f.Group.Source != d.from)
+	return (d.edited.Sub(f.Edited).Abs() <= oneChange || !d.began.IsZero() && !f.Edited.Before(d.began)) && (f.Clash || f.Group.Source != d.from)
 }
 
 // forget lets go of what was seen so long ago that no part of the change is on its way any more: files are left alone for a
@@ -138,6 +139,20 @@ func (a *Assembler) depart(k config.Key, at editing, now time.Time) {
 	}
 	if edited := at(from); !edited.IsZero() {
 		a.gone[k] = departure{object: old, from: from.Source, edited: edited, seen: now}
+	}
+}
+
+// recall notes the objects that went from a source while nobody looked. What was changed before the start is one change.
+func (a *Assembler) recall(b feed.Batch[*config.Object], now time.Time) {
+	if a.ready {
+		return
+	}
+	for _, u := range b.Updates {
+		for _, o := range u.Was {
+			if _, known := a.gone[o.Key]; !known && a.held[o.Key].why == "" && !u.Edited.IsZero() {
+				a.gone[o.Key] = departure{object: o, from: b.Source, edited: u.Edited, seen: now, began: a.began}
+			}
+		}
 	}
 }
 

@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -357,4 +358,39 @@ func TestHeldBesideWhatLeaves(t *testing.T) {
 		say(three, false, f.file("x.yaml"))
 		f.has("", "")
 	})
+}
+
+// What went from a source before the start is one change with what is wrong in others, in whatever order they are heard of; once
+// proxies are served without it, it stays away.
+func TestGoneBeforeStart(t *testing.T) {
+	t.Parallel()
+	for _, slip := range []string{"!x", "!z"} {
+		for _, first := range []string{"one", "two"} {
+			t.Run(slip+", "+first+" first", func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					f := newFolders(t)
+					defer f.end()
+					went := f.file("all.yaml", "y")
+					x := policy("x")
+					x.Origin = config.Origin{Source: "one", File: "all.yaml"}
+					went.Was = []*config.Object{x}
+					steps := []func(){func() { went.Edited = time.Now(); say(f.one, true, went) }, func() { say(f.two, true, f.file("all.yaml", slip)) }}
+					if first == "two" {
+						slices.Reverse(steps)
+					}
+					steps[0]()
+					time.Sleep(time.Minute) // a large folder takes long
+					steps[1]()
+					f.has("x y", "x")
+					time.Sleep(time.Minute)
+					say(f.two, false, f.file("all.yaml"))
+					f.has("y", "")
+					time.Sleep(time.Minute)
+					say(f.two, false, f.file("all.yaml", slip))
+					f.has("y", "")
+				})
+			})
+		}
+	}
 }

@@ -16,6 +16,7 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
+	a.recall(b, now)
 	a.updateObjects(ctx, touched, editedBy(b), b.Since, now)
 	a.settle(ctx, now)
 }
@@ -24,7 +25,9 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 // did.
 func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, at editing, since, now time.Time) {
 	before := a.inputs.Objects
-	a.gone.forget(now)
+	if a.ready { // until then nothing of it is in force
+		a.gone.forget(now)
+	}
 	holding := a.holdings()
 	for _, k := range a.withHeld(touched) {
 		items := a.objects.Items(k)

@@ -122,3 +122,26 @@ func TestFolderLeftWhileOtherAway(t *testing.T) {
 	m.says("", "")
 	m.keeps("two")
 }
+
+// What is moved from one folder to another with a slip while ashored is down stays in use, also from a file that stays.
+func TestMovedWhileDown(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	web, api := fmt.Sprintf(entryFile, "web"), fmt.Sprintf(entryFile, "api")
+	m.write("one/web.yaml", web+"---\n"+api)
+	m.write("two/other.yaml", fmt.Sprintf(entryFile, "other"))
+	m.beginBoth()
+	m.has("web one/web.yaml", "api one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+	m.end()
+	m.stop = nil
+	m.write("one/web.yaml", api)
+	m.write("two/web.yaml", strings.Replace(web, "resolution", "resolutoin", 1))
+	for range 2 {
+		m.beginBoth()
+		m.has("web one/web.yaml", "api one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+		m.says("ServiceEntry shop/web", "is refused where it stands now")
+	}
+	m.write("two/web.yaml", "# taken out\n")
+	m.has("api one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+	m.says("", "")
+}

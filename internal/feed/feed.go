@@ -27,6 +27,8 @@ type Update[T any] struct {
 	Within string
 	// Kept says that the content is from before the start: nobody has seen since what is there now, nor what is wrong with it.
 	Kept bool
+	// Was are the items that the group held before the start and does not hold any more; only in the first batch of a source.
+	Was []T
 }
 
 // Batch is what a source delivers at once.
