@@ -10,8 +10,8 @@ import (
 type keeping struct {
 	// source is the name of the store, for objects.
 	source string
-	// most is how many writes of objects are remembered.
-	most int
+	// most is how many writes of objects are remembered, and bytes how large they may be together.
+	most, bytes int
 }
 
 // begin is the state in which the commits of the next entry are applied.
@@ -61,7 +61,7 @@ func (s *state) applyObjects(o *objectsWrite, k keeping) {
 		if had {
 			past.before = have.stored
 		}
-		s.history = s.history.With(writeID{s.revision, i}, past)
+		s.remember(writeID{s.revision, i}, past)
 		if w.Object == nil {
 			s.objects = s.objects.Without(key)
 			continue
@@ -75,23 +75,29 @@ func (s *state) applyObjects(o *objectsWrite, k keeping) {
 		}
 		s.objects = s.objects.With(key, newObject(k.source, key, &next))
 	}
-	s.forget(k.most)
+	s.forget(k)
 }
 
-// forget drops the oldest revisions while there are more writes than are remembered, but not the present one.
-func (s *state) forget(most int) {
-	left := s.history.Len()
-	if left <= most {
-		return
+// remember adds a write to the history.
+func (s *state) remember(id writeID, p *pastWrite) {
+	if old, had := s.history.Get(id); had {
+		s.remembered -= old.size()
 	}
+	s.history = s.history.With(id, p)
+	s.remembered += p.size()
+}
+
+// forget drops the oldest revisions while there are more writes than are remembered, or larger ones, but not the present one.
+func (s *state) forget(k keeping) {
 	var dropping uint64
-	for id := range s.history.All() {
-		if id.Revision == s.revision || left <= most && id.Revision != dropping {
+	for id, p := range s.history.All() {
+		enough := s.history.Len() <= k.most && s.remembered <= k.bytes
+		if id.Revision == s.revision || enough && id.Revision != dropping {
 			return
 		}
 		s.history = s.history.Without(id)
+		s.remembered -= p.size()
 		dropping = id.Revision
-		left--
 	}
 }
 

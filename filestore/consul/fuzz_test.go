@@ -36,7 +36,7 @@ func some(t testing.TB) (*state, []byte) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s, bodies = s.apply(c, keeping{most: 10}), append(bodies, b)
+		s, bodies = s.apply(c, keeping{most: 10, bytes: 1 << 20}), append(bodies, b)
 	}
 	c, raw, err := pack(encodeCommits(bodies))
 	if err != nil {
@@ -86,7 +86,7 @@ func readEntry(b []byte) (*state, error) {
 	}
 	s := (&state{}).begin(a.Log, a.Entry)
 	for _, c := range commits {
-		s = s.apply(c, keeping{most: 10})
+		s = s.apply(c, keeping{most: 10, bytes: 1 << 20})
 	}
 	return s, nil
 }
@@ -121,7 +121,7 @@ func FuzzCommits(f *testing.F) {
 		}
 		s := (&state{}).begin("log", "entry")
 		for _, c := range commits {
-			s = s.apply(c, keeping{most: 10})
+			s = s.apply(c, keeping{most: 10, bytes: 1 << 20})
 		}
 		again(t, s)
 	})
@@ -136,7 +136,7 @@ func FuzzSnapshot(f *testing.F) {
 	}
 	f.Add(b)
 	f.Fuzz(func(t *testing.T, b []byte) {
-		if s, err := decodeState(b, keeping{most: 10}); err == nil {
+		if s, err := decodeState(b, keeping{most: 10, bytes: 1 << 20}); err == nil {
 			again(t, s)
 		}
 	})
@@ -167,7 +167,7 @@ func again(t *testing.T, s *state) {
 	if err != nil {
 		t.Fatalf("encode: %v", err)
 	}
-	got, err := decodeState(b, keeping{most: 10})
+	got, err := decodeState(b, keeping{most: 10, bytes: 1 << 20})
 	if err != nil {
 		t.Fatalf("what was read is written as what cannot be read: %v\n%s", err, b)
 	}

@@ -81,6 +81,7 @@ type site struct {
 	address, prefix  string
 	token, ca        string // files
 	compact, history int
+	historyBytes     int
 	log              hclog.Logger // nil: the test's
 }
 
@@ -92,7 +93,7 @@ func (s site) config(t testing.TB, kept *shelf) Config {
 	if s.log == nil {
 		s.log = testlog.New(t)
 	}
-	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, Log: s.log}
+	return Config{Options: Options{Address: s.address, Prefix: s.prefix, TokenFile: s.token, TLS: consulhttp.TLS{CAFile: s.ca}}, Replica: t.Name(), Kept: kept, CompactEntries: s.compact, HistoryTotal: s.history, HistoryBytes: s.historyBytes, Log: s.log}
 }
 
 // open is a replica that follows until the test ends.

@@ -45,8 +45,12 @@ type Config struct {
 	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has. Default 50000;
 	// all replicas have the same.
 	HistoryTotal int
-	// CompactEntries is after how many entries a snapshot is written, CompactBytes after how many bytes of them, at least.
-	// Default 4096, and 4 MiB.
+	// HistoryBytes bounds how large these are together, by what they replaced. The latest revision is remembered, however large it is.
+	// Default 64 MiB; all replicas have the same.
+	HistoryBytes int
+	// CompactBytes is after how many bytes of entries a snapshot is written, at least: as a snapshot has everything, and small entries
+	// such as signs of life come all the time, it is never before twice its own size. CompactEntries is after how many entries one is in
+	// any case, as who starts reads each of them. Default 4 MiB, and 65536: what an idle replica writes in days.
 	CompactEntries, CompactBytes int
 	// Log is told of what an operator would act on; required.
 	Log hclog.Logger
@@ -65,8 +69,11 @@ func (c *Config) defaults() error {
 	if c.HistoryTotal == 0 {
 		c.HistoryTotal = 50_000
 	}
+	if c.HistoryBytes == 0 {
+		c.HistoryBytes = 64 << 20
+	}
 	if c.CompactEntries == 0 {
-		c.CompactEntries = 4096
+		c.CompactEntries = 1 << 16
 	}
 	if c.CompactBytes == 0 {
 		c.CompactBytes = 4 << 20

@@ -466,7 +466,7 @@ func TestHeadPutBack(t *testing.T) {
 	old, tip := s.kv(t, "GET", "head", ""), s.prefix+"/tip/"+a.state.Load().Entry
 	put(t, a, "x", "2")
 	copied := newShelf()
-	c, end := s.start(t, copied)
+	_, end := s.start(t, copied)
 	end()
 	newest := s.kv(t, "GET", "head", "")
 	s.kv(t, "PUT", "head", old)
@@ -484,7 +484,7 @@ func TestHeadPutBack(t *testing.T) {
 	stale("who runs", a, "2")
 	b := s.open(t)
 	stale("who starts", b, "1")
-	c, _ = s.start(t, copied)
+	c, _ := s.start(t, copied)
 	stale("who starts with a copy", c, "2")
 	s.kv(t, "PUT", "head", newest)
 	for _, replica := range []*Store{a, b, c} {

@@ -206,6 +206,9 @@ func equalStates(t *testing.T, a, b *state) {
 	if !bytes.Equal(one, two) {
 		t.Errorf("two replicas know different things:\n%s", cmp.Diff(strings.Split(string(one), "\n"), strings.Split(string(two), "\n")))
 	}
+	if a.remembered != b.remembered {
+		t.Errorf("the history has %d bytes, and %d", a.remembered, b.remembered)
+	}
 	if a.taken.Len() != b.taken.Len() {
 		t.Errorf("%d addresses are taken, and %d", a.taken.Len(), b.taken.Len())
 	}

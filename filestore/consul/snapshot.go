@@ -150,7 +150,7 @@ func (s *state) takePast(p *pastItem) error {
 	if p.Revision == 0 || p.Revision > s.revision || p.Place < 0 {
 		return fmt.Errorf("write %d of revision %d, and the latest is %d", p.Place, p.Revision, s.revision)
 	}
-	s.history = s.history.With(writeID{p.Revision, p.Place}, &pastWrite{key: p.key(), who: p.Who, when: p.When, before: p.Before})
+	s.remember(writeID{p.Revision, p.Place}, &pastWrite{key: p.key(), who: p.Who, when: p.When, before: p.Before})
 	return nil
 }
 

@@ -21,11 +21,13 @@ import (
 // state is what the log says up to an entry. It never changes: apply makes a new one, which shares what is the same.
 type state struct {
 	position
-	records   pmap.Map[recordKey, *value]
-	objects   pmap.Map[config.Key, *object]
-	history   pmap.Map[writeID, *pastWrite]
-	addresses pmap.Map[registry.Key, pair]
-	taken     pmap.Map[netip.Addr, bool]
+	records pmap.Map[recordKey, *value]
+	objects pmap.Map[config.Key, *object]
+	history pmap.Map[writeID, *pastWrite]
+	// remembered is the size of the history, in bytes.
+	remembered int
+	addresses  pmap.Map[registry.Key, pair]
+	taken      pmap.Map[netip.Addr, bool]
 	// revision is that of the last write of objects.
 	revision uint64
 	// place counts the records that the newest entry wrote; it makes their versions differ.
@@ -114,6 +116,23 @@ type pastWrite struct {
 	who    string
 	when   time.Time
 	before *stored // nil: there was none
+}
+
+// pastOverhead is what a write in the history takes besides its texts, in bytes; about that in memory, and in a snapshot.
+const pastOverhead = 256
+
+// size is how large a write in the history counts, in bytes: by its content alone, so that every replica forgets the same ones.
+func (p *pastWrite) size() int {
+	n := pastOverhead + len(p.key.Kind) + len(p.key.Namespace) + len(p.key.Name) + len(p.who)
+	if p.before == nil {
+		return n
+	}
+	for _, texts := range []map[string]string{p.before.Labels, p.before.Annotations} {
+		for k, v := range texts {
+			n += len(k) + len(v)
+		}
+	}
+	return n + len(p.before.Spec)
 }
 
 // newObject decodes an object for a source by name.

@@ -127,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), replacedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
-	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal}
+	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal, bytes: cfg.HistoryBytes}
 	s.copy = lastgood.NewWriter(cfg.Kept, copyName(cfg.Options), lastgood.Pace{Gather: copyGap}, cfg.Log)
 	s.recs = &records{store: s}
 	kept, found, err := s.loadCopy(ctx)
