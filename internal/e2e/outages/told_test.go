@@ -113,7 +113,7 @@ func (w *world) problem(words ...string) {
 }
 
 // twice is what is told of the merged service all the time: two sources declare it.
-const twice = "host " + merged + " is declared by ServiceEntry shop/merged-files too"
+const twice = "host " + merged + " is declared by ServiceEntry shop/merged-files of "
 
 // fine waits until ashored tells of no problem, but for that two sources declare the merged service.
 func (w *world) fine() {
