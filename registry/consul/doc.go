@@ -6,7 +6,8 @@
 // they may have changed: those for checks that do not pass, and that for the names of all services (ADR 0016).
 //
 // What Consul answers is mapped to services and endpoints by pure functions (convert.go and the files beside it), as
-// docs/consul.md tells. What meshes have registered is left out. An outage of Consul is a Standing of the source, and never takes a service away.
+// docs/consul.md tells. What meshes have registered is left out. An outage never takes a service away: that of all
+// of Consul is a Standing of the source, that of a datacenter or a service a Problem of its group (ADR 0026).
 //
 // An Exporter goes the other way: it keeps services of the mesh registered in Consul, on a node of their own and under a lease
 // that one replica holds at a time (ADR 0023).

@@ -15,7 +15,7 @@ import (
 
 // service is one service of Consul's.
 type service struct {
-	// the following are set once
+	// the following are set once, cancel when it is asked for
 	name, group string
 	cancel      context.CancelFunc // ends who asks for it
 	pokes       *pokes
@@ -37,7 +37,10 @@ type service struct {
 }
 
 func (sc *scope) newService(name string) *service {
-	return &service{name: name, group: sc.at.group(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{}}
+	return &service{
+		name: name, group: sc.at.group(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{},
+		cancel: func() {}, // nobody asks yet
+	}
 }
 
 // update is all that there is to say of the service.

@@ -48,3 +48,33 @@ func TestOutageBegan(t *testing.T) {
 		<-done
 	})
 }
+
+// A line of the log is written at once when something is wrong and when it is over; what is wrong then, or otherwise, comes a
+// minute after the last such line, if it still is.
+func TestTeller(t *testing.T) {
+	t.Parallel()
+	var l teller
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for _, step := range []struct {
+		text  string
+		after time.Duration
+		say   bool
+		later time.Duration
+	}{
+		{"", 0, false, 0},
+		{"a", time.Second, true, 0},
+		{"a", 2 * time.Second, false, 0},
+		{"b", 3 * time.Second, false, time.Second + logGap},
+		{"", 4 * time.Second, true, 0},
+		{"a", 5 * time.Second, false, time.Second + logGap},
+		{"", 6 * time.Second, false, 0},
+		{"b", time.Second + logGap, true, 0},
+		{"a", 2*time.Second + logGap, false, time.Second + 2*logGap},
+		{"a", time.Second + 2*logGap, true, 0},
+	} {
+		say, later := l.due(step.text, begin.Add(step.after))
+		if say != step.say || later.IsZero() != (step.later == 0) || step.later > 0 && !later.Equal(begin.Add(step.later)) {
+			t.Errorf("%q after %v: said %v, next at %v; want %v, %v", step.text, step.after, say, later, step.say, step.later)
+		}
+	}
+}

@@ -62,7 +62,7 @@ const (
 	askRestored = "whether its state was restored"
 )
 
-// heard takes in that something of a place cannot be asked for; nil: it can.
+// heardOf takes in that something of a place cannot be asked for; nil: it can.
 func (k *keeper) heardOf(sc *scope, what string, t *trouble) {
 	k.dirty = true
 	if t == nil {

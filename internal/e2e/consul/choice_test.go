@@ -122,9 +122,12 @@ func TestDatacenters(t *testing.T) {
 	c1.health("web-1", "critical")
 	follows["all"].has(t, "web.service.consul", "10.0.0.1:80 unhealthy")
 	follows["all"].has(t, "web.service.dc2.consul", "10.2.0.1:80 healthy")
+	follows["all"].stands(t, "(the names of all services of dc2)")
+	follows["all"].inTouch(t)
 	two.Start()
 	c2.health("db-1", "passing")
 	follows["all"].has(t, "db.service.dc2.consul", "10.2.0.2:5432 healthy")
+	follows["all"].stands(t, "")
 }
 
 // A name that is none of DNS is told of, and the virtual addresses of Consul's own mesh are taken where that is wanted.

@@ -142,6 +142,16 @@ func (v *view) stands(t testing.TB, text string) {
 	})
 }
 
+// inTouch fails when the source as a whole is told to be out of touch.
+func (v *view) inTouch(t testing.TB) {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if s := v.merged.Sources()[0]; s.Error != "" {
+		t.Errorf("all of it is told to be away: %+v", s)
+	}
+}
+
 // isSynced says whether a full batch has arrived.
 func (v *view) isSynced() bool {
 	v.mu.Lock()
