@@ -22,6 +22,9 @@ const (
 // format is the only one of records that is read.
 const format = 1
 
+// errNewer is about a record that a later release wrote.
+var errNewer = errors.New("a later release wrote it")
+
 // entry is the record of a registration.
 type entry struct {
 	Format int `json:"v"`
@@ -68,6 +71,8 @@ func decode(rec record.Record) (r *registry.Registration, owner string, err erro
 		return nil, "", err
 	}
 	switch {
+	case e.Format > format:
+		return nil, "", fmt.Errorf("%w: it has format %d, this program reads %d", errNewer, e.Format, format)
 	case e.Format != format:
 		return nil, "", fmt.Errorf("it has format %d, this program reads %d", e.Format, format)
 	case e.Namespace == "" || e.Registration.Name == "" || e.Owner == "" || len(e.Addresses) == 0 || slices.ContainsFunc(e.Addresses, func(a netip.Addr) bool { return !a.IsValid() }) || e.Health.State > registry.ReportedUnhealthy:

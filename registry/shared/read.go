@@ -76,7 +76,7 @@ func (r *Runtime) takeAll(list []record.Record) {
 	there := make(map[string]bool, len(list))
 	for _, rec := range list {
 		there[rec.Name] = true
-		if key, known := r.names[rec.Name]; known && r.shared[key].version == rec.Version || r.damaged[rec.Name] == rec.Version {
+		if key, known := r.names[rec.Name]; known && r.shared[key].version == rec.Version || r.damaged[rec.Name].version == rec.Version {
 			continue
 		}
 		r.take(rec)
@@ -123,30 +123,12 @@ func (r *Runtime) take(rec record.Record) {
 	r.arrange(key)
 }
 
-// takeDamaged takes in a record that cannot be read: what it said before counts, and a stream that is there writes it anew.
-// mu is held.
-func (r *Runtime) takeDamaged(rec record.Record, why error) {
-	r.damaged[rec.Name] = rec.Version
-	r.cfg.Log.Error("the record of a registration cannot be read, and what it said before counts, until its proxy connects anew", "table", rec.Table, "record", rec.Name, "error", why)
-	key, known := r.names[rec.Name]
-	if !known {
-		return
-	}
-	k := r.shared[key]
-	k.value, k.version = nil, rec.Version
-	r.shared[key] = k
-	if w := r.own[key]; w != nil && w.live() && k.registration.Session == w.session {
-		r.pend(key, w)
-	}
-	r.arrange(key)
-}
-
 // version is that of a workload's record, whether it can be read or not. mu is held.
 func (r *Runtime) version(key registry.RegistrationKey) string {
 	if k, found := r.shared[key]; found {
 		return k.version
 	}
-	return r.damaged[entryKey(key).Name]
+	return r.damaged[entryKey(key).Name].version
 }
 
 // spoken says that a stream which is there speaks for a registration, as far as this replica knows. mu is held.

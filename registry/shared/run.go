@@ -127,6 +127,9 @@ func (r *Runtime) next() time.Time {
 			next = at
 		}
 	}
+	if _, at := r.ruins(time.Now()); !at.IsZero() && at.Before(next) {
+		next = at
+	}
 	return next
 }
 
@@ -150,6 +153,9 @@ func (r *Runtime) sweep(ctx context.Context, now time.Time) error {
 				r.cfg.Log.Info("workload is not registered any more: its proxy did not come back", "workload", key.Namespace+"/"+key.Name, "group", key.Group)
 			}
 		}
+	}
+	if err := r.clear(ctx, now); err != nil {
+		return err
 	}
 	var writes []record.Write
 	for id, x := range r.replicas {

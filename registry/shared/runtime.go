@@ -67,7 +67,7 @@ type Runtime struct {
 
 	// The following belong to Run, and to New before.
 	names    map[string]registry.RegistrationKey // of records of the table
-	damaged  map[string]string                   // versions of records that cannot be read, by name
+	damaged  map[string]ruin                     // records that cannot be read, by name
 	replicas map[string]*replica                 // others, by id
 	orphans  map[registry.RegistrationKey]orphan // registrations that end by and by
 	unread   tables                              // what is to be read
@@ -97,7 +97,7 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 	}
 	r := &Runtime{cfg: cfg, id: hex.EncodeToString(id), said: make(chan struct{}, 1), shared: map[registry.RegistrationKey]kept{}, own: map[registry.RegistrationKey]*word{},
 		unsaid:   map[registry.RegistrationKey]*word{},
-		watchers: map[chan struct{}]bool{}, names: map[string]registry.RegistrationKey{}, damaged: map[string]string{}, replicas: map[string]*replica{},
+		watchers: map[chan struct{}]bool{}, names: map[string]registry.RegistrationKey{}, damaged: map[string]ruin{}, replicas: map[string]*replica{},
 		orphans: map[registry.RegistrationKey]orphan{}, unread: tables{registrations: true, replicas: true}}
 	return r, r.read(ctx)
 }

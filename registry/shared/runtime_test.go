@@ -578,6 +578,51 @@ func TestDamaged(t *testing.T) {
 	}
 }
 
+// A record that cannot be read and of which nobody knows what it said is deleted in a while, unless a later release wrote it; at once
+// when its workload is removed.
+func TestDamagedBefore(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
+		ruin := func(n int, value string) {
+			fl.t.Helper()
+			key := record.Key{Table: "registration", Name: fmt.Sprintf("shop/web/web-10.0.0.%d", n)}
+			if err := fl.store.Commit(t.Context(), record.Write{Key: key, Value: []byte(value), Version: record.Any}); err != nil {
+				fl.t.Fatal(err)
+			}
+		}
+		left := func(after time.Duration, want ...string) {
+			fl.t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			list, err := fl.store.List(t.Context(), "registration")
+			if err != nil {
+				fl.t.Fatal(err)
+			}
+			var got []string
+			for _, r := range list {
+				got = append(got, strings.TrimPrefix(r.Name, "shop/web/web-10.0.0."))
+			}
+			if !slices.Equal(got, want) {
+				fl.t.Errorf("there are %q, want %q", got, want)
+			}
+		}
+		ruin(1, "null")
+		ruin(2, `{"v":2,"what":"ever"}`)
+		ruin(3, "")
+		fl.connect(0, 3, "a")
+		fl.same("3")
+		left(50*time.Second, "1", "2", "3")
+		left(20*time.Second, "2", "3")
+		left(time.Hour, "2", "3")
+		ruin(4, "null")
+		time.Sleep(time.Second)
+		fl.connect(1, 4, "a")
+		if err := fl.all[1].Remove(t.Context(), at(4, "a").RegistrationKey, "a"); err != nil {
+			fl.t.Fatal(err)
+		}
+		left(time.Second, "2", "3")
+	})
+}
+
 // What a proxy says of itself has bounds.
 func TestTooLarge(t *testing.T) {
 	replicas(t, 1, nil, func(fl *fleet) {

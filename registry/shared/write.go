@@ -85,7 +85,7 @@ func (r *Runtime) draft(key registry.RegistrationKey, w *word) (d draft, need bo
 	}
 	d = draft{key, record.Write{Key: entryKey(key), Version: r.version(key)}}
 	if w.says == nil {
-		return d, k.registration != nil
+		return d, d.write.Version != "" // also where it cannot be read
 	}
 	if !w.live() && k.registration == nil && w.written {
 		return d, false // it is gone, and so is its record
