@@ -60,7 +60,7 @@ func (w *writer) cleared(ctx context.Context) error {
 		err = fmt.Errorf("the node %q is not given up by Consul: %s", w.e.node, consulhttp.OneLine(refused[0].What))
 	}
 	if err == nil {
-		w.e.cfg.Log.Info("the mesh's services are removed from Consul", "owner", x.Owner)
+		w.e.cfg.Log.Info("what the mesh had registered on a node is removed from Consul", "owner", x.Owner, "node", w.e.node)
 	}
 	return err
 }

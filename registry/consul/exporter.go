@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
+	"sync/atomic"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -34,6 +36,10 @@ type Exporter struct {
 	client *client
 	shards []*shard
 	leave  func() // closes what has the shards withdraw, once
+	// published is closed by the first Publish.
+	published chan struct{}
+	publish   func()                // closes it, once
+	clearing  atomic.Pointer[shard] // of a former node, while that is cleared
 }
 
 // meshState is what the mesh has.
@@ -72,7 +78,8 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 		return nil, err
 	}
 	withdraw := make(chan struct{})
-	e := &Exporter{cfg: cfg, client: c, leave: sync.OnceFunc(func() { close(withdraw) })}
+	e := &Exporter{cfg: cfg, client: c, leave: sync.OnceFunc(func() { close(withdraw) }), published: make(chan struct{})}
+	e.publish = sync.OnceFunc(func() { close(e.published) })
 	for i := range cfg.Options.Export.Nodes {
 		e.shards = append(e.shards, e.shard(i, withdraw))
 	}
@@ -87,6 +94,7 @@ func (e *Exporter) shard(number int, withdraw <-chan struct{}) *shard {
 // Publish makes this what is registered. It does not wait. Nothing is written or removed before the first call. Safe for
 // concurrent use.
 func (e *Exporter) Publish(services Services, endpoints Endpoints) {
+	defer e.publish()
 	now := &meshState{services, endpoints}
 	for _, s := range e.shards {
 		s.latest.Store(now)
@@ -110,7 +118,11 @@ func (e *Exporter) Target() string {
 func (e *Exporter) Status() ExportStatus {
 	var out ExportStatus
 	told := map[string]bool{} // what is wrong for all is told once
-	for _, s := range e.shards {
+	shards := e.shards
+	if s := e.clearing.Load(); s != nil {
+		shards = append(slices.Clone(shards), s)
+	}
+	for _, s := range shards {
 		one := s.stands()
 		out.Holds = out.Holds || one.Holds
 		out.Entries += one.Entries

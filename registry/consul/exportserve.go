@@ -27,7 +27,10 @@ type writer struct {
 
 // serve keeps Consul as the mesh is until ctx ends or it is withdrawn.
 func (e *shard) serve(ctx context.Context, id, session string) error {
-	e.cfg.Log.Info("this replica registers the mesh's services in Consul", "owner", e.cfg.Options.Export.Owner, "node", e.node)
+	e.held = true
+	if !e.former {
+		e.cfg.Log.Info("this replica registers the mesh's services in Consul", "owner", e.cfg.Options.Export.Owner, "node", e.node)
+	}
 	e.tell(func(s *ExportStatus) { s.Holds = true })
 	w := &writer{e: e, id: id, offers: newOffers(&e.cfg.Options, e.cfg.ExportTo, e.number), dirty: map[string]bool{}, removes: e.cfg.Options.Export.Remove}
 	look := time.NewTimer(0)

@@ -28,6 +28,7 @@ type shard struct {
 
 	// the following are of the goroutine of run
 	waitsFor, told string // who holds the lease, and of whom that was told
+	held           bool   // it has held the lease
 
 	mu sync.Mutex
 	// the following are guarded by mu
@@ -107,7 +108,11 @@ func (e *shard) trouble(err error, failures int) {
 		now.Since = was.Since
 	}
 	if was == nil || was.Text != now.Text {
-		e.cfg.Log.Warn("the mesh's services cannot be registered in Consul; what stands there stays for the lease", "error", now.Text)
+		text := "the mesh's services cannot be registered in Consul; what stands there stays for the lease"
+		if e.former {
+			text = "what stands on a node from before there were fewer of them cannot be removed from Consul"
+		}
+		e.cfg.Log.Warn(text, "node", e.node, "error", now.Text)
 	}
 	e.status.Problems = append(list, now)
 }

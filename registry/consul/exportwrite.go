@@ -62,21 +62,21 @@ func (w *writer) write(ctx context.Context) error {
 	return nil
 }
 
-// changes are what to do about a name.
+// changes are what to do about a name: what comes before what goes, so that nobody finds it empty between two transactions.
 func (w *writer) changes(name string) []change {
 	want := w.offers.offered[name]
 	if w.removes || w.natives[name] {
 		want = nil
 	}
 	var out []change
-	for _, id := range slices.Sorted(maps.Keys(w.there[name])) {
-		if _, stays := want[id]; !stays && w.refused[id].why == "" {
-			out = append(out, w.removal(w.there[name][id]))
-		}
-	}
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		if is, ok := w.there[name][id]; w.refused[id].why == "" && (!ok || !is.equal(want[id])) {
 			out = append(out, w.setting(want[id], ok && is.sameService(want[id])))
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(w.there[name])) {
+		if _, stays := want[id]; !stays && w.refused[id].why == "" {
+			out = append(out, w.removal(w.there[name][id]))
 		}
 	}
 	return out

@@ -337,7 +337,7 @@ func TestExportFewerNodes(t *testing.T) {
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
 	o := ways()[0].options(a)
-	o.Export.Nodes = 4
+	o.Export.Nodes, o.Export.Lease = 4, 10*time.Second
 	one := export(t, "one", o)
 	names := []string{"web", "api", "db", "wiki", "mail", "git"}
 	for i, name := range names {
@@ -349,6 +349,10 @@ func TestExportFewerNodes(t *testing.T) {
 	one.stop()
 	o.Export.Nodes = 1
 	two := export(t, "two", o)
+	time.Sleep(time.Second) // nothing is removed by one who knows nothing yet
+	for i, name := range names {
+		c.shows(t, name, fmt.Sprintf("10.0.0.%d:8080 passing", i))
+	}
 	for i, name := range names {
 		two.has(name+".example", fmt.Sprintf("10.0.0.%d", i))
 	}
