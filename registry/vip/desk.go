@@ -24,8 +24,9 @@ type desk struct {
 	left    []registry.Key                  // what nobody wanted any more at some time; Addresses does not know that yet
 	groups  map[string]*group               // what the source said of groups with services that want addresses
 	held    *feed.Batch[registry.Instances] // waits; nil: nothing does
-	late    map[string]bool                 // of groups: those that were passed on without an address that there is by now
+	late    map[string]bool                 // of groups: those that were passed on with other addresses, or for another reason without, than is known by now
 	asking  bool                            // Addresses has not answered yet
+	stale   map[registry.Key]bool           // what was lost while it is asked for: the answer may be of before
 	again   bool                            // those that were refused are to be asked for again
 	started bool                            // something was passed on
 	spent   bool                            // patience is, until Addresses answers
@@ -46,6 +47,7 @@ func newDesk(cfg Config) *desk {
 	return &desk{
 		cfg: cfg, asks: make(chan []registry.Key), answers: make(chan answer),
 		users: map[registry.Key]int{}, known: map[registry.Key][]netip.Addr{}, lacking: map[registry.Key]*lack{}, groups: map[string]*group{}, late: map[string]bool{},
+		stale: map[registry.Key]bool{},
 	}
 }
 
@@ -167,12 +169,31 @@ func (d *desk) leave() {
 	d.cfg.Addresses.Release(append(d.left, slices.Collect(maps.Keys(d.users))...))
 }
 
-// lose has keys asked for anew. Until the answer their services keep what they have.
+// lose has keys asked for anew. Their services go without until the answer: their addresses are others' by now.
 func (d *desk) lose(keys []registry.Key) {
+	lost := map[registry.Key]bool{}
 	for _, k := range keys {
-		if d.users[k] > 0 && d.known[k] != nil {
-			delete(d.known, k)
-			d.lacking[k] = &lack{}
+		if d.users[k] == 0 {
+			continue
+		}
+		if d.known[k] == nil {
+			d.stale[k] = d.asking
+			continue
+		}
+		delete(d.known, k)
+		d.lacking[k], lost[k] = &lack{}, true
+	}
+	d.delay(lost)
+}
+
+// delay has groups with services of keys passed on again.
+func (d *desk) delay(keys map[registry.Key]bool) {
+	if len(keys) == 0 {
+		return
+	}
+	for name, g := range d.groups {
+		if slices.ContainsFunc(g.wanted, func(k registry.Key) bool { return keys[k] }) {
+			d.late[name] = true
 		}
 	}
 }
@@ -188,26 +209,27 @@ func wanted(u feed.Update[registry.Instances]) []registry.Key {
 	return out
 }
 
-// answer takes in what Addresses said.
+// answer takes in what Addresses said. What was refused for the first time is passed on again too, if it was before: it says why.
 func (d *desk) answer(a answer) {
 	d.asking, d.spent = false, false
+	changed := map[registry.Key]bool{}
 	for _, k := range a.keys {
 		l := d.lacking[k]
-		if l == nil {
+		if l == nil || d.stale[k] {
 			continue
 		}
 		if addresses := a.got[k]; len(addresses) > 0 {
-			d.known[k] = addresses
+			d.known[k], changed[k] = addresses, true
 			delete(d.lacking, k)
-		} else {
-			l.refused = a.err
+			continue
 		}
-	}
-	for name, g := range d.groups {
-		if slices.ContainsFunc(g.wanted, func(k registry.Key) bool { return len(a.got[k]) > 0 }) {
-			d.late[name] = true
+		if l.refused == nil {
+			changed[k] = true
 		}
+		l.refused = a.err
 	}
+	clear(d.stale)
+	d.delay(changed)
 }
 
 // pass passes on what does not wait any more; false: ctx has ended.
@@ -264,7 +286,7 @@ func (d *desk) send(ctx context.Context, out chan<- feed.Batch[registry.Instance
 	}
 }
 
-// filled is a group whose services have the addresses that are known.
+// filled is a group whose services have the addresses that are known, and no others.
 func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
 	g := d.groups[u.Group]
 	if g == nil {
@@ -279,6 +301,8 @@ func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.In
 		addresses := d.known[in.Service.Key]
 		if addresses == nil {
 			without = append(without, in.Service.Key)
+		}
+		if addresses == nil && in.Service.AutoAddresses == nil {
 			continue
 		}
 		s := *in.Service

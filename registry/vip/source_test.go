@@ -362,7 +362,7 @@ func TestLetGoWhileAsked(t *testing.T) {
 	})
 }
 
-// Who has lost its address keeps it until there is another.
+// Who has lost its address goes without at once, and is told of, until there is another.
 func TestLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -371,11 +371,53 @@ func TestLost(t *testing.T) {
 		s.want(t, "at first", "full a[240.240.0.97/32] b[240.240.0.98/32]")
 		s.set(func() { s.lost, s.moved = []registry.Key{{Host: "b", Namespace: "shop"}, {Host: "gone"}}, 1 })
 		time.Sleep(6 * time.Second)
-		s.want(t, "another", "b[240.240.1.98/32]")
+		s.want(t, "another", "b[]!", "b[240.240.1.98/32]")
 		s.wantAsked(t, "anew", "a b", "b")
 		s.says(false, "b")
 		s.want(t, "and it stays", "b[240.240.1.98/32]")
 	})
+}
+
+// Who has lost its address does not go on with it where there is no other, which is told of with its reason.
+func TestLostForGood(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, &office{})
+		s.says(true, "a", "b")
+		s.want(t, "at first", "full a[240.240.0.97/32] b[240.240.0.98/32]")
+		s.set(func() {
+			s.lost, s.refuses = []registry.Key{{Host: "b", Namespace: "shop"}}, map[string]error{"b": errors.New("all are taken")}
+		})
+		time.Sleep(6 * time.Second)
+		heard := s.listen()
+		check(t, "without", heard, "b[]!", "b[]!")
+		if p := heard[1].Updates[0].Problems[0]; !strings.HasSuffix(p.Text, "all are taken") {
+			t.Errorf("problem %q", p.Text)
+		}
+		time.Sleep(time.Minute)
+		s.want(t, "nothing new")
+		s.set(func() { s.refuses = nil })
+		time.Sleep(6 * time.Second)
+		s.want(t, "there is one again", "b[240.240.0.98/32]")
+	})
+}
+
+// What is lost between an answer and its arrival is not taken from that: it is asked for again.
+func TestLostWhileAsked(t *testing.T) {
+	t.Parallel()
+	b := registry.Key{Host: "b", Namespace: "shop"}
+	d := newDesk(Config{Source: make(speaker), Patience: time.Second, Retry: time.Second})
+	d.take(feed.Batch[registry.Instances]{Full: true, Updates: []feed.Update[registry.Instances]{update("b", registry.Service{})}})
+	d.asking = true
+	d.lose([]registry.Key{b})
+	old := answer{keys: []registry.Key{b}, got: map[registry.Key][]netip.Addr{b: {netip.IPv4Unspecified()}}}
+	if d.answer(old); d.known[b] != nil || len(d.questions()) != 1 {
+		t.Errorf("it has %v, and %v are asked for", d.known[b], d.questions())
+	}
+	d.asking = true
+	if d.answer(old); d.known[b] == nil {
+		t.Error("it has none")
+	}
 }
 
 // What has gone meanwhile is not said again when its address comes, and not asked for any more.
