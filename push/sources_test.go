@@ -82,6 +82,7 @@ func TestSourcePutBack(t *testing.T) {
 			}
 		}
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if running != 1 || most != 1 {
 			t.Errorf("%d run, at most %d did at once, want 1 and 1", running, most)
 		}
