@@ -386,6 +386,40 @@ func TestBackgroundLost(t *testing.T) {
 	})
 }
 
+// A service that declares an address needs no allocated one any more: that is let go, once, also where it was only asked for, and
+// asked for when it is wanted again.
+func TestBackgroundDeclared(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		d := &disk{}
+		a := assemble(t, d)
+		a.service("web", "10.0.0.1", time.Second)
+		had := a.address(t, "web")
+		d.refuse(errors.New("disk full"))
+		a.service("api", "10.0.0.1", time.Second)
+		declare := func(addresses ...string) {
+			for _, host := range []string{"api", "web"} {
+				se := serviceEntry(networking.ServiceEntry_STATIC, host)
+				se.Endpoints, se.Addresses = []*networking.WorkloadEntry{{Address: "10.0.0.1"}}, addresses
+				a.objects = with(a.objects, config.ServiceEntry, host, se)
+			}
+		}
+		declare("10.1.0.1")
+		a.service("other", "10.0.0.1", time.Second)
+		a.service("other", "10.0.0.2", time.Second)
+		want := []registry.Key{{Host: "api", Namespace: "shop"}, {Host: "web", Namespace: "shop"}}
+		if slices.SortFunc(d.ledger.left, registry.Key.Compare); !slices.Equal(d.ledger.left, want) {
+			t.Errorf("%v were let go, want %v", d.ledger.left, want)
+		}
+		d.refuse(nil)
+		declare()
+		a.service("other", "10.0.0.1", 6*time.Second)
+		if got := a.address(t, "web"); got != had || a.address(t, "api") == "" {
+			t.Errorf("web has %q, want %s; api has %q", got, had, a.address(t, "api"))
+		}
+	})
+}
+
 // What was stuck ends with Run. A service that is gone is let go, and asked for when it is back.
 func TestBackgroundLetsGo(t *testing.T) {
 	t.Parallel()

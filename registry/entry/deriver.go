@@ -173,11 +173,7 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 	}
 	if len(entries) == 0 {
 		delete(d.byHost, key)
-		delete(d.wanting, key)
-		delete(d.allocated, key) // the store keeps it for a while, should the host come back
-		if d.release != nil {
-			d.release(key)
-		}
+		d.letGo(key)
 		return nil, nil
 	}
 	slices.SortFunc(entries, byAge)
@@ -200,6 +196,15 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 		problems = append(problems, clash(key.Host, entries[0], o, conflicts))
 	}
 	return []registry.Instances{merged}, problems
+}
+
+// letGo says that a service needs no allocated address any more. The store keeps it for a while, should that change again.
+func (d *Deriver) letGo(key registry.Key) {
+	delete(d.wanting, key)
+	delete(d.allocated, key)
+	if d.release != nil {
+		d.release(key)
+	}
 }
 
 // endpoints are those that a ServiceEntry lists or selects; a DNS service without any resolves its host.
@@ -257,8 +262,12 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 
 // giveAddress gives a service its virtual address if it needs one, and says whether it has what it needs.
 func (d *Deriver) giveAddress(s *registry.Service) bool {
+	asked := d.wanting[s.Key] || d.allocated[s.Key] != nil
 	delete(d.wanting, s.Key)
 	if !s.WantsAddress() {
+		if asked {
+			d.letGo(s.Key)
+		}
 		return true
 	}
 	if s.AutoAddresses = d.allocated[s.Key]; s.AutoAddresses == nil {
