@@ -31,6 +31,14 @@ type exports struct {
 	latest  *push.Context             // nil until there is one
 }
 
+// identityOf names a store, equally on all replicas that share it, and on no others.
+func identityOf(store meshStore) string {
+	if shared, ok := store.(interface{ Log() string }); ok { // replicas may ask other agents, by other names
+		return "log " + shared.Log()
+	}
+	return store.Name() + " of " + machineName()
+}
+
 // exporting is one Consul to which the mesh is exported.
 type exporting struct {
 	text     string // of the setting, equal for equal ones

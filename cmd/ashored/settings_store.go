@@ -58,13 +58,5 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 	}
 }
 
-// storeName names the store, equally on all replicas that share it, and on no others.
-func (s *settings) storeName() string {
-	if s.Store.shared() {
-		return "consul:" + s.Store.options(s.mesh.Config.GetTrustDomain()).Prefix
-	}
-	return s.Store.Kind + " of " + machineName() + ":" + absolute(s.State)
-}
-
 // shared says that other replicas write there too.
 func (s storeSettings) shared() bool { return s.Kind == storeConsul }

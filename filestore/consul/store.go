@@ -190,6 +190,9 @@ func (s *Store) firstRead(ctx context.Context, wait time.Duration) error {
 // Name implements config.Source: "store:consul:" and the prefix.
 func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.Prefix }
 
+// Log is the ID of the log that the store is: one of its own for each that was ever begun, equal for all that share it.
+func (s *Store) Log() string { return s.state.Load().Log }
+
 // Close lets go of Consul. Follow has ended.
 func (s *Store) Close() error {
 	s.client.transport.CloseIdleConnections()
