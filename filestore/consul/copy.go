@@ -27,8 +27,9 @@ const (
 	copyAbout, copyRecord, copyAddress = "about", "record:", "address:"
 )
 
-// copyName is the name of the copy of the store of some options. Two stores never share one.
-func copyName(o Options) string { return "records:consul:" + o.Prefix }
+// copyName is the name of the copy of the store of some options. Stores whose options name different places never share one: who was
+// revoked in one mesh says nothing of another.
+func copyName(o Options) string { return "records:consul:" + o.place() }
 
 // aboutCopy is which state a copy is of.
 type aboutCopy struct {

@@ -4,13 +4,69 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
+
+// Who goes by other settings to another Consul, which is away, does not begin with what the first one had; that is another mesh's, say.
+func TestCopyOfAnother(t *testing.T) {
+	t.Parallel()
+	s := newSite(testconsul.Start(t, nil))
+	kept := newShelf()
+	a, end := s.start(t, kept)
+	put(t, a, "revoked", "mallory")
+	end()
+	away := newBetween(t, s.address)
+	away.losing(func(string, []byte) fate { return unheard })
+	s.address = away.URL
+	c := s.config(t, kept)
+	c.Patience = time.Second
+	if b, err := Open(t.Context(), c); err == nil || !strings.Contains(err.Error(), "never read it") {
+		t.Errorf("got %v, want that nothing stands in", err)
+		if err == nil {
+			t.Errorf("it reads %q", valueOf(t, b, "revoked"))
+		}
+	}
+}
+
+// Stores at different places have different names, and copies; one place has one name, however it is written.
+func TestPlaces(t *testing.T) {
+	t.Parallel()
+	names := map[string]Options{}
+	for _, o := range []Options{
+		{Prefix: "a"},
+		{Prefix: "a", Address: "https://127.0.0.1:8500"},
+		{Prefix: "a", Address: "http://consul.example:8500"},
+		{Prefix: "a", Address: "unix:///run/consul.sock"},
+		{Prefix: "a", Datacenter: "x"},
+		{Prefix: "a", Partition: "x"},
+		{Prefix: "a", Namespace: "x"},
+		{Prefix: "a", Namespace: "x", Partition: "x"},
+		{Prefix: "a", Address: "http://consul.example:8500", Datacenter: "x"},
+		{Prefix: "b"},
+	} {
+		if other, twice := names[copyName(o)]; twice {
+			t.Errorf("%+v and %+v have one copy, %s", other, o, copyName(o))
+		}
+		names[copyName(o)] = o
+	}
+	for one, other := range map[string]string{"": "http://127.0.0.1:8500/", "https://a.test": "https://a.test:8501"} {
+		a, b := Options{Prefix: "a", Address: one}, Options{Prefix: "a", Address: other}
+		if copyName(a) != copyName(b) {
+			t.Errorf("%s and %s are one place, and have the copies %s and %s", one, other, copyName(a), copyName(b))
+		}
+	}
+	s := &Store{cfg: Config{Options: Options{Prefix: "ashore/cluster.local", Datacenter: "dc2"}}}
+	if got := s.Name(); got != "store:consul:ashore/cluster.local@datacenter dc2" {
+		t.Errorf("it is called %q", got)
+	}
+}
 
 // The age of the copy, and of what is known in an outage, counts from when Consul was last there and not from the last change: in
 // touch it is written down once a minute, and then when the outage begins.

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -83,6 +84,25 @@ func (c *Config) defaults() error {
 		errs = append(errs, fmt.Errorf("%s: %s", option, fmt.Sprintf(format, args...)))
 	})
 	return errors.Join(errs...)
+}
+
+// place is where the keys are, as a text: the prefix, and what is set of whose KV that is.
+func (o Options) place() string {
+	var more []string
+	if scheme, rest, err := consulhttp.SplitAddress(cmp.Or(o.Address, consulhttp.DefaultAddress)); err == nil {
+		if address := scheme + "://" + rest; address != consulhttp.DefaultAddress {
+			more = append(more, address)
+		}
+	}
+	for _, part := range []struct{ name, value string }{{"datacenter", o.Datacenter}, {"partition", o.Partition}, {"namespace", o.Namespace}} {
+		if part.value != "" {
+			more = append(more, part.name+" "+part.value)
+		}
+	}
+	if len(more) == 0 {
+		return o.Prefix
+	}
+	return o.Prefix + "@" + strings.Join(more, ", ")
 }
 
 // Check tells what is wrong with options, by their names among the settings.

@@ -203,13 +203,13 @@ func TestColdStartBesideAnother(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
 	kept := newShelf()
-	a, end := s.start(t, kept)
-	put(t, a, "x", "mine")
-	end()
 	way := newBetween(t, s.address)
-	way.losing(func(string, []byte) fate { return unheard })
 	b := s
 	b.address = way.URL
+	a, end := b.start(t, kept)
+	put(t, a, "x", "mine")
+	end()
+	way.losing(func(string, []byte) fate { return unheard })
 	r, end := b.start(t, kept)
 	s.kv(t, "DELETE", "?recurse", "")
 	put(t, s.open(t), "x", "another's")

@@ -187,8 +187,8 @@ func (s *Store) firstRead(ctx context.Context, wait time.Duration) error {
 	return s.refresh(ctx)
 }
 
-// Name implements config.Source: "store:consul:" and the prefix.
-func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.Prefix }
+// Name implements config.Source: "store:consul:" and the prefix; behind an "@" what else is set of where it is.
+func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.place() }
 
 // Log is the ID of the log that the store is: one of its own for each that was ever begun, equal for all that share it.
 func (s *Store) Log() string { return s.state.Load().Log }
