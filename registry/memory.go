@@ -79,8 +79,11 @@ func (m *Memory) Watch(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// Connect implements Runtime. It never fails.
+// Connect implements Runtime. It does not wait.
 func (m *Memory) Connect(_ context.Context, r Registration) error {
+	if err := r.CheckSize(); err != nil {
+		return err
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	now := time.Now()

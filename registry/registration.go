@@ -2,6 +2,8 @@ package registry
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -54,6 +56,19 @@ type Registration struct {
 	Session string `json:"-"`
 	// Lease is until when it counts if nothing more is heard of it; zero while its proxy is connected.
 	Lease time.Time `json:"-"`
+}
+
+// CheckSize says whether what the proxy says fits. Errors: ErrTooLarge.
+func (r Registration) CheckSize() error {
+	r.Health = Report{}
+	text, err := json.Marshal(r)
+	if err != nil {
+		return fmt.Errorf("workload %s/%s: %w", r.Namespace, r.Name, err)
+	}
+	if len(text) > MaxRegistration {
+		return fmt.Errorf("workload %s/%s: %w: its labels and addresses have %d bytes, want %d or less", r.Namespace, r.Name, ErrTooLarge, len(text), MaxRegistration)
+	}
+	return nil
 }
 
 // Reported is what a proxy said of its workload's health.

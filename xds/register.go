@@ -60,7 +60,11 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	}
-	if err := s.cfg.Runtime.Connect(ctx, r); err != nil {
+	if err := s.cfg.Runtime.Connect(ctx, r); errors.Is(err, registry.ErrTooLarge) {
+		err = status.Error(codes.InvalidArgument, err.Error())
+		st.refuseRegistration(err)
+		return err
+	} else if err != nil {
 		s.log.Error("workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}

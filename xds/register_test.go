@@ -135,6 +135,7 @@ func TestWhoRegisters(t *testing.T) {
 		"an entry of another account": {&api, false, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied, ""},
 		"no such entry":               {a.web(), false, map[string]any{"WORKLOAD_ENTRY": "web-2"}, codes.FailedPrecondition, ""},
 		"both: the group counts":      {a.web(), false, map[string]any{"WORKLOAD_ENTRY": "web-2", "AUTO_REGISTER_GROUP": "web"}, codes.OK, "shop/web-10.0.0.1 of web"},
+		"too many labels":             {a.web(), false, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": manyLabels()}, codes.InvalidArgument, ""},
 		"nothing asked":               {a.web(), false, map[string]any{}, codes.OK, ""},
 		"nobody":                      {nil, false, map[string]any{"AUTO_REGISTER_GROUP": "web"}, codes.PermissionDenied, ""},
 		"nobody, for an entry":        {nil, false, map[string]any{"WORKLOAD_ENTRY": "web-1"}, codes.PermissionDenied, ""},
@@ -171,6 +172,15 @@ func TestWhoRegisters(t *testing.T) {
 			}
 		})
 	}
+}
+
+// manyLabels are more than a registration may have, in bytes.
+func manyLabels() map[string]any {
+	out := map[string]any{}
+	for i := range 100 {
+		out[fmt.Sprint("label", i)] = strings.Repeat("x", registry.MaxRegistration/100)
+	}
+	return out
 }
 
 // registering is an authority, what holds registrations, and a control plane of both that knows the groups.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -27,6 +28,7 @@ func Run(t *testing.T, open func(t *testing.T, grace time.Duration) registry.Run
 		"two groups":          twoGroups,
 		"many at one time":    many,
 		"disconnect and back": back,
+		"too large":           tooLarge,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -64,6 +66,22 @@ func get(t *testing.T, rt registry.Runtime, k registry.RegistrationKey) *registr
 		t.Fatalf("%+v is not registered", k)
 	}
 	return r
+}
+
+// What a proxy says of itself has bounds, the same in every runtime; what was known of it stays.
+func tooLarge(t *testing.T, rt registry.Runtime) {
+	must(t, rt.Connect(t.Context(), Web("1")))
+	large := Web("2")
+	large.Labels = map[string]string{"app": strings.Repeat("x", registry.MaxRegistration)}
+	if err := rt.Connect(t.Context(), large); !errors.Is(err, registry.ErrTooLarge) {
+		t.Errorf("got %v, want ErrTooLarge", err)
+	}
+	if r := get(t, rt, large.RegistrationKey); r.Session != "1" || r.Labels["app"] != "web" {
+		t.Errorf("the session %s with labels of %d bytes took its place", r.Session, len(r.Labels["app"]))
+	}
+	fits := Web("3")
+	fits.Labels = map[string]string{"app": strings.Repeat("x", registry.MaxRegistration-1<<10)}
+	must(t, rt.Connect(t.Context(), fits))
 }
 
 func connect(t *testing.T, rt registry.Runtime) {

@@ -623,23 +623,35 @@ func TestDamagedBefore(t *testing.T) {
 	})
 }
 
-// What a proxy says of itself has bounds.
-func TestTooLarge(t *testing.T) {
-	replicas(t, 1, nil, func(fl *fleet) {
+// The largest registration that is taken in, with the longest report, fits into a record, whatever its texts are.
+func TestLargest(t *testing.T) {
+	replicas(t, 2, nil, func(fl *fleet) {
 		r := at(1, "a")
-		r.Labels = map[string]string{"app": strings.Repeat("x", record.MaxValue)}
-		if err := fl.all[0].Connect(t.Context(), r); !errors.Is(err, record.ErrTooLarge) {
-			t.Errorf("got %v", err)
+		r.Labels = map[string]string{}
+		for i := 0; r.CheckSize() == nil; i++ {
+			r.Labels[fmt.Sprint(i)] = strings.Repeat("\x01", 100)
+		}
+		delete(r.Labels, fmt.Sprint(len(r.Labels)-1))
+		if err := fl.all[0].Connect(t.Context(), r); err != nil {
+			t.Fatal(err)
 		}
 		long := at(2, "a")
 		long.Group, long.Name = strings.Repeat("g", 253), strings.Repeat("n", 253)
 		if err := fl.all[0].Connect(t.Context(), long); err != nil {
 			t.Fatal(err)
 		}
+		if err := fl.all[0].Report(t.Context(), r.RegistrationKey, "a", registry.Report{State: registry.ReportedUnhealthy, Message: strings.Repeat("\x01", 1<<10), At: time.Now()}); err != nil {
+			t.Fatal(err)
+		}
 		time.Sleep(time.Second)
 		synctest.Wait()
-		if p := fl.all[0].Problems(); len(p) != 0 {
-			t.Errorf("problems: %q", p)
+		for i, o := range fl.all {
+			if p := o.Problems(); len(p) != 0 {
+				t.Errorf("problems: %q", p)
+			}
+			if got := o.Registrations().At(r.RegistrationKey); got == nil || len(got.Labels) != len(r.Labels) || got.Health.State != registry.ReportedUnhealthy {
+				t.Errorf("replica %d tells %v", i, got)
+			}
 		}
 	})
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -43,27 +42,20 @@ func (w *word) replaces(k kept) bool {
 	return !w.failed || k.version == w.over || k.registration.Session == ""
 }
 
-// Connect implements registry.Runtime. It does not wait. Errors: what the proxy says of itself is too large.
+// Connect implements registry.Runtime. It does not wait.
 func (r *Runtime) Connect(_ context.Context, reg registry.Registration) error {
+	if err := reg.CheckSize(); err != nil {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := time.Now().Round(0)
 	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.Lease = r.cfg.Replica, now, time.Time{}, time.Time{}
 	reg.Created, reg.Health = now, registry.Report{}
 	says := inherit(&reg, r.all.At(reg.RegistrationKey))
-	value, err := encode(r.id, says)
-	if err != nil {
-		return err
-	}
-	if most := record.MaxValue - reportRoom; len(value) > most {
-		return fmt.Errorf("workload %s/%s: %w: its labels and addresses have %d bytes, want %d or less", reg.Namespace, reg.Name, record.ErrTooLarge, len(value), most)
-	}
 	r.speak(reg.RegistrationKey, &word{session: reg.Session, says: says, over: r.version(reg.RegistrationKey)})
 	return nil
 }
-
-// reportRoom is how much of a record is left for reports, in bytes.
-const reportRoom = 16 << 10
 
 // inherit is reg with when the workload registered first and how it was, if that is known; another identity inherits nothing.
 func inherit(reg, from *registry.Registration) *registry.Registration {
