@@ -33,9 +33,10 @@ type call struct {
 // the most loses the oldest. Without TLS all are strangers.
 const maxStrangers = 64
 
-// greeting has who has proven to be one of the peers count as a stranger no more.
+// greeting has who has proven to be one of the peers count as a stranger no more, and tells who has not.
 type greeting struct {
 	credentials.TransportCredentials
+	turnAway func(from string, why error)
 }
 
 // ServerHandshake implements credentials.TransportCredentials.
@@ -45,12 +46,15 @@ func (g greeting) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo,
 	if _, proven := info.(credentials.TLSInfo); err == nil && proven && counts {
 		stranger.Leave()
 	}
+	if err != nil {
+		g.turnAway(hostOf(raw.RemoteAddr()), err)
+	}
 	return conn, info, err
 }
 
 // Clone implements credentials.TransportCredentials.
 func (g greeting) Clone() credentials.TransportCredentials {
-	return greeting{g.TransportCredentials.Clone()}
+	return greeting{g.TransportCredentials.Clone(), g.turnAway}
 }
 
 // errExpired is why a caller is sent away whose certificate has ended meanwhile.
@@ -87,7 +91,7 @@ func (s *Source) serve(ctx context.Context, out chan<- feed.Batch[*config.Object
 	if err != nil {
 		return err
 	}
-	creds = greeting{creds}
+	creds = greeting{creds, s.turnAway}
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.Address)
 	if err != nil {
 		return err
@@ -95,7 +99,7 @@ func (s *Source) serve(ctx context.Context, out chan<- feed.Batch[*config.Object
 	s.waits.reset()
 	g := grpc.NewServer(grpc.Creds(creds), grpc.ForceServerCodecV2(frames{encoding.GetCodecV2("proto")}), grpc.MaxRecvMsgSize(s.cfg.MaxMessage), grpc.MaxConcurrentStreams(4), grpc.MaxHeaderListSize(64<<10),
 		grpc.ConnectionTimeout(20*time.Second), grpc.KeepaliveParams(keepalive.ServerParameters{Time: 30 * time.Second, Timeout: 10 * time.Second}),
-		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}))
+		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: 10 * time.Second, PermitWithoutStream: true}), grpc.UnknownServiceHandler(s.elsewhere))
 	g.RegisterService(&grpc.ServiceDesc{ServiceName: legacypb.ResourceSink_ServiceDesc.ServiceName, HandlerType: (*any)(nil), Metadata: legacypb.ResourceSink_ServiceDesc.Metadata,
 		Streams: []grpc.StreamDesc{{StreamName: "EstablishResourceStream", Handler: s.called, ServerStreams: true, ClientStreams: true}}}, s)
 	failed := make(chan error, 1)
@@ -126,13 +130,17 @@ func (s *Source) called(_ any, stream grpc.ServerStream) error {
 
 // receive speaks with one caller after the other.
 func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Object], failed <-chan error) error {
-	if !s.stand(ctx, out, s.outage(errNobody)) {
+	if s.absent = errNobody; !s.stand(ctx, out, s.outage(s.absent)) {
 		return nil
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case t := <-s.away:
+			if s.stranger(t, time.Now()); !s.stand(ctx, out, s.outage(s.absent)) {
+				return nil
+			}
 		case err := <-failed:
 			return err
 		case c := <-s.calls:
@@ -148,7 +156,7 @@ func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Obje
 
 // converse speaks with a caller until it is gone.
 func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*config.Object]) {
-	s.touch.stream = false
+	s.touch.stream, s.strayed = false, turnedAway{}
 	within, cancel := untilExpiry(ctx, c.stream)
 	stop := context.AfterFunc(c.stream.Context(), cancel)
 	defer stop()
@@ -163,7 +171,7 @@ func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*c
 		s.rivals.note(c.from, s.next.from, time.Now())
 	}
 	close(c.done)
-	if ctx.Err() == nil {
+	if s.absent = c.why; ctx.Err() == nil {
 		s.lost(ctx, out, c.why)
 	}
 }

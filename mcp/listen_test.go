@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"cmp"
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
@@ -8,17 +9,24 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
 	"math/big"
 	"net"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
+	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -33,14 +41,35 @@ const sinkHost = "127.0.46.1"
 // parties are an authority and what it signs, in a folder.
 type parties struct {
 	t    *testing.T
+	log  hclog.Logger
 	dir  string
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
+
+	mu     sync.Mutex
+	stands string // guarded by mu: how the sink said to stand last
+}
+
+// standing is how the sink stands.
+func (p *parties) standing() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stands
+}
+
+// waits waits until the sink stands as it should.
+func (p *parties) waits(want string) {
+	p.t.Helper()
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(p.standing(), want); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(end) {
+			p.t.Fatalf("it stands as %q, want %q", p.standing(), want)
+		}
+	}
 }
 
 func newParties(t *testing.T) *parties {
 	t.Helper()
-	p := &parties{t: t, dir: t.TempDir()}
+	p := &parties{t: t, log: testlog.New(t), dir: t.TempDir()}
 	p.cert, p.key = p.sign("ca", &x509.Certificate{IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign, NotAfter: time.Now().Add(time.Hour)})
 	return p
 }
@@ -93,7 +122,7 @@ func (p *parties) listening() string {
 	}
 	p.sign("sink", &x509.Certificate{NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	s, err := New(Config{Name: "test", Protocol: ResourceSink, Address: address, CAFile: p.file("ca.pem"), CertFile: p.file("sink.pem"), KeyFile: p.file("sink-key.pem"),
-		Peers: []string{"peer"}, Log: testlog.New(p.t)})
+		Peers: []string{"peer"}, Log: p.log})
 	if err != nil {
 		p.t.Fatal(err)
 	}
@@ -103,7 +132,12 @@ func (p *parties) listening() string {
 	go func() {
 		for {
 			select {
-			case <-out:
+			case b := <-out:
+				if b.Standing != nil {
+					p.mu.Lock()
+					p.stands = b.Standing.Error
+					p.mu.Unlock()
+				}
 			case <-ctx.Done():
 				return
 			}
@@ -163,6 +197,118 @@ func TestSinkCallerExpires(t *testing.T) {
 			return
 		}
 	}
+}
+
+// Who is turned away is named with why, in how the source stands and in the log, until somebody is connected who may.
+func TestSinkTurnsAway(t *testing.T) {
+	t.Parallel()
+	client := &x509.Certificate{NotAfter: time.Now().Add(time.Hour), ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
+	stranger := newParties(t)
+	stranger.sign("stranger", client)
+	shows := func(p *parties, name string) []tls.Certificate {
+		pair, err := tls.LoadX509KeyPair(p.file(name+".pem"), p.file(name+"-key.pem"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return []tls.Certificate{pair}
+	}
+	for name, c := range map[string]struct {
+		creds  func(p *parties, pool *x509.CertPool) credentials.TransportCredentials
+		method string
+		want   string
+	}{
+		"another name": {func(p *parties, pool *x509.CertPool) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "sink", Certificates: shows(p, "other")})
+		}, "", `(nobody has called yet; 127.0.0.1 was turned away: the caller is "other", which peers does not name)`},
+		"another authority": {func(_ *parties, pool *x509.CertPool) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "sink", Certificates: shows(stranger, "stranger")})
+		}, "", `127.0.0.1 was turned away: the caller shows a certificate of "stranger" (x509: certificate signed by unknown authority`},
+		"no certificate": {func(_ *parties, pool *x509.CertPool) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "sink"})
+		}, "", "127.0.0.1 was turned away: tls: client didn't provide a certificate"},
+		"no trust": {func(p *parties, _ *x509.CertPool) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{RootCAs: x509.NewCertPool(), ServerName: "sink", Certificates: shows(p, "peer")})
+		}, "", "127.0.0.1 was turned away: it does not take our certificate (remote error: tls:"},
+		"no TLS": {func(*parties, *x509.CertPool) credentials.TransportCredentials { return insecure.NewCredentials() }, "",
+			"127.0.0.1 was turned away: it does not speak TLS"},
+		"another service": {func(p *parties, pool *x509.CertPool) credentials.TransportCredentials {
+			return credentials.NewTLS(&tls.Config{RootCAs: pool, ServerName: "sink", Certificates: shows(p, "peer")})
+		}, legacypb.ResourceSource_EstablishResourceStream_FullMethodName, `peer at 127.0.0.1 was turned away: it called "/istio.mcp.v1alpha1.ResourceSource/EstablishResourceStream"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newParties(t)
+			lines := &lockedText{}
+			p.log = hclog.New(&hclog.LoggerOptions{Output: lines})
+			address := p.listening()
+			p.sign("peer", client)
+			p.sign("other", client)
+			pool := x509.NewCertPool()
+			pool.AddCert(p.cert)
+			conn, err := grpc.NewClient("passthrough:///"+address, grpc.WithTransportCredentials(c.creds(p, pool)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			method := cmp.Or(c.method, legacypb.ResourceSink_EstablishResourceStream_FullMethodName)
+			st, err := conn.NewStream(t.Context(), &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
+			if err == nil {
+				err = st.RecvMsg(&legacypb.RequestResources{})
+			}
+			if err == nil {
+				t.Fatal("it was let in")
+			}
+			p.waits(c.want)
+			if got := lines.String(); !strings.Contains(got, "a caller was turned away") || strings.Count(got, "a caller was turned away") > 10 {
+				t.Errorf("the log has %s", got)
+			}
+			if err := conn.Close(); err != nil {
+				t.Fatal(err)
+			}
+			p.call(address)
+		})
+	}
+}
+
+// lockedText is a text that many write.
+type lockedText struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (l *lockedText) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(b)
+}
+
+func (l *lockedText) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.String()
+}
+
+// Who was turned away does not have the source stand as another one at each call, nor is it told once somebody came who may; who
+// only looks whether somebody listens was not turned away.
+func TestSinkTurnsAwaySeldom(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSinking(t)
+		s.stands()
+		for i := range 60 {
+			s.source.turnAway(fmt.Sprintf("10.0.0.%d", i%2), errors.New("no"))
+			s.source.turnAway("10.0.0.9", fmt.Errorf("read: %w", io.EOF))
+			time.Sleep(time.Second)
+		}
+		if got := s.stands(); len(got) == 0 || len(got) > 7 || !strings.Contains(got[0], "nobody has called yet; 10.0.0.0 was turned away: no)") || strings.Contains(strings.Join(got, " "), "10.0.0.9") {
+			t.Errorf("it stands as %q", got)
+		}
+		_, stop := s.call("10.0.0.1")
+		stop()
+		if got := s.stands(); len(got) != 2 || got[0] != "" || strings.Contains(got[1], "turned away") {
+			t.Errorf("after a call it stands as %q", got)
+		}
+	})
 }
 
 // Strangers who connect and say nothing keep no peer out, and cut none off.

@@ -3,7 +3,6 @@ package mcp
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"time"
@@ -63,10 +62,7 @@ func (s *Source) caller(stream grpc.ServerStream) string {
 	if !ok {
 		return "unknown"
 	}
-	host, _, err := net.SplitHostPort(p.Addr.String())
-	if err != nil {
-		host = p.Addr.String()
-	}
+	host := hostOf(p.Addr)
 	info, ok := p.AuthInfo.(credentials.TLSInfo)
 	if !ok {
 		return host

@@ -30,9 +30,11 @@ type Source struct {
 	node  []byte                                                      // set once: the encoded node, over xDS
 	dial  func(ctx context.Context, address string) (net.Conn, error) // set once
 	calls chan *call                                                  // written by called, read by Run
+	away  chan turnedAway                                             // cap 1; written by turnAway, read by Run
 	parts sync.WaitGroup
 
-	logged pace.Actors // what is logged how often; safe for concurrent use
+	logged  pace.Actors // what is logged how often; safe for concurrent use
+	refused pace.Actors // the same of callers that were turned away
 
 	// the following belong to Run
 	content *content
@@ -46,6 +48,8 @@ type Source struct {
 	told    bool            // the first complete state was sent
 	next    *call           // the caller that takes the place of the one before
 	rivals  rivals          // callers that do so again and again
+	absent  error           // why nobody is connected who calls
+	strayed turnedAway      // who tried meanwhile
 }
 
 var _ config.Source = (*Source)(nil)
@@ -60,7 +64,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
-	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
+	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), away: make(chan turnedAway, 1), refused: pace.Actors{Burst: 10, Every: time.Minute}, unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
 	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
 	return s, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -31,7 +32,11 @@ func (s *Source) outage(why error) string {
 		why = errors.New("it ended the stream")
 	}
 	if s.cfg.Protocol == ResourceSink {
-		return fmt.Sprintf("no source of configuration is connected to %s (%s): start it, or see its log", s.cfg.Address, reason(why))
+		text, todo := reason(why), "start it, or see its log"
+		if s.strayed.text != "" {
+			text, todo = text+"; "+s.strayed.text, "have the one call that may, or let that one"
+		}
+		return fmt.Sprintf("no source of configuration is connected to %s (%s): %s", s.cfg.Address, text, todo)
 	}
 	todo := "see that it runs, and its log"
 	switch status.Code(why) {
@@ -63,7 +68,7 @@ func reason(err error) string {
 			text = strings.TrimSuffix(cause, `"`)
 		}
 	}
-	return clip(strings.Join(strings.Fields(text), " "))
+	return clip(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "))
 }
 
 // stand tells how the source stands, if that is new; empty: it is in touch. False: ctx ended.
