@@ -13,7 +13,7 @@ import (
 // append writes an entry. Errors: errConflict, ErrAway, ErrUnknown.
 func (w *writing) append(ctx context.Context, e *attempt) error {
 	s := w.store
-	a := about{Format: format, position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
+	a := about{Format: e.format(), position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
 	body := encodeCommits(e.commits)
 	var raw []byte
 	if w.chunked.Chunks != "" && bytes.Equal(w.body, body) {
@@ -36,9 +36,9 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 		return err
 	}
 	h := s.head
-	h.Format, h.position = format, e.next.position
+	h.Format, h.position = max(h.Format, a.Format), e.next.position
 	if s.headAt == 0 {
-		h = head{Format: format, position: e.next.position, Begun: a.At}
+		h = head{Format: a.Format, position: e.next.position, Begun: a.At}
 	}
 	value := append(line, raw...)
 	modified, err := s.move(ctx, e.base, h, a.content, s.client.op(api.KVSet, keyOfEntry(a.Sequence), value))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -100,6 +101,14 @@ func (c *commit) encode() (json.RawMessage, error) {
 		return nil, fmt.Errorf("encode a change: %w", err)
 	}
 	return b, nil
+}
+
+// format is the lowest one that has what the commit says.
+func (c *commit) format() int {
+	if len(c.Homeless) > 0 || slices.ContainsFunc(c.Addresses, func(w addressWrite) bool { return w.Idle != 0 }) {
+		return format
+	}
+	return plainFormat
 }
 
 // decodeCommits reads the content of an entry. What this release does not know is an error: a change that is applied in part

@@ -10,6 +10,7 @@ import (
 
 // head is what stands at the key head: which entry is the newest, and where the snapshot is.
 type head struct {
+	// Format is the highest of any entry that there was: a snapshot has what all of them wrote.
 	Format int `json:"format"`
 	position
 	// Begun is when the log was.
@@ -29,6 +30,7 @@ type snapshotRef struct {
 
 // about is the line that an entry begins with.
 type about struct {
+	// Format is the lowest that its content needs.
 	Format int `json:"format"`
 	position
 	// Previous is the ID of the entry before; empty: this is the first.

@@ -149,6 +149,15 @@ func newAttempt(s *Store) *attempt {
 	return &attempt{base: base, next: base.begin(log, newID()), refused: map[*proposal]error{}}
 }
 
+// format is the lowest one that has what the entry says.
+func (e *attempt) format() int {
+	out := plainFormat
+	for _, p := range e.made {
+		out = max(out, p.planned.format())
+	}
+	return out
+}
+
 // plan has each proposal make its commit, for the state after those before it.
 func (w *writing) plan(e *attempt) error {
 	size := 0
