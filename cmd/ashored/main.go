@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/ashore-mesh/ashore/internal/rpclog"
+	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
 // The exit codes, as the help text says them.
@@ -36,13 +36,13 @@ func usage(err error) error {
 }
 
 func main() {
-	rpc := rpclog.Own() // before anything of gRPC is called
+	libs := liblog.Own() // before anything of theirs is called
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	// After the first signal the next one ends the process at once.
 	context.AfterFunc(ctx, stop)
 	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
-	os.Exit(execute(ctx, newRoot(rpc.Follow), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(execute(ctx, newRoot(libs.Follow), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // execute is main with its surroundings passed in; it returns the exit code.

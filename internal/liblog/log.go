@@ -1,7 +1,8 @@
-package rpclog
+package liblog
 
 import (
 	"fmt"
+	"log"
 	"os"
 	"strings"
 	"sync/atomic"
@@ -13,36 +14,44 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pace"
 )
 
-// Log takes what gRPC says. Nothing is written before it follows a log. The zero value is ready; safe for concurrent use.
+// Log takes what gRPC, and Go's own log, are told. Nothing is written before it follows a log. The zero value is ready; safe for concurrent use.
 type Log struct {
-	log  atomic.Pointer[hclog.Logger]
+	to   atomic.Pointer[hclog.Logger]
 	pace pace.Actors // of what others can bring about
 }
 
 var _ grpclog.LoggerV2 = (*Log)(nil)
 
-// Own makes a log and has gRPC use it. It is for the beginning of main, before anything of gRPC is called.
+// Own makes a log and has gRPC and Go's own log use it. It is for the beginning of main, before anything of theirs is called.
 func Own() *Log {
 	l := &Log{}
 	grpclog.SetLoggerV2(l)
+	log.SetFlags(0)
+	log.SetOutput(l)
 	return l
+}
+
+// Write implements io.Writer for Go's own log: net/http tells there of what its peers do.
+func (l *Log) Write(line []byte) (int, error) {
+	l.say(onWarning, func() string { return string(line) })
+	return len(line), nil
 }
 
 // Follow has what is said from now on stand in log.
 func (l *Log) Follow(log hclog.Logger) {
-	log = log.Named("grpc")
-	l.log.Store(&log)
+	to := log.Named("library")
+	l.to.Store(&to)
 }
 
 // say writes a line, when that level is written.
 func (l *Log) say(level hclog.Level, text func() string) {
-	log := l.log.Load()
-	if log == nil || level < (*log).GetLevel() {
+	to := l.to.Load()
+	if to == nil || level < (*to).GetLevel() {
 		return
 	}
 	line := strings.TrimSpace(text())
 	if may, silent := l.pace.Take(level.String(), time.Now()); may {
-		(*log).Log(level, "said by the library", "text", line, "not logged before", silent)
+		(*to).Log(level, "said by a library", "text", line, "not logged before", silent)
 	}
 }
 

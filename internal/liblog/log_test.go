@@ -1,6 +1,7 @@
-package rpclog
+package liblog
 
 import (
+	"log"
 	"strings"
 	"testing"
 
@@ -17,8 +18,9 @@ func TestLog(t *testing.T) {
 	l.Errorf("[transport] Client received GoAway: %s\n", "too_many_pings")
 	l.Warning("an attempt failed")
 	l.Infoln("a channel was made")
+	log.New(l, "", 0).Print("Unsolicited response received on idle HTTP channel") // no more than an attempt that failed
 	got := out.String()
-	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"@level":"warn"`) || !strings.Contains(got, `"@module":"ashored.grpc"`) || !strings.Contains(got, `"text":"[transport] Client received GoAway: too_many_pings"`) {
+	if strings.Count(got, "\n") != 1 || !strings.Contains(got, `"@level":"warn"`) || !strings.Contains(got, `"@module":"ashored.library"`) || !strings.Contains(got, `"text":"[transport] Client received GoAway: too_many_pings"`) {
 		t.Errorf("it says %s", got)
 	}
 	for range 1000 {
