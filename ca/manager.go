@@ -39,6 +39,8 @@ type ManagerConfig struct {
 	ReplicaToken string
 	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told by its record alone.
 	ReplicaAlive func(id string) bool
+	// ReplicaTwin says whether another replica serves that has the same ReplicaID as this one. Nil: nobody can tell.
+	ReplicaTwin func() bool
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
 	// Log; nil logs nothing.
@@ -113,7 +115,7 @@ func newManager(c ManagerConfig) (*Manager, error) {
 	} else {
 		m.own = &selfSigned{dir: folder{path: c.Dir}, records: stateStore{c.Records}, trustDomain: c.TrustDomain, kind: c.KeyKind, log: c.Log, audit: c.Audit}
 		if c.Replica != "" {
-			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive}
+			m.own.replica = &membership{name: c.Replica, tokenFile: c.ReplicaToken, alive: c.ReplicaAlive, twin: c.ReplicaTwin}
 		}
 	}
 	return m, nil

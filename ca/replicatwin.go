@@ -1,7 +1,6 @@
 package ca
 
 import (
-	"cmp"
 	"crypto/x509"
 	"fmt"
 	"maps"
@@ -21,18 +20,25 @@ func (m *membership) note(what string, now time.Time) {
 }
 
 // contested says why this replica does not have its record say something: another one has the same ID and writes it too, and
-// the two would overrule one another without end. Nil: it may be written.
+// the two would overrule one another without end, or somebody else does. Nil: it may be written.
 func (m *membership) contested(dir folder, what string, now time.Time) error {
 	if m.version == "" {
 		return nil
 	}
-	twin := m.record.Name != m.name && m.record.Name != "" && m.alive != nil && m.alive(m.id)
-	if at, before := m.said[what]; !twin && (!before || now.Sub(at).Abs() >= rewriteGap) {
+	at, before := m.said[what]
+	again := before && now.Sub(at).Abs() < rewriteGap
+	named := m.record.Name != m.name && m.record.Name != ""
+	switch {
+	case m.twin == nil && again && m.record.Format != 0, m.twin != nil && (again || named) && m.twin():
+	case again:
+		return fmt.Errorf("the record of this replica, which it wrote %s ago, was overwritten since: it writes it anew when %s have gone by; see who writes to the store but the replicas, and whether another ashored has a copy of %s",
+			now.Sub(at).Abs().Round(time.Second), rewriteGap, dir.at(replicaFile))
+	default:
 		return nil
 	}
 	other := "another ashored"
-	if m.record.Name != m.name {
-		other = cmp.Or(m.record.Name, other)
+	if named {
+		other = m.record.Name
 	}
 	return fmt.Errorf("%s is that of %s too, which writes the same record: one of the two has a copy of the other's state folder; on the one that is the copy stop ashored, remove that file and start it again",
 		dir.at(replicaFile), other)

@@ -50,20 +50,21 @@ func (w *town) twin(of *house, name string) *house {
 func TestReplicaTwins(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		twin  string
-		alive func(string) bool
+		name string
+		twin func() bool
 	}{
-		"nobody tells": {twin: "two's copy"},
-		"alive":        {twin: "two's copy", alive: func(string) bool { return true }},
-		"same name":    {twin: "two"},
+		"nobody tells": {name: "two's copy"},
+		"alive":        {name: "two's copy", twin: func() bool { return true }},
+		"same name":    {name: "two"},
+		"both":         {name: "two", twin: func() bool { return true }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			w, h, _ := settledTown(t)
 			records := &counted{Store: w.first.records}
-			other := w.twin(h, c.twin)
+			other := w.twin(h, c.name)
 			h.config.Records, other.config.Records = records, records
-			h.config.ReplicaAlive, other.config.ReplicaAlive = c.alive, c.alive
+			h.config.ReplicaTwin, other.config.ReplicaTwin = c.twin, c.twin
 			two, copied := h.move(), other.move()
 			// each has its own key, as after a renewal
 			for x, house := range map[*Manager]*house{two: h, copied: other} {
@@ -85,7 +86,7 @@ func TestReplicaTwins(t *testing.T) {
 			if all := strings.Join(told, "\n"); !strings.Contains(all, replicaFile+" is that of ") || !strings.Contains(all, "remove that file and start it again") {
 				t.Errorf("problems %q", told)
 			}
-			two.own.replica.alive = nil // the copy is gone
+			two.own.replica.twin = nil // the copy is gone
 			h.later(nil, time.Hour)
 			w.first.later(nil, h.ahead(w.first))
 			w.both(h, two, 0)
@@ -118,5 +119,35 @@ func TestReplicaTwinsRun(t *testing.T) {
 	}
 	if wrote := records.writes.Load(); wrote > 4 {
 		t.Errorf("%d writes, want 4 at most", wrote)
+	}
+}
+
+// A replica that has another name since it was started again is not its own twin, and writes its record at once; who damages that
+// again and again is not taken for a copy of it.
+func TestReplicaNoTwin(t *testing.T) {
+	t.Parallel()
+	_, h, two := settledTown(t)
+	h.later(two, 0)
+	h.config.Replica = "two elsewhere"
+	h.config.ReplicaAlive, h.config.ReplicaTwin = func(string) bool { return true }, func() bool { return false }
+	m := h.move()
+	h.later(m, 0)
+	if got := m.own.replica.record; len(show(t, m).Problems) != 0 || got.Name != h.config.Replica {
+		t.Errorf("it has another name: the record says %q, problems %q", got.Name, show(t, m).Problems)
+	}
+	for range 2 {
+		h.later(m, 10*time.Second)
+		key := record.Key{Table: table, Name: replicaRecords + m.ReplicaID()}
+		if err := h.records.Commit(t.Context(), record.Write{Key: key, Value: []byte("damaged"), Version: record.Any}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h.later(m, 0)
+	if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0], "was overwritten since") || strings.Contains(got[0], "is that of") {
+		t.Errorf("its record was damaged twice: problems %q", got)
+	}
+	h.later(m, rewriteGap)
+	if got := show(t, m).Problems; len(got) != 0 {
+		t.Errorf("a while later: problems %q", got)
 	}
 }

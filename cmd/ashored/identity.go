@@ -36,15 +36,21 @@ type identity struct {
 	trust   *trust
 	domain  string // the trust domain
 	reach   reach
-	own     string                                   // where other replicas reach this one
-	others  func() []string                          // where agents reach other replicas; nil: there are none
-	alive   atomic.Pointer[func(member string) bool] // nil until there is who tells
+	own     string                  // where other replicas reach this one
+	others  func() []string         // where agents reach other replicas; nil: there are none
+	members atomic.Pointer[members] // nil until there is who tells
 	groups  func(ctx context.Context, group string) (namespace, account string, err error)
 	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
 
 	fleet   atomic.Pointer[xds.Server] // nil until there is one
 	readers atomic.Pointer[informants] // set by serve: who reads the configuration over MCP
+}
+
+// members tells of the other replicas, by what the certificate authority calls them.
+type members interface {
+	Alive(member string) bool
+	Twin() bool
 }
 
 // identityConfig is what an identity is made of.
@@ -77,7 +83,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
 		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.address),
-		Records: c.records, Replica: s.replicaName(id.own), ReplicaAlive: id.serves, ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
+		Records: c.records, Replica: s.replicaName(id.own), ReplicaAlive: id.serves, ReplicaTwin: id.twin, ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {
 		if s.CA.Plugged != "" {
@@ -95,8 +101,14 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 
 // serves says whether another replica is alive.
 func (id *identity) serves(member string) bool {
-	alive := id.alive.Load()
-	return alive != nil && (*alive)(member)
+	m := id.members.Load()
+	return m != nil && (*m).Alive(member)
+}
+
+// twin says whether another replica is alive that has the same ID as this one.
+func (id *identity) twin() bool {
+	m := id.members.Load()
+	return m != nil && (*m).Twin()
 }
 
 // authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere, and a clock is in none.

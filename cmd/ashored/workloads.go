@@ -38,7 +38,7 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	if id != nil {
 		id.others = rt.Advertised
-		id.alive.Store(new(rt.Alive))
+		id.members.Store(new(members(rt)))
 	}
 	for _, m := range []prometheus.Collector{
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_replicas", Help: "Replicas that are alive, this one among them, as far as it knows."}, func() float64 { return float64(rt.Replicas()) }),

@@ -24,6 +24,7 @@ type replica struct {
 	heard   time.Time // the same, or when it answered last
 	lost    time.Time // since when it is thought to be lost; zero: it is alive
 	cutOff  bool      // it writes nothing and answers
+	beaten  bool      // it has written since this one began; else its record may be what one that was killed has left
 }
 
 // orphan is a registration that ends by and by.
@@ -64,11 +65,14 @@ func (r *Runtime) takeSigns(list []record.Record) {
 		}
 		news := x == nil || !x.lost.IsZero()
 		if x == nil {
-			x = &replica{}
+			x = &replica{beaten: r.met}
 			r.replicas[rec.Name] = x
 			r.cfg.Log.Info("another replica is there", "replica", s.Name, "address", s.Address)
-		} else if !x.lost.IsZero() {
-			r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
+		} else {
+			x.beaten = true
+			if news {
+				r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
+			}
 		}
 		x.sign, x.version, x.changed, x.heard, x.lost, x.cutOff = s, rec.Version, now, now, time.Time{}, false
 		if news {
@@ -82,6 +86,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 			r.expectOf(id)
 		}
 	}
+	r.met = true
 	r.advertise()
 }
 

@@ -53,7 +53,7 @@ type Runtime struct {
 	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
 	alive   atomic.Int64                    // how many others there are
-	members atomic.Pointer[map[string]bool] // those of the others that are alive
+	members atomic.Pointer[map[string]bool] // those of the others that are alive, and whether they have said so since this one began
 
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
 
@@ -69,6 +69,7 @@ type Runtime struct {
 	names    map[string]registry.RegistrationKey // of records of the table
 	damaged  map[string]ruin                     // records that cannot be read, by name
 	replicas map[string]*replica                 // others, by id
+	met      bool                                // the others that were there at first are known
 	orphans  map[registry.RegistrationKey]orphan // registrations that end by and by
 	unread   tables                              // what is to be read
 	mark     record.Mark                         // of registrations as they were read, in a store that tells what has changed
@@ -137,7 +138,18 @@ func (r *Runtime) Replicas() int { return int(r.alive.Load()) + 1 }
 // Alive says whether the other replica of which the Member is m is alive, as far as this one knows.
 func (r *Runtime) Alive(m string) bool {
 	members := r.members.Load()
-	return members != nil && (*members)[m]
+	if members == nil {
+		return false
+	}
+	_, found := (*members)[m]
+	return found
+}
+
+// Twin says whether another replica is alive that is called as this one by the certificate authority: both have the same Member.
+// What this one has left itself, when it was killed and started again, is none.
+func (r *Runtime) Twin() bool {
+	members := r.members.Load()
+	return members != nil && (*members)[r.cfg.Member]
 }
 
 // Unshared is how many workloads this replica knows something of that the records do not have yet.
@@ -157,7 +169,7 @@ func (r *Runtime) advertise() {
 			continue
 		}
 		if x.Member != "" {
-			members[x.Member] = true
+			members[x.Member] = members[x.Member] || x.beaten
 		}
 		if alive++; x.Advertise != "" && !x.cutOff {
 			list = append(list, x.Advertise)

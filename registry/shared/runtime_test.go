@@ -715,3 +715,38 @@ func TestAdvertised(t *testing.T) {
 		want(30*time.Second, 0)
 	})
 }
+
+// Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come.
+func TestTwin(t *testing.T) {
+	same := shared.Config{Member: "m"}
+	replicas(t, 1, func(int) shared.Config { return same }, func(fl *fleet) {
+		want := func(what string, d time.Duration, want bool) {
+			fl.t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			if got := fl.all[len(fl.all)-1].Twin(); got != want {
+				fl.t.Errorf("%s: a twin %v, want %v", what, got, want)
+			}
+		}
+		come := func(name string) {
+			same.Replica = name
+			fl.all = append(fl.all, start(fl.t, fl.store, same))
+		}
+		want("alone", time.Minute, false)
+		fl.end(0, fl.all[0].kill)
+		come("started again")
+		want("a moment later", time.Second, false)
+		if !fl.all[1].Alive("m") {
+			fl.t.Error("what was left is thought to be dead at once")
+		}
+		want("later", time.Hour, false)
+		come("a copy")
+		want("before the copy heard of the other", 0, false)
+		want("after that", 10*time.Second, true)
+		if !fl.all[1].Twin() {
+			fl.t.Error("the other one does not see the copy")
+		}
+		fl.end(1, fl.all[1].kill)
+		want("the copy alone", time.Hour, false)
+	})
+}
