@@ -75,9 +75,9 @@ type homeStore interface {
 
 // replaced tells when other hosts than before may have the virtual addresses of a store, for its state was replaced; nil: this happens
 // to none in the state folder while it is in use.
-func replaced(s meshStore) <-chan struct{} {
+func moved(s meshStore) <-chan struct{} {
 	if shared, ok := s.(*consul.Store); ok {
-		return shared.Replaced()
+		return shared.Moved()
 	}
 	return nil
 }

@@ -201,7 +201,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if d.store, err = p.openShared(ctx, s, d, back, log.Named("store")); err != nil {
 		return p, err
 	}
-	book := vip.NewBook(vip.BookConfig{Ledger: d.store, Replaced: replaced(d.store), Audit: d.audit.Record, Log: log.Named("addresses")})
+	book := vip.NewBook(vip.BookConfig{Ledger: d.store, Moved: moved(d.store), Audit: d.audit.Record, Log: log.Named("addresses")})
 	maker := newSourceMaker(d.home, d.store, book, log)
 	back.waited = maker.waited
 	back.more = append(back.more, maker.exposed)

@@ -62,16 +62,18 @@ func (l *lostAddresses) commit(now *state) *commit {
 // caller has the turn. In one log a host loses its addresses to another host alone.
 func (s *Store) lose(old, next *state) {
 	if next.generation == old.generation {
-		s.lost = s.lost.left(next)
+		if s.lost = s.lost.left(next); someMoved(old, next) {
+			wake(s.movedAddresses)
+		}
 		return
 	}
-	lost, moved := &lostAddresses{pairs: map[registry.Key]pair{}}, false
+	lost, moved := &lostAddresses{pairs: map[registry.Key]pair{}}, old.Log != "" && old.Log != next.Log
 	if s.lost != nil {
 		maps.Copy(lost.pairs, s.lost.pairs)
 	}
 	if old.Log == next.Log {
 		for c := range next.addresses.Diff(old.addresses) {
-			if c.HadOld && (!c.HasNew || c.New.v4 != c.Old.v4 || c.New.v6 != c.Old.v6) {
+			if c.HadOld && (!c.HasNew || !c.New.same(c.Old)) {
 				lost.pairs[c.Key], moved = c.Old, true
 			}
 		}
@@ -93,7 +95,7 @@ func (s *Store) regainer(ctx context.Context) {
 		for s.giveBack(ctx) != nil && sleep(ctx, mostWait) == nil {
 			continue
 		}
-		wake(s.replacedAddresses)
+		wake(s.movedAddresses)
 	}
 }
 
@@ -115,9 +117,19 @@ func (s *Store) giveBack(ctx context.Context) error {
 	return err
 }
 
-// Replaced tells when Consul's state was replaced by one that has other addresses, after those that were free were given back: who
-// uses addresses of Allocate compares them with Allocations.
-func (s *Store) Replaced() <-chan struct{} { return s.replacedAddresses }
+// someMoved says whether a host has not the addresses any more that it had in a state before.
+func someMoved(old, next *state) bool {
+	for c := range next.addresses.Diff(old.addresses) {
+		if c.HadOld && (!c.HasNew || !c.New.same(c.Old)) {
+			return true
+		}
+	}
+	return false
+}
+
+// Moved tells when hosts have lost addresses to others, or Consul's state was replaced by one that has others, after those that were
+// free were given back: who uses addresses of Allocate compares them with Allocations.
+func (s *Store) Moved() <-chan struct{} { return s.movedAddresses }
 
 // wake wakes who reads c, unless there is word already.
 func wake(c chan<- struct{}) {

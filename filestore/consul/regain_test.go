@@ -74,7 +74,7 @@ func TestAddressesRestored(t *testing.T) {
 	if !slices.Equal(after[old[7]], before[old[7]]) {
 		t.Errorf("a host that asks again has %s, want %s", after[old[7]], before[old[7]])
 	}
-	eventually(t, "who uses addresses is told", func() bool { return len(b.Replaced()) > 0 })
+	eventually(t, "who uses addresses is told", func() bool { return len(b.Moved()) > 0 })
 	for name, store := range map[string]*Store{"a": a, "b": b} {
 		eventually(t, "replica "+name+" has all", func() bool { return fresh(t, store).addresses.Len() == len(early)+len(old)+500 })
 		now := maps.Collect(func(yield func(registry.Key, []netip.Addr) bool) {
@@ -111,18 +111,21 @@ func TestLostAddresses(t *testing.T) {
 	for name, c := range map[string]struct {
 		old, next *state
 		lost      []registry.Key
-		told      bool
+		told      bool // that there may be something to give back
+		moved     bool // at once
 	}{
 		"all there":      {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("l", 2, map[registry.Key]pair{x: at(1), y: at(2)})},
 		"lost":           {old: made("l", 1, map[registry.Key]pair{x: at(1), y: at(2)}), next: made("l", 2, map[registry.Key]pair{x: at(1)}), lost: []registry.Key{y}, told: true},
 		"another has it": {old: made("l", 1, map[registry.Key]pair{x: at(1), y: at(2)}), next: made("l", 2, map[registry.Key]pair{z: at(1)}), lost: []registry.Key{y}, told: true},
 		"has another":    {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("l", 2, map[registry.Key]pair{x: at(2)}), told: true},
-		"another log":    {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("m", 2, nil)},
-		"went on":        {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("l", 1, nil)},
+		"another log":    {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("m", 2, nil), told: true},
+		"begun":          {old: made("", 1, nil), next: made("m", 2, map[registry.Key]pair{x: at(1)})},
+		"went on":        {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("l", 1, map[registry.Key]pair{y: at(1)}), moved: true},
+		"more":           {old: made("l", 1, map[registry.Key]pair{x: at(1)}), next: made("l", 1, map[registry.Key]pair{x: at(1), y: at(2)})},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := &Store{regain: make(chan struct{}, 1)}
+			s := &Store{regain: make(chan struct{}, 1), movedAddresses: make(chan struct{}, 1)}
 			s.lose(c.old, c.next)
 			var got []registry.Key
 			if back := s.lost.commit(c.next); back != nil {
@@ -135,6 +138,9 @@ func TestLostAddresses(t *testing.T) {
 			}
 			if told := len(s.regain) > 0; told != c.told {
 				t.Errorf("told: %v, want %v", told, c.told)
+			}
+			if moved := len(s.Moved()) > 0; moved != c.moved {
+				t.Errorf("moved: %v, want %v", moved, c.moved)
 			}
 			given, err := c.next.allocate(hosts("new", 50), s.lost)
 			if err != nil {

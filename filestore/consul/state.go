@@ -68,6 +68,9 @@ type pair struct {
 	idle int64
 }
 
+// same says whether it has the same addresses.
+func (p pair) same(o pair) bool { return p.v4 == o.v4 && p.v6 == o.v6 }
+
 // since is idle as a time.
 func (p pair) since() time.Time {
 	if p.idle == 0 {

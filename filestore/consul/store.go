@@ -75,8 +75,8 @@ type Store struct {
 	standing standing
 	compact  chan struct{} // cap 1; wakes who writes snapshots
 
-	regain            chan struct{} // cap 1; wakes who gives addresses back
-	replacedAddresses chan struct{} // cap 1; what Replaced returns
+	regain         chan struct{} // cap 1; wakes who gives addresses back
+	movedAddresses chan struct{} // cap 1; what Moved returns
 
 	mu    sync.Mutex
 	feeds map[*subscriber]bool // guarded by mu
@@ -126,7 +126,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), replacedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
+	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), movedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
 	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal, bytes: cfg.HistoryBytes}
 	s.copy = lastgood.NewWriter(cfg.Kept, copyName(cfg.Options), lastgood.Pace{Gather: copyGap}, cfg.Log)
 	s.recs = &records{store: s}

@@ -29,6 +29,7 @@ const (
 	ConfigRead         = "config.read" // by another control plane
 	SettingsReload     = "settings.reload"
 	AddressReuse       = "address.reuse" // a virtual address goes to another host
+	AddressLose        = "address.lose"  // a host in use here has lost its virtual address
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
 	// Gap is the log's own: how many events before it were not written, or why the file begins anew.

@@ -41,6 +41,9 @@ func (Counting) Release([]registry.Key) {}
 // Lost are none.
 func (Counting) Lost() []registry.Key { return nil }
 
+// Losing never tells of any.
+func (Counting) Losing() <-chan struct{} { return nil }
+
 // Allocate gives each of keys an address.
 func (Counting) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	keys = slices.Clone(keys)

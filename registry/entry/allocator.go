@@ -143,6 +143,7 @@ func (a *allocator) run(ctx context.Context, again func()) error {
 		case <-ctx.Done():
 			return nil
 		case <-a.wake:
+		case <-a.addresses.Losing():
 		case <-retry.C:
 		}
 		retry.Reset(a.retry)

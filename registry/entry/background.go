@@ -20,6 +20,8 @@ type Lender interface {
 	Release(keys []registry.Key)
 	// Lost returns once those of keys whose addresses are not theirs any more: they are to be asked for anew.
 	Lost() []registry.Key
+	// Losing tells that there may be some of Lost. Nil: there never are.
+	Losing() <-chan struct{}
 }
 
 // Background is a Deriver that never waits for addresses: Run asks for them, and a service goes without

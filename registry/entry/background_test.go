@@ -56,6 +56,8 @@ func (d *disk) Release(keys []registry.Key) {
 	d.ledger.Release(keys)
 }
 
+func (d *disk) Losing() <-chan struct{} { return d.ledger.losing }
+
 func (d *disk) Lost() []registry.Key {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -368,7 +370,7 @@ func TestBackgroundLetsGoLater(t *testing.T) {
 func TestBackgroundLost(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		d := &disk{}
+		d := &disk{ledger: ledger{losing: make(chan struct{}, 1)}}
 		a := assemble(t, d)
 		a.service("web", "10.0.0.1", time.Second)
 		web := registry.Key{Host: "web", Namespace: "shop"}
@@ -378,7 +380,8 @@ func TestBackgroundLost(t *testing.T) {
 		delete(d.ledger.given, web)
 		d.ledger.lost = []registry.Key{web, {Host: "gone"}}
 		d.mu.Unlock()
-		time.Sleep(time.Minute)
+		d.ledger.losing <- struct{}{}
+		time.Sleep(time.Second)
 		synctest.Wait()
 		if got := a.address(t, "web"); got == had || got == "" || len(a.contexts) != before+1 {
 			t.Errorf("it has %q after %d contexts, want another than %s after one", got, len(a.contexts)-before, had)

@@ -29,6 +29,7 @@ type ledger struct {
 	next   byte
 	given  map[registry.Key][]netip.Addr
 	left   []registry.Key // what was let go
+	losing chan struct{}
 	lost   []registry.Key // told once
 }
 
@@ -51,6 +52,8 @@ func (l *ledger) Allocate(_ context.Context, keys []registry.Key) (map[registry.
 }
 
 func (l *ledger) Release(keys []registry.Key) { l.left = append(l.left, keys...) }
+
+func (l *ledger) Losing() <-chan struct{} { return l.losing }
 
 func (l *ledger) Lost() []registry.Key {
 	lost := l.lost

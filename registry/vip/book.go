@@ -45,13 +45,13 @@ type Ledger interface {
 type BookConfig struct {
 	// Ledger keeps the addresses; required.
 	Ledger Ledger
-	// Replaced tells that other hosts than before may have what is kept, as after the store was restored: it is compared at once.
-	// Nil: nothing tells, and it is compared now and then.
-	Replaced <-chan struct{}
+	// Moved tells that other hosts than before may have what is kept, as other replicas gave it to them, or the store was restored: it
+	// is compared at once. Nil: nothing tells, and it is compared every ten minutes.
+	Moved <-chan struct{}
 	// Rest is for how long no source of any replica has a host before its addresses may be given to another. At least 2h, as
 	// replicas say within that time that they have it. Default 24h.
 	Rest time.Duration
-	// Audit receives each address that goes to another host; nil discards them.
+	// Audit receives each address that goes to another host, and each host in use here that has lost its own; nil discards them.
 	Audit func(audit.Event)
 	// Log receives the same; nil discards it.
 	Log hclog.Logger
@@ -63,7 +63,8 @@ type Book struct {
 	cfg BookConfig // set once
 
 	mu      sync.Mutex
-	holders map[*Holder]bool // guarded by mu
+	holders map[*Holder]bool            // guarded by mu
+	owners  map[netip.Addr]registry.Key // guarded by mu: who was told each address
 
 	// The following belong to Run.
 	missing map[registry.Key]time.Time // what nobody here has, and since when: what is not noted to be idle
@@ -79,7 +80,7 @@ func NewBook(cfg BookConfig) *Book {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Book{cfg: cfg, holders: map[*Holder]bool{}, missing: map[registry.Key]time.Time{}, retired: map[registry.Key]time.Time{}}
+	return &Book{cfg: cfg, holders: map[*Holder]bool{}, owners: map[netip.Addr]registry.Key{}, missing: map[registry.Key]time.Time{}, retired: map[registry.Key]time.Time{}}
 }
 
 // Run compares what is kept with what is in use until ctx ends, and returns nil. What a store does not take is tried again.
@@ -91,7 +92,7 @@ func (b *Book) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
-		case <-b.cfg.Replaced:
+		case <-b.cfg.Moved:
 		}
 		if err := b.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
 			b.cfg.Log.Warn("it could not be noted which hosts with virtual addresses are in use; tried again", "in", lookGap, "error", err)
@@ -174,30 +175,6 @@ func used(told map[*Holder]map[registry.Key][]netip.Addr) map[registry.Key]bool 
 		}
 	}
 	return out
-}
-
-// lose notes for each holder what it was told and is not so any more: this replica was cut off from the store for longer than a
-// rest, or the store was restored to an older state.
-func (b *Book) lose(all map[*Holder]map[registry.Key][]netip.Addr, kept map[registry.Key][]netip.Addr) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	lost := 0
-	for h, keys := range all {
-		for k, told := range keys {
-			if told == nil || slices.Equal(told, kept[k]) || !slices.Equal(told, h.told[k]) { // the last: it was told something else meanwhile, or let go of it
-				continue
-			}
-			if lost++; lost <= mostTold {
-				b.cfg.Log.Warn("a host in use here is not the one any more that its virtual address is of, since this replica was away from the store for long, or the store was restored; it is asked for anew",
-					"host", k.Host, "namespace", k.Namespace, "address", told[0])
-			}
-			h.told[k] = nil
-			h.lost = append(h.lost, k)
-		}
-	}
-	if more := lost - mostTold; more > 0 {
-		b.cfg.Log.Warn("so are more hosts in use here", "hosts", more)
-	}
 }
 
 // allocate is Ledger's Allocate, with the addresses of hosts that are nowhere when there are no free ones.

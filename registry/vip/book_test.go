@@ -7,11 +7,14 @@ import (
 	"iter"
 	"maps"
 	"net/netip"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -286,8 +289,8 @@ func TestReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := &shelf{kept: map[registry.Key]registry.Allocation{}}
-		replaced := make(chan struct{}, 1)
-		b := NewBook(BookConfig{Ledger: s, Replaced: replaced, Log: testlog.New(t)})
+		moved := make(chan struct{}, 1)
+		b := NewBook(BookConfig{Ledger: s, Moved: moved, Log: testlog.New(t)})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- b.Run(ctx) }()
@@ -297,7 +300,7 @@ func TestReplaced(t *testing.T) {
 		s.kept[keysOf("c")[0]] = registry.Allocation{Key: keysOf("c")[0], Addresses: s.kept[keysOf("a")[0]].Addresses}
 		delete(s.kept, keysOf("a")[0])
 		s.mu.Unlock()
-		replaced <- struct{}{}
+		moved <- struct{}{}
 		synctest.Wait()
 		if lost := h.Lost(); len(lost) != 1 || lost[0].Host != "a" {
 			t.Errorf("lost %v, want a", lost)
@@ -310,6 +313,86 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
+// Whoever is told an address that another host here was told, or another for the same host, has that one lose it before the answer
+// arrives, though nobody has compared anything yet. What was let go, or moved by an answer, is nobody's.
+func TestNoTwoHaveOne(t *testing.T) {
+	t.Parallel()
+	s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+	b := NewBook(BookConfig{Ledger: s}) // nobody looks
+	one, other := b.Holder(), b.Holder()
+	_ = asks(t, "at first", one, "a1 b2", "a", "b")
+	_ = asks(t, "at first", other, "a1", "a")
+	jump := func(hosts ...string) { // to a state in which each has the address of its place
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		clear(s.kept)
+		free := s.free()
+		for i, k := range keysOf(hosts...) {
+			s.kept[k] = registry.Allocation{Key: k, Addresses: free[i]}
+		}
+	}
+	lost := func(what string, h *Holder, hosts ...string) {
+		t.Helper()
+		told := len(h.Losing()) > 0
+		if told {
+			<-h.Losing()
+		}
+		if got := h.Lost(); !slices.Equal(got, keysOf(hosts...)) || told != (len(hosts) > 0) {
+			t.Errorf("%s: lost %v, told %v; want %v", what, got, told, hosts)
+		}
+	}
+	jump("c", "b", "a")
+	_ = asks(t, "another has it", other, "c1", "c")
+	lost("a of the one", one, "a")
+	lost("a of the other", other, "a")
+	_ = asks(t, "again", one, "a3 b2", "a", "b")
+	_ = asks(t, "again", other, "c1", "c")
+	lost("nobody", one)
+	lost("nobody", other)
+	_ = asks(t, "it too", other, "a3", "a")
+	jump("b", "c", "a")
+	other.Release(keysOf("c"))
+	_ = asks(t, "b alone has moved, to what was let go", one, "b1", "b")
+	_ = asks(t, "to what b had", other, "c2", "c")
+	lost("nobody", one)
+	lost("nobody", other)
+	jump("c", "a", "b")
+	_ = asks(t, "another of its own", other, "a2", "a")
+	lost("the same host", one, "a")
+	lost("who has it by now", other, "c")
+}
+
+// That many hosts have lost their addresses is told in few lines.
+func TestLostIsTold(t *testing.T) {
+	t.Parallel()
+	s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+	var hosts []string
+	for i := range 120 {
+		host := fmt.Sprint("h", i)
+		k := keysOf(host)[0]
+		s.kept[k] = registry.Allocation{Key: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 1, byte(i)}), netip.AddrFrom16([16]byte{0x20, 15: byte(i)})}}
+		hosts = append(hosts, host)
+	}
+	var (
+		told  []audit.Event
+		lines strings.Builder
+	)
+	b := NewBook(BookConfig{Ledger: s, Audit: func(e audit.Event) { told = append(told, e) }, Log: hclog.New(&hclog.LoggerOptions{Output: &lines})})
+	if _, err := b.Holder().Allocate(t.Context(), keysOf(hosts...)); err != nil {
+		t.Fatal(err)
+	}
+	clear(s.kept)
+	if err := b.look(t.Context(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(lines.String(), "\n"); n != 51 {
+		t.Errorf("%d lines", n)
+	}
+	if len(told) != 51 || told[0].Action != audit.AddressLose || told[0].Details["host"] == "" || told[50].Reason != "70 more at once" {
+		t.Errorf("%d events, the last %+v", len(told), told[len(told)-1])
+	}
+}
+
 // A storm of new hosts is told in few lines.
 func TestStormIsTold(t *testing.T) {
 	t.Parallel()
@@ -317,7 +400,7 @@ func TestStormIsTold(t *testing.T) {
 	var hosts []string
 	for i := range 120 {
 		k := registry.Key{Host: fmt.Sprint("old-", i)}
-		s.kept[k] = registry.Allocation{Key: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i)}), netip.IPv6Unspecified()}, Idle: time.Unix(1, 0)}
+		s.kept[k] = registry.Allocation{Key: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i)}), netip.AddrFrom16([16]byte{0x20, 15: byte(i)})}, Idle: time.Unix(1, 0)}
 		hosts = append(hosts, fmt.Sprint("new-", i))
 	}
 	var told []audit.Event

@@ -52,7 +52,7 @@ func newDesk(cfg Config) *desk {
 }
 
 // run passes on what the source says until ctx ends. Only one of these things can happen at a time: the source says
-// something, Addresses can be asked or answers, or it is time to go on without, or to ask again.
+// something, Addresses can be asked, answers or has given what it gave to others, or it is time to go on without, or to ask again.
 func (d *desk) run(ctx context.Context, from <-chan feed.Batch[registry.Instances], out chan<- feed.Batch[registry.Instances]) {
 	patience, retry := time.NewTimer(0), time.NewTicker(d.cfg.Retry)
 	defer patience.Stop()
@@ -79,6 +79,7 @@ func (d *desk) run(ctx context.Context, from <-chan feed.Batch[registry.Instance
 			d.spent = d.spent || d.held != nil
 		case <-retry.C:
 			d.again = true
+		case <-d.cfg.Addresses.Losing():
 			d.lose(d.cfg.Addresses.Lost())
 		}
 		d.letGo()

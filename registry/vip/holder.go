@@ -14,26 +14,22 @@ type Holder struct {
 
 	told map[registry.Key][]netip.Addr // guarded by book.mu: what it uses, and its addresses; nil: it has not been told any
 	lost []registry.Key                // guarded by book.mu
+
+	losing chan struct{} // cap 1; what Losing returns
 }
 
 var _ Addresses = (*Holder)(nil)
 
 // Holder makes a user of the book's addresses.
 func (b *Book) Holder() *Holder {
-	return &Holder{book: b, told: map[registry.Key][]netip.Addr{}}
+	return &Holder{book: b, told: map[registry.Key][]netip.Addr{}, losing: make(chan struct{}, 1)}
 }
 
 // Allocate implements Addresses. From now on keys are in use.
 func (h *Holder) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	h.use(keys)
 	got, err := h.book.allocate(ctx, keys)
-	h.book.mu.Lock()
-	defer h.book.mu.Unlock()
-	for k, a := range got {
-		if _, used := h.told[k]; used {
-			h.told[k] = a
-		}
-	}
+	h.book.give(h, got)
 	return got, err
 }
 
@@ -52,7 +48,9 @@ func (h *Holder) Release(keys []registry.Key) {
 	h.book.mu.Lock()
 	defer h.book.mu.Unlock()
 	for _, k := range keys {
+		told := h.told[k]
 		delete(h.told, k)
+		h.book.disown(k, told)
 	}
 	if len(h.told) == 0 {
 		delete(h.book.holders, h)
@@ -66,4 +64,20 @@ func (h *Holder) Lost() []registry.Key {
 	lost := h.lost
 	h.lost = nil
 	return lost
+}
+
+// Losing implements Addresses.
+func (h *Holder) Losing() <-chan struct{} { return h.losing }
+
+// lose notes that the addresses of a key are not its own any more. book.mu is held.
+func (h *Holder) lose(k registry.Key) lostHost {
+	told := h.told[k]
+	h.told[k] = nil
+	h.lost = append(h.lost, k)
+	h.book.disown(k, told)
+	select {
+	case h.losing <- struct{}{}:
+	default: // there is word already
+	}
+	return lostHost{key: k, told: told}
 }

@@ -22,6 +22,8 @@ type Addresses interface {
 	Release(keys []registry.Key)
 	// Lost returns once those of keys whose addresses are not theirs any more: they are to be asked for anew.
 	Lost() []registry.Key
+	// Losing tells that there may be some of Lost. Nil: there never are.
+	Losing() <-chan struct{}
 }
 
 // Config says whose services are given addresses, and by whom.

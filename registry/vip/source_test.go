@@ -29,7 +29,10 @@ type office struct {
 	left    []string         // the hosts that were let go
 	lost    []registry.Key   // told once
 	moved   byte             // added to addresses
+	losing  chan struct{}    // made by begin
 }
+
+func (o *office) Losing() <-chan struct{} { return o.losing }
 
 func (o *office) Release(keys []registry.Key) {
 	o.mu.Lock()
@@ -134,6 +137,7 @@ func (s *stage) listen() []feed.Batch[registry.Instances] {
 }
 
 func begin(t *testing.T, o *office) *stage {
+	o.losing = make(chan struct{}, 1)
 	s := &stage{speaker: make(speaker), office: o}
 	src := New(Config{Source: s.speaker, Addresses: o})
 	if src.Name() != "consul:a" {
@@ -370,8 +374,8 @@ func TestLost(t *testing.T) {
 		s.says(true, "a", "b")
 		s.want(t, "at first", "full a[240.240.0.97/32] b[240.240.0.98/32]")
 		s.set(func() { s.lost, s.moved = []registry.Key{{Host: "b", Namespace: "shop"}, {Host: "gone"}}, 1 })
-		time.Sleep(6 * time.Second)
-		s.want(t, "another", "b[]!", "b[240.240.1.98/32]")
+		s.losing <- struct{}{}
+		s.want(t, "another at once", "b[]!", "b[240.240.1.98/32]")
 		s.wantAsked(t, "anew", "a b", "b")
 		s.says(false, "b")
 		s.want(t, "and it stays", "b[240.240.1.98/32]")
@@ -388,7 +392,7 @@ func TestLostForGood(t *testing.T) {
 		s.set(func() {
 			s.lost, s.refuses = []registry.Key{{Host: "b", Namespace: "shop"}}, map[string]error{"b": errors.New("all are taken")}
 		})
-		time.Sleep(6 * time.Second)
+		s.losing <- struct{}{}
 		heard := s.listen()
 		check(t, "without", heard, "b[]!", "b[]!")
 		if p := heard[1].Updates[0].Problems[0]; !strings.HasSuffix(p.Text, "all are taken") {
