@@ -17,11 +17,11 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 			entries, a, err := w.ask(ctx, index)
 			return a, func(v verdict) error {
 				w.changed = v == newer && index != 0
+				if len(entries) == 0 && w.had > 0 && k.hides(a) { // first: another token changes no index
+					return errHidden
+				}
 				if v == same {
 					return nil
-				}
-				if len(entries) == 0 && w.had > 0 && k.hides(a) {
-					return errHidden
 				}
 				w.had = len(entries)
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)

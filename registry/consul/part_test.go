@@ -585,3 +585,41 @@ func TestPortKept(t *testing.T) {
 		f.end()
 	})
 }
+
+// A token that reads nothing, put in the place of one that was refused: Consul says nothing new, and does not wake who waits with
+// it. That is told, and what changes is seen as soon as the right token is back.
+func TestBlindToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs("web", "api")
+		f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Second)
+		still := func(edit func()) { // nobody is woken
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			edit()
+		}
+		c.change(func() {
+			c.index--
+			c.fails = func(string, string) bool { return true }
+		})
+		time.Sleep(time.Minute)
+		still(func() { c.fails, c.hidden["web"], c.hidden["api"] = nil, true, true })
+		time.Sleep(time.Minute)
+		if s := f.stands(); !strings.Contains(s.Error, "the token reads nothing any more") {
+			t.Errorf("it stands with %q", s.Error)
+		}
+		still(func() {
+			c.services["web"] = api.HealthCritical
+			c.index++
+		})
+		time.Sleep(time.Minute)
+		still(func() { clear(c.hidden) })
+		time.Sleep(time.Minute)
+		if got := f.state("web.service.consul"); got != "unhealthy" {
+			t.Errorf("with the right token again web is %s", got)
+		}
+		f.is("in the end", "", 0, time.Time{})
+	})
+}
