@@ -63,7 +63,7 @@ func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Tim
 	}
 	x := m.statusOf(ids[0], m.others[ids[0]], s.bundle.Roots, now)
 	if x.State == ReplicaServing {
-		return x, fmt.Errorf("%w: %s is alive and serves: stop it first", ErrForgetReplica, x.Name)
+		return x, s.replica.unforgettable(x, now)
 	}
 	key := record.Key{Table: table, Name: replicaRecords + x.ID}
 	if err := s.records.records.Commit(ctx, record.Write{Key: key, Version: m.versions[x.ID]}); errors.Is(err, record.ErrConflict) {
@@ -74,6 +74,15 @@ func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Tim
 	delete(m.others, x.ID)
 	s.log.Info("a replica is forgotten, as an operator wished", "replica", x.Name, "id", x.ID, "state", x.State)
 	return x, nil
+}
+
+// unforgettable is why one that serves is not forgotten.
+func (m *membership) unforgettable(x ReplicaStatus, now time.Time) error {
+	if _, heard := m.serves(x.ID, m.others[x.ID], now); heard {
+		return fmt.Errorf("%w: %s is alive and serves: stop it first", ErrForgetReplica, x.Name)
+	}
+	return fmt.Errorf("%w: %s has an older release, which does not tell others that it is there, and it may serve until its intermediate ends at %s: upgrade it; if it is gone, it is forgotten after that, and --force has a rotation not wait for it",
+		ErrForgetReplica, x.Name, m.others[x.ID].ends().UTC().Format(time.RFC3339))
 }
 
 // called are the others that are called so, by their ids.

@@ -62,12 +62,26 @@ func (r replicaRecord) signs(now time.Time) bool {
 	return slices.ContainsFunc(r.certificates(), func(c *x509.Certificate) bool { return now.Before(c.NotAfter) })
 }
 
-// serves says whether a replica is alive and signs.
-func (m *membership) serves(id string, r replicaRecord, now time.Time) bool {
-	if m.alive != nil {
-		return m.alive(id)
+// ends is when the last of a replica's intermediates ends.
+func (r replicaRecord) ends() time.Time {
+	var last time.Time
+	for _, c := range r.certificates() {
+		last = later(last, c.NotAfter)
 	}
-	return r.signs(now) && now.Before(r.heard(now).Add(askingFor))
+	return last
+}
+
+// serves says whether a replica is alive and signs; heard: somebody has heard of it. One whose record does not tell when it was
+// there is of an older release, which tells nobody what it is called: it may serve for as long as its intermediate is valid.
+func (m *membership) serves(id string, r replicaRecord, now time.Time) (serves, heard bool) {
+	switch {
+	case m.alive == nil:
+		serves = r.signs(now) && now.Before(r.heard(now).Add(askingFor))
+		return serves, serves
+	case m.alive(id):
+		return true, true
+	}
+	return r.Seen.IsZero() && r.signs(now), false
 }
 
 // status are the other replicas, for people.
@@ -85,8 +99,11 @@ func (m *membership) statusOf(id string, r replicaRecord, roots []*x509.Certific
 	if r.Request != nil && r.Refused == "" {
 		x.Reason = "waits for an intermediate since " + r.Request.At.UTC().Format(time.RFC3339)
 	}
+	serves, heard := m.serves(id, r, now)
 	switch {
-	case m.serves(id, r, now):
+	case serves && !heard:
+		x.State, x.Reason = ReplicaServing, "or is gone: its release does not tell others that it is there; upgrade it"
+	case serves:
 		x.State, x.Seen = ReplicaServing, now
 		if r.Refused != "" {
 			x.Reason = "gets no new intermediate: " + r.Refused

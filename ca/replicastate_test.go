@@ -96,6 +96,30 @@ func TestReplicaStates(t *testing.T) {
 	want("who knows says that it is alive", map[string]ReplicaState{"two": ReplicaServing})
 }
 
+// A replica of a release that does not tell when it was there is not taken to be gone because nobody has heard of it: it serves for
+// as long as its intermediate is valid, and is not forgotten.
+func TestReplicaOlder(t *testing.T) {
+	t.Parallel()
+	w, _, two := settledTown(t)
+	w.m.own.replica.alive = func(string) bool { return false }
+	r := two.own.replica.record
+	r.Seen = time.Time{}
+	if err := two.own.writeReplica(t.Context(), two.ReplicaID(), r, record.Any); err != nil {
+		t.Fatal(err)
+	}
+	w.first.later(w.m, intermediateLife-time.Hour)
+	if got := show(t, w.m).Replicas; len(got) != 1 || got[0].State != ReplicaServing || !got[0].Seen.Before(noon.Add(time.Hour)) || !strings.Contains(got[0].Reason, "does not tell") {
+		t.Errorf("it has an intermediate: %+v", got)
+	}
+	if _, err := w.m.ForgetReplica(t.Context(), "two", "", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), "older release") {
+		t.Errorf("it has an intermediate, and is forgotten: %v", err)
+	}
+	w.first.later(w.m, 2*time.Hour)
+	if got := states(t, w.m); got["two"] == ReplicaServing {
+		t.Errorf("its intermediate has ended: %v", got)
+	}
+}
+
 // Who serves says now and then that it is there, and not at each look.
 func TestReplicaSeen(t *testing.T) {
 	t.Parallel()
