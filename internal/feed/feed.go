@@ -51,6 +51,8 @@ type Batch[T any] struct {
 type Standing struct {
 	// Error is what is wrong and what to do, in one line; empty: it is in touch.
 	Error string
+	// Cause is the same without what is made of its content meanwhile, for when that is over; empty: it is Error.
+	Cause string
 	// Since is when that began.
 	Since time.Time
 	// Lag is how long the last change took from the origin until the source noticed it (Batch.Since), as where it reads

@@ -170,7 +170,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 	}
 	if b.Standing != nil {
 		if src.stands.Error != "" && b.Standing.Error == "" {
-			src.overcome, src.overcomeAt = src.stands.Error, now
+			src.overcome, src.overcomeAt = cmp.Or(src.stands.Cause, src.stands.Error), now
 		}
 		src.stands = *b.Standing
 	}

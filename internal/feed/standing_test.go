@@ -35,6 +35,11 @@ func TestStanding(t *testing.T) {
 	if s := m.Sources()[0]; !s.StaleSince().IsZero() || s.Error != "" || s.Problems != 0 || s.Items != 2 || s.LastError != "cannot connect" || !s.LastErrorAt.Equal(begin) {
 		t.Errorf("after the outage: %+v", s)
 	}
+	m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Error: "cannot connect; its content stands in", Cause: "cannot connect", Since: begin}}, begin)
+	m.Apply(Batch[string]{Source: "consul:dc1", Standing: &Standing{Since: begin}}, begin)
+	if s := m.Sources()[0]; s.LastError != "cannot connect" {
+		t.Errorf("after the outage its content still stands in: %q", s.LastError)
+	}
 	m.Apply(Batch[string]{Source: "consul:dc1", Full: true, Standing: &Standing{Error: "too old, and gone", Since: begin}}, begin)
 	if got := m.Problems(nil); len(got) != 1 || got[0].Stale {
 		t.Errorf("nothing of it is in use: %v", got)

@@ -364,6 +364,7 @@ func (k *keeping[T]) wrote(err error, now time.Time) feed.Batch[T] {
 // standing is how the source stands, with what is to be said of its content.
 func (k *keeping[T]) standing() *feed.Standing {
 	out := k.stands
+	out.Cause = k.stands.Error
 	switch {
 	case k.stands.Error == "" && k.unkept != "":
 		out.Error, out.Since = "what it says cannot be kept for a restart: "+k.unkept, k.since

@@ -207,6 +207,10 @@ func TestStandsIn(t *testing.T) {
 		if s := l.has(true, "a", "e"); !strings.Contains(s.Error, "cannot connect; its content of") {
 			t.Errorf("away at the start: %q", s.Error)
 		}
+		l.says(feed.Batch[string]{Full: true, Standing: &feed.Standing{Since: time.Now()}, Updates: groups("a", "e")})
+		if s := l.has(true, "a", "e"); s.Error != "" || s.LastError != "cannot connect" {
+			t.Errorf("back in touch, the error is %q, and before it was %q", s.Error, s.LastError)
+		}
 		l.end()
 	})
 }
