@@ -199,7 +199,7 @@ func (t *talk) answer(l *list, w *word, v *verdict, now time.Time) error {
 // warn logs what a server does, unless it did the like often: what it sends is its own affair.
 func (t *talk) warn(what string, now time.Time, message string, facts ...any) {
 	if may, silent := t.logged.Take(what, now); may {
-		t.cfg.Log.Warn(message, append(facts, "server", t.cfg.Address, "not logged before", silent)...)
+		t.cfg.Log.Warn(message, append(facts, t.end(), t.cfg.Address, "not logged before", silent)...)
 	}
 }
 
@@ -262,10 +262,10 @@ func (t *talk) doubts(now time.Time) string {
 		return text
 	}
 	if !t.believe.IsZero() && t.content.total == 0 {
-		return fmt.Sprintf("the server %s holds no object of any kind: it is believed when it has stood by that for %s (emptyAfter)", t.cfg.Address, t.cfg.EmptyAfter)
+		return fmt.Sprintf("%s holds no object of any kind: it is believed when it has stood by that for %s (emptyAfter)", t.other(), t.cfg.EmptyAfter)
 	}
 	if text, _ := t.content.doubts(); text != "" {
-		return fmt.Sprintf("the server %s: %s", t.cfg.Address, text)
+		return fmt.Sprintf("%s: %s", t.other(), text)
 	}
 	for _, name := range slices.Sorted(maps.Keys(t.unknown)) {
 		if n := t.content.held(name); n > 0 {

@@ -414,15 +414,44 @@ func TestTurned(t *testing.T) {
 	}
 }
 
-// What gRPC puts around an error is left out.
+// What gRPC puts around an error is left out, and what to do is said.
 func TestOutage(t *testing.T) {
 	t.Parallel()
-	s, err := New(Config{Name: "a", Address: "a:1", NodeID: "a"})
+	const refused = "it refused the connection while that began: see certFile and keyFile, which it may not take or miss, and serverName"
+	const ended = "it ended the connection before it said anything, as one does that does not take the certificate which is shown, or misses one: see certFile and keyFile, that it runs, and its log"
+	for name, c := range map[string]struct {
+		why       string
+		plaintext bool
+		heard     bool
+		want      string
+	}{
+		"dial":            {`connection error: desc = "transport: Error while dialing: dial tcp a:1: connect: connection refused"`, false, false, "(dial tcp a:1: connect: connection refused): see that it runs, and its log"},
+		"our certificate": {`connection error: desc = "error reading server preface: remote error: tls: bad certificate"`, false, false, refused},
+		"lost words":      {"write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe", false, false, ended},
+		"without TLS":     {"write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe", true, false, "see that it runs, and its log"},
+		"later":           {"write tcp 127.0.0.1:1->127.0.0.1:2: write: broken pipe", false, true, "write: broken pipe): see that it runs, and its log"},
+		"its certificate": {"tls: failed to verify certificate: x509: certificate signed by unknown authority", false, false, "see caFile, serverName and certFile"},
+	} {
+		s, err := New(Config{Name: "a", Address: "a:1", NodeID: "a", Plaintext: c.plaintext})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.touch.stream = c.heard
+		if got := s.outage(errors.New(c.why)); !strings.HasPrefix(got, "the server a:1 cannot be asked (") || !strings.HasSuffix(got, c.want) {
+			t.Errorf("%s: got %q, want %q", name, got, c.want)
+		}
+	}
+}
+
+// Of resource-sink the address is our own: nobody is called a server who is none.
+func TestSinkDoubts(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Name: "a", Address: "10.0.0.1:9901", NodeID: "a", Plaintext: true, Protocol: ResourceSink})
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := s.outage(errors.New(`connection error: desc = "transport: Error while dialing: dial tcp a:1: connect: connection refused"`))
-	if want := "the server a:1 cannot be asked (dial tcp a:1: connect: connection refused): see that it runs, and its log"; got != want {
-		t.Errorf("got %q, want %q", got, want)
+	bare := talk{Source: s, believe: start}
+	if got := bare.doubts(start); !strings.HasPrefix(got, "the source that calls 10.0.0.1:9901 holds no object of any kind") {
+		t.Errorf("got %q", got)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -38,23 +39,49 @@ func (s *Source) outage(why error) string {
 		}
 		return fmt.Sprintf("no source of configuration is connected to %s (%s): %s", s.cfg.Address, text, todo)
 	}
-	todo := "see that it runs, and its log"
-	switch status.Code(why) {
-	case codes.Unauthenticated, codes.PermissionDenied:
-		todo = "see certFile, keyFile and namespace: the server must know who asks, and let them"
-	case codes.Unimplemented:
-		todo = "see protocol, and that it serves configuration at this address"
-	case codes.ResourceExhausted:
-		todo = "see maxMessage"
-	}
 	text := reason(why)
-	if strings.Contains(text, tooManyPings) {
-		todo = "it wants to be asked more seldom whether it lives, and is, from the next connection on"
+	return fmt.Sprintf("%s cannot be asked (%s): %s", s.other(), text, s.todo(status.Code(why), text))
+}
+
+// todo is what to do about an outage.
+func (s *Source) todo(code codes.Code, text string) string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
-	if strings.Contains(text, "certificate") || strings.Contains(text, "x509:") || strings.Contains(text, "tls:") {
-		todo = "see caFile, serverName and certFile"
+	switch {
+	case has("remote error: tls:"): // the other side says so
+		return "it refused the connection while that began: see certFile and keyFile, which it may not take or miss, and serverName"
+	case has("certificate", "x509:", "tls:"):
+		return "see caFile, serverName and certFile"
+	case has(tooManyPings):
+		return "it wants to be asked more seldom whether it lives, and is, from the next connection on"
+	case code == codes.Unauthenticated || code == codes.PermissionDenied:
+		return "see certFile, keyFile and namespace: the server must know who asks, and let them"
+	case code == codes.Unimplemented:
+		return "see protocol, and that it serves configuration at this address"
+	case code == codes.ResourceExhausted:
+		return "see maxMessage"
+	// With TLS 1.3 a server looks at our certificate when we have begun to speak already, and what it says of that may be lost.
+	case !s.cfg.Plaintext && !s.touch.stream && has("broken pipe", "connection reset", "EOF"):
+		return "it ended the connection before it said anything, as one does that does not take the certificate which is shown, or misses one: see certFile and keyFile, that it runs, and its log"
 	}
-	return fmt.Sprintf("the server %s cannot be asked (%s): %s", s.cfg.Address, text, todo)
+	return "see that it runs, and its log"
+}
+
+// other is who is on the other side, for people.
+func (s *Source) other() string {
+	if s.cfg.Protocol == ResourceSink {
+		return "the source that calls " + s.cfg.Address
+	}
+	return "the server " + s.cfg.Address
+}
+
+// end is what the address is of, in the log.
+func (s *Source) end() string {
+	if s.cfg.Protocol == ResourceSink {
+		return "called at"
+	}
+	return "server"
 }
 
 // reason is an error without what gRPC puts around it, on one line.
@@ -82,7 +109,7 @@ func (s *Source) stand(ctx context.Context, out chan<- feed.Batch[*config.Object
 	if may, silent := s.logged.Take("standing", now); may && wrong != "" {
 		s.cfg.Log.Warn("not in touch", "error", wrong, "not logged before", silent)
 	} else if may {
-		s.cfg.Log.Info("in touch", "server", s.cfg.Address, "objects", s.content.total, "not logged before", silent)
+		s.cfg.Log.Info("in touch", s.end(), s.cfg.Address, "objects", s.content.total, "not logged before", silent)
 	}
 	if s.touch.since.IsZero() || (was == "") != (wrong == "") {
 		s.touch.since = now

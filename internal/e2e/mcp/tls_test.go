@@ -29,7 +29,7 @@ func TestTLS(t *testing.T) {
 		"the machine's":  {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = "" }, "see caFile"},
 		"other name":     {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "else.test" }, "see caFile"},
 		"host's name":    {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "" }, "see caFile"},
-		"no certificate": {tls.RequireAndVerifyClientCert, func(*mcp.Config) {}, "see caFile, serverName and certFile"},
+		"no certificate": {tls.RequireAndVerifyClientCert, func(*mcp.Config) {}, "see certFile and keyFile"},
 		"no file":        {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = "/nowhere/ca.pem" }, "caFile: open /nowhere/ca.pem"},
 		"plaintext": {tls.NoClientCert, func(c *mcp.Config) {
 			c.Plaintext, c.CAFile, c.ServerName = true, "", ""
