@@ -129,12 +129,13 @@ func (s *Store) insist(ctx context.Context, ops api.TxnOps) (uint64, error) {
 	}
 }
 
-// unwritten explains why Consul did not do a write, and notes it.
+// unwritten explains why Consul did not do a write, and notes what that says of others.
 func (s *Store) unwritten(ctx context.Context, err error) error {
 	why := s.client.explain(err)
-	if declined(err) {
+	switch {
+	case declined(err):
 		s.standing.refused(why, s.cfg.Log)
-	} else {
+	case !disliked(err):
 		s.note(ctx, why)
 	}
 	return why

@@ -307,10 +307,20 @@ func refused(err error) bool {
 		func(said string) bool { return strings.Contains(status.Body, said) })
 }
 
-// declined says that Consul answers and does not do what it was asked for, as for a token that may not have it done.
+// declined says that Consul takes no write by the token.
 func declined(err error) bool {
+	return answered(err, http.StatusForbidden, http.StatusUnauthorized)
+}
+
+// disliked says that Consul does not take what was written, such as for its size, which says nothing of other writes.
+func disliked(err error) bool {
+	return answered(err, http.StatusBadRequest, http.StatusRequestEntityTooLarge)
+}
+
+// answered says that Consul's answer had one of some numbers.
+func answered(err error, codes ...int) bool {
 	var status api.StatusError
-	return errors.As(err, &status) && status.Code < http.StatusInternalServerError
+	return errors.As(err, &status) && slices.Contains(codes, status.Code)
 }
 
 // explain says what an error of Consul means, and what to do.
@@ -323,16 +333,18 @@ func (c *client) explain(err error) error {
 		return fmt.Errorf("the Consul at %s (setting store.address) cannot be asked: %s%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 	}
 	said := consulhttp.OneLine(status.Body)
+	if consulhttp.WantsTLS(status.Code, said) {
+		return fmt.Errorf("the Consul at %s speaks HTTPS there: write https:// in store.address", c.o.Address)
+	}
 	switch status.Code {
 	case http.StatusForbidden, http.StatusUnauthorized:
 		return fmt.Errorf("the Consul at %s refuses the token (%d, %s): it needs key_prefix %q with the policy write (setting store.tokenFile, %s)", c.o.Address, status.Code, said, c.o.Prefix+"/", orNone(c.o.TokenFile))
 	case http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("the Consul at %s refuses a value of half a megabyte, which it takes by default (413, %s): do not lower limits.kv_max_value_size and limits.txn_max_req_len", c.o.Address, said)
+	case http.StatusBadRequest:
+		return fmt.Errorf("the Consul at %s does not understand the request (400, %s): look what stands between, and into its log", c.o.Address, said)
 	case http.StatusTooManyRequests:
 		return fmt.Errorf("the Consul at %s refuses further requests from this machine for now (429, %s): see limits.http_max_conns_per_client and limits.request_limits there", c.o.Address, said)
-	}
-	if consulhttp.WantsTLS(status.Code, said) {
-		return fmt.Errorf("the Consul at %s speaks HTTPS there: write https:// in store.address", c.o.Address)
 	}
 	return fmt.Errorf("the Consul at %s (setting store.address) answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
 }
