@@ -41,6 +41,8 @@ type membership struct {
 	// others are those that are there, by id, and versions those of their records.
 	others   map[string]replicaRecord
 	versions map[string]string
+	// unsaid is that this one is there, for sayHere to write; nil: the records know.
+	unsaid *record.Write
 	// said is what this one had its record say of late, and when.
 	said map[string]time.Time
 	// forgot is when this one has forgotten others, by id.
@@ -150,7 +152,7 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 		return err
 	}
 	m := s.replica
-	m.record, m.version, m.others, m.versions = replicaRecord{}, "", map[string]replicaRecord{}, map[string]string{}
+	m.record, m.version, m.others, m.versions, m.unsaid = replicaRecord{}, "", map[string]replicaRecord{}, map[string]string{}, nil
 	for _, rec := range list {
 		id, ok := strings.CutPrefix(rec.Name, replicaRecords)
 		if !ok {
@@ -172,11 +174,17 @@ func (s *selfSigned) readReplicas(ctx context.Context) error {
 
 // writeReplica replaces a replica's record that was read at a version, with other writes. Errors: record.ErrConflict.
 func (s *selfSigned) writeReplica(ctx context.Context, id string, r replicaRecord, version string, more ...record.Write) error {
-	value, err := json.Marshal(r)
+	w, err := r.write(id, version)
 	if err != nil {
 		return err
 	}
-	return s.records.records.Commit(ctx, append(more, record.Write{Key: record.Key{Table: table, Name: replicaRecords + id}, Value: value, Version: version})...)
+	return s.records.records.Commit(ctx, append(more, w)...)
+}
+
+// write replaces the record of a replica that was read at a version.
+func (r replicaRecord) write(id, version string) (record.Write, error) {
+	value, err := json.Marshal(r)
+	return record.Write{Key: record.Key{Table: table, Name: replicaRecords + id}, Value: value, Version: version}, err
 }
 
 // enlist has the records know this replica and its intermediates, so that a rotation waits for it, and now and then that it is there.
@@ -193,8 +201,7 @@ func (s *selfSigned) enlist(ctx context.Context, now time.Time) error {
 		}
 	}
 	if known {
-		s.stillHere(ctx, now)
-		return nil
+		return m.stillHere(now)
 	}
 	what := m.hasAll(mine)
 	if err := m.contested(s.dir, what, now); err != nil {

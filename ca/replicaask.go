@@ -11,6 +11,8 @@ import (
 	"io/fs"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/record"
@@ -36,6 +38,7 @@ func (s *selfSigned) await(ctx context.Context, now time.Time) error {
 		if !errors.Is(err, errAsked) {
 			return err
 		}
+		s.records.sayHere(ctx, s.replica.unsaid, s.log)
 		if !told {
 			s.log.Info("this replica waits for an intermediate from one that has the root's key", "replica", s.replica.id)
 			told = true
@@ -82,7 +85,9 @@ func (s *selfSigned) asked(ctx context.Context, root *x509.Certificate, name str
 		if m.record.Ahead && now.Before(was.At) { // the clock was set
 			return nil, s.ask(ctx, q, "", now)
 		}
-		s.stillHere(ctx, now)
+		if err := m.stillHere(now); err != nil {
+			return nil, err
+		}
 		return nil, s.unanswered(secret, was)
 	}
 	return nil, s.askAnew(ctx, q, secret, now)
@@ -125,17 +130,28 @@ func (s *selfSigned) ask(ctx context.Context, q *replicaRequest, what string, no
 	return errAsked
 }
 
-// stillHere has the records know now and then that this replica is there. Where they take nothing it is told of elsewhere, and this can
-// wait.
-func (s *selfSigned) stillHere(ctx context.Context, now time.Time) {
-	m := s.replica
+// stillHere has the records know now and then that this replica is there: by sayHere, which needs nothing that others wait for.
+func (m *membership) stillHere(now time.Time) error {
 	if !m.record.stale(now) {
-		return
+		return nil
 	}
 	r := m.record
 	r.Seen = now.UTC()
-	if err := s.writeReplica(ctx, m.id, r, m.version); err != nil && !errors.Is(err, record.ErrConflict) {
-		s.log.Debug("the records are not told that this replica is there", "error", err)
+	w, err := r.write(m.id, m.version)
+	if err != nil {
+		return err
+	}
+	m.unsaid = &w
+	return nil
+}
+
+// sayHere writes that this replica is there; w may be nil. Where the records take nothing it is told of elsewhere, and this can wait.
+func (s stateStore) sayHere(ctx context.Context, w *record.Write, log hclog.Logger) {
+	if w == nil {
+		return
+	}
+	if err := s.records.Commit(ctx, *w); err != nil && !errors.Is(err, record.ErrConflict) {
+		log.Debug("the records are not told that this replica is there", "error", err)
 	}
 }
 

@@ -145,6 +145,43 @@ func TestReplicaSeen(t *testing.T) {
 	}
 }
 
+// watched are records that look on while something is written.
+type watched struct {
+	record.Store
+	look func()
+}
+
+func (s watched) Commit(ctx context.Context, writes ...record.Write) error {
+	s.look()
+	return s.Store.Commit(ctx, writes...)
+}
+
+// While the records are told that this replica is there nobody waits: they may hang.
+func TestReplicaSeenWaits(t *testing.T) {
+	t.Parallel()
+	_, h, _ := settledTown(t)
+	var m *Manager
+	wrote := 0
+	h.config.Records = watched{h.records, func() {
+		if m == nil {
+			return // it starts
+		}
+		if wrote++; !m.mu.TryLock() {
+			t.Error("show and rotate would wait for the records")
+			return
+		}
+		m.mu.Unlock()
+	}}
+	m = h.move()
+	h.later(m, 0)
+	wrote = 0
+	h.later(m, idlePace)
+	h.later(m, 0)
+	if wrote != 1 {
+		t.Errorf("%d writes, want 1", wrote)
+	}
+}
+
 // What was refused, or was never answered, is forgotten when nobody has asked with it for long: also when it had come back before.
 func TestReplicaRefusedEnds(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,8 @@ package ca
 import (
 	"context"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/record"
 )
 
 // How often the authority is looked after: files that are replaced are seen within pluggedPace, a rotation is led on at
@@ -31,13 +33,21 @@ func (m *Manager) Run(ctx context.Context) error {
 	}
 }
 
-// look does what is to be done now, and returns after how long to look again.
+// look does what is to be done now, and returns after how long to look again. What the records are only told now and then they are
+// told when mu is free again: a store that hangs then keeps nobody waiting.
 func (m *Manager) look(ctx context.Context) time.Duration {
+	pace, unsaid := m.lookNow(ctx)
+	stateStore{m.config.Records}.sayHere(ctx, unsaid, m.config.Log)
+	return pace
+}
+
+// lookNow does what is to be done now, and returns after how long to look again, and what is to be written without mu; nil: nothing.
+func (m *Manager) lookNow(ctx context.Context) (time.Duration, *record.Write) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	began, now := time.Now(), m.config.Now()
 	var err error
-	pace := pluggedPace
+	pace, unsaid := pluggedPace, (*record.Write)(nil)
 	if m.plugged != nil {
 		err = m.lookPlugged(ctx, now)
 	} else {
@@ -48,9 +58,12 @@ func (m *Manager) look(ctx context.Context) time.Duration {
 		} else if r := m.own.replica; r != nil && r.trouble != "" {
 			pace = rewriteGap
 		}
+		if r := m.own.replica; r != nil {
+			unsaid = r.unsaid
+		}
 	}
 	m.note(ctx, err)
-	return pace
+	return pace, unsaid
 }
 
 // paceAfter is the pace of a rotation whose looks take so long: they are a hundredth of the time at most, up to a minute's pace.
