@@ -25,23 +25,39 @@ func (m *Manager) ReplicaID() string {
 
 // ForgetReplica takes the record of another replica out of the records: nobody waits for it any more. What it has signed with stays
 // valid, and one that is there all the same is listed again. It is called by its ID, its name, its machine or its address.
-// Errors: ErrNotFound, ErrForgetReplica while it serves, or when several are called so.
+// Errors: ErrNotFound, ErrForgetReplica while it serves, or when several are called so, of which the one that is asked may be one.
 func (m *Manager) ForgetReplica(ctx context.Context, what, reason, by string) (ReplicaStatus, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	x, err := m.forget(ctx, what)
+	m.config.Audit(forgotten(x, what, reason, by, err))
+	return x, err
+}
+
+// forget deletes the record of the replica that is called so. With an error it returns whom it found. The caller holds mu.
+func (m *Manager) forget(ctx context.Context, what string) (ReplicaStatus, error) {
 	if m.own == nil || m.own.replica == nil {
 		return ReplicaStatus{}, fmt.Errorf("%w: this ashored knows of no others: replicas share a store (setting store, kind consul) and an authority that is not plugged in", ErrForgetReplica)
 	}
-	now := m.config.Now()
-	x, err := m.own.forgetByHand(ctx, what, now)
-	if err == nil || x.ID != "" {
-		e := audit.Event{Action: audit.ReplicaForget, Actor: by, Target: x.Name, Reason: reason, Details: map[string]string{"id": x.ID, "state": string(x.State)}}
-		if err != nil {
-			e.Outcome, e.Reason = audit.Failed, strings.TrimPrefix(reason+": "+err.Error(), ": ")
-		}
-		m.config.Audit(e)
+	return m.own.forgetByHand(ctx, what, m.config.Now())
+}
+
+// forgotten tells the audit log that somebody wished to forget a replica. err is why it was not; x is then whom was found, if anybody.
+func forgotten(x ReplicaStatus, what, reason, by string, err error) audit.Event {
+	e := audit.Event{Action: audit.ReplicaForget, Actor: by, Target: x.Name, Reason: reason, Details: map[string]string{}}
+	if x.ID != "" {
+		e.Details["id"], e.Details["state"] = x.ID, string(x.State)
+	} else {
+		e.Target = fmt.Sprintf("%.200s", what)
 	}
-	return x, err
+	if err == nil {
+		return e
+	}
+	e.Outcome, e.Reason = audit.Failed, strings.TrimPrefix(reason+": "+err.Error(), ": ")
+	if errors.Is(err, ErrForgetReplica) || errors.Is(err, ErrNotFound) {
+		e.Outcome = audit.Refused
+	}
+	return e
 }
 
 // forgetByHand deletes the record of the replica that is called so. With an error it returns whom it found.
@@ -50,15 +66,15 @@ func (s *selfSigned) forgetByHand(ctx context.Context, what string, now time.Tim
 		return ReplicaStatus{}, err
 	}
 	m := s.replica
-	if called(what, m.id, m.name) && len(m.called(what)) == 0 {
+	ids, own := m.called(what), called(what, m.id, m.name)
+	switch {
+	case own && len(ids) == 0:
 		return ReplicaStatus{}, fmt.Errorf("%w: %s is the one that was asked", ErrForgetReplica, m.name)
-	}
-	ids := m.called(what)
-	switch len(ids) {
-	case 0:
+	case own:
+		return ReplicaStatus{}, fmt.Errorf("%w: the one that was asked is called %.200q too: name the other one by its ID, %s", ErrForgetReplica, what, strings.Join(ids, " or "))
+	case len(ids) == 0:
 		return ReplicaStatus{}, fmt.Errorf("replica %.200q: %w: \"ashorectl ca show\" lists those that there are", what, ErrNotFound)
-	case 1:
-	default:
+	case len(ids) > 1:
 		return ReplicaStatus{}, fmt.Errorf("%w: several are called %.200q: name one by its ID, %s", ErrForgetReplica, what, strings.Join(ids, " or "))
 	}
 	x := m.statusOf(ids[0], m.others[ids[0]], s.bundle.Roots, now)

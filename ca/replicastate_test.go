@@ -3,6 +3,8 @@ package ca
 import (
 	"context"
 	"errors"
+	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -262,13 +264,46 @@ func TestForgetReplica(t *testing.T) {
 		t.Errorf("after it was forgotten: %+v, the rotation waits for %+v", s.Replicas, s.Rotation.Waiting)
 	}
 	got := w.first.audited(audit.ReplicaForget)
-	if len(got) != 4 || got[0] != "failed  op" || got[3] != "op" {
-		t.Errorf("the audit log has %q", got)
+	if want := []string{"refused  op", "refused  op", "refused  op", "refused  op", "op", "op", "op"}; !slices.Equal(got, want) {
+		t.Errorf("the audit log has %q, want %q", got, want)
 	}
 	h.later(two, 0)
 	w.first.later(w.m, 0)
 	if len(show(t, w.m).Replicas) != 1 {
 		t.Error("it is there and is not listed")
+	}
+}
+
+// One that is not among others forgets nobody, and the audit log has that.
+func TestForgetReplicaAlone(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t)
+	if _, err := h.move().ForgetReplica(t.Context(), "two", "", "op"); !errors.Is(err, ErrForgetReplica) {
+		t.Errorf("got %v", err)
+	}
+	if got := h.audited(audit.ReplicaForget); !slices.Equal(got, []string{"refused  op"}) {
+		t.Errorf("the audit log has %q", got)
+	}
+}
+
+// A name that the replica has too that is asked means nobody: another one on its machine is forgotten by its ID.
+func TestForgetReplicaBeside(t *testing.T) {
+	t.Parallel()
+	w := newTown(t)
+	w.m.own.replica.name = "box1 (10.0.0.1:15012)"
+	beside := w.refused("box1 (10.0.0.1:15013)")
+	id, err := os.ReadFile(beside.at(replicaFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	other := strings.TrimSpace(string(id))
+	for what, want := range map[string]string{"box1": other, "box1 (10.0.0.1:15012)": "is the one that was asked"} {
+		if _, err := w.m.ForgetReplica(t.Context(), what, "", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", what, err, want)
+		}
+	}
+	if x, err := w.m.ForgetReplica(t.Context(), other, "", "op"); err != nil || x.Name != "box1 (10.0.0.1:15013)" {
+		t.Errorf("by its ID: %+v, %v", x, err)
 	}
 }
 
