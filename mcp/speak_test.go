@@ -75,8 +75,9 @@ func (c *conversation) begin() {
 	ctx, cancel := context.WithCancel(c.t.Context())
 	c.ended, c.cancel, c.pipe = make(chan error, 1), cancel, &pipe{ctx: ctx, said: make(chan any, 10_000), answers: make(chan *frame)}
 	go func(p *pipe, ended chan<- error) {
-		ended <- c.source.speak(ctx, cancel, p, c.batches)
+		err := c.source.speak(ctx, cancel, p, c.batches)
 		c.source.parts.Wait()
+		ended <- err
 	}(c.pipe, c.ended)
 }
 
