@@ -24,9 +24,9 @@ type Handover struct {
 	To Key
 }
 
-// HandOver chooses, for those of keys that have no addresses, ones of hosts that have been idle since before a time: of those
-// that have been for longest first. There may be fewer than are asked for.
-func HandOver(all iter.Seq[Allocation], keys []Key, before time.Time) []Handover {
+// HandOver chooses, for those of keys that have no addresses, ones of idle hosts, which may be those alone that have been idle since
+// the very time that idle says: of those that have been for longest first. There may be fewer than are asked for.
+func HandOver(all iter.Seq[Allocation], keys []Key, idle map[Key]time.Time) []Handover {
 	wanting := make(map[Key]bool, len(keys))
 	for _, k := range keys {
 		wanting[k] = true
@@ -35,7 +35,7 @@ func HandOver(all iter.Seq[Allocation], keys []Key, before time.Time) []Handover
 	for a := range all {
 		if _, asked := wanting[a.Key]; asked {
 			wanting[a.Key] = false
-		} else if !a.Idle.IsZero() && a.Idle.Before(before) {
+		} else if since, may := idle[a.Key]; may && !a.Idle.IsZero() && a.Idle.Equal(since) {
 			spare = append(spare, a)
 		}
 	}

@@ -57,15 +57,16 @@ func (s *Store) Retire(ctx context.Context, keys []registry.Key, since time.Time
 	return nil
 }
 
-// Reuse gives the addresses of hosts that have been idle since before a time to those of keys that have none, those first that have
-// been for longest, and returns what was given: less than was asked for where there are not enough.
-func (s *Store) Reuse(ctx context.Context, keys []registry.Key, before time.Time) ([]registry.Handover, error) {
+// Reuse gives the addresses of idle hosts to those of keys that have none, those first that have been idle for longest, and returns
+// what was given: less than was asked for where there are not enough. It takes those alone that have been idle since the very time
+// that idle says.
+func (s *Store) Reuse(ctx context.Context, keys []registry.Key, idle map[registry.Key]time.Time) ([]registry.Handover, error) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	out := registry.HandOver(s.Allocations(), keys, before)
+	out := registry.HandOver(s.Allocations(), keys, idle)
 	if len(out) == 0 {
 		return nil, nil
 	}

@@ -53,11 +53,12 @@ func TestReuse(t *testing.T) {
 	if !errors.Is(err, virtualip.ErrExhausted) || len(got) != 1 || !slices.Equal(got[keys[3]], all[keys[3]]) {
 		t.Errorf("got %v, %v; want the one that is back, and ErrExhausted", got, err)
 	}
-	given, err := s.Reuse(ctx, append([]registry.Key{keys[0], more[0]}, more...), day.AddDate(0, 0, 2).Truncate(time.Second))
+	idle := map[registry.Key]time.Time{keys[1]: day.AddDate(0, 0, 1).Truncate(time.Second), keys[2]: day.Truncate(time.Second), keys[3]: day.AddDate(0, 0, 1).Truncate(time.Second), keys[4]: day}
+	given, err := s.Reuse(ctx, append([]registry.Key{keys[0], more[0]}, more...), idle)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[registry.Key]registry.Key{more[0]: keys[2], more[1]: keys[1]} // keys[4] has not been idle for long enough
+	want := map[registry.Key]registry.Key{more[0]: keys[2], more[1]: keys[1]} // keys[3] is not idle any more, keys[4] not since that time
 	if len(given) != len(want) {
 		t.Fatalf("%d were given: %v", len(given), given)
 	}
@@ -82,12 +83,12 @@ func TestReuse(t *testing.T) {
 	if a := kept[keys[4]]; !a.Idle.Equal(day.AddDate(0, 0, 2).Truncate(time.Second)) || !kept[keys[3]].Idle.IsZero() {
 		t.Errorf("idle since %v and %v", a.Idle, kept[keys[3]].Idle)
 	}
-	if given, err := s.Reuse(ctx, more[2:], day.AddDate(0, 0, 2).Truncate(time.Second)); err != nil || given != nil {
+	if given, err := s.Reuse(ctx, more[2:], idle); err != nil || given != nil {
 		t.Errorf("nothing is left: got %v, %v", given, err)
 	}
 	gone, cancel := context.WithCancel(ctx)
 	cancel()
-	_, err = s.Reuse(gone, more, time.Now())
+	_, err = s.Reuse(gone, more, idle)
 	if e := s.Retire(gone, keys, time.Now()); !errors.Is(e, context.Canceled) || !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end: %v, %v", e, err)
 	}

@@ -46,7 +46,7 @@ func TestLowestFormat(t *testing.T) {
 		{"a record after it", func(context.Context) error { put(t, a, "x", "2"); return nil }, [2]int{2, 1}},
 		{"a snapshot that has it", snapshot, [2]int{2, 1}},
 		{"its addresses go to another", func(ctx context.Context) error {
-			_, err := a.Reuse(ctx, []registry.Key{{Host: "three.test"}}, time.Unix(101, 0))
+			_, err := a.Reuse(ctx, []registry.Key{{Host: "three.test"}}, map[registry.Key]time.Time{hosts[0]: time.Unix(100, 0)})
 			return err
 		}, [2]int{2, 2}},
 	} {

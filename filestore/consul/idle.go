@@ -50,12 +50,13 @@ func (s *state) retire(keys []registry.Key, since time.Time) *commit {
 	return c
 }
 
-// Reuse gives the addresses of hosts that have been idle since before a time to those of keys that have none, those first that have
-// been for longest, and returns what was given: less than was asked for where there are not enough. No two replicas give the same.
-func (s *Store) Reuse(ctx context.Context, keys []registry.Key, before time.Time) ([]registry.Handover, error) {
+// Reuse gives the addresses of idle hosts to those of keys that have none, those first that have been idle for longest, and returns
+// what was given: less than was asked for where there are not enough. It takes those alone that have been idle since the very time
+// that idle says. No two replicas give the same.
+func (s *Store) Reuse(ctx context.Context, keys []registry.Key, idle map[registry.Key]time.Time) ([]registry.Handover, error) {
 	var out []registry.Handover
 	_, err := s.propose(ctx, len(keys) > manyHosts, func(known *state) (*commit, error) {
-		out = registry.HandOver(known.allocations(), keys, before)
+		out = registry.HandOver(known.allocations(), keys, idle)
 		return handOver(out), nil
 	})
 	if err != nil {

@@ -49,7 +49,8 @@ func TestReuseInFullRange(t *testing.T) {
 		t.Fatalf("got %+v, %v; want the one that is back, and ErrExhausted", c, err)
 	}
 	apply(c)
-	apply(handOver(registry.HandOver(s.allocations(), fresh, time.Unix(201, 0))))
+	idle := map[registry.Key]time.Time{key(1): time.Unix(200, 0), key(2): time.Unix(100, 0), key(3): time.Unix(200, 0), key(4): time.Unix(100, 0)}
+	apply(handOver(registry.HandOver(s.allocations(), fresh, idle)))
 	if s.addresses.Len() != 1<<16-2 || s.taken.Len() != 2*s.addresses.Len() {
 		t.Errorf("%d hosts have %d addresses", s.addresses.Len(), s.taken.Len())
 	}
@@ -62,7 +63,7 @@ func TestReuseInFullRange(t *testing.T) {
 			t.Errorf("%v has %v", k, p)
 		}
 	}
-	if c := handOver(registry.HandOver(s.allocations(), fresh, time.Unix(201, 0))); c != nil {
+	if c := handOver(registry.HandOver(s.allocations(), fresh, idle)); c != nil {
 		t.Errorf("more are given: %+v", c)
 	}
 }
@@ -90,13 +91,17 @@ func TestReuseAmongReplicas(t *testing.T) {
 	if got, err := c.Allocate(t.Context(), old[:10]); err != nil || !slices.Equal(got[old[3]], had[old[3]]) {
 		t.Fatalf("claimed: got %v, %v", got, err)
 	}
+	idle := map[registry.Key]time.Time{}
+	for _, k := range old {
+		idle[k] = time.Unix(100, 0)
+	}
 	var mu sync.Mutex
 	given := map[netip.Addr]registry.Key{}
 	var wg sync.WaitGroup
 	for i, s := range []*Store{a, b, a, b} {
 		wg.Go(func() {
 			for n := range 10 {
-				list, err := s.Reuse(t.Context(), []registry.Key{{Host: fmt.Sprintf("new%d-%d.test", i, n)}}, time.Unix(101, 0))
+				list, err := s.Reuse(t.Context(), []registry.Key{{Host: fmt.Sprintf("new%d-%d.test", i, n)}}, idle)
 				if err != nil {
 					t.Error(err)
 				}

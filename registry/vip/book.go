@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"iter"
 	"maps"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/virtualip"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -24,6 +21,9 @@ const (
 	lookGap = 10 * time.Minute
 	// absence is for how long nobody here has a host before it is noted to be idle.
 	absence = time.Hour
+	// seenFor is for how long a Book has itself seen that a host is idle before it gives its addresses to another: within one look
+	// whoever has the host in use says so.
+	seenFor = 2 * lookGap
 	// mostTold is how many addresses are told one by one that go to others at once.
 	mostTold = 50
 )
@@ -36,9 +36,9 @@ type Ledger interface {
 	Allocations() iter.Seq[registry.Allocation]
 	// Retire notes that keys are idle since a time.
 	Retire(ctx context.Context, keys []registry.Key, since time.Time) error
-	// Reuse gives the addresses of hosts that have been idle since before a time to keys, of those first that have been for longest,
-	// and returns what was given.
-	Reuse(ctx context.Context, keys []registry.Key, before time.Time) ([]registry.Handover, error)
+	// Reuse gives the addresses of idle hosts to keys, of those first that have been idle for longest, and returns what was given. It
+	// takes those alone that have been idle since the very time that idle says.
+	Reuse(ctx context.Context, keys []registry.Key, idle map[registry.Key]time.Time) ([]registry.Handover, error)
 }
 
 // BookConfig says what a Book is of.
@@ -48,8 +48,9 @@ type BookConfig struct {
 	// Moved tells that other hosts than before may have what is kept, as other replicas gave it to them, or the store was restored: it
 	// is compared at once. Nil: nothing tells, and it is compared every ten minutes.
 	Moved <-chan struct{}
-	// Rest is for how long no source of any replica has a host before its addresses may be given to another. At least 2h, as
-	// replicas say within that time that they have it. Default 24h.
+	// Rest is for how long no source of any replica has a host before its addresses may be given to another, by the clocks of
+	// replicas. At least 2h, as replicas say within that time that they have it. Default 24h. Whatever the clocks say, this replica
+	// has seen for 20m by then that no other one says so.
 	Rest time.Duration
 	// Audit receives each address that goes to another host, and each host in use here that has lost its own; nil discards them.
 	Audit func(audit.Event)
@@ -65,6 +66,8 @@ type Book struct {
 	mu      sync.Mutex
 	holders map[*Holder]bool            // guarded by mu
 	owners  map[netip.Addr]registry.Key // guarded by mu: who was told each address
+	seen    map[registry.Key]sight      // guarded by mu: what is idle
+	dearth  dearth                      // guarded by mu
 
 	// The following belong to Run.
 	missing map[registry.Key]time.Time // what nobody here has, and since when: what is not noted to be idle
@@ -88,14 +91,14 @@ func (b *Book) Run(ctx context.Context) error {
 	tick := time.NewTicker(lookGap)
 	defer tick.Stop()
 	for {
+		if err := b.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
+			b.cfg.Log.Warn("it could not be noted which hosts with virtual addresses are in use; tried again", "in", lookGap, "error", err)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		case <-b.cfg.Moved:
-		}
-		if err := b.look(ctx, time.Now()); err != nil && ctx.Err() == nil {
-			b.cfg.Log.Warn("it could not be noted which hosts with virtual addresses are in use; tried again", "in", lookGap, "error", err)
 		}
 	}
 }
@@ -121,10 +124,13 @@ func (b *Book) look(ctx context.Context, now time.Time) error {
 // What another replica claimed after this one noted it is left alone for the time of a rest.
 func (b *Book) compare(now time.Time) (claim, idle []registry.Key) {
 	maps.DeleteFunc(b.retired, func(_ registry.Key, at time.Time) bool { return now.Sub(at) >= b.cfg.Rest })
-	kept, missing := map[registry.Key][]netip.Addr{}, map[registry.Key]time.Time{}
+	kept, missing, seen := map[registry.Key][]netip.Addr{}, map[registry.Key]time.Time{}, map[registry.Key]time.Time{}
 	told := b.told()
 	held := used(told)
 	for a := range b.cfg.Ledger.Allocations() {
+		if !a.Idle.IsZero() {
+			seen[a.Key] = a.Idle
+		}
 		_, mine := b.retired[a.Key]
 		switch {
 		case held[a.Key]:
@@ -143,6 +149,7 @@ func (b *Book) compare(now time.Time) (claim, idle []registry.Key) {
 		}
 	}
 	b.missing = missing
+	b.see(seen, now)
 	b.lose(told, kept)
 	return claim, idle
 }
@@ -175,56 +182,4 @@ func used(told map[*Holder]map[registry.Key][]netip.Addr) map[registry.Key]bool 
 		}
 	}
 	return out
-}
-
-// allocate is Ledger's Allocate, with the addresses of hosts that are nowhere when there are no free ones.
-func (b *Book) allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	got, err := b.cfg.Ledger.Allocate(ctx, keys)
-	if !errors.Is(err, virtualip.ErrExhausted) {
-		return got, err
-	}
-	// what is in use here must not be taken, whatever is noted of it
-	if err := b.claimAll(ctx); err != nil {
-		return got, err
-	}
-	lacking := slices.DeleteFunc(slices.Clone(keys), func(k registry.Key) bool { return got[k] != nil })
-	given, e := b.cfg.Ledger.Reuse(ctx, lacking, time.Now().Add(-b.cfg.Rest))
-	if e != nil {
-		return got, e
-	}
-	for i, h := range given {
-		if got[h.To] = h.From.Addresses; i < mostTold {
-			b.tell(h)
-		}
-	}
-	if more := len(given) - mostTold; more > 0 {
-		b.cfg.Log.Info("the virtual addresses of more hosts that are gone were given to others", "hosts", more)
-		b.cfg.Audit(audit.Event{Action: audit.AddressReuse, Actor: "ashored", Target: "addresses", Reason: fmt.Sprintf("%d more at once", more)})
-	}
-	if len(given) < len(lacking) {
-		return got, fmt.Errorf("%w; none of those is of a host that no source has had for %s, which could be given to another", err, b.cfg.Rest)
-	}
-	return got, nil
-}
-
-// claimAll claims all that is in use here.
-func (b *Book) claimAll(ctx context.Context) error {
-	held := used(b.told())
-	var claim []registry.Key
-	for a := range b.cfg.Ledger.Allocations() {
-		if !a.Idle.IsZero() && held[a.Key] {
-			claim = append(claim, a.Key)
-		}
-	}
-	_, err := b.claim(ctx, claim)
-	return err
-}
-
-// tell tells that an address is another host's.
-func (b *Book) tell(h registry.Handover) {
-	v4, from := h.From.Addresses[0].String(), h.From
-	b.cfg.Log.Info("the virtual addresses of a host that is gone were given to another, as there are no free ones", "address", v4, "host", h.To.Host, "namespace", h.To.Namespace,
-		"former_host", from.Key.Host, "former_namespace", from.Key.Namespace, "gone_since", from.Idle)
-	b.cfg.Audit(audit.Event{Action: audit.AddressReuse, Actor: "ashored", Target: v4, Reason: "all virtual addresses are allocated, and no source has had its host since " + from.Idle.Format(time.RFC3339),
-		Details: map[string]string{"host": h.To.Host, "namespace": h.To.Namespace, "formerHost": from.Key.Host, "formerNamespace": from.Key.Namespace}})
 }

@@ -28,12 +28,15 @@ type shelf struct {
 	kept    map[registry.Key]registry.Allocation // guarded by mu
 	broken  error                                // guarded by mu: what writes end with
 	writes  int                                  // guarded by mu
+	asked   int                                  // guarded by mu: how often Allocate and Reuse were called
+	walked  int                                  // guarded by mu: how often Allocations was
 	entries []audit.Event                        // guarded by mu
 }
 
 func (s *shelf) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	out, free := map[registry.Key][]netip.Addr{}, s.free()
 	var err error
 	for _, k := range keys {
@@ -76,6 +79,7 @@ func (s *shelf) free() (out [][]netip.Addr) {
 func (s *shelf) Allocations() iter.Seq[registry.Allocation] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.walked++
 	return maps.Values(maps.Clone(s.kept))
 }
 
@@ -83,7 +87,7 @@ func (s *shelf) Retire(_ context.Context, keys []registry.Key, since time.Time) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range keys {
-		if a := s.kept[k]; s.broken == nil {
+		if a, has := s.kept[k]; has && s.broken == nil {
 			a.Idle = since
 			s.kept[k] = a
 			s.writes++
@@ -92,13 +96,14 @@ func (s *shelf) Retire(_ context.Context, keys []registry.Key, since time.Time) 
 	return s.broken
 }
 
-func (s *shelf) Reuse(_ context.Context, keys []registry.Key, before time.Time) ([]registry.Handover, error) {
+func (s *shelf) Reuse(_ context.Context, keys []registry.Key, idle map[registry.Key]time.Time) ([]registry.Handover, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.asked++
 	if s.broken != nil {
 		return nil, s.broken
 	}
-	out := registry.HandOver(maps.Values(s.kept), keys, before)
+	out := registry.HandOver(maps.Values(s.kept), keys, idle)
 	for _, h := range out {
 		delete(s.kept, h.From.Key)
 		s.kept[h.To] = registry.Allocation{Key: h.To, Addresses: h.From.Addresses}
@@ -248,6 +253,12 @@ func TestClaimedFirst(t *testing.T) {
 		}
 		h.Release(keysOf("b"))
 		hours(25)
+		_ = asks(t, "nobody has looked yet", h, "", "e")
+		h.Release(keysOf("e"))
+		if err := s.Retire(t.Context(), keysOf("a"), time.Now().Add(-25*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		hours(0.4)
 		s.breakDown(errors.New("disk full"))
 		if err := asks(t, "it cannot be claimed", h, "", "d"); err == nil || err.Error() != "disk full" {
 			t.Errorf("got %v", err)
@@ -255,6 +266,93 @@ func TestClaimedFirst(t *testing.T) {
 		s.breakDown(nil)
 		_ = asks(t, "b alone is nowhere", h, "d2", "d")
 		_ = asks(t, "a has its own", h, "a1 c3", "a", "c")
+	})
+}
+
+// Clocks may be wrong by any time: what a replica uses is not taken, as it says so before another one has seen for long enough
+// that nobody does. What nobody uses is taken then.
+func TestWrongClocks(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+		one, other := s.replica(t).Holder(), s.replica(t).Holder()
+		_ = asks(t, "one", one, "a1 b2 c3", "a", "b", "c")
+		hours(3.05)
+		note := func(hosts ...string) { // by a replica whose clock is late
+			if err := s.Retire(t.Context(), keysOf(hosts...), time.Now().Add(-48*time.Hour)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		note("a", "b", "c")
+		_ = asks(t, "at once", other, "", "d")
+		one.Release(keysOf("c"))
+		hours(0.15)
+		_ = asks(t, "before it has claimed them twice", other, "", "d")
+		note("a")
+		hours(0.15)
+		_ = asks(t, "seen for a while, one of them not since then", other, "", "d")
+		hours(0.1)
+		_ = asks(t, "seen for long enough", other, "d3", "d", "e")
+		_ = asks(t, "they have theirs", one, "a1 b2", "a", "b")
+		if lost := one.Lost(); len(lost) > 0 {
+			t.Errorf("%v lost theirs", lost)
+		}
+	})
+}
+
+// All holders of a replica have one attempt in a while together, not one each; whoever is new is told at once that there are none.
+func TestOneRound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+		b := NewBook(BookConfig{Ledger: s}) // nobody looks
+		x, y, z := b.Holder(), b.Holder(), b.Holder()
+		_ = asks(t, "at first", x, "a1 b2 c3", "a", "b", "c")
+		all := func(want string) {
+			t.Helper()
+			for i, h := range []*Holder{x, y, z} {
+				host := fmt.Sprint("new", i, "-")
+				if err := asks(t, host, h, "", host); !errors.Is(err, virtualip.ErrExhausted) || !strings.Contains(err.Error(), want) {
+					t.Errorf("%s: %v", host, err)
+				}
+				time.Sleep(time.Second)
+			}
+			time.Sleep(2 * time.Second)
+		}
+		all("")
+		s.asked, s.walked = 0, 0
+		for range 12 {
+			all("no source has had")
+		}
+		if s.asked != 12 || s.walked != 12 {
+			t.Errorf("the store was asked %d times and walked through %d times in a minute", s.asked, s.walked)
+		}
+		x.Release(keysOf("a"))
+		if err := s.Retire(t.Context(), keysOf("a"), time.Now().Add(-25*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		z.Release(keysOf("new2-"))
+		for range 300 {
+			_, _ = x.Allocate(t.Context(), keysOf("new0-"))
+			_, _ = y.Allocate(t.Context(), keysOf("new1-"))
+			time.Sleep(5 * time.Second)
+		}
+		got, _ := x.Allocate(t.Context(), keysOf("new0-"))
+		more, err := y.Allocate(t.Context(), keysOf("new1-"))
+		if len(got)+len(more) != 1 || len(s.kept) != 3 {
+			t.Errorf("got %v and %v, %v", got, more, err)
+		}
+		for _, h := range []*Holder{x, y} {
+			h.Release(keysOf("new0-", "new1-", "b"))
+		}
+		if err := s.Retire(t.Context(), keysOf("b"), time.Now().Add(-25*time.Hour)); err != nil {
+			t.Fatal(err)
+		}
+		for range 300 {
+			_, _ = y.Allocate(t.Context(), keysOf("last"))
+			time.Sleep(5 * time.Second)
+		}
+		_ = asks(t, "who lacks it alone is given", y, "last2", "last")
 	})
 }
 
@@ -397,14 +495,17 @@ func TestLostIsTold(t *testing.T) {
 func TestStormIsTold(t *testing.T) {
 	t.Parallel()
 	s := &shelf{kept: map[registry.Key]registry.Allocation{}}
+	idle := map[registry.Key]time.Time{}
 	var hosts []string
 	for i := range 120 {
 		k := registry.Key{Host: fmt.Sprint("old-", i)}
+		idle[k] = time.Unix(1, 0)
 		s.kept[k] = registry.Allocation{Key: k, Addresses: []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i)}), netip.AddrFrom16([16]byte{0x20, 15: byte(i)})}, Idle: time.Unix(1, 0)}
 		hosts = append(hosts, fmt.Sprint("new-", i))
 	}
 	var told []audit.Event
 	h := NewBook(BookConfig{Ledger: s, Audit: func(e audit.Event) { told = append(told, e) }}).Holder()
+	h.book.see(idle, time.Now().Add(-time.Hour))
 	if _, err := h.Allocate(t.Context(), keysOf(hosts...)); err != nil {
 		t.Fatal(err)
 	}
