@@ -168,7 +168,7 @@ func (s *Source) converse(ctx context.Context, c *call, out chan<- feed.Batch[*c
 	case errors.Is(context.Cause(within), errExpired):
 		c.why = errExpired
 	case s.next != nil:
-		s.rivals.note(c.from, s.next.from, time.Now())
+		s.replaced(c.from, s.next.from, time.Now())
 	}
 	close(c.done)
 	if s.absent = c.why; ctx.Err() == nil {

@@ -28,6 +28,15 @@ type rivals struct {
 	names []string    // of the last two, sorted
 }
 
+// replaced takes note that a caller took the place of another one, or its own: whose connection died does that.
+func (s *Source) replaced(before, after string, now time.Time) {
+	if before == after {
+		s.returns.note(before, after, now)
+	} else {
+		s.rivals.note(before, after, now)
+	}
+}
+
 // note takes note that a caller took the place of another one.
 func (r *rivals) note(before, after string, now time.Time) {
 	r.took = append(r.took, now)
@@ -54,6 +63,14 @@ func (r *rivals) doubts(address string, now time.Time) string {
 		return ""
 	}
 	return fmt.Sprintf("callers of %s take one another's place, the last two are %s: one counts at a time, so have one alone call here, and give each other one a source with an address of its own", address, strings.Join(r.names, " and "))
+}
+
+// returned says that one caller takes its own place again and again, in one line with what to do; empty: it does not.
+func (r *rivals) returned(address string, now time.Time) string {
+	if r.over(now).IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("%s calls %s again and again while it is connected already: its connections break, it is started again and again, or two of it run there; of two have one alone call here", r.names[0], address)
 }
 
 // caller says who calls: by which of the peers' names, if it had to show one, and from where.

@@ -152,6 +152,63 @@ func TestSinkRivals(t *testing.T) {
 	})
 }
 
+// One that calls again and again while its connection counts still is not its own rival: it is told of as what it is, after all else
+// that is in doubt, and until it stays.
+func TestSinkReturns(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSinking(t)
+		last := func() string {
+			t.Helper()
+			if got := s.stands(); len(got) > 0 {
+				return got[len(got)-1]
+			}
+			return "as before"
+		}
+		for range 3 {
+			s.call("10.0.0.1")
+		}
+		if got := last(); got != "" {
+			t.Errorf("it came back twice: it stands as %q", got)
+		}
+		s.call("10.0.0.1")
+		if got := last(); !strings.HasPrefix(got, "10.0.0.1 calls 127.0.0.1:9901 again and again") || strings.Contains(got, "another") {
+			t.Errorf("it came back three times: it stands as %q", got)
+		}
+		time.Sleep(contest + time.Second)
+		if got := last(); got != "" {
+			t.Errorf("it stayed: it stands as %q", got)
+		}
+	})
+}
+
+// What else is in doubt is told before that one caller comes back again and again.
+func TestReturnsDoubts(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Name: "test", Protocol: ResourceSink, Plaintext: true, Address: "127.0.0.1:9901", Collections: []string{gatewayList}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	talk := &talk{Source: s}
+	for range contests {
+		s.replaced("a", "a", start)
+	}
+	if got := talk.doubts(start); !strings.HasPrefix(got, "a calls ") {
+		t.Errorf("nothing else: %q", got)
+	}
+	talk.believe = start.Add(time.Minute)
+	if got := talk.doubts(start); !strings.Contains(got, "holds no object") {
+		t.Errorf("it holds nothing: %q", got)
+	}
+	talk.believe = time.Time{}
+	for range contests {
+		s.replaced("a", "b", start)
+	}
+	if got := talk.doubts(start); !strings.Contains(got, "the last two are a and b") {
+		t.Errorf("rivals: %q", got)
+	}
+}
+
 // Callers count as rivals when that happens often within a while.
 func TestRivals(t *testing.T) {
 	t.Parallel()

@@ -48,6 +48,7 @@ type Source struct {
 	told    bool            // the first complete state was sent
 	next    *call           // the caller that takes the place of the one before
 	rivals  rivals          // callers that do so again and again
+	returns rivals          // callers that take their own place again and again
 	absent  error           // why nobody is connected who calls
 	strayed turnedAway      // who tried meanwhile
 }

@@ -272,7 +272,7 @@ func (t *talk) doubts(now time.Time) string {
 			return fmt.Sprintf("the server %s does not know the collection %s any more: %d objects that it listed there stay; leave it out of the setting collections to have them gone", t.cfg.Address, name, n)
 		}
 	}
-	return ""
+	return t.returns.returned(t.cfg.Address, now)
 }
 
 // due is when passed has something to do; zero: not before the next message.
@@ -287,6 +287,7 @@ func (t *talk) due(now time.Time) time.Time {
 		earlier(r.due)
 	}
 	earlier(t.rivals.over(now))
+	earlier(t.returns.over(now))
 	if !t.believe.IsZero() && !t.content.lasts() {
 		earlier(t.believe)
 	}
