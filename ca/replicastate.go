@@ -102,7 +102,7 @@ func (m *membership) statusOf(id string, r replicaRecord, roots []*x509.Certific
 	serves, heard := m.serves(id, r, now)
 	switch {
 	case serves && !heard:
-		x.State, x.Reason = ReplicaServing, "or is gone: its release does not tell others that it is there; upgrade it"
+		x.State, x.Seen, x.Reason = ReplicaServing, time.Time{}, "or is gone: its release does not tell others that it is there; upgrade it"
 	case serves:
 		x.State, x.Seen = ReplicaServing, now
 		if r.Refused != "" {

@@ -110,7 +110,7 @@ func TestReplicaOlder(t *testing.T) {
 		t.Fatal(err)
 	}
 	w.first.later(w.m, intermediateLife-time.Hour)
-	if got := show(t, w.m).Replicas; len(got) != 1 || got[0].State != ReplicaServing || !got[0].Seen.Before(noon.Add(time.Hour)) || !strings.Contains(got[0].Reason, "does not tell") {
+	if got := show(t, w.m).Replicas; len(got) != 1 || got[0].State != ReplicaServing || !got[0].Seen.IsZero() || !strings.Contains(got[0].Reason, "does not tell") {
 		t.Errorf("it has an intermediate: %+v", got)
 	}
 	if _, err := w.m.ForgetReplica(t.Context(), "two", "", "op"); !errors.Is(err, ErrForgetReplica) || !strings.Contains(err.Error(), "older release") {
