@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -60,7 +62,7 @@ func (p *program) openShared(ctx context.Context, s settings, d doors, back *bac
 	if err != nil {
 		return nil, fmt.Errorf("move what the store in the state folder has into the one in Consul, in which nothing was ever written: %w", err)
 	}
-	back.more = append(back.more, func() []feed.Problem { return left })
+	back.more = append(back.more, left.problems)
 	return shared, nil
 }
 
@@ -84,8 +86,8 @@ func moved(s meshStore) <-chan struct{} {
 
 // moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
 // stood alone becomes the first of several. It does so once: from then on what is in the state folder is of the past. What cannot be
-// moved is told, and returned as problems.
-func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hclog.Logger) ([]feed.Problem, error) {
+// moved is told, then and at each start after it.
+func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hclog.Logger) (*leftBehind, error) {
 	objects, err := home.List(ctx, "", "")
 	if err != nil {
 		return nil, err
@@ -98,36 +100,42 @@ func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hcl
 		if len(objects) > 0 {
 			log.Info("objects of the store in the state folder are not in use: the setting store names the one in Consul", "objects", len(objects))
 		}
-		return nil, noteMoved(ctx, home, shared, before)
+		if before.Version != "" && string(before.Value) != shared.Name() {
+			return &leftBehind{}, nil // of another store
+		}
+		if err := noteMoved(ctx, home, shared, before); err != nil {
+			return nil, err
+		}
+		return readLeftBehind(ctx, home, shared, log)
 	}
 	records, err := home.AllRecords(ctx)
 	if err != nil {
 		return nil, err
 	}
+	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Table == unmovedTable }) // of an attempt before
 	unusable, err := home.Unusable(ctx)
 	if err != nil {
 		return nil, err
 	}
 	addresses := home.Addresses()
+	if err := noteUnmoved(ctx, home, unusable, time.Now()); err != nil { // before: this may end at any time
+		return nil, err
+	}
 	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records, Addresses: addresses})
 	if err != nil {
 		return nil, err
 	}
-	left := leftBehind(unusable, log)
 	if moved {
 		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records), "addresses", len(addresses))
+	} else if !shared.Empty() { // by another one meanwhile: nothing of this was to be moved
+		if err := noteUnmoved(ctx, home, nil, time.Time{}); err != nil {
+			return nil, err
+		}
 	}
-	return left, noteMoved(ctx, home, shared, before)
-}
-
-// leftBehind tells of the objects that were not moved, as this release cannot read them.
-func leftBehind(list []storage.Unusable, log hclog.Logger) (out []feed.Problem) {
-	for _, u := range list {
-		log.Error("an object of the store in the state folder was not moved into the one in Consul", "object", u.Key.String(), "error", u.Why)
-		out = append(out, feed.Problem{Severity: feed.Error, Source: "store", Object: u.Key.String(),
-			Text: "it was not moved from the store in the state folder into the one in Consul, and stays there: " + u.Why})
+	if err := noteMoved(ctx, home, shared, before); err != nil {
+		return nil, err
 	}
-	return out
+	return readLeftBehind(ctx, home, shared, log)
 }
 
 // movedKey is where the store in the state folder has the name of the first one in Consul that took its place.
@@ -145,6 +153,9 @@ func noteMoved(ctx context.Context, home meshStore, shared *consul.Store, before
 func stayHome(ctx context.Context, home meshStore) error {
 	before, err := home.Records().Get(ctx, movedKey())
 	if err != nil || before.Version == "" {
+		return err
+	}
+	if err := noteUnmoved(ctx, home, nil, time.Time{}); err != nil {
 		return err
 	}
 	return home.Records().Commit(ctx, record.Write{Key: before.Key, Version: before.Version})

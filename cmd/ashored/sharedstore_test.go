@@ -137,7 +137,7 @@ func TestMoveHome(t *testing.T) {
 	first, second := bring("first"), bring("second")
 	shared := openConsul(t, agent).(*consul.Store)
 	for _, home := range []*bolt.Store{first, second} {
-		if left, err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil || left != nil {
+		if left, err := moveHome(t.Context(), home, shared, hclog.NewNullLogger()); err != nil || len(left.list) > 0 {
 			t.Fatal(left, err)
 		}
 	}
@@ -191,9 +191,20 @@ func TestMoveHomeLeftBehind(t *testing.T) {
 	b := onStore(func(testing.TB) meshStore { return home })(t)
 	b.must(serviceFile("fine"))
 	var log bytes.Buffer
-	left, err := moveHome(t.Context(), home, openConsul(t, testconsul.Start(t, nil)).(*consul.Store), hclog.New(&hclog.LoggerOptions{Output: &log}))
-	if err != nil || len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error || !strings.Contains(left[0].Text, "the kind is unknown") {
-		t.Errorf("got %+v, %v", left, err)
+	shared := openConsul(t, testconsul.Start(t, nil)).(*consul.Store)
+	told := func(from homeStore) []feed.Problem {
+		t.Helper()
+		left, err := moveHome(t.Context(), from, shared, hclog.New(&hclog.LoggerOptions{Output: &log}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return left.problems()
+	}
+	for start, from := range []homeStore{home, home, home.Store} { // the last one is as of a release that can read it, and lacks it all the same
+		left := told(from)
+		if len(left) != 1 || left[0].Object != odd.String() || left[0].Severity != feed.Error || !strings.Contains(left[0].Text, "the kind is unknown") {
+			t.Errorf("at start %d: got %+v", start, left)
+		}
 	}
 	if !strings.Contains(log.String(), odd.String()) {
 		t.Errorf("the log says %s", &log)
