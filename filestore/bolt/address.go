@@ -3,7 +3,6 @@ package bolt
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -34,31 +33,15 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 	if len(missing) == 0 {
 		return out, nil
 	}
-	fresh := make(map[registry.Key][]netip.Addr, len(missing))
-	taken := s.takenAddresses()
-	var full error
+	fresh, full := s.choose(missing)
+	if len(fresh) == 0 {
+		return out, full
+	}
 	err := s.update(func(t *tx) error {
 		for _, k := range missing {
-			if a := s.addresses[k]; a != nil { // it was idle
-				if err := t.delete(bucketIdle, serviceKey(k)); err != nil {
-					return err
-				}
-				fresh[k] = a
-				continue
-			}
-			if full != nil {
-				continue
-			}
-			a, err := allocate(t, taken, k)
-			if errors.Is(err, virtualip.ErrExhausted) {
-				full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
-				continue
-			}
-			if err != nil {
+			if err := s.keepAddresses(t, k, fresh[k]); err != nil {
 				return err
 			}
-			fresh[k] = a
-			taken[a[0]], taken[a[1]] = true, true
 		}
 		return nil
 	})
@@ -100,14 +83,39 @@ func (s *Store) known(keys []registry.Key, out map[registry.Key][]netip.Addr) []
 	return missing
 }
 
-// allocate finds free addresses for k and writes them. Errors: virtualip.ErrExhausted.
-func allocate(t *tx, taken map[netip.Addr]bool, k registry.Key) ([]netip.Addr, error) {
-	key := serviceKey(k)
-	v4, v6, err := virtualip.Choose(string(key), len(taken)/2, func(a netip.Addr) bool { return taken[a] }) // two for each service
-	if err != nil {
-		return nil, err
+// choose returns the addresses that keys are to have: free ones, or their own where they are idle. Callers hold s.writing.
+// Errors: virtualip.ErrExhausted, for those that are left then.
+func (s *Store) choose(keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	fresh, taken := make(map[registry.Key][]netip.Addr, len(keys)), s.takenAddresses()
+	var full error
+	for _, k := range keys {
+		if a := s.addresses[k]; a != nil { // it was idle
+			fresh[k] = a
+			continue
+		}
+		if full != nil {
+			continue
+		}
+		v4, v6, err := virtualip.Choose(string(serviceKey(k)), len(taken)/2, func(a netip.Addr) bool { return taken[a] }) // two for each service
+		if err != nil {
+			full = fmt.Errorf("%w: give %s and the like their own addresses, or set virtualAddresses: none for a source whose services need none", err, k.Host)
+			continue
+		}
+		fresh[k] = []netip.Addr{v4, v6}
+		taken[v4], taken[v6] = true, true
 	}
-	return []netip.Addr{v4, v6}, t.put(bucketAddresses, key, slices.Concat(v4.AsSlice(), v6.AsSlice()))
+	return fresh, full
+}
+
+// keepAddresses writes what choose chose for a key; nil: nothing.
+func (s *Store) keepAddresses(t *tx, k registry.Key, a []netip.Addr) error {
+	if a == nil {
+		return nil
+	}
+	if s.addresses[k] != nil { // it was idle
+		return t.delete(bucketIdle, serviceKey(k))
+	}
+	return t.put(bucketAddresses, serviceKey(k), slices.Concat(a[0].AsSlice(), a[1].AsSlice()))
 }
 
 func serviceKey(k registry.Key) []byte { return []byte(k.Host + "\x00" + k.Namespace) }

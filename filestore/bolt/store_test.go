@@ -163,7 +163,7 @@ func TestOldHistory(t *testing.T) {
 	}
 }
 
-// An address is allocated once and never moves, no other key gets it, and a full range is said.
+// An address is allocated once and never moves, no other key gets it, and a full range is said, without writing.
 func TestAllocate(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -182,9 +182,14 @@ func TestAllocate(t *testing.T) {
 	}
 	checkAddresses(t, all)
 	extra := registry.Key{Host: "one-too-many.test"}
+	before := s.db.Stats()
 	got, err := s.Allocate(t.Context(), []registry.Key{keys[0], extra})
 	if !errors.Is(err, virtualip.ErrExhausted) || len(got) != 1 || got[keys[0]] == nil {
 		t.Errorf("got %v, %v, want the known one and ErrExhausted", got, err)
+	}
+	after := s.db.Stats()
+	if n := after.TxStats.GetWrite() - before.TxStats.GetWrite(); n > 0 {
+		t.Errorf("the disk was written to %d times to keep nothing", n)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
