@@ -14,23 +14,14 @@ import (
 func (w *writing) append(ctx context.Context, e *attempt) error {
 	s := w.store
 	a := about{Format: e.format(), position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
-	body := encodeCommits(e.commits)
-	var raw []byte
-	if w.chunked.Chunks != "" && bytes.Equal(w.body, body) {
-		a.content = w.chunked
-	} else {
+	if body := encodeCommits(e.commits); !bytes.Equal(w.packed.body, body) {
 		w.dropChunks()
 		var err error
-		if a.content, raw, err = pack(body); err != nil {
+		if w.packed, err = s.pack(ctx, body); err != nil {
 			return err
 		}
-		if len(raw) > maxInline {
-			if a.content, err = s.putChunks(ctx, a.content, raw); err != nil {
-				return fmt.Errorf("%w: %w", ErrAway, s.unwritten(ctx, err))
-			}
-			w.chunked, w.body, raw = a.content, body, nil
-		}
 	}
+	a.content = w.packed.content
 	line, err := encodeLine(a)
 	if err != nil {
 		return err
@@ -40,7 +31,7 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 	if s.headAt == 0 {
 		h = head{Format: a.Format, position: e.next.position, Begun: a.At}
 	}
-	value := append(line, raw...)
+	value := append(line, w.packed.raw...)
 	modified, err := s.move(ctx, e.base, h, a.content, s.client.op(api.KVSet, keyOfEntry(a.Sequence), value))
 	if err != nil {
 		return err
@@ -55,6 +46,28 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 	s.standing.well(s.cfg.Log)
 	s.wakeCompactor()
 	return nil
+}
+
+// packed is the body of an entry, and what is kept of it.
+type packed struct {
+	body    []byte
+	content content
+	raw     []byte // that stands beside the entry's line; nil: it stands in chunks
+}
+
+// pack makes what is kept of the body of an entry, and writes the chunks of one that is too large for one key. Errors: ErrAway.
+func (s *Store) pack(ctx context.Context, body []byte) (packed, error) {
+	c, raw, err := pack(body)
+	if err != nil || len(raw) <= maxInline {
+		return packed{body, c, raw}, err
+	}
+	if c, err = s.putChunks(ctx, c, raw); err != nil {
+		if ctx.Err() != nil {
+			s.dropChunks(c) // Consul may be well
+		}
+		return packed{}, fmt.Errorf("%w: %w", ErrAway, s.unwritten(ctx, err))
+	}
+	return packed{body: body, content: c}, nil
 }
 
 // putChunks writes a content into chunks, after a mark that is taken away before any of them. With an error some may stand there,

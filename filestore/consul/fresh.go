@@ -19,6 +19,8 @@ const (
 type barrier struct {
 	mu   sync.Mutex
 	next *round // who comes now waits for it; nil: nobody does
+
+	looks sync.WaitGroup // those under way
 }
 
 // round is one look.
@@ -40,8 +42,7 @@ func (s *Store) fresh(ctx context.Context) error {
 	if r == nil {
 		r = &round{done: make(chan struct{})}
 		s.asking.next = r
-		s.asking.mu.Unlock()
-		return s.look(ctx, r)
+		s.asking.looks.Go(func() { s.look(context.WithoutCancel(ctx), r) })
 	}
 	s.asking.mu.Unlock()
 	select {
@@ -58,23 +59,22 @@ func (s *Store) startsWithout() bool {
 	return !s.following.Load() && s.standing.lately(startPause)
 }
 
-// look is one look at Consul, for all who wait for it. Others may come until it has the turn. It goes on when ctx ends, for their sake.
-func (s *Store) look(ctx context.Context, r *round) error {
+// look is one look at Consul, for all who wait for it. Others may come until it has the turn.
+func (s *Store) look(ctx context.Context, r *round) {
 	defer close(r.done)
-	err := s.awaitLong(context.WithoutCancel(ctx))
+	err := s.awaitLong(ctx)
 	s.asking.mu.Lock()
 	s.asking.next = nil
 	s.asking.mu.Unlock()
 	if err != nil {
-		return ctx.Err() // Consul is away, which somebody else finds out: what is known is what there is
+		return // Consul is away, which somebody else finds out: what is known is what there is
 	}
 	defer func() { <-s.turn }()
-	quiet, cancel := context.WithTimeout(context.WithoutCancel(ctx), freshTime)
+	quiet, cancel := context.WithTimeout(ctx, freshTime)
 	defer cancel()
 	if err := s.refresh(quiet); err != nil {
 		s.cfg.Log.Debug("a read goes by what is known", "error", err)
 	}
-	return ctx.Err()
 }
 
 // awaitLong takes the turn, unless Consul turns out to be away meanwhile.

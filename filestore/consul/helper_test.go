@@ -189,7 +189,8 @@ type between struct {
 	mu   sync.Mutex
 	lose func(path string, body []byte) fate // guarded by mu; nil: all go through
 	// say answers in place of Consul, or not; nil: never. Guarded by mu.
-	say func(r *http.Request, body []byte) (answer string, status int)
+	say   func(r *http.Request, body []byte) (answer string, status int)
+	until chan struct{} // set before the first request; closed when what is delayed goes on
 }
 
 // fate is what becomes of a request.
@@ -200,6 +201,7 @@ const (
 	unanswered      // Consul does it, and the answer is lost
 	unheard         // it does not reach Consul, and there is no answer
 	forbidden       // the token may not have it done
+	delayed         // it waits for until
 )
 
 func newBetween(t testing.TB, address string) *between {
@@ -208,7 +210,7 @@ func newBetween(t testing.TB, address string) *between {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := &between{}
+	b := &between{until: make(chan struct{})}
 	through := httputil.NewSingleHostReverseProxy(to)
 	transport := &http.Transport{}
 	through.Transport = transport
@@ -242,6 +244,11 @@ func newBetween(t testing.TB, address string) *between {
 			panic(http.ErrAbortHandler)
 		case unheard:
 			panic(http.ErrAbortHandler)
+		case delayed:
+			select {
+			case <-b.until:
+			case <-r.Context().Done():
+			}
 		case forbidden:
 			http.Error(w, "Permission denied: token lacks permission 'key:write'", http.StatusForbidden)
 			return

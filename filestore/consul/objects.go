@@ -119,7 +119,11 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 		}
 	}
 	made := &commit{Objects: write}
-	after, err := s.propose(ctx, len(changes) >= largeApply, func(known *state) (*commit, error) {
+	ahead := made
+	if known := s.state.Load(); len(changes) == 0 || known.checkChanges(changes) != nil {
+		ahead = nil // it comes to nothing, in all likelihood
+	}
+	after, err := s.proposeAhead(ctx, len(changes) >= largeApply, ahead, func(known *state) (*commit, error) {
 		if err := known.checkChanges(changes); err != nil || len(changes) == 0 {
 			return nil, err
 		}

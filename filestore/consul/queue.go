@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -22,6 +23,7 @@ type proposal struct {
 
 	planned *commit         // the commit that encoded is of
 	encoded json.RawMessage // made once for one commit
+	packed  packed          // of a large one: what of it was written before its turn
 }
 
 // writeQueue are proposals that wait, the oldest first.
@@ -59,10 +61,40 @@ func (q *writeQueue) withdraw(p *proposal) bool {
 // after it. When ctx ends before its turn, nothing is written and the error is that of ctx.
 // Errors: those of plan, by what Consul holds; ErrAway, ErrUnknown.
 func (s *Store) propose(ctx context.Context, large bool, plan func(*state) (*commit, error)) (*state, error) {
+	return s.proposeAhead(ctx, large, nil, plan)
+}
+
+// proposeAhead is propose for a commit that plan makes in all likelihood; nil: none is known. What is too large for one key is written
+// before its turn, in which all others would wait for it.
+func (s *Store) proposeAhead(ctx context.Context, large bool, c *commit, plan func(*state) (*commit, error)) (*state, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
 	p := &proposal{plan: plan, large: large, done: make(chan struct{})}
+	if c != nil {
+		if err := s.ahead(ctx, p, c); err != nil {
+			return nil, err
+		}
+	}
+	return s.enqueue(ctx, p)
+}
+
+// ahead writes the chunks of a commit, if it needs any, unless Consul is known to be away.
+func (s *Store) ahead(ctx context.Context, p *proposal, c *commit) (err error) {
+	if p.encoded, err = c.encode(); err != nil {
+		return err
+	}
+	p.planned = c
+	if len(p.encoded) <= maxInline || s.standing.away() {
+		return nil
+	}
+	p.large = true
+	p.packed, err = s.pack(ctx, encodeCommits([]json.RawMessage{p.encoded}))
+	return cmp.Or(ctx.Err(), err)
+}
+
+// enqueue has a proposal written, by whoever has the turn.
+func (s *Store) enqueue(ctx context.Context, p *proposal) (*state, error) {
 	s.queue.mu.Lock()
 	s.queue.list = append(s.queue.list, p)
 	s.queue.mu.Unlock()
@@ -75,6 +107,7 @@ func (s *Store) propose(ctx context.Context, large bool, plan func(*state) (*com
 			<-s.turn
 		case <-ctx.Done():
 			if s.queue.withdraw(p) {
+				s.dropChunks(p.packed.content)
 				return nil, ctx.Err()
 			}
 			<-p.done

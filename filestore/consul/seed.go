@@ -56,7 +56,7 @@ func (s *Store) Seed(ctx context.Context, from Contents) (bool, error) {
 		return false, nil
 	}
 	seeded := false
-	_, err := s.propose(ctx, true, func(known *state) (*commit, error) {
+	_, err := s.proposeAhead(ctx, true, c, func(known *state) (*commit, error) {
 		if seeded = known.Sequence == 1; !seeded { // the entry that is being made would be another than the first
 			return nil, nil
 		}

@@ -193,8 +193,9 @@ func (s *Store) Name() string { return "store:consul:" + s.cfg.Options.place() }
 // Log is the ID of the log that the store is: one of its own for each that was ever begun, equal for all that share it.
 func (s *Store) Log() string { return s.state.Load().Log }
 
-// Close lets go of Consul. Follow has ended.
+// Close lets go of Consul. Follow has ended, and nobody reads or writes any more.
 func (s *Store) Close() error {
+	s.asking.looks.Wait()
 	s.client.transport.CloseIdleConnections()
 	return nil
 }

@@ -26,6 +26,9 @@ const (
 // writeGroup writes proposals as one entry, and sets what came of each.
 func (s *Store) writeGroup(ctx context.Context, group []*proposal) {
 	w := &writing{store: s, open: slices.Clone(group)}
+	if len(group) == 1 {
+		w.packed = group[0].packed
+	}
 	for end := time.Now().Add(raceTime); time.Now().Before(end); {
 		if w.once(ctx); len(w.open) == 0 {
 			return
@@ -40,9 +43,8 @@ type writing struct {
 	open  []*proposal // those of which is not known what comes of them
 	fresh bool        // the state is what Consul holds, or was when this began
 
-	body    []byte // that was written in chunks, for the next try
-	chunked content
-	again   bool // chunks were given up once
+	packed packed // what was packed last, for the next try
+	again  bool   // chunks were given up once
 }
 
 // fail ends all that are open.
@@ -61,15 +63,20 @@ func (w *writing) fail(err error) {
 
 // dropChunks deletes chunks that no entry refers to.
 func (w *writing) dropChunks() {
-	if w.chunked.Chunks == "" {
+	w.store.dropChunks(w.packed.content)
+	w.packed = packed{}
+}
+
+// dropChunks deletes the chunks of a content that no entry refers to.
+func (s *Store) dropChunks(c content) {
+	if c.Chunks == "" {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), writeTime)
 	defer cancel()
-	if err := w.store.client.remove(ctx, chunkKeys(w.chunked)); err != nil {
-		w.store.cfg.Log.Debug("chunks of a write that was not done stay until they are swept", "chunks", w.chunked.Chunks, "error", err)
+	if err := s.client.remove(ctx, chunkKeys(c)); err != nil {
+		s.cfg.Log.Debug("chunks of a write that was not done stay until they are swept", "chunks", c.Chunks, "error", err)
 	}
-	w.chunked, w.body = content{}, nil
 }
 
 // once tries to write what is open. What it can end, it ends.
@@ -214,7 +221,7 @@ func (w *writing) finish(e *attempt) {
 // ended ends those whose entry is part of the log, and those who were told by it that they have nothing to write.
 func (w *writing) ended(e *attempt) {
 	w.store.counts.written.Add(1)
-	w.chunked, w.body = content{}, nil
+	w.packed = packed{}
 	w.end(slices.Concat(e.made, e.idle, slices.Collect(maps.Keys(e.refused))), e)
 }
 
@@ -243,8 +250,8 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 	switch known := s.state.Load(); {
 	case known.position != before || s.headAt != at:
 		s.counts.lost.Add(1)
-	case w.chunked.Chunks != "" && !w.again:
-		w.chunked, w.body, w.again = content{}, nil, true // they may have been swept
+	case w.packed.content.Chunks != "" && !w.again:
+		w.packed, w.again = packed{}, true // they may have been swept
 	default:
 		err := s.damaged(keyOfTip(before.Entry), errTipless)
 		s.tipAt = 0 // each look at Consul looks for it from now on, until it is there
