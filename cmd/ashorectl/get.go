@@ -43,7 +43,8 @@ for a file with an error keeps its last good content. KIND is a name such as Vir
 singular or plural, or short: vs, dr, gw, se, we, sc. NAME may be NAMESPACE/NAME.
 
 With --store it shows what the store has, at work or not: an object that a file defines too may be in use
-from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone.
+from there. -w goes on with what changes: "+" has come, "~" has changed, "-" is gone,
+and "!" is in the store and cannot be read.
 
 With -o yaml or -o json the objects come out as they can be read back, with -o name as KIND NAMESPACE/NAME,
 which "delete" and "history" take.

@@ -96,7 +96,6 @@ func (t *tool) watchObjects(cmd *cobra.Command, q objectQuery, names bool) error
 		case err != nil:
 			return blamed(cmd, err)
 		}
-		found, _ = usable(found)
 		now := byName(found)
 		if err := t.writeChanges(cmd.OutOrStdout(), seen, now, names); err != nil {
 			return err
@@ -120,10 +119,12 @@ func byName(found []admin.Object) map[string]admin.Object {
 
 // watchEvent is a change for programs.
 type watchEvent struct {
-	// Event is "+", "~" or "-".
+	// Event is "+", "~", "-" or "!".
 	Event  string       `json:"event"`
 	Object object       `json:"object"`
 	Origin admin.Origin `json:"origin"`
+	// Unusable is why it cannot be read, with "!" alone.
+	Unusable string `json:"unusable,omitempty"`
 }
 
 // writeChanges writes how two states differ, a line for each object.
@@ -160,11 +161,16 @@ func eachChange[T any](old, now map[string]T, same func(a, b T) bool, tell func(
 
 // sameObject says that nothing of an object has changed, its place included.
 func sameObject(a, b admin.Object) bool {
-	return a.Origin == b.Origin && bytes.Equal(a.Spec, b.Spec) && maps.Equal(a.Metadata.Labels, b.Metadata.Labels) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations)
+	return a.Unusable == b.Unusable && a.Origin == b.Origin && bytes.Equal(a.Spec, b.Spec) && maps.Equal(a.Metadata.Labels, b.Metadata.Labels) && maps.Equal(a.Metadata.Annotations, b.Metadata.Annotations)
 }
 
 func (t *tool) writeEvent(w io.Writer, event string, o admin.Object, names bool) error {
-	e := watchEvent{event, object{o.APIVersion, o.Kind, o.Metadata, o.Spec}, o.Origin}
+	place := orDash(placeOf(o.Origin))
+	e := watchEvent{Event: event, Object: object{o.APIVersion, o.Kind, o.Metadata, o.Spec}, Origin: o.Origin}
+	if o.Unusable != "" && event != "-" { // it is there all the same
+		event, place = "!", o.Unusable
+		e.Event, e.Unusable = event, o.Unusable
+	}
 	switch {
 	case names:
 		_, err := fmt.Fprintln(w, event, nameLine(o))
@@ -178,6 +184,6 @@ func (t *tool) writeEvent(w io.Writer, event string, o admin.Object, names bool)
 		}
 		return err
 	}
-	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%s %s/%s  %s", event, o.Metadata.Namespace, o.Metadata.Name, orDash(placeOf(o.Origin)))))
+	_, err := fmt.Fprintln(w, printable(fmt.Sprintf("%s %s/%s  %s", event, o.Metadata.Namespace, o.Metadata.Name, place)))
 	return err
 }

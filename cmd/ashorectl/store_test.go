@@ -308,10 +308,11 @@ func TestWatch(t *testing.T) {
 	t.Parallel()
 	socket := serve(t, &fake{})
 	for args, want := range map[string]string{
-		"get vs -w":         "+ shop/web  web.yaml:4\n",
-		"get vs -w --store": "+ shop/web  store:/x revision 7\n",
-		"get vs -w -o name": "+ virtualservice shop/web\n",
-		"get vs -w -o json": `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}},"origin":{"source":"","file":"web.yaml","line":4}}` + "\n",
+		"get vs -w":              "+ shop/web  web.yaml:4\n",
+		"get vs -w --store":      "+ shop/web  store:/x revision 7\n",
+		"get gateway -w --store": "! shop/old  the stored object cannot be used\n",
+		"get vs -w -o name":      "+ virtualservice shop/web\n",
+		"get vs -w -o json":      `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}},"origin":{"source":"","file":"web.yaml","line":4}}` + "\n",
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		var out output
@@ -343,6 +344,32 @@ func TestWriteChanges(t *testing.T) {
 	}
 	if want := "~ shop/changed  s\n- shop/gone  s\n~ shop/moved  a.yaml:1\n+ shop/new  s\n"; out.String() != want {
 		t.Errorf("got\n%swant\n%s", &out, want)
+	}
+}
+
+// What cannot be read any more is not gone, and is told as what it is, once, until it can be read again or is deleted.
+func TestWriteChangesUnusable(t *testing.T) {
+	t.Parallel()
+	named := func(name string) admin.Object {
+		return admin.Object{Kind: "Gateway", Metadata: admin.Metadata{Namespace: "shop", Name: name}, Origin: admin.Origin{Source: "s"}}
+	}
+	fine, damaged, late, tea := named("web"), named("web"), named("late"), named("tea")
+	fine.Spec = json.RawMessage("{}")
+	damaged.Unusable, late.Unusable, tea.Unusable = "it is damaged", "it is damaged", "it is damaged"
+	states := []map[string]admin.Object{nil, byName([]admin.Object{fine, tea}), byName([]admin.Object{damaged, tea, late}), byName([]admin.Object{fine, late})}
+	for format, wants := range map[format][]string{
+		table:    {"! shop/tea  it is damaged\n+ shop/web  s\n", "! shop/late  it is damaged\n! shop/web  it is damaged\n", "- shop/tea  s\n~ shop/web  s\n"},
+		jsonText: {`"unusable":"it is damaged"`, `{"event":"!","object":{"apiVersion":"","kind":"Gateway","metadata":{"name":"web","namespace":"shop"}`, `{"event":"~",`},
+	} {
+		for i, want := range wants {
+			var out bytes.Buffer
+			if err := (&tool{output: format}).writeChanges(&out, states[i], states[i+1], false); err != nil {
+				t.Fatal(err)
+			}
+			if got := out.String(); format == table && got != want || !strings.Contains(got, want) {
+				t.Errorf("%v, step %d: got\n%swant\n%s", format, i, got, want)
+			}
+		}
 	}
 }
 
