@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// ReplicaState is how another replica is.
+// ReplicaState is how another replica is. Its text is for the log; what is told to operators, the admin API has words for.
 type ReplicaState string
 
 // The states of another replica.

@@ -162,7 +162,7 @@ func replicasTable(w io.Writer, list []admin.Replica, now time.Time) error {
 	var rows [][]string
 	for _, r := range list {
 		seen := ago(now, r.Seen)
-		if r.State == servingReplica {
+		if r.State == admin.ReplicaServing && !r.Seen.IsZero() {
 			seen = "now"
 		}
 		rows = append(rows, []string{orDash(r.Name), orDash(r.State), seen, ends(r.Signer.NotAfter, now), orDash(r.Signer.Root), r.ID, orDash(r.Reason)})

@@ -11,9 +11,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 )
 
-// servingReplica is the state of one that is alive.
-const servingReplica = "serving"
-
 func (t *tool) forgetReplicaCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
@@ -59,7 +56,7 @@ func forgottenText(w io.Writer, x admin.Replica, now time.Time) error {
 func (t *tool) completeReplicas(ctx context.Context) ([]string, cobra.ShellCompDirective) {
 	return offer(ctx, t, (*admin.Client).Authority, func(a admin.Authority) (out []string) {
 		for _, x := range a.Replicas {
-			if x.State != servingReplica {
+			if x.State != admin.ReplicaServing {
 				out = append(out, x.ID)
 			}
 		}

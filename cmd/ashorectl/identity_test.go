@@ -49,6 +49,7 @@ func (*fake) ShowAuthority(context.Context) (admin.Authority, error) {
 			{ID: "a1", Name: "two (10.0.0.2:15012)", State: "serving", Seen: now.Add(-time.Minute), Signer: admin.Certificate{Root: "sha256:01", NotAfter: end}},
 			{ID: "b2", Name: "three (10.0.0.3:15012)", State: "refused", Seen: now.Add(-72*time.Hour - time.Minute), Reason: "its replica token \x1b"},
 			{ID: "c3", State: "damaged"},
+			{ID: "d4", Name: "old", State: "serving"},
 		},
 		Rotation: admin.Rotation{Step: "prepare", Since: now.Add(-time.Minute), Next: "distribute", Count: 12}}
 	for i := range 10 {
@@ -154,6 +155,7 @@ REPLICA                 STATE    SEEN  SIGNER ENDS  ROOT       ID  WHY
 two (10.0.0.2:15012)    serving  now   in 100d      sha256:01  a1  -
 three (10.0.0.3:15012)  refused  3d    -            -          b2  its replica token ?
 -                       damaged  -     -            -          c3  -
+old                     serving  -     -            -          d4  -
 
 PROBLEM odd
 

@@ -195,7 +195,24 @@ func (o operators) ForgetReplica(ctx context.Context, r admin.ForgetReplicaReque
 
 // replicaOf is another replica, for operators.
 func replicaOf(r ca.ReplicaStatus) admin.Replica {
-	return admin.Replica{ID: r.ID, Name: r.Name, State: string(r.State), Reason: r.Reason, Seen: r.Seen, Signer: certificateOf(r.Signer)}
+	return admin.Replica{ID: r.ID, Name: r.Name, State: replicaState(r.State), Reason: r.Reason, Seen: r.Seen, Signer: certificateOf(r.Signer)}
+}
+
+// replicaState is how another replica is, for operators.
+func replicaState(s ca.ReplicaState) string {
+	switch s {
+	case ca.ReplicaServing:
+		return admin.ReplicaServing
+	case ca.ReplicaAsking:
+		return admin.ReplicaAsking
+	case ca.ReplicaRefused:
+		return admin.ReplicaRefused
+	case ca.ReplicaGone:
+		return admin.ReplicaGone
+	case ca.ReplicaDamaged:
+		return admin.ReplicaDamaged
+	}
+	return string(s)
 }
 
 // certificateOf is a certificate, for operators.

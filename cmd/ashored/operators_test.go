@@ -26,3 +26,15 @@ func TestLifetime(t *testing.T) {
 		}
 	}
 }
+
+// Operators hear of each state of a replica by the word that the admin API has for it, whatever the authority calls it.
+func TestReplicaState(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[ca.ReplicaState]string{
+		ca.ReplicaServing: admin.ReplicaServing, ca.ReplicaAsking: admin.ReplicaAsking, ca.ReplicaRefused: admin.ReplicaRefused, ca.ReplicaGone: admin.ReplicaGone, ca.ReplicaDamaged: admin.ReplicaDamaged,
+	} {
+		if got := replicaOf(ca.ReplicaStatus{State: s}).State; got != want {
+			t.Errorf("%s is told as %q, want %q", s, got, want)
+		}
+	}
+}

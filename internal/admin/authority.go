@@ -44,12 +44,25 @@ type Certificate struct {
 	Renew time.Time `json:"renew,omitzero"`
 }
 
+// How another control plane is.
+const (
+	// ReplicaServing: it is alive and signs.
+	ReplicaServing = "serving"
+	// ReplicaAsking: it waits for its first certificate, and ReplicaRefused: it gets none.
+	ReplicaAsking  = "asking"
+	ReplicaRefused = "refused"
+	// ReplicaGone: it was not heard of.
+	ReplicaGone = "gone"
+	// ReplicaDamaged: its record cannot be read.
+	ReplicaDamaged = "damaged"
+)
+
 // Replica is another control plane of this mesh, or one that wants to be.
 type Replica struct {
 	// ID is what the shared store calls it, and Name its machine.
 	ID   string `json:"id"`
 	Name string `json:"name"`
-	// State is "serving", "asking" for its first certificate, "refused" that, "gone", or "damaged": its record cannot be read.
+	// State is one of ReplicaServing and those after it.
 	State string `json:"state"`
 	// Reason says why it is refused, or what it waits for; may be empty.
 	Reason string `json:"reason,omitempty"`

@@ -37,7 +37,9 @@ func TestRotation(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.authority("it knows the other", func(a admin.Authority) bool { return len(a.Replicas) == 1 && a.Replicas[0].State == "serving" })
+	w.authority("it knows the other", func(a admin.Authority) bool {
+		return len(a.Replicas) == 1 && a.Replicas[0].State == admin.ReplicaServing
+	})
 	if x, err := w.meshes[0].Admin.ForgetReplica(t.Context(), admin.ForgetReplicaRequest{Replica: w.meshes[1].TLS()}); err == nil {
 		t.Errorf("a replica that serves is forgotten: %+v", x)
 	}
