@@ -63,11 +63,14 @@ type BookConfig struct {
 type Book struct {
 	cfg BookConfig // set once
 
+	again chan struct{} // cap 1; written by holders, read by Run
+
 	mu      sync.Mutex
 	holders map[*Holder]bool            // guarded by mu
 	owners  map[netip.Addr]registry.Key // guarded by mu: who was told each address
 	seen    map[registry.Key]sight      // guarded by mu: what is idle
 	dearth  dearth                      // guarded by mu
+	looks   int                         // guarded by mu: how often it was compared
 
 	// The following belong to Run.
 	missing map[registry.Key]time.Time // what nobody here has, and since when: what is not noted to be idle
@@ -83,7 +86,7 @@ func NewBook(cfg BookConfig) *Book {
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
-	return &Book{cfg: cfg, holders: map[*Holder]bool{}, owners: map[netip.Addr]registry.Key{}, missing: map[registry.Key]time.Time{}, retired: map[registry.Key]time.Time{}}
+	return &Book{cfg: cfg, again: make(chan struct{}, 1), holders: map[*Holder]bool{}, owners: map[netip.Addr]registry.Key{}, missing: map[registry.Key]time.Time{}, retired: map[registry.Key]time.Time{}}
 }
 
 // Run compares what is kept with what is in use until ctx ends, and returns nil. What a store does not take is tried again.
@@ -99,6 +102,7 @@ func (b *Book) Run(ctx context.Context) error {
 			return nil
 		case <-tick.C:
 		case <-b.cfg.Moved:
+		case <-b.again:
 		}
 	}
 }
@@ -162,10 +166,11 @@ func (b *Book) claim(ctx context.Context, keys []registry.Key) (map[registry.Key
 	return b.cfg.Ledger.Allocate(ctx, keys)
 }
 
-// told are the hosts that somebody here uses, with the addresses that it was told.
+// told are the hosts that somebody here uses, with the addresses that it was told, for another comparison.
 func (b *Book) told() map[*Holder]map[registry.Key][]netip.Addr {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	b.looks++
 	out := make(map[*Holder]map[registry.Key][]netip.Addr, len(b.holders))
 	for h := range b.holders {
 		out[h] = maps.Clone(h.told)

@@ -411,6 +411,52 @@ func TestReplaced(t *testing.T) {
 	})
 }
 
+// slow is a shelf whose answers take until arrive is closed.
+type slow struct {
+	*shelf
+	arrive chan struct{}
+}
+
+func (s slow) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
+	got, err := s.shelf.Allocate(ctx, keys)
+	<-s.arrive
+	return got, err
+}
+
+// An answer from before the store jumped is compared though it arrives after that was.
+func TestLateAnswer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := slow{&shelf{kept: map[registry.Key]registry.Allocation{}}, make(chan struct{})}
+		moved := make(chan struct{})
+		b := NewBook(BookConfig{Ledger: s, Moved: moved})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.Run(ctx) }()
+		h := b.Holder()
+		asked := make(chan struct{})
+		go func() { defer close(asked); _ = asks(t, "before", h, "a1", "a") }()
+		synctest.Wait()
+		s.mu.Lock()
+		clear(s.kept)
+		s.kept[keysOf("c")[0]] = registry.Allocation{Key: keysOf("c")[0], Addresses: s.free()[0]}
+		s.mu.Unlock()
+		moved <- struct{}{}
+		synctest.Wait()
+		close(s.arrive)
+		<-asked
+		synctest.Wait()
+		if lost := h.Lost(); !slices.Equal(lost, keysOf("a")) {
+			t.Errorf("lost %v, want a", lost)
+		}
+		_ = asks(t, "anew", h, "a2", "a")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // Whoever is told an address that another host here was told, or another for the same host, has that one lose it before the answer
 // arrives, though nobody has compared anything yet. What was let go, or moved by an answer, is nobody's.
 func TestNoTwoHaveOne(t *testing.T) {

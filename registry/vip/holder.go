@@ -27,20 +27,21 @@ func (b *Book) Holder() *Holder {
 
 // Allocate implements Addresses. From now on keys are in use.
 func (h *Holder) Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	h.use(keys)
+	looks := h.use(keys)
 	got, err := h.book.allocate(ctx, keys)
-	h.book.give(h, got)
+	h.book.give(h, got, looks)
 	return got, err
 }
 
-// use notes that keys are in use.
-func (h *Holder) use(keys []registry.Key) {
+// use notes that keys are in use, and returns how often the book has compared.
+func (h *Holder) use(keys []registry.Key) (looks int) {
 	h.book.mu.Lock()
 	defer h.book.mu.Unlock()
 	h.book.holders[h] = true
 	for _, k := range keys {
 		h.told[k] = nil
 	}
+	return h.book.looks
 }
 
 // Release implements Addresses.

@@ -34,7 +34,8 @@ func (b *Book) lose(all map[*Holder]map[registry.Key][]netip.Addr, kept map[regi
 
 // give notes what a holder is told. Whoever was told one of these addresses for another host, or others for one of these hosts, has
 // lost it before this returns, however soon what is kept is compared: no two hosts here go on with one address.
-func (b *Book) give(h *Holder, got map[registry.Key][]netip.Addr) {
+// looks is how often it was compared before the store was asked: an answer from before the last time is compared too.
+func (b *Book) give(h *Holder, got map[registry.Key][]netip.Addr, looks int) {
 	var lost []lostHost
 	b.mu.Lock()
 	for k, addresses := range got {
@@ -53,6 +54,12 @@ func (b *Book) give(h *Holder, got map[registry.Key][]netip.Addr) {
 			b.owners[a] = k
 		}
 		h.told[k] = addresses
+	}
+	if len(got) > 0 && b.looks != looks {
+		select {
+		case b.again <- struct{}{}:
+		default: // there is word already
+		}
 	}
 	b.mu.Unlock()
 	b.tellLost(lost)
