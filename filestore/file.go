@@ -62,10 +62,10 @@ type file struct {
 	issues  []config.Problem // found by reading it
 	claims  []config.Key     // the keys that owners has of it
 
-	// unkept is why not all that was kept of it before the start can be used, and rest that, as it was kept. They are empty once
+	// unkept is why not all that was kept of it before the start can be used, and rest that, as it was kept, the newest first. They are empty once
 	// the file is without errors: it then says itself what it holds.
 	unkept string
-	rest   []byte
+	rest   [][]byte
 
 	edited time.Time    // when its present content was first read; zero: before that was kept
 	unread bool         // something in it is refused of which the key cannot be read

@@ -26,8 +26,9 @@ type record struct {
 	encoded bool
 	// seen is the hash of the file that the body stands in for; nil when the body is the file.
 	seen []byte
-	// rest is an earlier record of the file of which this release cannot read all; it is kept on.
-	rest    []byte
+	// earlier are records of the file from before, the newest first, of which some release could not read all; they are kept on until
+	// the file says all itself. None has earlier ones itself.
+	earlier [][]byte
 	raw     []byte               // the record itself, as it was loaded
 	bad     error                // why not even its head can be read
 	objects []*config.Object     // to be encoded into body
@@ -41,7 +42,7 @@ type recordHead struct {
 	Edited  time.Time `json:"edited,omitzero"`
 	Encoded bool      `json:"encoded,omitempty"`
 	Seen    []byte    `json:"seen,omitempty"`
-	Rest    []byte    `json:"rest,omitempty"`
+	Earlier [][]byte  `json:"earlier,omitempty"`
 }
 
 // record is what is to be kept of a file after a reading.
@@ -56,7 +57,7 @@ func (f *folder) record(x *file, r reading) *record {
 // which is not in use.
 func (f *folder) standIn(x *file) *record {
 	counts := slices.DeleteFunc(slices.Clone(x.objects), func(o *config.Object) bool { return !x.held[o.Key] && f.takenBefore(x, o.Key) })
-	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:]), rest: x.rest}
+	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:]), earlier: x.rest}
 }
 
 // same says that the content of a reading is kept already.
@@ -76,7 +77,7 @@ func (r *record) marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen, r.rest})
+	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen, r.earlier})
 	if err != nil {
 		return nil, err
 	}
@@ -92,7 +93,7 @@ func parseRecord(b []byte) (record, error) {
 	if !ok {
 		return record{}, errors.New("a kept record has no content")
 	}
-	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen, rest: h.Rest, raw: b}, nil
+	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen, earlier: h.Earlier, raw: b}, nil
 }
 
 // parse reads the kept content as that of a file of source.
@@ -112,30 +113,6 @@ func (r record) parse(name, source string) config.Result {
 		}
 	}
 	return result
-}
-
-// restored are the objects of a record, those of an earlier one besides that could not be read then; why is empty when all of it
-// can be read now, and rest what is to be kept on until the file says all itself.
-func (r record) restored(name, source string) (objects []*config.Object, rest []byte, why string) {
-	result := r.parse(name, source)
-	objects = result.Objects
-	if i := slices.IndexFunc(result.Problems, func(p config.Problem) bool { return p.Severity == feed.Error }); i >= 0 {
-		rest, why = r.raw, result.Problems[i].String()
-	}
-	if r.rest == nil {
-		return objects, rest, why
-	}
-	earlier, err := parseRecord(r.rest)
-	if err != nil {
-		earlier = record{raw: r.rest, bad: err}
-	}
-	have := keysOf(objects)
-	more, _, missing := earlier.restored(name, source)
-	objects = append(objects, slices.DeleteFunc(more, func(o *config.Object) bool { return have[o.Key] })...)
-	if why == "" {
-		rest, why = r.rest, missing
-	}
-	return objects, rest, why
 }
 
 // usable says that there is a record of a file that can be read.

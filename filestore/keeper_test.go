@@ -53,13 +53,13 @@ func TestKeptUnusable(t *testing.T) {
 		w.want("a=10.0.0.1 x=10.0.0.9", "default/a", "default/b", unusable)
 		w.stop()
 	}
-	kept.rewrite(t, "w.yaml", func(r *record) { r.rest = []byte(strings.ReplaceAll(string(r.rest), "80000", "80")) })
+	kept.rewrite(t, "w.yaml", func(r *record) { r.earlier[0] = []byte(strings.ReplaceAll(string(r.earlier[0]), "80000", "80")) })
 	w := run(t, Config{Dir: dir, LastGood: kept})
 	w.want("a=10.0.0.1 b=10.0.0.2 x=10.0.0.9", "default/a", "default/b")
 	put(t, dir, "w.yaml", both)
 	w.want("a=10.0.0.1 b=10.0.0.2 x=10.0.0.9")
 	w.stop()
-	if r := kept.kept["w.yaml"]; strings.Contains(string(r), "rest") {
+	if r := kept.kept["w.yaml"]; strings.Contains(string(r), "earlier") {
 		t.Errorf("kept is still\n%s", r)
 	}
 }
