@@ -394,3 +394,24 @@ func TestGoneBeforeStart(t *testing.T) {
 		}
 	}
 }
+
+// What went with its source may have moved to one that was read, and is away since: it stays until that is back.
+func TestLeftStaysWhileOneIsAway(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := newFolders(t)
+		defer f.end()
+		say(f.one, true, f.file("x.yaml", "x", "z"))
+		say(f.two, true, f.file("y.yaml", "y"))
+		f.two.say <- feed.Batch[*config.Object]{Standing: &feed.Standing{Error: "it cannot be asked", Since: time.Now()}}
+		f.has("x y z", "")
+		if err := f.a.Arrange(t.Context(), push.Sources{Objects: []config.Source{f.two}}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour)
+		f.has("x y z", "x z")
+		f.tells("x", "may stand now in what was not read since, two:")
+		f.two.say <- feed.Batch[*config.Object]{Source: "two", Standing: &feed.Standing{}, Updates: []feed.Update[*config.Object]{f.file("x.yaml", "x")}}
+		f.has("x y", "")
+	})
+}

@@ -38,17 +38,17 @@ func (m *Merger[K, T]) Faulty(id GroupID) bool {
 	return g != nil && (g.wrong() || m.clashes(id, g))
 }
 
-// Unseen lists the sources of which not all was seen since the start, or since they took the place of others: what they have now,
-// and what is wrong with it, is not all known. In order.
+// Unseen lists the sources of which not all was seen since the start, since they took the place of others, or since they were
+// away, which they may be still: what they have now, and what is wrong with it, is not all known. In order.
 func (m *Merger[K, T]) Unseen() []string {
 	unseen := map[string]bool{}
 	for name, s := range m.sources {
-		if !s.synced || s.anew {
+		if !s.synced || s.anew || s.stands.Error != "" {
 			unseen[name] = true
 		}
 	}
 	for id, g := range m.groups {
-		if g.kept {
+		if g.kept || slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Away }) {
 			unseen[id.Source] = true
 		}
 	}
