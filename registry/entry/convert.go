@@ -140,19 +140,24 @@ func clash(host string, winner, other *config.Object, conflicts []registry.Confl
 	by := winner.Key.String()
 	if other.Origin.Source != winner.Origin.Source {
 		by += " of " + winner.Origin.Source
-		p.Contradicts = true
 	}
 	used := "endpoints of both are used"
 	first, second := winner.Spec.(*networking.ServiceEntry).Resolution, other.Spec.(*networking.ServiceEntry).Resolution
 	if resolution(first) != resolution(second) {
+		p.Contradicts = other.Origin.Source != winner.Origin.Source
 		used = "its endpoints are left out, because their resolution is " + second.String() + " and not " + first.String()
 	}
 	for _, c := range conflicts {
 		if c.Other.Object == p.Object && c.Field != "resolution" {
+			p.Contradicts = other.Origin.Source != winner.Origin.Source
 			used += "; here " + c.Text
 		}
 	}
-	p.Text = "host " + host + " is declared by " + by + " too, whose ports and settings count (it is older); " + used + ": declare the host once"
+	rank := "it is older"
+	if winner.Created.Equal(other.Created) {
+		rank = "it comes first by name, and neither is older"
+	}
+	p.Text = "host " + host + " is declared by " + by + " too, whose ports and settings count (" + rank + "); " + used + ": declare the host once"
 	return p
 }
 

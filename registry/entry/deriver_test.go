@@ -160,7 +160,7 @@ func TestDerive(t *testing.T) {
 			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp TCP 0}] resolution 0 external true
   10.0.0.1 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/a
   10.0.0.2 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/b
-  warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it is older); endpoints of both are used: declare the host once
+  warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it comes first by name, and neither is older); endpoints of both are used: declare the host once
 `,
 		},
 	}
@@ -383,7 +383,7 @@ func TestDeclaredBySources(t *testing.T) {
 	for _, u := range entry.New(&ledger{}).Derive(t.Context(), all).Updates {
 		problems = append(problems, u.Problems...)
 	}
-	const tells = ", whose ports and settings count (it is older); endpoints of both are used"
+	const tells = ", whose ports and settings count (it comes first by name, and neither is older); endpoints of both are used"
 	want := []feed.Problem{
 		{Severity: feed.Warning, Source: "one", Object: "ServiceEntry shop/b", Field: "spec.hosts", Text: "host x.y is declared by ServiceEntry shop/a too" + tells + ": declare the host once"},
 		{Severity: feed.Warning, Source: "two", Object: "ServiceEntry shop/c", Field: "spec.hosts", Contradicts: true,
