@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"time"
@@ -113,8 +114,10 @@ func (m *membership) called(what string) []string {
 	return ids
 }
 
-// called says whether a replica is called so: "web-1 (10.0.0.1:15012)" is also called "web-1" and "10.0.0.1:15012".
+// called says whether a replica is called so: "web-1 (10.0.0.1:15012)" is also called "web-1", "10.0.0.1:15012" and "10.0.0.1".
 func called(what, id, name string) bool {
 	machine, address, _ := strings.Cut(name, " (")
-	return what != "" && slices.Contains([]string{id, name, machine, strings.TrimSuffix(address, ")")}, what)
+	address = strings.TrimSuffix(address, ")")
+	host, _, _ := net.SplitHostPort(address) // without a port: empty
+	return what != "" && slices.Contains([]string{id, name, machine, address, host}, what)
 }
