@@ -33,6 +33,8 @@ func (t TLS) Remedy(err error) string {
 		return fmt.Sprintf("; where that stays so, it may be that Consul does not take tls.certFile (%s)", t.CertFile)
 	case errors.As(err, &syntax), !errors.As(err, &asked) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)):
 		return "; that is no answer of Consul's: is it the address of its HTTP interface?"
+	case strings.Contains(text, "server gave HTTP response to HTTPS client"):
+		return "; it speaks plain HTTP there: write http:// in address, or its port of HTTPS"
 	case isDial(err):
 		return "; does it run, and is that the address of its HTTP interface?"
 	}

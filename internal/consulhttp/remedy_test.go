@@ -37,6 +37,7 @@ func TestRemedy(t *testing.T) {
 		"nothing":                   {mine, fmt.Errorf("decode: %w", io.EOF), "no answer of Consul's"},
 		"a connection that ended":   {mine, asked(io.EOF), ""},
 		"nobody there":              {mine, asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "does it run"},
+		"plain HTTP":                {mine, asked(errors.New("http: server gave HTTP response to HTTPS client")), "write http://"},
 		"something else":            {mine, errors.New("x"), ""},
 	} {
 		if got := c.tls.Remedy(c.err); (got == "") != (c.want == "") || !strings.Contains(got, c.want) {

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -19,6 +20,9 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				w.changed = v == newer && index != 0
 				if len(entries) == 0 && w.had > 0 && k.hides(a) { // first: another token changes no index
 					return errHidden
+				}
+				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {
+					return errNoInstance
 				}
 				if v == same {
 					return nil
@@ -53,6 +57,8 @@ type watch struct {
 	had     int    // instances
 	port    uint32 // at which clients reach it; see converted
 }
+
+func isInstance(e *api.ServiceEntry) bool { return e != nil && e.Node != nil && e.Service != nil }
 
 // before is what was said of a service before it is asked for: by Consul some time ago, or before the start.
 type before struct {

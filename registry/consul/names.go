@@ -13,6 +13,8 @@ import (
 const (
 	// namesGap is the least time between two answers with the names of all services: Consul goes through all instances for one.
 	namesGap = 500 * time.Millisecond
+	// filteredWait is how long a token that does not read everything is waited with: another one may be there by then.
+	filteredWait = 5 * time.Second
 	// looks is how many services at most are looked at in a second because some registration has changed.
 	looks = 500
 )
@@ -20,6 +22,9 @@ const (
 // errHidden is about what the token may not read any more.
 var errHidden = errors.New("the token reads nothing any more of what it read before: give it node:read and service:read for that again; " +
 	"if it is gone for good, or not to be read any more, say so by the option emptied: believe")
+
+// errNoInstance is about an answer with nothing in it that is an instance.
+var errNoInstance = errors.New("the answer has instances without node or service: is it the address of Consul's HTTP interface?")
 
 // key names something of a place, for people; that of the agent's own datacenter is not said.
 func (p place) key(what string) string {
@@ -39,7 +44,11 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
-			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: longWait, filter: k.o.nameFilter()})
+			wait := longWait
+			if filtered {
+				wait = filteredWait
+			}
+			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: wait, filter: k.o.nameFilter()})
 			return a, func(v verdict) error {
 				if v == same && len(names) == had && a.filtered == filtered { // another token would read others
 					if index == 0 {

@@ -30,6 +30,7 @@ type catalogs struct {
 	lag      time.Duration
 	services map[string]string // "dc2/web": the state of its one check
 	hidden   map[string]bool   // the token does not read them
+	nulls    bool              // an answer about a service is a list of nothing
 	ports    [2]int            // of the instances of those that have two
 	fails    func(dc, path string) bool
 	changed  chan struct{}
@@ -106,6 +107,8 @@ func (c *catalogs) says(dc, path string) (body string, filtered bool) {
 			}
 		}
 		return "{" + strings.Join(names, ",") + "}", filtered
+	case instances && c.nulls:
+		return `[null]`, false
 	case instances && name == "consul":
 		return instance("dc1", "consul", api.HealthPassing), false
 	case instances && c.hidden[prefix+name]:
@@ -621,5 +624,43 @@ func TestBlindToken(t *testing.T) {
 			t.Errorf("with the right token again web is %s", got)
 		}
 		f.is("in the end", "", 0, time.Time{})
+	})
+}
+
+// A token that reads more, put in the place of one that did not read everything, is used within seconds though nothing changes.
+func TestBetterToken(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs("web", "api")
+		c.hidden["api"] = true
+		f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Minute)
+		if got := f.state("api.service.consul"); got != "" {
+			t.Errorf("what is hidden is %s", got)
+		}
+		c.mu.Lock()
+		clear(c.hidden)
+		c.mu.Unlock()
+		time.Sleep(2 * filteredWait)
+		if got := f.state("api.service.consul"); got != "healthy" {
+			t.Errorf("with a token that reads it api is %q", got)
+		}
+	})
+}
+
+// An answer about a service with nothing in it that is an instance takes nothing away.
+func TestNoInstance(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs("web", "api")
+		f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Second)
+		c.change(func() { c.nulls = true })
+		time.Sleep(time.Minute)
+		if got := f.state("web.service.consul"); got != "healthy" || f.tells("instances without node or service") == 0 {
+			t.Errorf("web is %q, and problems are %v", got, f.problems())
+		}
 	})
 }
