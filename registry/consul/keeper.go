@@ -165,7 +165,10 @@ func (k *keeper) crowd() {
 	if k.slots.isCrowded() {
 		return // who has a connection keeps it; the first answers about checks have all others looked at
 	}
-	for _, sc := range k.scopes { // who waited to be looked at may wait by itself now
+	k.dirty = true
+	for _, sc := range k.scopes { // who waited to be looked at may wait by itself now, and the checks are asked for no more
+		delete(sc.troubles, askCritical)
+		delete(sc.troubles, askWarning)
 		for _, s := range sc.services {
 			s.pokes.poke(false, 0)
 		}

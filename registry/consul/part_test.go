@@ -664,3 +664,32 @@ func TestNoInstance(t *testing.T) {
 		}
 	})
 }
+
+// A Consul that comes back with nothing is asked for no checks any more, where those were asked for because there were many
+// services: that they could not be asked for is over all the same.
+func TestFewerAfterOutage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		names := make([]string, 400)
+		for i := range names {
+			names[i] = fmt.Sprintf("s%d", i)
+		}
+		c := newCatalogs(names...)
+		f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Minute)
+		c.change(func() { c.fails = func(string, string) bool { return true } })
+		time.Sleep(time.Minute)
+		c.change(func() {
+			c.fails = nil
+			clear(c.services)
+		})
+		time.Sleep(time.Minute)
+		if n := f.tells("came back without the services that it had"); n != 1 {
+			t.Errorf("it is told %d times what is lost: %v", n, f.problems())
+		}
+		if n := f.tells("the checks"); n > 0 {
+			t.Errorf("what is over is told: %v", f.problems())
+		}
+	})
+}

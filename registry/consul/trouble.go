@@ -72,6 +72,9 @@ func (k *keeper) heardOf(sc *scope, what string, t *trouble) {
 		}
 		return
 	}
+	if (what == askCritical || what == askWarning) && !k.slots.isCrowded() {
+		return // of a query that was still out when the last one was needed
+	}
 	sc.troubles[what] = sc.troubles[what].again(*t)
 	if what == askNames && !sc.listed {
 		k.standIn(sc)
