@@ -134,10 +134,15 @@ func (s *Source) receive(ctx context.Context, out chan<- feed.Batch[*config.Obje
 		return nil
 	}
 	for {
+		away, over := s.away, (<-chan time.Time)(nil)
+		if left := turnedGap - time.Since(s.strayed.at); left > 0 { // until then away keeps the latest
+			away, over = nil, time.After(left)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case t := <-s.away:
+		case <-over:
+		case t := <-away:
 			if s.stranger(t, time.Now()); !s.stand(ctx, out, s.outage(s.absent)) {
 				return nil
 			}

@@ -303,6 +303,12 @@ func TestSinkTurnsAwaySeldom(t *testing.T) {
 		if got := s.stands(); len(got) == 0 || len(got) > 7 || !strings.Contains(got[0], "nobody has called yet; 10.0.0.0 was turned away: no)") || strings.Contains(strings.Join(got, " "), "10.0.0.9") {
 			t.Errorf("it stands as %q", got)
 		}
+		s.source.turnAway("10.0.0.7", errors.New("no")) // within the time of another one
+		s.source.turnAway("10.0.0.8", errors.New("no"))
+		time.Sleep(turnedGap)
+		if got := s.stands(); len(got) != 1 || !strings.Contains(got[0], "10.0.0.8 was turned away") {
+			t.Errorf("at the end it stands as %q", got)
+		}
 		_, stop := s.call("10.0.0.1")
 		stop()
 		if got := s.stands(); len(got) != 2 || got[0] != "" || strings.Contains(got[1], "turned away") {

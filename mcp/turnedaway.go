@@ -25,8 +25,8 @@ const (
 
 // turnedAway is a caller that was refused.
 type turnedAway struct {
-	text string // "10.0.0.7 was turned away: …"
-	at   time.Time
+	text string    // "10.0.0.7 was turned away: …"
+	at   time.Time // when it was; of the one that is told, when that began
 }
 
 // turnAway tells of a caller that was refused: in the log, and for Run. Safe for concurrent use.
@@ -76,10 +76,9 @@ func refusalOf(err error) string {
 
 // stranger has how the source stands tell of a caller that was refused while nobody is connected. Run's.
 func (s *Source) stranger(t turnedAway, now time.Time) {
-	if now.Sub(t.at) > turnedFresh || t.text == s.strayed.text || now.Sub(s.strayed.at) < turnedGap {
-		return
+	if now.Sub(t.at) <= turnedFresh {
+		s.strayed = turnedAway{t.text, now}
 	}
-	s.strayed = t
 }
 
 // elsewhere refuses a caller that wants something else than to bring resources.
