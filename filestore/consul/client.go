@@ -2,6 +2,7 @@ package consul
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -127,16 +128,12 @@ func (c *client) get(ctx context.Context, name string, q *api.QueryOptions) (*ap
 	case err != nil:
 		return nil, nil, err
 	case meta.LastIndex == 0:
-		return nil, nil, errNoIndex
+		return nil, nil, consulhttp.ErrNoIndex
 	case pair == nil && status != http.StatusNotFound, pair != nil && pair.Key != c.key(name):
 		return nil, nil, errNonsense
 	}
 	return pair, meta, nil
 }
-
-// errNoIndex is about answers that are none of Consul's, which has no index of zero.
-// Source: Consul, agent/http.go (setIndex).
-var errNoIndex = errors.New("the answer has no X-Consul-Index: is it the address of Consul's HTTP interface, and does nobody between take out headers?")
 
 // stands says whether there is a key, by what Consul holds now.
 func (c *client) stands(ctx context.Context, name string) (bool, error) {
@@ -338,7 +335,7 @@ func (c *client) explain(err error) error {
 	}
 	switch status.Code {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		return fmt.Errorf("the Consul at %s refuses the token (%d, %s): it needs key_prefix %q with the policy write (setting store.tokenFile, %s)", c.o.Address, status.Code, said, c.o.Prefix+"/", orNone(c.o.TokenFile))
+		return fmt.Errorf("the Consul at %s refuses the token (%d, %s): it needs key_prefix %q with the policy write (setting store.tokenFile, %s)", c.o.Address, status.Code, said, c.o.Prefix+"/", cmp.Or(c.o.TokenFile, "none is set"))
 	case http.StatusRequestEntityTooLarge:
 		return fmt.Errorf("the Consul at %s refuses a value of half a megabyte, which it takes by default (413, %s): do not lower limits.kv_max_value_size and limits.txn_max_req_len", c.o.Address, said)
 	case http.StatusBadRequest:
@@ -347,11 +344,4 @@ func (c *client) explain(err error) error {
 		return fmt.Errorf("the Consul at %s refuses further requests from this machine for now (429, %s): see limits.http_max_conns_per_client and limits.request_limits there", c.o.Address, said)
 	}
 	return fmt.Errorf("the Consul at %s (setting store.address) answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none is set"
-	}
-	return s
 }

@@ -19,6 +19,7 @@ func TestRemedy(t *testing.T) {
 	asked := func(err error) error { return &url.Error{Op: "Get", URL: "https://consul/v1", Err: err} }
 	remote := asked(&net.OpError{Op: "remote error", Err: errors.New("tls: expired certificate")})
 	syntax := json.Unmarshal([]byte("<html>"), new(any))
+	shape := json.Unmarshal([]byte("[]"), new(map[string]string))
 	mine := TLS{CAFile: "/ca.pem", CertFile: "/c.pem", ServerName: "s"}
 	for name, c := range map[string]struct {
 		tls  TLS
@@ -34,6 +35,7 @@ func TestRemedy(t *testing.T) {
 		"cut":                       {mine, asked(&net.OpError{Op: "write", Err: syscall.EPIPE}), "may be that Consul does not take tls.certFile"},
 		"cut, and nothing is shown": {TLS{}, asked(&net.OpError{Op: "write", Err: syscall.EPIPE}), ""},
 		"a page":                    {mine, syntax, "no answer of Consul's"},
+		"another document":          {mine, shape, "no answer of Consul's"},
 		"nothing":                   {mine, fmt.Errorf("decode: %w", io.EOF), "no answer of Consul's"},
 		"a connection that ended":   {mine, asked(io.EOF), ""},
 		"nobody there":              {mine, asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "does it run"},

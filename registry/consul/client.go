@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,10 +69,6 @@ type answer struct {
 	cost time.Duration
 }
 
-// errNoIndex is about answers that are none of Consul's, which has no index of zero.
-// Source: Consul, agent/http.go (setIndex).
-var errNoIndex = errors.New("the answer has no X-Consul-Index: is it the address of Consul's HTTP interface, and does nobody between take out headers?")
-
 // ask lets f ask with the options of a query, and reads what every answer has.
 func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
 	timeout := askTimeout
@@ -91,7 +88,7 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 	}
 	meta, err := f(o.WithContext(ctx))
 	if err == nil && meta.LastIndex == 0 {
-		err = errNoIndex
+		err = consulhttp.ErrNoIndex
 	}
 	if err != nil {
 		return answer{}, err
@@ -171,7 +168,7 @@ func (c *client) explain(err error) string {
 	said := consulhttp.OneLine(status.Body)
 	switch status.Code {
 	case http.StatusForbidden, http.StatusUnauthorized:
-		return fmt.Sprintf("Consul refuses the token (%d, %s): write a token with node:read and service:read into tokenFile (%s)", status.Code, said, orNone(c.o.TokenFile))
+		return fmt.Sprintf("Consul refuses the token (%d, %s): write a token with node:read and service:read into tokenFile (%s)", status.Code, said, cmp.Or(c.o.TokenFile, "none is set"))
 	case http.StatusTooManyRequests:
 		return fmt.Sprintf("Consul refuses further requests from this machine (429, %s): it allows a client limits.http_max_conns_per_client connections, 200 by default, "+
 			"which all programs of one address share; raise that, lower connections here (%d), or use an https address, where few are needed", said, c.o.Connections)
@@ -185,13 +182,6 @@ func (c *client) explain(err error) string {
 		return fmt.Sprintf("Consul at %s does not understand the filter %q (%d, %s): mend filter", c.o.Address, c.o.Filter, status.Code, said)
 	}
 	return fmt.Sprintf("Consul at %s answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "none is set"
-	}
-	return s
 }
 
 // busy says that Consul refused for having too many connections or requests.

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -140,7 +141,7 @@ func (e *shard) explain(err error) string {
 	if denied(err) {
 		x := e.cfg.Options.Export
 		return fmt.Sprintf("Consul refuses the token (%s): for what export needs the one in tokenFile (%s) wants node %q, session %q and key %q with write, and service with write for the names that are registered",
-			consulhttp.OneLine(err.Error()), orNone(e.cfg.Options.TokenFile), e.node, e.node, x.lease(e.number))
+			consulhttp.OneLine(err.Error()), cmp.Or(e.cfg.Options.TokenFile, "none is set"), e.node, e.node, x.lease(e.number))
 	}
 	return e.client.explain(err)
 }

@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -171,7 +172,7 @@ func (k *keeper) tellHidden(sc *scope, there map[string]bool, a answer) {
 		k.notify(sc.hiddenNotice, &feed.Problem{
 			Severity: feed.Warning, Object: sc.at.title(), Since: a.at,
 			Text: fmt.Sprintf("the token does not read all services of Consul at %s: those that it does not are no part of the mesh; "+
-				"give it node:read and service:read for all (tokenFile: %s), or name those that count in the option services", k.o.Address, orNone(k.o.TokenFile)),
+				"give it node:read and service:read for all (tokenFile: %s), or name those that count in the option services", k.o.Address, cmp.Or(k.o.TokenFile, "none is set")),
 		}, time.Time{})
 	}
 }

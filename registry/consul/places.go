@@ -65,6 +65,9 @@ func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error)
 			return nil, err
 		}
 	}
+	if len(list) == 0 {
+		return nil, fmt.Errorf("%w It names no datacenter", errNone)
+	}
 	for i, name := range list {
 		if !datacenterName(name) {
 			return nil, fmt.Errorf("%w It names a datacenter %q", errNone, consulhttp.OneLine(name))
