@@ -84,7 +84,7 @@ func paragraph(p feed.Problem) string {
 		fmt.Fprintf(&b, "  %s\n", about)
 	}
 	fmt.Fprintf(&b, "  %s\n", p.Text)
-	if p.Stale && !strings.Contains(p.Text, "last good") { // some say so with its age
+	if p.Stale && !strings.Contains(p.Text, "last good") && !strings.Contains(p.Text, "counts as gone") { // some say it themselves, with its age
 		b.WriteString("  The last good version stays in use.\n")
 	}
 	b.WriteString("\n")

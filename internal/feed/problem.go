@@ -33,7 +33,7 @@ type Problem struct {
 	Line int    `json:"line,omitempty"`
 	// Text is what is wrong and what to do, one sentence each, without a final period.
 	Text string `json:"text"`
-	// Stale says that the last good version is in use instead.
+	// Stale says that the last good version is in use instead, or nothing where Text says that it counts as gone.
 	Stale bool `json:"stale,omitempty"`
 	// Since is when it was first seen.
 	Since time.Time `json:"since,omitzero"`

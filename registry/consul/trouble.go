@@ -47,11 +47,7 @@ func (t *trouble) again(next trouble) *trouble {
 
 // problem is a trouble with an object, of which something is in use, or nothing is known.
 func (t *trouble) problem(object string, inUse bool) feed.Problem {
-	text := t.text
-	if inUse {
-		text += "; what it said last stays"
-	}
-	return feed.Problem{Severity: feed.Warning, Object: object, Text: text, Stale: inUse, Since: t.since}
+	return feed.Problem{Severity: feed.Warning, Object: object, Text: t.text, Stale: inUse, Since: t.since}
 }
 
 // What is asked for of a place besides its services, the more general first.
