@@ -34,35 +34,17 @@ func TestExportNonsense(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var asked atomic.Int64
-			s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			registering(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 				asked.Add(1)
 				w.Header().Set("X-Consul-Index", "7")
 				w.WriteHeader(answer.status)
 				fmt.Fprint(w, answer.body)
-			}))
-			t.Cleanup(s.Close)
-			e, err := NewExporter(ExporterConfig{Name: "fake", Options: Options{Address: s.URL, Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(context.Background())
-			done := make(chan struct{})
-			go func() { defer close(done); _ = e.Run(ctx) }()
-			in := meshService("web.example", "shop", nil, "10.0.0.1")
-			e.Publish(Services{}.With(in.Service.Key, in.Service), Endpoints{}.With(in.Service.Key, in.Endpoints))
-			for end := time.Now().Add(30 * time.Second); ; time.Sleep(10 * time.Millisecond) {
-				if p := e.Status().Problems; len(p) == 1 && strings.Contains(p[0].String(), answer.want) && p[0].Source == "consul:fake" {
-					break
-				}
-				if time.Now().After(end) {
-					t.Fatalf("waited in vain for %q: %v", answer.want, e.Status().Problems)
-				}
-			}
+			}), 1, func(st ExportStatus) bool {
+				return len(st.Problems) == 1 && strings.Contains(st.Problems[0].String(), answer.want) && st.Problems[0].Source == "consul:fake"
+			})
 			if n := asked.Load(); n > 40 {
 				t.Errorf("it was asked %d times", n)
 			}
-			cancel()
-			<-done
 		})
 	}
 	for _, cfg := range []ExporterConfig{{}, {Name: "x", Log: testlog.New(t)}, {Name: "x", Log: testlog.New(t), Options: Options{Address: "ftp://x", Export: ExportOptions{Owner: "shop"}}}} {
