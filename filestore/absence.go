@@ -18,6 +18,7 @@ type absence struct {
 	since time.Time       // when a file last came, or the folder was last seen empty or away; zero: there is no absence
 	bare  bool            // there is no file of configuration in it
 	back  map[string]bool // the files that a scan has seen in it since
+	first bool            // it was waited for from the start on: which of its files are missing nobody knows
 }
 
 func (a absence) is() bool { return !a.since.IsZero() }
@@ -59,16 +60,16 @@ func (a absence) with(l *listing) map[string]bool {
 func (f *folder) holdBack(l *listing, lost []string, now time.Time) bool {
 	switch {
 	case l.failed["."] != nil:
-		f.absence = absence{since: now}
+		f.absence = absence{since: now, first: f.absence.first}
 		return true
 	case len(l.files) == 0 && f.define(lost):
-		f.absence = absence{since: now, bare: true}
+		f.absence = absence{since: now, bare: true, first: f.absence.first}
 		return true
 	case !f.absence.is():
 		return false
-	case f.define(lost) && f.absence.came(l):
-		f.absence = absence{since: now, back: f.absence.with(l)}
-	case !f.define(lost) || now.Sub(f.absence.since) >= f.src.cfg.Return:
+	case (f.absence.first || f.define(lost)) && f.absence.came(l):
+		f.absence = absence{since: now, back: f.absence.with(l), first: f.absence.first}
+	case !f.absence.first && !f.define(lost) || now.Sub(f.absence.since) >= f.src.cfg.Return:
 		f.absence = absence{}
 		return false
 	}
@@ -127,6 +128,9 @@ func (f *folder) absent() []config.Problem {
 	switch {
 	case !f.absence.is() || len(f.failed) > 0 && !f.absence.bare:
 		return nil
+	case f.absence.first && !f.absence.bare:
+		p.Severity, p.Stale = feed.Warning, false
+		p.Text = fmt.Sprintf("the folder has come only now, and more files may be on their way: what it has is in use, and it counts as read when no more have come for %s", f.src.cfg.Return)
 	case !f.absence.bare:
 		p.Severity, p.Away = feed.Warning, false
 		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more have come for %s; then they count as deleted", f.src.cfg.Return)

@@ -27,7 +27,10 @@ type folder struct {
 	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
 	unloaded error
 	absence  absence
+	awaited  bool      // there was nothing to read at the start, and it was waited for
 	away     time.Time // since when the folder is out of reach, from before a restart too; zero: it is not
+
+	awaitedSince time.Time // since when it was
 
 	pending   pending
 	scanNow   bool

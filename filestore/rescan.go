@@ -1,7 +1,6 @@
 package filestore
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"time"
@@ -15,11 +14,7 @@ const scanName = ""
 // scan lists the folder and takes note of the folders that cannot be read.
 func (f *folder) scan() *listing {
 	f.watch.err = nil
-	// the folder's own coming and going shows in the one around it
-	parent := filepath.Dir(f.src.cfg.Dir)
-	if info, err := os.Stat(parent); err == nil {
-		f.watch.add(parent, stampOf(info))
-	}
+	f.watchAround()
 	l := scan(f.src.cfg.Dir, f.watch.add)
 	for dir := range f.watch.dirs {
 		if rel, ok := within(f.src.cfg.Dir, dir); ok && !l.dirs[rel] && l.failed[rel] == nil && !f.linked(dir) {

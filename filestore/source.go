@@ -30,6 +30,10 @@ type Config struct {
 	// Return is for how long no more files must have come to a folder that was empty or away, or that lacks
 	// files at the start, before those that did not come back count as deleted. Default 5s.
 	Return time.Duration
+	// Await has a folder that cannot be read when the source begins, or holds no file of configuration, and of which nothing was kept,
+	// be waited for: the Standing of the source says why, and it is read once there is something in it. Default false: the
+	// one is an error of Run, and the other a folder without any object.
+	Await bool
 	// Log receives each new problem and its end, once; nil discards them.
 	Log hclog.Logger
 	// OnRead is told of every file that was read, for metrics; may be nil. It must not block, and is
@@ -86,7 +90,7 @@ func New(cfg Config) (*Source, error) {
 func (s *Source) Name() string { return s.name }
 
 // Run implements config.Source. An error says that the folder cannot be read and that nothing is known of
-// an earlier content either.
+// an earlier content either, and that it is not waited for (Config.Await).
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	w := newWatcher()
 	defer w.close()
@@ -99,7 +103,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	defer func() { <-ended }()
 	defer k.writer.End()
 	f := newFolder(s, w, k)
-	if err := f.start(ctx); err != nil {
+	if there, err := f.startWhenThere(ctx, out); err != nil || !there {
 		return err
 	}
 	return f.loop(ctx, out)
@@ -123,6 +127,9 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	defer mounts.Stop()
 	for {
 		if batch, ok := f.batch(full); ok {
+			if full {
+				batch.Standing = f.stands()
+			}
 			select {
 			case <-ctx.Done():
 				return nil

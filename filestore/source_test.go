@@ -120,10 +120,22 @@ func put(t *testing.T, dir, name, text string) {
 
 func run(t *testing.T, cfg Config) *world {
 	t.Helper()
+	w := begin(t, cfg)
+	if b := w.next(); !b.Full {
+		t.Fatal("the first batch is not full")
+	}
+	return w
+}
+
+// begin is run, and nothing was said yet. A logger of cfg is left alone.
+func begin(t *testing.T, cfg Config) *world {
+	t.Helper()
 	if cfg.Rescan == 0 {
 		cfg.Rescan = time.Hour // what is not notified is not noticed
 	}
-	cfg.Log = testlog.New(t)
+	if cfg.Log == nil {
+		cfg.Log = testlog.New(t)
+	}
 	s, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -140,9 +152,6 @@ func run(t *testing.T, cfg Config) *world {
 		}
 	})
 	t.Cleanup(w.stop)
-	if b := w.next(); !b.Full {
-		t.Fatal("the first batch is not full")
-	}
 	return w
 }
 

@@ -13,8 +13,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Check returns the error that Run would end with at once: the folder cannot be read, and nothing was kept of
-// an earlier content. It changes nothing.
+// Check returns the error that Run would end with at once, or, with Config.Await, wait for the end of: the folder cannot be
+// read, and nothing was kept of an earlier content. It changes nothing.
 func (s *Source) Check(ctx context.Context) error {
 	_, err := os.ReadDir(s.cfg.Dir)
 	if err == nil {
@@ -28,10 +28,10 @@ func (s *Source) Check(ctx context.Context) error {
 }
 
 func (s *Source) unreadable(err error) error {
-	return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, or name another one (setting sources, or --files in development)", s.cfg.Dir, err)
+	return fmt.Errorf("read the folder of configuration %s: %w; make it a folder that can be read, name another one (setting sources, or --files in development), or have it waited for (required: false)", s.cfg.Dir, err)
 }
 
-// start reads everything for the first time, with what was kept of earlier contents at hand.
+// start reads everything for the first time, with what was kept of earlier contents at hand. After an error it may be called again.
 func (f *folder) start(ctx context.Context) error {
 	kept, loadErr := f.keep.load(ctx)
 	f.away = kept[awayName].asOf
@@ -43,8 +43,8 @@ func (f *folder) start(ctx context.Context) error {
 		f.files[name] = &file{name: name, known: record.known}
 	}
 	l := f.scan()
-	if err := l.failed["."]; err != nil && !usable(kept) {
-		return f.src.unreadable(err)
+	if err := f.src.nothing(l, loadErr); err != nil && !usable(kept) {
+		return err
 	}
 	now := time.Now()
 	for name := range l.files {
@@ -57,11 +57,22 @@ func (f *folder) start(ctx context.Context) error {
 	for _, name := range lost {
 		f.missed[name] = cmp.Or(f.missedKept[name], now)
 	}
-	f.absence = absence{since: now} // until it shows that no file is missing
+	f.absence = absence{since: now, first: f.awaited} // until it shows that no file is missing
 	if !f.holdBack(l, lost, now) {
 		for _, name := range lost {
 			f.drop(name)
 		}
+	}
+	return nil
+}
+
+// nothing is the error of a scan that found nothing to begin with; loadErr is why what was kept cannot be read, if so.
+func (s *Source) nothing(l *listing, loadErr error) error {
+	if err := bareListing(l); s.cfg.Await && err != nil {
+		return s.awaitedText(err, loadErr)
+	}
+	if err := l.failed["."]; err != nil {
+		return s.unreadable(err)
 	}
 	return nil
 }

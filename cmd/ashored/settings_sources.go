@@ -264,17 +264,6 @@ func (s *sourceSettings) wrap(err error) error {
 	return fmt.Errorf("%s: %s: source %q: %w", s.place, s.at, s.Name, err)
 }
 
-// folders are those of all sources of files.
-func (s *settings) folders() []string {
-	var out []string
-	for _, src := range s.sources {
-		if f, ok := src.options.(*filesSource); ok {
-			out = append(out, f.Folder)
-		}
-	}
-	return out
-}
-
 func fieldNames() string {
 	names := make([]string, 0, len(registry.Fields()))
 	for _, f := range registry.Fields() {

@@ -43,7 +43,7 @@ mesh:
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.State != "/srv/ashore" || !slices.Equal(s.folders(), []string{"/etc/ashore/config"}) || s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
+	if s.State != "/srv/ashore" || !slices.Equal(foldersOf(s), []string{"/etc/ashore/config"}) || s.XDS.PlaintextAddress != "127.0.0.1:7000" || s.XDS.Gap != 10*time.Millisecond ||
 		s.Log.Format != "json" || s.Memory.GCPercent != 80 || s.Metrics.Address != defaultMetrics {
 		t.Errorf("settings %+v", s)
 	}
@@ -194,4 +194,15 @@ func TestSettingsTogether(t *testing.T) {
 			}
 		})
 	}
+}
+
+// foldersOf are those of all sources of files.
+func foldersOf(s settings) []string {
+	var out []string
+	for _, src := range s.sources {
+		if f, ok := src.options.(*filesSource); ok {
+			out = append(out, f.Folder)
+		}
+	}
+	return out
 }

@@ -150,14 +150,7 @@ func (m *sourceMaker) waited(name string) string {
 func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource, error) {
 	switch o := s.options.(type) {
 	case *filesSource:
-		files, err := filestore.New(filestore.Config{Dir: o.Folder, LastGood: m.home, Log: m.log.Named(s.Name)})
-		if err == nil {
-			err = files.Check(ctx)
-		}
-		if err == nil {
-			err = m.replacing(ctx, files.Name(), o.Folder)
-		}
-		return madeSource{objects: files}, err
+		return m.files(ctx, s, o.Folder)
 	case *storeSource:
 		if m.store == meshStore(m.home) {
 			return madeSource{objects: m.store}, nil
@@ -192,6 +185,22 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
 }
 
+// files makes the source of a folder. A required one is refused here when nothing can be made of it. Others are waited for, and so is
+// one that vanishes between here and its first reading while all the rest is at work.
+func (m *sourceMaker) files(ctx context.Context, s sourceSettings, folder string) (madeSource, error) {
+	files, err := filestore.New(filestore.Config{Dir: folder, LastGood: m.home, Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name)})
+	if err == nil && s.Required {
+		err = files.Check(ctx)
+	}
+	if err == nil && s.Required {
+		err = m.replacing(ctx, files.Name(), folder)
+	}
+	if err != nil {
+		return madeSource{}, err
+	}
+	return madeSource{objects: files}, nil
+}
+
 // kept is a source of objects whose content stands in after a restart.
 func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
 	return lastgood.New(lastgood.Config[*config.Object]{
@@ -201,7 +210,7 @@ func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
 }
 
 // replacing refuses a folder that takes the place of others and holds nothing. At a start an empty one is a beginning, where no
-// other one was read before, or this one was.
+// other one was read before, or this one was. One that is not required is waited for instead.
 func (m *sourceMaker) replacing(ctx context.Context, name, folder string) error {
 	if len(m.made) > 0 {
 		return filled(folder)

@@ -168,18 +168,22 @@ func (p *program) closing(l net.Listener) {
 }
 
 // firstStart says, before anything is made, that there is no configuration: without a store nothing stands in for a
-// folder that cannot be read.
+// folder that cannot be read. One that is not required is waited for.
 func firstStart(ctx context.Context, s settings) error {
 	if _, err := os.Stat(filepath.Join(s.State, bolt.FileName)); !errors.Is(err, fs.ErrNotExist) {
 		return nil // opening it tells what is wrong
 	}
-	for _, folder := range s.folders() {
-		files, err := filestore.New(filestore.Config{Dir: folder})
+	for _, src := range s.sources {
+		o, ok := src.options.(*filesSource)
+		if !ok || !src.Required {
+			continue
+		}
+		files, err := filestore.New(filestore.Config{Dir: o.Folder})
 		if err == nil {
 			err = files.Check(ctx)
 		}
 		if err != nil {
-			return err
+			return src.wrap(err)
 		}
 	}
 	return nil
