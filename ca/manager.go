@@ -39,8 +39,9 @@ type ManagerConfig struct {
 	ReplicaToken string
 	// ReplicaAlive says whether another replica serves, by what its ReplicaID is. Nil: it is told by its record alone.
 	ReplicaAlive func(id string) bool
-	// ReplicaTwin says whether another replica serves that has the same ReplicaID as this one. Nil: nobody can tell.
-	ReplicaTwin func() bool
+	// ReplicaTwin is what people call another replica that serves and has the same ReplicaID as this one; empty: there is none.
+	// Nil: nobody can tell.
+	ReplicaTwin func() string
 	// Audit is told of what is loaded and of each step of a rotation. Nil: nobody is.
 	Audit func(audit.Event)
 	// Log; nil logs nothing.

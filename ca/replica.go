@@ -49,8 +49,8 @@ type membership struct {
 	forgot map[string]time.Time
 	// alive says whether the replica of an id serves; nil: nobody can tell but by its record.
 	alive func(id string) bool
-	// twin says whether another one serves that has the same id; nil: nobody can tell.
-	twin func() bool
+	// twin is another one that serves and has the same id, empty: there is none; nil: nobody can tell.
+	twin func() string
 	// trouble is why something among them could not be done; empty: nothing.
 	trouble string
 }

@@ -1,9 +1,12 @@
 package ca
 
 import (
+	"cmp"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 )
 
@@ -27,21 +30,45 @@ func (m *membership) contested(dir folder, what string, now time.Time) error {
 	}
 	at, before := m.said[what]
 	again := before && now.Sub(at).Abs() < rewriteGap
-	named := m.record.Name != m.name && m.record.Name != ""
+	named, twin := m.record.Name != m.name && m.record.Name != "", m.sameID()
 	switch {
-	case m.twin == nil && again && m.record.Format != 0, m.twin != nil && (again || named) && m.twin():
+	case m.twin == nil && again && m.record.Format != 0, (again || named) && twin != "":
 	case again:
 		return fmt.Errorf("the record of this replica, which it wrote %s ago, was overwritten since: it writes it anew when %s have gone by; see who writes to the store but the replicas, and whether another ashored has a copy of %s",
 			now.Sub(at).Abs().Round(time.Second), rewriteGap, dir.at(replicaFile))
 	default:
 		return nil
 	}
-	other := "another ashored"
-	if named {
-		other = m.record.Name
+	if twin == "" && named {
+		twin = m.record.Name
 	}
-	return fmt.Errorf("%s is that of %s too, which writes the same record: one of the two has a copy of the other's state folder; on the one that is the copy stop ashored, remove that file and start it again",
-		dir.at(replicaFile), other)
+	return errors.New(twins(dir, cmp.Or(twin, "another ashored")+" too, which writes the same record"))
+}
+
+// sameID is another replica that serves and has the ID of this one; empty: nobody knows of one.
+func (m *membership) sameID() string {
+	if m.twin == nil {
+		return ""
+	}
+	return m.twin()
+}
+
+// twins says what to do about two replicas with one ID.
+func twins(dir folder, who string) string {
+	return fmt.Sprintf("%s is that of %s: one of the two has a copy of the other's state folder; on the one that is the copy stop ashored, remove that file and start it again", dir.at(replicaFile), who)
+}
+
+// told is what operators are told of how this one stands among the others. Each of two with one ID says so, also while it writes
+// nothing that the other one overrules.
+func (m *membership) told(dir folder) []string {
+	var out []string
+	if m.trouble != "" {
+		out = append(out, m.trouble)
+	}
+	if twin := m.sameID(); twin != "" && !strings.Contains(m.trouble, dir.at(replicaFile)+" is that of ") {
+		out = append(out, twins(dir, twin+" too"))
+	}
+	return out
 }
 
 // asksFor is what the record says while this replica asks so.

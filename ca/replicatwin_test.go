@@ -51,12 +51,12 @@ func TestReplicaTwins(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		name string
-		twin func() bool
+		twin func() string
 	}{
 		"nobody tells": {name: "two's copy"},
-		"alive":        {name: "two's copy", twin: func() bool { return true }},
+		"alive":        {name: "two's copy", twin: func() string { return "the other" }},
 		"same name":    {name: "two"},
-		"both":         {name: "two", twin: func() bool { return true }},
+		"both":         {name: "two", twin: func() string { return "the other" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -81,7 +81,11 @@ func TestReplicaTwins(t *testing.T) {
 			}
 			var told []string
 			for _, m := range []*Manager{two, copied} {
-				told = append(told, show(t, m).Problems...)
+				said := show(t, m).Problems
+				told = append(told, said...)
+				if c.twin != nil && !strings.Contains(strings.Join(said, "\n"), m.own.dir.at(replicaFile)+" is that of the other too") {
+					t.Errorf("%s says %q, want the other one named", m.own.replica.name, said)
+				}
 			}
 			if all := strings.Join(told, "\n"); !strings.Contains(all, replicaFile+" is that of ") || !strings.Contains(all, "remove that file and start it again") {
 				t.Errorf("problems %q", told)
@@ -129,7 +133,7 @@ func TestReplicaNoTwin(t *testing.T) {
 	_, h, two := settledTown(t)
 	h.later(two, 0)
 	h.config.Replica = "two elsewhere"
-	h.config.ReplicaAlive, h.config.ReplicaTwin = func(string) bool { return true }, func() bool { return false }
+	h.config.ReplicaAlive, h.config.ReplicaTwin = func(string) bool { return true }, func() string { return "" }
 	m := h.move()
 	h.later(m, 0)
 	if got := m.own.replica.record; len(show(t, m).Problems) != 0 || got.Name != h.config.Replica {
@@ -149,5 +153,30 @@ func TestReplicaNoTwin(t *testing.T) {
 	h.later(m, rewriteGap)
 	if got := show(t, m).Problems; len(got) != 0 {
 		t.Errorf("a while later: problems %q", got)
+	}
+}
+
+// Each of two with one ID says so as soon as it is known that the other one serves, though neither has anything to write.
+func TestReplicaTwinsBothTell(t *testing.T) {
+	t.Parallel()
+	w, h, _ := settledTown(t)
+	records := &counted{Store: w.first.records}
+	other := w.twin(h, "two")
+	serves := ""
+	for _, x := range []*house{h, other} {
+		x.config.Records, x.config.ReplicaTwin = records, func() string { return serves }
+		m := x.move()
+		x.later(m, 0)
+		if got := show(t, m).Problems; len(got) != 0 {
+			t.Errorf("by itself it has problems %q", got)
+		}
+		serves = "two at 10.0.0.2"
+		if got := show(t, m).Problems; len(got) != 1 || !strings.Contains(got[0], x.at(replicaFile)+" is that of two at 10.0.0.2 too: ") || !strings.Contains(got[0], "remove that file and start it again") {
+			t.Errorf("beside the other one it has problems %q", got)
+		}
+		serves = ""
+	}
+	if wrote := records.writes.Load(); wrote != 0 {
+		t.Errorf("%d writes, want none", wrote)
 	}
 }

@@ -168,9 +168,7 @@ func (s *selfSigned) show(st *Status, f Facts, now time.Time) error {
 	}
 	if s.replica != nil {
 		st.Replicas = s.replica.status(s.bundle.Roots, now)
-		if s.replica.trouble != "" {
-			st.Problems = append(st.Problems, s.replica.trouble)
-		}
+		st.Problems = append(st.Problems, s.replica.told(s.dir)...)
 	}
 	st.Problems = append(st.Problems, s.problems(f, now)...)
 	if s.keyless != "" {

@@ -50,7 +50,7 @@ type identity struct {
 // members tells of the other replicas, by what the certificate authority calls them.
 type members interface {
 	Alive(member string) bool
-	Twin() bool
+	Twin() string
 }
 
 // identityConfig is what an identity is made of.
@@ -105,10 +105,12 @@ func (id *identity) serves(member string) bool {
 	return m != nil && (*m).Alive(member)
 }
 
-// twin says whether another replica is alive that has the same ID as this one.
-func (id *identity) twin() bool {
-	m := id.members.Load()
-	return m != nil && (*m).Twin()
+// twin is another replica that is alive and has the same ID as this one; empty: there is none.
+func (id *identity) twin() string {
+	if m := id.members.Load(); m != nil {
+		return (*m).Twin()
+	}
+	return ""
 }
 
 // authorityError says of an error where it is to be mended: the file of a replica's token may be anywhere, and a clock is in none.

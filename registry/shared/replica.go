@@ -1,6 +1,7 @@
 package shared
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -35,6 +36,18 @@ type orphan struct {
 	gone bool
 }
 
+// who is what people call it; empty: it has not written since this one began.
+func (x *replica) who() string {
+	switch {
+	case !x.beaten:
+		return ""
+	case x.Address == "" || strings.Contains(x.Name, x.Address):
+		return cmp.Or(x.Name, "another ashored")
+	default:
+		return cmp.Or(x.Name, "the ashored") + " at " + x.Address
+	}
+}
+
 // sayAlive writes that this replica is alive.
 func (r *Runtime) sayAlive(ctx context.Context) error {
 	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Advertise: r.cfg.Advertise, Member: r.cfg.Member, Beat: r.beats + 1})
@@ -65,7 +78,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 		}
 		news := x == nil || !x.lost.IsZero()
 		if x == nil {
-			x = &replica{beaten: r.met}
+			x = &replica{}
 			r.replicas[rec.Name] = x
 			r.cfg.Log.Info("another replica is there", "replica", s.Name, "address", s.Address)
 		} else {
@@ -86,7 +99,6 @@ func (r *Runtime) takeSigns(list []record.Record) {
 			r.expectOf(id)
 		}
 	}
-	r.met = true
 	r.advertise()
 }
 

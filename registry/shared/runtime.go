@@ -52,8 +52,8 @@ type Runtime struct {
 
 	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
-	alive   atomic.Int64                    // how many others there are
-	members atomic.Pointer[map[string]bool] // those of the others that are alive, and whether they have said so since this one began
+	alive   atomic.Int64                      // how many others there are
+	members atomic.Pointer[map[string]string] // those of the others that are alive, with who it is of those that have said so since this one began
 
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
 
@@ -69,7 +69,6 @@ type Runtime struct {
 	names    map[string]registry.RegistrationKey // of records of the table
 	damaged  map[string]ruin                     // records that cannot be read, by name
 	replicas map[string]*replica                 // others, by id
-	met      bool                                // the others that were there at first are known
 	orphans  map[registry.RegistrationKey]orphan // registrations that end by and by
 	unread   tables                              // what is to be read
 	mark     record.Mark                         // of registrations as they were read, in a store that tells what has changed
@@ -145,11 +144,15 @@ func (r *Runtime) Alive(m string) bool {
 	return found
 }
 
-// Twin says whether another replica is alive that is called as this one by the certificate authority: both have the same Member.
-// What this one has left itself, when it was killed and started again, is none.
-func (r *Runtime) Twin() bool {
+// Twin is another replica that is alive and is called as this one by the certificate authority: both have the same Member. It is
+// known when that one has written twice, within two beats, and empty: there is none. What this one has left itself, when it was
+// killed and started again, or the store was restored, is none.
+func (r *Runtime) Twin() string {
 	members := r.members.Load()
-	return members != nil && (*members)[r.cfg.Member]
+	if members == nil {
+		return ""
+	}
+	return (*members)[r.cfg.Member]
 }
 
 // Unshared is how many workloads this replica knows something of that the records do not have yet.
@@ -163,13 +166,13 @@ func (r *Runtime) Unshared() int {
 func (r *Runtime) advertise() {
 	var list []string
 	var alive int64
-	members := map[string]bool{}
+	members, twin := map[string]string{}, r.Twin()
 	for id, x := range r.replicas {
 		if !r.isAlive(id) {
 			continue
 		}
 		if x.Member != "" {
-			members[x.Member] = members[x.Member] || x.beaten
+			members[x.Member] = max(members[x.Member], x.who()) // of several always the same one
 		}
 		if alive++; x.Advertise != "" && !x.cutOff {
 			list = append(list, x.Advertise)
@@ -177,6 +180,9 @@ func (r *Runtime) advertise() {
 	}
 	r.alive.Store(alive)
 	r.members.Store(&members)
+	if now := r.Twin(); now != "" && now != twin {
+		r.cfg.Log.Error("another replica has this one's ID: one of the two has a copy of the other's state folder; \"ashorectl problems\" says what to do", "other", now)
+	}
 	slices.Sort(list)
 	list = slices.Compact(list)
 	r.advertised.Store(&list)

@@ -716,7 +716,8 @@ func TestAdvertised(t *testing.T) {
 	})
 }
 
-// Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come.
+// Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come,
+// nor is what a store has again that was restored.
 func TestTwin(t *testing.T) {
 	same := shared.Config{Member: "m"}
 	replicas(t, 1, func(int) shared.Config { return same }, func(fl *fleet) {
@@ -724,7 +725,7 @@ func TestTwin(t *testing.T) {
 			fl.t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			if got := fl.all[len(fl.all)-1].Twin(); got != want {
+			if got := fl.all[len(fl.all)-1].Twin() != ""; got != want {
 				fl.t.Errorf("%s: a twin %v, want %v", what, got, want)
 			}
 		}
@@ -733,6 +734,10 @@ func TestTwin(t *testing.T) {
 			fl.all = append(fl.all, start(fl.t, fl.store, same))
 		}
 		want("alone", time.Minute, false)
+		first, err := fl.store.List(fl.t.Context(), "replica")
+		if err != nil || len(first) != 1 {
+			fl.t.Fatalf("records %v, %v", first, err)
+		}
 		fl.end(0, fl.all[0].kill)
 		come("started again")
 		want("a moment later", time.Second, false)
@@ -743,10 +748,17 @@ func TestTwin(t *testing.T) {
 		come("a copy")
 		want("before the copy heard of the other", 0, false)
 		want("after that", 10*time.Second, true)
-		if !fl.all[1].Twin() {
-			fl.t.Error("the other one does not see the copy")
+		for i, other := range []string{"a copy", "started again"} {
+			if got := fl.all[i+1].Twin(); got != other {
+				fl.t.Errorf("%s has the twin %q, want %q", fl.all[i+1].name, got, other)
+			}
 		}
 		fl.end(1, fl.all[1].kill)
 		want("the copy alone", time.Hour, false)
+		if err := fl.store.Commit(fl.t.Context(), record.Write{Key: record.Key{Table: "replica", Name: "restored"}, Value: first[0].Value, Version: record.Any}); err != nil {
+			fl.t.Fatal(err)
+		}
+		want("with what it left in a store that was restored", time.Second, false)
+		want("an hour later", time.Hour, false)
 	})
 }
