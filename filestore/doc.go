@@ -9,7 +9,7 @@
 // that holds over a restart, too. So do objects that a change took away while there is an error in their file, or in one
 // that was changed with it: they may be what the error is about. Only a file that is deleted from a readable folder is gone, and only while
 // another file stays there: a folder that holds no file of configuration any more removes nothing, and one that
-// lacks files at the start only after a time.
+// lacks files at the start only after a time. A folder of which nothing was ever read may be waited for.
 //
 // The package knows no kinds of configuration: config.Parse does, and config.KindInfo says which protect.
 package filestore

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -10,7 +12,10 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // fresh is a control plane that never ran, with the folder one, which has the service web.
@@ -201,6 +206,59 @@ func TestOptionalFolderTakesPlace(t *testing.T) {
 			m.has("web two/web.yaml")
 			m.says("", "")
 			m.keeps("two")
+		})
+	}
+}
+
+// A folder that vanishes between a reload, which saw it, and its first reading is waited for: it ends nothing that is at work. What
+// vanishes so at a start ends that.
+func TestFolderVanishesUnread(t *testing.T) {
+	t.Parallel()
+	for name, running := range map[string]bool{"reload": true, "start": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			home, err := bolt.New(bolt.Config{Dir: filepath.Join(t.TempDir(), "state"), Log: testlog.New(t)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := home.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			m := newSourceMaker(home, home, nil, testlog.New(t))
+			if running {
+				m.made["store"] = madeSource{objects: home}
+			}
+			folder := filepath.Join(t.TempDir(), "two")
+			if err := errors.Join(os.Mkdir(folder, 0o755), os.WriteFile(filepath.Join(folder, "none.yaml"), []byte("# nothing\n"), 0o600)); err != nil {
+				t.Fatal(err)
+			}
+			sources, _, err := m.make(t.Context(), defaultSources(folder)[:1])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := os.RemoveAll(folder); err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			out, done := make(chan feed.Batch[*config.Object]), make(chan error, 1)
+			go func() { done <- sources.Objects[0].Run(ctx, out) }()
+			select {
+			case b := <-out:
+				if !running || b.Full || b.Standing == nil || !strings.Contains(b.Standing.Error, folder) {
+					t.Errorf("it says %+v", b)
+				}
+				cancel()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+			case err := <-done:
+				if running || !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("it ends with %v", err)
+				}
+			}
+			cancel()
 		})
 	}
 }
