@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
 
 // control answers the operator's commands on the agent's unix socket.
@@ -38,8 +40,8 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	})
 	mux.HandleFunc("POST /leave", func(w http.ResponseWriter, _ *http.Request) {
 		c.log.Info("leaving the mesh: an operator asks for it")
-		c.leave()
 		w.WriteHeader(http.StatusAccepted)
+		c.leave() // who asked has the answer all the same: the server lets it finish
 	})
 	return serveHTTP(ctx, l, mux, c.log)
 }
@@ -55,17 +57,11 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Lo
 		MaxHeaderBytes:    16 << 10,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
-	stop := context.AfterFunc(ctx, func() {
-		if err := server.Close(); err != nil {
-			log.Warn("close a server", "at", l.Addr(), "error", err)
-		}
-	})
-	defer stop()
-	if err := server.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	}
-	return nil
+	return httpserver.Run(ctx, server, l, answering)
 }
+
+// answering is how long requests that are under way at the end have to be answered.
+const answering = time.Second
 
 // errNotRunning is that no agent answers.
 var errNotRunning = errors.New("no agent runs with this state folder")
