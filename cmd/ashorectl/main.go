@@ -8,8 +8,8 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
+
+	"github.com/ashore-mesh/ashore/internal/ending"
 )
 
 // The exit codes, as the help text says them.
@@ -22,9 +22,7 @@ const (
 var errFound = errors.New("errors were found")
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(ending.Context(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 // run is main with its surroundings passed in; it returns the exit code.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ashore-mesh/ashore/internal/ending"
 	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
@@ -37,9 +38,7 @@ func usage(err error) error {
 
 func main() {
 	libs := liblog.Own() // before anything of theirs is called
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	// After the first signal the next one ends the process at once.
-	context.AfterFunc(ctx, stop)
+	ctx := ending.Context()
 	// A hangup never ends the mesh, as when a terminal is closed; while it serves, the settings are read anew.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(execute(ctx, newRoot(libs.Follow), os.Args[1:], os.Stdout, os.Stderr))
