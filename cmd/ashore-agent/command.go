@@ -40,8 +40,8 @@ const runExample = `  # the workload of this machine that has joined
   # settings from a file
   ashore-agent run --config /etc/ashore/agent.yaml`
 
-// command is the program's command line.
-func command(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+// command is the program's command line; logging is called with its log.
+func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ashore-agent",
 		Short:         "Make a workload a member of the mesh and run its Envoy",
@@ -58,7 +58,7 @@ func command(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(joinCommand(stdin, stdout, stderr), runCommand(stdout, stderr), statusCommand(stdout), leaveCommand(stdin, stdout),
+	root.AddCommand(joinCommand(logging, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(stdout), leaveCommand(stdin, stdout),
 		bootstrapCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
@@ -78,7 +78,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	return usage(fmt.Errorf("unexpected argument %q; %s takes flags only, see --help", args[0], cmd.CommandPath()))
 }
 
-func runCommand(stdout, stderr io.Writer) *cobra.Command {
+func runCommand(logging func(hclog.Logger), stdout, stderr io.Writer) *cobra.Command {
 	f := newFlags()
 	cmd := &cobra.Command{
 		Use:     "run",
@@ -89,7 +89,7 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 			if err := f.joined(); err != nil {
 				return err
 			}
-			return runAgent(cmd.Context(), f, stdout, stderr)
+			return runAgent(cmd.Context(), logging, f, stdout, stderr)
 		},
 	}
 	f.add(cmd.Flags())
@@ -97,12 +97,14 @@ func runCommand(stdout, stderr io.Writer) *cobra.Command {
 }
 
 // runAgent runs until ctx ends.
-func runAgent(ctx context.Context, f *flags, stdout, stderr io.Writer) error {
+func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout, stderr io.Writer) error {
 	s, err := f.settings()
 	if err != nil {
 		return err
 	}
-	a, err := agent.New(agent.Config{Settings: s, Log: logger(s.Log, stderr), Stdout: stdout})
+	log := logger(s.Log, stderr)
+	logging(log)
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout})
 	if err == nil {
 		err = a.Run(ctx)
 	}

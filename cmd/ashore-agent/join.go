@@ -47,7 +47,7 @@ type joinFlags struct {
 	replace, noRun   bool
 }
 
-func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	f, j := newFlags(), &joinFlags{}
 	cmd := &cobra.Command{
 		Use:     "join",
@@ -64,7 +64,7 @@ func joinCommand(stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 				return err
 			}
 			f.state = result.Settings.State
-			return runAgent(cmd.Context(), f, stdout, stderr)
+			return runAgent(cmd.Context(), logging, f, stdout, stderr)
 		},
 	}
 	fs := cmd.Flags()

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 
@@ -91,7 +92,8 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	envoy := testenvoy.Path(t)
-	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s", "--drain-minimum", "0s")
+	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s", "--drain-minimum", "0s",
+		"--log-format", "json", "--log-level", "trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)
 	var out bytes.Buffer
@@ -122,6 +124,7 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Errorf("leave: exit code %d, %q, %q", code, stdout, stderr)
 	}
 	p.wantEnd(t, 0)
+	p.wantLog(t)
 	if !strings.Contains(out.String(), "spiffe://cluster.local/ns/shop/sa/web: joined\n") {
 		t.Errorf("it said %q", out.String())
 	}
@@ -174,7 +177,7 @@ func TestJoinOnly(t *testing.T) {
 				args = append(args, file)
 			}
 			var out, errs bytes.Buffer
-			if code := run(context.Background(), args, &stdin, &out, &errs); code != 0 {
+			if code := run(context.Background(), func(hclog.Logger) {}, args, &stdin, &out, &errs); code != 0 {
 				t.Fatalf("exit code %d, %q", code, errs.String())
 			}
 			code, stdout, stderr := start(t, "bootstrap", "--state", state)

@@ -12,28 +12,30 @@ import (
 	"os/signal"
 	"runtime/debug"
 	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/ending"
+	"github.com/ashore-mesh/ashore/internal/liblog"
 )
 
 func main() {
-	// The first signal drains, a second one ends at once.
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	libs := liblog.Own()    // before anything of theirs is called
+	ctx := ending.Context() // the first signal drains
 	// A hangup is received and not acted on: there is nothing to reload, and a closed terminal does not cut connections.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	// Most of the heap is the configuration that is held, which seldom changes: collecting often costs little, and saves as
 	// much again as is held.
 	debug.SetGCPercent(20)
-	code := run(ctx, takeArguments(), os.Stdin, os.Stdout, os.Stderr)
-	stop()
-	os.Exit(code)
+	os.Exit(run(ctx, libs.Follow, takeArguments(), os.Stdin, os.Stdout, os.Stderr))
 }
 
 // errUsage marks errors of the command line and the settings: exit code 2.
 var errUsage = errors.New("usage")
 
-// run is the program. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
-func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
-	cmd := command(stdin, stdout, stderr)
+// run is the program; logging is called with its log. Exit codes: 0 done, 1 failed, 2 wrong arguments or settings.
+func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	cmd := command(logging, stdin, stdout, stderr)
 	cmd.SetArgs(args)
 	err := cmd.ExecuteContext(ctx)
 	switch {

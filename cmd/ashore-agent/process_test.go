@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -85,6 +86,21 @@ func (p *running) wantEnd(t *testing.T, code int) {
 		}
 		return nil
 	})
+}
+
+// wantLog wants all that the agent wrote on standard error to be its log, in its format: what libraries say too.
+func (p *running) wantLog(t *testing.T) {
+	t.Helper()
+	libraries := false
+	for line := range bytes.Lines(p.log.Bytes()) {
+		if !json.Valid(line) {
+			t.Errorf("this is no line of the log: %s", line)
+		}
+		libraries = libraries || bytes.Contains(line, []byte(`"said by a library"`))
+	}
+	if !libraries {
+		t.Error("libraries say nothing at trace")
+	}
 }
 
 func eventually(t *testing.T, what string, ok func() error) {
