@@ -58,6 +58,8 @@ type Standing struct {
 	// Lag is how long the last change took from the origin until the source noticed it (Batch.Since), as where it reads
 	// from a replica; zero: nobody knows.
 	Lag time.Duration
+	// Besides is what else is wrong, whether it is in touch or not; nil: nothing. Its Source may be left out.
+	Besides *Problem
 }
 
 // Source supplies items for as long as it runs.

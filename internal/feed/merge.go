@@ -285,6 +285,9 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 		if s.stands.Error != "" {
 			out[s.rank].Problems++
 		}
+		if s.stands.Besides != nil {
+			out[s.rank].Problems++
+		}
 	}
 	for id, g := range m.groups {
 		s := &out[m.sources[id.Source].rank]
@@ -342,6 +345,10 @@ func (m *Merger[K, T]) Problems(clash func(counts, other T) Problem) []Problem {
 	for name, s := range m.sources {
 		if s.stands.Error != "" {
 			out = append(out, Problem{Severity: Warning, Source: name, Text: s.stands.Error, Stale: s.items > 0, Since: s.stands.Since})
+		}
+		if p := s.stands.Besides; p != nil {
+			out = append(out, *p)
+			out[len(out)-1].Source = cmp.Or(p.Source, name)
 		}
 	}
 	for id, g := range m.groups {

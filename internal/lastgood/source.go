@@ -366,8 +366,6 @@ func (k *keeping[T]) standing() *feed.Standing {
 	out := k.stands
 	out.Cause = k.stands.Error
 	switch {
-	case k.stands.Error == "" && k.unkept != "":
-		out.Error, out.Since = "what it says cannot be kept for a restart: "+k.unkept, k.since
 	case k.stands.Error == "":
 	case k.told && k.cfg.Drop:
 		out.Error += fmt.Sprintf("; its content of %s is older than the setting maxAge (%s) allows, and counts as gone", k.asOf.UTC().Format(time.RFC3339), k.cfg.MaxAge)
@@ -378,8 +376,11 @@ func (k *keeping[T]) standing() *feed.Standing {
 	case !k.live && !k.asOf.IsZero():
 		out.Error += fmt.Sprintf("; its content of %s stands in", k.asOf.UTC().Format(time.RFC3339))
 	}
-	if out.Error != "" && !k.asOf.IsZero() && k.stands.Error != "" {
+	if out.Error != "" && !k.asOf.IsZero() {
 		out.Since = k.asOf
+	}
+	if k.unkept != "" {
+		out.Besides = &feed.Problem{Severity: feed.Error, Since: k.since, Text: "what it says cannot be kept for a restart: " + k.unkept + "; it takes effect all the same, and it is tried again"}
 	}
 	return &out
 }

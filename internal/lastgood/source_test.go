@@ -421,7 +421,22 @@ func TestTooOldAtStart(t *testing.T) {
 	}
 }
 
-// A full disk takes nothing from what is in use, is told, and is over when there is room.
+// told is the only thing that is wrong, besides how the source stands: with nothing wrong the zero value.
+func (l *life) told() (p feed.Problem) {
+	l.t.Helper()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all := l.merged.Problems(nil)
+	if len(all) > 1 || l.merged.Sources()[0].Problems != len(all) {
+		l.t.Errorf("it is told: %v; %+v", all, l.merged.Sources()[0])
+	}
+	if len(all) == 1 {
+		p = all[0]
+	}
+	return p
+}
+
+// A full disk takes nothing from what is in use, is told, and is over when there is room. The source is in touch all the while.
 func TestUnkept(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -429,20 +444,25 @@ func TestUnkept(t *testing.T) {
 		l := begin(t, m, Config[string]{})
 		l.says(feed.Batch[string]{Full: true, Updates: groups("a")})
 		time.Sleep(3 * time.Second)
-		if s := l.has(true, "a"); !strings.Contains(s.Error, "cannot be kept for a restart: no space left") {
-			t.Errorf("on a full disk: %q", s.Error)
+		if s, p := l.has(true, "a"), l.told(); s.Error != "" || !s.StaleSince().IsZero() || p.Source != "test" || !strings.Contains(p.Text, "cannot be kept for a restart: no space left") {
+			t.Errorf("on a full disk: %v, %+v", p, s)
 		}
+		l.mu.Lock()
+		if unseen := l.merged.Unseen(); len(unseen) > 0 {
+			t.Errorf("what is in touch is not seen: %v", unseen)
+		}
+		l.mu.Unlock()
 		m.set(false)
 		time.Sleep(3 * time.Second)
-		if s := l.has(true, "a"); s.Error != "" {
-			t.Errorf("with room again: %q", s.Error)
+		if p := l.told(); p.Text != "" {
+			t.Errorf("with room again: %v", p)
 		}
 		time.Sleep(time.Hour)
 		m.set(true)
 		l.says(feed.Batch[string]{Updates: groups("a")})
 		time.Sleep(3 * time.Second)
-		if s := l.has(true, "a"); s.Error == "" || time.Since(s.Since) > time.Minute {
-			t.Errorf("full again: %q since %v ago", s.Error, time.Since(s.Since))
+		if p := l.told(); p.Text == "" || time.Since(p.Since) > time.Minute {
+			t.Errorf("full again: %v since %v ago", p, time.Since(p.Since))
 		}
 		m.set(false)
 		time.Sleep(3 * time.Second)
