@@ -285,7 +285,7 @@ func TestSeen(t *testing.T) {
 func (w *world) seen(want bool, names ...string) {
 	w.t.Helper()
 	for _, name := range names {
-		if got := w.merger.Seen(feed.GroupID{Source: w.name, Group: name}); got != want {
+		if got := w.merger.Seen()(feed.GroupID{Source: w.name, Group: name}); got != want {
 			w.t.Errorf("%s was seen: %v, want %v", name, got, want)
 		}
 	}

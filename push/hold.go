@@ -161,7 +161,7 @@ func (a *Assembler) recall(b feed.Batch[*config.Object], now time.Time) {
 func (a *Assembler) holdings() func(config.Key) staying {
 	refused, faults := sync.OnceValue(a.objects.Refused), sync.OnceValue(a.objects.Faults)
 	unread := sync.OnceValues(a.objects.Unread)
-	unseen := sync.OnceValue(a.unseen)
+	unseen, seen := sync.OnceValue(a.unseen), a.objects.Seen()
 	return func(k config.Key) staying {
 		was, lately := a.held[k], a.gone[k]
 		left := a.leaves[k] || was.left || was.why != "" && !a.objects.Has(was.beside.Source)
@@ -172,7 +172,7 @@ func (a *Assembler) holdings() func(config.Key) staying {
 			return staying{why: heldUnread, beside: id, left: left}
 		}
 		if was.why != "" && a.objects.Has(was.beside.Source) {
-			if still := a.still(was, left); still.why != "" {
+			if still := a.still(was, left, seen); still.why != "" {
 				return still
 			}
 		}
@@ -189,11 +189,11 @@ func (a *Assembler) holdings() func(config.Key) staying {
 }
 
 // still says whether an object is held beside what it was held beside until now.
-func (a *Assembler) still(was staying, left bool) staying {
+func (a *Assembler) still(was staying, left bool, seen func(feed.GroupID) bool) staying {
 	if a.objects.Faulty(was.beside) {
 		return staying{why: heldBeside, beside: was.beside, left: left}
 	}
-	if !a.objects.Seen(was.beside) {
+	if !seen(was.beside) {
 		return staying{why: heldBefore, beside: was.beside, left: left, waits: was.beside.Source}
 	}
 	// of what clashes the one is heard of before the other

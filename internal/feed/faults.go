@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -55,13 +56,16 @@ func (m *Merger[K, T]) Unseen() []string {
 	return slices.Sorted(maps.Keys(unseen))
 }
 
-// Seen says that what is wrong with a group is known: it was said since the start, or, where it never was, all of its source
-// was.
-func (m *Merger[K, T]) Seen(id GroupID) bool {
-	if g := m.groups[id]; g != nil {
-		return !g.kept
+// Seen says of a group that what is wrong with it is known: it was said since the start, or, where it never was, all of its
+// source was. What it returns holds until the next Apply, and is cheap for many groups.
+func (m *Merger[K, T]) Seen() func(GroupID) bool {
+	unseen := sync.OnceValue(m.Unseen)
+	return func(id GroupID) bool {
+		if g := m.groups[id]; g != nil {
+			return !g.kept
+		}
+		return !slices.Contains(unseen(), id.Source)
 	}
-	return !slices.Contains(m.Unseen(), id.Source)
 }
 
 // Fault is a group that somebody edited and that is faulty; see Merger.Faulty.

@@ -55,7 +55,7 @@ func TestUnseen(t *testing.T) {
 			t.Errorf("%s: unseen are %v, want %v", what, got, unseen)
 		}
 		for group, want := range seen {
-			if got := m.Seen(GroupID{"one", group}); got != want {
+			if got := m.Seen()(GroupID{"one", group}); got != want {
 				t.Errorf("%s: %s was seen: %v, want %v", what, group, got, want)
 			}
 		}

@@ -152,7 +152,7 @@ func (l *life) seen(want bool, names ...string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, name := range names {
-		if got := l.merged.Seen(feed.GroupID{Source: "test", Group: name}); got != want {
+		if got := l.merged.Seen()(feed.GroupID{Source: "test", Group: name}); got != want {
 			l.t.Errorf("the group %s was seen: %v, want %v", name, got, want)
 		}
 	}
