@@ -105,17 +105,18 @@ func (k *keeping[T]) shown(u feed.Update[T]) feed.Update[T] {
 	return u
 }
 
-// remembered are the groups as they were kept, each with when it was last known to be right. Of what cannot be read the source
-// knows nothing.
+// remembered are the groups as they were kept, each with when it was last known to be right, and with the problem of what cannot
+// be read alone: the others may be over.
 func (k *keeping[T]) remembered() []feed.Update[T] {
 	out := make([]feed.Update[T], 0, len(k.groups))
 	for _, group := range slices.Sorted(maps.Keys(k.groups)) {
 		u := k.groups[group]
-		if u.Away.IsZero() { // problems are kept of those alone that are away
-			u.Problems = nil
-		}
-		if len(u.Items) == 0 && len(u.Problems) == 0 {
+		p, unread := k.unread[group]
+		if len(u.Items) == 0 && !unread && (u.Away.IsZero() || len(u.Problems) == 0) {
 			continue
+		}
+		if u.Problems = nil; unread {
+			u.Problems = []feed.Problem{p}
 		}
 		last := k.asOf
 		for _, since := range []time.Time{u.Away, k.groups[u.Within].Away} {

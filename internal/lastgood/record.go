@@ -32,18 +32,25 @@ type keptGroup struct {
 	Problems []feed.Problem `json:"problems,omitempty"`
 }
 
-// decodeAll reads what was kept; false: nothing that is complete. The error tells of groups that cannot be read, which are
-// left out.
-func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error), now time.Time) (groups map[string]feed.Update[T], asOf time.Time, complete bool, err error) {
+// decoded is what was kept of a source.
+type decoded[T any] struct {
+	complete bool // there is something that is complete
+	asOf     time.Time
+	groups   map[string]feed.Update[T]
+	unread   map[string]feed.Problem // groups of which not all can be read, which is left out
+}
+
+// decodeAll reads what was kept. The error tells of what cannot be read.
+func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, error), now time.Time) (decoded[T], error) {
 	raw, ok := contents[AboutAll]
 	if !ok {
-		return nil, time.Time{}, false, nil
+		return decoded[T]{}, nil
 	}
 	var s summary
 	if err := json.Unmarshal(raw, &s); err != nil {
-		return nil, time.Time{}, false, fmt.Errorf("read what was kept: %w", err)
+		return decoded[T]{}, fmt.Errorf("read what was kept: %w", err)
 	}
-	groups = map[string]feed.Update[T]{}
+	out := decoded[T]{complete: true, asOf: s.AsOf, groups: map[string]feed.Update[T]{}, unread: map[string]feed.Problem{}}
 	var bad []error
 	for name, raw := range contents {
 		group, ok := cutGroup(name)
@@ -58,11 +65,12 @@ func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, erro
 		u := feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Kept: true}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
-			u.Problems = append(u.Problems, unusable(group, err, now))
+			out.unread[group] = unusable(group, err, now)
+			u.Problems = append(u.Problems, out.unread[group])
 		}
-		groups[group] = u
+		out.groups[group] = u
 	}
-	return groups, s.AsOf, true, errors.Join(bad...)
+	return out, errors.Join(bad...)
 }
 
 // unusable is the problem of a group of which not all that was kept can be read.
@@ -80,10 +88,10 @@ func cutGroup(name string) (string, bool) {
 
 // Kept are the items that were kept of a source, as a Store has them. The error tells of what cannot be read, which is left out.
 func Kept[T any](contents map[string][]byte, decode func([]byte) ([]T, error)) ([]T, error) {
-	groups, _, _, err := decodeAll(contents, decode, time.Time{})
+	all, err := decodeAll(contents, decode, time.Time{})
 	var out []T
-	for _, name := range slices.Sorted(maps.Keys(groups)) {
-		out = append(out, groups[name].Items...)
+	for _, name := range slices.Sorted(maps.Keys(all.groups)) {
+		out = append(out, all.groups[name].Items...)
 	}
 	return out, err
 }

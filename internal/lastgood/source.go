@@ -61,7 +61,7 @@ func (s *Source[T]) Name() string { return s.cfg.Source.Name() }
 
 // Rememberer is a source that wants to know, before it runs, what it said before the start: it may then doubt what it hears, or
 // have some of it stand in. Remember is called when there is a complete content alone; Away tells of each group when it was last
-// known to be right.
+// known to be right. Of what cannot be read there is the problem alone.
 type Rememberer[T any] interface {
 	Remember(kept []feed.Update[T])
 }
@@ -99,6 +99,7 @@ type keeping[T any] struct {
 	out    chan<- feed.Batch[T]
 
 	groups map[string]feed.Update[T] // the latest content
+	unread map[string]feed.Problem   // those of them of which not all that was kept can be read
 	stands feed.Standing
 	asOf   time.Time // when the content was last known to be right: of the last batch or touch, and in an outage when that began; zero: never
 	lost   string    // why nothing of what was kept can be read; empty: it can
@@ -171,16 +172,16 @@ func (k *keeping[T]) load(ctx context.Context) {
 		k.cfg.Log.Error("what was kept of a source cannot be read: nothing stands in for it", "source", name, "error", err)
 		return
 	}
-	groups, asOf, complete, err := decodeAll(contents, k.cfg.Decode, time.Now())
+	all, err := decodeAll(contents, k.cfg.Decode, time.Now())
 	if err != nil {
 		k.cfg.Log.Error("some of what was kept of a source cannot be used", "source", name, "error", err)
-		if !complete {
+		if !all.complete {
 			k.lost = err.Error()
 		}
 	}
-	if complete {
-		k.groups, k.asOf, k.spare = groups, asOf, true
-		for _, u := range groups {
+	if all.complete {
+		k.groups, k.asOf, k.unread, k.spare = all.groups, all.asOf, all.unread, true
+		for _, u := range all.groups {
 			k.noteAway(u)
 		}
 	}
@@ -249,9 +250,15 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 	return b
 }
 
-// note takes in one group.
+// note takes in one group. What was kept of it and cannot be read is kept on while the source has that stand in.
 func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
 	k.noteAway(u)
+	if _, unread := k.unread[u.Group]; unread && u.Kept {
+		k.groups[u.Group] = u
+		delete(change, groupPrefix+u.Group)
+		return
+	}
+	delete(k.unread, u.Group)
 	if len(u.Items) == 0 && len(u.Problems) == 0 {
 		delete(k.groups, u.Group)
 		change[groupPrefix+u.Group] = nil

@@ -114,7 +114,7 @@ func (k *keeper) standIn(sc *scope) {
 func (k *keeper) bring(sc *scope) (last time.Time) {
 	for _, u := range k.kept {
 		name, ok := sc.at.service(u.Group)
-		if !ok || !k.o.counts(name) || len(u.Items) == 0 {
+		if !ok || !k.o.counts(name) || len(u.Items) == 0 && len(u.Problems) == 0 {
 			continue
 		}
 		s := sc.newService(name)
@@ -130,7 +130,7 @@ func (k *keeper) bring(sc *scope) (last time.Time) {
 
 // take has what was kept of a service stand in for what Consul says.
 func (s *service) take(u feed.Update[registry.Instances]) {
-	s.known, s.items, s.asOf, s.right = true, u.Items, u.AsOf, u.Away
+	s.known, s.items, s.problems, s.asOf, s.right = true, u.Items, u.Problems, u.AsOf, u.Away
 }
 
 // substitute has what was kept of a service, if anything was, stand in for what Consul does not tell of it alone.

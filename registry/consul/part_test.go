@@ -693,3 +693,39 @@ func TestFewerAfterOutage(t *testing.T) {
 		}
 	})
 }
+
+// What was kept of a datacenter that is away, and this release cannot read, is told, and kept on for another one until that
+// datacenter answers.
+func TestKeptOfAnotherShape(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const group, other = "group:dc2/web", `{"items":{"of":"another release"}}`
+		c := newCatalogs("web", "dc2/web", "dc2/pay")
+		store := &shelf{all: map[string][]byte{}}
+		o := Options{Datacenters: []string{"dc1", "dc2"}}
+		f := c.look(t, o, lastgood.Config[registry.Instances]{Store: store})
+		time.Sleep(time.Minute)
+		f.end()
+		store.all[group] = []byte(other)
+		c.change(func() { c.fails = func(dc, _ string) bool { return dc == "dc2" } })
+		f = c.look(t, o, lastgood.Config[registry.Instances]{Store: store})
+		defer f.end()
+		time.Sleep(10 * time.Minute)
+		if f.state("pay.service.dc2.consul") != "healthy" {
+			t.Error("pay does not stand in")
+		}
+		kept := func() string {
+			store.mu.Lock()
+			defer store.mu.Unlock()
+			return string(store.all[group])
+		}
+		if kept() != other || f.tells("cannot be used") != 1 {
+			t.Errorf("while dc2 is away %q is kept, and it is told: %v", kept(), f.problems())
+		}
+		c.change(func() { c.fails = nil })
+		time.Sleep(time.Minute)
+		if f.state("web.service.dc2.consul") != "healthy" || kept() == other || f.tells("cannot be used") != 0 {
+			t.Errorf("when it answers web is %q, %q is kept, and it is told: %v", f.state("web.service.dc2.consul"), kept(), f.problems())
+		}
+	})
+}
