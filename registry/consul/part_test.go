@@ -158,40 +158,7 @@ type following struct {
 // look runs a source of these catalogs until its end is called, in a bubble of synctest.
 func (c *catalogs) look(t *testing.T, o Options, cfg lastgood.Config[registry.Instances]) *following {
 	t.Helper()
-	o.Address = "http://consul.test:8500"
-	s, err := New(Config{Name: "test", Options: o, Log: orDiscard(cfg.Log)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if s.client.api, err = api.NewClient(&api.Config{Address: o.Address, HttpClient: &http.Client{Transport: c}}); err != nil {
-		t.Fatal(err)
-	}
-	cfg.Source, cfg.Encode, cfg.Decode = s, registry.EncodeInstances, registry.DecodeInstances
-	if cfg.Store == nil {
-		cfg.Store = &shelf{all: map[string][]byte{}}
-	}
-	f := &following{t: t, merged: feed.NewMerger([]string{s.Name()}, func(in registry.Instances) registry.Key { return in.Service.Key })}
-	ctx, cancel := context.WithCancel(t.Context())
-	out, done := make(chan feed.Batch[registry.Instances]), make(chan error, 1)
-	taken := make(chan struct{})
-	go func() { done <- lastgood.New(cfg).Run(ctx, out); close(out) }()
-	go func() {
-		defer close(taken)
-		for b := range out {
-			f.mu.Lock()
-			f.batches++
-			f.merged.Apply(b, time.Now())
-			f.mu.Unlock()
-		}
-	}()
-	f.end = func() {
-		cancel()
-		<-taken
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
-	return f
+	return lookOver(t, c, o, cfg)
 }
 
 func orDiscard(l hclog.Logger) hclog.Logger {
