@@ -98,11 +98,13 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 				return entries, a, err
 			}
 			w.changed = false
+			w.s.pokes.poke(false, 0) // whoever interrupted it wants it looked at
 		}
 		whole, atLeast, ok := w.s.pokes.wait(ctx)
 		if !ok {
 			return nil, answer{}, ctx.Err()
 		}
+		w.s.stop.interrupted() // there was no wait to end
 		if !whole {
 			now, err := w.look(ctx)
 			if err != nil {

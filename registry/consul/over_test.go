@@ -37,11 +37,15 @@ func (o *over) RoundTrip(r *http.Request) (*http.Response, error) {
 	f := o.f
 	o.mu.Unlock()
 	if f != nil {
-		if resp := f(r); resp != nil {
+		resp := f(r)
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		if resp != nil {
 			if trace := httptrace.ContextClientTrace(r.Context()); trace != nil {
 				trace.GotFirstResponseByte()
 			}
-			return resp, r.Context().Err()
+			return resp, nil
 		}
 	}
 	return o.c.RoundTrip(r)

@@ -56,7 +56,7 @@ func (s *slots) take(changed bool) (wait time.Duration, ok bool) {
 	case s.shared:
 		s.used++
 		return longWait, true
-	case s.used >= s.room || s.crowded && !changed:
+	case s.crowded && (s.used >= s.room || !changed): // else there is room for all; those that have gone give theirs back soon
 		return 0, false
 	}
 	s.used++

@@ -42,3 +42,23 @@ func TestGrow(t *testing.T) {
 	}
 	step(lastGrowth, true, leastConnections+leastConnections/4)
 }
+
+// Where there is room for all services, each has a connection at once, though one that has gone has not given its own back yet:
+// nobody would tell who waits for one.
+func TestRoomForAll(t *testing.T) {
+	t.Parallel()
+	s := newSlots(100)
+	for _, step := range []struct {
+		services int
+		changed  bool
+		want     bool
+	}{{88, false, true}, {89, true, false}, {88, false, true}} {
+		s.crowd(step.services, 1, false)
+		s.mu.Lock()
+		s.used = s.room // one of them of a service that has gone
+		s.mu.Unlock()
+		if _, ok := s.take(step.changed); ok != step.want {
+			t.Errorf("with %d services and all connections taken: %v, want %v", step.services, ok, step.want)
+		}
+	}
+}
