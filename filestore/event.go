@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -90,10 +91,10 @@ func complete(path, moved string) bool {
 	return moved != "" && moved != path
 }
 
-// under says that files of a folder are known.
+// under says that files of a folder are known; "." is the whole one.
 func (f *folder) under(dir string) bool {
 	for name := range f.files {
-		if len(name) > len(dir) && name[:len(dir)] == dir && name[len(dir)] == filepath.Separator {
+		if dir == "." || strings.HasPrefix(name, dir+string(filepath.Separator)) {
 			return true
 		}
 	}

@@ -133,8 +133,8 @@ func (f *file) keptNames() string {
 	return ": " + strings.Join(names, ", ")
 }
 
-// markUnread marks the errors of a file that has a part which may be about anything, and of which there is no last good
-// version.
+// markUnread marks the errors of a file that has a part which cannot be read. There may be anything in it: what stays in use of
+// before does not say what somebody has put there since.
 func markUnread(problems []config.Problem, unread bool) []config.Problem {
 	if !unread {
 		return problems
@@ -174,7 +174,7 @@ func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 	if len(f.held) == 0 {
 		f.goodAt = r.at
 	}
-	f.issues = f.unprotected(f.markStale(markUnread(r.result.Problems, f.unread && len(f.held) == 0)))
+	f.issues = f.unprotected(f.markStale(markUnread(r.result.Problems, f.unread)))
 	if r.blank && len(f.held) == 0 { // a new file, whose content comes yet
 		f.issues = nil
 	}
@@ -184,7 +184,7 @@ func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 func (f *file) unreadable(err error) {
 	f.digest = [32]byte{}
 	p := fileProblem(f.name, err)
-	p.Unread = len(f.objects) == 0
+	p.Unread = true
 	if len(f.objects) > 0 {
 		p.Stale = true
 		p.Text += fmt.Sprintf("; until then its last content, of %s, stays in use", when(f.goodAt))

@@ -32,8 +32,8 @@ func (f *folder) failures(l *listing) map[string]config.Problem {
 	out := make(map[string]config.Problem, len(l.failed))
 	for dir, err := range l.failed {
 		p := folderProblem(filepath.Join(f.src.cfg.Dir, dir), err)
-		p.Away, p.Unread = dir == ".", len(f.files) == 0
-		if len(f.files) > 0 {
+		p.Away, p.Unread = dir == ".", dir != "." // that nothing of the whole folder is seen is said by Away
+		if f.under(dir) {
 			p.Stale = true
 			p.Text += "; until then the last content of its files stays in use"
 		}

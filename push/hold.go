@@ -49,7 +49,7 @@ const (
 	// heldRefused: a source has it in a form that is refused. Who moves an object from one source to another, and slips, loses
 	// nothing.
 	heldRefused holding = "is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too"
-	// heldUnread: it went with its source, and others have a part that cannot be read and never was. It may stand there.
+	// heldUnread: it went with its source, and others have a part that cannot be read as it is now. It may stand there.
 	heldUnread holding = "is gone with the source where it stood, and may stand now in a part of another one that cannot be read: it stays in use until that is mended"
 	// heldBeside: something was changed with it, and is wrong. It may be what became of it.
 	heldBeside holding = "is gone from where it stood, and %s, which was changed with it, has an error: its last good version stays in use; mend that, and put the object back if its removal is not meant"

@@ -148,6 +148,26 @@ func TestFolderMovedAndUnreadable(t *testing.T) {
 	m.keeps("two")
 }
 
+// So it is where that part was right before: what is kept of it does not say what was moved there since.
+func TestFolderLeftBesideUnreadable(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	m.write("two/api.yaml", fmt.Sprintf(entryFile, "api"))
+	m.beginBoth()
+	m.has("web one/web.yaml", "db one/db.yaml", "api two/api.yaml")
+	m.write("two/api.yaml", "kind: [\n# api and web\n")
+	m.says("", "not valid YAML")
+	for range 2 {
+		m.beginWith("two")
+		m.has("web one/web.yaml", "db one/db.yaml", "api two/api.yaml")
+		m.says("ServiceEntry shop/db", "cannot be read")
+	}
+	m.write("two/api.yaml", fmt.Sprintf(entryFile, "api")+"---\n"+fmt.Sprintf(entryFile, "web"))
+	m.has("web two/api.yaml", "api two/api.yaml")
+	m.says("", "")
+	m.keeps("two")
+}
+
 // A folder without any file cannot take the place of one that had some; at the first start it is a beginning.
 func TestFolderMovedAndEmpty(t *testing.T) {
 	t.Parallel()

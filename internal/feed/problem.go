@@ -39,7 +39,7 @@ type Problem struct {
 	Since time.Time `json:"since,omitzero"`
 	// Away says that it is about the source as a whole, which has lost its origin.
 	Away bool `json:"-"`
-	// Unread says that it is about a part that cannot be read and never was: there may be anything in it.
+	// Unread says that it is about a part that cannot be read as it is now: there may be anything in it.
 	Unread bool `json:"-"`
 	// Unenforced says that the object should protect, and that its source has no version of it that could.
 	Unenforced bool `json:"-"`
