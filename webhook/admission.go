@@ -55,13 +55,15 @@ func readReview(data []byte) (*request, error) {
 		return nil, refusef(http.StatusBadRequest, "request.uid has %d bytes, want 1 to %d", len(q.UID), maxUID)
 	case !slices.Contains([]string{opCreate, opUpdate, opDelete, opConnect}, q.Operation):
 		return nil, refusef(http.StatusBadRequest, "request.operation is %.100q, want %s, %s or %s", q.Operation, opCreate, opUpdate, opDelete)
+	case q.Kind.Kind == "":
+		return nil, refusef(http.StatusBadRequest, "request.kind is missing, or has no kind: it has to name the group, version and kind of the object, as an API server's request does")
 	}
 	return q, nil
 }
 
 // verdict is what is said of a request.
 type verdict struct {
-	checked  bool             // by package config
+	checked  bool             // its object was looked at
 	why      string           // it is not allowed; for metrics
 	problems []config.Problem // of the object
 	note     string           // a further warning
@@ -69,15 +71,18 @@ type verdict struct {
 
 // judge says what is wrong with what a request would write. Errors: a refusal.
 func judge(q *request) (verdict, error) {
+	others := !ours(q.Kind.Group)
 	switch {
 	case q.Operation == opDelete || q.Operation == opConnect:
 		return verdict{}, nil // nothing is written
-	case !ours(q.Kind.Group):
-		return verdict{note: fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}, nil
 	case q.SubResource != "":
 		return verdict{}, nil // neither status nor scale is configuration
 	case len(q.Object) == 0 || string(q.Object) == "null":
 		return verdict{}, refusef(http.StatusBadRequest, "request.object is missing, and %s needs one", q.Operation)
+	case others && !q.announces(readHead(q.Object)):
+		return verdict{checked: true, why: whyMixed, problems: []config.Problem{q.mixed()}}, nil
+	case others:
+		return verdict{note: fmt.Sprintf("%.200s is none of Ashore's kinds and was not checked: leave it out of the rules of the webhook", q.Kind.Kind)}, nil
 	}
 	return examine(q), nil
 }
@@ -103,25 +108,58 @@ func examine(q *request) verdict {
 	head := readHead(q.Object)
 	wrong := slices.ContainsFunc(v.problems, config.Problem.IsError)
 	switch {
-	case wrong && q.Operation == opUpdate && head.Metadata.DeletionTimestamp != "":
+	case wrong && q.Operation == opUpdate && head.Metadata.DeletionTimestamp != "" && q.announces(head):
 		// A step of a deletion that waits for finalizers: refused, the object would stay for ever.
 	case wrong && known:
 		v.why = whyInvalid
 	case wrong:
 		v.why = whyKind
-	case head.Kind != q.Kind.Kind || len(keys) != 1 || keys[0].Kind != kind:
+	case !q.announces(head) || len(keys) != 1 || keys[0].Kind != kind:
 		v.why = whyMixed
-		v.problems = append(v.problems, config.Problem{Severity: feed.Error, Field: "kind", Text: fmt.Sprintf("the object is not the one %.200s that request.kind announces", q.Kind.Kind)})
+		v.problems = append(v.problems, q.mixed())
 	}
 	return v
 }
 
+// announces says that the kind of the request is that of the object with that head.
+func (q *request) announces(h head) bool {
+	return h.Kind == q.Kind.Kind && h.group() == q.Kind.Group
+}
+
+// mixed is the problem of an object that is not the one which its request announces.
+func (q *request) mixed() config.Problem {
+	is, h := "has no kind", readHead(q.Object)
+	if h.Kind != "" {
+		is = "is " + called(h.Kind, h.group())
+	}
+	return config.Problem{Severity: feed.Error, Field: "kind",
+		Text: fmt.Sprintf("the object %s: it is not the one that request.kind announces, which is %s", is, called(q.Kind.Kind, q.Kind.Group))}
+}
+
+// called is a kind of a group in words, cut to what is worth repeating.
+func called(kind, group string) string {
+	if group == "" {
+		return fmt.Sprintf("%.200s of the core group", kind)
+	}
+	return fmt.Sprintf("%.200s of %.200s", kind, group)
+}
+
 // head is what of an object counts beside what the gate reads.
 type head struct {
-	Kind     string `json:"kind"`
-	Metadata struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Metadata   struct {
 		DeletionTimestamp string `json:"deletionTimestamp"`
 	} `json:"metadata"`
+}
+
+// group is that of the kind; empty: the core group, whose API version is "v1" alone.
+func (h head) group() string {
+	group, _, found := strings.Cut(h.APIVersion, "/")
+	if !found {
+		return ""
+	}
+	return group
 }
 
 // readHead reads a head; one that cannot be read is empty, and the gate tells what is wrong with it.

@@ -27,6 +27,11 @@ func requestOf(operation, kind, object, more string) string {
 		"resource": {"group": "networking.istio.io", "version": "v1", "resource": "virtualservices"}, "operation": %q, "object": %s%s}`, kind, operation, object, more)
 }
 
+// announced is such a request with another group in request.kind.
+func announced(request, group string) string {
+	return strings.Replace(request, `"group": "networking.istio.io"`, fmt.Sprintf(`"group": %q`, group), 1)
+}
+
 func TestAdmission(t *testing.T) {
 	t.Parallel()
 	const vs = "VirtualService"
@@ -49,7 +54,7 @@ func TestAdmission(t *testing.T) {
 		"going, created": {request: requestOf("CREATE", vs, objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), refused: []string{"spec.hosts"}},
 		"connect":        {request: requestOf("CONNECT", vs, bad, "")},
 		"status":         {request: requestOf("UPDATE", vs, bad, `, "subResource": "status"`)},
-		"of others": {request: strings.ReplaceAll(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`, ""), `"group": "networking.istio.io"`, `"group": "apps"`),
+		"of others": {request: announced(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`, ""), "apps"),
 			warned: []string{"Deployment is none of Ashore's kinds"}},
 		// What Ashore would ignore it does not let in.
 		"unknown kind of Istio": {request: requestOf("CREATE", "Foo", objectOf("v1", "Foo", "", "{}"), ""), refused: []string{`kind: unknown kind "Foo"`}},
@@ -57,11 +62,28 @@ func TestAdmission(t *testing.T) {
 		"unknown version":       {request: requestOf("CREATE", vs, objectOf("v9", vs, "", goodSpec), ""), refused: []string{`apiVersion: "networking.istio.io/v9" is not a version`}},
 		"unknown field":         {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"host": []}`), ""), refused: []string{`spec.host: unknown field "host"`, "did you mean"}},
 		"key twice":             {request: requestOf("CREATE", vs, objectOf("v1", vs, "", `{"hosts": ["a.b"], "hosts": ["a.c"]}`), ""), refused: []string{"spec.hosts", "twice"}},
-		"another kind":          {request: requestOf("CREATE", "Gateway", good, ""), refused: []string{"kind: the object is not the one Gateway that request.kind announces"}},
-		"a list":                {request: requestOf("CREATE", vs, `{"apiVersion": "v1", "kind": "List", "items": [`+good+`]}`, ""), refused: []string{"is not the one"}},
-		"an empty list":         {request: requestOf("CREATE", vs, `{"apiVersion": "v1", "kind": "List", "items": []}`, ""), refused: []string{"is not the one"}},
-		"not an object":         {request: requestOf("CREATE", vs, `[]`, ""), refused: []string{"want an object with apiVersion"}},
-		"without a name":        {request: requestOf("CREATE", vs, `{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {}, "spec": {}}`, ""), refused: []string{"metadata.name: the name is missing"}},
+		"another kind": {request: requestOf("CREATE", "Gateway", good, ""),
+			refused: []string{"kind: the object is VirtualService of networking.istio.io: it is not the one that request.kind announces, which is Gateway of networking.istio.io"}},
+		"another kind, going": {request: requestOf("UPDATE", "Gateway", objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), refused: []string{"spec.hosts"}},
+		"another of our groups": {request: announced(requestOf("CREATE", vs, good, ""), "security.istio.io"),
+			refused: []string{"the object is VirtualService of networking.istio.io: it is not the one that request.kind announces, which is VirtualService of security.istio.io"}},
+		// What is announced as a kind of others is let in as that alone: else it would pass unchecked.
+		"ours without a group": {request: announced(requestOf("CREATE", vs, bad, ""), ""),
+			refused: []string{"kind: the object is VirtualService of networking.istio.io: it is not the one that request.kind announces, which is VirtualService of the core group"}},
+		"ours, said to be of others": {request: announced(requestOf("CREATE", "Deployment", good, ""), "apps"), refused: []string{"is not the one"}},
+		"ours, said to be of others, going": {request: announced(requestOf("UPDATE", "Deployment", objectOf("v1", vs, `, "deletionTimestamp": "2026-11-21T12:00:00Z"`, badSpec), ""), "apps"),
+			refused: []string{"is not the one"}},
+		"nothing, said to be of others": {request: announced(requestOf("CREATE", "Deployment", "[]", ""), "apps"), refused: []string{"the object has no kind: it is not the one"}},
+		// As API servers send it: the kind is that of the object, which is another than that of the resource.
+		"scale":           {request: announced(requestOf("UPDATE", "Scale", `{"apiVersion": "autoscaling/v1", "kind": "Scale"}`, `, "subResource": "scale"`), "autoscaling")},
+		"delete, others":  {request: announced(requestOf("DELETE", "Deployment", "null", ""), "apps")},
+		"connect, others": {request: announced(requestOf("CONNECT", "PodExecOptions", `{"apiVersion": "v1", "kind": "PodExecOptions"}`, `, "subResource": "exec"`), "")},
+		"of the core": {request: announced(requestOf("CREATE", "ConfigMap", `{"apiVersion": "v1", "kind": "ConfigMap"}`, ""), ""),
+			warned: []string{"ConfigMap is none of Ashore's kinds"}},
+		"a list":         {request: requestOf("CREATE", vs, `{"apiVersion": "v1", "kind": "List", "items": [`+good+`]}`, ""), refused: []string{"is not the one"}},
+		"an empty list":  {request: requestOf("CREATE", vs, `{"apiVersion": "v1", "kind": "List", "items": []}`, ""), refused: []string{"is not the one"}},
+		"not an object":  {request: requestOf("CREATE", vs, `[]`, ""), refused: []string{"want an object with apiVersion"}},
+		"without a name": {request: requestOf("CREATE", vs, `{"apiVersion": "networking.istio.io/v1", "kind": "VirtualService", "metadata": {}, "spec": {}}`, ""), refused: []string{"metadata.name: the name is missing"}},
 		"deprecated": {request: requestOf("CREATE", "DestinationRule", objectOf("v1", "DestinationRule", "",
 			`{"host": "web.example.com", "trafficPolicy": {"outlierDetection": {"consecutiveErrors": 5}}}`), ""), warned: []string{"deprecated"}},
 	} {
@@ -130,18 +152,23 @@ func TestAdmissionVersions(t *testing.T) {
 func TestNoReview(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct{ body, want string }{
-		"empty":         {"", "not an AdmissionReview in JSON"},
-		"YAML":          {"kind: AdmissionReview", "not an AdmissionReview in JSON"},
-		"two":           {reviewOf("{}") + reviewOf("{}"), "not an AdmissionReview in JSON"},
-		"v1beta1":       {`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}`, "list v1 in admissionReviewVersions"},
-		"an object":     {objectOf("v1", "VirtualService", "", goodSpec), "text of configuration goes to /v1/validate"},
-		"no request":    {`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, "has no request"},
-		"no uid":        {reviewOf(`{"operation": "CREATE"}`), "request.uid has 0 bytes"},
-		"a huge uid":    {reviewOf(`{"uid": "` + strings.Repeat("u", maxUID+1) + `"}`), "request.uid has 257 bytes"},
-		"no operation":  {reviewOf(`{"uid": "1"}`), `request.operation is ""`},
-		"no object":     {reviewOf(requestOf("CREATE", "VirtualService", "null", "")), "request.object is missing"},
-		"a wrong type":  {reviewOf(`{"uid": 5}`), "not an AdmissionReview in JSON"},
-		"it is in part": {`{"apiVersion": "admission.k8s.io/v1"`, "not an AdmissionReview in JSON"},
+		"empty":        {"", "not an AdmissionReview in JSON"},
+		"YAML":         {"kind: AdmissionReview", "not an AdmissionReview in JSON"},
+		"two":          {reviewOf("{}") + reviewOf("{}"), "not an AdmissionReview in JSON"},
+		"v1beta1":      {`{"apiVersion": "admission.k8s.io/v1beta1", "kind": "AdmissionReview"}`, "list v1 in admissionReviewVersions"},
+		"an object":    {objectOf("v1", "VirtualService", "", goodSpec), "text of configuration goes to /v1/validate"},
+		"no request":   {`{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, "has no request"},
+		"no uid":       {reviewOf(`{"operation": "CREATE"}`), "request.uid has 0 bytes"},
+		"a huge uid":   {reviewOf(`{"uid": "` + strings.Repeat("u", maxUID+1) + `"}`), "request.uid has 257 bytes"},
+		"no operation": {reviewOf(`{"uid": "1"}`), `request.operation is ""`},
+		// Nobody could tell whose the object is, and let it in unchecked.
+		"no kind":           {reviewOf(`{"uid": "1", "operation": "CREATE", "object": ` + objectOf("v1", "VirtualService", "", badSpec) + `}`), "request.kind is missing"},
+		"no kind, delete":   {reviewOf(`{"uid": "1", "operation": "DELETE"}`), "request.kind is missing"},
+		"a group alone":     {reviewOf(requestOf("CREATE", "", objectOf("v1", "VirtualService", "", badSpec), "")), "request.kind is missing"},
+		"no object":         {reviewOf(requestOf("CREATE", "VirtualService", "null", "")), "request.object is missing"},
+		"no object, others": {reviewOf(announced(requestOf("CREATE", "Deployment", "null", ""), "apps")), "request.object is missing"},
+		"a wrong type":      {reviewOf(`{"uid": 5}`), "not an AdmissionReview in JSON"},
+		"it is in part":     {`{"apiVersion": "admission.k8s.io/v1"`, "not an AdmissionReview in JSON"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

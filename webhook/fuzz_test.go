@@ -24,6 +24,8 @@ func FuzzReview(f *testing.F) {
 	for _, operation := range []string{"UPDATE", "DELETE", "CONNECT", ""} {
 		f.Add([]byte(reviewOf(requestOf(operation, "VirtualService", objectOf("v1", "VirtualService", `, "deletionTimestamp": "x"`, badSpec), `, "subResource": "status"`))))
 	}
+	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", objectOf("v1", "VirtualService", "", goodSpec), ""), "apps"))))
+	f.Add([]byte(reviewOf(announced(requestOf("CREATE", "Deployment", `{"apiVersion": "apps/v1", "kind": "Deployment"}`, ""), "apps"))))
 	f.Add([]byte(`{"Kind": "AdmissionReview", "apiversion": "admission.k8s.io/v1", "request": {"uid": "\ud800", "operation": "CREATE"}}`))
 	s := newServer(f, Config{Rate: 1_000_000, Log: hclog.NewNullLogger()})
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -45,7 +47,13 @@ func FuzzReview(f *testing.F) {
 		if r.Allowed != (r.Status == nil) || !r.Allowed && r.Status.Message == "" {
 			t.Errorf("allowed %v with %+v", r.Allowed, r.Status)
 		}
-		if !r.Allowed || q.Operation != opCreate || q.SubResource != "" || !ours(q.Kind.Group) {
+		if !r.Allowed || q.Operation != opCreate || q.SubResource != "" {
+			return
+		}
+		if h := readHead(q.Object); h.Kind != q.Kind.Kind || h.group() != q.Kind.Group {
+			t.Errorf("%s is let in, announced as %+v", q.Object, q.Kind)
+		}
+		if !ours(q.Kind.Group) {
 			return
 		}
 		gate := config.Parse("a.json", q.Object)

@@ -22,7 +22,7 @@ const (
 type request struct {
 	// UID names it; the answer has to repeat it.
 	UID string `json:"uid"`
-	// Kind is that of Object.
+	// Kind is that of Object; API servers send it always.
 	Kind struct {
 		Group   string `json:"group"`
 		Version string `json:"version"`
