@@ -11,7 +11,7 @@ import (
 // instancesOf follows the instances of one service.
 // before has what was said of it before it is asked for.
 func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before before) follower {
-	w := &watch{k: k, at: sc.at, s: s, had: before.had, port: before.port}
+	w := &watch{k: k, at: sc.at, few: sc.few, s: s, had: before.had, port: before.port}
 	return follower{
 		what: sc.at.key("service " + s.name), tell: func(t *trouble) { k.fails(sc, s, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
@@ -52,6 +52,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 type watch struct {
 	k       *keeper
 	at      place
+	few     chan struct{} // of the scope
 	s       *service
 	changed bool   // with the last answer
 	had     int    // instances
@@ -161,9 +162,9 @@ func (w *watch) enter(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case w.k.few <- struct{}{}:
+	case w.few <- struct{}{}:
 		return nil
 	}
 }
 
-func (w *watch) leave() { <-w.k.few }
+func (w *watch) leave() { <-w.few }

@@ -22,9 +22,8 @@ type keeper struct {
 	source  string
 	do      chan func()
 	slots   *slots
-	few     chan struct{} // who asks without waiting, bounded by its capacity
-	back    *broadcast    // Consul answers again
-	crowds  *broadcast    // there are more services than can be watched by themselves, or no more
+	back    *broadcast // Consul answers again
+	crowds  *broadcast // there are more services than can be watched by themselves, or no more
 	running sync.WaitGroup
 
 	// the following belong to the goroutine of loop
@@ -48,7 +47,8 @@ type keeper struct {
 type scope struct {
 	// the following are set once
 	at                       place
-	names, critical, warning *interrupts // of who asks for these
+	few                      chan struct{} // who asks without waiting, bounded by its capacity
+	names, critical, warning *interrupts   // of who asks for these
 
 	listed   bool
 	stoodIn  bool // what was kept stands in until it is listed
@@ -68,22 +68,20 @@ type scope struct {
 	virtual map[string]map[string]netip.Addr
 }
 
-func newScope(at place) *scope {
+// newScope makes one in which so many may ask at once without waiting.
+func newScope(at place, few int) *scope {
 	return &scope{
-		at: at, names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
+		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
 		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
 	}
 }
 
-// keeping is how many goroutines may ask at once without waiting for a change.
-const keeping = 8
-
 func newKeeper(o *Options, c *client, log hclog.Logger) *keeper {
 	return &keeper{
 		o: o, client: c, log: log, do: make(chan func()), back: newBroadcast(), crowds: newBroadcast(),
-		slots: newSlots(o.Connections), few: make(chan struct{}, min(keeping, o.Connections/4)),
+		slots:  newSlots(o.Connections),
 		scopes: map[place]*scope{}, changed: map[string]told{}, stands: newStanding(), datacentersNotice: &notice{group: "/" + noticeDatacenters},
 	}
 }

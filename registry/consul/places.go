@@ -110,17 +110,18 @@ const maxDatacenter = 253
 // take starts to follow datacenters that are new. One that Consul knows no more stays as it was: nobody says whether it is
 // gone or out of reach.
 func (k *keeper) take(ctx context.Context, datacenters []string) {
+	namespaces := k.o.Namespaces
+	if len(namespaces) == 0 {
+		namespaces = []string{""}
+	}
+	few := keepingOf(k.o.Connections, len(datacenters)*len(namespaces))
 	for _, dc := range datacenters {
-		namespaces := k.o.Namespaces
-		if len(namespaces) == 0 {
-			namespaces = []string{""}
-		}
 		for _, ns := range namespaces {
 			at := place{Datacenter: dc, Namespace: ns, Partition: k.o.Partition}
 			if k.scopes[at] != nil {
 				continue
 			}
-			sc := newScope(at)
+			sc := newScope(at, few)
 			k.scopes[at] = sc
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.namesOf(ctx, sc)) })
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.restorationsOf(sc)) })

@@ -24,6 +24,15 @@ func newSlots(connections int) *slots {
 	return &slots{most: connections, connections: connections, patience: growAfter}
 }
 
+// keeping is how many goroutines may ask at once without waiting for a change, and leastKeeping how many of one place, however many
+// places there are.
+const keeping, leastKeeping = 8, 2
+
+// keepingOf is how many of each of so many places may. Each has its own, so that one whose answers take long delays no other.
+func keepingOf(connections, places int) int {
+	return max(leastKeeping, min(keeping, connections/4)/max(1, places))
+}
+
 // besides is how many connections a place needs for the queries about all of its services: their names, checks that warn and
 // that are critical, and restorations.
 const besides = 4
@@ -35,7 +44,7 @@ func (s *slots) crowd(services, places int, shared bool) (changed bool) {
 	defer s.mu.Unlock()
 	was := s.crowded
 	s.shared = shared
-	s.room = max(0, s.connections-min(keeping, s.connections/4)-besides*places)
+	s.room = max(0, s.connections-(keepingOf(s.connections, places)+besides)*places)
 	s.crowded = !shared && services > s.room
 	return was != s.crowded
 }
