@@ -82,7 +82,7 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now t
 	a.mu.Unlock()
 	objects, instances := a.cfg.names(s)
 	a.left = slices.DeleteFunc(a.left, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
-	a.left = append(a.left, a.objects.With(objects)[len(objects):]...)
+	a.left = append(a.left, a.objects.Besides(objects)...)
 	a.rankInstances(a.instances.With(instances), now)
 	a.mu.Lock()
 	touched := a.objects.Arrange(objects)
@@ -104,7 +104,7 @@ func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	}
 	a.leaving = false
 	_, instances := a.cfg.names(a.cfg.Sources)
-	a.left = append(a.left, a.instances.With(instances)[len(instances):]...)
+	a.left = append(a.left, a.instances.Besides(instances)...)
 	a.rankInstances(instances, now)
 	a.updateObjects(ctx, nil, nil, now, now)
 }

@@ -92,3 +92,52 @@ func TestSourcePutBack(t *testing.T) {
 		}
 	})
 }
+
+// A registry that is named anew counts where it did until the new one is known: no other one takes its place.
+func TestRegistryRenamed(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		registries := func(names ...string) (s push.Sources, says []*scripted[registry.Instances]) {
+			for _, name := range names {
+				says = append(says, newScripted[registry.Instances](name))
+				s.Instances = append(s.Instances, says[len(says)-1])
+			}
+			return s, says
+		}
+		full := func(namespace string) feed.Batch[registry.Instances] {
+			return feed.Batch[registry.Instances]{Full: true, Updates: []feed.Update[registry.Instances]{{Group: "web", Items: []registry.Instances{
+				{Service: &registry.Service{Key: registry.Key{Host: "web", Namespace: namespace}}}}}}}
+		}
+		first, says := registries("a", "b")
+		var last *push.Context
+		a := push.NewAssembler(push.AssemblerConfig{Sources: first, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c }})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- a.Run(ctx) }()
+		has := func(what, want string) {
+			t.Helper()
+			time.Sleep(time.Second)
+			synctest.Wait()
+			for k := range last.Inputs().Services.All() {
+				if k.Namespace != want {
+					t.Errorf("%s it is %s, want %s", what, k.Namespace, want)
+				}
+			}
+		}
+		says[0].say <- full("of-a")
+		says[1].say <- full("of-b")
+		has("at first", "of-a")
+		next, says := registries("new", "b")
+		next.Instances[1] = first.Instances[1]
+		if err := a.Arrange(ctx, next); err != nil {
+			t.Fatal(err)
+		}
+		has("before the new one is known", "of-a")
+		says[0].say <- full("of-new")
+		has("then", "of-new")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

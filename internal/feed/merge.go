@@ -137,11 +137,25 @@ func (m *Merger[K, T]) Arrange(sources []string) []K {
 	return slices.Collect(maps.Keys(touched))
 }
 
-// With are these names, and those of the sources that there are besides, in their order.
+// With are sources of these names and those besides that there are, which count where they did: before the next one of before that
+// stays.
 func (m *Merger[K, T]) With(names []string) []string {
-	besides := slices.DeleteFunc(slices.Collect(maps.Keys(m.sources)), func(n string) bool { return slices.Contains(names, n) })
-	slices.SortFunc(besides, func(a, b string) int { return cmp.Compare(m.sources[a].rank, m.sources[b].rank) })
-	return slices.Concat(names, besides)
+	was := slices.SortedFunc(maps.Keys(m.sources), func(a, b string) int { return cmp.Compare(m.sources[a].rank, m.sources[b].rank) })
+	out := slices.Clone(names)
+	at := len(out)
+	for _, name := range slices.Backward(was) {
+		if i := slices.Index(out, name); i >= 0 {
+			at = i
+			continue
+		}
+		out = slices.Insert(out, at, name)
+	}
+	return out
+}
+
+// Besides are the sources that there are besides those of these names, in their order.
+func (m *Merger[K, T]) Besides(names []string) []string {
+	return slices.DeleteFunc(m.With(names), func(name string) bool { return slices.Contains(names, name) })
 }
 
 // Has says whether there is a source of this name.

@@ -2,6 +2,7 @@ package feed_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -236,6 +237,27 @@ func TestMergerOfOneNameTwice(t *testing.T) {
 		}
 		if want := slices.Compact(slices.Clone(names)); !slices.Equal(got, want[:len(got)]) || len(got) != 2 {
 			t.Errorf("%v are %v", names, got)
+		}
+	}
+}
+
+// What is not named any more keeps its rank beside what is, and new names do not change that.
+func TestMergerWith(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ was, names, with, besides string }{
+		{"a b", "a b", "a b", ""},
+		{"a b", "b", "a b", "a"},
+		{"a b", "new b", "new a b", "a"}, // renamed
+		{"a b c", "new", "new a b c", "a b c"},
+		{"a b c", "a new", "a new b c", "b c"},
+		{"a b c d", "d a", "b c d a", "b c"},
+		{"a b", "", "a b", "a b"},
+		{"", "new", "new", ""},
+	} {
+		m := feed.NewMerger(strings.Fields(tc.was), func(s string) string { return s })
+		names := strings.Fields(tc.names)
+		if with, besides := strings.Join(m.With(names), " "), strings.Join(m.Besides(names), " "); with != tc.with || besides != tc.besides {
+			t.Errorf("%q with %q: got %q and besides %q, want %q and %q", tc.was, tc.names, with, besides, tc.with, tc.besides)
 		}
 	}
 }
