@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"time"
 
 	"github.com/hashicorp/consul/api"
 )
@@ -87,6 +88,7 @@ func differing(a, b map[checkKey]failing) map[checkKey]failing {
 // asked for last: it may have come and gone between two answers. all: each of them, as nothing was known before. The
 // goroutine of keeper.loop calls it.
 func (sc *scope) poke(all bool, touched map[checkKey]failing) {
+	sc.checked = time.Now()
 	nodes := map[string]uint64{}
 	for key, f := range touched {
 		if f.service == "" {
@@ -104,5 +106,13 @@ func (sc *scope) poke(all bool, touched map[checkKey]failing) {
 				s.pokes.poke(true, index)
 			}
 		}
+	}
+}
+
+// pokeLate has a service looked at again whose answer may not know yet of checks that were told of while it was on its way:
+// whether they are about an instance of it could not be said before. The goroutine of keeper.loop calls it.
+func (sc *scope) pokeLate(s *service, a answer) {
+	if sc.checked.After(a.asked.Add(-a.lag)) {
+		s.pokes.poke(false, 0)
 	}
 }

@@ -64,9 +64,9 @@ type answer struct {
 	lost bool
 	// lag is how old it may be.
 	lag time.Duration
-	// at is when it began to arrive, and cost how long it took to read.
-	at   time.Time
-	cost time.Duration
+	// asked is when it was asked for, at when it began to arrive, and cost how long it took to read.
+	asked, at time.Time
+	cost      time.Duration
 }
 
 // ask lets f ask with the options of a query, and reads what every answer has.
@@ -77,7 +77,8 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	began := time.Now()
+	asked := time.Now()
+	began := asked
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { began = time.Now() }})
 	o := &api.QueryOptions{
 		Datacenter: q.Datacenter, Namespace: q.Namespace, Partition: q.Partition, Filter: q.filter, WaitIndex: q.index,
@@ -95,7 +96,7 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 	}
 	return answer{
 		index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs, lag: max(0, meta.LastContact),
-		lost: o.AllowStale && !meta.KnownLeader, at: began, cost: time.Since(began),
+		lost: o.AllowStale && !meta.KnownLeader, asked: asked, at: began, cost: time.Since(began),
 	}, nil
 }
 

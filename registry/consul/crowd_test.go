@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -98,5 +99,117 @@ func TestTakenAgain(t *testing.T) {
 		}
 		time.Sleep(6 * time.Hour)
 		f.follows(c, names)
+	})
+}
+
+// meanwhile is a service new, which runs on a node of its own, and whose answers are a second on their way. One check of it, or
+// of its node, is another a while after it is there.
+type meanwhile struct {
+	check         string // the service that the check is of; empty: the node
+	before, after string // its state
+	turned        chan struct{}
+
+	mu           sync.Mutex
+	there, other bool // guarded by mu
+}
+
+// says is the state of the check, the index of that, and whether the service is there.
+func (m *meanwhile) says() (state string, index uint64, there bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.other {
+		return m.after, 60, m.there
+	}
+	return m.before, 50, m.there
+}
+
+func (m *meanwhile) answer(r *http.Request) *http.Response {
+	q := r.URL.Query()
+	state, index, there := m.says()
+	if wait, err := time.ParseDuration(q.Get("wait")); err == nil && q.Get("index") == fmt.Sprint(index) {
+		turned := m.turned
+		if state == m.after {
+			turned = nil // it turns once
+		}
+		select {
+		case <-turned:
+		case <-time.After(wait):
+		case <-r.Context().Done():
+		}
+		state, index, there = m.says()
+	}
+	switch r.URL.Path {
+	case "/v1/health/state/critical":
+		if !there || state != api.HealthCritical {
+			return resp(r, 200, index, false, `[]`)
+		}
+		return resp(r, 200, index, false, fmt.Sprintf(`[{"Node":"nx","CheckID":"c","ServiceName":%q,"Status":"critical","ModifyIndex":%d}]`, m.check, index))
+	case "/v1/health/service/new":
+		if q.Get("filter") == nothing {
+			return resp(r, 200, index, false, `[]`)
+		}
+		time.Sleep(time.Second)
+		return resp(r, 200, index, false, fmt.Sprintf(`[{"Node":{"Node":"nx","Address":"10.0.0.9","Datacenter":"dc1"},"Service":{"ID":"1","Service":"new","Port":80},`+
+			`"Checks":[{"Node":"nx","CheckID":"c","ServiceName":%q,"Status":%q}]}]`, m.check, state))
+	}
+	return nil
+}
+
+// A check that turns while the first answer about a service is on its way is heard of, also among many services: one of the service,
+// and one of a node of which nobody knew that it runs there.
+func TestTurnsMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, m := range map[string]*meanwhile{
+		"the service fails": {check: "new", before: api.HealthPassing, after: api.HealthCritical},
+		"the node fails":    {before: api.HealthPassing, after: api.HealthCritical},
+		"the service mends": {check: "new", before: api.HealthCritical, after: api.HealthPassing},
+		"the node mends":    {before: api.HealthCritical, after: api.HealthPassing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m.turned = make(chan struct{})
+				c := newCatalogs(numbered(90)...) // there is room for 88
+				f := lookOver(t, &over{c: c, f: m.answer}, Options{}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				time.Sleep(30 * time.Minute)
+				m.mu.Lock()
+				m.there = true
+				m.mu.Unlock()
+				c.change(func() { c.services["new"] = api.HealthPassing })
+				time.Sleep(500 * time.Millisecond)
+				m.mu.Lock()
+				m.other = true
+				m.mu.Unlock()
+				close(m.turned)
+				time.Sleep(time.Minute)
+				want := map[string]string{api.HealthPassing: "healthy", api.HealthCritical: "unhealthy"}[m.after]
+				if got := f.state("new.service.consul"); got != want {
+					t.Errorf("a minute after the check turned it is %q, want %q", got, want)
+				}
+			})
+		})
+	}
+}
+
+// What a look at the leader finds changed is not read from a server that does not know of it yet.
+func TestLateServer(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs(numbered(90)...) // there is room for 88
+		o := &over{c: c}
+		f := lookOver(t, o, Options{Reads: readsStale}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(30 * time.Minute)
+		known := time.Now().Add(time.Second)
+		before := `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"1","Service":"s1","Port":80},"Checks":[]}]`
+		o.set(func(r *http.Request) *http.Response {
+			q := r.URL.Query()
+			if r.URL.Path != "/v1/health/service/s1" || !q.Has("stale") || q.Has("index") || time.Now().After(known) {
+				return nil
+			}
+			return resp(r, 200, 10, false, before)
+		})
+		f.follows(c, []string{"s1"})
 	})
 }

@@ -40,6 +40,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 					default:
 						k.lagged(a.lag)
 						k.set(sc, s, said, a.at)
+						sc.pokeLate(s, a)
 					}
 				})
 				return nil
@@ -115,6 +116,7 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 			if now == index {
 				continue
 			}
+			atLeast = max(atLeast, now)
 		}
 		return w.fetch(ctx, atLeast)
 	}

@@ -50,6 +50,7 @@ type scope struct {
 	few                      chan struct{} // who asks without waiting, bounded by its capacity
 	names, critical, warning *interrupts   // of who asks for these
 
+	checked  time.Time // when checks were told of last
 	listed   bool
 	stoodIn  bool // what was kept stands in until it is listed
 	doubted  bool // the names are asked for, because services have none of their instances any more
