@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -15,14 +16,17 @@ import (
 // two files of the largest size. The oldest one is kept on whatever its size.
 const maxEarlier = 2 * config.MaxFileSize
 
-// restored are the objects of a record, those of earlier ones besides that could not be read then; why is empty when all of it can be
-// read now, and rest what is to be kept on until the file says all itself, the newest first.
+// restored are the objects of a record, those of earlier ones besides that could not be read then, and did not leave the file since;
+// why is empty when all of it can be read now, and rest what is to be kept on until the file says all itself, the newest first.
 func (r record) restored(name, source string) (objects []*config.Object, rest [][]byte, why string) {
 	objects, why = r.readable(name, source)
 	if why != "" {
 		rest = append(rest, withoutEarlier(r.raw))
 	}
 	have := keysOf(objects)
+	for _, k := range r.left {
+		have[k] = true
+	}
 	for _, raw := range r.earlier {
 		e, err := parseRecord(raw)
 		if err != nil {
@@ -44,6 +48,19 @@ func (r record) restored(name, source string) (objects []*config.Object, rest []
 		why += fmt.Sprintf("; of %d earlier contents the %d oldest are kept on, as together they have more than %d bytes", len(rest), len(fits), maxEarlier)
 	}
 	return objects, fits, why
+}
+
+// leaves are the objects that were in a file since it has earlier records, and are not among those that are to be kept of it now: these
+// records do not bring them back.
+func (f *file) leaves(now []*config.Object) []config.Key {
+	if len(f.rest) == 0 {
+		return nil
+	}
+	is := keysOf(now)
+	maps.Copy(f.had, is)
+	left := slices.DeleteFunc(slices.Collect(maps.Keys(f.had)), func(k config.Key) bool { return is[k] })
+	slices.SortFunc(left, config.Key.Compare)
+	return left
 }
 
 // readable are the objects of a record by itself; why is empty when that is all of it.
@@ -84,6 +101,7 @@ func withoutEarlier(raw []byte) []byte {
 		return raw // there is none in it that could be told
 	}
 	delete(fields, "earlier")
+	delete(fields, "left")
 	head, err := json.Marshal(fields)
 	if err != nil {
 		return raw

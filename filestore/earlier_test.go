@@ -26,7 +26,7 @@ func generation(t *testing.T, before record, body string, at time.Time) record {
 
 // unreadable is a file with an object that can be read and one that cannot, padded to a size.
 func unreadable(fine, wrong string, size int) string {
-	s := entry(fine, "10.0.0.1") + "---\n" + strings.Replace(entry(wrong, "10.0.0.2"), "number: 80", "number: 80000", 1)
+	s := entry(fine, "10.0.0.1") + "---\n" + slip(entry(wrong, "10.0.0.2"))
 	return s + "#" + strings.Repeat("x", max(0, size-len(s)-2)) + "\n"
 }
 
@@ -97,12 +97,45 @@ func TestEarlierGenerations(t *testing.T) {
 func TestWithoutEarlier(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]string{
-		"{\"earlier\":[\"eA==\"],\"tomorrow\":1}\nbody\nmore": "{\"tomorrow\":1}\nbody\nmore",
-		"{\"tomorrow\":1}\nbody":                              "{\"tomorrow\":1}\nbody",
-		"nonsense":                                            "nonsense",
+		"{\"earlier\":[\"eA==\"],\"tomorrow\":1}\nbody\nmore":    "{\"tomorrow\":1}\nbody\nmore",
+		"{\"earlier\":[\"eA==\"],\"left\":[],\"tomorrow\":1}\nb": "{\"tomorrow\":1}\nb",
+		"{\"tomorrow\":1}\nbody":                                 "{\"tomorrow\":1}\nbody",
+		"nonsense":                                               "nonsense",
 	} {
 		if got := string(withoutEarlier([]byte(raw))); got != want {
 			t.Errorf("%q: got %q, want %q", raw, got, want)
 		}
 	}
+}
+
+// What another release kept, and this one cannot read, brings nothing back that has left the file since; what it has of objects that
+// this release never saw is there for one that can read it.
+func TestEarlierBringsNothingBack(t *testing.T) {
+	t.Parallel()
+	y, b := entry("y", "10.0.0.1"), entry("b", "10.0.0.1")
+	dir := folderOf(t, map[string]string{"a.yaml": y, "b.yaml": b})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	kept.rewrite(t, "a.yaml", func(r *record) { r.body = []byte(y + slip(entry("u", "10.0.0.2")) + slip(entry("v", "10.0.0.2"))) })
+	put(t, dir, "a.yaml", y+broken("z"))
+	const refused, unusable = "ServiceEntry default/z", "some of what was kept of its last good content cannot be used"
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	w.want("b=10.0.0.1 y=10.0.0.1", refused, unusable)
+	put(t, dir, "a.yaml", y+entry("v", "10.0.0.3")+broken("z"))
+	w.want("b=10.0.0.1 v=10.0.0.3 y=10.0.0.1", refused, unusable)
+	put(t, dir, "b.yaml", b+entry("y", "10.0.0.9")+entry("v", "10.0.0.9"))
+	for len(w.problems()) < 4 { // both are in both files
+		w.next()
+	}
+	put(t, dir, "a.yaml", "# they are in b.yaml\n"+broken("z"))
+	for range 3 {
+		w.want("b=10.0.0.1 v=10.0.0.9 y=10.0.0.9", refused, unusable)
+		w.stop()
+		time.Sleep(oneChange) // the start is another change
+		w = run(t, Config{Dir: dir, LastGood: kept})
+	}
+	w.stop()
+	kept.rewrite(t, "a.yaml", func(r *record) { r.earlier[0] = bytes.ReplaceAll(r.earlier[0], []byte("80000"), []byte("80")) })
+	w = run(t, Config{Dir: dir, LastGood: kept})
+	w.want("b=10.0.0.1 u=10.0.0.2 v=10.0.0.9 y=10.0.0.9", refused, "ServiceEntry default/u: it was taken away while ServiceEntry default/z is refused")
 }

@@ -66,6 +66,7 @@ type file struct {
 	// the file is without errors: it then says itself what it holds.
 	unkept string
 	rest   [][]byte
+	had    map[config.Key]bool // the objects that were in it since there is rest
 
 	edited time.Time    // when its present content was first read; zero: before that was kept
 	unread bool         // something in it is refused of which the key cannot be read

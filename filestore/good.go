@@ -167,7 +167,7 @@ func (f *file) take(r reading, clash bool, moved func(config.Key) bool) {
 	f.unread, f.fresh = r.result.Unread && !r.blank, newcomers(r.result, f.objects)
 	f.clashing, f.wrong = clash, clash || !r.blank && !clean(r.result)
 	if clean(r.result) && !r.blank {
-		f.unkept, f.rest = "", nil
+		f.unkept, f.rest, f.had = "", nil, nil
 	}
 	m := f.merge(r.result, clash, moved)
 	f.objects, f.held, f.guests = m.objects, m.held, m.guests

@@ -29,6 +29,7 @@ type record struct {
 	// earlier are records of the file from before, the newest first, of which some release could not read all; they are kept on until
 	// the file says all itself. None has earlier ones itself.
 	earlier [][]byte
+	left    []config.Key         // what has left the file since there are earlier records: they do not bring it back
 	raw     []byte               // the record itself, as it was loaded
 	bad     error                // why not even its head can be read
 	objects []*config.Object     // to be encoded into body
@@ -37,12 +38,13 @@ type record struct {
 
 // recordHead is the first line of a kept record; the body follows.
 type recordHead struct {
-	Known   time.Time `json:"known"`
-	AsOf    time.Time `json:"asOf"`
-	Edited  time.Time `json:"edited,omitzero"`
-	Encoded bool      `json:"encoded,omitempty"`
-	Seen    []byte    `json:"seen,omitempty"`
-	Earlier [][]byte  `json:"earlier,omitempty"`
+	Known   time.Time    `json:"known"`
+	AsOf    time.Time    `json:"asOf"`
+	Edited  time.Time    `json:"edited,omitzero"`
+	Encoded bool         `json:"encoded,omitempty"`
+	Seen    []byte       `json:"seen,omitempty"`
+	Earlier [][]byte     `json:"earlier,omitempty"`
+	Left    []config.Key `json:"left,omitempty"`
 }
 
 // record is what is to be kept of a file after a reading.
@@ -57,7 +59,7 @@ func (f *folder) record(x *file, r reading) *record {
 // which is not in use.
 func (f *folder) standIn(x *file) *record {
 	counts := slices.DeleteFunc(slices.Clone(x.objects), func(o *config.Object) bool { return !x.held[o.Key] && f.takenBefore(x, o.Key) })
-	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:]), earlier: x.rest}
+	return &record{known: x.known, asOf: x.goodAt, edited: x.edited, encoded: true, objects: counts, seen: slices.Clone(x.seen[:]), earlier: x.rest, left: x.leaves(counts)}
 }
 
 // same says that the content of a reading is kept already.
@@ -77,7 +79,7 @@ func (r *record) marshal() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen, r.earlier})
+	head, err := json.Marshal(recordHead{r.known, r.asOf, r.edited, r.encoded, r.seen, r.earlier, r.left})
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +95,7 @@ func parseRecord(b []byte) (record, error) {
 	if !ok {
 		return record{}, errors.New("a kept record has no content")
 	}
-	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen, earlier: h.Earlier, raw: b}, nil
+	return record{known: h.Known, asOf: h.AsOf, edited: h.Edited, body: body, encoded: h.Encoded, seen: h.Seen, earlier: h.Earlier, left: h.Left, raw: b}, nil
 }
 
 // parse reads the kept content as that of a file of source.

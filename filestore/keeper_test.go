@@ -36,11 +36,13 @@ func (m *memory) rewrite(t *testing.T, name string, change func(*record)) {
 	}
 }
 
+// slip is an object with a port that there is not.
+func slip(object string) string { return strings.Replace(object, "number: 80", "number: 80000", 1) }
+
 // What was kept, and cannot be read by this release, is told for as long as it may be missed, and there for another one.
 func TestKeptUnusable(t *testing.T) {
 	t.Parallel()
 	both := entry("a", "10.0.0.1") + "---\n" + entry("b", "10.0.0.2")
-	slip := func(s string) string { return strings.Replace(s, "number: 80", "number: 80000", 1) }
 	wrong := slip(entry("a", "10.0.0.1")) + "---\n" + slip(entry("b", "10.0.0.2"))
 	dir := folderOf(t, map[string]string{"w.yaml": both, "x.yaml": entry("x", "10.0.0.9")})
 	kept := &memory{kept: map[string][]byte{}}

@@ -144,5 +144,9 @@ func (f *folder) restore(x *file, r record) {
 	x.goodAt, x.asOf, x.edited = r.asOf, r.asOf, r.edited
 	copy(x.seen[:], r.seen)
 	x.objects, x.rest, x.unkept = r.restored(x.name, f.src.name)
+	x.had = keysOf(x.objects)
+	for _, k := range r.left {
+		x.had[k] = true
+	}
 	x.kept = true
 }
