@@ -21,9 +21,11 @@ const missed = 4
 type replica struct {
 	sign
 	version string
+	came    time.Time // when its record was seen first
 	changed time.Time // when its record was seen to change last
 	heard   time.Time // the same, or when it answered last
 	lost    time.Time // since when it is thought to be lost; zero: it is alive
+	former  bool      // it is lost, and was started again: this is its former run
 	cutOff  bool      // it writes nothing and answers
 	beaten  bool      // it has written since this one began; else its record may be what one that was killed has left
 }
@@ -50,7 +52,9 @@ func (x *replica) who() string {
 
 // sayAlive writes that this replica is alive.
 func (r *Runtime) sayAlive(ctx context.Context) error {
-	value, err := json.Marshal(sign{Format: format, Name: r.cfg.Replica, Address: r.cfg.Address, Advertise: r.cfg.Advertise, Member: r.cfg.Member, Beat: r.beats + 1})
+	s := r.sign()
+	s.Beat = r.beats + 1
+	value, err := json.Marshal(s)
 	if err != nil {
 		return err
 	}
@@ -78,16 +82,16 @@ func (r *Runtime) takeSigns(list []record.Record) {
 		}
 		news := x == nil || !x.lost.IsZero()
 		if x == nil {
-			x = &replica{}
+			x = &replica{came: now}
 			r.replicas[rec.Name] = x
-			r.cfg.Log.Info("another replica is there", "replica", s.Name, "address", s.Address)
+			r.sayThere(s)
 		} else {
 			x.beaten = true
 			if news {
 				r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
 			}
 		}
-		x.sign, x.version, x.changed, x.heard, x.lost, x.cutOff = s, rec.Version, now, now, time.Time{}, false
+		x.sign, x.version, x.changed, x.heard, x.lost, x.former, x.cutOff = s, rec.Version, now, now, time.Time{}, false, false
 		if news {
 			r.expectOf(rec.Name)
 		}
@@ -95,7 +99,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 	for id, x := range r.replicas {
 		if !there[id] {
 			delete(r.replicas, id)
-			r.cfg.Log.Info("a replica has ended", "replica", x.Name, "address", x.Address)
+			x.sayGone(r.cfg.Log)
 			r.expectOf(id)
 		}
 	}
@@ -124,7 +128,7 @@ func (r *Runtime) lookAfter(ctx context.Context, now time.Time) {
 			continue
 		}
 		x.lost, x.cutOff = now, false
-		r.cfg.Log.Warn("a replica is lost: its workloads count until their proxies have turned to another", "replica", x.Name, "address", x.Address, "silent", quiet(x).Round(time.Second), "grace", r.cfg.LostGrace)
+		r.sayLost(x, quiet(x))
 		r.expectOf(id)
 		r.advertise()
 	}

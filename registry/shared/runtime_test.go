@@ -7,10 +7,13 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -33,7 +36,10 @@ type one struct {
 func start(t *testing.T, store record.Store, cfg shared.Config) *one {
 	t.Helper()
 	o := &one{name: cfg.Replica, link: &link{Store: store}, done: make(chan error, 1)}
-	cfg.Records, cfg.Log = changer{o.link}, testlog.New(t)
+	cfg.Records = changer{o.link}
+	if cfg.Log == nil {
+		cfg.Log = testlog.New(t)
+	}
 	if strings.HasSuffix(cfg.Replica, "1") { // to one of them the store does not tell what has changed
 		cfg.Records = o.link
 	}
@@ -527,6 +533,104 @@ func TestAnswersAfterRestart(t *testing.T) {
 		fl.after(15*time.Second, "1 2")
 		fl.after(2*time.Minute, "1")
 	})
+}
+
+// said are lines of a log. Safe for concurrent use.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+// take are the lines since it was asked last.
+func (s *said) take() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	defer s.text.Reset()
+	return strings.Split(strings.TrimSpace(s.text.String()), "\n")
+}
+
+// Who was killed and started again is not said to be lost, neither by the others nor by itself; who does not come back is, and so is one of two
+// with a Member in common that were there together.
+func TestStartedAgain(t *testing.T) {
+	const (
+		lost   = "[WARN]  a replica is lost"
+		former = "[INFO]  the former run of a replica is over: it was started again"
+		mine   = "[INFO]  the former run of this replica is over"
+	)
+	for name, tc := range map[string]struct {
+		again  func(c *shared.Config) // what is other in the second run; nil: there is none
+		while  bool                   // the second comes before the first is killed
+		beside string                 // what the one beside says of the first
+		own    string                 // and the second
+	}{
+		"at once":                {func(*shared.Config) {}, false, former, mine},
+		"at another address":     {func(c *shared.Config) { c.Address = "10.1.0.8:15012" }, false, former, mine},
+		"without an ID":          {func(c *shared.Config) { c.Member = "" }, false, lost, lost},
+		"not again":              {nil, false, lost, ""},
+		"another in its place":   {func(c *shared.Config) { c.Member = "n" }, false, lost, lost},
+		"two that were together": {func(c *shared.Config) { c.Address = "10.1.0.9:15012" }, true, lost, lost},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var beside, own said
+			var down atomic.Bool // nobody is at the first one's address
+			run := func(i int) shared.Config {
+				log := []*said{&own, &beside}[i]
+				return shared.Config{Replica: "vm", Address: fmt.Sprintf("10.1.0.%d:15012", i), Member: fmt.Sprint("m", i),
+					Answers: func(_ context.Context, address string) bool { return !down.Load() || address != "10.1.0.0:15012" },
+					Log:     hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info, DisableTime: true})}
+			}
+			replicas(t, 2, run, func(fl *fleet) {
+				time.Sleep(time.Minute)
+				again := func() {
+					if tc.again != nil {
+						c := run(0)
+						tc.again(&c)
+						down.Store(c.Address != "10.1.0.0:15012")
+						fl.all = append(fl.all, start(fl.t, fl.store, c))
+					}
+				}
+				if tc.while {
+					again()
+					time.Sleep(30 * time.Second)
+				}
+				down.Store(true)
+				fl.end(0, fl.all[0].kill)
+				time.Sleep(time.Second)
+				own.take()
+				beside.take()
+				if !tc.while {
+					again()
+				}
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				for log, want := range map[*said]string{&beside: tc.beside, &own: tc.own} {
+					checkSaid(fl.t, log.take(), want, lost, former, mine)
+				}
+			})
+		})
+	}
+}
+
+// checkSaid wants of all those the one beginning of a line, once, and nobody to be said to have ended.
+func checkSaid(t *testing.T, lines []string, want string, all ...string) {
+	t.Helper()
+	for _, begin := range append(all, "[INFO]  a replica has ended") {
+		n := 0
+		for _, l := range lines {
+			if strings.HasPrefix(l, begin) {
+				n++
+			}
+		}
+		if begin == want && n != 1 || begin != want && n != 0 {
+			t.Errorf("%d lines begin with %q, in\n%s", n, begin, strings.Join(lines, "\n"))
+		}
+	}
 }
 
 // Replicas that are lost together, whose machines do not even refuse, hold up the others as long as one of them does.
