@@ -248,6 +248,33 @@ func TestEditedOverStarts(t *testing.T) {
 	}
 }
 
+// A file that was away for a moment, and is removed later, was edited when it was removed.
+func TestMissedAnew(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"sub/a.yaml": entry("a", "10.0.0.1"), "sub/b.yaml": entry("b", "10.0.0.1")})
+	sub, away := filepath.Join(dir, "sub"), filepath.Join(t.TempDir(), "away")
+	kept := &memory{kept: map[string][]byte{}}
+	w := run(t, Config{Dir: dir, LastGood: kept, Return: 100 * time.Millisecond})
+	if err := os.Rename(sub, away); err != nil { // as where a disk is not mounted
+		t.Fatal(err)
+	}
+	w.want("a=10.0.0.1 b=10.0.0.1", "no file of configuration")
+	if err := os.Rename(away, sub); err != nil {
+		t.Fatal(err)
+	}
+	w.want("a=10.0.0.1 b=10.0.0.1")
+	before := time.Now()
+	remove(t, dir, "sub/a.yaml")
+	w.want("b=10.0.0.1")
+	if at := w.edited["sub/a.yaml"]; at.Before(before) {
+		t.Errorf("it was edited %v before it was removed", before.Sub(at))
+	}
+	w.stop()
+	if b := kept.kept[missedName]; len(b) > 0 {
+		t.Errorf("kept as missing are %s, want none", b)
+	}
+}
+
 // A folder that is away at a start stands in with what was kept, and nobody has seen what is in it, nor that it is as it was; what
 // stays in use of it is not a part of which nothing is known. A file that is missing then was not seen until it is back, or gone.
 func TestSeen(t *testing.T) {

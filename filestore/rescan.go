@@ -49,6 +49,7 @@ func (f *folder) rescan() {
 	now := time.Now()
 	var changed []string
 	for name, s := range l.files {
+		delete(f.missed, name) // it is back; who takes it away another time does that then
 		x := f.files[name]
 		if x != nil && x.stamp == s && s != (stamp{}) {
 			continue
