@@ -12,9 +12,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A Consul that was started with an empty data folder, after one with content, knows nothing, and says so as truth. It is
-// told from one whose services were deregistered by this: they went all at once, while nobody looked. What was known stays
-// then, each service until Consul knows it again, and is told to be missing.
+// A Consul that was started with an empty data folder, after one with content, knows nothing, and says so as truth; moments
+// later it knows what the first agents have registered again. It is told from one whose services were deregistered by this: it
+// counts anew, or they went all at once, while nobody looked. What was known stays then, each service until Consul knows it
+// again, and is told to be missing.
 
 // missing is how many names are told of those that are.
 const missing = 5
@@ -23,7 +24,8 @@ const missing = 5
 // the index went back or Consul could not be asked in between.
 func (v verdict) doubtful() bool { return v == restarted || v == returned }
 
-// emptied says that a place where there were services has none of them any more, all at once.
+// emptied says that services which are missing at a place are lost, rather than gone: Consul counts anew, or none that there
+// was is there any more, all at once.
 func (k *keeper) emptied(sc *scope, there map[string]bool, v verdict) bool {
 	if k.o.Emptied == emptiedBelieve || !v.doubtful() {
 		return false
@@ -33,7 +35,7 @@ func (k *keeper) emptied(sc *scope, there map[string]bool, v verdict) bool {
 		if len(s.items) == 0 {
 			continue // its instances do not count: those that a mesh has registered come back first
 		}
-		if had = true; there[name] {
+		if had = true; there[name] && v != restarted {
 			return false
 		}
 	}

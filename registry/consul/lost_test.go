@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -116,7 +120,7 @@ func (c *content) until(t *testing.T, out <-chan feed.Batch[registry.Instances],
 	}
 }
 
-// A Consul that comes back with an older index and without any service that it had has lost them: they stay, each until it is
+// A Consul that comes back with an older index and without services that it had has lost them: they stay, each until it is
 // known again. What says otherwise is believed.
 func TestLost(t *testing.T) {
 	t.Parallel()
@@ -130,7 +134,8 @@ func TestLost(t *testing.T) {
 		"everything is gone":                    {"", 3, nil, true, map[string]int{"web": 80, "db": 80}},
 		"others are there":                      {"", 3, []string{"other"}, true, map[string]int{"web": 80, "db": 80, "other": 81}},
 		"what a mesh has registered came back":  {"", 3, []string{"mesh-a"}, true, map[string]int{"web": 80, "db": 80}},
-		"one is left: it was restored":          {"", 3, []string{"web"}, false, map[string]int{"web": 81}},
+		"one is there again before the others":  {"", 3, []string{"web"}, true, map[string]int{"web": 81, "db": 80}},
+		"the index goes on: one was removed":    {"", 120, []string{"web"}, false, map[string]int{"web": 81}},
 		"the index goes on: they were removed":  {"", 120, nil, false, map[string]int{}},
 		"the settings say that it is so indeed": {"believe", 3, nil, false, map[string]int{}},
 	}
@@ -143,12 +148,13 @@ func TestLost(t *testing.T) {
 			out := run(t, Options{Address: f.URL, Emptied: tc.emptied})
 			c.until(t, out, "both", func() bool { return c.full == 1 && len(c.ports) == 2 })
 			f.catalogue(tc.index, 81, tc.names...)
+			lost := tc.lost
 			same := func() bool {
-				return fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text(), "came back without the services that it had") == tc.lost
+				return fmt.Sprint(c.ports) == fmt.Sprint(tc.want) && strings.Contains(c.text(), "came back without the services that it had") == lost
 			}
 			c.until(t, out, "what is believed", same)
 			f.catalogue(tc.index+1, 82, append(slices.Clone(tc.names), "db")...)
-			tc.want["db"] = 82
+			tc.want["db"], lost = 82, lost && !slices.Contains(tc.names, "web")
 			for _, n := range tc.names {
 				if !strings.HasPrefix(n, "mesh-") {
 					tc.want[n] = 82
@@ -204,6 +210,44 @@ func TestRecall(t *testing.T) {
 			})
 			f.catalogue(101, 81, "web")
 			c.until(t, out, "what is registered again", func() bool { return fmt.Sprint(c.ports) == fmt.Sprint(map[string]int{"web": 81}) && c.text() == "" })
+		})
+	}
+}
+
+// A Consul that has lost its data, and of which the first agent was there again before it was asked, is doubted too, whoever
+// hears of it first.
+func TestLostButOne(t *testing.T) {
+	t.Parallel()
+	for range 5 {
+		synctest.Test(t, func(t *testing.T) {
+			c := newCatalogs()
+			for i := range 10 {
+				c.services[fmt.Sprintf("s%d", i)] = api.HealthPassing
+			}
+			f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+			defer f.end()
+			time.Sleep(time.Minute)
+			c.change(func() { c.fails = func(_, _ string) bool { return true } })
+			time.Sleep(5 * time.Second)
+			c.change(func() {
+				c.fails, c.index, c.services = nil, 3, map[string]string{"s0": api.HealthPassing}
+			})
+			time.Sleep(time.Minute)
+			for i := range 10 {
+				if got := f.state(fmt.Sprintf("s%d.service.consul", i)); got != "healthy" {
+					t.Errorf("s%d is %q; problems %v", i, got, f.problems())
+				}
+			}
+			if f.tells("came back without the services that it had: s1, s2, s3, s4, s5 and 4 more") != 1 {
+				t.Errorf("problems: %v", f.problems())
+			}
+			c.change(func() { c.services["s1"] = api.HealthCritical })
+			time.Sleep(time.Minute)
+			c.change(func() { delete(c.services, "s0") })
+			time.Sleep(time.Minute)
+			if zero, one := f.state("s0.service.consul"), f.state("s1.service.consul"); zero != "" || one != "unhealthy" {
+				t.Errorf("what is deregistered now is %q, and what came later %q", zero, one)
+			}
 		})
 	}
 }

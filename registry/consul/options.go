@@ -61,8 +61,8 @@ type Options struct {
 	// Exported are the owners (export.owner) of entries of other meshes that count. Default: none, so that what meshes have
 	// registered in Consul is no service of this one's.
 	Exported []string `yaml:"exported"`
-	// Emptied says what is made of a Consul that comes back without any of the services that it had: keep (they stay as they were
-	// until they are registered again, and are told to be missing) or believe (they are gone). Default keep.
+	// Emptied says what is made of a Consul that comes back without services that it had: keep (they stay as they were until they
+	// are registered again, and are told to be missing) or believe (they are gone). Default keep.
 	Emptied string `yaml:"emptied"`
 	// Warning says what happens to instances with a check that warns: serve (they are sent traffic) or drop. Default serve.
 	Warning string `yaml:"warning"`
