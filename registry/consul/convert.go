@@ -145,7 +145,7 @@ func (c *converter) virtuals(entries []*api.ServiceEntry) {
 // service makes the service, under each of its hosts, of its instances.
 func (c *converter) service(entries []*api.ServiceEntry) {
 	if !dnsname.ValidLabel(strings.ToLower(c.name)) {
-		c.refuse("is no name of DNS: it is not part of the mesh; register it under a name of letters, digits and '-'")
+		c.misnamed()
 		return
 	}
 	list := c.read(entries)
@@ -207,6 +207,11 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 }
 
 func (c *converter) object() string { return "Consul service " + c.at.group(c.name) }
+
+// misnamed refuses a service for its name.
+func (c *converter) misnamed() {
+	c.refuse("is no name of DNS: it is not part of the mesh; register it under a name of letters, digits and '-'")
+}
 
 // refuse tells why a service is none of the mesh's.
 func (c *converter) refuse(format string, args ...any) {

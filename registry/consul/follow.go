@@ -135,7 +135,7 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
-		t := &trouble{text: text + " (" + f.what + ")", since: began, noticed: time.Now()}
+		t := &trouble{text: text + " (" + f.what + ")", since: began, noticed: time.Now(), answered: answered(err)}
 		k.tell(ctx, func() { f.tell(t) })
 	}
 	wait := backoff(failures)

@@ -52,8 +52,9 @@ type scope struct {
 
 	checked  time.Time // when checks were told of last
 	listed   bool
-	stoodIn  bool // what was kept stands in until it is listed
-	doubted  bool // the names are asked for, because services have none of their instances any more
+	stoodIn  bool      // what was kept stands in until it is listed
+	doubted  bool      // the names are asked for, because services have none of their instances any more
+	answered time.Time // when Consul told of the names last
 	services map[string]*service
 	// lost are those that Consul does not know any more since it came back without them, or has not told of yet since the start:
 	// they stay as they were.

@@ -53,7 +53,7 @@ func (k *keeper) doubt(sc *scope, s *service, said converted) {
 
 // confirm believes what Consul says of services: their names are what they were.
 func (k *keeper) confirm(sc *scope, at time.Time) {
-	sc.doubted = false
+	sc.doubted, sc.answered = false, time.Now()
 	for _, s := range sc.services {
 		if s.pending != nil {
 			k.set(sc, s, *s.pending, at)

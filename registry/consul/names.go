@@ -90,13 +90,17 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 			sc.services[s.name], added[s] = s, k.before(s)
 		}
 	}
-	sc.doubted = false
+	sc.doubted, sc.answered = false, time.Now()
 	k.leave(sc, there, a, v)
 	for name := range there {
 		if sc.services[name] == nil {
 			s := sc.newService(name)
 			sc.services[name] = s
 			k.find(sc, s)
+			if !askable(name) {
+				k.judge(sc, s, a.at)
+				continue
+			}
 			added[s] = k.before(s)
 		}
 	}

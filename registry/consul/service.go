@@ -33,6 +33,7 @@ type service struct {
 	unlisted bool       // it is not among the names that the token reads, and is asked for by itself
 	trouble  *trouble   // why it cannot be asked for; nil: it can
 	shown    *trouble   // the one that is told; nil: none is
+	checked  time.Time  // when the names were asked for because of its trouble; see excuse
 	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
 }
 

@@ -20,6 +20,8 @@ type trouble struct {
 	since time.Time
 	// noticed is when it was first told of here.
 	noticed time.Time
+	// answered says that it is what Consul answers to the question, and that it is asked as it should be.
+	answered bool
 }
 
 // settle is how long a trouble of a part has lasted before it is told: until then it may turn out to be one of all, or to be over
@@ -111,6 +113,7 @@ func (k *keeper) fails(sc *scope, s *service, t *trouble) {
 	}
 	s.trouble = s.trouble.again(*t)
 	sc.ill[s] = true
+	k.excuse(sc, s)
 }
 
 // mended takes in that nothing is wrong with a service any more.
