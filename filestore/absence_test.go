@@ -50,10 +50,7 @@ func TestFolderEmpty(t *testing.T) {
 			again.want("a=10.0.0.1 b=10.0.0.1", dir+said)
 			put(t, dir, "none.yaml", "# nothing is meant\n")
 			again.want("")
-			again.stop()
-			if len(kept.kept) > 0 {
-				t.Errorf("the content of deleted files is kept on: %q", kept.kept)
-			}
+			kept.only(t)
 		})
 	}
 }
@@ -164,10 +161,7 @@ func TestStartOnHalfFilled(t *testing.T) {
 	put(t, dir, "b.yaml", entry("b", "10.0.0.2"))
 	w.want("a=10.0.0.2 b=10.0.0.2 c=10.0.0.1", missing)
 	w.want("a=10.0.0.2 b=10.0.0.2")
-	w.stop()
-	if len(kept.kept) != 2 {
-		t.Errorf("kept is %q, want a.yaml and b.yaml", kept.kept)
-	}
+	kept.only(t, "a.yaml", "b.yaml")
 }
 
 // A file that was renamed between two starts takes effect at once, and is no clash with its old name.
@@ -184,10 +178,7 @@ func TestStartAfterRename(t *testing.T) {
 	if got := w.state(); got != "a=10.0.0.2" || len(w.problems()) > 0 {
 		t.Errorf("it is %s with %v, want the new content and no problems", got, w.problems())
 	}
-	w.stop()
-	if _, on := kept.kept["a.yaml"]; on || len(kept.kept) != 1 {
-		t.Errorf("kept is %q, want z.yaml alone", kept.kept)
-	}
+	kept.only(t, "z.yaml")
 }
 
 // Since when a folder is out of reach, and that it is, is told of the whole source, and is known after a restart.
@@ -237,9 +228,11 @@ func TestEditedOverStarts(t *testing.T) {
 		t.Fatal(err)
 	}
 	put(t, dir, "c.yaml", entry("c", "10.0.0.1"))
-	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	kept.only(t, "a.yaml", "b.yaml", "c.yaml", missedName) // another change than what comes
+	w.stop()
 	before := time.Now()
-	w := run(t, Config{Dir: dir, LastGood: kept, Return: time.Second})
+	w = run(t, Config{Dir: dir, LastGood: kept, Return: time.Second})
 	w.want("b=10.0.0.1 c=10.0.0.1")
 	for _, name := range []string{"a.yaml", "c.yaml"} {
 		if at := w.edited[name]; at.IsZero() || at.After(before) {

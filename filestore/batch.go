@@ -34,6 +34,8 @@ func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	}
 	clear(f.changedGroups)
 	f.keepMissed()
+	f.keepLately()
+	f.keep.commit()
 	f.since = time.Time{}
 	return b, full || len(b.Updates) > 0
 }

@@ -11,7 +11,8 @@ import (
 // departed is an object that a change took away from a file.
 type departed struct {
 	object *config.Object
-	from   string    // the file; empty when that was deleted
+	file   string    // where it stood
+	from   string    // the same; empty when that was deleted
 	goodAt time.Time // when it was read
 	at     time.Time // when it went; zero: its file is away, and not forgotten yet
 	whole  bool      // all of that file is in the one that asks
@@ -27,9 +28,10 @@ func (m meaning) exactly(o *config.Object) bool { return slices.Contains(m.fresh
 
 func (m meaning) perhaps(o *config.Object) bool { return m.all || m.exactly(o) }
 
-// meaning is that of a reading. Content that is not new means nothing that it did not mean before.
+// meaning is that of a reading. Content that is not new means nothing that it did not mean before, unless what went while nobody
+// looked is one change with it.
 func (f *file) meaning(r reading) meaning {
-	return meaning{fresh: newcomers(r.result, f.objects), all: f.seen != r.digest && !r.blank}
+	return meaning{fresh: newcomers(r.result, f.objects), all: (f.seen != r.digest || f.lately) && !r.blank}
 }
 
 // oneChange is how far apart in time the parts of one change are at most: a rename, an editor's save or a checkout of a
@@ -61,7 +63,7 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	f.forget()
 	for _, o := range objects {
 		if !f.defined(o.Key, from, false) {
-			f.gone = append(f.gone, departed{object: o, from: name, goodAt: from.goodAt, at: now})
+			f.gone = append(f.gone, departed{object: o, file: from.name, from: name, goodAt: from.goodAt, at: now})
 		}
 	}
 	if len(objects) == 0 || len(f.gone) == 0 {
@@ -123,7 +125,7 @@ func (f *folder) defined(k config.Key, besides *file, lately bool) bool {
 // wentFrom are the objects that departed from a file lately.
 func (f *folder) wentFrom(name string) (out []*config.Object) {
 	for _, d := range f.gone {
-		if d.from == name {
+		if d.file == name {
 			out = append(out, d.object)
 		}
 	}

@@ -68,7 +68,8 @@ type file struct {
 	rest   [][]byte
 	had    map[config.Key]bool // the objects that were in it since there is rest
 
-	edited time.Time    // when its present content was first read; zero: before that was kept
+	edited time.Time    // when its present content was first read, or at the start after that when lately; zero: before that was kept
+	lately bool         // that was one change with the end before the start, and it was not read since: the rest may have come while nobody looked
 	unread bool         // something in it is refused of which the key cannot be read
 	fresh  []config.Key // the objects in it that are refused and had no last good version here
 	// wrong says that there is an error in it, clashing that it defines what another file defined first: the one error that

@@ -19,6 +19,9 @@ type folder struct {
 	gone       []departed                 // what changes took away lately
 	missed     map[string]time.Time       // when known files that are away were first missed
 	missedKept map[string]time.Time       // what is kept of that
+	goneKept   map[string][]departed      // what is kept of gone, by file
+	lately     time.Time                  // when something was last changed, by somebody or at a start by what was kept
+	latelyKept time.Time                  // what is kept of that
 	links      map[string]map[string]bool // where symlinks end -> their names
 
 	failed map[string]config.Problem // folders that cannot be read
@@ -44,7 +47,7 @@ type folder struct {
 func newFolder(s *Source, w *watcher, k *keeper) *folder {
 	return &folder{
 		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, links: map[string]map[string]bool{},
+		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, links: map[string]map[string]bool{},
 		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
 		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
 	}
@@ -78,10 +81,15 @@ func (f *folder) take(r reading, keptAlready bool) {
 	f.unlink(r.name)
 	f.link(r)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
-	guests, rest, kept := x.guests, len(x.rest), x.kept
+	guests, rest, kept, edited := x.guests, len(x.rest), x.kept, x.edited
 	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
 	f.inherit(x, r, clash)
 	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
+	lately := x.lately
+	x.lately = lately && r.err != nil
+	if x.edited != edited {
+		f.lately = x.edited
+	}
 	if kept != x.kept {
 		f.changedGroups[x.name] = true
 	}
@@ -91,7 +99,7 @@ func (f *folder) take(r reading, keptAlready bool) {
 		f.supply(x)
 	}
 	// equal objects are kept already, as they were written when they were good; but not what the file is now
-	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || rest != len(x.rest) || !r.same && x.seen != seen && !clean(r.result)) {
+	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || rest != len(x.rest) || lately || !r.same && x.seen != seen && !clean(r.result)) {
 		f.keep.put(r.name, f.record(x, r))
 	}
 	if !sameObjects {
@@ -126,8 +134,9 @@ func (f *folder) drop(name string) {
 	if x == nil {
 		return
 	}
-	f.noticed(time.Now())
-	f.miss([]string{name}, time.Now())
+	f.lately = time.Now()
+	f.noticed(f.lately)
+	f.miss([]string{name}, f.lately)
 	delete(f.files, name)
 	f.unlink(name)
 	f.bequeath(x)

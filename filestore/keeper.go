@@ -120,7 +120,7 @@ func (r record) parse(name, source string) config.Result {
 // usable says that there is a record of a file that can be read.
 func usable(kept map[string]record) bool {
 	for name, r := range kept {
-		if name != awayName && name != missedName && r.bad == nil {
+		if !aside(name) && r.bad == nil {
 			return true
 		}
 	}
@@ -132,17 +132,26 @@ type keeper struct {
 	store  lastgood.Store // nil: nothing is kept
 	source string
 	writer *lastgood.Writer
+	staged map[string]lastgood.Content // what is to be written, all at once
 }
 
-// awayName is where it is kept since when the folder is out of reach, and missedName since when files are: no file that is
-// read is called so.
-const awayName, missedName = ".", ".missed"
+// awayName is where it is kept since when the folder is out of reach, missedName since when files are, latelyName when something was
+// changed lately, and under goneFolder, by the file where it stood, what went lately: no file that is read is called so.
+const (
+	awayName   = "."
+	missedName = ".missed"
+	latelyName = ".lately"
+	goneFolder = ".gone/"
+)
+
+// aside says that what is kept under a name is not the content of a file.
+func aside(name string) bool { return name == awayName || hidden(name) }
 
 // keepGap gathers what belongs together into one write.
 const keepGap = 100 * time.Millisecond
 
 func newKeeper(store lastgood.Store, source string, log hclog.Logger) *keeper {
-	return &keeper{store: store, source: source, writer: lastgood.NewWriter(store, source, lastgood.Pace{Gather: keepGap}, log)}
+	return &keeper{store: store, source: source, writer: lastgood.NewWriter(store, source, lastgood.Pace{Gather: keepGap}, log), staged: map[string]lastgood.Content{}}
 }
 
 // load returns what was kept.
@@ -161,7 +170,7 @@ func (k *keeper) load(ctx context.Context) (map[string]record, error) {
 		switch {
 		case err == nil:
 			out[name] = r
-		case name == awayName || name == missedName:
+		case aside(name):
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
 			k.put(name, nil) // it is written anew when there is something to say
 		default:
@@ -184,15 +193,24 @@ func missedOf(kept map[string]record) (map[string]time.Time, error) {
 	return out, nil
 }
 
-// put notes what to keep of a file; nil removes it.
+// put notes what to keep of a file; nil removes it. It is written with all that is put before the next commit.
 func (k *keeper) put(name string, r *record) {
 	switch {
 	case k.store == nil:
 	case r == nil:
-		k.writer.Put(map[string]lastgood.Content{name: nil})
+		k.staged[name] = nil
 	default:
-		k.writer.Put(map[string]lastgood.Content{name: r.marshal})
+		k.staged[name] = r.marshal
 	}
+}
+
+// commit has what was put written, all or nothing: what goes from one place and is kept at another is in none of them at no time.
+func (k *keeper) commit() {
+	if len(k.staged) == 0 {
+		return
+	}
+	k.writer.Put(k.staged)
+	k.staged = map[string]lastgood.Content{}
 }
 
 // Kept are the objects that were kept of a source, by its name, as lastgood.Store has them. The error tells of what cannot be
@@ -203,7 +221,7 @@ func Kept(source string, contents map[string][]byte) ([]*config.Object, error) {
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		r, err := parseRecord(contents[name])
 		switch {
-		case name == awayName || name == missedName:
+		case aside(name):
 		case err != nil:
 			bad = append(bad, fmt.Errorf("%s: %w", name, err))
 		default:

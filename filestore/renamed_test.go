@@ -279,6 +279,7 @@ func (w *edited) pass(d time.Duration, sent bool) {
 	for _, x := range w.f.files {
 		x.edited = x.edited.Add(-d)
 	}
+	w.f.lately = w.f.lately.Add(-d)
 	if !w.f.since.IsZero() {
 		w.f.since = w.f.since.Add(-d)
 	}

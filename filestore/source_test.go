@@ -287,10 +287,7 @@ func TestLastGood(t *testing.T) {
 				t.Fatal(err)
 			}
 			again.want("")
-			again.stop()
-			if len(kept.kept) > 0 {
-				t.Errorf("the content of a deleted file is kept on: %q", kept.kept)
-			}
+			kept.only(t)
 		})
 	}
 }

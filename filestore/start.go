@@ -37,8 +37,8 @@ func (f *folder) start(ctx context.Context) error {
 	f.away = kept[awayName].asOf
 	missed, err := missedOf(kept)
 	f.missedKept, f.unloaded = missed, errors.Join(loadErr, err)
-	delete(kept, awayName)
-	delete(kept, missedName)
+	last := lastOf(kept)
+	maps.DeleteFunc(kept, func(name string, _ record) bool { return aside(name) })
 	for name, record := range kept { // before the scan, which tells whether anything stays in use
 		f.files[name] = &file{name: name, known: record.known}
 	}
@@ -52,7 +52,7 @@ func (f *folder) start(ctx context.Context) error {
 			f.files[name] = &file{name: name, known: now}
 		}
 	}
-	f.fill(l, kept)
+	f.fill(l, kept, last)
 	lost := f.lost(l)
 	for _, name := range lost {
 		f.missed[name] = cmp.Or(f.missedKept[name], now)
@@ -79,7 +79,7 @@ func (s *Source) nothing(l *listing, loadErr error) error {
 
 // fill reads the files of a first scan, those first that were known first: of two that define one object
 // it is the same as before that counts. What is missing of the others comes last.
-func (f *folder) fill(l *listing, kept map[string]record) {
+func (f *folder) fill(l *listing, kept map[string]record, last lastChange) {
 	lost := map[string]bool{}
 	for _, name := range f.lost(l) {
 		lost[name] = true
@@ -94,6 +94,7 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
 	})
 	readings := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	f.recall(last, kept)
 	for name := range lost {
 		f.restore(f.files[name], kept[name]) // first: others may be what became of them
 	}
@@ -101,7 +102,7 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 	for _, name := range names {
 		old, known := kept[name]
 		if x := f.files[name]; known && !lost[name] {
-			f.asBefore(x, old, readings[name])
+			f.asBefore(x, old, readings[name], last)
 		}
 	}
 	for _, name := range names {
@@ -121,10 +122,14 @@ func (f *folder) fill(l *listing, kept map[string]record) {
 
 // asBefore gives a file what it held before the start. All have that before any is taken as it is now: what a file defines
 // since then does not come before what another one had.
-func (f *folder) asBefore(x *file, old record, r reading) {
+func (f *folder) asBefore(x *file, old record, r reading, last lastChange) {
+	x.lately = last.with(old.edited)
+	if x.lately {
+		old.edited = time.Now()
+	}
 	if old.same(r) {
 		x.seen, x.edited = r.digest, old.edited
-		f.take(r, true)
+		f.take(r, !x.lately)
 		return
 	}
 	f.restore(x, old)
