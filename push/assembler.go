@@ -42,9 +42,10 @@ type AssemblerConfig struct {
 	// Before is what sources said before the start that there are not any more, a batch each: as if Arrange had just taken them
 	// out. Where Held has an object too, that counts.
 	Before []feed.Batch[*config.Object]
-	// Held is what was told to Keep last before the start: it stays in use as if there had been none.
+	// Held is what was told to Keep last before the start: it stays in use, or is gone, as if there had been none.
 	Held []Held
-	// Keep is told of all objects that stay in use although no source has them, whenever they are others. It is called
+	// Keep is told of all objects that stay in use although no source has them, and of those that were let go lately, whenever
+	// they are others. It is called
 	// from one goroutine and must not block. Nil: they are forgotten when the process ends.
 	Keep func([]Held)
 	// Left is told the names of sources that there are not any more once they have ended: Keep has been told what of theirs is
@@ -196,7 +197,7 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 	objects.arrange(ctx, a.cfg.Sources.Objects)
 	instances.arrange(ctx, a.cfg.Sources.Instances)
 	if now := time.Now(); len(a.held) > 0 {
-		a.updateObjects(ctx, nil, nil, now, now) // there may be nobody to wait for
+		a.updateObjects(ctx, nil, edits{}, now, now) // there may be nobody to wait for
 	}
 	look := time.NewTimer(0)
 	defer look.Stop()
@@ -226,10 +227,18 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 		case <-look.C:
 		}
 		a.tellLeft(objects, instances)
-		if wait := a.due(); wait > 0 {
+		if wait := soonest(a.due(), a.lapse(time.Now())); wait > 0 {
 			look.Reset(wait)
 		}
 	}
+}
+
+// soonest is the shorter of two times; zero is no time.
+func soonest(x, y time.Duration) time.Duration {
+	if x == 0 || y == 0 {
+		return max(x, y)
+	}
+	return min(x, y)
 }
 
 // due builds if it is time to, and returns after how long to look again; zero: when something arrives.

@@ -23,7 +23,8 @@ import (
 //     start.
 //
 // Each object that is held is held, and kept over a start, by itself, with the place. Once some source has had it, it goes as
-// anything does that a source has: nobody remembers who had it before.
+// anything does that a source has: nobody remembers who had it before. One that goes is remembered for as long as other parts of
+// the change that took it away may be on their way, over a start too.
 
 // Held is an object that stays in use although no source has it any more.
 type Held struct {
@@ -32,6 +33,9 @@ type Held struct {
 	Beside feed.GroupID
 	// Left says that it went with its source, or that the source of Beside went.
 	Left bool
+	// Gone is when somebody took it away from Beside, or mended that: it is in use no more, unless a part of the same change is
+	// wrong that was not heard of yet. Zero: it is in use.
+	Gone time.Time
 }
 
 // staying is why and beside what an object stays in use; the zero value: it does not.
@@ -59,53 +63,6 @@ const (
 	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %s: it stays in use until that is read; take that out of the list of sources too if it is away for good"
 )
 
-// oneChange is how far apart in time the parts of one change are at most, as filestore has it within a folder.
-const oneChange = time.Second
-
-// gone are the objects that were let go lately, and what is wrong elsewhere may yet turn out to mean them.
-type gone map[config.Key]departure
-
-// departure is the end of an object.
-type departure struct {
-	object *config.Object
-	from   string    // the source that had it, or beside which it was held
-	edited time.Time // when somebody took it away
-	seen   time.Time // when that was seen here
-	began  time.Time // when the assembler began, where it was taken away while nobody looked, before that; zero: it was not
-}
-
-// with says that an object was taken away by the change that brought a fault. Of what was wrong with its own source that has
-// thought already; what clashes with another one it does not know.
-func (d departure) with(f feed.Fault) bool {
-	return (d.edited.Sub(f.Edited).Abs() <= oneChange || !d.began.IsZero() && !f.Edited.Before(d.began)) && (f.Clash || f.Group.Source != d.from)
-}
-
-// forget lets go of what was seen so long ago that no part of the change is on its way any more: files are left alone for a
-// while before they are read.
-func (g gone) forget(now time.Time) {
-	maps.DeleteFunc(g, func(_ config.Key, d departure) bool { return now.Sub(d.seen) > 2*oneChange })
-}
-
-// editing says when a group was edited; zero: nobody did that.
-type editing func(feed.GroupID) time.Time
-
-// editedBy is what a batch says of that.
-func editedBy(b feed.Batch[*config.Object]) editing {
-	edited := sync.OnceValue(func() map[string]time.Time {
-		out := make(map[string]time.Time, len(b.Updates))
-		for _, u := range b.Updates {
-			out[u.Group] = u.Edited
-		}
-		return out
-	})
-	return func(id feed.GroupID) time.Time {
-		if id.Source != b.Source {
-			return time.Time{}
-		}
-		return edited()[id.Group]
-	}
-}
-
 // withHeld are keys, and those of the objects that are held or were let go lately besides.
 func (a *Assembler) withHeld(touched []config.Key) []config.Key {
 	if len(a.held)+len(a.gone) == 0 {
@@ -124,38 +81,6 @@ func (a *Assembler) withHeld(touched []config.Key) []config.Key {
 	return slices.Collect(maps.Keys(all))
 }
 
-// depart notes that no source has the object of k any more, and what had it, or what it is held beside, was edited.
-func (a *Assembler) depart(k config.Key, at editing, now time.Time) {
-	if _, known := a.gone[k]; known || at == nil {
-		return
-	}
-	old, had := a.inputs.Objects.Get(k)
-	if !had {
-		return
-	}
-	from := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}
-	if was := a.held[k]; was.why != "" {
-		from = was.beside
-	}
-	if edited := at(from); !edited.IsZero() {
-		a.gone[k] = departure{object: old, from: from.Source, edited: edited, seen: now}
-	}
-}
-
-// recall notes the objects that went from a source while nobody looked. What was changed before the start is one change.
-func (a *Assembler) recall(b feed.Batch[*config.Object], now time.Time) {
-	if a.ready {
-		return
-	}
-	for _, u := range b.Updates {
-		for _, o := range u.Was {
-			if _, known := a.gone[o.Key]; !known && a.held[o.Key].why == "" && !u.Edited.IsZero() {
-				a.gone[o.Key] = departure{object: o, from: b.Source, edited: u.Edited, seen: now, began: a.began}
-			}
-		}
-	}
-}
-
 // holdings says why an object that no source has stays in use, if it does. What holds for all objects is looked for when that is
 // first asked.
 func (a *Assembler) holdings() func(config.Key) staying {
@@ -172,17 +97,19 @@ func (a *Assembler) holdings() func(config.Key) staying {
 			return staying{why: heldUnread, beside: id, left: left}
 		}
 		if was.why != "" && a.objects.Has(was.beside.Source) {
-			if still := a.still(was, left, seen); still.why != "" {
+			still := a.still(was, left, seen)
+			if id, ok := lately.fault(faults); ok && still.waits != "" {
+				return staying{why: heldBeside, beside: id, left: left}
+			}
+			if still.why != "" {
 				return still
 			}
 		}
 		if left && unseen() != "" {
 			return staying{why: heldLeft, left: left, waits: unseen()}
 		}
-		if lately.object != nil {
-			if i := slices.IndexFunc(faults(), lately.with); i >= 0 {
-				return staying{why: heldBeside, beside: faults()[i].Group}
-			}
+		if id, ok := lately.fault(faults); ok {
+			return staying{why: heldBeside, beside: id}
 		}
 		return staying{}
 	}
@@ -227,6 +154,9 @@ func (a *Assembler) hold(k config.Key, why staying) bool {
 	if !had {
 		why = staying{}
 	}
+	if why.why != "" && why.waits == "" { // what it waits for may be a part of the change that took it away
+		a.returned(k)
+	}
 	if a.held[k] == why {
 		return why.why != ""
 	}
@@ -236,7 +166,6 @@ func (a *Assembler) hold(k config.Key, why staying) bool {
 		a.stand(heldPlace(k.String()), nil)
 		return false
 	}
-	delete(a.gone, k)
 	a.held[k] = why
 	a.standHeld(k, old)
 	return true
@@ -276,6 +205,10 @@ func (h staying) problem(o *config.Object) feed.Problem {
 // resume takes in what was held before the start, and what sources said then that there are not any more.
 func (a *Assembler) resume(held []Held, before []feed.Batch[*config.Object]) {
 	for _, h := range held {
+		if !h.Gone.IsZero() {
+			a.gone[h.Object.Key] = departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: a.began, began: a.began}
+			continue
+		}
 		a.inputs.Objects = a.inputs.Objects.With(h.Object.Key, h.Object)
 		a.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
 	}
@@ -288,13 +221,14 @@ func (a *Assembler) resume(held []Held, before []feed.Batch[*config.Object]) {
 				}
 				a.inputs.Objects = a.inputs.Objects.With(o.Key, o)
 				a.held[o.Key] = staying{why: heldLeft, left: true}
+				delete(a.gone, o.Key)
 				a.heldNews = true
 			}
 		}
 	}
 }
 
-// tellHeld tells what is held, when that is other than before.
+// tellHeld tells what is held, and what was let go lately, when that is other than before.
 func (a *Assembler) tellHeld() {
 	if !a.heldNews {
 		return
@@ -303,10 +237,15 @@ func (a *Assembler) tellHeld() {
 	if a.cfg.Keep == nil {
 		return
 	}
-	all := make([]Held, 0, len(a.held))
+	all := make([]Held, 0, len(a.held)+len(a.gone))
 	for k, h := range a.held {
 		o, _ := a.inputs.Objects.Get(k) // what is held is in use
 		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left})
+	}
+	for k, d := range a.gone {
+		if !d.over && a.held[k].why == "" {
+			all = append(all, d.kept())
+		}
 	}
 	slices.SortFunc(all, func(x, y Held) int { return x.Object.Key.Compare(y.Object.Key) })
 	a.cfg.Keep(all)

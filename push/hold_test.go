@@ -2,6 +2,7 @@ package push_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -96,7 +97,9 @@ func (f *folders) has(inUse, held string) {
 		}
 	}
 	for _, h := range f.kept {
-		kept = append(kept, h.Object.Name)
+		if h.Gone.IsZero() {
+			kept = append(kept, h.Object.Name)
+		}
 	}
 	if g, k := strings.Join(got, " "), strings.Join(kept, " "); g != inUse || k != held {
 		f.t.Errorf("in use are %q, of them held %q; want %q and %q; problems: %v", g, k, inUse, held, f.a.Status().Problems)
@@ -393,6 +396,88 @@ func TestGoneBeforeStart(t *testing.T) {
 			})
 		}
 	}
+}
+
+// What went before the start, or shortly before the end before it, is one change with what was wrong elsewhere when that was first
+// read, and with nothing that is edited later, however long proxies wait for some source. What went in the meantime, longer before an
+// end than a change takes, is one with nothing after it.
+func TestGoneOverStart(t *testing.T) {
+	t.Parallel()
+	const twoFirst, live = true, false
+	for name, c := range map[string]struct {
+		ago   time.Duration // from the removal to the end
+		slip  bool          // whether the slip is there when the other source is first read
+		stays string
+	}{
+		"shortly before the end, slip while down": {time.Second, twoFirst, "x"},
+		"longer before the end, slip while down":  {10 * time.Second, twoFirst, ""},
+		"shortly before the end, slip much later": {time.Second, live, ""},
+		"longer before the end, slip much later":  {10 * time.Second, live, ""},
+	} {
+		for _, ready := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, served: %v", name, ready), func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) {
+					x := policy("x")
+					x.Origin = config.Origin{Source: "one", File: "x.yaml"}
+					f := newFolders(t)
+					say(f.one, true, f.file("x.yaml", "x"), f.file("y.yaml", "y"))
+					if ready {
+						say(f.two, true)
+					}
+					time.Sleep(time.Minute)
+					say(f.one, false, f.file("x.yaml"))
+					time.Sleep(c.ago)
+					synctest.Wait()
+					kept := f.kept
+					f.end()
+					time.Sleep(time.Hour)
+					f = newFolders(t, kept...)
+					defer f.end()
+					say(f.one, true, f.file("y.yaml", "y"))
+					time.Sleep(time.Minute)
+					if c.slip == live {
+						wrong := f.file("z.yaml", "!z")
+						wrong.Edited = time.Time{}
+						say(f.two, true, wrong) // it was so before
+						time.Sleep(time.Minute)
+					}
+					slip := f.file("x.yaml", "!z")
+					say(f.two, c.slip == twoFirst, slip)
+					f.has(strings.TrimSpace(c.stays+" y"), c.stays)
+					time.Sleep(time.Minute)
+					for _, h := range f.kept {
+						if !h.Gone.IsZero() {
+							t.Errorf("%v is still kept, gone at %v", h.Object.Key, h.Gone)
+						}
+					}
+					say(f.two, false, f.file("x.yaml"))
+					f.has("y", "")
+				})
+			})
+		}
+	}
+}
+
+// What went shortly before the end does not come back while proxies wait for a source on account of what is edited meanwhile.
+func TestGoneWhileWaiting(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		x := policy("x")
+		x.Origin = config.Origin{Source: "old", File: "x.yaml"}
+		f := newFolders(t, push.Held{Object: x, Beside: feed.GroupID{Source: "old", Group: "x.yaml"}, Gone: time.Now()})
+		defer f.end()
+		say(f.one, true, f.file("y.yaml", "y"))
+		time.Sleep(time.Minute)
+		say(f.one, false, f.file("y.yaml", "y", "!z"))
+		time.Sleep(time.Minute)
+		say(f.two, true)
+		f.has("y", "")
+		time.Sleep(time.Minute)
+		if len(f.kept) > 0 {
+			t.Errorf("kept are %v", f.kept)
+		}
+	})
 }
 
 // What went with its source may have moved to one that was read, and is away since: it stays until that is back.

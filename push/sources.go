@@ -92,7 +92,7 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now t
 	for _, k := range touched {
 		a.leaves[k] = true
 	}
-	a.updateObjects(ctx, touched, nil, now, now)
+	a.updateObjects(ctx, touched, edits{}, now, now)
 	a.leaves = nil
 	a.settle(ctx, now)
 }
@@ -106,7 +106,7 @@ func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	_, instances := a.cfg.names(a.cfg.Sources)
 	a.left = append(a.left, a.instances.Besides(instances)...)
 	a.rankInstances(instances, now)
-	a.updateObjects(ctx, nil, nil, now, now)
+	a.updateObjects(ctx, nil, edits{}, now, now)
 }
 
 // tellLeft tells of the sources that left, once those of them that were stopped have ended: what of theirs is in use is held.

@@ -32,9 +32,15 @@ type site struct {
 	files  map[string]form
 	kept   map[string]bool // objects of which a last good version is kept
 	known  map[string]form // the files as they were read last
+	edited map[string]time.Time
+	went   map[string]time.Time // when objects went from their files
 	away   bool
 	began  bool // it has said everything at some time
 	source *scripted[*config.Object]
+}
+
+func newSite(name string) *site {
+	return &site{name: name, files: map[string]form{}, kept: map[string]bool{}, known: map[string]form{}, edited: map[string]time.Time{}, went: map[string]time.Time{}}
 }
 
 // item is an object in its file.
@@ -45,8 +51,14 @@ func (s *site) item(name string) *config.Object {
 }
 
 // update is what a source says of a file, as package filestore does.
-func (s *site) update(name string, edited time.Time) feed.Update[*config.Object] {
-	u := feed.Update[*config.Object]{Group: name + ".yaml", Edited: edited}
+func (s *site) update(name string, now time.Time) feed.Update[*config.Object] {
+	if f, known := s.known[name]; !known || f != s.files[name] {
+		s.edited[name] = now
+	}
+	u := feed.Update[*config.Object]{Group: name + ".yaml", Edited: s.edited[name]}
+	if s.kept[name] && s.files[name] == nothing {
+		s.went[name] = now
+	}
 	refused := map[form]string{slipped: name, renamed: "other-" + name}[s.files[name]]
 	s.kept[name] = s.files[name] == right || refused != "" && s.kept[name]
 	if s.kept[name] {
@@ -61,12 +73,27 @@ func (s *site) update(name string, edited time.Time) feed.Update[*config.Object]
 	return u
 }
 
-// all is what it says at its start: what its files say, or, when it is away, what was kept. False: there is nothing to say.
-func (s *site) all() ([]feed.Update[*config.Object], bool) {
+// amid says that something happened so shortly before the end of ashored that it may be one change with what came after that.
+func amid(at, ended time.Time) bool { return !at.After(ended) && ended.Sub(at) <= time.Second }
+
+// all is what it says at its start: what its files say, and what went while it did not run or shortly before; or, when it is away,
+// what was kept. False: there is nothing to say. What was edited shortly before it ended is as what was edited while it did not run.
+func (s *site) all(ended time.Time) ([]feed.Update[*config.Object], bool) {
 	var out []feed.Update[*config.Object]
 	if !s.away {
-		for name := range s.files {
-			out = append(out, s.update(name, time.Time{}))
+		for _, name := range objectNames {
+			if _, there := s.files[name]; there && amid(s.edited[name], ended) {
+				s.edited[name] = time.Now()
+			}
+			_, there := s.files[name]
+			if _, known := s.known[name]; !there && !known && !amid(s.went[name], ended) {
+				continue
+			}
+			u := s.update(name, time.Now())
+			if went := s.went[name]; s.files[name] == nothing && (amid(went, ended) || went.Equal(u.Edited)) {
+				u.Edited, u.Was = went, []*config.Object{s.item(name)}
+			}
+			out = append(out, u)
 		}
 		s.began = true
 		return out, true
@@ -93,6 +120,8 @@ type sites struct {
 	assembler *push.Assembler
 	last      *push.Context
 	held      []push.Held
+	running   bool
+	ended     time.Time // when the last one ended; zero: it has not
 	end       func()
 
 	meant map[string]bool // nobody has said that it goes
@@ -105,7 +134,7 @@ var objectNames = []string{"w", "x", "y", "z"}
 func newSites(t *testing.T, seed uint64) *sites {
 	s := &sites{t: t, random: rand.New(rand.NewPCG(seed, 1)), sites: map[string]*site{}, meant: map[string]bool{}, inUse: map[string]bool{}}
 	for _, name := range []string{"a", "b", "c"} {
-		s.sites[name] = &site{name: name, files: map[string]form{}, kept: map[string]bool{}, known: map[string]form{}}
+		s.sites[name] = newSite(name)
 		if s.random.IntN(2) == 0 {
 			s.optional = append(s.optional, name)
 		}
@@ -154,12 +183,15 @@ func (s *sites) begin() {
 	ctx, cancel := context.WithCancel(s.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.assembler.Run(ctx) }()
+	s.running = true
 	s.end = func() {
 		synctest.Wait()
+		s.running = false
 		cancel()
 		if err := <-done; err != nil {
 			s.t.Error(err)
 		}
+		s.ended = time.Now()
 	}
 	for _, i := range s.random.Perm(len(s.list)) {
 		s.first(s.list[i])
@@ -168,10 +200,14 @@ func (s *sites) begin() {
 
 // first has a source say what it says at its start.
 func (s *sites) first(name string) {
-	if all, ok := s.sites[name].all(); ok {
+	if all, ok := s.sites[name].all(s.ended); ok {
 		say(s.sites[name].source, true, all...)
 	}
-	time.Sleep(time.Duration(s.random.IntN(3000)) * time.Millisecond)
+	limit := 3000
+	if time.Since(s.ended) < time.Minute && len(s.optional) > 0 { // what comes with a change in others is not waited for
+		limit = 300
+	}
+	time.Sleep(time.Duration(s.random.IntN(limit)) * time.Millisecond)
 }
 
 // write puts something into files of a source; it says so when it is there.
@@ -180,7 +216,7 @@ func (s *sites) write(name string, object string, f form) {
 	if one.files[object] = f; f == nothing {
 		delete(one.files, object)
 	}
-	if !one.away && slices.Contains(s.list, name) {
+	if s.running && !one.away && slices.Contains(s.list, name) {
 		say(one.source, false, one.update(object, time.Now()))
 	}
 }
@@ -239,16 +275,19 @@ func (s *sites) step() {
 		}
 		first, second := func() { s.write(at[0], object, nothing) }, func() { s.write(name, object, f) }
 		if s.random.IntN(2) == 0 {
+			say("%s first", name)
 			first, second = second, first
 		}
-		first()
-		time.Sleep(time.Duration(s.random.IntN(900)) * time.Millisecond)
-		second()
+		s.oneChange(first, second)
 	case what == 5 && len(at) == 1 && !s.sites[at[0]].away:
 		say("%s is taken out of %s", object, at[0])
 		plain := s.sites[at[0]].files[object] == right
-		s.write(at[0], object, nothing)
 		s.meant[object] = false
+		if removal := func() { s.write(at[0], object, nothing) }; s.away() { // a slip that nobody sees may be one change with it
+			removal()
+		} else {
+			s.oneChange(removal)
+		}
 		s.settle()
 		if plain && s.last != nil && s.inUse[object] {
 			s.fail("%s was taken away plainly, and is in use", object)
@@ -269,6 +308,32 @@ func (s *sites) step() {
 			s.relist()
 		}
 		say("it starts anew, with %v", s.list)
+		s.begin()
+	}
+}
+
+// oneChange does the parts of a change. ashored may be killed amid it, and what was told to be held a moment before then, or let go, is
+// not on the disk; where something was held before that is so written before what sources say.
+func (s *sites) oneChange(parts ...func()) {
+	killed := len(parts) + 1
+	if s.random.IntN(2) == 0 {
+		killed = s.random.IntN(len(parts) + 1)
+	}
+	held := s.held
+	for i, part := range append(parts, func() {}) {
+		if i == killed {
+			s.end()
+			lost := len(held) == 0 && s.random.IntN(2) == 0
+			if lost {
+				s.held = held
+			}
+			s.log = append(s.log, fmt.Sprintf("it is killed after %d of %d parts, and what was told to be held last is lost: %v", i, len(parts), lost))
+		}
+		held = s.held
+		part()
+		time.Sleep(time.Duration(s.random.IntN(900/len(parts))) * time.Millisecond)
+	}
+	if !s.running {
 		s.begin()
 	}
 }
@@ -307,6 +372,11 @@ func (s *sites) arrange() {
 	}
 }
 
+// away says that one in the list is.
+func (s *sites) away() bool {
+	return slices.ContainsFunc(s.list, func(name string) bool { return s.sites[name].away })
+}
+
 // settle waits until all is taken in, and checks what is in use by the law.
 func (s *sites) settle() {
 	time.Sleep(time.Minute)
@@ -315,7 +385,7 @@ func (s *sites) settle() {
 	if s.blind = s.last == nil; s.blind {
 		return // nothing is served before all that is waited for was heard of
 	}
-	quiet := !slices.ContainsFunc(s.list, func(name string) bool { return s.sites[name].away })
+	quiet := !s.away()
 	for _, object := range objectNames {
 		is, was := s.last.Inputs().Objects.At(policy(object).Key) != nil, s.inUse[object]
 		at := s.where(object)

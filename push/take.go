@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -13,31 +14,30 @@ import (
 
 // takeObjects merges configuration and derives the services that depend on it.
 func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object], now time.Time) {
+	first := b.Full && slices.Contains(a.objects.Waiting(), b.Source)
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
 	a.recall(b, now)
-	a.updateObjects(ctx, touched, editedBy(b), b.Since, now)
+	a.updateObjects(ctx, touched, editedBy(b, first), b.Since, now)
 	a.settle(ctx, now)
 }
 
-// updateObjects brings the objects of these keys up to date. at says when what held an object before was edited; nil: nobody
-// did.
-func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, at editing, since, now time.Time) {
+// updateObjects brings the objects of these keys up to date. by says when what held an object before was edited; zero: nobody did
+// that.
+func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, by edits, since, now time.Time) {
 	before := a.inputs.Objects
-	if a.ready { // until then nothing of it is in force
-		a.gone.forget(now)
-	}
+	a.forget(now)
 	holding := a.holdings()
 	for _, k := range a.withHeld(touched) {
 		items := a.objects.Items(k)
 		a.found.set(place{object: k}, clashes(items))
 		a.rekey = a.rekey || k.Kind == config.RequestAuthentication
 		if len(items) > 0 {
-			delete(a.gone, k)
+			a.returned(k)
 			a.hold(k, staying{})
 		} else {
-			a.depart(k, at, now)
+			a.depart(k, by, now)
 			if a.hold(k, holding(k)) {
 				continue
 			}
@@ -104,7 +104,7 @@ func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Ins
 		a.applyInstances(b, now)
 	}
 	if b.Full && len(a.held) > 0 { // what went with its source may have waited for that
-		a.updateObjects(ctx, nil, nil, now, now)
+		a.updateObjects(ctx, nil, edits{}, now, now)
 	}
 	a.settle(ctx, now)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -19,7 +20,8 @@ import (
 // heldName is where it is kept what stays in use although no source has it any more. No source is called so.
 const heldName = "held"
 
-// heldKeeper keeps over a restart what stays in use although no source has it any more: each object under its name.
+// heldKeeper keeps over a restart what stays in use although no source has it any more, and what was let go lately: each object under
+// its name.
 type heldKeeper struct {
 	writer *lastgood.Writer
 	last   map[string]push.Held // what was put last, by name; of the goroutine that calls keep
@@ -33,6 +35,7 @@ type heldKeeper struct {
 type heldRecord struct {
 	Beside feed.GroupID  `json:"beside"`
 	Left   bool          `json:"left,omitempty"`
+	Gone   time.Time     `json:"gone,omitzero"`
 	Origin config.Origin `json:"origin"`
 	Text   string        `json:"text"` // as config.Encode writes it
 }
@@ -47,6 +50,11 @@ func newHeldKeeper(ctx context.Context, store lastgood.Store, log hclog.Logger) 
 	var held []push.Held
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		one, err := decodeHeld(contents[name])
+		if err != nil && !one.Gone.IsZero() {
+			log.Warn("an object that was taken away shortly before the start cannot be read: nothing wrong elsewhere keeps it in use", "object", name, "error", err)
+			h.writer.Put(map[string]lastgood.Content{name: nil})
+			continue
+		}
 		if err != nil {
 			h.lost[name] = err
 			log.Error("an object that was to stay in use, although no source has it any more, cannot be used", "object", name, "error", err)
@@ -129,9 +137,10 @@ func encodeHeld(one push.Held) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Origin: one.Object.Origin, Text: string(text)})
+	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Gone: one.Gone, Origin: one.Object.Origin, Text: string(text)})
 }
 
+// decodeHeld reads a record. With an error it says whether the object is gone, as far as that can be read.
 func decodeHeld(b []byte) (push.Held, error) {
 	var r heldRecord
 	if err := json.Unmarshal(b, &r); err != nil {
@@ -139,9 +148,9 @@ func decodeHeld(b []byte) (push.Held, error) {
 	}
 	result := config.ParseKept("kept.yaml", []byte(r.Text))
 	if len(result.Objects) != 1 {
-		return push.Held{}, fmt.Errorf("it is not valid for this release: %v", result.Problems)
+		return push.Held{Gone: r.Gone}, fmt.Errorf("it is not valid for this release: %v", result.Problems)
 	}
 	o := result.Objects[0]
 	o.Origin = r.Origin
-	return push.Held{Object: o, Beside: r.Beside, Left: r.Left}, nil
+	return push.Held{Object: o, Beside: r.Beside, Left: r.Left, Gone: r.Gone}, nil
 }

@@ -115,12 +115,13 @@ func TestHeldRecord(t *testing.T) {
 	t.Parallel()
 	o := config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0]
 	o.Origin.Source = "file:/one"
-	b, err := encodeHeld(push.Held{Object: o, Beside: feed.GroupID{Source: "file:/two", Group: "x.yaml"}})
+	at := time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)
+	b, err := encodeHeld(push.Held{Object: o, Beside: feed.GroupID{Source: "file:/two", Group: "x.yaml"}, Gone: at})
 	if err != nil {
 		t.Fatal(err)
 	}
 	got, err := decodeHeld(b)
-	if err != nil || got.Object.Hash != o.Hash || got.Object.Key != o.Key || got.Object.Origin != o.Origin || got.Beside != (feed.GroupID{Source: "file:/two", Group: "x.yaml"}) {
+	if err != nil || !got.Gone.Equal(at) || got.Object.Hash != o.Hash || got.Object.Key != o.Key || got.Object.Origin != o.Origin || got.Beside != (feed.GroupID{Source: "file:/two", Group: "x.yaml"}) {
 		t.Errorf("got %v, %v, want %v beside x.yaml of file:/two", got, err, o)
 	}
 	for _, odd := range []string{"", "{}", `{"text": "kind: ["}`} {
@@ -148,6 +149,25 @@ func (s *heldStore) SaveLastGood(_ context.Context, _ string, contents map[strin
 	maps.Copy(s.all, contents)
 	maps.DeleteFunc(s.all, func(_ string, b []byte) bool { return b == nil })
 	return nil
+}
+
+// What was gone already, and cannot be read by this release, is nobody's loss: it is kept on no more.
+func TestGoneUnread(t *testing.T) {
+	t.Parallel()
+	b, err := encodeHeld(push.Held{Object: config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0], Gone: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	store := &heldStore{all: map[string][]byte{"ServiceEntry shop/web": bytes.ReplaceAll(b, []byte("80"), []byte("80000"))}}
+	h, held, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+	if err != nil || len(held) > 0 || len(h.problems(func(config.Key) bool { return false })) > 0 {
+		t.Fatalf("held is %v, problems are %v, %v", held, h.problems(func(config.Key) bool { return false }), err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := h.run(ctx); err != nil || len(store.all) > 0 {
+		t.Errorf("kept are %q, %v", store.all, err)
+	}
 }
 
 // What was held, and cannot be read by this release, is told, and kept on, until there is an object of its name.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -93,11 +94,28 @@ func (m *moving) says(object, text string) {
 	})
 }
 
-// keeps ends ashored, and checks of which folders something is kept.
+// keeps ends ashored, and checks of which folders something is kept once what was changed last is no change any more.
 func (m *moving) keeps(want ...string) {
 	m.t.Helper()
-	m.end()
-	m.stop = nil
+	for i := range want {
+		want[i] = "file:" + filepath.Join(m.dir, want[i])
+	}
+	var got []string
+	for range 5 {
+		time.Sleep(3 * time.Second)
+		m.end()
+		m.stop = nil
+		if got = m.kept(); slices.Equal(got, want) {
+			return
+		}
+		m.stop = m.start(m.t)
+	}
+	m.t.Errorf("kept is of %q, want %q", got, want)
+}
+
+// kept are the sources of which something is.
+func (m *moving) kept() []string {
+	m.t.Helper()
 	s, err := bolt.New(bolt.Config{Dir: filepath.Join(m.dir, "state")})
 	if err != nil {
 		m.t.Fatal(err)
@@ -106,12 +124,7 @@ func (m *moving) keeps(want ...string) {
 	if err := errors.Join(err, s.Close()); err != nil {
 		m.t.Fatal(err)
 	}
-	for i := range want {
-		want[i] = "file:" + filepath.Join(m.dir, want[i])
-	}
-	if !slices.Equal(got, want) {
-		m.t.Errorf("kept is of %q, want %q", got, want)
-	}
+	return got
 }
 
 // A folder that takes the place of another one over a start loses nothing by a slip: what is refused there stays in use as it

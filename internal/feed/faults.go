@@ -74,6 +74,8 @@ type Fault struct {
 	Edited time.Time
 	// Clash says that something it has does not count because another source has it.
 	Clash bool
+	// First says that it was so when its source first said everything, and that this is one of the start.
+	First bool
 }
 
 // Faults are all of them, in order.
@@ -84,7 +86,7 @@ func (m *Merger[K, T]) Faults() []Fault {
 			continue
 		}
 		if clash := m.clashes(id, g); clash || g.wrong() {
-			out = append(out, Fault{id, g.edited, clash})
+			out = append(out, Fault{id, g.edited, clash, g.first})
 		}
 	}
 	slices.SortFunc(out, func(x, y Fault) int { return x.Group.compare(y.Group) })

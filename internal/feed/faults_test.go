@@ -23,7 +23,7 @@ func TestFaults(t *testing.T) {
 		{Group: "clashes", Items: []string{"a"}, Edited: at},
 		{Group: "unread", Problems: []Problem{{Severity: Error, Unread: true}}},
 	}}, at)
-	want := []Fault{{GroupID{"one", "wrong"}, at, false}, {GroupID{"two", "clashes"}, at, true}}
+	want := []Fault{{GroupID{"one", "wrong"}, at, false, true}, {GroupID{"two", "clashes"}, at, true, true}}
 	if got := m.Faults(); !slices.Equal(got, want) {
 		t.Errorf("faults are %v, want %v", got, want)
 	}
@@ -41,6 +41,35 @@ func TestFaults(t *testing.T) {
 	m.Apply(Batch[string]{Source: "two", Updates: []Update[string]{{Group: "unread"}}}, at)
 	if id, ok := m.Unread(); ok {
 		t.Errorf("%v is unread, and all can be read", id)
+	}
+}
+
+// What is wrong since the start is told apart from what was edited later, or came with a source that was not there.
+func TestFirstFaults(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := NewMerger([]string{"one", "two"}, func(s string) string { return s })
+	wrong := []Problem{{Severity: Error, Object: "x", Text: "wrong"}}
+	m.Apply(Batch[string]{Source: "one", Full: true, Updates: []Update[string]{{Group: "wrong", Problems: wrong, Edited: at}}}, at)
+	m.Apply(Batch[string]{Source: "two", Full: true, Updates: []Update[string]{{Group: "wrong too", Problems: wrong, Edited: at}}}, at)
+	want := []Fault{{GroupID{"one", "wrong"}, at, false, true}, {GroupID{"two", "wrong too"}, at, false, true}}
+	if got := m.Faults(); !slices.Equal(got, want) {
+		t.Errorf("faults are %v, want %v", got, want)
+	}
+	later := at.Add(time.Second)
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{{Group: "wrong", Problems: wrong, Edited: later}}}, at)
+	m.Apply(Batch[string]{Source: "two", Full: true, Updates: []Update[string]{
+		{Group: "wrong too", Problems: wrong, Edited: at},
+		{Group: "wrong", Problems: wrong, Edited: at},
+	}}, at)
+	want = []Fault{{GroupID{"one", "wrong"}, later, false, false}, {GroupID{"two", "wrong"}, at, false, false}, {GroupID{"two", "wrong too"}, at, false, true}}
+	if got := m.Faults(); !slices.Equal(got, want) {
+		t.Errorf("later faults are %v, want %v", got, want)
+	}
+	m.Arrange([]string{"three"})
+	m.Apply(Batch[string]{Source: "three", Full: true, Updates: []Update[string]{{Group: "wrong", Problems: wrong, Edited: later}}}, at)
+	if got := m.Faults(); len(got) != 1 || got[0].First {
+		t.Errorf("faults of a source that came later are %v", got)
 	}
 }
 

@@ -29,6 +29,7 @@ type group[K comparable] struct {
 	asOf     time.Time
 	edited   time.Time
 	kept     bool // as in Update
+	first    bool // it was said when its source, one of the start, first said everything, and was not edited since
 }
 
 // supply is one item and who supplied it.
@@ -46,6 +47,7 @@ func (s supply[T]) compare(o supply[T]) int {
 type sourceState struct {
 	name   string // set once
 	rank   int
+	began  bool // it has been there since the start
 	synced bool
 	anew   bool // another one has taken its place, and has not said everything
 	last   time.Time
@@ -103,6 +105,9 @@ func (s *SourceStatus) StaleSince() time.Time {
 func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, T] {
 	m := &Merger[K, T]{key: key, sources: map[string]*sourceState{}, groups: map[GroupID]*group[K]{}, byKey: map[K][]supply[T]{}}
 	m.Arrange(sources)
+	for _, s := range m.sources {
+		s.began = true
+	}
 	return m
 }
 
@@ -173,6 +178,9 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 	for _, u := range b.Updates {
 		named[u.Group] = true
 		m.replace(src, GroupID{b.Source, u.Group}, u, touched)
+		if g := m.groups[GroupID{b.Source, u.Group}]; g != nil && b.Full && src.began && !src.synced {
+			g.first = true
+		}
 	}
 	if b.Full {
 		for id := range m.groups {
@@ -215,6 +223,7 @@ func (m *Merger[K, T]) replace(src *sourceState, id GroupID, u Update[T], touche
 		}
 	}
 	src.items += len(u.Items) - len(g.keys)
+	g.first = g.first && g.edited.Equal(u.Edited)
 	g.keys, g.problems, g.asOf, g.edited, g.kept = g.keys[:0], u.Problems, u.AsOf, u.Edited, u.Kept
 	for _, item := range u.Items {
 		k := m.key(item)

@@ -1,0 +1,154 @@
+package push
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// oneChange is how far apart in time the parts of one change are at most, as filestore has it within a folder.
+const oneChange = time.Second
+
+// gone are the objects that were let go lately, and what is wrong elsewhere may yet turn out to mean them. They are kept over a
+// start: the rest of the change may come while nobody looks.
+type gone map[config.Key]departure
+
+// departure is the end of an object.
+type departure struct {
+	object *config.Object
+	from   feed.GroupID // what had it, or what it was held beside
+	edited time.Time    // when somebody took it away
+	seen   time.Time    // when that was seen here
+	began  time.Time    // when the assembler began, where it was taken away before that; zero: it was not
+	over   bool         // no part of the change is on its way any more, and it is not kept over a start
+}
+
+// with says that an object was taken away by the change that brought a fault: at the same time, or both before the start. Of what was
+// wrong with its own source that has thought already; what clashes with another one it does not know.
+func (d departure) with(f feed.Fault) bool {
+	before := !d.began.IsZero() && f.First && !f.Edited.Before(d.began)
+	return (before || d.edited.Sub(f.Edited).Abs() <= oneChange) && (f.Clash || f.Group.Source != d.from.Source)
+}
+
+// fault is the first group with a fault that came with it. False: there is none.
+func (d departure) fault(all func() []feed.Fault) (feed.GroupID, bool) {
+	if d.object == nil {
+		return feed.GroupID{}, false
+	}
+	i := slices.IndexFunc(all(), d.with)
+	if i < 0 {
+		return feed.GroupID{}, false
+	}
+	return all()[i].Group, true
+}
+
+// kept is what is to be known of it after a start.
+func (d departure) kept() Held { return Held{Object: d.object, Beside: d.from, Gone: d.edited} }
+
+// lapses says when what was seen so long ago that no part of the change is on its way any more is forgotten: files are left alone for
+// a while before they are read.
+func (d departure) lapses() time.Time { return d.seen.Add(2 * oneChange) }
+
+// edits are when groups were edited, by what a source says.
+type edits struct {
+	source string
+	times  func() map[string]time.Time
+	first  bool // it is the first that it says: of what went before the start too
+}
+
+// editedBy is what a batch says of that.
+func editedBy(b feed.Batch[*config.Object], first bool) edits {
+	return edits{source: b.Source, first: first, times: sync.OnceValue(func() map[string]time.Time {
+		out := make(map[string]time.Time, len(b.Updates))
+		for _, u := range b.Updates {
+			out[u.Group] = u.Edited
+		}
+		return out
+	})}
+}
+
+// of is when a group was edited; zero: nobody did that.
+func (e edits) of(id feed.GroupID) time.Time {
+	if e.times == nil || id.Source != e.source {
+		return time.Time{}
+	}
+	return e.times()[id.Group]
+}
+
+// depart notes that no source has the object of k any more, and what had it, or what it is held beside, was edited.
+func (a *Assembler) depart(k config.Key, by edits, now time.Time) {
+	if _, known := a.gone[k]; known {
+		return
+	}
+	old, had := a.inputs.Objects.Get(k)
+	if !had {
+		return
+	}
+	from := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}
+	if was := a.held[k]; was.why != "" {
+		from = was.beside
+	}
+	d := departure{object: old, from: from, edited: by.of(from), seen: now}
+	if d.edited.IsZero() {
+		return
+	}
+	if by.first && !d.edited.Before(a.began) {
+		d.began = a.began
+	}
+	a.gone[k], a.heldNews = d, true
+}
+
+// recall notes the objects that went from a source while nobody looked. What was changed before the start is one change. Sources
+// that nobody waits for are heard for as long as parts of a change may be on their way.
+func (a *Assembler) recall(b feed.Batch[*config.Object], now time.Time) {
+	if a.ready && now.Sub(a.began) > 2*oneChange {
+		return
+	}
+	for _, u := range b.Updates {
+		for _, o := range u.Was {
+			if _, known := a.gone[o.Key]; !known && a.held[o.Key].why == "" && !u.Edited.IsZero() {
+				a.gone[o.Key] = departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now, began: a.began}
+				a.heldNews = true
+			}
+		}
+	}
+}
+
+// returned is that an object did not go after all, or is held.
+func (a *Assembler) returned(k config.Key) {
+	if _, known := a.gone[k]; known {
+		delete(a.gone, k)
+		a.heldNews = true
+	}
+}
+
+// forget lets go of departures that are over. Until there is a context nothing of them is in force, nor of one that is held because it
+// is waited for a source.
+func (a *Assembler) forget(now time.Time) {
+	for k, d := range a.gone {
+		switch {
+		case !now.After(d.lapses()) || a.held[k].waits != "":
+		case a.ready:
+			delete(a.gone, k)
+			a.heldNews = a.heldNews || !d.over
+		case d.began.IsZero() && !d.over:
+			d.over = true
+			a.gone[k], a.heldNews = d, true
+		}
+	}
+}
+
+// lapse forgets what is over, and returns after how long there is more of that; zero: there is none.
+func (a *Assembler) lapse(now time.Time) (wait time.Duration) {
+	a.forget(now)
+	a.tellHeld()
+	for k, d := range a.gone {
+		if !d.over && (a.ready || d.began.IsZero()) && a.held[k].why == "" {
+			wait = soonest(wait, d.lapses().Sub(now)+1) // until it is over
+		}
+	}
+	return wait
+}
