@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -66,6 +67,31 @@ func (s *site) problem(t *testing.T, text string) bool {
 	return false
 }
 
+// wantKnown wants that a store which cannot be read tells operators of what it knew, web and api of revision 1, and previews by that.
+func (s *site) wantKnown(t *testing.T) {
+	t.Helper()
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	if stored, err := client.Stored(ctx, "se", "", ""); err != nil || len(stored) != 2 {
+		t.Errorf("get --store: got %v, %v", stored, err)
+	}
+	if past, err := client.History(ctx, admin.HistoryRequest{Differences: true}); err != nil || len(past.Revisions) != 1 || len(past.Revisions[0].Changes) != 2 || past.Latest != "1" {
+		t.Errorf("history: got %+v, %v", past, err)
+	}
+	preview := admin.StoreOptions{Preview: true}
+	applied, err := client.Apply(ctx, piecesOf([]admin.Piece{serviceFile("web"), serviceFile("new")}), preview)
+	back, backErr := client.Rollback(ctx, admin.RollbackRequest{Revision: "0"}, preview)
+	for what, got := range map[string]struct {
+		admin.Written
+		err   error
+		first string
+	}{"apply --dry-run": {applied, err, admin.Created}, "rollback 0 --dry-run": {back, backErr, admin.Deleted}} {
+		old := slices.ContainsFunc(got.Warnings, func(p feed.Problem) bool { return strings.Contains(p.Text, "this goes by revision 1,") })
+		if got.err != nil || len(got.Changes) != 2 || got.Changes[0].Action != got.first || !old {
+			t.Errorf("%s: got %+v, %v", what, got.Written, got.err)
+		}
+	}
+}
+
 // What is written on one ashored is at work on the other. While Consul is away both go on, one that is started then too; nothing is
 // written, and everybody says why. When it is back everything goes on.
 func TestSharedStore(t *testing.T) {
@@ -105,6 +131,7 @@ func TestSharedStore(t *testing.T) {
 			t.Errorf("apply: got %v, want why not", err)
 		}
 		s.until(t, "a problem that tells it", func() bool { return s.problem(t, "store.address") })
+		s.wantKnown(t)
 	}
 	agent.Start()
 	for _, s := range []*site{a, again} {

@@ -12,9 +12,20 @@ import (
 
 // storeTrouble tells that the store in Consul is away, or takes nothing: once, however many parts feel it.
 type storeTrouble struct {
-	store   *consul.Store
+	store   troubled
 	address string // of its Consul
 }
+
+// troubled is a store that tells what is wrong with it.
+type troubled interface {
+	Name() string
+	// Standing is why it cannot be read, Refused why nothing can be written, CopyTrouble why the copy of it cannot be kept.
+	Standing() feed.Standing
+	Refused() feed.Standing
+	CopyTrouble() feed.Standing
+}
+
+var _ troubled = (*consul.Store)(nil)
 
 // cause is why nothing can be written now, and whether it can be read; the zero value: it can be written.
 func (t storeTrouble) cause() (now feed.Standing, read bool) {
@@ -37,8 +48,8 @@ func (t storeTrouble) problems() []feed.Problem {
 	default:
 		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: "store", Text: now.Error + "; its last good version stays in use, and " + unwritten, Stale: true, Since: now.Since})
 	}
-	if why := t.store.CopyTrouble(); why != "" {
-		out = append(out, feed.Problem{Severity: feed.Warning, Source: t.store.Name(), Field: "state", Text: "the copy in the state folder cannot be kept: " + why + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations"})
+	if now := t.store.CopyTrouble(); now.Error != "" {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: t.store.Name(), Field: "state", Text: "the copy in the state folder cannot be kept: " + now.Error + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations; it is tried again", Since: now.Since})
 	}
 	return out
 }

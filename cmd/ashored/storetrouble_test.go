@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -52,6 +53,45 @@ func TestFoldInto(t *testing.T) {
 	want[3], want[6] = all[5].Source+" "+all[5].Text, all[8].Source+" "+all[8].Text
 	if d := cmp.Diff(want, folded(true)); d != "" {
 		t.Errorf("it takes nothing (-want +got):\n%s", d)
+	}
+}
+
+// ill is a store with what is wrong with it.
+type ill struct{ away, refused, uncopied feed.Standing }
+
+func (ill) Name() string                 { return "store:consul:x" }
+func (i ill) Standing() feed.Standing    { return i.away }
+func (i ill) Refused() feed.Standing     { return i.refused }
+func (i ill) CopyTrouble() feed.Standing { return i.uncopied }
+
+// What is wrong with the store is told while it lasts, with since when.
+func TestStoreTroubleTold(t *testing.T) {
+	t.Parallel()
+	since := time.Date(2026, 11, 22, 5, 0, 0, 0, time.UTC)
+	for name, tc := range map[string]struct {
+		store ill
+		want  []string
+	}{
+		"well":          {},
+		"away":          {ill{away: feed.Standing{Error: "refused", Since: since}, refused: feed.Standing{Error: "403", Since: since}}, []string{"error store refused; its last good"}},
+		"takes nothing": {ill{refused: feed.Standing{Error: "403", Since: since}}, []string{"error store 403; what it holds is known"}},
+		"no copy": {ill{uncopied: feed.Standing{Error: "no space", Since: since}},
+			[]string{"warning state the copy in the state folder cannot be kept: no space; started while"}},
+		"away without a copy": {ill{away: feed.Standing{Error: "refused", Since: since}, uncopied: feed.Standing{Error: "no space", Since: since}},
+			[]string{"error store refused; its last good", "warning state the copy in the state folder cannot be kept: no space"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := storeTrouble{tc.store, "http://a:8500"}.problems()
+			if len(got) != len(tc.want) {
+				t.Fatalf("got %+v, want %d", got, len(tc.want))
+			}
+			for i, p := range got {
+				if text := fmt.Sprintf("%s %s %s", p.Severity, p.Field, p.Text); !strings.HasPrefix(text, tc.want[i]) || !p.Since.Equal(since) || p.Source != "store:consul:x" {
+					t.Errorf("got %s of %s since %v, want %q since %v", text, p.Source, p.Since, tc.want[i], since)
+				}
+			}
+		})
 	}
 }
 

@@ -43,7 +43,7 @@ func (s *Store) SaveLastGood(ctx context.Context, source string, contents map[st
 	s.writing.Lock()
 	defer s.writing.Unlock()
 	if err := ctx.Err(); err != nil {
-		return err
+		return fmt.Errorf("keep last good content in %s: other writes went before it for all of its time, is the disk slow? %w", s.path, err)
 	}
 	err := s.update(func(t *tx) error {
 		for name, content := range contents {

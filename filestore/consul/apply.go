@@ -109,6 +109,11 @@ func (s *state) sharing(old *state) *state {
 			out.objects = out.objects.With(c.Key, c.Old)
 		}
 	}
+	for c := range s.history.Diff(old.history) {
+		if c.HadOld && c.HasNew && c.Old.equal(c.New) {
+			out.history = out.history.With(c.Key, c.Old)
+		}
+	}
 	for c := range s.records.Diff(old.records) {
 		if c.HadOld && c.HasNew && c.Old.version == c.New.version && bytes.Equal(c.Old.content, c.New.content) {
 			out.records = out.records.With(c.Key, c.Old)

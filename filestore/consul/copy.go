@@ -15,16 +15,18 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A replica keeps a copy of the records and addresses at home, so that it knows after a start while Consul is away who is
-// revoked and which address is whose. Objects have their own (internal/lastgood around the store as a source).
+// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away who is revoked, which address is
+// whose, and what operators may ask for: objects and their history (copyobjects.go). It is of one place in the log as a whole. What is
+// at work then is what internal/lastgood kept around the store as a source, with the age and the settings of a source.
 
 const (
 	// copyGap gathers what is written at the same time.
 	copyGap = 100 * time.Millisecond
 	// copyTouch is how often it is written down that the copy is right: after a restart its age may be that much too high.
 	copyTouch = time.Minute
-	// The names of contents: copyAbout, and what those of records and addresses begin with.
-	copyAbout, copyRecord, copyAddress = "about", "record:", "address:"
+	// The names of contents: copyAbout and copyWhole, and what those of records, addresses, objects and past writes begin with.
+	copyAbout, copyWhole                          = "about", "whole"
+	copyRecord, copyAddress, copyObject, copyPast = "record:", "address:", "object:", "past:"
 )
 
 // copyName is the name of the copy of the store of some options. Stores whose options name different places never share one: who was
@@ -59,6 +61,7 @@ func (s *Store) keepCopy(old, next *state) {
 			contents[name] = func() ([]byte, error) { return json.Marshal(copiedPair(p)) }
 		}
 	}
+	copyObjects(contents, old, next)
 	contents[copyAbout] = next.about(time.Now())
 	if next.Log == "" {
 		contents[copyAbout] = nil
@@ -112,23 +115,25 @@ func (s *Store) noteCopy(ctx context.Context) {
 			return
 		case err = <-s.copy.Status():
 		}
-		if err == nil {
+		switch before := s.CopyTrouble(); {
+		case err == nil && before.Error != "":
 			s.copyTrouble.Store(nil)
-			continue
-		}
-		text := err.Error()
-		if s.copyTrouble.Swap(&text) == nil {
-			s.cfg.Log.Error("this replica's copy of what is in Consul cannot be kept: a start while Consul is away would go by an older one", "error", err)
+			s.cfg.Log.Info("this replica's copy of what is in Consul is kept again", "after", time.Since(before.Since).Round(time.Second))
+		case err != nil && before.Error == "":
+			s.copyTrouble.Store(&feed.Standing{Error: err.Error(), Since: time.Now()})
+			s.cfg.Log.Error("this replica's copy of what is in Consul cannot be kept: until it is, a start while Consul is away would go by an older one; it is tried again", "error", err)
+		case err != nil:
+			s.copyTrouble.Store(&feed.Standing{Error: err.Error(), Since: before.Since})
 		}
 	}
 }
 
-// CopyTrouble is why the copy that a start while Consul is away goes by is an older one; empty: it is not.
-func (s *Store) CopyTrouble() string {
-	if text := s.copyTrouble.Load(); text != nil {
-		return *text
+// CopyTrouble is why the copy that a start while Consul is away goes by is an older one, and since when; the zero value: it is not.
+func (s *Store) CopyTrouble() feed.Standing {
+	if now := s.copyTrouble.Load(); now != nil {
+		return *now
 	}
-	return ""
+	return feed.Standing{}
 }
 
 // loadCopy reads the copy; without one, or with an error, the state knows nothing.
@@ -151,6 +156,7 @@ func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error
 			return nothing, false, fmt.Errorf("read %q: %w", name, err)
 		}
 	}
+	out = s.loadCopiedObjects(out, contents)
 	s.standing.stands(about.AsOf)
 	return out, true, nil
 }

@@ -60,13 +60,14 @@ func (s *Store) Unusable(ctx context.Context) ([]storage.Unusable, error) {
 	return out, nil
 }
 
-// readable is what is known of objects, the latest as long as Consul answers. Errors: ErrUnread.
+// readable is what is known of objects, the latest as long as Consul answers; after a start while it is away, what the copy has.
+// Errors: ErrUnread.
 func (s *Store) readable(ctx context.Context) (*state, error) {
 	if err := s.fresh(ctx); err != nil {
 		return nil, err
 	}
 	known := s.state.Load()
-	if known.partial {
+	if !known.knowsObjects() {
 		return nil, s.unread()
 	}
 	return known, nil
@@ -75,7 +76,7 @@ func (s *Store) readable(ctx context.Context) (*state, error) {
 // unread is ErrUnread with the reason.
 func (s *Store) unread() error {
 	now := s.Standing()
-	return fmt.Errorf("the objects in the store %s were %w: %s", s.cfg.Options.Prefix, ErrUnread, now.Error)
+	return fmt.Errorf("the objects in the store %s and their history were %w, and this ashored's copy, by which it began, has neither: an earlier release kept it, or it was damaged, as the log says; they are known once Consul answers: %s", s.cfg.Options.Prefix, ErrUnread, now.Error)
 }
 
 // Put implements config.Store. An object that is new and has no creation time gets the present.

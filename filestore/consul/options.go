@@ -39,7 +39,7 @@ type Config struct {
 	Options Options
 	// Replica is the name of this one, for people. Required.
 	Replica string
-	// Kept is where a copy of the records and addresses stands, for a start while Consul is away. Required.
+	// Kept is where a copy of the whole state stands, for a start while Consul is away. Required.
 	Kept lastgood.Store
 	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it is 2s at most. Default 5s.
 	Patience time.Duration

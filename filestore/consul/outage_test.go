@@ -128,8 +128,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// A replica that starts while Consul is away knows the records and addresses that it knew before, and says nothing of objects. It is
-// whole once Consul is back.
+// A replica that starts while Consul is away knows what it knew before, and says nothing as a source: what is at work is what was kept
+// around it. It is whole once Consul is back.
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	agent := testconsul.Start(t, nil)
@@ -164,8 +164,8 @@ func TestColdStart(t *testing.T) {
 	if got := valueOf(t, b, "gone"); got != "" {
 		t.Errorf("what was deleted is %q in the copy", got)
 	}
-	if _, err := b.Get(t.Context(), configtest.Key("o")); !errors.Is(err, ErrUnread) {
-		t.Errorf("get: got %v, want ErrUnread", err)
+	if o, err := b.Get(t.Context(), configtest.Key("o")); err != nil || o == nil {
+		t.Errorf("get: got %v, %v from the copy", o, err)
 	}
 	out := follow(t, b)
 	if batch := next(t, out); batch.Full || len(batch.Updates) > 0 || batch.Standing == nil || batch.Standing.Error == "" || time.Since(batch.Standing.Since) > time.Minute {
@@ -183,18 +183,33 @@ func TestColdStart(t *testing.T) {
 	put(t, b, "after", "1")
 }
 
-// A copy that cannot be kept is told of: a start would go by an older one, which lacks the latest revocations.
+// A copy that cannot be kept is told of while that lasts, as a start would go by an older one, which lacks the latest revocations: once
+// when it begins, and once when it is over.
 func TestCopyTrouble(t *testing.T) {
 	t.Parallel()
 	s := newSite(testconsul.Start(t, nil))
+	var said bytes.Buffer
+	s.log = hclog.New(&hclog.LoggerOptions{Output: &said, Level: hclog.Info})
 	kept := newShelf()
-	a, _ := s.start(t, kept)
+	a, end := s.start(t, kept)
 	put(t, a, "x", "1")
-	kept.fill(true)
-	put(t, a, "x", "2")
-	eventually(t, "it is told", func() bool { return strings.Contains(a.CopyTrouble(), "no space left") })
-	kept.fill(false)
-	eventually(t, "it is well again", func() bool { return a.CopyTrouble() == "" })
+	for range 2 {
+		before := time.Now()
+		kept.fill(true)
+		put(t, a, "x", "2")
+		eventually(t, "it is told", func() bool { return strings.Contains(a.CopyTrouble().Error, "no space left") })
+		if since := a.CopyTrouble().Since; since.Before(before) {
+			t.Errorf("it is said to be since %v, and began after %v", since, before)
+		}
+		kept.fill(false)
+		eventually(t, "it is well again", func() bool { return a.CopyTrouble() == feed.Standing{} })
+	}
+	end()
+	for _, text := range []string{"copy of what is in Consul cannot be kept", "copy of what is in Consul is kept again: after="} {
+		if n := strings.Count(said.String(), text); n != 2 {
+			t.Errorf("%q is logged %d times, want 2:\n%s", text, n, said.String())
+		}
+	}
 }
 
 // Who began with a copy, as Consul was away, runs: it does not take another log, which somebody began meanwhile, for its own. The

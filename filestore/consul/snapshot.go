@@ -48,6 +48,10 @@ type pastItem struct {
 	Before *stored   `json:"before,omitempty"`
 }
 
+func pastItemOf(id writeID, p *pastWrite) pastItem {
+	return pastItem{id.Revision, id.Place, nameOf(p.key), p.who, p.when, p.before}
+}
+
 // encode is the state as a snapshot.
 func (s *state) encode() ([]byte, error) {
 	var b bytes.Buffer
@@ -66,7 +70,7 @@ func (s *state) encode() ([]byte, error) {
 		put(item{Object: &objectItem{nameOf(k), o.stored}})
 	}
 	for id, p := range s.history.All() {
-		put(item{Past: &pastItem{id.Revision, id.Place, nameOf(p.key), p.who, p.when, p.before}})
+		put(item{Past: new(pastItemOf(id, p))})
 	}
 	for k, p := range s.addresses.All() {
 		put(item{Address: new(addressesOf(k, p))})

@@ -34,9 +34,13 @@ type state struct {
 	place int
 	// generation counts how often this replica made the state anew of what Consul held: states of one follow on one another.
 	generation int
-	// partial says that the objects are not known: the state is from a copy that has none.
-	partial bool
+	// partial says that the state is from a copy: it is made anew once Consul answers. Then copied says that the copy has the objects
+	// and their history, which are not known otherwise.
+	partial, copied bool
 }
+
+// knowsObjects says that the objects and their history are those of its place in the log.
+func (s *state) knowsObjects() bool { return !s.partial || s.copied }
 
 // position is a place in a log.
 type position struct {
@@ -123,6 +127,10 @@ type pastWrite struct {
 
 // pastOverhead is what a write in the history takes besides its texts, in bytes; about that in memory, and in a snapshot.
 const pastOverhead = 256
+
+func (p *pastWrite) equal(o *pastWrite) bool {
+	return p.key == o.key && p.who == o.who && p.when.Equal(o.when) && (p.before == nil) == (o.before == nil) && (p.before == nil || p.before.equal(o.before))
+}
 
 // size is how large a write in the history counts, in bytes: by its content alone, so that every replica forgets the same ones.
 func (p *pastWrite) size() int {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
@@ -18,7 +19,7 @@ var (
 	ErrAway = errors.New("nothing was written")
 	// ErrUnknown says that nobody knows whether a write was done: Consul may have received it, and does not answer.
 	ErrUnknown = errors.New("nobody knows whether it was written")
-	// ErrUnread says that this replica has not read what is asked for since it was started.
+	// ErrUnread says that this replica has not read what is asked for since it was started, and that its copy does not have it either.
 	ErrUnread = errors.New("not read since the start")
 	// ErrDamaged says that what stands in Consul is none of what Ashore writes, or that something is missing there.
 	ErrDamaged = errors.New("damaged")
@@ -55,7 +56,7 @@ type Store struct {
 	following atomic.Bool           // Follow runs
 	leaving   atomic.Bool           // Follow has been told to end
 
-	copyTrouble atomic.Pointer[string] // why the copy cannot be kept; nil: it can
+	copyTrouble atomic.Pointer[feed.Standing] // why the copy cannot be kept; nil: it can
 
 	turn chan struct{} // cap 1; held by who moves the state, from reading the log to publishing
 	// The following belong to who has the turn.
@@ -115,8 +116,7 @@ const (
 	attemptPause = 250 * time.Millisecond
 )
 
-// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica, which has records and
-// addresses. The log is begun by the first write. Follow keeps it up to date, and Close is called in the end.
+// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica. The log is begun by the first write. Follow keeps it up to date, and Close is called in the end.
 // Errors: the options; Consul does not answer, or holds what cannot be read, and there is no copy.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.defaults(); err != nil {
@@ -167,7 +167,7 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		if most := s.cfg.Options.MaxAge; most > 0 && time.Since(s.standing.since()) > most {
 			return fmt.Errorf("%w; what this replica knew is of %s, and the setting store.maxAge (%s) does not let it stand in", err, s.standing.since().UTC().Format(time.RFC3339), most)
 		}
-		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len())
+		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len(), "objects", s.state.Load().objects.Len())
 		return nil
 	}
 	known := s.state.Load()
