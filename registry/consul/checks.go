@@ -30,12 +30,18 @@ func (k *keeper) followChecks(ctx context.Context, sc *scope, state string, stop
 			if !k.crowded(held) {
 				return answer{}, nil, held.Err()
 			}
-			list, a, err := k.client.checks(held, query{place: sc.at, index: index, wait: longWait, fresh: true}, state)
-			return a, func(verdict) error {
+			var list api.HealthChecks
+			a, err := k.inTurn(held, func(wait time.Duration) (a answer, err error) {
+				list, a, err = k.client.checks(held, query{place: sc.at, index: index, wait: wait, fresh: true}, state)
+				return a, err
+			})
+			return a, func(v verdict) error {
 				now := failingOf(list)
 				all := was == nil
 				touched := differing(was, now)
-				was = now
+				if was = now; v == same && !all && len(touched) == 0 {
+					return nil // a wait has ended
+				}
 				k.tell(ctx, func() { sc.poke(all, touched) })
 				return nil
 			}, err

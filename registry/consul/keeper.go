@@ -38,6 +38,7 @@ type keeper struct {
 	dirty             bool      // there is something to review
 	unplaced          *trouble  // of what datacenters there are
 	datacentersNotice *notice   // of that
+	turnsNotice       *notice   // that there are more places than connections for them
 	culprit           *service  // which keeps the first full batch from being complete
 	over              time.Time // when a trouble of the whole was over
 	wholeLog, partLog teller
@@ -85,6 +86,7 @@ func newKeeper(o *Options, c *client, log hclog.Logger) *keeper {
 		o: o, client: c, log: log, do: make(chan func()), back: newBroadcast(), crowds: newBroadcast(),
 		slots:  newSlots(o.Connections),
 		scopes: map[place]*scope{}, changed: map[string]told{}, stands: newStanding(), datacentersNotice: &notice{group: "/" + noticeDatacenters},
+		turnsNotice: &notice{group: "/" + noticeTurns},
 	}
 }
 
@@ -158,7 +160,14 @@ func (k *keeper) crowd() {
 	for _, sc := range k.scopes {
 		n += len(sc.services)
 	}
-	if !k.slots.crowd(n, len(k.scopes), k.client.transport.Shared()) {
+	changed, turns := k.slots.crowd(n, len(k.scopes), k.client.transport.Shared())
+	if turns {
+		for _, sc := range k.scopes {
+			sc.wake() // who waits for long leaves others no turn
+		}
+	}
+	k.tellTurns()
+	if !changed {
 		return
 	}
 	k.crowds.wake()

@@ -45,11 +45,14 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
-			wait := longWait
-			if filtered {
-				wait = filteredWait
-			}
-			names, a, err := k.client.services(held, query{place: sc.at, index: index, wait: wait, filter: k.o.nameFilter()})
+			var names []string
+			a, err := k.inTurn(held, func(wait time.Duration) (a answer, err error) {
+				if filtered {
+					wait = min(wait, filteredWait)
+				}
+				names, a, err = k.client.services(held, query{place: sc.at, index: index, wait: wait, filter: k.o.nameFilter()})
+				return a, err
+			})
 			return a, func(v verdict) error {
 				if v == same && len(names) == had && a.filtered == filtered { // another token would read others
 					if index == 0 {

@@ -27,6 +27,7 @@ const (
 	noticeHidden      = "/hidden"      // the token does not read all of it
 	noticeRestored    = "/restored"    // a restoration of it may not be noticed
 	noticeDatacenters = "/datacenters" // those that there are cannot be asked for
+	noticeTurns       = "/turns"       // places are asked by turns
 )
 
 func (p place) notice(kind string) *notice { return &notice{group: p.group("") + kind} }

@@ -131,7 +131,7 @@ func TestCounts(t *testing.T) {
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	s := newSlots(20) // 5 for those who do not wait, 4 for the place: room for 11
-	if s.crowd(11, 1, false) {
+	if crowded, _ := s.crowd(11, 1, false); crowded {
 		t.Error("11 services are a crowd")
 	}
 	for range 11 {
@@ -139,7 +139,7 @@ func TestSlots(t *testing.T) {
 			t.Fatalf("got %v, %v", wait, ok)
 		}
 	}
-	if !s.crowd(12, 1, false) || !s.isCrowded() {
+	if changed, _ := s.crowd(12, 1, false); !changed || !s.isCrowded() {
 		t.Error("12 services are no crowd")
 	}
 	if _, ok := s.take(true); ok {
@@ -158,7 +158,7 @@ func TestSlots(t *testing.T) {
 	if s.crowd(5, 1, false); s.room != 8 {
 		t.Errorf("after a refusal there is room for %d, want 8", s.room)
 	}
-	if !s.crowd(5000, 1, true) && s.isCrowded() {
+	if s.crowd(5000, 1, true); s.isCrowded() {
 		t.Error("a crowd over HTTP/2")
 	}
 	if _, ok := s.take(false); !ok {

@@ -8,16 +8,20 @@ import (
 
 // restorationsOf follows the restorations of Consul's state (consul snapshot restore). Consul ends waits with what there was
 // before the restoration, or, of instances, does not end them; and who asks again waits for an index that was
-// reached before and is not reached again for long. So somebody has to wait at all times to whom nothing else happens.
+// reached before and is not reached again for long. So somebody has to wait at all times to whom nothing else happens; where places
+// are asked by turns, the waits are so short that the index is seen to have gone back.
 func (k *keeper) restorationsOf(sc *scope) follower {
 	var stopped early
 	return follower{
 		what: sc.at.key(askRestored), tell: func(t *trouble) { k.heardOf(sc, askRestored, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
-			asked := time.Now()
-			a, err := k.client.restoration(ctx, query{place: sc.at, index: index, wait: longWait})
+			var waited time.Duration
+			a, err := k.inTurn(ctx, func(wait time.Duration) (answer, error) {
+				waited = wait
+				return k.client.restoration(ctx, query{place: sc.at, index: index, wait: wait})
+			})
 			return a, func(v verdict) error {
-				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(asked)) {
+				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(a.asked), waited) {
 					k.log.Debug("Consul's state may have been restored: everything is looked at", "index", a.index, "before", index)
 					k.tell(ctx, sc.recheck)
 					k.start(ctx, func(ctx context.Context) { k.recheckLater(ctx, sc) })
@@ -41,10 +45,15 @@ func (k *keeper) recheckLater(ctx context.Context, sc *scope) {
 
 // recheck has everything of a place asked for again, what waits for a change too. The goroutine of keeper.loop calls it.
 func (sc *scope) recheck() {
+	sc.wake()
+	sc.release()
+}
+
+// wake has what waits for a change of all services of a place asked for again.
+func (sc *scope) wake() {
 	for _, i := range []*interrupts{sc.names, sc.critical, sc.warning} {
 		i.interrupt()
 	}
-	sc.release()
 }
 
 // release has all services looked at that wait for a change by themselves, and the others too.
@@ -60,8 +69,8 @@ type early struct{ last time.Duration }
 
 // before says whether a wait that took so long ended before its time, unless the one before that did took as long: that is
 // then the longest that Consul allows (max_query_time).
-func (e *early) before(took time.Duration) bool {
-	if took >= longWait*9/10 {
+func (e *early) before(took, wait time.Duration) bool {
+	if took >= wait*9/10 {
 		return false
 	}
 	usual := e.last > time.Second && took >= e.last*9/10 && took <= e.last*11/10

@@ -18,6 +18,8 @@ type slots struct {
 	refusal     time.Time
 	patience    time.Duration // how long nothing may be refused before there may be more
 	grown       bool          // since the last refusal
+
+	turns turns // the connections for the queries about all services of a place
 }
 
 func newSlots(connections int) *slots {
@@ -38,15 +40,20 @@ func keepingOf(connections, places int) int {
 const besides = 4
 
 // crowd takes in how many services and places there are, and whether queries share connections. It says whether it
-// is another answer than before to whether all services may be watched by themselves.
-func (s *slots) crowd(services, places int, shared bool) (changed bool) {
+// is another answer than before to whether all services may be watched by themselves, and whether the queries about places take
+// turns from now on.
+func (s *slots) crowd(services, places int, shared bool) (changed, turns bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	was := s.crowded
+	was, keep, wanted := s.crowded, keepingOf(s.connections, places)*places, besides*places
 	s.shared = shared
-	s.room = max(0, s.connections-(keepingOf(s.connections, places)+besides)*places)
+	s.room = max(0, s.connections-keep-wanted)
 	s.crowded = !shared && services > s.room
-	return was != s.crowded
+	most := max(s.connections-keep, s.connections*3/4) // the rest is for who asks without waiting
+	if shared {
+		most = wanted
+	}
+	return was != s.crowded, s.turns.bound(most, wanted)
 }
 
 // isCrowded says that some services are not watched by themselves.

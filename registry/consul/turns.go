@@ -1,0 +1,128 @@
+package consul
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+const (
+	// turn is how often, about, everything about a place is asked for where there are too few connections to wait for all of it at once,
+	// and leastTurn how long one wait is at least then.
+	turn, leastTurn = 10 * time.Second, time.Second
+)
+
+// turns are the connections for queries about all services of a place. Where there are fewer than queries they are taken by turns,
+// first come first served, so that none is never asked. Safe for concurrent use.
+type turns struct {
+	mu sync.Mutex
+	// the following are guarded by mu
+	most   int // connections
+	wanted int // queries
+	used   int
+	queue  []chan struct{} // who waits for one; closed when it is theirs
+}
+
+// bound takes in how many connections there are for how many queries. It says whether these take turns now and did not before.
+func (t *turns) bound(most, wanted int) (began bool) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	was := t.wanted > t.most
+	t.most, t.wanted = most, wanted
+	t.next()
+	return !was && wanted > most
+}
+
+// next has those go on for whom there are connections. Called with mu held.
+func (t *turns) next() {
+	for len(t.queue) > 0 && t.used < t.most {
+		t.used++
+		close(t.queue[0])
+		t.queue = t.queue[1:]
+	}
+}
+
+// take waits for a connection, until ctx ends, and says for how long a query may wait by it.
+func (t *turns) take(ctx context.Context) (time.Duration, error) {
+	mine := make(chan struct{})
+	t.mu.Lock()
+	t.queue = append(t.queue, mine)
+	t.next()
+	t.mu.Unlock()
+	select {
+	case <-mine:
+		return t.wait(), nil
+	case <-ctx.Done():
+		t.leave(mine)
+		return 0, ctx.Err()
+	}
+}
+
+// leave has who does not wait any more be out of the queue, or give back what was its own by then.
+func (t *turns) leave(mine chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if i := slices.Index(t.queue, mine); i >= 0 {
+		t.queue = slices.Delete(t.queue, i, i+1)
+		return
+	}
+	t.used--
+	t.next()
+}
+
+// give gives a connection back.
+func (t *turns) give() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.used--
+	t.next()
+}
+
+func (t *turns) wait() time.Duration {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.wanted <= t.most {
+		return longWait
+	}
+	return max(leastTurn, turn*time.Duration(t.most)/time.Duration(t.wanted))
+}
+
+// inTurn asks something about all of a place, when it is its turn, with how long the query may wait.
+func (k *keeper) inTurn(ctx context.Context, ask func(wait time.Duration) (answer, error)) (answer, error) {
+	wait, err := k.slots.turns.take(ctx)
+	if err != nil {
+		return answer{}, err
+	}
+	defer k.slots.turns.give()
+	return ask(wait)
+}
+
+// tellTurns tells that places are asked by turns, or that they are no more.
+func (k *keeper) tellTurns() {
+	have, short := k.slots.short()
+	if !short {
+		k.notify(k.turnsNotice, nil, time.Time{})
+		return
+	}
+	p := feed.Problem{
+		Severity: feed.Warning, Object: "Consul", Since: time.Now(),
+		Text: fmt.Sprintf("%d datacenters and namespaces are asked by turns over %d connections to Consul at %s, so that a change may be heard of some %s late: "+
+			"use an https address, where few connections are needed, or allow %d (connections, and Consul's limits.http_max_conns_per_client)",
+			len(k.scopes), have, k.o.Address, turn, len(k.scopes)*(besides+leastKeeping)),
+	}
+	if was := k.turnsNotice.problem; was != nil {
+		p.Since = was.Since
+	}
+	k.notify(k.turnsNotice, &p, time.Time{})
+}
+
+// short says how many connections there may be, and whether those are too few for all queries about places at once.
+func (s *slots) short() (connections int, short bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.connections, s.turns.wait() < longWait
+}
