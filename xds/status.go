@@ -38,6 +38,8 @@ type ProxyStatus struct {
 // TypeStatus is one type of one proxy.
 type TypeStatus struct {
 	TypeURL string
+	// Objects says that it is one of configuration objects, which other control planes read, and not of what proxies have.
+	Objects bool
 	// Resources is how many resources there are for it.
 	Resources int
 	ads.Status
@@ -87,7 +89,7 @@ func (st *stream) status() ProxyStatus {
 	}
 	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.types {
-		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Resources: t.To.Len(), Status: t.Status(t.To)})
+		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(), Status: t.Status(t.To)})
 	}
 	return p
 }

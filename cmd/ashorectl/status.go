@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -27,10 +28,14 @@ resource a column says how the proxy stands:
   24 (1 bad)  it rejected one, which is not sent again until it changes
   -           it did not ask for the type
 
+Control planes that read the configuration (MCP over xDS) have a table of their own below: how many kinds
+they asked for, how many objects there are of those, and whether they acknowledged all ("in step"), or of
+which kinds a change was sent, or is still to be sent ("behind"). How many objects they refused is counted.
+
 A line before the table names each source of configuration that was not read yet, or of which older
 content is at work.
 
-Rejections follow below the table in Envoy's own words, long ones cut to what they begin with and their
+Rejections follow below the tables in Envoy's own words, long ones cut to what they begin with and their
 reason; -o json has all of them. With the name of a proxy, that proxy is shown type by type, with
 short names of the content that it acknowledged and of the latest one.`,
 		Example: "  ashorectl status\n  ashorectl status web-1.shop\n  ashorectl status -o json | jq '.proxies[] | select(.types[].latest | not) | .id'",
@@ -64,17 +69,29 @@ func statusTable(w io.Writer, s admin.Status, now time.Time) error {
 	if err := headline(w, s, now); err != nil {
 		return err
 	}
-	if len(s.Proxies) == 0 {
+	proxies, readers := apart(s.Proxies)
+	if err := proxiesTable(w, proxies, now); err != nil {
+		return err
+	}
+	if err := readersTable(w, readers, now); err != nil {
+		return err
+	}
+	return rejections(w, s.Proxies, now)
+}
+
+// proxiesTable has a row for each proxy, after an empty line.
+func proxiesTable(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
+	if len(proxies) == 0 {
 		_, err := fmt.Fprintln(w, "\nno proxy is connected")
 		return err
 	}
-	types := typeColumns(s.Proxies)
+	types := typeColumns(proxies)
 	header := []string{"PROXY", "KIND", "PEER", "CONNECTED"}
 	for _, typ := range types {
 		header = append(header, strings.ToUpper(typ))
 	}
 	var rows [][]string
-	for _, p := range s.Proxies {
+	for _, p := range proxies {
 		row := []string{p.ID, p.Kind, p.Peer, ago(now, p.Connected)}
 		for _, typ := range types {
 			row = append(row, cell(p, typ))
@@ -84,10 +101,7 @@ func statusTable(w io.Writer, s admin.Status, now time.Time) error {
 	if _, err := fmt.Fprintln(w); err != nil {
 		return err
 	}
-	if err := columns(w, header, rows); err != nil {
-		return err
-	}
-	return rejections(w, s.Proxies, now)
+	return columns(w, header, rows)
 }
 
 // headline is ashored itself: three lines.
@@ -198,8 +212,12 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	if !p.Delta {
 		way = "state of the world"
 	}
-	if _, err := fmt.Fprintf(w, "%s: %s in namespace %s at %s, connected since %s (%s ago), %s\n",
-		p.ID, p.Kind, p.Namespace, p.Peer, p.Connected.Local().Format(time.DateTime), ago(now, p.Connected), way); err != nil {
+	what := fmt.Sprintf("%s in namespace %s", p.Kind, p.Namespace)
+	if p.Reader {
+		what = "reader of configuration"
+	}
+	if _, err := fmt.Fprintf(w, "%s: %s at %s, connected since %s (%s ago), %s\n",
+		p.ID, what, p.Peer, p.Connected.Local().Format(time.DateTime), ago(now, p.Connected), way); err != nil {
 		return err
 	}
 	if err := proven(w, p, now); err != nil {
@@ -267,22 +285,40 @@ func state(t admin.TypeStatus) string {
 	}
 }
 
-// rejections lists what was rejected, in Envoy's words.
+// rejections lists what was rejected, in Envoy's words, or a reader's.
 func rejections(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error {
 	for _, p := range proxies {
-		for _, t := range p.Types {
-			for _, r := range t.Rejected {
-				words, cut := gist(r.Error)
-				if cut {
-					words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)", count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
-				}
-				if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(t.Type, r, now), words); err != nil {
-					return err
-				}
+		for _, r := range refusals(p) {
+			words, cut := gist(r.Error)
+			if cut {
+				words += fmt.Sprintf("\n  (all %s: ashorectl status %s -o json)", count(1+strings.Count(r.Error, "\n"), "line"), p.ID)
+			}
+			if _, err := fmt.Fprintf(w, "\n%s rejected %s:\n  %s\n", p.ID, culprit(r.of, r.Rejection, now), words); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
+}
+
+// rejected is one thing that a proxy rejected, of a type, or of a kind of configuration objects.
+type rejected struct {
+	of string
+	admin.Rejection
+}
+
+// refusals are what a proxy rejected: an object once, by however many names of its kind it was sent.
+func refusals(p admin.ProxyStatus) (out []rejected) {
+	for _, t := range p.Types {
+		for _, r := range t.Rejected {
+			again := func(x rejected) bool { return x.of == t.Objects && x.Resource == r.Resource && x.Error == r.Error }
+			if isObjects(t) && slices.ContainsFunc(out, again) {
+				continue
+			}
+			out = append(out, rejected{cmp.Or(t.Objects, t.Type), r})
+		}
+	}
+	return out
 }
 
 // culprit names what was rejected, and when: "lds 0.0.0.0_80 5s ago".

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"reflect"
+	"strings"
 	"testing"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -106,5 +107,37 @@ func TestShortNames(t *testing.T) {
 	}
 	if got[2].Kind != "router" || got[0].Kind != "sidecar" {
 		t.Errorf("kinds %q and %q", got[2].Kind, got[0].Kind)
+	}
+}
+
+// Who asks for configuration objects alone is a reader, under whichever names of the kinds, and goes by what it calls itself
+// otherwise.
+func TestReaderStatus(t *testing.T) {
+	t.Parallel()
+	of := func(names ...string) (out []xds.TypeStatus) {
+		for _, n := range names {
+			out = append(out, xds.TypeStatus{TypeURL: n, Objects: strings.Count(n, "/") == 2})
+		}
+		return out
+	}
+	for name, tc := range map[string]struct {
+		types  []xds.TypeStatus
+		reader bool
+		kinds  string
+	}{
+		"a reader":          {of("networking.istio.io/v1/Gateway", "networking.istio.io/v1alpha3/Gateway", "core/v1alpha1/MeshConfig"), true, "Gateway Gateway MeshConfig"},
+		"a proxy":           {of(xds.ClusterType), false, ""},
+		"both":              {of(xds.ClusterType, "networking.istio.io/v1/Gateway"), false, " Gateway"},
+		"neither":           {nil, false, ""},
+		"of no known types": {of("example.com/Foo"), false, ""},
+	} {
+		got := proxyStatus(xds.ProxyStatus{ID: "sidecar~1~a~x", Types: tc.types})
+		var kinds []string
+		for _, ty := range got.Types {
+			kinds = append(kinds, ty.Objects)
+		}
+		if got.Reader != tc.reader || strings.Join(kinds, " ") != tc.kinds || got.Kind != "sidecar" {
+			t.Errorf("%s: reader %v of %q, called %s", name, got.Reader, kinds, got.Kind)
+		}
 	}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"path"
+	"slices"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -42,12 +44,16 @@ func proxyStatus(p xds.ProxyStatus) admin.ProxyStatus {
 	for _, t := range p.Types {
 		out.Types = append(out.Types, typeStatus(t))
 	}
+	out.Reader = len(p.Types) > 0 && !slices.ContainsFunc(p.Types, func(t xds.TypeStatus) bool { return !t.Objects })
 	return out
 }
 
 func typeStatus(t xds.TypeStatus) admin.TypeStatus {
 	out := admin.TypeStatus{Type: shortType(t.TypeURL), Resources: t.Resources, Acknowledged: t.Acknowledged, AcknowledgedAt: t.AcknowledgedAt,
 		Target: t.Target, Latest: t.Latest, InFlight: t.InFlight, Rejections: t.Rejections, Everything: t.Everything}
+	if t.Objects {
+		out.Objects = path.Base(t.TypeURL) // networking.istio.io/v1/VirtualService, core/v1alpha1/MeshConfig
+	}
 	if !t.Everything {
 		out.Subscribed = t.Subscribed
 	}

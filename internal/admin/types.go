@@ -46,8 +46,10 @@ type ProxyStatus struct {
 	ID string `json:"id"`
 	// Node is the whole node ID, "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local".
 	Node      string `json:"node"`
-	Kind      string `json:"kind"` // "sidecar" or "router"
+	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
 	Namespace string `json:"namespace"`
+	// Reader says that it is none: another control plane, which reads configuration objects (MCP over xDS) and nothing else.
+	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
 	// Peer is the address that it connected from.
@@ -67,8 +69,11 @@ type ProxyStatus struct {
 
 // TypeStatus is what a proxy has of one xDS type.
 type TypeStatus struct {
-	// Type is the short name: cds, eds, lds, rds, nds, …
+	// Type is the short name: cds, eds, lds, rds, nds, …; of configuration objects one of the names that the kind has had,
+	// networking.istio.io/v1/VirtualService.
 	Type string `json:"type"`
+	// Objects is the kind of configuration object that Type is a name of, VirtualService; empty: it is none.
+	Objects string `json:"objects,omitempty"`
 	// Subscribed is the number of names that it asked for; zero when Everything.
 	Subscribed int `json:"subscribed"`
 	// Everything says that it asked for all that there is.

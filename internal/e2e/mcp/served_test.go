@@ -264,6 +264,41 @@ func TestServedIsOwn(t *testing.T) {
 	}
 }
 
+// Operators are told which types of a stream are those of a reader: under every name that the kind has had, and none of a proxy's.
+func TestServedIsShown(t *testing.T) {
+	t.Parallel()
+	s := newServed(t, mcp.Readers{Anybody: true})
+	s.put("web", "web.test")
+	k := newSink(t, mcp.Config{Address: s.address, Plaintext: true})
+	k.inTouch()
+	shown := s.xds.Proxies()
+	if len(shown) != 1 || len(shown[0].Types) < len(config.Kinds()) {
+		t.Fatalf("shown are %+v", shown)
+	}
+	for _, ty := range shown[0].Types {
+		if !ty.Objects {
+			t.Errorf("%s is said to be none of configuration", ty.TypeURL)
+		}
+	}
+	st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, s.address)).StreamAggregatedResources(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: xds.ListenerType, Node: &corev3.Node{Id: "sidecar~10.0.0.1~web-1.shop~shop.svc.cluster.local"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := st.Recv(); err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range s.xds.Proxies() {
+		for _, ty := range p.Types {
+			if p.Node.ID == "web-1.shop" && ty.Objects {
+				t.Errorf("%s is said to be of configuration", ty.TypeURL)
+			}
+		}
+	}
+}
+
 // Who proves nothing is told nothing.
 func TestServedToNobody(t *testing.T) {
 	t.Parallel()
