@@ -67,6 +67,8 @@ type converter struct {
 	name string
 	// former is the port at which clients reached the registered ports of its instances until now; zero: none is known.
 	former uint32
+	// nameless says that it was told that the settings give it no service account.
+	nameless bool
 
 	out converted
 }

@@ -132,10 +132,15 @@ func TestConvertEndpoint(t *testing.T) {
 		"mutual TLS by a tag": {read(), entry("a", tags("security.istio.io/tlsMode=istio")), with(func(e *registry.Endpoint) {
 			e.TLSMode, e.Labels = "istio", map[string]string{"security.istio.io/tlsMode": "istio"}
 		}), ""},
-		"a mode that there is not":   {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
-		"an account of the settings": {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
-		"metadata is not believed":   {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an account that is no name": {read(), entry("a", meta("ashore-service-account", "../root")), plain, "is no name of a service account"},
+		"a mode that there is not":                          {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
+		"an account of the settings":                        {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
+		"metadata is not believed":                          {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
+		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.TLSMode = "istio" }), "is no name of a service account"},
+		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is no name of a service account"},
+		"an account that is too long": {
+			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.TLSMode = "istio" }),
+			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is no name of a service account`,
+		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
 			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
 		}), with(func(e *registry.Endpoint) { e.Address = "10.7.7.7" }), ""},

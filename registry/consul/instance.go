@@ -167,26 +167,25 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
 }
 
-// identity is the service account of an instance, and whether it takes the mesh's mutual TLS.
+// identity is the service account of an instance, and whether it takes the mesh's mutual TLS. One that is said to have an account
+// takes it, also where that is no name of any: a mistake does not have clients send in the clear.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
-	said := ""
+	said, named := "", false
 	if c.o.Identity == identityMetadata {
 		account, said = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
 	}
 	if account != "" && !dnsname.Valid(account) {
-		c.warn(s.ID, "%s %q is no name of a service account: it is left out", keyServiceAccount, account)
-		account = ""
+		c.warn(s.ID, "%s %q is no name of a service account: it is left out; want small letters, digits, '-' and '.'", keyServiceAccount, account)
+		account, named = "", true
 	}
 	if account == "" && c.o.ServiceAccount != "" {
-		if a := strings.ReplaceAll(c.o.ServiceAccount, "${service}", strings.ToLower(c.name)); dnsname.Valid(a) {
-			account = a
-		}
+		account, named = c.accountOfSettings(), true
 	}
 	switch cmp.Or(said, c.o.TLSMode) {
 	case tlsModeIstio:
 		return account, tlsModeIstio
 	case "":
-		if account != "" {
+		if account != "" || named {
 			return account, tlsModeIstio
 		}
 	case tlsModeDisabled:
@@ -194,6 +193,28 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 		c.warn(s.ID, "%s %q: want istio or disabled; it is taken for disabled", keyTLSMode, said)
 	}
 	return account, ""
+}
+
+// accountOfSettings is the service account that the settings give the service; empty: what they make of its name is none.
+func (c *converter) accountOfSettings() string {
+	account := accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
+	if dnsname.Valid(account) {
+		return account
+	}
+	if !c.nameless {
+		c.nameless = true
+		c.warn("", "the option serviceAccount gives it %q, which is no name of a service account: its instances have none, and clients expect the account default there; "+
+			"say %s in their metadata, or mend serviceAccount", account, keyServiceAccount)
+	}
+	return ""
+}
+
+// serviceName stands for the name of the service in the option serviceAccount.
+const serviceName = "${service}"
+
+// accountOf is what the option serviceAccount makes of the name of a service.
+func accountOf(option, service string) string {
+	return strings.ReplaceAll(option, serviceName, service)
 }
 
 // once leaves one of several registrations of one address and port: the healthiest, then the newest.

@@ -173,6 +173,9 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 	if _, known := registry.ParseProtocol(o.Protocol); o.Protocol != "" && !known {
 		wrong("protocol", "%q: want one of Istio's, as http, http2, grpc, tcp, tls", o.Protocol)
 	}
+	if a := accountOf(o.ServiceAccount, "a"); o.ServiceAccount != "" && !dnsname.Valid(a) {
+		wrong("serviceAccount", "%q: want the name of a service account: small letters, digits, '-' and '.', and %s for the service's name", o.ServiceAccount, serviceName)
+	}
 	for _, list := range []struct {
 		option   string
 		patterns []string

@@ -50,6 +50,9 @@ func TestCheck(t *testing.T) {
 		"a lease":                 {Options{Export: ExportOptions{Owner: "shop", Lease: time.Second}}, "export.lease: 1s: want 10s to 24h0m0s"},
 		"a pattern of hosts":      {Options{Export: ExportOptions{Owner: "shop", Except: []string{"["}}}, "export.except: "},
 		"a name of services":      {Options{Export: ExportOptions{Owner: "shop", Name: "${port}"}}, "export.name: "},
+		"an account":              {Options{ServiceAccount: "consul-${service}.v1"}, ""},
+		"an account of nothing":   {Options{ServiceAccount: "${svc}"}, `serviceAccount: "${svc}": want the name of a service account`},
+		"an account with a space": {Options{ServiceAccount: "Web App"}, "serviceAccount: "},
 		"a protocol":              {Options{Protocol: "gopher"}, "protocol: "},
 	}
 	for name, tc := range tests {
