@@ -24,10 +24,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {
 					return errNoInstance
 				}
-				if v == same {
-					return nil
-				}
-				w.had = len(entries)
+				w.had, w.filtered = len(entries), a.filtered
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
 				w.port = said.main
 				k.tell(ctx, func() {
@@ -58,6 +55,8 @@ type watch struct {
 	changed bool   // with the last answer
 	had     int    // instances
 	port    uint32 // at which clients reach it; see converted
+	// filtered says that the token does not read all of it.
+	filtered bool
 }
 
 func isInstance(e *api.ServiceEntry) bool { return e != nil && e.Node != nil && e.Service != nil }
@@ -102,7 +101,7 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 			w.changed = false
 			w.s.pokes.poke(false, 0) // whoever interrupted it wants it looked at
 		}
-		whole, atLeast, ok := w.s.pokes.wait(ctx)
+		whole, atLeast, ok := w.sleep(ctx)
 		if !ok {
 			return nil, answer{}, ctx.Err()
 		}
@@ -120,6 +119,14 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 		}
 		return w.fetch(ctx, atLeast)
 	}
+}
+
+// sleep waits until there is a reason to ask. Another token may read more, which nothing tells.
+func (w *watch) sleep(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
+	if w.filtered {
+		defer time.AfterFunc(longWait, func() { w.s.pokes.poke(true, 0) }).Stop()
+	}
+	return w.s.pokes.wait(ctx)
 }
 
 // wait asks for what there is after index, for so long or until it is interrupted.

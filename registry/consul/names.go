@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +41,7 @@ func (k *keeper) hides(a answer) bool { return a.filtered && k.o.Emptied != empt
 
 // namesOf follows the names of all services of a place.
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
-	var had int
+	var had []string
 	var filtered bool
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
@@ -54,16 +55,17 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 				return a, err
 			})
 			return a, func(v verdict) error {
-				if v == same && len(names) == had && a.filtered == filtered { // another token would read others
+				slices.Sort(names)
+				if v == same && slices.Equal(names, had) && a.filtered == filtered { // another token would read others
 					if index == 0 {
 						k.tell(ctx, func() { k.confirm(sc, a.at) })
 					}
 					return nil
 				}
-				if len(names) == 0 && had > 0 && k.hides(a) {
+				if len(names) == 0 && len(had) > 0 && k.hides(a) {
 					return errHidden
 				}
-				had, filtered = len(names), a.filtered
+				had, filtered = names, a.filtered
 				k.tell(ctx, func() { k.listed(ctx, sc, names, a, v) })
 				return nil
 			}, err
@@ -72,7 +74,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 			if !k.slots.isCrowded() {
 				return namesGap
 			}
-			return max(namesGap, time.Duration(had)*time.Second/looks)
+			return max(namesGap, time.Duration(len(had))*time.Second/looks)
 		},
 	}
 }
@@ -116,11 +118,22 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		s.cancel = cancel
 		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s, before)) })
 	}
-	if k.slots.isCrowded() { // a registration has changed, and nobody says whose
-		for _, s := range sc.services {
-			if _, new := added[s]; !new { // which is asked for anyway
-				s.pokes.poke(false, 0)
-			}
+	k.wonder(sc, added, v == same)
+}
+
+// wonder has the services of a place asked for, besides those that are added and asked for anyway: a registration has changed, and in a
+// crowd nobody says whose, or another token reads others, and no index tells.
+func (k *keeper) wonder(sc *scope, added map[*service]before, token bool) {
+	if !token && !k.slots.isCrowded() {
+		return
+	}
+	for _, s := range sc.services {
+		if _, new := added[s]; new {
+			continue
+		}
+		s.pokes.poke(token, 0)
+		if token {
+			s.stop.interrupt()
 		}
 	}
 }
