@@ -19,6 +19,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 			return a, func(v verdict) error {
 				w.changed = v == newer && index != 0
 				if len(entries) == 0 && w.had > 0 && k.hides(a) { // first: another token changes no index
+					k.tell(ctx, func() { s.missed = time.Time{} })
 					return errHidden
 				}
 				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {
@@ -30,8 +31,8 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				k.tell(ctx, func() {
 					switch {
 					case sc.services[s.name] != s: // it has gone meanwhile
-					case s.unlisted && len(entries) == 0: // not even a token could hide it
-						k.gone(sc, s, a.at)
+					case s.unlisted && len(entries) == 0 && (!s.missed.IsZero() || !v.doubtful() && s.pending == nil): // not even a token could hide it
+						k.absent(sc, s, a.at)
 					case len(entries) == 0 && len(s.items) > 0 && (v.doubtful() || s.pending != nil):
 						k.doubt(sc, s, said)
 					default:

@@ -61,6 +61,7 @@ type scope struct {
 	// they stay as they were.
 	lost      map[string]*service
 	lostSince time.Time
+	lostElse  bool // others are lost than was told
 
 	troubles map[string]*trouble // by what cannot be asked for
 	named    time.Time           // when the names could be asked for again

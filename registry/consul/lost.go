@@ -1,6 +1,7 @@
 package consul
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net/url"
@@ -61,25 +62,56 @@ func (k *keeper) confirm(sc *scope, at time.Time) {
 	}
 }
 
-// lose keeps what is known of a service, although Consul does not know it any more.
-func (k *keeper) lose(sc *scope, s *service, since time.Time) {
+// denied says that Consul was asked for each service of a place by name, and has none, which no token hides.
+func (k *keeper) denied(ctx context.Context, sc *scope) bool {
+	had, left, done := 0, 0, make(chan struct{})
+	k.tell(ctx, func() {
+		defer close(done)
+		for _, s := range sc.services {
+			if len(s.items) > 0 {
+				had++
+			}
+			if len(s.items) > 0 && s.pending == nil {
+				left++
+			}
+		}
+	})
+	select {
+	case <-ctx.Done():
+		return false
+	case <-done:
+		return had > 0 && left == 0
+	}
+}
+
+// absent takes in that Consul has no service of this name, which no token hides: it is gone, or it is lost.
+func (k *keeper) absent(sc *scope, s *service, at time.Time) {
+	if len(s.items) == 0 || s.missed.IsZero() {
+		k.gone(sc, s, at)
+		return
+	}
 	s.cancel()
-	s.pending = nil
+	s.pending, s.unlisted = nil, false
 	k.mended(sc, s)
 	delete(sc.services, s.name)
-	if len(s.items) > 0 {
-		k.miss(sc, s, since)
-	}
+	k.miss(sc, s, s.missed)
 }
 
 // miss has a service be among those that are missing; its content is of since.
 func (k *keeper) miss(sc *scope, s *service, since time.Time) {
-	s.within, s.right = sc.lostNotice.group, since
+	s.within, s.right, s.missed = sc.lostNotice.group, since, time.Time{}
 	sc.lost[s.name] = s
+	sc.loses(since)
+	k.dirty = true
+	k.post(s.group, s)
+}
+
+// loses notes that something is lost since then.
+func (sc *scope) loses(since time.Time) {
+	sc.lostElse = true
 	if sc.lostSince.IsZero() || since.Before(sc.lostSince) {
 		sc.lostSince = since
 	}
-	k.post(s.group, s)
 }
 
 // find takes up what is kept of a service that Consul knows again.
@@ -123,6 +155,7 @@ func (k *keeper) bring(sc *scope) (last time.Time) {
 		s.take(u)
 		if u.Within == sc.lostNotice.group {
 			s.within = u.Within
+			sc.loses(s.right)
 		}
 		sc.lost[name] = s
 		last = later(last, s.right)
@@ -164,6 +197,7 @@ func (k *keeper) recall(sc *scope, there map[string]bool, a answer) (hidden []*s
 			k.forget(sc, s, a.at)
 		case a.filtered:
 			delete(sc.lost, name)
+			k.suspect(sc, s, len(there) == 0)
 			hidden = append(hidden, s)
 		case len(there) == 0 || s.within == sc.lostNotice.group:
 			k.miss(sc, s, s.right)
@@ -172,6 +206,16 @@ func (k *keeper) recall(sc *scope, there map[string]bool, a answer) (hidden []*s
 		}
 	}
 	return hidden
+}
+
+// suspect has what was kept of a service be that of one that the token may hide: its answer says so. Else it is lost where all are
+// missing, or it was before, and gone where not.
+func (k *keeper) suspect(sc *scope, s *service, all bool) {
+	if all || s.within == sc.lostNotice.group {
+		s.missed = s.right
+	}
+	s.unlisted, s.known, s.within = true, k.told, sc.awayNotice.group
+	k.post(s.group, s)
 }
 
 // service is the name of the service that is called group among those of all places; false: it is of another place.
@@ -186,12 +230,19 @@ func (p place) service(group string) (string, bool) {
 
 // tellLost tells which services are missing, or that none are any more.
 func (k *keeper) tellLost(sc *scope) {
-	if len(sc.lost) == 0 {
+	sc.lostElse = false
+	var names []string
+	for name, s := range sc.lost {
+		if s.within == sc.lostNotice.group {
+			names = append(names, name)
+		}
+	}
+	if len(names) == 0 {
 		sc.lostSince = time.Time{}
 		k.notify(sc.lostNotice, nil, time.Time{})
 		return
 	}
-	names := slices.Sorted(maps.Keys(sc.lost))
+	slices.Sort(names)
 	list := strings.Join(names[:min(len(names), missing)], ", ")
 	if more := len(names) - missing; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)

@@ -251,3 +251,186 @@ func TestLostButOne(t *testing.T) {
 		})
 	}
 }
+
+// A Consul that comes back without anything is doubted, whatever the token hides besides, and whatever else it has by then; also
+// at a start. What the token hides is not lost, and what is deregistered later is gone.
+func TestLostBesideHidden(t *testing.T) {
+	t.Parallel()
+	for _, start := range []bool{false, true} {
+		for _, others := range [][]string{{}, {"secret"}, {"secret", "new"}} {
+			t.Run(fmt.Sprint(start, others), func(t *testing.T) {
+				t.Parallel()
+				for range 5 {
+					synctest.Test(t, func(t *testing.T) { lostBeside(t, start, others) })
+				}
+			})
+		}
+	}
+}
+
+func lostBeside(t *testing.T, start bool, others []string) {
+	const hidden = "the token reads nothing any more of what it read before"
+	c, cfg := newCatalogs("web", "pay"), lastgood.Config[registry.Instances]{Store: &shelf{all: map[string][]byte{}}}
+	c.hidden["secret"] = true
+	for _, name := range others {
+		if c.hidden[name] {
+			c.services[name] = api.HealthPassing
+		}
+	}
+	f := c.look(t, Options{}, cfg)
+	time.Sleep(time.Minute)
+	is := func(what, web, pay string, lost, hides int) {
+		t.Helper()
+		time.Sleep(time.Minute)
+		if f.state("web.service.consul") != web || f.state("pay.service.consul") != pay || f.tells("came back without") != lost || f.tells(hidden) != hides {
+			t.Errorf("%s web is %q and pay %q, want %q and %q; problems %v", what, f.state("web.service.consul"), f.state("pay.service.consul"), web, pay, f.problems())
+		}
+	}
+	is("at first", "healthy", "healthy", 0, 0)
+	if start {
+		f.end()
+	}
+	c.change(func() { c.fails = func(_, _ string) bool { return true } })
+	time.Sleep(30 * time.Second)
+	c.change(func() {
+		c.fails, c.index, c.services = nil, 3, map[string]string{}
+		for _, name := range others {
+			if c.services[name] = api.HealthPassing; start && !c.hidden[name] {
+				delete(c.services, name) // what is there at a start is believed
+			}
+		}
+	})
+	if start {
+		f = c.look(t, Options{}, cfg)
+	}
+	defer func() { f.end() }()
+	is("emptied:", "healthy", "healthy", 1, 0)
+	c.change(func() { c.services["web"] = api.HealthCritical })
+	is("one is there again:", "unhealthy", "healthy", 1, 0)
+	c.change(func() { c.services["pay"] = api.HealthPassing })
+	is("both are there again:", "unhealthy", "healthy", 0, 0)
+	c.change(func() { c.hidden["pay"] = true })
+	is("one is hidden:", "unhealthy", "healthy", 0, 1)
+	c.change(func() { c.index = 3 })
+	is("it counts anew:", "unhealthy", "healthy", 0, 1)
+	c.change(func() { delete(c.services, "pay") })
+	is("what is hidden is deregistered:", "unhealthy", "", 0, 0)
+}
+
+// What was wrong with a service that Consul has lost is told no more.
+func TestProblemOfLost(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs("web", "a.b")
+		f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Minute)
+		if f.tells("no name of DNS") != 1 {
+			t.Fatalf("problems: %v", f.problems())
+		}
+		c.change(func() { c.fails = func(_, _ string) bool { return true } })
+		time.Sleep(10 * time.Second)
+		c.change(func() { c.fails, c.index, c.services = nil, 3, map[string]string{} })
+		time.Sleep(time.Hour)
+		if f.tells("no name of DNS") != 0 || f.tells("came back without the services that it had: web;") != 1 {
+			t.Errorf("there is no a.b any more: %v", f.problems())
+		}
+	})
+}
+
+// What the token hid before Consul lost its data is lost like the rest, and what Consul lost is so also when the token read
+// nothing of the first answer.
+func TestLostWhileHidden(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		hidden string
+		fails  string
+		first  map[string]string // what is there, while this fails
+		then   map[string]string
+		lost   string
+	}{
+		"hidden before":            {"pay", "/v1/catalog/services", map[string]string{}, map[string]string{}, "pay, web;"},
+		"nothing is read at first": {"secret", "/v1/health/service/", map[string]string{"secret": api.HealthPassing}, map[string]string{"web": api.HealthPassing, "secret": api.HealthPassing}, "pay;"},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for range 10 {
+				synctest.Test(t, func(t *testing.T) {
+					c := newCatalogs("web", "pay", "secret")
+					f := c.look(t, Options{Except: []string{"secret"}}, lastgood.Config[registry.Instances]{})
+					defer f.end()
+					time.Sleep(time.Minute)
+					c.change(func() { c.hidden[tc.hidden] = true })
+					time.Sleep(time.Minute)
+					c.change(func() { c.fails = func(_, _ string) bool { return true } })
+					time.Sleep(30 * time.Second)
+					c.change(func() {
+						c.services, c.index = tc.first, 3
+						c.fails = func(_, path string) bool { return strings.HasPrefix(path, tc.fails) }
+					})
+					time.Sleep(10 * time.Second)
+					c.change(func() { c.services, c.fails = tc.then, nil })
+					time.Sleep(time.Minute)
+					if web, pay := f.state("web.service.consul"), f.state("pay.service.consul"); web != "healthy" || pay != "healthy" || f.tells("came back without the services that it had: "+tc.lost) != 1 {
+						t.Errorf("web is %q and pay %q; problems %v", web, pay, f.problems())
+					}
+				})
+			}
+		})
+	}
+}
+
+// What was lost ages by itself, also while its datacenter is away at a start; what is found again, or hidden, ages with its datacenter.
+func TestLostAges(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, o := newCatalogs("web", "dc2/web", "dc2/pay", "dc2/db"), Options{Datacenters: []string{"dc1", "dc2"}}
+		cfg := lastgood.Config[registry.Instances]{Store: &shelf{all: map[string][]byte{}}, MaxAge: time.Hour, Drop: true}
+		f := c.look(t, o, cfg)
+		is := func(what string, want ...string) {
+			t.Helper()
+			for i, name := range []string{"web", "pay", "db"} {
+				if got := f.state(name + ".service.dc2.consul"); got != want[i] {
+					t.Errorf("%s: %s is %q, want %q; problems %v", what, name, got, want[i], f.problems())
+				}
+			}
+		}
+		dc2 := func(dc, _ string) bool { return dc == "dc2" }
+		time.Sleep(time.Minute)
+		c.change(func() {
+			delete(c.services, "dc2/pay")
+			delete(c.services, "dc2/db")
+			c.index = 3
+		})
+		time.Sleep(40 * time.Minute)
+		if is("lost", "healthy", "healthy", "healthy"); f.tells("came back without the services that it had: db, pay;") != 1 {
+			t.Errorf("problems: %v", f.problems())
+		}
+		f.end()
+		c.change(func() { c.fails = dc2 })
+		f = c.look(t, o, cfg)
+		time.Sleep(10 * time.Minute)
+		if is("away at a start", "healthy", "healthy", "healthy"); f.tells("came back without the services that it had: db, pay;") != 1 {
+			t.Errorf("problems: %v", f.problems())
+		}
+		time.Sleep(15 * time.Minute)
+		is("away for long", "healthy", "", "")
+		c.change(func() {
+			c.fails, c.services["dc2/pay"], c.services["dc2/db"], c.hidden["dc2/db"] = nil, api.HealthPassing, api.HealthPassing, true
+		})
+		time.Sleep(time.Minute)
+		if is("one is found, one is hidden", "healthy", "healthy", ""); f.tells("came back without") != 0 || f.tells("the token reads nothing any more") != 1 {
+			t.Errorf("problems: %v", f.problems())
+		}
+		c.change(func() { delete(c.hidden, "dc2/db") })
+		time.Sleep(time.Minute)
+		is("both are read", "healthy", "healthy", "healthy")
+		c.change(func() { c.fails = dc2 })
+		time.Sleep(50 * time.Minute)
+		is("away again", "healthy", "healthy", "healthy")
+		time.Sleep(15 * time.Minute)
+		is("away again for long", "", "", "")
+		f.end()
+	})
+}

@@ -42,7 +42,7 @@ func (k *keeper) hides(a answer) bool { return a.filtered && k.o.Emptied != empt
 // namesOf follows the names of all services of a place.
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had []string
-	var filtered bool
+	var filtered, anew bool // anew: Consul counts anew since the last answer that was taken in
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
@@ -62,10 +62,14 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 					}
 					return nil
 				}
-				if len(names) == 0 && len(had) > 0 && k.hides(a) {
+				anew = anew || v == restarted
+				if len(names) == 0 && len(had) > 0 && k.hides(a) && !k.denied(ctx, sc) {
 					return errHidden
 				}
-				had, filtered = names, a.filtered
+				if anew {
+					v = restarted
+				}
+				had, filtered, anew = names, a.filtered, false
 				k.tell(ctx, func() { k.listed(ctx, sc, names, a, v) })
 				return nil
 			}, err
@@ -89,14 +93,13 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 	}
 	k.lagged(a.lag)
 	added := map[*service]before{}
+	sc.doubted, sc.answered = false, time.Now()
+	k.leave(sc, there, a, v)
 	if !sc.listed {
 		for _, s := range k.recall(sc, there, a) {
-			s.unlisted = true
 			sc.services[s.name], added[s] = s, k.before(s)
 		}
 	}
-	sc.doubted, sc.answered = false, time.Now()
-	k.leave(sc, there, a, v)
 	for name := range there {
 		if sc.services[name] == nil {
 			s := sc.newService(name)
@@ -140,26 +143,25 @@ func (k *keeper) wonder(sc *scope, added map[*service]before, token bool) {
 
 // leave takes in which of the services are not there any more.
 func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
-	out := func(s *service) { k.gone(sc, s, a.at) }
-	switch {
-	case k.hides(a):
-		out = func(s *service) { k.unlist(sc, s, a.at) }
-	case k.emptied(sc, there, v):
-		since := a.at
-		if t := sc.troubles[askNames]; t != nil {
-			since = t.since
-		}
-		out = func(s *service) { k.lose(sc, s, since) }
+	emptied, since := k.emptied(sc, there, v), a.at
+	if t := sc.troubles[askNames]; t != nil {
+		since = t.since
 	}
 	for name, s := range sc.services {
-		switch {
-		case !there[name]:
-			out(s)
-		case s.pending != nil:
-			s.unlisted = false
-			k.set(sc, s, *s.pending, a.at)
-		default:
-			s.unlisted = false
+		if there[name] {
+			s.unlisted, s.missed = false, time.Time{}
+			if s.pending != nil {
+				k.set(sc, s, *s.pending, a.at)
+			}
+			continue
+		}
+		if emptied && s.missed.IsZero() {
+			s.missed = since
+		}
+		if k.hides(a) {
+			k.unlist(sc, s, a.at)
+		} else {
+			k.absent(sc, s, a.at)
 		}
 	}
 }
@@ -167,11 +169,10 @@ func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
 // unlist has a service asked for by itself that is not among the names, where the token does not read all of them: Consul says
 // of one that it has whether the token hides it.
 func (k *keeper) unlist(sc *scope, s *service, at time.Time) {
-	if len(s.items) == 0 {
-		k.gone(sc, s, at)
-		return
-	}
-	if !s.unlisted {
+	switch {
+	case len(s.items) == 0 || s.pending != nil: // it was asked for, and is not hidden
+		k.absent(sc, s, at)
+	case !s.unlisted:
 		s.unlisted = true
 		s.pokes.poke(true, 0)
 		s.stop.interrupt()

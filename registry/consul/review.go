@@ -18,6 +18,9 @@ func (k *keeper) review(now time.Time) (next time.Time) {
 	k.reviewPlaces(whole, now, first)
 	told := part{}
 	for _, sc := range k.ordered() {
+		if sc.lostElse {
+			k.tellLost(sc)
+		}
 		k.reviewPlace(sc, whole != nil, now, first)
 		k.reviewServices(sc, whole != nil, now, first)
 		told.add(sc)

@@ -35,6 +35,7 @@ type service struct {
 	shown    *trouble   // the one that is told; nil: none is
 	checked  time.Time  // when the names were asked for because of its trouble; see excuse
 	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
+	missed   time.Time  // since when it is lost, should Consul have none of it; zero: it is gone then
 }
 
 func (sc *scope) newService(name string) *service {
@@ -62,7 +63,7 @@ func (s *service) object() string { return "Consul service " + s.group }
 // set takes in what Consul says of a service.
 func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
 	was := s.said.virtual
-	s.said, s.heard, s.asOf, s.right, s.pending = said, true, at, time.Time{}, nil
+	s.said, s.heard, s.asOf, s.right, s.pending, s.missed = said, true, at, time.Time{}, nil, time.Time{}
 	for dest := range merged(was, said.virtual) {
 		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil && sc.services[dest].heard {
 			k.finish(sc, sc.services[dest], at)
