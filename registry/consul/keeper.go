@@ -36,6 +36,7 @@ type keeper struct {
 	kept              map[string]feed.Update[registry.Instances]
 	stands            standing
 	dirty             bool      // there is something to review
+	stirred           bool      // so there is of services in trouble, which may be many, within stirredGap
 	unplaced          *trouble  // of what datacenters there are
 	datacentersNotice *notice   // of that
 	turnsNotice       *notice   // that there are more places than connections for them
@@ -82,6 +83,10 @@ func newScope(at place, few int) *scope {
 	}
 }
 
+// stirredGap is how long troubles of services are gathered before they are reviewed, and the least time from one review to the next for
+// the sake of time alone.
+const stirredGap = 200 * time.Millisecond
+
 func newKeeper(o *Options, c *client, log hclog.Logger) *keeper {
 	return &keeper{
 		o: o, client: c, log: log, do: make(chan func()), back: newBroadcast(), crowds: newBroadcast(),
@@ -109,13 +114,20 @@ func (k *keeper) tell(ctx context.Context, f func()) {
 func (k *keeper) loop(ctx context.Context, out chan<- feed.Batch[registry.Instances]) {
 	again := time.NewTimer(time.Hour)
 	defer again.Stop()
+	var next time.Time // of the timer; zero: there is nothing to wait for
 	for {
-		if k.dirty {
+		switch soon := time.Now().Add(stirredGap); {
+		case k.dirty:
 			again.Stop()
-			if next := k.review(time.Now()); !next.IsZero() {
+			if next = k.review(time.Now()); !next.IsZero() {
+				next = later(next, soon)
 				again.Reset(time.Until(next))
 			}
+		case k.stirred && (next.IsZero() || soon.Before(next)):
+			next = soon
+			again.Reset(stirredGap)
 		}
+		k.stirred = false
 		batch, any := k.batch()
 		to := out
 		if !any {

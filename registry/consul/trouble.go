@@ -100,11 +100,12 @@ func (k *keeper) fails(sc *scope, s *service, t *trouble) {
 	if sc.services[s.name] != s {
 		return // it has gone meanwhile
 	}
-	k.dirty = true
 	if t == nil {
+		k.stirred = true
 		k.mended(sc, s)
 		return
 	}
+	was, known := s.trouble, s.known
 	if !s.known {
 		k.substitute(s)
 	}
@@ -114,6 +115,9 @@ func (k *keeper) fails(sc *scope, s *service, t *trouble) {
 	s.trouble = s.trouble.again(*t)
 	sc.ill[s] = true
 	k.excuse(sc, s)
+	if was == nil || was.text != s.trouble.text || !was.since.Equal(s.trouble.since) || s.known != known {
+		k.stirred = true // else there is nothing new to decide on, however many fail again and again
+	}
 }
 
 // mended takes in that nothing is wrong with a service any more.
