@@ -1,27 +1,50 @@
 package main
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// guard has it be told when the file of the store in the state folder is not there any more. Errors: the metric is registered
-// already.
+// guard has it be told when nothing can be written to the store in the state folder: its file is not there any more, or the disk takes
+// nothing. Errors: the metric is registered already.
 func (p *program) guard(d doors, back *backend) error {
 	p.run("file of the store", d.home.Guard)
 	back.more = append(back.more, func() []feed.Problem { return homeProblems(d.home) })
+	fold := back.fold
+	back.fold = func(all []feed.Problem) []feed.Problem {
+		if all = foldHome(all, d.home.Name()); fold != nil {
+			all = fold(all)
+		}
+		return all
+	}
 	return d.registry.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "ashore_store_file_missing", Help: "1 while the file of the store is not found by its name: nothing is written then."}, func() float64 {
 		return map[bool]float64{true: 1}[d.home.Missing() != ""]
 	}))
 }
 
-// homeProblems say that the file of the store is gone.
+// homeProblems say that nothing can be written to the store: its file is gone, or the disk takes nothing.
 func homeProblems(home *bolt.Store) []feed.Problem {
-	text := home.Missing()
-	if text == "" {
+	now := home.Refused()
+	if gone := home.Missing(); gone != "" {
+		now = feed.Standing{Error: gone}
+	}
+	if now.Error == "" {
 		return nil
 	}
-	return []feed.Problem{{Severity: feed.Error, Source: home.Name(), Text: text}}
+	return []feed.Problem{{Severity: feed.Error, Source: home.Name(), Field: "state", Text: now.Error, Since: now.Since}}
+}
+
+// foldHome leaves out what the store in the state folder, by name, says as a source and homeProblems tell.
+func foldHome(all []feed.Problem, home string) []feed.Problem {
+	told := map[string]bool{}
+	for _, p := range all {
+		if p.Source == home && p.Field == "state" {
+			told[p.Text] = true
+		}
+	}
+	return slices.DeleteFunc(all, func(p feed.Problem) bool { return p.Source == home && p.Field == "" && told[p.Text] })
 }

@@ -1,12 +1,15 @@
 package main
 
 import (
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -55,6 +58,80 @@ func TestStoreFileMoved(t *testing.T) {
 		problems, err := client.Problems(ctx)
 		return err == nil && len(problems) == 0
 	})
+}
+
+// A full disk of the store is told by sources and problems, once each, while it lasts, with what to do; it is over by itself.
+func TestStoreDiskFull(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a small file system; the tests of filestore/bolt run for everyone")
+	}
+	s := newSite(t)
+	state := filepath.Join(s.dir, "state")
+	if err := os.Mkdir(state, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("tmpfs", state, "tmpfs", 0, "size=4m,mode=700"); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(state, unix.MNT_DETACH); err != nil {
+			t.Error(err)
+		}
+	})
+	end := s.start(t)
+	client, ctx := admin.NewClient(s.socket), t.Context()
+	told := func() (sources, problems []string) {
+		status, err := client.Status(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, s := range status.Sources {
+			if strings.HasPrefix(s.Name, "store:") && s.Error != "" {
+				sources = append(sources, s.Error)
+			}
+		}
+		all, err := client.Problems(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range all {
+			if strings.HasPrefix(p.Source, "store:") {
+				problems = append(problems, string(p.Severity)+" "+p.Text)
+			}
+		}
+		return sources, problems
+	}
+	fill := filepath.Join(state, "fill")
+	if err := os.WriteFile(fill, make([]byte, 8<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	var names []string
+	for i := range 400 {
+		names = append(names, fmt.Sprintf("s%d", i))
+	}
+	for range 2 {
+		if err := s.apply(t, names...); err == nil || !strings.Contains(err.Error(), "no space left on device") {
+			t.Fatalf("apply: got %v", err)
+		}
+	}
+	s.until(t, "sources and problems tell it", func() bool {
+		sources, problems := told()
+		return len(sources) == 1 && strings.Contains(sources[0], "make room on the disk") && len(problems) == 1 && strings.HasPrefix(problems[0], "error ") && strings.Contains(problems[0], sources[0])
+	})
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "it is over", func() bool {
+		sources, problems := told()
+		return len(sources)+len(problems) == 0
+	})
+	if err := s.apply(t, names...); err != nil {
+		t.Errorf("apply with room again: %v", err)
+	}
+	if end() != 0 {
+		t.Errorf("the end; it said\n%s", s.log)
+	}
 }
 
 // Who is not connected hears of a revocation later: whoever revokes is told.

@@ -38,13 +38,18 @@ func (f *subscriber) notify() {
 // Name implements config.Source: "store:" and the path.
 func (s *Store) Name() string { return "store:" + s.path }
 
-// Run implements config.Source. Every object is a group of its own. It ends when the store is closed, too.
+// Run implements config.Source. Every object is a group of its own. It says when nothing can be written: the file of Missing is gone,
+// which it hears of while Guard runs, or the disk takes nothing. It ends when the store is closed, too.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)
 	defer s.unsubscribe(f)
+	var told feed.Standing
 	for {
-		if len(batch.Updates) > 0 || batch.Full {
+		if now := s.stands(); now != told {
+			batch.Standing, told = &now, now
+		}
+		if len(batch.Updates) > 0 || batch.Full || batch.Standing != nil {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -61,6 +66,14 @@ func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) 
 		}
 		batch = s.take(f)
 	}
+}
+
+// stands is why nothing can be written, and since when; the zero value: it can.
+func (s *Store) stands() feed.Standing {
+	if gone := s.missing.Load(); gone != nil {
+		return *gone
+	}
+	return s.Refused()
 }
 
 // subscribe adds f and returns everything as it is at that moment.

@@ -8,11 +8,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // shortage is a store that has no room to grow for a while.
@@ -40,11 +45,17 @@ func (c shortage) check(ctx context.Context) error {
 			return fmt.Errorf("a write without room: got %v, want %v", err, c.want)
 		}
 	}
+	if told := c.store.Refused(); !strings.Contains(told.Error, c.want.Error()) || told.Since.IsZero() {
+		return fmt.Errorf("told without room is %+v, want %v", told, c.want)
+	}
 	if o, err := c.store.Get(ctx, configtest.Key("a")); err != nil || o.Name != "a" {
 		return fmt.Errorf("a read without room: got %v, %w", o, err)
 	}
 	if err := errors.Join(c.free(), c.store.SaveLastGood(ctx, "x", big), put("b")); err != nil {
 		return fmt.Errorf("with room again: %w", err)
+	}
+	if told := c.store.Refused(); told.Error != "" {
+		return fmt.Errorf("told with room again is %+v", told)
 	}
 	return c.store.Close()
 }
@@ -105,6 +116,23 @@ func TestDiskFull(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: mounts a small file system; TestFileLimit runs for everyone")
 	}
+	dir := smallDisk(t)
+	fill := filepath.Join(dir, "fill")
+	err := shortage{
+		store: open(t, checked(t, dir)),
+		fill:  func() error { return fillUp(fill) },
+		free:  func() error { return os.Remove(fill) },
+		want:  unix.ENOSPC,
+	}.check(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantBoth(t, dir)
+}
+
+// smallDisk is a folder with a disk of its own, of 1 MiB.
+func smallDisk(t *testing.T) string {
+	t.Helper()
 	dir := t.TempDir()
 	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "size=1m"); err != nil {
 		t.Fatal(err)
@@ -114,20 +142,96 @@ func TestDiskFull(t *testing.T) {
 			t.Error(err)
 		}
 	})
+	return dir
+}
+
+// fillUp takes all that is left of a small disk.
+func fillUp(file string) error {
+	if err := os.WriteFile(file, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
+		return fmt.Errorf("the disk is not full: %v", err)
+	}
+	return nil
+}
+
+// A full disk is told by the store as a source while it lasts, with what to do, and once in the log. With room again that is over by
+// itself: nobody has to write.
+func TestDiskFullTold(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: mounts a small file system; TestTrouble runs for everyone")
+	}
+	dir := smallDisk(t)
+	var log syncedText
+	cfg := checked(t, dir)
+	cfg.Log = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})
+	s := open(t, cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	out, ended := make(chan feed.Batch[*config.Object]), make(chan error, 2)
+	go func() { ended <- s.Guard(ctx) }()
+	go func() { ended <- s.Run(ctx, out) }()
+	if b := heard(t, out); !b.Full || b.Standing != nil {
+		t.Errorf("at first it says %+v", b)
+	}
 	fill := filepath.Join(dir, "fill")
-	err := shortage{
-		store: open(t, checked(t, dir)),
-		fill: func() error {
-			if err := os.WriteFile(fill, make([]byte, 2<<20), 0o600); !errors.Is(err, unix.ENOSPC) {
-				return fmt.Errorf("the disk is not full: %v", err)
-			}
-			return nil
-		},
-		free: func() error { return os.Remove(fill) },
-		want: unix.ENOSPC,
-	}.check(t.Context())
-	if err != nil {
+	if err := fillUp(fill); err != nil {
 		t.Fatal(err)
 	}
-	wantBoth(t, dir)
+	for range 3 {
+		if err := s.SaveLastGood(ctx, "x", map[string][]byte{"big": make([]byte, 300<<10)}); err == nil {
+			t.Error("a write without room succeeds")
+		}
+	}
+	b := heard(t, out)
+	if b.Standing == nil || b.Full || len(b.Updates) > 0 || !strings.Contains(b.Standing.Error, "no space left on device: make room on the disk of "+s.path) || b.Standing.Since.IsZero() {
+		t.Errorf("without room it says %+v", b)
+	}
+	if err := os.Remove(fill); err != nil {
+		t.Fatal(err)
+	}
+	if b := heard(t, out); b.Standing == nil || b.Standing.Error != "" || b.Full || len(b.Updates) > 0 {
+		t.Errorf("with room again it says %+v", b)
+	}
+	cancel()
+	if err := errors.Join(<-ended, <-ended); err != nil {
+		t.Error(err)
+	}
+	for _, text := range []string{"[ERROR] the store takes nothing", "[INFO]  the store takes what is written again"} {
+		if n := strings.Count(log.String(), text); n != 1 {
+			t.Errorf("%q is logged %d times, want once:\n%s", text, n, log.String())
+		}
+	}
+	if left, err := filepath.Glob(filepath.Join(dir, "*.room-*")); err != nil || len(left) > 0 {
+		t.Errorf("left behind is %v, %v", left, err)
+	}
+}
+
+// heard is the next batch.
+func heard(t *testing.T, out <-chan feed.Batch[*config.Object]) feed.Batch[*config.Object] {
+	t.Helper()
+	select {
+	case b := <-out:
+		return b
+	case <-time.After(30 * time.Second):
+		t.Fatal("the store says nothing")
+	}
+	panic("not reached")
+}
+
+// syncedText is what several goroutines write.
+type syncedText struct {
+	mu   sync.Mutex
+	text strings.Builder // guarded by mu
+}
+
+func (s *syncedText) Write(b []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(b)
+}
+
+func (s *syncedText) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // ErrGone says that the file of an open store is not found by its name any more: nobody would ever read what is written to it.
@@ -36,27 +38,40 @@ func (s *Store) Missing() string {
 	return fmt.Sprintf("%s: %s; nothing is written until that is mended: %s", s.path, gone.what, gone.todo)
 }
 
-// Guard logs within a second that the file is gone, and that it is back, until ctx ends.
+// Guard logs within a second that the file is gone, and that it is back, and looks for the end of what keeps the disk from taking
+// anything, until ctx ends.
 func (s *Store) Guard(ctx context.Context) error {
 	ticker := time.NewTicker(lookEvery)
 	defer ticker.Stop()
-	before := ""
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-ticker.C:
 		}
-		now := s.Missing()
-		switch {
-		case now == before:
-		case now == "":
-			s.cfg.Log.Info("the file of the store is back", "path", s.path)
-		default:
-			s.cfg.Log.Error("the file of the store is gone", "problem", now)
-		}
-		before = now
+		s.look()
+		s.retry()
 	}
+}
+
+// look notes whether the file is there.
+func (s *Store) look() {
+	now := s.Missing()
+	before := s.missing.Load()
+	switch {
+	case now == "" && before == nil, before != nil && before.Error == now:
+		return
+	case now == "":
+		s.missing.Store(nil)
+		s.cfg.Log.Info("the file of the store is back", "path", s.path)
+	case before == nil:
+		s.missing.Store(&feed.Standing{Error: now, Since: time.Now()})
+		s.cfg.Log.Error("the file of the store is gone", "problem", now)
+	default:
+		s.missing.Store(&feed.Standing{Error: now, Since: before.Since})
+		s.cfg.Log.Error("the file of the store is gone", "problem", now)
+	}
+	s.notifyAll()
 }
 
 // present returns nil while the open file is the one that is found by its name, or nobody can tell. Errors: a goneError.

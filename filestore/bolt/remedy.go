@@ -8,7 +8,6 @@ import (
 	"os/user"
 	"path/filepath"
 	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,8 +33,7 @@ func remedy(err error) error {
 	return err
 }
 
-// unwritten is why a write of objects did not happen, and what to do about it. bbolt passes some errors of the file
-// system on as text.
+// unwritten is why a write of objects did not happen, and what to do about it.
 func (s *Store) unwritten(err error) error {
 	why, todo := s.inTheWay(err)
 	if why == "" {
@@ -55,20 +53,17 @@ func (s *Store) unkept(err error) error {
 
 // inTheWay is what stands in the way of a write, and what to do once that is gone; empty when it is not known.
 func (s *Store) inTheWay(err error) (why, todo string) {
-	said := func(errno unix.Errno) bool {
-		return errors.Is(err, errno) || strings.Contains(err.Error(), errno.Error())
-	}
 	var gone *goneError
 	switch {
 	case errors.As(err, &gone):
 		return gone.todo, ""
-	case said(unix.ENOSPC), said(unix.EDQUOT):
+	case said(err, unix.ENOSPC), said(err, unix.EDQUOT):
 		return fmt.Sprintf("make room on the disk of %s (\"df -h %s\" shows what it has)", s.path, filepath.Dir(s.path)), " and write again"
-	case said(unix.EROFS):
+	case said(err, unix.EROFS):
 		return fmt.Sprintf("the file system of %s is mounted for reading only: mount it for writing", s.path), " and write again"
-	case said(unix.EFBIG):
+	case said(err, unix.EFBIG):
 		return fmt.Sprintf("%s may not grow: raise the limit of the size of files of this process (LimitFSIZE in its systemd unit) and start it again", s.path), ""
-	case said(unix.EIO):
+	case said(err, unix.EIO):
 		return fmt.Sprintf("the disk of %s does not work: the kernel's log says more", s.path), ""
 	}
 	return "", ""

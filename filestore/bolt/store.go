@@ -7,12 +7,14 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -75,6 +77,9 @@ type Store struct {
 	db   *bbolt.DB // set once
 	file *os.File  // that of db; set once
 	recs *records  // set once
+
+	trouble trouble                       // with the disk; safe for concurrent use
+	missing atomic.Pointer[feed.Standing] // what Guard saw last of the file; nil: it is there
 
 	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
 	writes  int        // how many writes the history has; guarded by writing

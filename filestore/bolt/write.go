@@ -19,7 +19,8 @@ func (s *Store) update(f func(*tx) error) error {
 	if err := s.present(); err != nil {
 		return err
 	}
-	return s.db.Update(func(btx *bbolt.Tx) error {
+	var given *bbolt.Tx // what the disk is given, once f is done
+	err := s.db.Update(func(btx *bbolt.Tx) error {
 		t, err := begin(btx, schema)
 		if err != nil {
 			return err
@@ -27,8 +28,17 @@ func (s *Store) update(f func(*tx) error) error {
 		if err := f(t); err != nil {
 			return err
 		}
-		return t.end()
+		if err := t.end(); err != nil {
+			return err
+		}
+		given = btx
+		return nil
 	})
+	if given != nil {
+		stats := given.Stats()
+		s.judge(err, stats.GetPageAlloc())
+	}
+	return err
 }
 
 func (s *Store) isClosed() bool {
