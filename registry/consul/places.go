@@ -38,7 +38,7 @@ func (k *keeper) places(ctx context.Context) {
 		default:
 			k.recovered(ctx, f, failures)
 			failures = 0
-			k.tell(ctx, func() { k.take(ctx, list) })
+			k.tell(ctx, func() { k.take(ctx, k.withKept(list, own)) })
 		}
 		if err == nil && !slices.Contains(k.o.Datacenters, allDatacenters) || sleep(ctx, wait) != nil {
 			return
@@ -107,17 +107,45 @@ func datacenterName(name string) bool {
 // maxDatacenter is longer than any name of a datacenter is, in bytes.
 const maxDatacenter = 253
 
+// withKept are these datacenters, of an agent in the one that is called own, and those of which something was kept from before the
+// start: one that Consul does not know, as a server before it has joined the others, is not gone for that, but away.
+func (k *keeper) withKept(list []string, own string) []string {
+	if !slices.Contains(k.o.Datacenters, allDatacenters) || k.o.Emptied == emptiedBelieve {
+		return list
+	}
+	list = slices.Clone(list)
+	for group := range k.kept {
+		dc, _, within := strings.Cut(group, "/")
+		if !within || dc == own || !datacenterName(dc) || slices.Contains(list, dc) {
+			continue
+		}
+		for _, at := range k.o.placesOf(dc) {
+			if name, ok := at.service(group); ok && k.o.counts(name) {
+				list = append(list, dc)
+				break
+			}
+		}
+	}
+	return list
+}
+
+// placesOf are those of a datacenter.
+func (o *Options) placesOf(datacenter string) (out []place) {
+	for _, ns := range o.Namespaces {
+		out = append(out, place{Datacenter: datacenter, Namespace: ns, Partition: o.Partition})
+	}
+	if len(out) == 0 {
+		out = append(out, place{Datacenter: datacenter, Partition: o.Partition})
+	}
+	return out
+}
+
 // take starts to follow datacenters that are new. One that Consul knows no more stays as it was: nobody says whether it is
 // gone or out of reach.
 func (k *keeper) take(ctx context.Context, datacenters []string) {
-	namespaces := k.o.Namespaces
-	if len(namespaces) == 0 {
-		namespaces = []string{""}
-	}
-	few := keepingOf(k.o.Connections, len(datacenters)*len(namespaces))
+	few := keepingOf(k.o.Connections, len(datacenters)*max(1, len(k.o.Namespaces)))
 	for _, dc := range datacenters {
-		for _, ns := range namespaces {
-			at := place{Datacenter: dc, Namespace: ns, Partition: k.o.Partition}
+		for _, at := range k.o.placesOf(dc) {
 			if k.scopes[at] != nil {
 				continue
 			}

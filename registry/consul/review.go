@@ -79,9 +79,9 @@ func (k *keeper) reviewPlace(sc *scope, covered bool, now time.Time, first *soon
 		k.notify(sc.awayNotice, &p, t.since)
 	}
 	r := sc.troubles[askRestored]
-	if r == nil {
-		k.notify(sc.restoredNotice, nil, time.Time{})
-	} else if sc.restoredNotice.problem != nil || k.ripe(r, covered || t != nil, later(k.over, sc.named), now, first) {
+	if r == nil || t != nil {
+		k.notify(sc.restoredNotice, nil, time.Time{}) // what is wrong with the place says so
+	} else if sc.restoredNotice.problem != nil || k.ripe(r, covered, later(k.over, sc.named), now, first) {
 		p := r.problem(sc.at.title(), false)
 		p.Text += "; until it can, a restoration may be noticed late"
 		k.notify(sc.restoredNotice, &p, time.Time{})
