@@ -22,7 +22,7 @@ type departure struct {
 	from   feed.GroupID // what had it, or what it was held beside
 	edited time.Time    // when somebody took it away
 	seen   time.Time    // when that was seen here
-	began  time.Time    // when the assembler began, where it was taken away before that; zero: it was not
+	began  time.Time    // when the assembler began, where it may have been taken away before that; zero: it was not
 	over   bool         // no part of the change is on its way any more, and it is not kept over a start
 }
 
@@ -56,12 +56,20 @@ func (d departure) lapses() time.Time { return d.seen.Add(2 * oneChange) }
 type edits struct {
 	source string
 	times  func() map[string]time.Time
-	first  bool // it is the first that it says: of what went before the start too
+	first  bool            // it is the first that it says: of what went before the start too
+	looked map[string]bool // groups that were not seen since the start until then: of them too
 }
 
-// editedBy is what a batch says of that.
-func editedBy(b feed.Batch[*config.Object], first bool) edits {
-	return edits{source: b.Source, first: first, times: sync.OnceValue(func() map[string]time.Time {
+// editedBy is what a batch says of that, which is not taken in yet.
+func (a *Assembler) editedBy(b feed.Batch[*config.Object]) edits {
+	looked := map[string]bool{}
+	for _, u := range b.Updates {
+		if a.objects.StandsIn(feed.GroupID{Source: b.Source, Group: u.Group}) {
+			looked[u.Group] = true
+		}
+	}
+	first := b.Full && slices.Contains(a.objects.Waiting(), b.Source)
+	return edits{source: b.Source, first: first, looked: looked, times: sync.OnceValue(func() map[string]time.Time {
 		out := make(map[string]time.Time, len(b.Updates))
 		for _, u := range b.Updates {
 			out[u.Group] = u.Edited
@@ -95,7 +103,7 @@ func (a *Assembler) depart(k config.Key, by edits, now time.Time) {
 	if d.edited.IsZero() {
 		return
 	}
-	if by.first && !d.edited.Before(a.began) {
+	if by.looked[from.Group] || by.first && !d.edited.Before(a.began) {
 		d.began = a.began
 	}
 	a.gone[k], a.heldNews = d, true

@@ -480,6 +480,38 @@ func TestGoneWhileWaiting(t *testing.T) {
 	})
 }
 
+// Of what stood in with what was kept nobody knows when an object was taken away: that is one change with whatever got wrong in
+// others since the start. Once its file was seen, what is taken out of it goes.
+func TestGoneUnseen(t *testing.T) {
+	t.Parallel()
+	for name, rest := range map[string][]string{"the whole file": nil, "one of two": {"y"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFolders(t)
+				defer f.end()
+				kept := f.file("all.yaml", append([]string{"x"}, rest...)...)
+				kept.Kept, kept.Edited = true, time.Time{}
+				say(f.one, true, kept)
+				say(f.two, true, f.file("z.yaml", "!z"))
+				y := strings.Join(rest, "")
+				f.has(strings.TrimSpace("x "+y), "")
+				time.Sleep(time.Minute)
+				say(f.one, false, f.file("all.yaml", rest...))
+				f.has(strings.TrimSpace("x "+y), "x")
+				f.tells("x", "z.yaml of two, which was changed with it")
+				say(f.two, false, f.file("z.yaml"))
+				f.has(y, "")
+				say(f.one, false, f.file("all.yaml", append([]string{"x"}, rest...)...))
+				say(f.two, false, f.file("z.yaml", "!z"))
+				time.Sleep(time.Minute)
+				say(f.one, false, f.file("all.yaml", rest...))
+				f.has(y, "")
+			})
+		})
+	}
+}
+
 // What went with its source may have moved to one that was read, and is away since: it stays until that is back.
 func TestLeftStaysWhileOneIsAway(t *testing.T) {
 	t.Parallel()

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -14,12 +13,12 @@ import (
 
 // takeObjects merges configuration and derives the services that depend on it.
 func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object], now time.Time) {
-	first := b.Full && slices.Contains(a.objects.Waiting(), b.Source)
+	edited := a.editedBy(b)
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
 	a.recall(b, now)
-	a.updateObjects(ctx, touched, editedBy(b, first), b.Since, now)
+	a.updateObjects(ctx, touched, edited, b.Since, now)
 	a.settle(ctx, now)
 }
 

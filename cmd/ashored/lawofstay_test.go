@@ -145,3 +145,37 @@ func TestMovedWhileDown(t *testing.T) {
 	m.has("api one/web.yaml", "db one/db.yaml", "other two/other.yaml")
 	m.says("", "")
 }
+
+// So does what stood in a file of its own, whether the other folder is there when ashored starts or comes later.
+func TestFileMovedWhileDown(t *testing.T) {
+	t.Parallel()
+	for name, late := range map[string]bool{"both are there": false, "the other one comes later": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newMoving(t)
+			m.write("two/other.yaml", fmt.Sprintf(entryFile, "other"))
+			m.beginBoth()
+			m.has("web one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+			m.end()
+			m.stop = nil
+			if err := os.Remove(filepath.Join(m.dir, "one/web.yaml")); err != nil {
+				t.Fatal(err)
+			}
+			m.write("two/web.yaml", strings.Replace(fmt.Sprintf(entryFile, "web-new"), "resolution", "resolutoin", 1))
+			if late {
+				m.rename("two", "away")
+			}
+			m.beginBoth()
+			m.has("web one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+			if late {
+				time.Sleep(1500 * time.Millisecond) // longer than what is one change while it is looked
+				m.rename("away", "two")
+			}
+			m.says("ServiceEntry shop/web", "web.yaml of file:"+filepath.Join(m.dir, "two")+", which was changed with it, has an error")
+			m.has("web one/web.yaml", "db one/db.yaml", "other two/other.yaml")
+			m.write("two/web.yaml", "# taken out\n")
+			m.has("db one/db.yaml", "other two/other.yaml")
+			m.says("", "")
+		})
+	}
+}

@@ -68,13 +68,20 @@ func (m *Merger[K, T]) Seen() func(GroupID) bool {
 	}
 }
 
+// StandsIn says that what is in a group is from before the start: what is there now was not seen.
+func (m *Merger[K, T]) StandsIn(id GroupID) bool {
+	g := m.groups[id]
+	return g != nil && g.kept
+}
+
 // Fault is a group that somebody edited and that is faulty; see Merger.Faulty.
 type Fault struct {
 	Group  GroupID
 	Edited time.Time
 	// Clash says that something it has does not count because another source has it.
 	Clash bool
-	// First says that it was so when its source first said everything, and that this is one of the start.
+	// First says that it was so when it was first looked at since the start: when its source first said everything, or, where that was
+	// what was kept, when it was seen. A source that was not there at the start has none.
 	First bool
 }
 

@@ -73,6 +73,39 @@ func TestFirstFaults(t *testing.T) {
 	}
 }
 
+// Of a source in whose place stood what was kept that counts as first which is seen when it is back: groups that were kept, and new ones
+// until all was seen.
+func TestFirstFaultsOfKept(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	m := NewMerger([]string{"one"}, func(s string) string { return s })
+	wrong := []Problem{{Severity: Error, Object: "x", Text: "wrong"}}
+	first := func(what string, want ...string) {
+		t.Helper()
+		var got []string
+		for _, f := range m.Faults() {
+			if f.First {
+				got = append(got, f.Group.Group)
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: first are the faults of %v, want %v", what, got, want)
+		}
+	}
+	m.Apply(Batch[string]{Source: "one", Full: true, Updates: []Update[string]{
+		{Group: "kept", Kept: true}, {Group: "kept too", Kept: true}, {Group: "read", Items: []string{"r"}}, {Group: ".", Problems: []Problem{{Away: true}}},
+	}}, at)
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{
+		{Group: "kept", Problems: wrong, Edited: at}, {Group: "read", Problems: wrong, Edited: at}, {Group: "new", Problems: wrong, Edited: at}, {Group: "."},
+	}}, at)
+	first("some is back", "kept", "new")
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{{Group: "kept too", Problems: wrong, Edited: at}, {Group: "new", Problems: wrong, Edited: at.Add(1)}}}, at)
+	first("all is back", "kept", "kept too")
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{{Group: ".", Problems: []Problem{{Away: true}}}}}, at)
+	m.Apply(Batch[string]{Source: "one", Updates: []Update[string]{{Group: "later", Problems: wrong, Edited: at}, {Group: "."}}}, at)
+	first("it was away since", "kept", "kept too")
+}
+
 // What is from before the start, or of another source in whose place one is, was not seen until that says something.
 func TestUnseen(t *testing.T) {
 	t.Parallel()

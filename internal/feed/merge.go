@@ -29,7 +29,7 @@ type group[K comparable] struct {
 	asOf     time.Time
 	edited   time.Time
 	kept     bool // as in Update
-	first    bool // it was said when its source, one of the start, first said everything, and was not edited since
+	first    bool // it is what was first seen of it since the start, as all that its source has was, and was not edited since
 }
 
 // supply is one item and who supplied it.
@@ -49,6 +49,7 @@ type sourceState struct {
 	rank   int
 	began  bool // it has been there since the start
 	synced bool
+	looked bool // all of it was seen since the start
 	anew   bool // another one has taken its place, and has not said everything
 	last   time.Time
 	items  int
@@ -177,8 +178,10 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 	named := make(map[string]bool, len(b.Updates))
 	for _, u := range b.Updates {
 		named[u.Group] = true
-		m.replace(src, GroupID{b.Source, u.Group}, u, touched)
-		if g := m.groups[GroupID{b.Source, u.Group}]; g != nil && b.Full && src.began && !src.synced {
+		id := GroupID{b.Source, u.Group}
+		first := m.firstLook(src, id)
+		m.replace(src, id, u, touched)
+		if g := m.groups[id]; g != nil && first {
 			g.first = true
 		}
 	}
@@ -202,7 +205,16 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 			src.took = max(0, now.Sub(b.Since))
 		}
 	}
+	src.looked = src.looked || !slices.Contains(m.Unseen(), src.name)
 	return slices.Collect(maps.Keys(touched))
+}
+
+// firstLook says that what is about to be said of a group is the first that is seen of it since the start.
+func (m *Merger[K, T]) firstLook(src *sourceState, id GroupID) bool {
+	if g := m.groups[id]; g != nil && src.synced {
+		return src.began && g.kept
+	}
+	return src.began && !src.looked
 }
 
 // replace puts the content of u in the place of a group.
