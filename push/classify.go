@@ -74,7 +74,9 @@ func (c *Context) ownOf(n Node) *Own {
 				continue
 			}
 			for _, p := range s.Ports {
-				in = append(in, Inbound{Service: s, Port: p, TargetPort: w.target(p)})
+				if target := w.target(p); target != 0 {
+					in = append(in, Inbound{Service: s, Port: p, TargetPort: target})
+				}
 			}
 		}
 	}

@@ -143,7 +143,9 @@ func (c *Context) served() map[string][]served {
 			ep := &l.Items[i]
 			x := served{labels: ep.Labels, targets: make(map[uint32]uint32, len(s.Ports)), service: s}
 			for _, p := range s.Ports {
-				x.targets[p.Number] = ep.Port(p)
+				if n := ep.Port(p); n != 0 {
+					x.targets[p.Number] = n
+				}
 			}
 			out[ep.Namespace] = append(out[ep.Namespace], x)
 		}

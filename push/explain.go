@@ -169,7 +169,7 @@ func portsOfService(s *registry.Service, ep *registry.Endpoint, number, own uint
 func portsTo(s *registry.Service, ep *registry.Endpoint, servicePort, own uint32) []Target {
 	var out []Target
 	for _, p := range s.Ports {
-		if number := ep.Port(p); (servicePort == 0 || servicePort == p.Number) && (own == 0 || own == number) {
+		if number := ep.Port(p); number != 0 && (servicePort == 0 || servicePort == p.Number) && (own == 0 || own == number) {
 			out = append(out, Target{
 				Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
 				Port: number, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown, MutualTLS: ep.TLSMode != "",

@@ -100,7 +100,7 @@ func (x workloads) at(address netip.Addr) func(yield func(registry.Key, workload
 	}
 }
 
-// target is where the workload listens for port p of its service.
+// target is where the workload listens for port p of its service; zero: it does not.
 func (w workload) target(p registry.Port) uint32 {
 	for _, own := range w.ports.Items() {
 		if own.Name == p.Name {

@@ -35,7 +35,7 @@ const (
 type Endpoint struct {
 	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
 	Address string
-	// Ports are the endpoint's own port numbers by the service port's name; may be nil.
+	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have that port. May be nil.
 	Ports map[string]uint32
 	// Labels select it into subsets; may be nil.
 	Labels map[string]string
@@ -55,9 +55,9 @@ type Endpoint struct {
 }
 
 // Port is the port of the endpoint for service port p: its own by name, else the target port, else
-// the number.
+// the number. Zero: it has none for p.
 func (e *Endpoint) Port(p Port) uint32 {
-	if n := e.Ports[p.Name]; n != 0 {
+	if n, own := e.Ports[p.Name]; own {
 		return n
 	}
 	if p.TargetPort != 0 {

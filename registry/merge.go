@@ -47,7 +47,9 @@ type Conflict struct {
 }
 
 // Merge makes one of what several sources say of one service, the deciding one first, and lists where they contradict one
-// another. Endpoints whose addresses are found in another way than the service says are left out.
+// another. Endpoints whose addresses are found in another way than the service says are left out, and so are endpoints of
+// another declaration of ports that this does not have: by name, number or where workloads listen, and a port alone is the same
+// as another one alone.
 func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	if len(parts) == 1 {
 		return parts[0], nil
@@ -61,6 +63,11 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 		out.Service = m.filled(parts)
 	}
 	u := m.unite(parts, out.Service.Ports)
+	for i, ports := range u.lacking {
+		if len(ports) > 0 {
+			conflicts = append(conflicts, lackingPorts(parts[0].Service, parts[i].Service, ports))
+		}
+	}
 	out.Service = found(out.Service, parts)
 	if m.Shadow || u.filled || len(u.all) != out.Endpoints.Len() {
 		out.Endpoints = &EndpointList{Items: u.all}
@@ -79,14 +86,17 @@ func (m Merging) Used(parts []Instances) []int {
 // unite lists the endpoints that are in use, of a service with these ports, and counts those of each part.
 func (m Merging) unite(parts []Instances, ports []Port) union {
 	own := parts[0].Service.Ports
-	u := union{ports: own, used: make([]int, len(parts))}
+	u := union{ports: own, used: make([]int, len(parts)), lacking: make([][]Port, len(parts))}
 	if len(ports) > len(own) {
 		u.more = ports[len(own):] // the others' are filled in after those of the first
 	}
 	for i, p := range parts {
 		if p.Service.Resolution == parts[0].Service.Resolution && (!m.Shadow || len(u.all) == 0) {
-			before := len(u.all)
-			u.add(p.Endpoints.All())
+			before, list := len(u.all), p.Endpoints.All()
+			if i > 0 && len(list) > 0 {
+				list, u.lacking[i] = adaptionOf(p.Service.Ports, own).adapt(list)
+			}
+			u.add(list)
 			u.used[i] = len(u.all) - before
 		}
 	}
@@ -98,6 +108,7 @@ type union struct {
 	ports, more []Port // of the service: those that the deciding source has, and those that others have besides
 	all         []Endpoint
 	used        []int            // how many of all are of each source
+	lacking     [][]Port         // the ports that endpoints of each source do not have
 	seen        map[string][]int // where in all they are, by place
 	filled      bool             // some were told numbers of more
 }
@@ -166,11 +177,8 @@ func contradictions(counts, other *Service) []Conflict {
 		add("addresses", "are %v, not %v", other.Addresses, counts.Addresses)
 	}
 	for _, p := range other.Ports {
-		switch q, ok := counts.Port(p.Number); {
-		case ok && q.Protocol != p.Protocol && q.Protocol != Unknown && p.Protocol != Unknown:
+		if q, ok := counts.Port(p.Number); ok && q.Protocol != p.Protocol && q.Protocol != Unknown && p.Protocol != Unknown {
 			add("ports", "port %d speaks %s, not %s", p.Number, p.Protocol, q.Protocol)
-		case ok && q.Name != p.Name:
-			add("ports", "port %d is called %q, not %q, so that endpoints which name it so do not have it", p.Number, p.Name, q.Name)
 		}
 	}
 	return out

@@ -1,8 +1,11 @@
 package registry
 
 import (
+	gocmp "cmp"
+	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -117,6 +120,63 @@ func TestMergeFilledNumbers(t *testing.T) {
 	}
 }
 
+// Endpoints listen where their own declaration has them, whatever the one that counts calls its ports; of ports that they do not have
+// they are left out, and that is told.
+func TestMergePorts(t *testing.T) {
+	t.Parallel()
+	type ports = map[string]uint32
+	main := []Port{{Number: 8080, Name: "main"}}
+	tests := map[string]struct {
+		counts, other []Port
+		own           ports // of the endpoint of the other
+		want          []uint32
+		lacking       string
+	}{
+		"the same":                     {main, main, nil, []uint32{8080}, ""},
+		"by name":                      {[]Port{{Number: 80, Name: "http"}}, []Port{{Number: 8080, Name: "http"}, {Number: 9, Name: "x"}}, nil, []uint32{8080}, ""},
+		"by name, its own number":      {[]Port{{Number: 80, Name: "http"}}, []Port{{Number: 8080, Name: "http"}, {Number: 9, Name: "x"}}, ports{"http": 31000}, []uint32{31000}, ""},
+		"by number":                    {[]Port{{Number: 8080, Name: "http"}, {Number: 9, Name: "y"}}, []Port{{Number: 8080, Name: "main", TargetPort: 81}, {Number: 9, Name: "x"}}, nil, []uint32{81, 9}, ""},
+		"by number, its own number":    {[]Port{{Number: 8080, Name: "http"}, {Number: 9, Name: "x"}}, []Port{{Number: 8080, Name: "main"}, {Number: 9, Name: "x"}}, ports{"main": 31000}, []uint32{31000, 9}, ""},
+		"by where they listen":         {[]Port{{Number: 80, Name: "http", TargetPort: 8080}, {Number: 9, Name: "x"}}, []Port{{Number: 8080, Name: "main"}, {Number: 9, Name: "x"}}, nil, []uint32{8080, 9}, ""},
+		"one each":                     {[]Port{{Number: 80, Name: "http"}}, main, nil, []uint32{8080}, ""},
+		"one each, its own number":     {[]Port{{Number: 80, Name: "http"}}, main, ports{"main": 31000}, []uint32{31000}, ""},
+		"it says itself":               {[]Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}, main, ports{"http": 7, "admin": 8}, []uint32{7, 8}, "left out of port 80 (http), port 9000 (admin)"}, // of which the second endpoint says nothing,
+		"one of two":                   {[]Port{{Number: 8080, Name: "http"}, {Number: 9000, Name: "admin"}}, main, nil, []uint32{8080, 0}, "left out of port 9000 (admin): it has port 8080 (main), by"},
+		"none of two":                  {[]Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}, main, ports{"main": 1}, []uint32{0, 0}, "left out of port 80 (http), port 9000 (admin): it has port 8080 (main), by"},
+		"none of one":                  {[]Port{{Number: 80, Name: "http"}}, []Port{{Number: 1, Name: "a"}, {Number: 2, Name: "b"}}, nil, []uint32{0}, "left out of port 80 (http): it has port 1 (a), port 2 (b), by"},
+		"what the one that counts has": {main, []Port{{Number: 8080, Name: "main"}, {Number: 2, Name: "b"}}, nil, []uint32{8080}, ""},
+	}
+	for name, c := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			first, other := part(Service{Ports: c.counts}, "1"), part(Service{Ports: c.other}, "2", "3", "unix:///4")
+			other.Endpoints.Items[0].Ports = c.own
+			was := maps.Clone(c.own)
+			got, conflicts := Merging{}.Merge([]Instances{first, other})
+			var have, decides []uint32
+			for _, p := range c.counts {
+				have, decides = append(have, got.Endpoints.Items[1].Port(p)), append(decides, got.Endpoints.Items[0].Port(p))
+			}
+			if !slices.Equal(have, c.want) || !maps.Equal(was, c.own) {
+				t.Errorf("it listens at %v, want %v", have, c.want)
+			}
+			for i, p := range c.counts {
+				if decides[i] != gocmp.Or(p.TargetPort, p.Number) {
+					t.Errorf("the endpoint of the one that counts listens at %v", decides)
+				}
+			}
+			if got.Endpoints.Items[3].Ports != nil {
+				t.Error("a socket has ports")
+			}
+			if lacking := len(conflicts) > 0; lacking && (c.lacking == "" || !strings.Contains(conflicts[0].Text, c.lacking)) {
+				t.Errorf("%+v", conflicts)
+			} else if !lacking && c.lacking != "" {
+				t.Error("nobody says what is left out")
+			}
+		})
+	}
+}
+
 // It is told whose endpoints are in use.
 func TestUsed(t *testing.T) {
 	t.Parallel()
@@ -170,7 +230,6 @@ func TestConflicts(t *testing.T) {
 		"location is MESH_EXTERNAL, not MESH_INTERNAL",
 		"addresses are [10.0.0.2/32], not [10.0.0.1/32]",
 		"ports port 80 speaks TCP, not HTTP",
-		`ports port 82 is called "z", not "y", so that endpoints which name it so do not have it`,
 	}
 	if diff := cmp.Diff(want, texts); diff != "" {
 		t.Error(diff)

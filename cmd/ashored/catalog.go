@@ -262,12 +262,14 @@ func (c *catalog) origin(objects push.Objects, p push.Part, ep *registry.Endpoin
 // endpoint is an endpoint for operators.
 func endpoint(in *push.Context, svc *registry.Service, ep *registry.Endpoint, from admin.Place) admin.Endpoint {
 	out := admin.Endpoint{
-		Address: ep.Address, Ports: make([]admin.EndpointPort, len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
+		Address: ep.Address, Ports: make([]admin.EndpointPort, 0, len(svc.Ports)), Health: ep.Health.String(), Identity: in.IdentityOf(ep).String(),
 		ServiceAccount: ep.ServiceAccount, Namespace: ep.Namespace, Workload: ep.Workload, TLSMode: ep.TLSMode, Locality: ep.Locality.String(),
 		Network: ep.Network, Weight: cmp.Or(ep.Weight, 1), Labels: ep.Labels, From: from,
 	}
-	for i, p := range svc.Ports {
-		out.Ports[i] = admin.EndpointPort{Service: p.Number, Name: p.Name, Number: ep.Port(p)}
+	for _, p := range svc.Ports {
+		if n := ep.Port(p); n != 0 {
+			out.Ports = append(out.Ports, admin.EndpointPort{Service: p.Number, Name: p.Name, Number: n})
+		}
 	}
 	return out
 }

@@ -192,6 +192,16 @@ func TestCatalogShadowed(t *testing.T) {
 	}
 }
 
+// Of an endpoint those ports are listed that it has.
+func TestCatalogLackingPort(t *testing.T) {
+	t.Parallel()
+	s := &registry.Service{Ports: []registry.Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}}
+	got := endpoint(push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}), s, &registry.Endpoint{Ports: map[string]uint32{"admin": 0}}, admin.Place{})
+	if d := cmp.Diff([]admin.EndpointPort{{Service: 80, Name: "http", Number: 80}}, got.Ports); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // A watch tells what there is, and then each service that changes, comes or goes, and no other.
 func TestCatalogWatch(t *testing.T) {
 	t.Parallel()

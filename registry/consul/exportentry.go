@@ -125,11 +125,11 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 		return out
 	}
 	for _, p := range s.Ports {
-		key, value := keyPortPrefix+p.Name, strconv.Itoa(int(p.Number))
-		if own := ep.Port(p); own != p.Number {
+		key, value, own := keyPortPrefix+p.Name, strconv.Itoa(int(p.Number)), ep.Port(p)
+		if own != p.Number {
 			value += ":" + strconv.Itoa(int(own))
 		}
-		if metaKey(key) && p.Name != "" && len(out) < maxMeta {
+		if own != 0 && metaKey(key) && p.Name != "" && len(out) < maxMeta {
 			out[key] = value
 		}
 	}

@@ -159,7 +159,7 @@ func TestDerive(t *testing.T) {
 			}),
 			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp TCP 0}] resolution 0 external true
   10.0.0.1 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/a
-  10.0.0.2 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/b
+  10.0.0.2 ports map[tcp:2] labels map[] locality  weight 0 sa "" tls "" workload shop/b
   warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it comes first by name, and neither is older); endpoints of both are used: declare the host once
 `,
 		},

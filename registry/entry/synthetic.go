@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -20,7 +21,7 @@ const sourceAnnotation = "ashore.io/source"
 
 // Synthetic is the ServiceEntry that declares a service as a registry knows it, for control planes that know
 // no such registry. Endpoints that may be sent nothing are left out, since a ServiceEntry cannot say so; addresses that were
-// allocated are too, since they have a meaning here alone.
+// allocated are too, since they have a meaning here alone, and endpoints that do not have all ports, which it cannot say either.
 func Synthetic(in registry.Instances) *config.Object {
 	s := in.Service
 	spec := &networking.ServiceEntry{
@@ -46,7 +47,7 @@ func Synthetic(in registry.Instances) *config.Object {
 		spec.Ports = append(spec.Ports, port)
 	}
 	for i := range in.Endpoints.All() {
-		if ep := &in.Endpoints.Items[i]; ep.Health == registry.Healthy {
+		if ep := &in.Endpoints.Items[i]; ep.Health == registry.Healthy && hasAll(ep, s) {
 			spec.Endpoints = append(spec.Endpoints, workloadOf(ep, s, names))
 		}
 	}
@@ -57,6 +58,11 @@ func Synthetic(in registry.Instances) *config.Object {
 	}
 	o.Hash = config.HashOf(o)
 	return o
+}
+
+// hasAll says that an endpoint has all ports of a service.
+func hasAll(ep *registry.Endpoint, s *registry.Service) bool {
+	return !slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return ep.Port(p) == 0 })
 }
 
 // kindOf is of what kind a source is: its whole name may differ from one control plane to the next.

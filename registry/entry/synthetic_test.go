@@ -42,6 +42,7 @@ func TestSynthetic(t *testing.T) {
 		"no mutual TLS":    {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.TLSMode, e.Labels = "", nil })}, 1, map[string]string{tlsModeLabel: "disabled"}},
 		"without account":  {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.ServiceAccount, e.Labels = "", nil })}, 1, map[string]string{tlsModeLabel: "istio"}},
 		"neither":          {service, []registry.Endpoint{with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "", "" })}, 1, nil},
+		"not all ports":    {service, []registry.Endpoint{endpoint, with(func(e *registry.Endpoint) { e.Ports = map[string]uint32{"http": 80, "port-9000": 0} })}, 1, nil},
 		"not all are well": {service, []registry.Endpoint{endpoint, with(func(e *registry.Endpoint) { e.Health = registry.Unhealthy }), with(func(e *registry.Endpoint) { e.Health = registry.Draining })}, 1, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

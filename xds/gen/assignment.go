@@ -79,8 +79,7 @@ func (s assignmentSpec) hosts(usable func(*registry.Endpoint) bool) []host {
 		h := host{Endpoint: ep, port: ep.Port(port)}
 		if strings.HasPrefix(ep.Address, unixScheme) {
 			h.port = 0
-		}
-		if h.port > math.MaxUint16 {
+		} else if h.port == 0 || h.port > math.MaxUint16 {
 			continue
 		}
 		h.mutual = s.takesMutual(ep, h.port)

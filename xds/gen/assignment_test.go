@@ -148,6 +148,14 @@ func TestAssignment(t *testing.T) {
 			}, true}, client{locality: registry.ParseLocality("a")}},
 			want: []string{"p0 a w1: 10.0.0.1:80", "p1 b w1: 10.0.0.2:80", "p2 b w1: 10.0.0.3:80"},
 		},
+		"a port that it does not have": {
+			service: web,
+			endpoints: []registry.Endpoint{
+				at("10.0.0.1", func(e *registry.Endpoint) { e.Ports = map[string]uint32{web.Ports[0].Name: 0} }), at("10.0.0.2"),
+				at("unix:///web", func(e *registry.Endpoint) { e.Ports = map[string]uint32{web.Ports[0].Name: 0} }),
+			},
+			want: []string{"p0  w2: 10.0.0.2:80 /web"},
+		},
 		"shares": {
 			service:   web,
 			endpoints: []registry.Endpoint{at("10.0.0.1", in("a/1"), weight(3)), at("10.0.0.2", in("a/2")), at("10.0.0.3", in("b")), at("10.0.0.4", in("c"))},
