@@ -87,6 +87,24 @@ func TestColdObjects(t *testing.T) {
 	}
 }
 
+// Where Consul's state is lost an ashored that is started then has what is to be saved of it, objects with the rest.
+func TestColdObjectsOfLost(t *testing.T) {
+	t.Parallel()
+	s, kept, _ := written(t)
+	want := operate(t, s.open(t))
+	s.kv(t, "DELETE", "?recurse", "")
+	b, _ := s.start(t, kept)
+	if got := operate(t, b); !cmp.Equal(want, got, protocmp.Transform()) {
+		t.Errorf("from the copy (-want +got):\n%s", cmp.Diff(want, got, protocmp.Transform()))
+	}
+	if now := b.Standing(); !strings.Contains(now.Error, "the key "+s.prefix+"/head is gone") {
+		t.Errorf("it says %+v", now)
+	}
+	if _, err := b.Put(t.Context(), configtest.Object("c", "c.test"), "ann"); err == nil {
+		t.Error("something is written")
+	}
+}
+
 // The copy follows over starts: what is written by others meanwhile, and what the history forgets, comes into it and goes from it.
 func TestColdObjectsOfLater(t *testing.T) {
 	t.Parallel()
