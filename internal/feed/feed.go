@@ -20,7 +20,8 @@ type Update[T any] struct {
 	// the source does not know.
 	Edited time.Time
 	// Away is since when the source has not been in touch with the origin of this group, while it may be with that of others;
-	// zero: it is, or the Standing of the source tells. Problems that are Stale say why.
+	// zero: it is, or the Standing of the source tells. Problems that are Stale say why. A group with nothing else may be away for
+	// those within it.
 	Away time.Time
 	// Within names a group of the same source that this one is part of: while the source is not in touch with the origin of that
 	// one, it is not with that of this one either. So one group tells for all of a datacenter. Empty: none.

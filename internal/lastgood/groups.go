@@ -12,9 +12,9 @@ import (
 // A group may be away while the source is in touch, as one datacenter of several is. It then has an age of its own, and so have
 // the groups within it: they may be too old while others are not.
 
-// noteAway takes in whether a group is away.
+// noteAway takes in whether a group is away, which may tell for those within it alone.
 func (k *keeping[T]) noteAway(u feed.Update[T]) {
-	if u.Away.IsZero() || len(u.Items) == 0 && len(u.Problems) == 0 {
+	if u.Away.IsZero() {
 		delete(k.away, u.Group)
 		return
 	}

@@ -134,3 +134,26 @@ func TestRememberNothing(t *testing.T) {
 		time.Sleep(time.Second)
 	})
 }
+
+// A group that has nothing of its own may be away for those within it, also over a start.
+func TestGroupAwayForOthers(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m, cfg := &memory{all: map[string][]byte{}}, Config[string]{MaxAge: time.Hour, Drop: true}
+		l := begin(t, m, cfg)
+		l.says(feed.Batch[string]{Full: true, Updates: partly(time.Time{}, time.Time{})})
+		silent := feed.Update[string]{Group: "dc2/", Away: time.Now()}
+		l.says(feed.Batch[string]{Updates: []feed.Update[string]{silent}})
+		time.Sleep(59 * time.Minute)
+		l.has(true, "a", "b", "dc2/a")
+		l.end()
+		l = begin(t, m, cfg)
+		l.says(feed.Batch[string]{Standing: away})
+		l.has(true, "a", "b", "dc2/a")
+		time.Sleep(2 * time.Minute)
+		l.has(true, "a", "b")
+		l.says(feed.Batch[string]{Full: true, Updates: partly(time.Time{}, time.Time{})})
+		l.has(true, "a", "b", "dc2/a")
+		l.end()
+	})
+}

@@ -259,7 +259,7 @@ func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
 		return
 	}
 	delete(k.unread, u.Group)
-	if len(u.Items) == 0 && len(u.Problems) == 0 {
+	if len(u.Items) == 0 && len(u.Problems) == 0 && u.Away.IsZero() {
 		delete(k.groups, u.Group)
 		change[groupPrefix+u.Group] = nil
 		return

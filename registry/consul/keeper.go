@@ -66,6 +66,7 @@ type scope struct {
 
 	troubles map[string]*trouble // by what cannot be asked for
 	named    time.Time           // when the names could be asked for again
+	old      time.Time           // of when what is known of it is, told or covered by more; zero: of now
 	ill      map[*service]bool   // services that cannot be
 
 	awayNotice, lostNotice, hiddenNotice, restoredNotice *notice

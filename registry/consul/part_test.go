@@ -479,7 +479,7 @@ func TestNoFlood(t *testing.T) {
 		fails   func(dc, path string) bool
 		batches int
 	}{
-		"all":          {func(string, string) bool { return true }, 2},
+		"all":          {func(string, string) bool { return true }, 4}, // each datacenter may be a moment later than the other
 		"a datacenter": {func(dc, _ string) bool { return dc == "dc2" }, 2},
 		"every other answer": {func() func(string, string) bool {
 			n := 0
@@ -513,7 +513,7 @@ func TestNoFlood(t *testing.T) {
 					t.Errorf("problems: %v", f.problems())
 				}
 				said := slices.DeleteFunc(log.written()[before:], func(l string) bool { return !strings.Contains(l, "touch with") })
-				if most := map[bool]int{true: 2, false: 4 * 11}[tc.batches == 2]; len(said) > most || len(said) < 2 {
+				if most := map[bool]int{true: 2, false: 4 * 11}[tc.batches < 10]; len(said) > most || len(said) < 2 {
 					t.Errorf("%d lines, want at most %d:\n%s", len(said), most, strings.Join(said, "\n"))
 				}
 			})

@@ -68,15 +68,29 @@ func (k *keeper) reviewPlaces(whole *trouble, now time.Time, first *sooner) {
 
 // reviewPlace is about a place.
 func (k *keeper) reviewPlace(sc *scope, covered bool, now time.Time, first *sooner) {
-	t := sc.away()
-	if t == nil {
-		k.notify(sc.awayNotice, nil, time.Time{})
-	} else if sc.awayNotice.problem != nil || k.ripe(t, covered, k.over, now, first) {
-		if was := sc.awayNotice; was.problem != nil && !was.away.IsZero() && was.away.Before(t.since) {
-			t.since = was.away // one trouble came before the end of another
+	t, n := sc.away(), sc.awayNotice
+	switch {
+	case t == nil && k.lingers(sc, now, first):
+		k.notify(n, n.problem, sc.old)
+	case t == nil:
+		if k.told && !sc.old.IsZero() {
+			k.outlast(sc)
 		}
-		p := t.problem(sc.at.title(), sc.has())
-		k.notify(sc.awayNotice, &p, t.since)
+		sc.old = time.Time{}
+		k.notify(n, nil, time.Time{})
+	default:
+		if !sc.old.IsZero() && sc.old.Before(t.since) {
+			t.since = sc.old // one trouble came before the end of another
+		}
+		if n.problem != nil || k.ripe(t, covered, k.over, now, first) {
+			p := t.problem(sc.at.title(), sc.has())
+			sc.old = t.since
+			k.notify(n, &p, sc.old)
+		} else if covered {
+			sc.old = t.since
+		} else {
+			k.notify(n, nil, sc.old) // what was old does not become new because others are
+		}
 	}
 	r := sc.troubles[askRestored]
 	if r == nil || t != nil {
@@ -85,6 +99,43 @@ func (k *keeper) reviewPlace(sc *scope, covered bool, now time.Time, first *soon
 		p := r.problem(sc.at.title(), false)
 		p.Text += "; until it can, a restoration may be noticed late"
 		k.notify(sc.restoredNotice, &p, time.Time{})
+	}
+}
+
+// lingers says that a place which was away, or was so with all of Consul, is so still, since some of its services have not answered:
+// until they have, or are told to be away by themselves.
+func (k *keeper) lingers(sc *scope, now time.Time, first *sooner) bool {
+	end := later(k.over, sc.named).Add(settle)
+	if sc.old.IsZero() || !k.told || !now.Before(end) {
+		return false
+	}
+	first.or(end)
+	for s := range sc.ill {
+		if s.shown == nil {
+			return true
+		}
+	}
+	for _, s := range sc.services {
+		if s.shown == nil && !s.right.IsZero() {
+			return true
+		}
+	}
+	return false
+}
+
+// outlast has those services of a place be away by themselves that have not answered since that was.
+func (k *keeper) outlast(sc *scope) {
+	for s := range sc.ill {
+		if s.shown == nil {
+			s.shown = s.trouble
+			k.post(s.group, s)
+		}
+	}
+	for _, s := range sc.services {
+		if s.shown == nil && !s.right.IsZero() && len(s.items) > 0 {
+			s.late = true
+			k.post(s.group, s)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type service struct {
 	asOf     time.Time
 	within   string     // the notice that tells of it
 	right    time.Time  // until when what stands in for it was right; zero: it is what Consul says
+	late     bool       // its place is in touch, and it has not answered yet
 	unlisted bool       // it is not among the names that the token reads, and is asked for by itself
 	trouble  *trouble   // why it cannot be asked for; nil: it can
 	shown    *trouble   // the one that is told; nil: none is
@@ -49,6 +50,9 @@ func (sc *scope) newService(name string) *service {
 func (s *service) update() feed.Update[registry.Instances] {
 	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Within: s.within, Kept: s.known && !s.heard}
 	if s.shown == nil {
+		if s.late {
+			u.Away = s.right
+		}
 		return u
 	}
 	u.Problems = append(slices.Clone(s.problems), s.shown.problem(s.object(), len(s.items) > 0))
@@ -62,6 +66,10 @@ func (s *service) object() string { return "Consul service " + s.group }
 
 // set takes in what Consul says of a service.
 func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
+	if k.stirred = k.stirred || !s.right.IsZero(); s.late { // its place may have waited for that
+		s.late = false
+		k.post(s.group, s)
+	}
 	was := s.said.virtual
 	s.said, s.heard, s.asOf, s.right, s.pending, s.missed = said, true, at, time.Time{}, nil, time.Time{}
 	for dest := range merged(was, said.virtual) {
