@@ -103,6 +103,7 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 // services asks for the names of all services.
 func (c *client) services(ctx context.Context, q query) (names []string, a answer, err error) {
 	a, err = c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		o.UseCache = false // the cache of an agent lacks new names for minutes
 		all, meta, err := c.api.Catalog().Services(o)
 		for name := range all {
 			names = append(names, name)

@@ -50,6 +50,8 @@ type converted struct {
 	// instances has the service once for each of its hosts; empty: it is none of the mesh's.
 	instances []registry.Instances
 	problems  []feed.Problem
+	// ids are those of all instances of the answer, in no order.
+	ids []instanceID
 	// nodes are the names of those that its instances run on, sorted, each once.
 	nodes []string
 	// failing says that some check does not pass.
@@ -113,6 +115,7 @@ func (c *converter) whole(entries []*api.ServiceEntry) []*api.ServiceEntry {
 			e = &one
 		}
 		out = append(out, e)
+		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
 		c.out.nodes = append(c.out.nodes, e.Node.Node)
 		c.out.failing = c.out.failing || e.Checks.AggregatedStatus() != api.HealthPassing
 	}

@@ -2,6 +2,7 @@ package consul
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -25,7 +26,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {
 					return errNoInstance
 				}
-				w.had, w.filtered = len(entries), a.filtered
+				w.had = len(entries)
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
 				w.port = said.main
 				k.tell(ctx, func() {
@@ -56,8 +57,6 @@ type watch struct {
 	changed bool   // with the last answer
 	had     int    // instances
 	port    uint32 // at which clients reach it; see converted
-	// filtered says that the token does not read all of it.
-	filtered bool
 }
 
 func isInstance(e *api.ServiceEntry) bool { return e != nil && e.Node != nil && e.Service != nil }
@@ -122,11 +121,10 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 	}
 }
 
-// sleep waits until there is a reason to ask. Another token may read more, which nothing tells.
+// sleep waits until there is a reason to ask, or for as long as a query would wait: some changes Consul tells nobody of, such as
+// that another token reads more.
 func (w *watch) sleep(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
-	if w.filtered {
-		defer time.AfterFunc(longWait, func() { w.s.pokes.poke(true, 0) }).Stop()
-	}
+	defer time.AfterFunc(longWait+rand.N(longWait/16), func() { w.s.pokes.poke(true, 0) }).Stop()
 	return w.s.pokes.wait(ctx)
 }
 

@@ -70,6 +70,8 @@ type scope struct {
 	ill      map[*service]bool   // services that cannot be
 
 	awayNotice, lostNotice, hiddenNotice, restoredNotice *notice
+	// bearers are the names of the services that have instances, by these.
+	bearers map[instanceID]string
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
 	virtual map[string]map[string]netip.Addr
 }
@@ -78,7 +80,7 @@ type scope struct {
 func newScope(at place, few int) *scope {
 	return &scope{
 		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
-		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{},
+		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]string{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
 	}

@@ -128,6 +128,7 @@ func (k *keeper) find(sc *scope, s *service) {
 // forget lets go of a service that nobody asks for: it is gone.
 func (k *keeper) forget(sc *scope, s *service, at time.Time) {
 	delete(sc.lost, s.name)
+	sc.claim(s, s.said.ids, nil)
 	s.items, s.problems, s.shown = nil, nil, nil
 	k.note(s, at)
 }

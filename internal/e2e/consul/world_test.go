@@ -86,20 +86,27 @@ const patience = 60 * time.Second
 // until waits until ok is true of what was said.
 func (v *view) until(t testing.TB, what string, ok func() bool) {
 	t.Helper()
+	if !v.comes(ok) {
+		v.mu.Lock()
+		defer v.mu.Unlock()
+		t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Sources())
+	}
+}
+
+// comes waits until ok is true of what was said; false: it did not become so.
+func (v *view) comes(ok func() bool) bool {
 	end := time.After(patience)
 	for {
 		v.mu.Lock()
 		done, news := ok(), v.news
 		v.mu.Unlock()
 		if done {
-			return
+			return true
 		}
 		select {
 		case <-news:
 		case <-end:
-			v.mu.Lock()
-			defer v.mu.Unlock()
-			t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Sources())
+			return false
 		}
 	}
 }

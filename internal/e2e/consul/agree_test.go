@@ -1,0 +1,162 @@
+package consul
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// town is a small catalogue to which anything may happen: of each there are few, so that much happens to the same ones.
+type town struct {
+	catalog
+	rand *rand.Rand
+}
+
+// happens does one thing, and says which.
+func (w town) happens() string {
+	n, i := w.rand.IntN(4), w.rand.IntN(12)
+	node, id, name := fmt.Sprint("node", n), fmt.Sprint("id", i), fmt.Sprint("s", w.rand.IntN(12))
+	reg := &api.CatalogRegistration{Node: node, Address: "10.9.9.9", SkipNodeUpdate: true}
+	status := []string{api.HealthPassing, api.HealthWarning, api.HealthCritical}[w.rand.IntN(3)]
+	var what string
+	switch w.rand.IntN(12) {
+	case 0, 1, 2, 3: // one of another name, where there is one of that ID, is that one under its new name
+		reg.Service = &api.AgentService{ID: id, Service: name, Address: fmt.Sprintf("10.%d.%d.%d", n, i, 1+w.rand.IntN(250)), Port: 80}
+		what = fmt.Sprintf("%s of %s on %s", id, name, node)
+	case 4, 5:
+		services, _, err := w.c.Catalog().Node(node, nil)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if services == nil || services.Services[id] == nil {
+			return ""
+		}
+		reg.Check = &api.AgentCheck{Node: node, CheckID: "service:" + id, Name: "alive", Status: status, ServiceID: id}
+		what = fmt.Sprintf("%s on %s is %s", id, node, status)
+	case 6:
+		reg.Check = &api.AgentCheck{Node: node, CheckID: "alive", Name: "alive", Status: status}
+		what = fmt.Sprintf("%s is %s", node, status)
+	case 7:
+		what = node + " is in maintenance"
+		reg.Check = &api.AgentCheck{Node: node, CheckID: api.NodeMaint, Name: "maintenance", Status: api.HealthCritical}
+	case 8:
+		w.leaves(&api.CatalogDeregistration{Node: node, CheckID: api.NodeMaint})
+		return node + " is in no maintenance"
+	default:
+		gone := &api.CatalogDeregistration{Node: node, ServiceID: id}
+		if w.rand.IntN(8) == 0 {
+			gone.ServiceID = ""
+		}
+		w.leaves(gone)
+		return fmt.Sprintf("%s on %s is gone", gone.ServiceID, node)
+	}
+	if _, err := w.c.Catalog().Register(reg, nil); err != nil {
+		w.t.Fatal(err)
+	}
+	return what
+}
+
+func (w town) leaves(what *api.CatalogDeregistration) {
+	w.t.Helper()
+	if _, err := w.c.Catalog().Deregister(what, nil); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// is what Consul says now, asked for one by one.
+func (w town) is() map[string][]string {
+	out := map[string][]string{}
+	o := &api.QueryOptions{RequireConsistent: true}
+	for i := range 12 {
+		name := fmt.Sprint("s", i)
+		list, _, err := w.c.Health().Service(name, "", false, o)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		for _, e := range list {
+			health := "healthy"
+			switch e.Checks.AggregatedStatus() {
+			case api.HealthCritical:
+				health = "unhealthy"
+			case api.HealthMaint:
+				health = "draining"
+			}
+			host := name + ".service.consul"
+			out[host] = append(out[host], fmt.Sprintf("%s:%d %s", e.Service.Address, e.Service.Port, health))
+		}
+	}
+	return sorted(out)
+}
+
+// has is what a source said last of the same services. Called with mu held.
+func (v *view) everything() map[string][]string {
+	out := map[string][]string{}
+	for i := range 12 {
+		host := fmt.Sprintf("s%d.service.consul", i)
+		if all := v.endpoints(host); all != nil {
+			out[host] = all
+		}
+	}
+	return sorted(out)
+}
+
+func sorted(all map[string][]string) map[string][]string {
+	for _, list := range all {
+		slices.Sort(list)
+	}
+	return all
+}
+
+// Whatever happens to a catalogue, in whatever order, on each way to it and with each way to read, a source says in the end what
+// Consul says to whoever asks for one service after the other.
+func TestAgrees(t *testing.T) {
+	t.Parallel()
+	server := testconsul.Start(t, nil)
+	client := testconsul.New(t, map[string]any{"server": false, "bootstrap_expect": 0, "node_name": "client", "retry_join": []string{server.LAN}, "use_streaming_backend": false})
+	client.Start()
+	seed := rand.Uint64()
+	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1))}
+	t.Logf("seed %d", seed)
+	w.put("anchor-1", "10.0.0.1", 80, "passing") // a catalogue of nothing is doubted
+	views := map[string]*view{}
+	for _, way := range ways() {
+		for _, reads := range []string{"default", "stale", "cached"} {
+			for where, a := range map[string]*testconsul.Agent{"server": server, "client": client} {
+				o := way.options(a)
+				o.Reads = reads
+				views[fmt.Sprint(way.name, ", ", reads, ", by the ", where)] = follow(t, o)
+			}
+		}
+	}
+	for _, v := range views {
+		v.has(t, "anchor.service.consul", "10.0.0.1:80 healthy")
+	}
+	var history []string
+	for round := range 60 {
+		for range 1 + w.rand.IntN(6) {
+			if what := w.happens(); what != "" {
+				history = append(history, fmt.Sprintf("%d: %s", round, what))
+			}
+		}
+		want := w.is()
+		for name, v := range views {
+			if !v.comes(func() bool { return cmp.Equal(v.everything(), want) }) {
+				t.Fatalf("%s: (-want +got)\n%s\nafter\n%s", name, cmp.Diff(want, v.now()), strings.Join(history, "\n"))
+			}
+		}
+	}
+}
+
+// now is everything, for who does not hold mu.
+func (v *view) now() map[string][]string {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.everything()
+}
