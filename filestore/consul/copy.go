@@ -62,6 +62,7 @@ func (s *Store) keepCopy(old, next *state) {
 		}
 	}
 	copyObjects(contents, old, next)
+	s.sweepCopied(contents)
 	contents[copyAbout] = next.about(time.Now())
 	if next.Log == "" {
 		contents[copyAbout] = nil
@@ -136,7 +137,7 @@ func (s *Store) CopyTrouble() feed.Standing {
 	return feed.Standing{}
 }
 
-// loadCopy reads the copy; without one, or with an error, the state knows nothing.
+// loadCopy reads the copy, of objects and their history what they are kept as; without one, or with an error, the state knows nothing.
 func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
 	contents, err := s.cfg.Kept.LoadLastGood(ctx, copyName(s.cfg.Options))
 	nothing := &state{partial: true}
@@ -156,7 +157,7 @@ func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error
 			return nothing, false, fmt.Errorf("read %q: %w", name, err)
 		}
 	}
-	out = s.loadCopiedObjects(out, contents)
+	s.uncopied = copiedObjects(contents)
 	s.standing.stands(about.AsOf)
 	return out, true, nil
 }

@@ -37,25 +37,48 @@ func copiedObject(k config.Key) string {
 
 func copiedPast(id writeID) string { return fmt.Sprintf("%s%d/%d", copyPast, id.Revision, id.Place) }
 
-// loadCopiedObjects is a state of a copy with its objects and their history; without any where these are not of the same place in the
-// log, or cannot be read, for records and addresses count without them. What the copy has of them is removed then.
-func (s *Store) loadCopiedObjects(known *state, contents map[string][]byte) *state {
-	out := *known
-	err := out.takeCopiedObjects(contents, s.applying)
+// copiedObjects are those of the contents of a copy that tell of objects and their history.
+func copiedObjects(contents map[string][]byte) map[string][]byte {
+	out := map[string][]byte{}
+	for name, c := range contents {
+		if name == copyWhole || strings.HasPrefix(name, copyObject) || strings.HasPrefix(name, copyPast) {
+			out[name] = c
+		}
+	}
+	return out
+}
+
+// sweepCopied adds the removal of what the copy had of objects before the start to the first contents after it: these have all that
+// there is.
+func (s *Store) sweepCopied(contents map[string]lastgood.Content) {
+	for name := range s.uncopied {
+		if _, known := contents[name]; !known {
+			contents[name] = nil
+		}
+	}
+	s.uncopied = nil
+}
+
+// loadCopiedObjects has the copy that stands in tell of objects and their history; of none where these are not of the same place in the
+// log, or cannot be read, for records and addresses count without them. They are removed then. Its caller has the turn. It takes a
+// while, so that a start to which Consul answers does without.
+func (s *Store) loadCopiedObjects() {
+	known := *s.state.Load()
+	if !known.partial {
+		return // Consul was read, and cannot be written
+	}
+	err := known.takeCopiedObjects(s.uncopied, s.applying)
 	if err == nil {
-		return &out
+		s.state.Store(&known)
+		s.uncopied = nil
+		return
 	}
 	if !errors.Is(err, errUncopied) {
 		s.cfg.Log.Error("the objects and the history in this replica's copy of what is in Consul cannot be used: they are known once Consul answers", "error", err)
 	}
 	gone := map[string]lastgood.Content{}
-	for name := range contents {
-		if strings.HasPrefix(name, copyObject) || strings.HasPrefix(name, copyPast) || name == copyWhole {
-			gone[name] = nil
-		}
-	}
+	s.sweepCopied(gone)
 	s.copy.Put(gone)
-	return known
 }
 
 // errUncopied says that the copy does not have the objects, or not those of the place in the log that it is of.

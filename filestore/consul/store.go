@@ -69,6 +69,7 @@ type Store struct {
 	revision uint64            // the highest ever known
 	chunked  map[uint64]string // chunks of entries since the snapshot, by their sequence
 	lost     *lostAddresses    // what hosts are to have back
+	uncopied map[string][]byte // what the copy has of objects, until that is loaded or written anew; nil: it is
 
 	counts   counts
 	queue    writeQueue
@@ -167,6 +168,7 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		if most := s.cfg.Options.MaxAge; most > 0 && time.Since(s.standing.since()) > most {
 			return fmt.Errorf("%w; what this replica knew is of %s, and the setting store.maxAge (%s) does not let it stand in", err, s.standing.since().UTC().Format(time.RFC3339), most)
 		}
+		s.loadCopiedObjects()
 		s.cfg.Log.Error("what this replica knew stands in for what Consul holds", "store", s.Name(), "as_of", s.standing.since(), "records", s.state.Load().records.Len(), "objects", s.state.Load().objects.Len())
 		return nil
 	}
