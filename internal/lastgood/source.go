@@ -194,7 +194,7 @@ func (k *keeping[T]) standIn(now time.Time) feed.Batch[T] {
 	}
 	k.spare = false
 	if k.stands.Error == "" {
-		k.stands.Error = "it has not answered since the start"
+		k.stands.Error = "it has not answered yet"
 	}
 	if b := k.aged(now); k.gone {
 		return b

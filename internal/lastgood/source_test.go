@@ -191,7 +191,7 @@ func TestStandsIn(t *testing.T) {
 		l.has(false)
 		time.Sleep(200 * time.Millisecond)
 		s := l.has(true, "a", "c", "d")
-		if !strings.Contains(s.Error, "has not answered since the start") || stopped.Sub(s.Since) > touchPace {
+		if !strings.Contains(s.Error, "has not answered yet") || stopped.Sub(s.Since) > touchPace {
 			t.Errorf("standing in: %q since %v before the end", s.Error, stopped.Sub(s.Since))
 		}
 		l.seen(false, "c", "never kept")

@@ -39,7 +39,7 @@ func (k *keeper) everything() []feed.Update[registry.Instances] {
 	add(k.datacentersNotice)
 	add(k.turnsNotice)
 	for _, sc := range k.ordered() {
-		for _, n := range []*notice{sc.awayNotice, sc.lostNotice, sc.hiddenNotice, sc.restoredNotice} {
+		for _, n := range []*notice{sc.awayNotice, sc.lostNotice, sc.hiddenNotice, sc.restoredNotice, sc.chosenNotice} {
 			add(n)
 		}
 	}

@@ -180,10 +180,39 @@ func (c *client) explain(err error) string {
 	if consulhttp.WantsTLS(status.Code, said) {
 		return fmt.Sprintf("Consul at %s speaks HTTPS there: write https:// in address", c.o.Address)
 	}
-	if c.o.Filter != "" && strings.Contains(said, "boolean expression evaluator") {
+	if c.misfiltered(err) {
 		return fmt.Sprintf("Consul at %s does not understand the filter %q (%d, %s): mend filter", c.o.Address, c.o.Filter, status.Code, said)
 	}
-	return fmt.Sprintf("Consul at %s answers %d (%s): look whether its servers have a leader", c.o.Address, status.Code, said)
+	return fmt.Sprintf("Consul at %s answers %d (%s): %s", c.o.Address, status.Code, said, remedy(status.Code, said))
+}
+
+// misfiltered says that an error is about the option filter, which every question about a service has.
+func (c *client) misfiltered(err error) bool {
+	var status api.StatusError
+	return c.o.Filter != "" && errors.As(err, &status) && strings.Contains(status.Body, notUnderstood)
+}
+
+// Words of Consul's. Source: Consul, agent/http_ce.go (parseEntMetaPartition and the others), agent/consul/rpc.go (ErrNoDCPath),
+// agent/structs (filters, by github.com/hashicorp/go-bexpr).
+const (
+	notUnderstood = "boolean expression evaluator"
+	ofEnterprise  = "Consul Enterprise feature"
+	noPath        = "No path to datacenter"
+)
+
+// remedy is what to look at when Consul answers so.
+func remedy(code int, said string) string {
+	switch {
+	case code < 400:
+		return "something sends on to elsewhere; is it the address of Consul's HTTP interface?"
+	case strings.Contains(said, ofEnterprise):
+		return "this Consul is not Enterprise; take partition and namespaces out of the settings"
+	case strings.Contains(said, noPath):
+		return "look whether the datacenter is called so (datacenters), and its servers are up and joined with those here"
+	case code < 500:
+		return "it does not take the question; look at what the settings of the source have in it"
+	}
+	return "look whether its servers have a leader"
 }
 
 // busy says that Consul refused for having too many connections or requests.

@@ -71,6 +71,8 @@ type converter struct {
 	former uint32
 	// nameless says that it was told that the settings give it no service account.
 	nameless bool
+	// portless is how many instances were left out for having no port.
+	portless int
 
 	out converted
 }
@@ -154,11 +156,16 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		return
 	}
 	list := c.read(entries)
-	ports := c.ports(list)
-	if len(ports) == 0 {
+	switch {
+	case len(list) > 0:
+	case c.portless == len(entries):
 		c.refuse("has no port: it is not part of the mesh; register it with a port, or say ashore-port-NAME in its metadata")
 		return
+	default:
+		c.refuse("has no instance that can be an endpoint: it is not part of the mesh; mend what is told of its instances")
+		return
 	}
+	ports := c.ports(list)
 	s := registry.Service{
 		Ports: ports, Resolution: registry.Static, OtherDNS: true,
 		Object: "Consul service " + c.at.group(c.name),

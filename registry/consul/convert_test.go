@@ -197,6 +197,25 @@ func TestConvertLeftOut(t *testing.T) {
 	}
 }
 
+// A service of which every instance is left out is told for what they are.
+func TestConvertAllLeftOut(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		entries []*api.ServiceEntry
+		last    string
+	}{
+		"no port":              {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port: it is not part of the mesh"},
+		"a bad address":        {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint: it is not part of the mesh"},
+		"a bad one, a no port": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
+	}
+	for name, tc := range tests {
+		got := convert(read(), place{}, "web", tc.entries)
+		if all := texts(got); len(got.instances) != 0 || len(all) != len(tc.entries)+1 || !strings.Contains(all[len(all)-1], tc.last) {
+			t.Errorf("%s: problems %q, want %q at last", name, all, tc.last)
+		}
+	}
+}
+
 // Ports of services and of their endpoints, as port:endpoint's port by protocol.
 func TestConvertPorts(t *testing.T) {
 	t.Parallel()

@@ -145,20 +145,23 @@ func TestNonsense(t *testing.T) {
 		answer http.HandlerFunc
 		want   string
 	}{
-		"nothing at all, and no index": {text(200, `{}`), "no X-Consul-Index"},
-		"null":                         {text(200, `null`), "no X-Consul-Index"},
-		"an index of zero":             {indexed("0", `null`), "no X-Consul-Index"},
-		"an index that is none":        {indexed("many", `null`), "no X-Consul-Index"},
-		"a page":                       {text(200, `<html>sign in</html>`), "invalid character"},
-		"the first half":               {indexed("99", `{"web":["a"`), "unexpected EOF"},
-		"another type":                 {indexed("99", `"web"`), "cannot unmarshal"},
-		"a refusal of the token":       {text(403, "ACL not found"), "refuses the token (403, ACL not found)"},
-		"too many connections":         {text(429, "Your IP is issuing too many concurrent connections"), "limits.http_max_conns_per_client"},
-		"no leader":                    {text(500, "No cluster leader"), "answers 500 (No cluster leader)"},
-		"not found":                    {text(404, "404 page not found"), "is it the address of Consul's HTTP interface"},
+		"nothing at all, and no index":    {text(200, `{}`), "no X-Consul-Index"},
+		"null":                            {text(200, `null`), "no X-Consul-Index"},
+		"an index of zero":                {indexed("0", `null`), "no X-Consul-Index"},
+		"an index that is none":           {indexed("many", `null`), "no X-Consul-Index"},
+		"a page":                          {text(200, `<html>sign in</html>`), "invalid character"},
+		"the first half":                  {indexed("99", `{"web":["a"`), "unexpected EOF"},
+		"another type":                    {indexed("99", `"web"`), "cannot unmarshal"},
+		"a refusal of the token":          {text(403, "ACL not found"), "refuses the token (403, ACL not found)"},
+		"too many connections":            {text(429, "Your IP is issuing too many concurrent connections"), "limits.http_max_conns_per_client"},
+		"no leader":                       {text(500, "No cluster leader"), "answers 500 (No cluster leader): look whether its servers have a leader"},
+		"not found":                       {text(404, "404 page not found"), "is it the address of Consul's HTTP interface"},
+		"a Consul that is not Enterprise": {text(400, `Invalid query parameter: "partition" - Partitions are a Consul Enterprise feature`), "take partition and namespaces out of the settings"},
+		"no such datacenter":              {text(500, "No path to datacenter"), "look whether the datacenter is called so"},
+		"another question":                {text(400, "Invalid query"), "look at what the settings of the source have in it"},
 		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
-		}, "answers 302"},
+		}, "answers 302 (<a href=\"http://169.254.169.254/\">Found</a>.): something sends on to elsewhere"},
 		"control characters in a refusal": {text(500, "a\x1b[31m\r\nb"), "(a [31m b)"},
 		"hang-up":                         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "cannot be asked: EOF"},
 	}

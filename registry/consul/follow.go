@@ -135,7 +135,10 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
-		t := &trouble{text: text + " (" + f.what + ")", since: began, noticed: time.Now(), answered: answered(err)}
+		t := &trouble{text: text, since: began, noticed: time.Now(), answered: answered(err), ofFilter: k.client.misfiltered(err)}
+		if !t.ofFilter {
+			t.text += " (" + f.what + ")"
+		}
 		k.tell(ctx, func() { f.tell(t) })
 	}
 	wait := backoff(failures)

@@ -74,6 +74,7 @@ func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 	in.account, in.tlsMode = c.identity(s, labels)
 	in.ports = c.portsOf(s, labels, main)
 	if len(in.ports) == 0 {
+		c.portless++
 		c.warn(s.ID, "has no port: it is left out")
 	}
 	return in, len(in.ports) > 0

@@ -38,6 +38,7 @@ type keeper struct {
 	dirty             bool      // there is something to review
 	stirred           bool      // so there is of services in trouble, which may be many, within stirredGap
 	unplaced          *trouble  // of what datacenters there are
+	misfilter         *trouble  // of the option filter, with which every service is asked for
 	datacentersNotice *notice   // of that
 	turnsNotice       *notice   // that there are more places than connections for them
 	culprit           *service  // which keeps the first full batch from being complete
@@ -69,7 +70,9 @@ type scope struct {
 	old      time.Time           // of when what is known of it is, told or covered by more; zero: of now
 	ill      map[*service]bool   // services that cannot be
 
-	awayNotice, lostNotice, hiddenNotice, restoredNotice *notice
+	awayNotice, lostNotice, hiddenNotice, restoredNotice, chosenNotice *notice
+
+	unchosen *unchosen // the settings choose nothing of what there is
 	// bearers are the names of the services that have instances, by these.
 	bearers map[instanceID]string
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
@@ -83,6 +86,7 @@ func newScope(at place, few int) *scope {
 		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]string{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
+		chosenNotice: at.notice(noticeChosen),
 	}
 }
 

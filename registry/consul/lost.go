@@ -248,11 +248,13 @@ func (k *keeper) tellLost(sc *scope) {
 	if more := len(names) - missing; more > 0 {
 		list += fmt.Sprintf(" and %d more", more)
 	}
-	k.notify(sc.lostNotice, &feed.Problem{
-		Severity: feed.Warning, Object: sc.at.title(), Stale: true, Since: sc.lostSince,
-		Text: fmt.Sprintf("Consul at %s came back without the services that it had: %s; they stay as they were until they are registered again; "+
-			"if they are gone for good, say so by the option emptied: believe", k.o.Address, list),
-	}, sc.lostSince)
+	text := fmt.Sprintf("Consul at %s came back without the services that it had: %s; they stay as they were until they are registered again; "+
+		"if they are gone for good, say so by the option emptied: believe", k.o.Address, list)
+	if sc.unchosen.excludes(names) {
+		text = fmt.Sprintf("%s: those that counted before stay as they were: %s; mend that, or if they are not to count any more, say so by the option emptied: believe",
+			sc.unchosen.text(k.o.Address), list)
+	}
+	k.notify(sc.lostNotice, &feed.Problem{Severity: feed.Warning, Object: sc.at.title(), Stale: true, Since: sc.lostSince, Text: text}, sc.lostSince)
 }
 
 // Remember implements lastgood.Rememberer: kept is what the source said before the start, and Away of when it is. Call it before

@@ -70,7 +70,11 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 					v = restarted
 				}
 				had, filtered, anew = names, a.filtered, false
-				k.tell(ctx, func() { k.listed(ctx, sc, names, a, v) })
+				none := k.unchosen(ctx, sc, names)
+				k.tell(ctx, func() {
+					sc.unchosen = none
+					k.listed(ctx, sc, names, a, v)
+				})
 				return nil
 			}, err
 		},
@@ -114,6 +118,7 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 	}
 	sc.listed, sc.stoodIn, k.dirty = true, false, true
 	k.tellLost(sc)
+	k.tellUnchosen(sc)
 	k.tellHidden(sc, there, a)
 	k.crowd()
 	for s, before := range added {

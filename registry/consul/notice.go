@@ -26,6 +26,7 @@ const (
 	noticeLost        = "/lost"        // it came back without services that it had
 	noticeHidden      = "/hidden"      // the token does not read all of it
 	noticeRestored    = "/restored"    // a restoration of it may not be noticed
+	noticeChosen      = "/chosen"      // the settings choose nothing of it
 	noticeDatacenters = "/datacenters" // those that there are cannot be asked for
 	noticeTurns       = "/turns"       // places are asked by turns
 )

@@ -233,6 +233,8 @@ func (o Options) checkNames(wrong func(option, format string, args ...any)) {
 		for k := range keys.pairs {
 			if !metaKey(k) {
 				wrong(keys.option, "%q: want a key of Consul's metadata: letters, digits, '-' and '_'", k)
+			} else if keys.pairs[k] == "" {
+				wrong(keys.option, "%q has no value: want what it must say; for one that says nothing write a filter", k)
 			}
 		}
 	}

@@ -39,6 +39,7 @@ func TestCheck(t *testing.T) {
 		"a datacenter":            {Options{Datacenters: []string{"dc 1"}}, "datacenters: "},
 		"a pattern":               {Options{Services: []string{"["}}, "services: "},
 		"a key":                   {Options{NodeMetadata: map[string]string{`x" == "`: "y"}}, "nodeMetadata: "},
+		"a key without value":     {Options{Metadata: map[string]string{"a": ""}}, `metadata: "a" has no value`},
 		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
 		"an emptied Consul":       {Options{Emptied: "x"}, `emptied: "x": want one of keep, believe`},
 		"an export":               {Options{Export: ExportOptions{Owner: "shop", Name: "mesh-${name}", Lease: time.Minute}, Exported: []string{"other"}}, ""},

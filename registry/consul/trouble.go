@@ -22,6 +22,8 @@ type trouble struct {
 	noticed time.Time
 	// answered says that it is what Consul answers to the question, and that it is asked as it should be.
 	answered bool
+	// ofFilter says that Consul does not understand the option filter: no question about any service can be asked.
+	ofFilter bool
 }
 
 // settle is how long a trouble of a part has lasted before it is told: until then it may turn out to be one of all, or to be over
@@ -100,6 +102,7 @@ func (k *keeper) fails(sc *scope, s *service, t *trouble) {
 	if sc.services[s.name] != s {
 		return // it has gone meanwhile
 	}
+	k.filtersWrongly(t)
 	if t == nil {
 		k.stirred = true
 		k.mended(sc, s)
@@ -120,6 +123,15 @@ func (k *keeper) fails(sc *scope, s *service, t *trouble) {
 	}
 }
 
+// filtersWrongly takes in whether the trouble of one service is one of all, for the filter that all are asked for with.
+func (k *keeper) filtersWrongly(t *trouble) {
+	was := k.misfilter
+	if k.misfilter = nil; t != nil && t.ofFilter {
+		k.misfilter = was.again(*t)
+	}
+	k.stirred = k.stirred || (was == nil) != (k.misfilter == nil)
+}
+
 // mended takes in that nothing is wrong with a service any more.
 func (k *keeper) mended(sc *scope, s *service) {
 	s.trouble = nil
@@ -135,6 +147,9 @@ func (k *keeper) mended(sc *scope, s *service) {
 func (k *keeper) whole() *trouble {
 	if !k.placed {
 		return k.unplaced
+	}
+	if k.misfilter != nil {
+		return k.misfilter
 	}
 	all := k.ordered()
 	var first *trouble
