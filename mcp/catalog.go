@@ -3,7 +3,6 @@ package mcp
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/types/known/anypb"
@@ -29,12 +28,9 @@ type CatalogConfig struct {
 	Readers Readers
 	// Mesh are the settings of the mesh; nil: nobody is told.
 	Mesh *mesh.MeshConfig
-	// Relay tells what came from other control planes as well. Two that tell one another everything would keep alive what
-	// neither of them has any more.
-	Relay bool
 }
 
-// Catalog makes of the objects of the mesh the resources that other control planes are told. Each object is encoded when
+// Catalog makes of objects the resources that other control planes are told. Each object is encoded when
 // somebody asks first, and again when it changes; versions are hashes of contents, so that they are equal on every replica
 // and after a restart. Safe for concurrent use.
 type Catalog struct {
@@ -182,13 +178,13 @@ func (c *Catalog) update() {
 	}
 	latest := publish()
 	for ch := range latest.Diff(c.made) {
-		if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash && c.told(ch.Old) == c.told(ch.New) {
+		if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
 			continue
 		}
 		delete(c.layers, ch.Key.Kind)
 		delete(c.items, ch.Key)
 		delete(c.byKind[ch.Key.Kind], ch.Key)
-		if ch.New == nil || !c.told(ch.New) {
+		if ch.New == nil {
 			continue
 		}
 		c.items[ch.Key] = resourceOf(ch.New)
@@ -198,15 +194,6 @@ func (c *Catalog) update() {
 		c.byKind[ch.Key.Kind][ch.Key] = true
 	}
 	c.made, c.madeOf = latest, number
-}
-
-// Tells says whether an object is one that others are told: one that another control plane has told us is not, but to relay
-// it.
-func (c *Catalog) Tells(o *config.Object) bool { return c.told(o) }
-
-// told is Tells.
-func (c *Catalog) told(o *config.Object) bool {
-	return c.cfg.Relay || !strings.HasPrefix(o.Origin.Source, sourcePrefix)
 }
 
 // layer is what there is of a kind.

@@ -5,8 +5,8 @@
 // object passes config.Accept; what does not is named in a refusal, and its last good version stays. A session is the
 // protocol on one stream and a content is what a server said and what of it counts; both are without I/O.
 //
-// A Catalog makes of our own objects the resources that others are told: package xds serves them on discovery streams, a
-// Server by the older protocol.
+// A Catalog makes of our own objects (push.Told) the resources that others are told: package xds serves them on discovery streams,
+// a Server by the older protocol.
 //
 // The package keeps nothing over a restart (internal/lastgood does), and applies no MeshConfig: that is for the settings of
 // this control plane.

@@ -83,6 +83,9 @@ func (s *Source) CheckFiles() error {
 // sourcePrefix begins the name of each source of this kind.
 const sourcePrefix = "mcp:"
 
+// Named says whether a source of that name is one of this kind.
+func Named(source string) bool { return strings.HasPrefix(source, sourcePrefix) }
+
 // Run is feed.Source's.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	defer s.parts.Wait()

@@ -18,6 +18,7 @@ type adopter struct {
 	said     map[sourceGroup]feed.Update[registry.Instances]
 	hosts    map[string]map[sourceGroup]string // who has a host, and in which namespace
 	rank     map[string]int                    // of sources
+	news     map[string]bool                   // hosts of which registries have said something since it was asked; nil: nobody asks
 }
 
 // sourceGroup is a group of a source.
@@ -34,6 +35,9 @@ func newAdopter() *adopter {
 // be said anew of those that stay.
 func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
 	before := a.namespaces()
+	for host := range a.hosts { // whose word comes first may be other
+		a.note(host)
+	}
 	a.rank = map[string]int{}
 	for i, s := range sources {
 		a.rank[s] = i
@@ -120,6 +124,7 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 				a.hosts[host] = map[sourceGroup]string{}
 			}
 			a.hosts[host][at] = in.Service.Namespace
+			a.note(host)
 		}
 		a.said[at] = u
 	}
@@ -134,6 +139,7 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 // forget takes out what was said as a group.
 func (a *adopter) forget(at sourceGroup) {
 	for _, in := range a.said[at].Items {
+		a.note(in.Service.Host)
 		delete(a.hosts[in.Service.Host], at)
 		if len(a.hosts[in.Service.Host]) == 0 {
 			delete(a.hosts, in.Service.Host)
@@ -159,14 +165,50 @@ func (a *adopter) namespace(host string) string {
 		})
 		return first.Namespace
 	}
-	var best sourceGroup
-	found := ""
-	for at, namespace := range a.hosts[host] {
-		if best == (sourceGroup{}) || cmp.Or(cmp.Compare(a.rank[at.source], a.rank[best.source]), cmp.Compare(at.group, best.group)) < 0 {
-			best, found = at, namespace
+	said := a.sayers(host)
+	if len(said) == 0 {
+		return ""
+	}
+	return a.hosts[host][said[0]]
+}
+
+// sayers are the groups that have a host, what counts first.
+func (a *adopter) sayers(host string) []sourceGroup {
+	return slices.SortedFunc(maps.Keys(a.hosts[host]), func(x, y sourceGroup) int {
+		return cmp.Or(cmp.Compare(a.rank[x.source], a.rank[y.source]), cmp.Compare(x.group, y.group))
+	})
+}
+
+// parts are what registries say of a host, what counts first, as if no configuration declared it: in the namespace of the first.
+func (a *adopter) parts(host string) (out []registry.Instances) {
+	for _, at := range a.sayers(host) {
+		for _, in := range a.said[at].Items {
+			if in.Service.Host != host {
+				continue
+			}
+			if len(out) > 0 && in.Service.Namespace != out[0].Service.Namespace {
+				s := *in.Service
+				s.Namespace = out[0].Service.Namespace
+				in.Service = &s
+			}
+			out = append(out, in)
 		}
 	}
-	return found
+	return out
+}
+
+// note notes that registries have said something of a host.
+func (a *adopter) note(host string) {
+	if a.news != nil {
+		a.news[host] = true
+	}
+}
+
+// asked returns the hosts of which registries have said something since it was called last.
+func (a *adopter) asked() map[string]bool {
+	news := a.news
+	a.news = map[string]bool{}
+	return news
 }
 
 // placed is a group with its services where they belong.

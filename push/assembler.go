@@ -53,10 +53,8 @@ type AssemblerConfig struct {
 	Left func(names []string)
 	// Merging are the rules for a service that several sources have.
 	Merging registry.Merging
-	// Hidden is told of services of which sources have said something while nothing that counts changed: what Supplied tells of
-	// their parts may be other than before, and no context comes of it. It is called from one goroutine and must not block.
-	// Nil: nobody is told.
-	Hidden func([]registry.Key)
+	// Tell tells others what is our own; nil: nobody is told.
+	Tell *Telling
 	// Derive makes services of configuration; nil: nothing does.
 	Derive Deriver
 	// Mesh are the mesh-wide settings; required.
@@ -87,26 +85,24 @@ type Assembler struct {
 	cfg AssemblerConfig // set once, but for Sources, which mu guards and the loop alone writes
 
 	// the following belong to the goroutine of Run
-	inputs   Inputs
-	context  *Context
-	began    time.Time
-	dirty    bool      // inputs differ from context
-	ready    bool      // every source has delivered its first complete state
-	since    time.Time // when the first change that is not built yet was noticed
-	built    time.Time // end of the last build
-	waits    time.Time // since when the next build waits for the deriver; zero: it does not
-	spent    bool      // patience with the deriver is, until it says something
-	found    findings
-	crosses  crossings
-	adopts   *adopter
-	held     map[config.Key]staying // objects that stay in use although no source has them
-	gone     gone
-	heldNews bool                // held is other than Keep was told
-	leaving  bool                // sources of services are merged still that are not named any more
-	left     []string            // sources that left, and Left was not told of
-	leaves   map[config.Key]bool // objects that went with their source, if no other one has them
-	rekey    bool                // a RequestAuthentication has changed since keys were asked for
-	keyed    keyState            // how far the keys of the first build are
+	inputs  Inputs
+	context *Context
+	began   time.Time
+	dirty   bool      // inputs differ from context
+	ready   bool      // every source has delivered its first complete state
+	since   time.Time // when the first change that is not built yet was noticed
+	built   time.Time // end of the last build
+	waits   time.Time // since when the next build waits for the deriver; zero: it does not
+	spent   bool      // patience with the deriver is, until it says something
+	found   findings
+	crosses crossings
+	adopts  *adopter
+	use     *objectBook // which objects are in use; its merger is objects, and its objects those of inputs
+	own     *own        // what is told others; nil: nothing is
+	leaving bool        // sources of services are merged still that are not named any more
+	left    []string    // sources that left, and Left was not told of
+	rekey   bool        // a RequestAuthentication has changed since keys were asked for
+	keyed   keyState    // how far the keys of the first build are
 
 	arranged chan Sources // what Arrange asks for
 
@@ -135,16 +131,27 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),
-		held:      map[config.Key]staying{},
-		gone:      gone{},
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
-		objects:   feed.NewMerger(objects, func(o *config.Object) config.Key { return o.Key }),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
+	a.use = newObjectBook(objects, a.began)
+	a.objects, a.use.look, a.use.tell = a.use.merger, a.look, a.standHeld
+	if cfg.Tell != nil {
+		a.own = newOwn(*cfg.Tell, cfg.Merging, objects, a.began)
+		a.own.resume(cfg.Held, cfg.Before)
+		a.use.beneath = a.own.objects
+		if cfg.Tell.Services {
+			a.adopts.asked() // from now on it notes them
+		}
+	}
 	a.adopts.arrange(instances)
-	a.resume(cfg.Held, cfg.Before)
+	a.use.resume(cfg.Held, cfg.Before)
+	a.inputs.Objects = a.use.objects
+	for _, b := range cfg.Before {
+		a.left = append(a.left, b.Source)
+	}
 	return a
 }
 
@@ -196,7 +203,7 @@ type arrivals struct {
 func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], instances *crew[registry.Instances], from arrivals) {
 	objects.arrange(ctx, a.cfg.Sources.Objects)
 	instances.arrange(ctx, a.cfg.Sources.Instances)
-	if now := time.Now(); len(a.held) > 0 {
+	if now := time.Now(); a.holds() {
 		a.updateObjects(ctx, nil, edits{}, now, now) // there may be nobody to wait for
 	}
 	look := time.NewTimer(0)
@@ -243,17 +250,18 @@ func soonest(x, y time.Duration) time.Duration {
 
 // due builds if it is time to, and returns after how long to look again; zero: when something arrives.
 func (a *Assembler) due() time.Duration {
+	own := a.tellOwn(time.Now())
 	if wait := a.patience(); wait > 0 {
-		return wait
+		return soonest(wait, own)
 	}
 	if a.dirty && a.synced() {
 		if wait := time.Until(a.built.Add(a.cfg.Gap)); wait > 0 {
-			return wait
+			return soonest(wait, own)
 		}
 		a.build()
 	}
 	a.found.tell(a.cfg.Report)
-	return 0
+	return own
 }
 
 // patience is how long to wait for the deriver before anything else.
@@ -288,6 +296,7 @@ func (a *Assembler) synced() bool {
 		return false
 	}
 	a.ready = a.firstKeys()
+	a.use.inForce = a.ready
 	return a.ready
 }
 

@@ -8,6 +8,8 @@
 // What was in use stays in use until somebody plainly says that it goes: an object that no source has any more is held while
 // there is a doubt whether it is meant to go, over starts too. hold.go has the law.
 //
+// What others are told is made beside it, of our own sources alone: Told is what would be in use without the foreign ones.
+//
 // Beside a context stands what is wrong between objects that are right by themselves: those that get in one
 // another's way are found by difference after each build, references that lead nowhere when they are asked for.
 //

@@ -87,76 +87,85 @@ func (e edits) of(id feed.GroupID) time.Time {
 }
 
 // depart notes that no source has the object of k any more, and what had it, or what it is held beside, was edited.
-func (a *Assembler) depart(k config.Key, by edits, now time.Time) {
-	if _, known := a.gone[k]; known {
+func (l *objectBook) depart(k config.Key, by edits, now time.Time) {
+	if _, known := l.gone[k]; known {
 		return
 	}
-	old, had := a.inputs.Objects.Get(k)
+	old, had := l.objects.Get(k)
 	if !had {
 		return
 	}
 	from := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}
-	if was := a.held[k]; was.why != "" {
+	if was := l.held[k]; was.why != "" {
 		from = was.beside
 	}
 	d := departure{object: old, from: from, edited: by.of(from), seen: now}
 	if d.edited.IsZero() {
 		return
 	}
-	if by.looked[from.Group] || by.first && !d.edited.Before(a.began) {
-		d.began = a.began
+	if by.looked[from.Group] || by.first && !d.edited.Before(l.began) {
+		d.began = l.began
 	}
-	a.gone[k], a.heldNews = d, true
+	l.gone[k], l.heldNews = d, true
 }
 
 // recall notes the objects that went from a source while nobody looked. What was changed before the start is one change. Sources
 // that nobody waits for are heard for as long as parts of a change may be on their way.
-func (a *Assembler) recall(b feed.Batch[*config.Object], now time.Time) {
-	if a.ready && now.Sub(a.began) > 2*oneChange {
+func (l *objectBook) recall(b feed.Batch[*config.Object], now time.Time) {
+	if l.inForce && now.Sub(l.began) > 2*oneChange {
 		return
 	}
 	for _, u := range b.Updates {
 		for _, o := range u.Was {
-			if _, known := a.gone[o.Key]; !known && a.held[o.Key].why == "" && !u.Edited.IsZero() {
-				a.gone[o.Key] = departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now, began: a.began}
-				a.heldNews = true
+			if _, known := l.gone[o.Key]; !known && l.held[o.Key].why == "" && !u.Edited.IsZero() {
+				l.gone[o.Key] = departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now, began: l.began}
+				l.heldNews = true
 			}
 		}
 	}
 }
 
 // returned is that an object did not go after all, or is held.
-func (a *Assembler) returned(k config.Key) {
-	if _, known := a.gone[k]; known {
-		delete(a.gone, k)
-		a.heldNews = true
+func (l *objectBook) returned(k config.Key) {
+	if _, known := l.gone[k]; known {
+		delete(l.gone, k)
+		l.heldNews = true
 	}
 }
 
 // forget lets go of departures that are over. Until there is a context nothing of them is in force, nor of one that is held because it
 // is waited for a source.
-func (a *Assembler) forget(now time.Time) {
-	for k, d := range a.gone {
+func (l *objectBook) forget(now time.Time) {
+	for k, d := range l.gone {
 		switch {
-		case !now.After(d.lapses()) || a.held[k].waits != "":
-		case a.ready:
-			delete(a.gone, k)
-			a.heldNews = a.heldNews || !d.over
+		case !now.After(d.lapses()) || l.held[k].waits != "":
+		case l.inForce:
+			delete(l.gone, k)
+			l.heldNews = l.heldNews || !d.over
 		case d.began.IsZero() && !d.over:
 			d.over = true
-			a.gone[k], a.heldNews = d, true
+			l.gone[k], l.heldNews = d, true
 		}
 	}
 }
 
 // lapse forgets what is over, and returns after how long there is more of that; zero: there is none.
-func (a *Assembler) lapse(now time.Time) (wait time.Duration) {
-	a.forget(now)
-	a.tellHeld()
-	for k, d := range a.gone {
-		if !d.over && (a.ready || d.began.IsZero()) && a.held[k].why == "" {
+func (l *objectBook) lapse(now time.Time) (wait time.Duration) {
+	l.forget(now)
+	for k, d := range l.gone {
+		if !d.over && (l.inForce || d.began.IsZero()) && l.held[k].why == "" {
 			wait = soonest(wait, d.lapses().Sub(now)+1) // until it is over
 		}
 	}
+	return wait
+}
+
+// lapse is that of what is in use, and of what is told.
+func (a *Assembler) lapse(now time.Time) time.Duration {
+	wait := a.use.lapse(now)
+	if a.own != nil {
+		wait = soonest(wait, a.own.objects.lapse(now))
+	}
+	a.tellHeld()
 	return wait
 }

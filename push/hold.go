@@ -33,6 +33,9 @@ type Held struct {
 	Beside feed.GroupID
 	// Left says that it went with its source, or that the source of Beside went.
 	Left bool
+	// Untold says that it stays for what foreign sources may say alone, so that others are not told of it (see Telling). What they
+	// were told until lately may be there beside it, as Gone.
+	Untold bool
 	// Gone is when somebody took it away from Beside, or mended that: it is in use no more, unless a part of the same change is
 	// wrong that was not heard of yet. Zero: it is in use.
 	Gone time.Time
@@ -64,15 +67,15 @@ const (
 )
 
 // withHeld are keys, and those of the objects that are held or were let go lately besides.
-func (a *Assembler) withHeld(touched []config.Key) []config.Key {
-	if len(a.held)+len(a.gone) == 0 {
+func (l *objectBook) withHeld(touched []config.Key) []config.Key {
+	if len(l.held)+len(l.gone) == 0 {
 		return touched
 	}
-	all := make(map[config.Key]bool, len(touched)+len(a.held)+len(a.gone))
-	for k := range a.held {
+	all := make(map[config.Key]bool, len(touched)+len(l.held)+len(l.gone))
+	for k := range l.held {
 		all[k] = true
 	}
-	for k := range a.gone {
+	for k := range l.gone {
 		all[k] = true
 	}
 	for _, k := range touched {
@@ -83,21 +86,21 @@ func (a *Assembler) withHeld(touched []config.Key) []config.Key {
 
 // holdings says why an object that no source has stays in use, if it does. What holds for all objects is looked for when that is
 // first asked.
-func (a *Assembler) holdings() func(config.Key) staying {
-	refused, faults := sync.OnceValue(a.objects.Refused), sync.OnceValue(a.objects.Faults)
-	unread := sync.OnceValues(a.objects.Unread)
-	unseen, seen := sync.OnceValue(a.unseen), a.objects.Seen()
+func (l *objectBook) holdings(unread func() []string) func(config.Key) staying {
+	refused, faults := sync.OnceValue(l.merger.Refused), sync.OnceValue(l.merger.Faults)
+	unreadable := sync.OnceValues(l.merger.Unread)
+	unseen, seen := sync.OnceValue(func() string { return l.unseen(unread()) }), l.merger.Seen()
 	return func(k config.Key) staying {
-		was, lately := a.held[k], a.gone[k]
-		left := a.leaves[k] || was.left || was.why != "" && !a.objects.Has(was.beside.Source)
+		was, lately := l.held[k], l.gone[k]
+		left := l.leaves[k] || was.left || was.why != "" && !l.merger.Has(was.beside.Source)
 		if id, ok := refused()[k.String()]; ok {
 			return staying{why: heldRefused, beside: id, left: left}
 		}
-		if id, ok := unread(); left && ok {
+		if id, ok := unreadable(); left && ok {
 			return staying{why: heldUnread, beside: id, left: left}
 		}
-		if was.why != "" && a.objects.Has(was.beside.Source) {
-			still := a.still(was, left, seen)
+		if was.why != "" && l.merger.Has(was.beside.Source) {
+			still := l.still(was, left, seen)
 			if id, ok := lately.fault(faults); ok && still.waits != "" {
 				return staying{why: heldBeside, beside: id, left: left}
 			}
@@ -116,15 +119,15 @@ func (a *Assembler) holdings() func(config.Key) staying {
 }
 
 // still says whether an object is held beside what it was held beside until now.
-func (a *Assembler) still(was staying, left bool, seen func(feed.GroupID) bool) staying {
-	if a.objects.Faulty(was.beside) {
+func (l *objectBook) still(was staying, left bool, seen func(feed.GroupID) bool) staying {
+	if l.merger.Faulty(was.beside) {
 		return staying{why: heldBeside, beside: was.beside, left: left}
 	}
 	if !seen(was.beside) {
 		return staying{why: heldBefore, beside: was.beside, left: left, waits: was.beside.Source}
 	}
 	// of what clashes the one is heard of before the other
-	if waiting := a.objects.Waiting(); was.why == heldBefore && len(waiting) > 0 {
+	if waiting := l.merger.Waiting(); was.why == heldBefore && len(waiting) > 0 {
 		slices.Sort(waiting)
 		return staying{why: heldBefore, beside: was.beside, left: left, waits: strings.Join(waiting, ", ")}
 	}
@@ -133,9 +136,9 @@ func (a *Assembler) still(was staying, left bool, seen func(feed.GroupID) bool) 
 
 // unseen are the sources in which an object may stand that went with its own: those of objects of which not all was seen, and
 // those of services that are waited for.
-func (a *Assembler) unseen() string {
-	names := a.objects.Unseen()
-	for _, name := range a.unread() {
+func (l *objectBook) unseen(unread []string) string {
+	names := l.merger.Unseen()
+	for _, name := range unread {
 		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
@@ -144,38 +147,58 @@ func (a *Assembler) unseen() string {
 }
 
 // hold keeps the object of k in use for a reason, or puts it back, and says whether there is one. What is not in use, and was
-// not lately, is not held.
-func (a *Assembler) hold(k config.Key, why staying) bool {
-	old, had := a.inputs.Objects.Get(k)
-	if lately := a.gone[k]; !had && lately.object != nil && why.why != "" {
+// not lately, is not held. What beneath holds is held here too, as it holds it.
+func (l *objectBook) hold(k config.Key, why staying) bool {
+	old, had := l.objects.Get(k)
+	if b := l.beneath; b != nil && b.held[k].why != "" {
+		why, had = b.held[k], true
+		if o := b.objects.At(k); o != old {
+			old, l.objects = o, l.objects.With(k, o)
+		}
+	}
+	if lately := l.gone[k]; !had && lately.object != nil && why.why != "" {
 		old, had = lately.object, true
-		a.inputs.Objects = a.inputs.Objects.With(k, old)
+		l.objects = l.objects.With(k, old)
 	}
 	if !had {
 		why = staying{}
 	}
 	if why.why != "" && why.waits == "" { // what it waits for may be a part of the change that took it away
-		a.returned(k)
+		l.returned(k)
 	}
-	if a.held[k] == why {
+	if l.held[k] == why {
 		return why.why != ""
 	}
-	a.heldNews = true
 	if why.why == "" {
-		delete(a.held, k)
-		a.stand(heldPlace(k.String()), nil)
+		l.release(k)
 		return false
 	}
-	a.held[k] = why
-	a.standHeld(k, old)
+	l.heldNews = true
+	l.held[k] = why
+	l.tell(k, old)
 	return true
 }
 
-// standHeld has people told of an object that is held. What waits for a source alone is in the list, and nobody is called for
-// it: after a start that is so for a moment.
+// release holds the object of k no more.
+func (l *objectBook) release(k config.Key) {
+	if l.held[k].why == "" {
+		return
+	}
+	l.heldNews = true
+	delete(l.held, k)
+	l.tell(k, nil)
+}
+
+// standHeld has people told of an object that is held, and that one is not any more when o is nil. What waits for a source
+// alone is in the list, and nobody is called for it: after a start that is so for a moment.
 func (a *Assembler) standHeld(k config.Key, o *config.Object) {
-	at, found := heldPlace(k.String()), []finding{{problem: a.held[k].problem(o)}}
-	if a.held[k].waits == "" {
+	at := heldPlace(k.String())
+	if o == nil {
+		a.stand(at, nil)
+		return
+	}
+	found := []finding{{problem: a.use.held[k].problem(o)}}
+	if a.use.held[k].waits == "" {
 		a.stand(at, found)
 		return
 	}
@@ -203,52 +226,68 @@ func (h staying) problem(o *config.Object) feed.Problem {
 }
 
 // resume takes in what was held before the start, and what sources said then that there are not any more.
-func (a *Assembler) resume(held []Held, before []feed.Batch[*config.Object]) {
+func (l *objectBook) resume(held []Held, before []feed.Batch[*config.Object]) {
 	for _, h := range held {
 		if !h.Gone.IsZero() {
-			a.gone[h.Object.Key] = departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: a.began, began: a.began}
+			l.gone[h.Object.Key] = departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: l.began, began: l.began}
 			continue
 		}
-		a.inputs.Objects = a.inputs.Objects.With(h.Object.Key, h.Object)
-		a.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
+		l.objects = l.objects.With(h.Object.Key, h.Object)
+		l.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
 	}
 	for _, b := range before {
-		a.left = append(a.left, b.Source)
 		for _, u := range b.Updates {
 			for _, o := range u.Items {
-				if _, known := a.held[o.Key]; known { // what is held was in use
+				if _, known := l.held[o.Key]; known { // what is held was in use
 					continue
 				}
-				a.inputs.Objects = a.inputs.Objects.With(o.Key, o)
-				a.held[o.Key] = staying{why: heldLeft, left: true}
-				delete(a.gone, o.Key)
-				a.heldNews = true
+				l.objects = l.objects.With(o.Key, o)
+				l.held[o.Key] = staying{why: heldLeft, left: true}
+				delete(l.gone, o.Key)
+				l.heldNews = true
 			}
 		}
 	}
 }
 
-// tellHeld tells what is held, and what was let go lately, when that is other than before.
+// tellHeld tells what is held, and what was let go lately, when that is other than before: what others are told too, though another
+// version is in use here.
 func (a *Assembler) tellHeld() {
-	if !a.heldNews {
+	news := a.use.heldNews
+	a.use.heldNews = false
+	if a.own != nil {
+		news = news || a.own.objects.heldNews
+		a.own.objects.heldNews = false
+	}
+	if !news || a.cfg.Keep == nil {
 		return
 	}
-	a.heldNews = false
-	if a.cfg.Keep == nil {
-		return
+	all := a.use.keep(a.own != nil)
+	if a.own != nil {
+		told := a.own.objects
+		all = slices.DeleteFunc(all, func(h Held) bool { // what is told says it too
+			_, gone := told.gone[h.Object.Key]
+			return told.held[h.Object.Key].why != "" || gone && !h.Gone.IsZero()
+		})
+		all = append(all, told.keep(false)...)
 	}
-	all := make([]Held, 0, len(a.held)+len(a.gone))
-	for k, h := range a.held {
-		o, _ := a.inputs.Objects.Get(k) // what is held is in use
-		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left})
+	slices.SortFunc(all, func(x, y Held) int { return cmp.Or(x.Object.Key.Compare(y.Object.Key), x.Gone.Compare(y.Gone)) })
+	a.cfg.Keep(all)
+}
+
+// keep is what is held, and what was let go lately.
+func (l *objectBook) keep(untold bool) []Held {
+	all := make([]Held, 0, len(l.held)+len(l.gone))
+	for k, h := range l.held {
+		o, _ := l.objects.Get(k) // what is held counts
+		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left, Untold: untold})
 	}
-	for k, d := range a.gone {
-		if !d.over && a.held[k].why == "" {
+	for k, d := range l.gone {
+		if !d.over && l.held[k].why == "" {
 			all = append(all, d.kept())
 		}
 	}
-	slices.SortFunc(all, func(x, y Held) int { return x.Object.Key.Compare(y.Object.Key) })
-	a.cfg.Keep(all)
+	return all
 }
 
 // enforce completes a problem of an object that should protect, and of which its source has no version that could: another

@@ -84,16 +84,14 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now t
 	a.left = slices.DeleteFunc(a.left, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
 	a.left = append(a.left, a.objects.Besides(objects)...)
 	a.rankInstances(a.instances.With(instances), now)
-	a.mu.Lock()
-	touched := a.objects.Arrange(objects)
-	a.objects.Anew(anew)
-	a.mu.Unlock()
-	a.leaving, a.leaves = true, make(map[config.Key]bool, len(touched))
-	for _, k := range touched {
-		a.leaves[k] = true
+	if a.own != nil {
+		a.own.arrange(objects, anew)
 	}
+	a.mu.Lock()
+	touched := a.use.arrange(objects, anew)
+	a.mu.Unlock()
+	a.leaving = true
 	a.updateObjects(ctx, touched, edits{}, now, now)
-	a.leaves = nil
 	a.settle(ctx, now)
 }
 
@@ -152,6 +150,9 @@ func (a *Assembler) unread() []string {
 			!slices.Contains(objects, name) && !slices.Contains(instances, name) // it leaves
 	})
 }
+
+// unreadOwn are those of them that are our own.
+func (a *Assembler) unreadOwn() []string { return slices.DeleteFunc(a.unread(), a.cfg.Tell.Foreign) }
 
 // crew are the sources of one kind that run, by their names.
 type crew[T any] struct {

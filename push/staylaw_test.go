@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -108,6 +109,24 @@ func (s *site) all(ended time.Time) ([]feed.Update[*config.Object], bool) {
 	return append(out, feed.Update[*config.Object]{Group: "(others)", Kept: true}), s.began
 }
 
+// latest is what was said last. Safe for concurrent use.
+type latest[T any] struct {
+	mu  sync.Mutex
+	now T // guarded by mu
+}
+
+func (l *latest[T]) set(now T) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.now = now
+}
+
+func (l *latest[T]) get() T {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now
+}
+
 // sites are the sources, an assembler that begins anew again and again, and what operators may rely on.
 type sites struct {
 	t        *testing.T
@@ -119,7 +138,7 @@ type sites struct {
 
 	assembler *push.Assembler
 	last      *push.Context
-	held      []push.Held
+	held      latest[[]push.Held]
 	running   bool
 	ended     time.Time // when the last one ended; zero: it has not
 	end       func()
@@ -127,6 +146,8 @@ type sites struct {
 	meant map[string]bool // nobody has said that it goes
 	inUse map[string]bool
 	blind bool // when it was looked last, nothing was served
+
+	twin *twin // nil: there is none
 }
 
 var objectNames = []string{"w", "x", "y", "z"}
@@ -149,6 +170,7 @@ func (s *sites) sources(anew func(name string) bool) push.Sources {
 	for _, name := range s.list {
 		if anew(name) {
 			s.sites[name].source = newScripted[*config.Object](name)
+			s.twin.renew(name)
 		}
 		out.Objects = append(out.Objects, s.sites[name].source)
 	}
@@ -171,8 +193,8 @@ func (s *sites) begin() {
 	}
 	s.last = nil
 	s.assembler = push.NewAssembler(push.AssemblerConfig{
-		Sources: s.sources(func(string) bool { return true }), Mesh: testMesh(), Held: s.held, Before: before,
-		Keep: func(all []push.Held) { s.held = all },
+		Sources: s.sources(func(string) bool { return true }), Mesh: testMesh(), Held: s.held.get(), Before: before,
+		Keep: s.held.set,
 		Left: func(names []string) {
 			for _, name := range names {
 				s.sites[name].kept, s.sites[name].known, s.sites[name].began = map[string]bool{}, map[string]form{}, false
@@ -192,16 +214,29 @@ func (s *sites) begin() {
 			s.t.Error(err)
 		}
 		s.ended = time.Now()
+		s.twin.stop()
 	}
+	s.twin.begin(s.list, s.optional, before)
 	for _, i := range s.random.Perm(len(s.list)) {
 		s.first(s.list[i])
 	}
 }
 
+// says has a source say something, and that of the twin the same.
+func (s *sites) says(one *site, full bool, updates ...feed.Update[*config.Object]) {
+	for _, u := range updates {
+		for _, o := range u.Was {
+			o.Origin.Source = one.name
+		}
+	}
+	say(one.source, full, updates...)
+	s.twin.say(one.name, full, updates...)
+}
+
 // first has a source say what it says at its start.
 func (s *sites) first(name string) {
 	if all, ok := s.sites[name].all(s.ended); ok {
-		say(s.sites[name].source, true, all...)
+		s.says(s.sites[name], true, all...)
 	}
 	limit := 3000
 	if time.Since(s.ended) < time.Minute && len(s.optional) > 0 { // what comes with a change in others is not waited for
@@ -217,7 +252,7 @@ func (s *sites) write(name string, object string, f form) {
 		delete(one.files, object)
 	}
 	if s.running && !one.away && slices.Contains(s.list, name) {
-		say(one.source, false, one.update(object, time.Now()))
+		s.says(one, false, one.update(object, time.Now()))
 	}
 }
 
@@ -238,7 +273,7 @@ func (s *sites) back(name string) {
 	for object := range names {
 		out = append(out, one.update(object, time.Now()))
 	}
-	say(one.source, false, out...)
+	s.says(one, false, out...)
 }
 
 // where lists the sources in the list that have an object, or what became of it.
@@ -319,17 +354,20 @@ func (s *sites) oneChange(parts ...func()) {
 	if s.random.IntN(2) == 0 {
 		killed = s.random.IntN(len(parts) + 1)
 	}
-	held := s.held
+	synctest.Wait()
+	held, twins := s.held.get(), s.twin.holds()
 	for i, part := range append(parts, func() {}) {
 		if i == killed {
 			s.end()
 			lost := len(held) == 0 && s.random.IntN(2) == 0
 			if lost {
-				s.held = held
+				s.held.set(held)
+				s.twin.lose(twins)
 			}
 			s.log = append(s.log, fmt.Sprintf("it is killed after %d of %d parts, and what was told to be held last is lost: %v", i, len(parts), lost))
 		}
-		held = s.held
+		synctest.Wait()
+		held, twins = s.held.get(), s.twin.holds()
 		part()
 		time.Sleep(time.Duration(s.random.IntN(900/len(parts))) * time.Millisecond)
 	}
@@ -364,6 +402,7 @@ func (s *sites) arrange() {
 	if err := s.assembler.Arrange(s.t.Context(), s.sources(func(name string) bool { return !had[name] })); err != nil {
 		s.t.Fatal(err)
 	}
+	s.twin.arrange(s.list, s.optional)
 	synctest.Wait()
 	for _, name := range s.list {
 		if !had[name] {
@@ -384,6 +423,9 @@ func (s *sites) settle() {
 	blind := s.blind
 	if s.blind = s.last == nil; s.blind {
 		return // nothing is served before all that is waited for was heard of
+	}
+	if differs := s.twin.differs(s.last); differs != "" {
+		s.fail("%s", differs)
 	}
 	quiet := !s.away()
 	for _, object := range objectNames {
@@ -408,7 +450,7 @@ func (s *sites) settle() {
 
 func (s *sites) fail(format string, args ...any) {
 	s.t.Helper()
-	s.t.Fatalf("%s; held: %v; problems: %v; after:\n%s", fmt.Sprintf(format, args...), s.held, s.assembler.Status().Problems, strings.Join(s.log, "\n"))
+	s.t.Fatalf("%s; held: %v; problems: %v; after:\n%s", fmt.Sprintf(format, args...), s.held.get(), s.assembler.Status().Problems, strings.Join(s.log, "\n"))
 }
 
 // Whatever is moved, broken, mended and taken away, whichever sources are away, come and go, and whenever ashored starts anew: what

@@ -5,7 +5,6 @@ import (
 	"slices"
 	"testing"
 	"testing/synctest"
-	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -46,48 +45,6 @@ func TestSupplied(t *testing.T) {
 		if got, ok := a.Supplied(registry.Key{Host: "none", Namespace: "a"}); ok {
 			t.Errorf("of none: %+v", got)
 		}
-	})
-}
-
-// What a source says that changes nothing that counts is told apart, by its services; what changes something is a context.
-func TestHidden(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		first, second := newScripted[registry.Instances]("first"), newScripted[registry.Instances]("second")
-		var hidden []registry.Key
-		built := 0
-		a := push.NewAssembler(push.AssemblerConfig{
-			Sources: push.Sources{Instances: []feed.Source[registry.Instances]{first, second}}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) { built++ },
-			Merging: registry.Merging{Shadow: true}, Hidden: func(keys []registry.Key) { hidden = append(hidden, keys...) },
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		defer func() {
-			cancel()
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}()
-		first.say <- services(true, instances("web", "10.0.0.1"))
-		second.say <- services(true, instances("web", "10.0.0.2"), instances("db", "10.0.0.9"))
-		check := func(what string, more int, want ...registry.Key) {
-			t.Helper()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if !slices.Equal(hidden, want) || built != more {
-				t.Errorf("%s: hidden is %v, and there are %d contexts more; want %v and %d", what, hidden, built, want, more)
-			}
-			hidden, built = nil, 0
-		}
-		web := registry.Key{Host: "web", Namespace: "a"}
-		check("the first states", 1, web)
-		second.say <- services(false, instances("web", "10.0.0.3"), instances("db", "10.0.0.8"))
-		check("one is hidden, the other is not", 1, web)
-		second.say <- services(false, feed.Update[registry.Instances]{Group: "web"})
-		check("the hidden one goes", 0, web)
-		first.say <- services(false, instances("web", "10.0.0.4"))
-		check("what counts", 1)
 	})
 }
 

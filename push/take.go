@@ -17,7 +17,10 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 	a.mu.Lock()
 	touched := a.objects.Apply(b, now)
 	a.mu.Unlock()
-	a.recall(b, now)
+	a.use.recall(b, now)
+	if a.own != nil {
+		a.own.take(b, now)
+	}
 	a.updateObjects(ctx, touched, edited, b.Since, now)
 	a.settle(ctx, now)
 }
@@ -26,23 +29,11 @@ func (a *Assembler) takeObjects(ctx context.Context, b feed.Batch[*config.Object
 // that.
 func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, by edits, since, now time.Time) {
 	before := a.inputs.Objects
-	a.forget(now)
-	holding := a.holdings()
-	for _, k := range a.withHeld(touched) {
-		items := a.objects.Items(k)
-		a.found.set(place{object: k}, clashes(items))
-		a.rekey = a.rekey || k.Kind == config.RequestAuthentication
-		if len(items) > 0 {
-			a.returned(k)
-			a.hold(k, staying{})
-		} else {
-			a.depart(k, by, now)
-			if a.hold(k, holding(k)) {
-				continue
-			}
-		}
-		a.replace(k, items)
+	if a.own != nil {
+		a.own.objects.update(touched, by, a.unreadOwn, now)
 	}
+	a.use.update(touched, by, a.unread, now)
+	a.inputs.Objects = a.use.objects
 	a.tellHeld()
 	if a.inputs.Objects != before {
 		a.changed(since, now)
@@ -51,22 +42,15 @@ func (a *Assembler) updateObjects(ctx context.Context, touched []config.Key, by 
 	a.derive(ctx, now)
 }
 
-// replace puts the first of items in the place of the object of k.
-func (a *Assembler) replace(k config.Key, items []*config.Object) {
-	old, had := a.inputs.Objects.Get(k)
-	switch {
-	case len(items) == 0 && !had, len(items) > 0 && had && same(old, items[0]):
-		return
-	case len(items) == 0:
-		a.inputs.Objects = a.inputs.Objects.Without(k)
-	default:
-		a.inputs.Objects = a.inputs.Objects.With(k, items[0])
-	}
+// holds says that there are objects that stay although no source has them.
+func (a *Assembler) holds() bool {
+	return len(a.use.held) > 0 || a.own != nil && len(a.own.objects.held) > 0
 }
 
-// same says that o tells neither proxies nor people anything that old does not.
-func same(old, o *config.Object) bool {
-	return old.Hash == o.Hash && old.Revision == o.Revision && old.Origin == o.Origin
+// look notes what sources have of an object, what counts first.
+func (a *Assembler) look(k config.Key, items []*config.Object) {
+	a.found.set(place{object: k}, clashes(items))
+	a.rekey = a.rekey || k.Kind == config.RequestAuthentication
 }
 
 // derive asks the deriver, which knows what changed since it was last asked.
@@ -102,7 +86,7 @@ func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Ins
 	for _, b := range again {
 		a.applyInstances(b, now)
 	}
-	if b.Full && len(a.held) > 0 { // what went with its source may have waited for that
+	if b.Full && a.holds() { // what went with its source may have waited for that
 		a.updateObjects(ctx, nil, edits{}, now, now)
 	}
 	a.settle(ctx, now)
@@ -119,7 +103,6 @@ func (a *Assembler) applyInstances(b feed.Batch[registry.Instances], now time.Ti
 // updateInstances brings the services of these keys up to date.
 func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time) {
 	before := a.inputs
-	var hidden []registry.Key
 	for _, k := range touched {
 		items := a.instances.Items(k)
 		merged, conflicts := registry.Instances{}, []registry.Conflict(nil)
@@ -138,7 +121,6 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 		old := registry.Instances{Service: a.inputs.Services.At(k), Endpoints: a.inputs.Endpoints.At(k)}
 		now := registry.Keep(old, merged)
 		if now == old {
-			hidden = append(hidden, k)
 			continue
 		}
 		a.inputs.Services = a.inputs.Services.With(k, now.Service)
@@ -146,9 +128,6 @@ func (a *Assembler) updateInstances(touched []registry.Key, since, now time.Time
 	}
 	if a.inputs != before {
 		a.changed(since, now)
-	}
-	if a.cfg.Hidden != nil && len(hidden) > 0 {
-		a.cfg.Hidden(hidden)
 	}
 }
 

@@ -12,14 +12,14 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// refresh looks up what the latest context says about the proxy.
+// refresh looks up what the latest context says about the proxy, and whether the objects of configuration are others.
 func (st *stream) refresh() {
+	st.outdateObjects()
 	snap := st.server.current.Load()
-	if snap == st.snap {
+	if snap == st.snap || st.early {
 		return
 	}
 	st.snap = snap
-	st.outdateObjects()
 	node := st.node(snap.context)
 	scope := snap.context.Scope(snap.context.Classify(node))
 	if scope == st.scope && node == st.shown {

@@ -25,8 +25,7 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	}
 	why := told.May(st.who.Identity)
 	if why == nil {
-		if !st.reads {
-			st.reads = true
+		if !st.reads.Swap(true) {
 			st.recordRead(audit.OK, "")
 		}
 		return true, nil
@@ -37,6 +36,16 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 		return true, status.Error(codes.Unauthenticated, why.Error())
 	}
 	return true, status.Error(codes.PermissionDenied, why.Error())
+}
+
+// servable says that a type can be told already: who came before there was a context is told of configuration alone, since
+// nothing else of it was looked at.
+func (st *stream) servable(typeURL string) bool {
+	if !st.early {
+		return true
+	}
+	_, objects := st.server.cfg.Objects.Set(typeURL)
+	return objects
 }
 
 // recordRead writes down who reads configuration, or may not, as long as it is not too often.
@@ -57,11 +66,13 @@ func (st *stream) recordRead(outcome, reason string) {
 	s.audit(e)
 }
 
-// outdateObjects notes that the objects may be others.
+// outdateObjects notes that the objects are others, if they are.
 func (st *stream) outdateObjects() {
-	if st.server.cfg.Objects == nil {
+	news := st.server.news.Load()
+	if news == st.news {
 		return
 	}
+	st.news = news
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	for _, t := range st.types {

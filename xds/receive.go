@@ -20,6 +20,9 @@ func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) 
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
 	}
+	if !st.servable(r.TypeURL) {
+		return false, st.server.notReady()
+	}
 	if r.TypeURL == healthType {
 		return false, st.report(ctx, r)
 	}
@@ -82,6 +85,9 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 			st.expel(err)
 			return errUnauthenticated
 		}
+	}
+	if st.early {
+		return nil
 	}
 	return st.register(ctx)
 }

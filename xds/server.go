@@ -44,8 +44,10 @@ type Generator interface {
 }
 
 // Objects are the configuration objects that other control planes are told, over streams like those of proxies (MCP over
-// xDS); *mcp.Catalog is. What it tells is up to date when a context is published.
+// xDS); *mcp.Catalog is. PublishObjects has to follow when they are others.
 type Objects interface {
+	// Ready says that there is something to tell: before that nobody is told.
+	Ready() bool
 	// Set returns what there is of a type; false: it is no type of configuration.
 	Set(typeURL string) (resource.Set, bool)
 	// May says why somebody may not be told; nil: they may.
@@ -121,7 +123,8 @@ type Server struct {
 	// taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
-	speakers speakers // safe for concurrent use
+	news     atomic.Uint64 // counts calls of PublishObjects
+	speakers speakers      // safe for concurrent use
 	// Who may do what so often: newcomers by certificate register anew, unregistered are written down as such, and strangers
 	// are logged, readers of configuration are written down. Safe for concurrent use.
 	newcomers, unregistered, strangers, readers pace.Actors
@@ -207,9 +210,18 @@ func (s *Server) Publish(c Context, since time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for st := range s.streams {
-		select {
-		case st.wake <- struct{}{}:
-		default: // it is awake already and will see the latest
+		st.awake()
+	}
+}
+
+// PublishObjects has everybody who reads configuration look for what there is now. It does not wait for anybody.
+func (s *Server) PublishObjects() {
+	s.news.Add(1)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for st := range s.streams {
+		if st.reads.Load() {
+			st.awake()
 		}
 	}
 }

@@ -27,22 +27,24 @@ type stream struct {
 	serial uint64            // set once
 	who    Peer              // set once
 	checks uint64            // set once: how often Recheck had been called before who was verified
+	early  bool              // set once: there was no context yet when it came; it is told of configuration alone
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
 	wake     chan struct{} // cap 1; written by Publish, read by run
 	stuck    chan struct{} // cap 1; written by the timer of a send that takes too long, read by serve
 	cut      chan error    // cap 1; written by expel, read by serve
 	expelled atomic.Bool   // written by expel: nothing is to be left of the workload
+	reads    atomic.Bool   // written by run: it reads configuration, and that was written down
 	requests chan *frame   // written and closed by read, read by run
 	readErr  error         // written by read before it closes requests
 
 	// The following fields are used by run alone.
 	counted    string      // as which version
-	reads      bool        // it reads configuration, and that was written down
 	member     *membership // nil: its workload is not registered
 	labelled   labelled    // of the latest group
 	reader     *ads.Reader
 	snap       *snapshot
+	news       uint64 // of configuration: what it has looked at
 	scope      *push.Scope
 	timer      *time.Timer // for the nearest end of a wait, nil when there is none
 	sending    *time.Timer // for the end of a send, nil before the first
@@ -60,9 +62,9 @@ type stream struct {
 
 // serve serves one stream until it ends.
 func (s *Server) serve(g grpc.ServerStream, states bool) error {
-	if s.current.Load() == nil {
-		s.metrics.refused.WithLabelValues("not ready").Inc()
-		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
+	early := s.current.Load() == nil
+	if early && (s.cfg.Objects == nil || !s.cfg.Objects.Ready()) {
+		return s.notReady()
 	}
 	checks := s.rechecks.Load()
 	who, err := s.identify(g.Context(), time.Now())
@@ -78,6 +80,7 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	}
 	defer leave()
 	st := s.newStream(g, states, who, checks)
+	st.early = early
 	go st.read()
 	done := make(chan error, 1)
 	go func() {
@@ -86,6 +89,12 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		done <- err
 	}()
 	return st.await(done)
+}
+
+// notReady is the answer to who comes too early, so that he tries another replica.
+func (s *Server) notReady() error {
+	s.metrics.refused.WithLabelValues("not ready").Inc()
+	return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
 }
 
 // newStream makes the stream of who was verified when there had been so many checks.
@@ -132,6 +141,14 @@ func (st *stream) await(done <-chan error) error {
 		s.metrics.refused.WithLabelValues("not reading").Inc()
 		s.log.Warn("stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer, "for", s.cfg.SendWait)
 		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
+	}
+}
+
+// awake has run look for what is new. It does not wait.
+func (st *stream) awake() {
+	select {
+	case st.wake <- struct{}{}:
+	default: // it is awake already and will see the latest
 	}
 }
 

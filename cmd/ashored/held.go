@@ -20,6 +20,9 @@ import (
 // heldName is where it is kept what stays in use although no source has it any more. No source is called so.
 const heldName = "held"
 
+// goneToo ends the name under which it is kept that an object went, where one of its name is held besides.
+const goneToo = " gone"
+
 // heldKeeper keeps over a restart what stays in use although no source has it any more, and what was let go lately: each object under
 // its name.
 type heldKeeper struct {
@@ -35,6 +38,7 @@ type heldKeeper struct {
 type heldRecord struct {
 	Beside feed.GroupID  `json:"beside"`
 	Left   bool          `json:"left,omitempty"`
+	Untold bool          `json:"untold,omitempty"`
 	Gone   time.Time     `json:"gone,omitzero"`
 	Origin config.Origin `json:"origin"`
 	Text   string        `json:"text"` // as config.Encode writes it
@@ -88,6 +92,9 @@ func (h *heldKeeper) keep(all []push.Held) {
 	contents, now := map[string]lastgood.Content{}, make(map[string]push.Held, len(all))
 	for _, one := range all {
 		name := one.Object.Key.String()
+		if _, also := now[name]; also { // it is in use here, and what others were told of it went
+			name += goneToo
+		}
 		if now[name] = one; h.last[name] != one {
 			h.found(name)
 			contents[name] = func() ([]byte, error) { return encodeHeld(one) }
@@ -137,7 +144,7 @@ func encodeHeld(one push.Held) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Gone: one.Gone, Origin: one.Object.Origin, Text: string(text)})
+	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Untold: one.Untold, Gone: one.Gone, Origin: one.Object.Origin, Text: string(text)})
 }
 
 // decodeHeld reads a record. With an error it says whether the object is gone, as far as that can be read.
@@ -152,5 +159,5 @@ func decodeHeld(b []byte) (push.Held, error) {
 	}
 	o := result.Objects[0]
 	o.Origin = r.Origin
-	return push.Held{Object: o, Beside: r.Beside, Left: r.Left, Gone: r.Gone}, nil
+	return push.Held{Object: o, Beside: r.Beside, Left: r.Left, Untold: r.Untold, Gone: r.Gone}, nil
 }

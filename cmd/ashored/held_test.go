@@ -131,6 +131,29 @@ func TestHeldRecord(t *testing.T) {
 	}
 }
 
+// What is held here, and went for others, is kept as both.
+func TestHeldUntold(t *testing.T) {
+	t.Parallel()
+	store := &heldStore{all: map[string][]byte{}}
+	keeper, _, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- keeper.run(ctx) }()
+	o := config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0]
+	keeper.keep([]push.Held{{Object: o, Untold: true}, {Object: o, Gone: time.Date(2026, 1, 1, 0, 0, 0, 1, time.UTC)}})
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	_, held, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+	if err != nil || len(held) != 2 || !held[0].Untold || !held[0].Gone.IsZero() || held[1].Untold || held[1].Gone.IsZero() {
+		t.Errorf("held are %v (%v)", held, err)
+	}
+}
+
 // heldStore has what is held, in memory.
 type heldStore struct {
 	mu  sync.Mutex

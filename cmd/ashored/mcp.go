@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
 )
 
@@ -75,11 +74,10 @@ type informants struct {
 	catalog *mcp.Catalog
 	older   *mcp.Server
 	xds     atomic.Pointer[xds.Server]
+	relay   bool // set once: what came from other control planes is told as well
 	// services adds those of registries to what is told; nil: they are not told. It belongs to the catalog, which calls it
 	// when somebody asks.
 	services *synthesis
-	// said is what was published last; nil: nothing was. It belongs to who publishes.
-	said *push.Inputs
 }
 
 // newInformants makes them, when the settings name readers.
@@ -87,16 +85,24 @@ func newInformants(s settings, record func(audit.Event), log hclog.Logger) (*inf
 	if len(s.MCP.Readers) == 0 {
 		return nil, nil
 	}
-	in := &informants{catalog: mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}), Mesh: s.mesh.Config, Relay: s.MCP.Relay})}
+	in := &informants{relay: s.MCP.Relay}
+	in.catalog = mcp.NewCatalog(mcp.CatalogConfig{Readers: s.readers(func(string, string, ...any) {}), Mesh: s.mesh.Config})
+	if s.MCP.Services {
+		in.services = &synthesis{log: log}
+	}
 	var err error
 	in.older, err = mcp.NewServer(mcp.ServerConfig{Catalog: in.catalog, Identify: in.identify, Audit: record, Log: log})
 	return in, err
 }
 
-// synthesize has services of registries be told too, when the settings say so. Call it before anything is published.
-func (in *informants) synthesize(s settings, supplied func(registry.Key) (push.Supplied, bool), derived string, log hclog.Logger) {
-	if in != nil && s.MCP.Services {
-		in.services = &synthesis{supplied: supplied, derived: derived, merging: s.Merge.rules(), tells: in.catalog.Tells, log: log}
+// telling is what the assembler has to know to tell it; nil: nobody is told.
+func (in *informants) telling() *push.Telling {
+	if in == nil {
+		return nil
+	}
+	return &push.Telling{
+		Foreign:  func(source string) bool { return !in.relay && mcp.Named(source) },
+		Services: in.services != nil, Publish: in.publish,
 	}
 }
 
@@ -108,26 +114,15 @@ func (in *informants) objects() xds.Objects {
 	return in.catalog
 }
 
-// publish makes what a context is made of what is told.
-func (in *informants) publish(what push.Inputs) {
-	switch {
-	case in == nil:
-	case in.services == nil:
+// publish makes what is our own what is told.
+func (in *informants) publish(what push.Told) {
+	if in.services == nil {
 		in.catalog.Publish(what.Objects)
-	default:
-		in.said = &what
+	} else {
 		in.catalog.PublishFrom(func() push.Objects { return in.services.objects(what) })
 	}
-}
-
-// hidden has services be looked at of which sources have said something that changes nothing here: readers are told what
-// registries say, whoever counts here. It is called by who publishes.
-func (in *informants) hidden(keys []registry.Key) {
-	if in == nil || in.services == nil || !in.services.look(keys) {
-		return
-	}
-	if what := in.said; what != nil {
-		in.catalog.PublishFrom(func() push.Objects { return in.services.objects(*what) })
+	if server := in.xds.Load(); server != nil {
+		server.PublishObjects()
 	}
 }
 

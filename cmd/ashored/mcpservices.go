@@ -1,8 +1,6 @@
 package main
 
 import (
-	"sync"
-
 	"github.com/hashicorp/go-hclog"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -13,58 +11,40 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// synthesis adds what registries know to the objects that other control planes are told: a ServiceEntry for each service. One
-// call of objects at a time; look may be called meanwhile.
+// synthesis adds what registries know to the objects that other control planes are told: a ServiceEntry for each service, but for
+// hosts that one of the objects declares. It depends on what is told alone. One call of objects at a time.
 type synthesis struct {
-	// supplied tells of whom a service is made, and derived is the name of what makes services of configuration.
-	supplied func(registry.Key) (push.Supplied, bool)
-	derived  string
-	// merging are the rules for a service that several registries have.
-	merging registry.Merging
-	// tells says whether an object is told anyway.
-	tells func(*config.Object) bool
-	log   hclog.Logger
+	log hclog.Logger
 
-	mu    sync.Mutex
-	asked bool                  // guarded by mu: objects was called
-	again map[registry.Key]bool // guarded by mu: what to look at when it is called next
-
-	// the following belong to objects
-	seen    push.Inputs
-	all     push.Objects
-	refused map[registry.Key]string // what was logged of services that are not told
+	seen     push.Told
+	all      push.Objects
+	declared map[string]int          // how many of the objects declare a host
+	at       map[string]registry.Key // the services that registries have, by host
+	refused  map[registry.Key]string // what was logged of services that are not told
 }
 
-// look has the next call of objects look at these services, whether or not anything else of them has changed. False: nobody
-// has asked yet, and the first call looks at all.
-func (s *synthesis) look(keys []registry.Key) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.asked {
-		return false
+// objects are those of what is told, and what is made of its services. What it costs is what has changed since it was called
+// last.
+func (s *synthesis) objects(told push.Told) push.Objects {
+	touched := s.declare(told.Objects)
+	for ch := range told.Services.Diff(s.seen.Services) {
+		touched[ch.Key] = true
+		s.locate(ch.Key, ch.HasNew)
 	}
-	for _, k := range keys {
-		s.again[k] = true
+	for ch := range told.Endpoints.Diff(s.seen.Endpoints) {
+		touched[ch.Key] = true
 	}
-	return true
+	s.seen = told
+	for k := range touched {
+		s.replace(k)
+	}
+	return s.all
 }
 
-// begin notes that somebody asks, and returns what is to be looked at anyway.
-func (s *synthesis) begin() map[registry.Key]bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	touched := s.again
-	if !s.asked {
-		touched = map[registry.Key]bool{}
-	}
-	s.asked, s.again = true, map[registry.Key]bool{}
-	return touched
-}
-
-// objects are those of in, and what is made of its services. What it costs is what has changed since it was called last.
-func (s *synthesis) objects(in push.Inputs) push.Objects {
-	touched := s.begin()
-	for ch := range in.Objects.Diff(s.seen.Objects) {
+// declare takes in the objects that are told, and returns the services to which one of them matters that has changed.
+func (s *synthesis) declare(objects push.Objects) map[registry.Key]bool {
+	touched := map[registry.Key]bool{}
+	for ch := range objects.Diff(s.seen.Objects) {
 		if ch.HasNew {
 			s.all = s.all.With(ch.Key, ch.New)
 		} else {
@@ -73,35 +53,44 @@ func (s *synthesis) objects(in push.Inputs) push.Objects {
 		if k, ok := entry.SyntheticOf(ch.Key); ok {
 			touched[k] = true // it stood in the way of ours, or does
 		}
-		for _, host := range hostsOf(ch.Old, ch.New) {
-			touched[registry.Key{Host: host, Namespace: ch.Key.Namespace}] = true // it is told elsewhere now, or not any more
-		}
+		s.count(ch.Old, -1, touched)
+		s.count(ch.New, 1, touched)
 	}
-	for ch := range in.Services.Diff(s.seen.Services) {
-		touched[ch.Key] = true
-	}
-	for ch := range in.Endpoints.Diff(s.seen.Endpoints) {
-		touched[ch.Key] = true
-	}
-	s.seen = in
-	for k := range touched {
-		s.replace(k)
-	}
-	return s.all
+	return touched
 }
 
-// hostsOf are those that ServiceEntries declare; objects may be nil, or of another kind.
-func hostsOf(objects ...*config.Object) []string {
-	var out []string
-	for _, o := range objects {
-		if o == nil {
-			continue
+// count counts an object, which may be nil or of another kind, among those that declare its hosts.
+func (s *synthesis) count(o *config.Object, by int, touched map[registry.Key]bool) {
+	if o == nil {
+		return
+	}
+	se, ok := o.Spec.(*networking.ServiceEntry)
+	if !ok {
+		return
+	}
+	for _, host := range se.Hosts {
+		if s.declared == nil {
+			s.declared = map[string]int{}
 		}
-		if se, ok := o.Spec.(*networking.ServiceEntry); ok {
-			out = append(out, se.Hosts...)
+		if s.declared[host] += by; s.declared[host] == 0 {
+			delete(s.declared, host)
+		}
+		if k, ok := s.at[host]; ok {
+			touched[k] = true
 		}
 	}
-	return out
+}
+
+// locate notes the key of a service that registries have, or have no more.
+func (s *synthesis) locate(k registry.Key, has bool) {
+	if s.at == nil {
+		s.at = map[string]registry.Key{}
+	}
+	if has {
+		s.at[k.Host] = k
+	} else if s.at[k.Host] == k {
+		delete(s.at, k.Host)
+	}
 }
 
 // replace brings the ServiceEntry of one service up to date. One that an operator wrote under its name stays.
@@ -120,25 +109,13 @@ func (s *synthesis) replace(k registry.Key) {
 	}
 }
 
-// made is the ServiceEntry of one service; nil: registries do not have it, or who declares it is told himself.
+// made is the ServiceEntry of one service; nil: registries do not have it, or an object that is told declares its host.
 func (s *synthesis) made(k registry.Key) *config.Object {
-	supplied, ok := s.supplied(k)
-	if !ok {
+	svc := s.seen.Services.At(k)
+	if svc == nil || s.declared[k.Host] > 0 {
 		return nil
 	}
-	var parts []registry.Instances
-	for _, p := range supplied.Parts {
-		if p.Source != s.derived {
-			parts = append(parts, p.Instances)
-		} else if o := objectNamed(s.seen.Objects, p.Service.Object); o == nil || s.tells(o) {
-			return nil
-		}
-	}
-	if len(parts) == 0 {
-		return nil
-	}
-	merged, _ := s.merging.Merge(parts)
-	o := entry.Synthetic(merged)
+	o := entry.Synthetic(registry.Instances{Service: svc, Endpoints: s.seen.Endpoints.At(k)})
 	if problems, ok := config.Accept(o); !ok {
 		s.refuse(k, firstError(problems))
 		return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,121 +16,159 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// told is what other control planes are told after all that has been said: each object with where it is from, and of
-// ServiceEntries the addresses.
-func (m *market) told(s *synthesis) []string {
+// audience is a market that tells what it has, and takes from a neighbour what comes before all that it has itself.
+type audience struct {
+	*market
+	peer  *saying[*config.Object]
+	in    *informants
+	built int // contexts
+	said  int // how often something was told
+}
+
+func newAudience(t *testing.T, settle func(*settings)) *audience {
+	t.Helper()
+	s := defaults()
+	s.MCP.Readers, s.MCP.Services = []string{"rootNamespace"}, true
+	settle(&s)
+	if err := s.check("test.yaml"); err != nil {
+		t.Fatal(err)
+	}
+	a := &audience{peer: &saying[*config.Object]{"mcp:peer", make(chan feed.Batch[*config.Object])}}
+	var err error
+	if a.in, err = newInformants(s, nil, testlog.New(t)); err != nil {
+		t.Fatal(err)
+	}
+	a.market = newMarket(t, func(c *push.AssemblerConfig) {
+		c.Sources.Objects, c.Sources.Optional = slices.Insert(c.Sources.Objects, 0, config.Source(a.peer)), []string{a.peer.name}
+		c.Merging, c.Tell = s.Merge.rules(), a.in.telling()
+		tell, publish := c.Tell.Publish, c.Publish
+		c.Tell.Publish = func(told push.Told) { a.said++; tell(told) }
+		c.Publish = func(c *push.Context, changes push.Changes) { a.built++; publish(c, changes) }
+	})
+	return a
+}
+
+// tells is what other control planes are told after all that has been said: each ServiceEntry with its endpoints.
+func (a *audience) tells(t *testing.T) (out []string) {
+	t.Helper()
 	time.Sleep(time.Second) // builds keep a distance
 	synctest.Wait()
-	var out []string
-	for k, o := range s.objects(m.context().Inputs()).All() {
-		text := fmt.Sprintf("%s %s", k.Name, o.Origin.Source)
-		if se, ok := o.Spec.(*networking.ServiceEntry); ok {
-			for _, ep := range se.Endpoints {
-				text += " " + ep.Address
-			}
+	set, ok := a.in.catalog.Set("networking.istio.io/v1/ServiceEntry")
+	if !ok {
+		t.Fatal("there are no ServiceEntries")
+	}
+	for r := range set.All() {
+		var res mcpv1.Resource
+		se := &networking.ServiceEntry{}
+		if err := errors.Join(proto.Unmarshal(r.Body(), &res), res.GetBody().UnmarshalTo(se)); err != nil {
+			t.Fatal(err)
+		}
+		text := res.Metadata.Name
+		for _, ep := range se.Endpoints {
+			text += " " + ep.Address
 		}
 		out = append(out, text)
 	}
 	return out
 }
 
-// What registries know is told as ServiceEntries, unless an object says so that is told anyway; what another control plane has
-// told us is none of those. It follows what changes.
+// hears has the neighbour say what a text says.
+func (a *audience) hears(t *testing.T, text string) {
+	t.Helper()
+	r := config.Parse("a.yaml", []byte(text))
+	if len(r.Problems) > 0 {
+		t.Fatal(r.Problems)
+	}
+	for _, o := range r.Objects {
+		o.Origin = config.Origin{Source: a.peer.name}
+	}
+	a.peer.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "all", Items: r.Objects}}}
+}
+
+// What registries know is told as ServiceEntries, unless an object of our own declares the host; an object of another control
+// plane changes nothing of that, though it counts here. It follows what changes.
 func TestSynthesis(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		m := newMarket(t)
-		catalog := mcp.NewCatalog(mcp.CatalogConfig{})
-		s := &synthesis{supplied: m.supplied, derived: m.derived, tells: catalog.Tells, log: testlog.New(t)}
+		a := newAudience(t, func(*settings) {})
 		check := func(what string, want ...string) {
 			t.Helper()
-			if got := m.told(s); !slices.Equal(got, want) {
+			if got := a.tells(t); !slices.Equal(got, want) {
 				t.Errorf("%s: %q, want %q", what, got, want)
 			}
 		}
-		m.reads(t, "")
-		m.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.1", Namespace: "shop"}, registry.Endpoint{Address: "10.0.0.2", Namespace: "shop", Health: registry.Unhealthy})
-		m.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.9"})
-		check("services", "registry-db.service.consul consul 10.0.0.9", "registry-web.service.consul consul 10.0.0.1")
-		before := s.all
-		check("nothing new", "registry-db.service.consul consul 10.0.0.9", "registry-web.service.consul consul 10.0.0.1")
-		if s.all != before {
+		db, web := "shop/registry-db.service.consul", "shop/registry-web.service.consul"
+		a.reads(t, "")
+		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.1", Namespace: "shop"}, registry.Endpoint{Address: "10.0.0.2", Namespace: "shop", Health: registry.Unhealthy})
+		a.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.9"})
+		check("services", db+" 10.0.0.9", web+" 10.0.0.1")
+		before := a.in.services.all
+		check("nothing new", db+" 10.0.0.9", web+" 10.0.0.1")
+		if a.in.services.all != before {
 			t.Error("nothing has changed, and the objects are others")
 		}
-		m.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.8"})
-		check("a change", "registry-db.service.consul consul 10.0.0.8", "registry-web.service.consul consul 10.0.0.1")
-		m.reads(t, marketFile)
-		check("declared by an object that is told", "registry-db.service.consul consul 10.0.0.8", "web file:/etc/x", "vm-1 file:/etc/x")
-		m.readsFrom(t, "mcp:peer", marketFile)
-		check("declared by an object of another control plane", "registry-db.service.consul consul 10.0.0.8", "registry-web.service.consul consul 10.0.0.1", "web mcp:peer", "vm-1 mcp:peer")
-		m.reads(t, "")
-		m.knows(false, "web.service.consul", registry.Endpoint{Address: "unix:///x y", Namespace: "shop"}, registry.Endpoint{Address: "no name", Namespace: "shop"})
-		check("no valid ServiceEntry", "registry-db.service.consul consul 10.0.0.8")
-		m.dc1.say <- feed.Batch[registry.Instances]{Full: true}
+		a.knows(false, "db.service.consul", registry.Endpoint{Address: "10.0.0.8"})
+		check("a change", db+" 10.0.0.8", web+" 10.0.0.1")
+		a.hears(t, marketFile)
+		check("declared by an object of another control plane", db+" 10.0.0.8", web+" 10.0.0.1")
+		a.hears(t, strings.ReplaceAll(marketFile, "shop", "elsewhere"))
+		check("declared by one in another namespace", db+" 10.0.0.8", web+" 10.0.0.1")
+		a.reads(t, marketFile)
+		check("declared by an object of our own", db+" 10.0.0.8", "shop/web")
+		a.reads(t, strings.ReplaceAll(marketFile, "shop", "elsewhere"))
+		check("declared by one of our own in another namespace", "elsewhere/web", db+" 10.0.0.8")
+		a.reads(t, "")
+		check("declared by none of our own any more", db+" 10.0.0.8", web+" 10.0.0.1")
+		a.knows(false, "web.service.consul", registry.Endpoint{Address: "unix:///x y", Namespace: "shop"}, registry.Endpoint{Address: "no name", Namespace: "shop"})
+		check("no valid ServiceEntry", db+" 10.0.0.8")
+		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
 		check("nothing")
 	})
 }
 
 // Readers are told what the registry says now, also where an object of another control plane counts here, so that nothing
-// that counts changes; they are woken for it.
+// that counts changes.
 func TestSynthesisOfWhatIsHidden(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := defaults()
-		s.MCP.Readers, s.MCP.Services, s.Merge.Endpoints = []string{"rootNamespace"}, true, "shadow"
-		if err := s.check("test.yaml"); err != nil {
-			t.Fatal(err)
-		}
-		in, err := newInformants(s, nil, testlog.New(t))
-		if err != nil {
-			t.Fatal(err)
-		}
-		built := 0
-		m := newMarket(t, func(c *push.AssemblerConfig) {
-			c.Merging, c.Hidden = s.Merge.rules(), in.hidden
-			c.Publish = func(c *push.Context, _ push.Changes) { built++; in.publish(c.Inputs()) }
-		})
-		in.synthesize(s, m.supplied, m.derived, testlog.New(t))
-		addresses := func() (out []string) {
-			time.Sleep(time.Second) // builds keep a distance
-			synctest.Wait()
-			set, ok := in.catalog.Set("networking.istio.io/v1/ServiceEntry")
-			if !ok {
-				t.Fatal("there are no ServiceEntries")
-			}
-			for r := range set.All() {
-				var res mcpv1.Resource
-				se := &networking.ServiceEntry{}
-				if err := errors.Join(proto.Unmarshal(r.Body(), &res), res.GetBody().UnmarshalTo(se)); err != nil {
-					t.Fatal(err)
-				}
-				for _, ep := range se.Endpoints {
-					out = append(out, ep.Address)
-				}
-			}
-			return out
-		}
-		m.readsFrom(t, "mcp:peer", marketFile)
-		m.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
-		if got := addresses(); !slices.Equal(got, []string{"10.0.0.7"}) {
+		a := newAudience(t, func(s *settings) { s.Merge.Endpoints = "shadow" })
+		a.reads(t, "")
+		a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}", "endpoints: [{address: 10.0.0.1}]"))
+		a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
+		if got := a.tells(t); !slices.Equal(got, []string{"shop/registry-web.service.consul 10.0.0.7"}) {
 			t.Fatalf("told is %q", got)
 		}
-		before := built
-		m.knows(false, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop"})
-		if got := addresses(); !slices.Equal(got, []string{"10.0.0.8"}) || built != before {
-			t.Errorf("told is %q after %d more contexts, want the new address after none", got, built-before)
+		before := a.built
+		a.knows(false, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop"})
+		if got := a.tells(t); !slices.Equal(got, []string{"shop/registry-web.service.consul 10.0.0.8"}) || a.built != before {
+			t.Errorf("told is %q after %d more contexts, want the new address after none", got, a.built-before)
 		}
-		m.dc1.say <- feed.Batch[registry.Instances]{Full: true}
-		if got := addresses(); len(got) > 0 || built != before {
-			t.Errorf("told is %q after %d more contexts, and no registry has it", got, built-before)
+		a.dc1.say <- feed.Batch[registry.Instances]{Full: true}
+		if got := a.tells(t); len(got) > 0 || a.built != before {
+			t.Errorf("told is %q after %d more contexts, and no registry has it", got, a.built-before)
 		}
 	})
+}
+
+// What other control planes say is told by who relays it, and then as what counts here.
+func TestRelayed(t *testing.T) {
+	t.Parallel()
+	for relay, want := range map[bool]string{false: "[shop/registry-web.service.consul 10.0.0.7]", true: "[shop/web 10.0.0.1]"} {
+		synctest.Test(t, func(t *testing.T) {
+			a := newAudience(t, func(s *settings) { s.MCP.Relay = relay })
+			a.reads(t, "")
+			a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
+			a.hears(t, strings.ReplaceAll(marketFile, "workloadSelector: {labels: {app: web}}", "endpoints: [{address: 10.0.0.1}]"))
+			if got := fmt.Sprint(a.tells(t)); got != want {
+				t.Errorf("relay %v: told is %s, want %s", relay, got, want)
+			}
+		})
+	}
 }
 
 // An object that an operator wrote under the name of ours stays, and ours comes when it goes.
@@ -137,11 +176,9 @@ func TestSynthesisIsNoOperators(t *testing.T) {
 	t.Parallel()
 	k := registry.Key{Host: "web", Namespace: "shop"}
 	svc := registry.Instances{Service: &registry.Service{Key: k, Ports: []registry.Port{{Number: 80}}, Source: "consul"}, Endpoints: &registry.EndpointList{}}
-	s := &synthesis{derived: "serviceentry", tells: func(*config.Object) bool { return true }, log: testlog.New(t), supplied: func(registry.Key) (push.Supplied, bool) {
-		return push.Supplied{Instances: svc, Parts: []push.Part{{Instances: svc, Source: "consul:dc1"}}}, true
-	}}
+	s := &synthesis{log: testlog.New(t)}
 	key := entry.SyntheticKey(k)
-	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}}
+	in := push.Told{}
 	in.Services, in.Endpoints = in.Services.With(k, svc.Service), in.Endpoints.With(k, svc.Endpoints)
 	if o := s.objects(in).At(key); o == nil || o.Origin.Source != "consul" {
 		t.Fatalf("ours is %v", o)
@@ -173,11 +210,10 @@ func TestServicesSetting(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	in.synthesize(s, nil, "serviceentry", testlog.New(t))
-	if in.services == nil {
+	if !in.telling().Services {
 		t.Error("services are not told")
 	}
-	var nobody *informants
-	nobody.synthesize(s, nil, "", nil)
-	nobody.publish(push.Inputs{})
+	if nobody := (*informants)(nil); nobody.telling() != nil {
+		t.Error("somebody is told")
+	}
 }

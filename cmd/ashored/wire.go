@@ -252,16 +252,15 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Held:    held,
 		Keep:    keeper.keep,
 		Merging: s.Merge.rules(),
-		Hidden:  tell.hidden,
+		Tell:    tell.telling(),
 		Derive:  derive,
 		Mesh:    s.mesh,
 		Trust:   id.trusted(),
 		Keys:    keys,
 		Gap:     s.XDS.Gap,
 		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, tell, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
+		Publish: publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
-	tell.synthesize(s, assembler.Supplied, derive.Name(), log.Named("mcp"))
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler.Status, fleet{server}, derive.Entries, maker.setting, maker.file
 	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) }, maker.problems)
 	if err := p.guard(d, back); err != nil {
@@ -366,9 +365,8 @@ func reporter(log hclog.Logger) func(appeared, gone []feed.Problem) {
 }
 
 // publisher hands every context to the proxies, then to operators, the audit log and who registers it elsewhere.
-func publisher(server *xds.Server, tell *informants, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
+func publisher(server *xds.Server, back *backend, out *exports, w *written, log hclog.Logger) func(*push.Context, push.Changes) {
 	return func(c *push.Context, changes push.Changes) {
-		tell.publish(c.Inputs())
 		server.Publish(c, changes.Since)
 		first := back.publish(c)
 		w.published(c.Inputs().Objects)

@@ -31,6 +31,7 @@ type Mesh struct {
 
 	settings string   // of a secure mesh: the settings file; empty: development
 	sources  []string // before its files
+	further  string   // of a mesh in development with such sources: more of its settings file
 }
 
 // subnets numbers the loopback networks of this process.
@@ -44,6 +45,12 @@ func Flags(flags ...string) Option { return func(m *Mesh) { m.extra = append(m.e
 
 // StateOn prepares the state folder before ashored starts.
 func StateOn(prepare func(dir string)) Option { return func(m *Mesh) { prepare(m.State) } }
+
+// On runs ashored on a network that FreeSubnet found, so that others can be told where it will be.
+func On(subnet string) Option { return func(m *Mesh) { m.subnet = subnet } }
+
+// Further are more settings of a mesh in development that has Sources: "mcp: {readers: [anybody]}".
+func Further(settings string) Option { return func(m *Mesh) { m.further = settings + "\n" } }
 
 // In runs ashored in a network namespace.
 func In(ns *Namespace) Option { return func(m *Mesh) { m.ns, m.subnet = ns, "127.0.0." } }
@@ -126,7 +133,7 @@ func (m *Mesh) developed() []string {
 	if len(m.sources) == 0 {
 		return []string{"--dev", "--files", m.Files}
 	}
-	if err := os.WriteFile(m.SettingsFile(), []byte(m.sourceList()), 0o600); err != nil {
+	if err := os.WriteFile(m.SettingsFile(), []byte(m.sourceList()+m.further), 0o600); err != nil {
 		m.T.Fatal(err)
 	}
 	return []string{"--dev", "--config", m.SettingsFile()}

@@ -40,11 +40,21 @@ type served struct {
 	mu      sync.Mutex
 	objects push.Objects
 	mesh    *push.Mesh
-	context *push.Context
+	context *push.Context // nil: proxies are not served yet
 }
 
 // newServed serves over a connection without TLS, on which readers tells who may read.
 func newServed(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *served {
+	t.Helper()
+	s := newServedEarly(t, readers, opts...)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.begin()
+	return s
+}
+
+// newServedEarly serves who reads, and no proxies before begin.
+func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *served {
 	t.Helper()
 	s := &served{t: t, mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	s.tell = mcp.NewCatalog(mcp.CatalogConfig{Readers: readers, Mesh: s.mesh.Config})
@@ -78,15 +88,21 @@ func newServed(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption) *se
 
 // publish makes the objects what everybody is told.
 func (s *served) publish() {
-	s.context = push.Build(s.context, push.Inputs{Mesh: s.mesh, Objects: s.objects})
 	s.tell.Publish(s.objects)
+	s.xds.PublishObjects()
+	if s.context != nil {
+		s.begin()
+	}
+}
+
+// begin serves proxies the objects.
+func (s *served) begin() {
+	s.context = push.Build(s.context, push.Inputs{Mesh: s.mesh, Objects: s.objects})
 	s.xds.Publish(s.context, time.Now())
 }
 
 // put sets a ServiceEntry; "" removes it.
-func (s *served) put(name, host string) { s.putFrom("file:test", name, host) }
-
-func (s *served) putFrom(source, name, host string) {
+func (s *served) put(name, host string) {
 	s.t.Helper()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +112,7 @@ func (s *served) putFrom(source, name, host string) {
 		s.publish()
 		return
 	}
-	o := &config.Object{Key: key, Labels: map[string]string{"app": name}, Created: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC), Origin: config.Origin{Source: source}, Spec: entryOf(host)}
+	o := &config.Object{Key: key, Labels: map[string]string{"app": name}, Created: time.Date(2025, 1, 2, 3, 4, 5, 0, time.UTC), Origin: config.Origin{Source: "file:test"}, Spec: entryOf(host)}
 	if problems, ok := config.Accept(o); !ok {
 		s.t.Fatal(problems)
 	}
@@ -251,16 +267,69 @@ func TestServedDelta(t *testing.T) {
 	}
 }
 
-// What came from another control plane is not told to others: two that did would keep alive what neither has.
-func TestServedIsOwn(t *testing.T) {
+// Before proxies can be served, who reads is told what there is to tell already, and what changes. Everything else is refused, on
+// such a stream for ever: its node was not looked at as that of a proxy.
+func TestServedEarly(t *testing.T) {
 	t.Parallel()
-	s := newServed(t, mcp.Readers{Anybody: true})
-	s.put("web", "web.test")
-	s.putFrom("mcp:other", "db", "db.test")
-	k := newSink(t, mcp.Config{Address: s.address, Plaintext: true})
-	k.inTouch()
-	if got := k.holds("db", "web"); got != "web.test" {
-		t.Errorf("told %q", got)
+	for _, way := range []string{mcp.XDSDelta, mcp.XDSState, mcp.ResourceSource} {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			s := newServedEarly(t, mcp.Readers{Anybody: true})
+			s.put("web", "web.test")
+			k := newSink(t, mcp.Config{Protocol: way, Address: s.address, Plaintext: true})
+			k.inTouch()
+			s.put("db", "db.test")
+			eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test web.test" })
+			s.mu.Lock()
+			s.begin()
+			s.mu.Unlock()
+			s.put("web", "www.test")
+			eventually(t, "a change after the first context", func() bool { return k.holds("db", "web") == "db.test www.test" })
+		})
+	}
+	s := newServedEarly(t, mcp.Readers{Anybody: true})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	open := func(types ...string) discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient {
+		t.Helper()
+		st, err := discoveryv3.NewAggregatedDiscoveryServiceClient(dial(t, s.address)).DeltaAggregatedResources(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, typ := range types {
+			if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typ, Node: peerNode(t)}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return st
+	}
+	refused := func(st discoveryv3.AggregatedDiscoveryService_DeltaAggregatedResourcesClient) {
+		t.Helper()
+		for {
+			if _, err := st.Recv(); status.Code(err) == codes.Unavailable && strings.Contains(err.Error(), "not ready") {
+				return
+			} else if err != nil {
+				t.Fatalf("got %v", err)
+			}
+		}
+	}
+	reader := open(entries)
+	if r, err := reader.Recv(); err != nil || len(r.Resources) != 0 {
+		t.Fatalf("told %v (%v)", r, err)
+	}
+	for _, typ := range []string{xds.ClusterType, xds.ProxyConfigType, "type.googleapis.com/istio.v1.HealthInformation"} {
+		refused(open(typ))
+		refused(open(entries, typ))
+	}
+	s.mu.Lock()
+	s.begin()
+	s.mu.Unlock()
+	if err := reader.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType}); err != nil {
+		t.Fatal(err)
+	}
+	refused(reader)
+	if r, err := open(xds.ClusterType).Recv(); err != nil || r.TypeUrl != xds.ClusterType {
+		t.Errorf("told %v (%v)", r, err)
 	}
 }
 

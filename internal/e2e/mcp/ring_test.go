@@ -1,0 +1,149 @@
+package mcp_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testconsul"
+)
+
+// The members of a ring: each takes from the next one, and the last from the first.
+const members = 3
+
+// ring is three that take from one another. Each has its files after what it takes, and before that the sources of more.
+func ring(t *testing.T, settings, options string, file func(i int) string, more ...string) []*harness.Mesh {
+	t.Helper()
+	var subnets []string
+	for range members {
+		subnets = append(subnets, harness.FreeSubnet(t))
+	}
+	out := make([]*harness.Mesh, members)
+	for i := range out {
+		next := fmt.Sprintf("{name: next, kind: mcp, address: %q, plaintext: true, emptyAfter: 1s%s}", subnets[(i+1)%members]+"1:15010", options)
+		out[i] = harness.New(t, map[string]string{"a.yaml": file(i)}, harness.On(subnets[i]), harness.Sources(append(more, next)...), harness.Further(settings))
+	}
+	for i, m := range out {
+		harness.Eventually(t, fmt.Sprintf("member %d is ready", i), func() error {
+			if s, err := m.Admin.Status(context.Background()); err != nil || !s.Ready {
+				return fmt.Errorf("it waits for %v (%v)", s.Waiting, err)
+			}
+			return nil
+		})
+	}
+	return out
+}
+
+// contexts is how many each of them has built.
+func contexts(t *testing.T, all []*harness.Mesh) (out [members]uint64) {
+	t.Helper()
+	for i, m := range all {
+		s, err := m.Admin.Status(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		out[i] = s.Config.Contexts
+	}
+	return out
+}
+
+// wantRest waits until nothing changes any more, at any of them.
+func wantRest(t *testing.T, all []*harness.Mesh) {
+	t.Helper()
+	before, since := contexts(t, all), time.Now()
+	harness.Eventually(t, "nothing changes for three seconds", func() error {
+		time.Sleep(100 * time.Millisecond)
+		now := contexts(t, all)
+		if now != before {
+			before, since = now, time.Now()
+		}
+		if time.Since(since) < 3*time.Second {
+			return fmt.Errorf("%v contexts were built, the last %s ago", now, time.Since(since).Round(time.Millisecond))
+		}
+		return nil
+	})
+}
+
+// wantFrom waits until a ServiceEntry is in use, from a source and with an address.
+func wantFrom(t *testing.T, m *harness.Mesh, namespace, name, source, address string) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("%s/%s of %s with %s", namespace, name, source, address), func() error {
+		objects, err := m.Admin.Objects(context.Background(), "ServiceEntry", namespace, name)
+		if err != nil {
+			return err
+		}
+		if o := objects[0]; o.Origin.Source != source || !strings.Contains(string(o.Spec), fmt.Sprintf("%q", address)) {
+			return fmt.Errorf("it is of %s: %s", o.Origin.Source, o.Spec)
+		}
+		return nil
+	})
+}
+
+// one is the ServiceEntry shop/x with an address.
+func one(address string) string {
+	return strings.ReplaceAll(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: x, namespace: shop}
+spec:
+  hosts: [x.test]
+  resolution: STATIC
+  ports: [{number: 80, name: http, protocol: HTTP}]
+  endpoints: [{address: ADDRESS}]
+`, "ADDRESS", address)
+}
+
+// Three that have one object, each its own, and take from one another what comes before their own: all come to rest with that of
+// the one they take from, and what one changes reaches who takes from it, and nobody else.
+func TestRingOfObjects(t *testing.T) {
+	t.Parallel()
+	for name, options := range map[string]string{"none is waited for": ", required: false", "each is waited for": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			address := func(i int) string { return fmt.Sprintf("10.0.0.%d", i+1) }
+			all := ring(t, "mcp: {readers: [anybody]}", options, func(i int) string { return one(address(i)) })
+			wantRest(t, all)
+			for i, m := range all {
+				wantFrom(t, m, "shop", "x", "mcp:next", address((i+1)%members))
+			}
+			all[1].Write("a.yaml", one("10.0.0.9"))
+			wantFrom(t, all[0], "shop", "x", "mcp:next", "10.0.0.9")
+			wantRest(t, all)
+			wantFrom(t, all[2], "shop", "x", "mcp:next", address(0))
+			wantFrom(t, all[1], "shop", "x", "mcp:next", address(2))
+		})
+	}
+}
+
+// Three that read one Consul and tell one another its services come to rest, and what Consul says reaches all.
+func TestRingOfServices(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	client, err := api.NewClient(&api.Config{Address: agent.Address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	register := func(address string) {
+		t.Helper()
+		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: "cweb-1", Name: "cweb", Address: address, Port: 8080}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	register("10.0.0.1")
+	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false", func(int) string { return one("10.0.9.9") },
+		fmt.Sprintf("{name: cns, kind: consul, address: %q, namespace: default}", "http://"+agent.Address))
+	for _, address := range []string{"10.0.0.1", "10.0.0.2"} {
+		register(address)
+		for _, m := range all {
+			wantFrom(t, m, "default", "registry-cweb.service.consul", "mcp:next", address)
+		}
+		wantRest(t, all)
+		for _, m := range all {
+			wantFrom(t, m, "default", "registry-cweb.service.consul", "mcp:next", address)
+		}
+	}
+}

@@ -1,0 +1,224 @@
+package push_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// teller is an assembler of two folders, a neighbour whose word comes before theirs, and two registries; it tells what is its own.
+type teller struct {
+	*folders
+	peer        *scripted[*config.Object]
+	first, next *scripted[registry.Instances]
+	told        *push.Told
+	tellings    int
+	counted     int // of tellings
+}
+
+// newTeller makes one that begins after held was kept; waits says that the neighbour is waited for.
+func newTeller(t *testing.T, waits bool, held ...push.Held) *teller {
+	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two"), kept: held}
+	n := &teller{folders: f, peer: newScripted[*config.Object]("peer"), first: newScripted[registry.Instances]("first"), next: newScripted[registry.Instances]("next")}
+	cfg := push.AssemblerConfig{
+		Sources: push.Sources{Objects: []config.Source{n.peer, f.one, f.two}, Instances: []feed.Source[registry.Instances]{n.first, n.next}},
+		Mesh:    testMesh(), Held: held, Merging: registry.Merging{Shadow: true},
+		Keep:    func(all []push.Held) { f.kept = all },
+		Publish: func(c *push.Context, _ push.Changes) { f.last = c },
+		Tell: &push.Telling{Foreign: func(name string) bool { return name == "peer" }, Services: true, Publish: func(told push.Told) {
+			n.told, n.tellings = &told, n.tellings+1
+		}},
+	}
+	if !waits {
+		cfg.Sources.Optional = []string{"peer"}
+	}
+	f.a = push.NewAssembler(cfg)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- f.a.Run(ctx) }()
+	f.end = func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+	return n
+}
+
+// word is what the neighbour says of policies of these names.
+func (n *teller) word(names ...string) feed.Update[*config.Object] {
+	u := n.file("c", names...)
+	u.Edited = time.Time{}
+	return u
+}
+
+// registries have the two say that they have nothing, or what is given of the first.
+func (n *teller) registries(updates ...feed.Update[registry.Instances]) {
+	n.first.say <- services(true, updates...)
+	n.next.say <- services(true)
+}
+
+// tells checks which policies are told, each with its source, and that something was told so many times more.
+func (n *teller) tells(what, want string, more int) {
+	n.t.Helper()
+	time.Sleep(100 * time.Millisecond)
+	synctest.Wait()
+	times := n.tellings - n.counted
+	n.counted = n.tellings
+	var got []string
+	if n.told != nil {
+		for _, o := range n.told.Objects.All() {
+			got = append(got, o.Name+" of "+o.Origin.Source)
+		}
+	}
+	if g := strings.Join(got, ", "); g != want || times != more {
+		n.t.Errorf("%s: told are %q, %d times; want %q, %d times", what, g, times, want, more)
+	}
+}
+
+// What is told is what is in use without the neighbour, and is told without waiting for him; nothing that he says has it told anew.
+func TestTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newTeller(t, true)
+		defer n.end()
+		n.registries()
+		say(n.one, true, n.file("a", "x"))
+		n.tells("a folder is missing", "", 0)
+		say(n.two, true, n.file("b", "x", "y"))
+		n.tells("the neighbour is missing", "x of one, y of two", 1)
+		if n.last != nil {
+			t.Error("proxies are served before the neighbour has said anything")
+		}
+		say(n.peer, true, n.word("x", "z"))
+		n.tells("he has one of them, and another one", "x of one, y of two", 0)
+		if o := n.last.Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
+			t.Errorf("in use is that of %s", o.Origin.Source)
+		}
+		say(n.one, true)
+		n.tells("the first folder has it no more", "x of two, y of two", 1)
+		say(n.peer, true)
+		n.tells("he has nothing any more", "x of two, y of two", 0)
+		n.has("x y", "")
+	})
+}
+
+// What is held is told for as long as it would be held without the neighbour, also while that which he has is in use, and over a
+// start; afterwards it is in use again.
+func TestToldHeld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newTeller(t, false)
+		n.registries()
+		say(n.one, true, n.file("a", "x"))
+		say(n.two, true, n.file("b", "y"))
+		n.tells("all", "x of one, y of two", 1)
+		say(n.two, false, n.file("b", "y", "!x"))
+		synctest.Wait()
+		say(n.one, true, n.file("a"))
+		n.tells("one moves, with a slip", "x of one, y of two", 0)
+		n.has("x y", "x")
+		say(n.peer, true, n.word("x"))
+		n.tells("the neighbour has it", "x of one, y of two", 0)
+		if o := n.last.Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
+			t.Errorf("in use is that of %s", o.Origin.Source)
+		}
+		n.has("x y", "x")
+		n.end()
+
+		n = newTeller(t, false, n.kept...)
+		defer n.end()
+		n.registries()
+		say(n.one, true)
+		say(n.two, true, n.file("b", "y", "!x"))
+		say(n.peer, true, n.word("x"))
+		n.tells("after a start", "x of one, y of two", 1)
+		say(n.peer, true)
+		n.tells("the neighbour has it no more", "x of one, y of two", 0)
+		if o := n.last.Inputs().Objects.At(policy("x").Key); o == nil || o.Origin.Source != "one" {
+			t.Errorf("in use is %v", o)
+		}
+		say(n.two, false, n.file("b", "y"))
+		n.tells("it is taken out there too", "y of two", 1)
+		n.has("y", "")
+	})
+}
+
+// What the neighbour has is not told when it stays in use although he has it no more.
+func TestForeignHeldIsNotTold(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newTeller(t, false)
+		n.registries()
+		say(n.one, true)
+		say(n.two, true, n.file("b", "y", "!x"))
+		say(n.peer, true, n.word("x"))
+		n.tells("the neighbour's own", "y of two", 1)
+		say(n.peer, true)
+		n.tells("it is held", "y of two", 0)
+		n.has("x y", "x")
+		n.end()
+		n = newTeller(t, false, n.kept...)
+		defer n.end()
+		n.registries()
+		say(n.one, true)
+		say(n.two, true, n.file("b", "y", "!x"))
+		n.tells("and after a start", "y of two", 1)
+		n.has("x y", "x")
+	})
+}
+
+// Services are told as registries have them, whatever declares them: in the namespace of the first, and merged.
+func TestToldServices(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newTeller(t, false)
+		defer n.end()
+		elsewhere := func(host string, addresses ...string) feed.Update[registry.Instances] {
+			u := instances(host, addresses...)
+			u.Items[0].Service.Namespace = "b"
+			return u
+		}
+		say(n.one, true)
+		say(n.two, true)
+		n.registries(instances("web", "10.0.0.1"))
+		check := func(what string, more int, want ...string) {
+			t.Helper()
+			time.Sleep(100 * time.Millisecond)
+			synctest.Wait()
+			times := n.tellings - n.counted
+			n.counted = n.tellings
+			var got []string
+			for k, l := range n.told.Endpoints.All() {
+				got = append(got, fmt.Sprint(k.Host, " in ", k.Namespace, addressesOf(l)))
+			}
+			if !slices.Equal(got, want) || n.told.Services.Len() != len(want) || times != more {
+				t.Errorf("%s: %v, %d times; want %v, %d times", what, got, times, want, more)
+			}
+		}
+		check("one", 1, "web in a[10.0.0.1]")
+		n.next.say <- services(true, elsewhere("web", "10.0.0.2"), elsewhere("db", "10.0.0.3"))
+		check("two", 1, "db in b[10.0.0.3]", "web in a[10.0.0.1]")
+		n.next.say <- services(true, elsewhere("web", "10.0.0.4"), elsewhere("db", "10.0.0.3"))
+		check("what the first one shadows", 0, "db in b[10.0.0.3]", "web in a[10.0.0.1]")
+		n.first.say <- services(true)
+		check("the first one has it no more", 1, "db in b[10.0.0.3]", "web in b[10.0.0.4]")
+		n.first.say <- services(true, instances("web", "10.0.0.5"))
+		check("and again", 1, "db in b[10.0.0.3]", "web in a[10.0.0.5]")
+		if err := n.a.Arrange(t.Context(), push.Sources{Objects: []config.Source{n.peer, n.one, n.two}, Instances: []feed.Source[registry.Instances]{n.next, n.first}, Optional: []string{"peer"}}); err != nil {
+			t.Fatal(err)
+		}
+		check("the other way round", 1, "db in b[10.0.0.3]", "web in b[10.0.0.4]")
+		n.next.say <- services(true)
+		check("the end of one", 1, "web in a[10.0.0.5]")
+	})
+}
