@@ -213,3 +213,32 @@ func TestLateServer(t *testing.T) {
 		f.follows(c, []string{"s1"})
 	})
 }
+
+// A service that there is has instances, also where a server that is late, or the memory of an agent, knows of none yet.
+func TestLateEmpty(t *testing.T) {
+	t.Parallel()
+	for _, reads := range []string{readsStale, readsCached} {
+		t.Run(reads, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatalogs(numbered(90)...)
+				o := &over{c: c}
+				o.set(func(r *http.Request) *http.Response {
+					q := r.URL.Query()
+					if r.URL.Path != "/v1/health/service/new" || !q.Has("stale") && !q.Has("cached") || q.Has("index") {
+						return nil
+					}
+					return resp(r, 200, 5, false, "[]")
+				})
+				f := lookOver(t, o, Options{Reads: reads, Connections: 8}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				time.Sleep(30 * time.Minute)
+				c.change(func() { c.services["new"] = api.HealthPassing })
+				time.Sleep(time.Minute)
+				if got := f.state("new.service.consul"); got != "healthy" {
+					t.Errorf("it is %q", got)
+				}
+			})
+		})
+	}
+}

@@ -151,8 +151,15 @@ func (w *watch) fetch(ctx context.Context, atLeast uint64) ([]*api.ServiceEntry,
 		return nil, answer{}, err
 	}
 	defer w.leave()
+	q := query{place: w.at, filter: w.k.o.instanceFilter(), fresh: atLeast > 0}
 	for try := 1; ; try++ {
-		entries, a, err := w.k.client.instances(ctx, query{place: w.at, filter: w.k.o.instanceFilter(), fresh: atLeast > 0}, w.s.name)
+		entries, a, err := w.k.client.instances(ctx, q, w.s.name)
+		if err == nil && len(entries) == 0 && !q.fresh && w.k.o.late() { // of a service that there is: it may be from before it was
+			q.fresh = true
+			if now, newer, err := w.k.client.instances(ctx, q, w.s.name); err == nil {
+				entries, a = now, newer
+			}
+		}
 		if err != nil || a.index >= atLeast || try == lateTries {
 			if err != nil && atLeast > 0 {
 				w.s.pokes.poke(true, atLeast) // after the failure

@@ -107,6 +107,9 @@ type Options struct {
 // TLSOptions are for https addresses.
 type TLSOptions = consulhttp.TLS
 
+// late says that answers may be from before what others have told of.
+func (o *Options) late() bool { return o.Reads == readsStale || o.Reads == readsCached }
+
 // The values of options that are one of a few.
 const (
 	readsDefault, readsStale, readsConsistent, readsCached = "default", "stale", "consistent", "cached"

@@ -16,7 +16,8 @@ import (
 // town is a small catalogue to which anything may happen: of each there are few, so that much happens to the same ones.
 type town struct {
 	catalog
-	rand *rand.Rand
+	rand  *rand.Rand
+	fresh map[string]bool // nodes on which something was registered since all agreed
 }
 
 // happens does one thing, and says which.
@@ -29,6 +30,7 @@ func (w town) happens() string {
 	switch w.rand.IntN(12) {
 	case 0, 1, 2, 3: // one of another name, where there is one of that ID, is that one under its new name
 		reg.Service = &api.AgentService{ID: id, Service: name, Address: fmt.Sprintf("10.%d.%d.%d", n, i, 1+w.rand.IntN(250)), Port: 80}
+		w.fresh[node] = true
 		what = fmt.Sprintf("%s of %s on %s", id, name, node)
 	case 4, 5:
 		services, _, err := w.c.Catalog().Node(node, nil)
@@ -50,6 +52,9 @@ func (w town) happens() string {
 		w.leaves(&api.CatalogDeregistration{Node: node, CheckID: api.NodeMaint})
 		return node + " is in no maintenance"
 	default:
+		if w.fresh[node] {
+			return "" // what goes at once from under its new name is missed by its former service: Consul tells nobody
+		}
 		gone := &api.CatalogDeregistration{Node: node, ServiceID: id}
 		if w.rand.IntN(8) == 0 {
 			gone.ServiceID = ""
@@ -122,7 +127,7 @@ func TestAgrees(t *testing.T) {
 	client := testconsul.New(t, map[string]any{"server": false, "bootstrap_expect": 0, "node_name": "client", "retry_join": []string{server.LAN}, "use_streaming_backend": false})
 	client.Start()
 	seed := rand.Uint64()
-	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1))}
+	w := town{newCatalog(t, server, ""), rand.New(rand.NewPCG(seed, 1)), map[string]bool{}}
 	t.Logf("seed %d", seed)
 	w.put("anchor-1", "10.0.0.1", 80, "passing") // a catalogue of nothing is doubted
 	views := map[string]*view{}
@@ -140,6 +145,7 @@ func TestAgrees(t *testing.T) {
 	}
 	var history []string
 	for round := range 60 {
+		clear(w.fresh)
 		for range 1 + w.rand.IntN(6) {
 			if what := w.happens(); what != "" {
 				history = append(history, fmt.Sprintf("%d: %s", round, what))
