@@ -66,14 +66,20 @@ const (
 	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %s: it stays in use until that is read; take that out of the list of sources too if it is away for good"
 )
 
-// withHeld are keys, and those of the objects that are held or were let go lately besides.
+// withHeld are keys, and those of the objects that are held, here or beneath, or were let go lately besides.
 func (l *objectBook) withHeld(touched []config.Key) []config.Key {
-	if len(l.held)+len(l.gone) == 0 {
+	var beneath map[config.Key]staying
+	if l.beneath != nil {
+		beneath = l.beneath.held
+	}
+	if len(l.held)+len(l.gone)+len(beneath) == 0 {
 		return touched
 	}
-	all := make(map[config.Key]bool, len(touched)+len(l.held)+len(l.gone))
-	for k := range l.held {
-		all[k] = true
+	all := make(map[config.Key]bool, len(touched)+len(l.held)+len(l.gone)+len(beneath))
+	for _, held := range []map[config.Key]staying{l.held, beneath} {
+		for k := range held {
+			all[k] = true
+		}
 	}
 	for k := range l.gone {
 		all[k] = true

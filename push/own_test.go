@@ -177,6 +177,33 @@ func TestForeignHeldIsNotTold(t *testing.T) {
 	})
 }
 
+// What is held of our own is in use too, also where the neighbour had a version of it, and took that away before it was known that
+// ours is held.
+func TestToldHeldIsInUse(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		n := newTeller(t, false)
+		defer n.end()
+		n.registries()
+		say(n.one, true, n.file("a", "x"))
+		say(n.two, true, n.file("b", "y"))
+		say(n.peer, true, n.word("x"))
+		time.Sleep(5 * time.Second)
+		n.tells("all", "x of one, y of two", 1)
+		say(n.one, false, n.file("a"))
+		synctest.Wait()
+		say(n.peer, true)
+		n.tells("nobody has it", "y of two", 1)
+		n.has("y", "")
+		say(n.two, false, n.file("b", "y", "!z"))
+		n.tells("the rest of the change, with a slip", "x of one, y of two", 1)
+		n.has("x y", "x")
+		say(n.two, false, n.file("b", "y"))
+		n.tells("it is mended", "y of two", 1)
+		n.has("y", "")
+	})
+}
+
 // Services are told as registries have them, whatever declares them: in the namespace of the first, and merged.
 func TestToldServices(t *testing.T) {
 	t.Parallel()

@@ -24,6 +24,7 @@ type twin struct {
 	assembler *push.Assembler
 	held      latest[[]push.Held]
 	told      latest[*push.Told]
+	last      latest[*push.Context]
 	end       func()
 }
 
@@ -50,10 +51,11 @@ func (w *twin) begin(names, optional []string, before []feed.Batch[*config.Objec
 	}
 	w.peer = newScripted[*config.Object]("peer")
 	w.told.set(nil)
+	w.last.set(nil)
 	w.assembler = push.NewAssembler(push.AssemblerConfig{
 		Sources: w.list(names, optional), Mesh: testMesh(), Held: w.held.get(), Before: before,
 		Keep:    w.held.set,
-		Publish: func(*push.Context, push.Changes) {},
+		Publish: func(c *push.Context, _ push.Changes) { w.last.set(c) },
 		Tell:    &push.Telling{Foreign: func(name string) bool { return name == "peer" }, Publish: func(told push.Told) { w.told.set(&told) }},
 	})
 	ctx, cancel := context.WithCancel(w.t.Context())
@@ -138,14 +140,15 @@ func (w *twin) arrange(names, optional []string) {
 	w.chatter()
 }
 
-// differs says in what it tells something else than what is in use without the neighbour; empty: in nothing.
+// differs says in what it tells something else than what is in use without the neighbour, or what is in use in no version with him;
+// empty: in nothing.
 func (w *twin) differs(c *push.Context) string {
 	if w == nil {
 		return ""
 	}
-	all := w.told.get()
-	if all == nil {
-		return "nothing is told"
+	all, with := w.told.get(), w.last.get()
+	if all == nil || with == nil {
+		return fmt.Sprintf("told: %v, served: %v", all != nil, with != nil)
 	}
 	for _, name := range objectNames {
 		k := policy(name).Key
@@ -153,11 +156,15 @@ func (w *twin) differs(c *push.Context) string {
 		if (told == nil) != (used == nil) || told != nil && told.Origin != used.Origin {
 			return fmt.Sprintf("%s: told is %v, and in use without the neighbour %v", name, originOf(told), originOf(used))
 		}
+		if told != nil && with.Inputs().Objects.At(k) == nil {
+			return fmt.Sprintf("%s of %v is told, and with the neighbour not in use in any version", name, originOf(told))
+		}
 	}
 	return ""
 }
 
-// Whatever happens to our own sources, and whatever a neighbour says meanwhile: what is told is what would be in use without him.
+// Whatever happens to our own sources, and whatever a neighbour says meanwhile: what is told is what would be in use without him, and
+// is in use in some version with him.
 func TestLawOfOwn(t *testing.T) {
 	t.Parallel()
 	const seeds, steps = 200, 60
