@@ -21,10 +21,9 @@ type folders struct {
 	t        *testing.T
 	one, two *scripted[*config.Object]
 	a        *push.Assembler
-	last     *push.Context
-	kept     []push.Held
-	tellings int
-	left     []string
+	last     latest[*push.Context]
+	kept     latest[[]push.Held]
+	left     latest[[]string]
 	end      func()
 }
 
@@ -66,12 +65,13 @@ func newFolders(t *testing.T, held ...push.Held) *folders {
 // newFoldersAfter are those that begin after sources that are not in the list any more said something; of the two those of these
 // names are optional.
 func newFoldersAfter(t *testing.T, before []feed.Batch[*config.Object], optional []string, held ...push.Held) *folders {
-	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two"), kept: held}
+	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two")}
+	f.kept.set(held)
 	f.a = push.NewAssembler(push.AssemblerConfig{
 		Sources: push.Sources{Objects: []config.Source{f.one, f.two}, Optional: optional}, Mesh: testMesh(), Held: held, Before: before,
-		Keep:    func(all []push.Held) { f.kept, f.tellings = all, f.tellings+1 },
-		Left:    func(names []string) { f.left = append(f.left, names...) },
-		Publish: func(c *push.Context, _ push.Changes) { f.last = c },
+		Keep:    f.kept.set,
+		Left:    func(names []string) { f.left.set(append(f.left.get(), names...)) },
+		Publish: func(c *push.Context, _ push.Changes) { f.last.set(c) },
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
@@ -92,11 +92,11 @@ func (f *folders) has(inUse, held string) {
 	synctest.Wait()
 	var got, kept []string
 	for _, name := range []string{"x", "y", "z"} {
-		if f.last.Inputs().Objects.At(policy(name).Key) != nil {
+		if f.last.get().Inputs().Objects.At(policy(name).Key) != nil {
 			got = append(got, name)
 		}
 	}
-	for _, h := range f.kept {
+	for _, h := range f.kept.get() {
 		if h.Gone.IsZero() {
 			kept = append(kept, h.Object.Name)
 		}
@@ -298,7 +298,7 @@ func TestLeftStaysUntilAllAreSeen(t *testing.T) {
 		defer f.end()
 		f.has("x y z", "x y z")
 		f.tells("z", "may stand now in what was not read since, one, two:")
-		if got := strings.Join(f.left, " "); got != "old older" {
+		if got := strings.Join(f.left.get(), " "); got != "old older" {
 			t.Errorf("left are %q, want both: what of theirs is in use is held", got)
 		}
 		say(f.one, true, f.file("x.yaml", "x"))
@@ -327,7 +327,7 @@ func TestRemovalStaysOverStart(t *testing.T) {
 		time.Sleep(time.Minute)
 		say(f.two, false, f.file("z.yaml"))
 		f.has("x", "x")
-		kept := f.kept
+		kept := f.kept.get()
 		f.end()
 		f = newFolders(t, kept...) // nothing is kept of the old one: it was told that it has left
 		defer f.end()
@@ -429,7 +429,7 @@ func TestGoneOverStart(t *testing.T) {
 					say(f.one, false, f.file("x.yaml"))
 					time.Sleep(c.ago)
 					synctest.Wait()
-					kept := f.kept
+					kept := f.kept.get()
 					f.end()
 					time.Sleep(time.Hour)
 					f = newFolders(t, kept...)
@@ -446,7 +446,7 @@ func TestGoneOverStart(t *testing.T) {
 					say(f.two, c.slip == twoFirst, slip)
 					f.has(strings.TrimSpace(c.stays+" y"), c.stays)
 					time.Sleep(time.Minute)
-					for _, h := range f.kept {
+					for _, h := range f.kept.get() {
 						if !h.Gone.IsZero() {
 							t.Errorf("%v is still kept, gone at %v", h.Object.Key, h.Gone)
 						}
@@ -474,8 +474,8 @@ func TestGoneWhileWaiting(t *testing.T) {
 		say(f.two, true)
 		f.has("y", "")
 		time.Sleep(time.Minute)
-		if len(f.kept) > 0 {
-			t.Errorf("kept are %v", f.kept)
+		if kept := f.kept.get(); len(kept) > 0 {
+			t.Errorf("kept are %v", kept)
 		}
 	})
 }

@@ -20,22 +20,24 @@ type teller struct {
 	*folders
 	peer        *scripted[*config.Object]
 	first, next *scripted[registry.Instances]
-	told        *push.Told
-	tellings    int
+	told        latest[*push.Told]
+	tellings    latest[int]
 	counted     int // of tellings
 }
 
 // newTeller makes one that begins after held was kept; waits says that the neighbour is waited for.
 func newTeller(t *testing.T, waits bool, held ...push.Held) *teller {
-	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two"), kept: held}
+	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two")}
+	f.kept.set(held)
 	n := &teller{folders: f, peer: newScripted[*config.Object]("peer"), first: newScripted[registry.Instances]("first"), next: newScripted[registry.Instances]("next")}
 	cfg := push.AssemblerConfig{
 		Sources: push.Sources{Objects: []config.Source{n.peer, f.one, f.two}, Instances: []feed.Source[registry.Instances]{n.first, n.next}},
 		Mesh:    testMesh(), Held: held, Merging: registry.Merging{Shadow: true},
-		Keep:    func(all []push.Held) { f.kept = all },
-		Publish: func(c *push.Context, _ push.Changes) { f.last = c },
+		Keep:    f.kept.set,
+		Publish: func(c *push.Context, _ push.Changes) { f.last.set(c) },
 		Tell: &push.Telling{Foreign: func(name string) bool { return name == "peer" }, Services: true, Publish: func(told push.Told) {
-			n.told, n.tellings = &told, n.tellings+1
+			n.told.set(&told)
+			n.tellings.set(n.tellings.get() + 1)
 		}},
 	}
 	if !waits {
@@ -67,16 +69,22 @@ func (n *teller) registries(updates ...feed.Update[registry.Instances]) {
 	n.next.say <- services(true)
 }
 
+// more is how many times something was told since it was last asked.
+func (n *teller) more() int {
+	was := n.counted
+	n.counted = n.tellings.get()
+	return n.counted - was
+}
+
 // tells checks which policies are told, each with its source, and that something was told so many times more.
 func (n *teller) tells(what, want string, more int) {
 	n.t.Helper()
 	time.Sleep(100 * time.Millisecond)
 	synctest.Wait()
-	times := n.tellings - n.counted
-	n.counted = n.tellings
+	times := n.more()
 	var got []string
-	if n.told != nil {
-		for _, o := range n.told.Objects.All() {
+	if told := n.told.get(); told != nil {
+		for _, o := range told.Objects.All() {
 			got = append(got, o.Name+" of "+o.Origin.Source)
 		}
 	}
@@ -96,12 +104,12 @@ func TestTold(t *testing.T) {
 		n.tells("a folder is missing", "", 0)
 		say(n.two, true, n.file("b", "x", "y"))
 		n.tells("the neighbour is missing", "x of one, y of two", 1)
-		if n.last != nil {
+		if n.last.get() != nil {
 			t.Error("proxies are served before the neighbour has said anything")
 		}
 		say(n.peer, true, n.word("x", "z"))
 		n.tells("he has one of them, and another one", "x of one, y of two", 0)
-		if o := n.last.Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
+		if o := n.last.get().Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
 			t.Errorf("in use is that of %s", o.Origin.Source)
 		}
 		say(n.one, true)
@@ -129,13 +137,13 @@ func TestToldHeld(t *testing.T) {
 		n.has("x y", "x")
 		say(n.peer, true, n.word("x"))
 		n.tells("the neighbour has it", "x of one, y of two", 0)
-		if o := n.last.Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
+		if o := n.last.get().Inputs().Objects.At(policy("x").Key); o.Origin.Source != "peer" {
 			t.Errorf("in use is that of %s", o.Origin.Source)
 		}
 		n.has("x y", "x")
 		n.end()
 
-		n = newTeller(t, false, n.kept...)
+		n = newTeller(t, false, n.kept.get()...)
 		defer n.end()
 		n.registries()
 		say(n.one, true)
@@ -144,7 +152,7 @@ func TestToldHeld(t *testing.T) {
 		n.tells("after a start", "x of one, y of two", 1)
 		say(n.peer, true)
 		n.tells("the neighbour has it no more", "x of one, y of two", 0)
-		if o := n.last.Inputs().Objects.At(policy("x").Key); o == nil || o.Origin.Source != "one" {
+		if o := n.last.get().Inputs().Objects.At(policy("x").Key); o == nil || o.Origin.Source != "one" {
 			t.Errorf("in use is %v", o)
 		}
 		say(n.two, false, n.file("b", "y"))
@@ -167,7 +175,7 @@ func TestForeignHeldIsNotTold(t *testing.T) {
 		n.tells("it is held", "y of two", 0)
 		n.has("x y", "x")
 		n.end()
-		n = newTeller(t, false, n.kept...)
+		n = newTeller(t, false, n.kept.get()...)
 		defer n.end()
 		n.registries()
 		say(n.one, true)
@@ -222,13 +230,12 @@ func TestToldServices(t *testing.T) {
 			t.Helper()
 			time.Sleep(100 * time.Millisecond)
 			synctest.Wait()
-			times := n.tellings - n.counted
-			n.counted = n.tellings
+			times, told := n.more(), n.told.get()
 			var got []string
-			for k, l := range n.told.Endpoints.All() {
+			for k, l := range told.Endpoints.All() {
 				got = append(got, fmt.Sprint(k.Host, " in ", k.Namespace, addressesOf(l)))
 			}
-			if !slices.Equal(got, want) || n.told.Services.Len() != len(want) || times != more {
+			if !slices.Equal(got, want) || told.Services.Len() != len(want) || times != more {
 				t.Errorf("%s: %v, %d times; want %v, %d times", what, got, times, want, more)
 			}
 		}
