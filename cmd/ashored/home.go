@@ -35,16 +35,19 @@ func homeProblems(home *bolt.Store) []feed.Problem {
 	if now.Error == "" {
 		return nil
 	}
-	return []feed.Problem{{Severity: feed.Error, Source: home.Name(), Field: "state", Text: now.Error, Since: now.Since}}
+	return []feed.Problem{{Severity: feed.Error, Source: home.Name(), Field: bolt.Unwritable, Text: now.Error, Since: now.Since}}
 }
 
-// foldHome leaves out what the store in the state folder, by name, says as a source and homeProblems tell.
+// foldHome leaves out what homeProblems tell of the store in the state folder, by name, and the store as a source tells too, with since
+// when.
 func foldHome(all []feed.Problem, home string) []feed.Problem {
 	told := map[string]bool{}
-	for _, p := range all {
-		if p.Source == home && p.Field == "state" {
-			told[p.Text] = true
+	return slices.DeleteFunc(all, func(p feed.Problem) bool {
+		if p.Source != home || p.Field != bolt.Unwritable {
+			return false
 		}
-	}
-	return slices.DeleteFunc(all, func(p feed.Problem) bool { return p.Source == home && p.Field == "" && told[p.Text] })
+		again := told[p.Text]
+		told[p.Text] = true
+		return again
+	})
 }

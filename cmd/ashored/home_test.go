@@ -81,14 +81,17 @@ func TestStoreDiskFull(t *testing.T) {
 	})
 	end := s.start(t)
 	client, ctx := admin.NewClient(s.socket), t.Context()
-	told := func() (sources, problems []string) {
+	told := func() (sources int, problems []string) {
 		status, err := client.Status(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, s := range status.Sources {
-			if strings.HasPrefix(s.Name, "store:") && s.Error != "" {
-				sources = append(sources, s.Error)
+			if !strings.HasPrefix(s.Name, "store:") {
+				continue
+			}
+			if sources += s.Problems; s.Error != "" || !s.StaleSince().IsZero() {
+				t.Errorf("its content is what is there, and sources says %+v", s)
 			}
 		}
 		all, err := client.Problems(ctx)
@@ -117,14 +120,14 @@ func TestStoreDiskFull(t *testing.T) {
 	}
 	s.until(t, "sources and problems tell it", func() bool {
 		sources, problems := told()
-		return len(sources) == 1 && strings.Contains(sources[0], "make room on the disk") && len(problems) == 1 && strings.HasPrefix(problems[0], "error ") && strings.Contains(problems[0], sources[0])
+		return sources == 1 && len(problems) == 1 && strings.HasPrefix(problems[0], "error ") && strings.Contains(problems[0], "make room on the disk")
 	})
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "it is over", func() bool {
 		sources, problems := told()
-		return len(sources)+len(problems) == 0
+		return sources+len(problems) == 0
 	})
 	if err := s.apply(t, names...); err != nil {
 		t.Errorf("apply with room again: %v", err)

@@ -10,6 +10,9 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
+// Unwritable is the field of the problem that tells that nothing can be written.
+const Unwritable = "state"
+
 // subscriber is one Run: the keys that changed since its last batch.
 type subscriber struct {
 	wake chan struct{} // cap 1
@@ -39,15 +42,16 @@ func (f *subscriber) notify() {
 func (s *Store) Name() string { return "store:" + s.path }
 
 // Run implements config.Source. Every object is a group of its own. It says when nothing can be written: the file of Missing is gone,
-// which it hears of while Guard runs, or the disk takes nothing. It ends when the store is closed, too.
+// which it hears of while Guard runs, or the disk takes nothing. It is in touch all the same: what it says is what is there, as nothing
+// can change meanwhile. It ends when the store is closed, too.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)
 	defer s.unsubscribe(f)
 	var told feed.Standing
 	for {
-		if now := s.stands(); now != told {
-			batch.Standing, told = &now, now
+		if now := s.unwritable(); now != told {
+			batch.Standing, told = s.standing(now), now
 		}
 		if len(batch.Updates) > 0 || batch.Full || batch.Standing != nil {
 			select {
@@ -68,12 +72,20 @@ func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) 
 	}
 }
 
-// stands is why nothing can be written, and since when; the zero value: it can.
-func (s *Store) stands() feed.Standing {
+// unwritable is why nothing can be written, and since when; the zero value: it can.
+func (s *Store) unwritable() feed.Standing {
 	if gone := s.missing.Load(); gone != nil {
 		return *gone
 	}
 	return s.Refused()
+}
+
+// standing is how the store stands as a source, while why keeps it from being written.
+func (s *Store) standing(why feed.Standing) *feed.Standing {
+	if why.Error == "" {
+		return &feed.Standing{}
+	}
+	return &feed.Standing{Besides: &feed.Problem{Severity: feed.Error, Source: s.Name(), Field: Unwritable, Text: why.Error, Since: why.Since}}
 }
 
 // subscribe adds f and returns everything as it is at that moment.

@@ -183,13 +183,16 @@ func TestDiskFullTold(t *testing.T) {
 		}
 	}
 	b := heard(t, out)
-	if b.Standing == nil || b.Full || len(b.Updates) > 0 || !strings.Contains(b.Standing.Error, "no space left on device: make room on the disk of "+s.path) || b.Standing.Since.IsZero() {
-		t.Errorf("without room it says %+v", b)
+	if b.Standing == nil || b.Standing.Error != "" || b.Full || len(b.Updates) > 0 {
+		t.Fatalf("without room it says %+v", b)
+	}
+	if p := b.Standing.Besides; p == nil || p.Severity != feed.Error || !strings.Contains(p.Text, "no space left on device: make room on the disk of "+s.path) || p.Since.IsZero() {
+		t.Errorf("without room it tells of %+v", p)
 	}
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	if b := heard(t, out); b.Standing == nil || b.Standing.Error != "" || b.Full || len(b.Updates) > 0 {
+	if b := heard(t, out); b.Standing == nil || *b.Standing != (feed.Standing{}) || b.Full || len(b.Updates) > 0 {
 		t.Errorf("with room again it says %+v", b)
 	}
 	cancel()
