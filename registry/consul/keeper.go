@@ -52,6 +52,7 @@ type scope struct {
 	at                       place
 	few                      chan struct{} // who asks without waiting, bounded by its capacity
 	names, critical, warning *interrupts   // of who asks for these
+	restored                 *interrupts   // of who asks for restorations
 
 	checked  time.Time // when checks were told of last
 	listed   bool
@@ -82,7 +83,7 @@ type scope struct {
 // newScope makes one in which so many may ask at once without waiting.
 func newScope(at place, few int) *scope {
 	return &scope{
-		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{},
+		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{}, restored: &interrupts{},
 		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]string{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
@@ -183,7 +184,7 @@ func (k *keeper) crowd() {
 	changed, turns := k.slots.crowd(n, len(k.scopes), k.client.transport.Shared())
 	if turns {
 		for _, sc := range k.scopes {
-			sc.wake() // who waits for long leaves others no turn
+			sc.shorten()
 		}
 	}
 	k.tellTurns()

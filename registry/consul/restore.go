@@ -9,17 +9,23 @@ import (
 // restorationsOf follows the restorations of Consul's state (consul snapshot restore). Consul ends waits with what there was
 // before the restoration, or, of instances, does not end them; and who asks again waits for an index that was
 // reached before and is not reached again for long. So somebody has to wait at all times to whom nothing else happens; where places
-// are asked by turns, the waits are so short that the index is seen to have gone back.
+// are asked by turns, the waits are so short that the index is seen to have gone back; one that is longer, as it was begun before, ends
+// when turns begin.
 func (k *keeper) restorationsOf(sc *scope) follower {
 	var stopped early
 	return follower{
 		what: sc.at.key(askRestored), tell: func(t *trouble) { k.heardOf(sc, askRestored, t) },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
+			held, cancel := sc.restored.hold(ctx)
+			defer cancel()
 			var waited time.Duration
-			a, err := k.inTurn(ctx, func(wait time.Duration) (answer, error) {
+			a, err := k.inTurn(held, func(wait time.Duration) (answer, error) {
 				waited = wait
-				return k.client.restoration(ctx, query{place: sc.at, index: index, wait: wait})
+				return k.client.restoration(held, query{place: sc.at, index: index, wait: wait})
 			})
+			if sc.restored.interrupted() && err != nil { // an answer counts: what ended its wait may be a restoration
+				return answer{}, nil, errAgain
+			}
 			return a, func(v verdict) error {
 				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(a.asked), waited) {
 					k.log.Debug("Consul's state may have been restored: everything is looked at", "index", a.index, "before", index)
@@ -54,6 +60,12 @@ func (sc *scope) wake() {
 	for _, i := range []*interrupts{sc.names, sc.critical, sc.warning} {
 		i.interrupt()
 	}
+}
+
+// shorten is wake for the sake of turns, in which who waits for long leaves others none: the restorations are asked for again too.
+func (sc *scope) shorten() {
+	sc.wake()
+	sc.restored.interrupt()
 }
 
 // release has all services looked at that wait for a change by themselves, and the others too.
