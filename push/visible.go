@@ -104,7 +104,7 @@ func newServiceView(in serviceViewIn) *serviceView {
 }
 
 // visible lists the services that namespace sees, sorted by host, hosts unique: of several services
-// of one host its own counts, then the older, then the first by namespace.
+// of one host its own counts, then the declared, then the older, then the first by namespace.
 func (v *serviceView) visible(namespace string) []*registry.Service {
 	out := make([]*registry.Service, 0, v.in.services.Len())
 	for _, s := range v.in.services.All() {
@@ -155,5 +155,5 @@ func prefer(s, other *registry.Service, namespace string) bool {
 	if own := s.Namespace == namespace; own || other.Namespace == namespace {
 		return own
 	}
-	return s.Created.Before(other.Created)
+	return s.CompareAge(other) < 0
 }

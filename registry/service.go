@@ -84,6 +84,9 @@ type Service struct {
 	SubjectAltNames []string
 	// Created decides which of two declarations of a host wins: the older.
 	Created time.Time
+	// Relayed says that nobody declares it: it is what another control plane's registry knows. Any declaration of its host
+	// counts before it, however young.
+	Relayed bool `json:",omitempty"`
 	// Source and Object say where it came from, for people.
 	Source, Object string
 }
@@ -106,6 +109,19 @@ func (s *Service) Port(number uint32) (Port, bool) {
 		}
 	}
 	return Port{}, false
+}
+
+// CompareAge orders declarations of one host: who declares before what was relayed, then the older. It is 0 where only names
+// tell which one counts.
+func (s *Service) CompareAge(o *Service) int {
+	switch {
+	case s.Relayed == o.Relayed:
+		return s.Created.Compare(o.Created)
+	case s.Relayed:
+		return 1
+	default:
+		return -1
+	}
 }
 
 // WantsAddress says that clients can tell the service by an address only if one is allocated for it.

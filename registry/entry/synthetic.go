@@ -82,6 +82,13 @@ func SyntheticOf(k config.Key) (registry.Key, bool) {
 	return registry.Key{Host: host, Namespace: k.Namespace}, ok && k.Kind == config.ServiceEntry
 }
 
+// synthetic says that an object is one that Synthetic made, here or in another control plane: what it says is what a registry
+// knows there, and nobody declared it.
+func synthetic(o *config.Object) bool {
+	spec, ok := o.Spec.(*networking.ServiceEntry)
+	return ok && o.Annotations[sourceAnnotation] != "" && len(spec.Hosts) == 1 && o.Name == syntheticPrefix+spec.Hosts[0]
+}
+
 // portNames are the names of a service's ports; one without is called by its number, for a ServiceEntry needs them.
 func portNames(s *registry.Service) []string {
 	out := make([]string, len(s.Ports))
