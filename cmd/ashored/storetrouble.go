@@ -38,15 +38,21 @@ func (t storeTrouble) cause() (now feed.Standing, read bool) {
 // unwritten is what comes of it that nothing can be written, all of it.
 const unwritten = "nothing can be written: no machine joins, who is revoked is out on the replica alone that was asked, and registrations and health are not shared: what the proxies of a replica say counts with that one alone until it can"
 
+// storeField is the field of the problem that the store is away or takes nothing.
+const storeField = "store"
+
+// lastGoodStays is what becomes of its content while it cannot be read, unless the store as a source says otherwise.
+const lastGoodStays = "its last good version stays in use"
+
 // problems are those of the store itself: that it is away or takes nothing, and that this ashored's copy of it cannot be kept.
 func (t storeTrouble) problems() []feed.Problem {
 	var out []feed.Problem
 	switch now, read := t.cause(); {
 	case now.Error == "":
 	case read:
-		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: "store", Text: now.Error + "; what it holds is known, and " + unwritten, Since: now.Since})
+		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: storeField, Text: now.Error + "; what it holds is known, and " + unwritten, Since: now.Since})
 	default:
-		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: "store", Text: now.Error + "; its last good version stays in use, and " + unwritten, Stale: true, Since: now.Since})
+		out = append(out, feed.Problem{Severity: feed.Error, Source: t.store.Name(), Field: storeField, Text: now.Error + "; " + lastGoodStays + ", and " + unwritten, Stale: true, Since: now.Since})
 	}
 	if now := t.store.CopyTrouble(); now.Error != "" {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: t.store.Name(), Field: "state", Text: "the copy in the state folder cannot be kept: " + now.Error + "; started while Consul is away, this ashored would go by an older one, which lacks the latest revocations; it is tried again", Since: now.Since})
@@ -63,15 +69,27 @@ func (t storeTrouble) fold(all []feed.Problem) []feed.Problem {
 	return foldInto(all, t.store.Name(), t.address, now.Error, read)
 }
 
-// foldInto has problems refer to that of a store, whose Consul is at an address, for a cause.
+// foldInto has problems refer to that of a store, whose Consul is at an address, for a cause. What becomes of its content is told there,
+// as the store says it as a source.
 func foldInto(all []feed.Problem, store, address, cause string, read bool) []feed.Problem {
+	content := ""
 	all = slices.DeleteFunc(all, func(p feed.Problem) bool {
-		return p.Source == store && p.Text == cause || p.Source == unshared && p.Field == unsharedField
+		if p.Source != store || p.Field != "" {
+			return p.Source == unshared && p.Field == unsharedField
+		}
+		of, about := strings.CutPrefix(p.Text, cause+"; ")
+		if about {
+			content = of
+		}
+		return about || p.Text == cause
 	})
 	see := map[bool]string{true: "the store takes nothing: see ", false: "the store is away: see "}[read] + store
 	for i := range all {
 		p := &all[i]
 		if p.Source == store {
+			if p.Field == storeField && content != "" {
+				p.Text = strings.Replace(p.Text, lastGoodStays, content, 1)
+			}
 			continue
 		}
 		p.Text = strings.ReplaceAll(p.Text, cause, see)

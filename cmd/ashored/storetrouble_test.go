@@ -56,6 +56,25 @@ func TestFoldInto(t *testing.T) {
 	}
 }
 
+// What the store says as a source of its content is told within the one entry of the store.
+func TestFoldIntoContent(t *testing.T) {
+	t.Parallel()
+	const store, cause = "store:consul:x", "the Consul at http://a:8500 cannot be asked: refused"
+	whole := storeTrouble{ill{away: feed.Standing{Error: cause}}, "http://a:8500"}.problems()[0]
+	unkept := feed.Problem{Source: store, Text: "what it says cannot be kept for a restart"}
+	for content, want := range map[string]string{
+		"": lastGoodStays,
+		"; its content of 2026-11-22T05:00:00Z stands in":                                                            "its content of 2026-11-22T05:00:00Z stands in",
+		"; its content of 2026-11-22T05:00:00Z is older than the setting maxAge (1h0m0s) allows, and counts as gone": "and counts as gone",
+	} {
+		got := foldInto([]feed.Problem{{Severity: feed.Warning, Source: store, Text: cause + content}, unkept, whole}, store, "http://a:8500", cause, false)
+		if len(got) != 2 || got[0] != unkept || got[1].Severity != feed.Error || !strings.Contains(got[1].Text, want+", and "+unwritten) || strings.Count(got[1].Text, cause) != 1 ||
+			strings.Contains(got[1].Text, lastGoodStays) != (content == "") {
+			t.Errorf("with %q it tells %+v, want %q", content, got, want)
+		}
+	}
+}
+
 // ill is a store with what is wrong with it.
 type ill struct{ away, refused, uncopied feed.Standing }
 
@@ -104,7 +123,7 @@ func TestOneOutage(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(s.dir, "ashored.yaml"), more, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.start(t)
+	end := s.start(t)
 	if err := s.apply(t, "web"); err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +140,26 @@ func TestOneOutage(t *testing.T) {
 	s.until(t, "all parts feel it", func() bool {
 		return len(problems()) > 1 && strings.Contains(s.log.String(), "registrations are not shared") && strings.Count(s.log.String(), "of all services") > 0
 	})
-	if len(list) != 2 || list[0].Source == list[1].Source {
-		t.Fatalf("one outage is told as %+v", list)
-	}
-	for _, p := range list {
-		if about := strings.Contains(p.Text, "(setting store.address)"); about != strings.HasPrefix(p.Source, "store:") || !about && !strings.Contains(p.Text, "see store:consul:") {
-			t.Errorf("%s: %s", p.Source, p.Text)
+	wantOne := func() {
+		t.Helper()
+		if len(list) != 2 || list[0].Source == list[1].Source {
+			t.Fatalf("one outage is told as %+v", list)
+		}
+		for _, p := range list {
+			if about := strings.Contains(p.Text, "(setting store.address)"); about != strings.HasPrefix(p.Source, "store:") || !about && !strings.Contains(p.Text, "see store:consul:") {
+				t.Errorf("%s: %s", p.Source, p.Text)
+			}
 		}
 	}
+	wantOne()
+	if end() != 0 {
+		t.Fatalf("the end; it said\n%s", s.log)
+	}
+	s.start(t)
+	s.until(t, "what was known before stands in", func() bool {
+		return s.uses(t, "web") && len(problems()) > 1 && slices.ContainsFunc(list, func(p feed.Problem) bool {
+			return strings.HasPrefix(p.Source, "store:") && strings.Contains(p.Text, "stands in")
+		})
+	})
+	wantOne()
 }
