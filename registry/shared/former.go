@@ -35,7 +35,7 @@ func (x *replica) sayGone(log hclog.Logger) {
 // sayLost logs that nothing is heard of a replica, or that this is no wonder.
 func (r *Runtime) sayLost(x *replica, silent time.Duration) {
 	facts := []any{"replica", x.Name, "address", x.Address, "silent", silent.Round(time.Second), "grace", r.cfg.LostGrace}
-	own := !x.beaten && x.kin(r.sign())
+	own := r.left(x)
 	switch x.former = own || r.startedAgain(x); {
 	case own:
 		r.cfg.Log.Info("the former run of this replica is over: the workloads that it had count until their proxies have connected again", facts...)
@@ -46,7 +46,18 @@ func (r *Runtime) sayLost(x *replica, silent time.Duration) {
 	}
 }
 
-// startedAgain says that a replica which has fallen silent was started again since. Two that were there together, as with a
+// counts says whether a replica is one of those that are alive as people count them. What a former run has left is none, although it
+// is thought to be alive until it has been silent for long enough, and neither is a record that this one began with and that nobody
+// has stood up for since.
+func (r *Runtime) counts(x *replica) bool {
+	heard := !x.early || x.beaten || x.cutOff
+	return x.lost.IsZero() && heard && !r.left(x) && !r.startedAgain(x)
+}
+
+// left says that a record is what a former run of this replica has left, as far as is known.
+func (r *Runtime) left(x *replica) bool { return !x.beaten && x.kin(r.sign()) }
+
+// startedAgain says that a replica of which nothing is heard was started again since. Two that were there together, as with a
 // copy of a state folder, are no runs of one.
 func (r *Runtime) startedAgain(x *replica) bool {
 	for _, y := range r.replicas {

@@ -27,6 +27,7 @@ type replica struct {
 	lost    time.Time // since when it is thought to be lost; zero: it is alive
 	former  bool      // it is lost, and was started again: this is its former run
 	cutOff  bool      // it writes nothing and answers
+	early   bool      // its record was there when this one began
 	beaten  bool      // it has written since this one began; else its record may be what one that was killed has left
 }
 

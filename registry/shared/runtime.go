@@ -52,7 +52,7 @@ type Runtime struct {
 
 	advertised atomic.Pointer[[]string] // where agents find the others that are alive
 
-	alive   atomic.Int64                      // how many others there are
+	alive   atomic.Int64                      // how many others count as alive
 	members atomic.Pointer[map[string]string] // those of the others that are alive, with who it is of those that have said so since this one began
 
 	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
@@ -99,7 +99,14 @@ func New(ctx context.Context, cfg Config) (*Runtime, error) {
 		unsaid:   map[registry.RegistrationKey]*word{},
 		watchers: map[chan struct{}]bool{}, names: map[string]registry.RegistrationKey{}, damaged: map[string]ruin{}, replicas: map[string]*replica{},
 		orphans: map[registry.RegistrationKey]orphan{}, unread: tables{registrations: true, replicas: true}}
-	return r, r.read(ctx)
+	if err := r.read(ctx); err != nil {
+		return nil, err
+	}
+	for _, x := range r.replicas {
+		x.early = true
+	}
+	r.advertise()
+	return r, nil
 }
 
 // Registrations implements registry.Runtime.
@@ -131,7 +138,8 @@ func (r *Runtime) Advertised() []string {
 	return nil
 }
 
-// Replicas is how many are alive, with this one, as far as it knows.
+// Replicas is how many are alive, with this one, as far as it knows: those that have written since it began, or answer although they do
+// not write. Former runs of theirs are none.
 func (r *Runtime) Replicas() int { return int(r.alive.Load()) + 1 }
 
 // Alive says whether the other replica of which the Member is m is alive, as far as this one knows.
@@ -174,7 +182,10 @@ func (r *Runtime) advertise() {
 		if x.Member != "" {
 			members[x.Member] = max(members[x.Member], x.who()) // of several always the same one
 		}
-		if alive++; x.Advertise != "" && !x.cutOff {
+		if r.counts(x) {
+			alive++
+		}
+		if x.Advertise != "" && !x.cutOff {
 			list = append(list, x.Advertise)
 		}
 	}

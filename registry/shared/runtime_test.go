@@ -820,6 +820,73 @@ func TestAdvertised(t *testing.T) {
 	})
 }
 
+// Former runs of a replica are not counted among those that are alive, by whoever sees them: the others, and those that begin while
+// the records of several are still there.
+func TestReplicas(t *testing.T) {
+	run := func(i int) shared.Config {
+		return shared.Config{Member: fmt.Sprint("m", i), Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(context.Context, string) bool { return true }}
+	}
+	replicas(t, 3, run, func(fl *fleet) {
+		want := func(what string, d time.Duration, want int) {
+			fl.t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			for i, o := range fl.all {
+				if got := o.Replicas(); got != want {
+					fl.t.Errorf("%s: replica %d counts %d, want %d", what, i, got, want)
+				}
+			}
+		}
+		again := func(i int) {
+			fl.end(i, fl.all[i].kill)
+			c := run(i)
+			c.Replica = fmt.Sprint("replica ", i)
+			fl.all[i] = start(fl.t, fl.store, c)
+		}
+		want("all are there", time.Second, 3)
+		time.Sleep(7 * time.Second)
+		for i := range 3 {
+			again(i)
+			want(fmt.Sprintf("%d was started again", i), 7*time.Second, 3)
+		}
+		again(0)
+		want("one was started again twice", 7*time.Second, 3)
+		want("they were thought to be lost", 30*time.Second, 3)
+		want("they are forgotten", 5*time.Minute, 3)
+	})
+}
+
+// Who begins counts others when they write, not those whose records are left alone; and one that is cut off from the store is alive.
+func TestReplicasAtStart(t *testing.T) {
+	var down atomic.Bool
+	at := func(i int) shared.Config {
+		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(_ context.Context, address string) bool { return !down.Load() || address != "10.1.0.1:15012" }}
+	}
+	replicas(t, 3, at, func(fl *fleet) {
+		time.Sleep(62 * time.Second) // not when the others write
+		down.Store(true)
+		fl.end(1, fl.all[1].kill)
+		fl.all[2].link.sever("registration", "replica")
+		c := at(3)
+		c.Replica = "replica 3"
+		fl.all = append(fl.all, start(fl.t, fl.store, c))
+		for _, tc := range []struct {
+			after        time.Duration
+			first, begun int
+		}{
+			{time.Second, 4, 1}, // as far as the first knows, all are there
+			{6 * time.Second, 4, 2},
+			{30 * time.Second, 3, 3}, // the one that is cut off answers, the one that is killed does not
+		} {
+			time.Sleep(tc.after)
+			synctest.Wait()
+			if first, begun := fl.all[0].Replicas(), fl.all[3].Replicas(); first != tc.first || begun != tc.begun {
+				fl.t.Errorf("%v later the first counts %d and who has begun %d, want %d and %d", tc.after, first, begun, tc.first, tc.begun)
+			}
+		}
+	})
+}
+
 // Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come,
 // nor is what a store has again that was restored.
 func TestTwin(t *testing.T) {
@@ -856,6 +923,9 @@ func TestTwin(t *testing.T) {
 			if got := fl.all[i+1].Twin(); got != other {
 				fl.t.Errorf("%s has the twin %q, want %q", fl.all[i+1].name, got, other)
 			}
+			if n := fl.all[i+1].Replicas(); n != 2 {
+				fl.t.Errorf("%s counts %d replicas, want 2", fl.all[i+1].name, n)
+			}
 		}
 		fl.end(1, fl.all[1].kill)
 		want("the copy alone", time.Hour, false)
@@ -863,6 +933,9 @@ func TestTwin(t *testing.T) {
 			fl.t.Fatal(err)
 		}
 		want("with what it left in a store that was restored", time.Second, false)
+		if n := fl.all[2].Replicas(); n != 1 {
+			fl.t.Errorf("with what it left it counts %d replicas, want 1", n)
+		}
 		want("an hour later", time.Hour, false)
 	})
 }
