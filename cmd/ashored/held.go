@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -54,7 +55,7 @@ func newHeldKeeper(ctx context.Context, store lastgood.Store, log hclog.Logger) 
 	var held []push.Held
 	for _, name := range slices.Sorted(maps.Keys(contents)) {
 		one, err := decodeHeld(contents[name])
-		if err != nil && !one.Gone.IsZero() {
+		if err != nil && (strings.HasSuffix(name, goneToo) || !one.Gone.IsZero()) {
 			log.Warn("an object that was taken away shortly before the start cannot be read: nothing wrong elsewhere keeps it in use", "object", name, "error", err)
 			h.writer.Put(map[string]lastgood.Content{name: nil})
 			continue

@@ -174,22 +174,33 @@ func (s *heldStore) SaveLastGood(_ context.Context, _ string, contents map[strin
 	return nil
 }
 
-// What was gone already, and cannot be read by this release, is nobody's loss: it is kept on no more.
+// What was gone already, and cannot be read by this release or at all, is nobody's loss: it is kept on no more.
 func TestGoneUnread(t *testing.T) {
 	t.Parallel()
 	b, err := encodeHeld(push.Held{Object: config.Parse("web.yaml", fmt.Appendf(nil, entryFile, "web")).Objects[0], Gone: time.Now()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := &heldStore{all: map[string][]byte{"ServiceEntry shop/web": bytes.ReplaceAll(b, []byte("80"), []byte("80000"))}}
-	h, held, err := newHeldKeeper(t.Context(), store, testlog.New(t))
-	if err != nil || len(held) > 0 || len(h.problems(func(config.Key) bool { return false })) > 0 {
-		t.Fatalf("held is %v, problems are %v, %v", held, h.problems(func(config.Key) bool { return false }), err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := h.run(ctx); err != nil || len(store.all) > 0 {
-		t.Errorf("kept are %q, %v", store.all, err)
+	const name = "ServiceEntry shop/web"
+	refused := bytes.ReplaceAll(b, []byte("80"), []byte("80000"))
+	for what, all := range map[string]map[string][]byte{
+		"refused":                          {name: refused},
+		"refused, of one that is held too": {name + goneToo: refused},
+		"no record":                        {name + goneToo: []byte("{")},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			store := &heldStore{all: all}
+			h, held, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+			if err != nil || len(held) > 0 || len(h.problems(func(config.Key) bool { return false })) > 0 {
+				t.Fatalf("held is %v, problems are %v, %v", held, h.problems(func(config.Key) bool { return false }), err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := h.run(ctx); err != nil || len(store.all) > 0 {
+				t.Errorf("kept are %q, %v", store.all, err)
+			}
+		})
 	}
 }
 
