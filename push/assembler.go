@@ -234,7 +234,7 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 		case <-look.C:
 		}
 		a.tellLeft(objects, instances)
-		if wait := soonest(a.due(), a.lapse(time.Now())); wait > 0 {
+		if wait := soonest(soonest(a.arrived(ctx, time.Now()), a.due()), a.lapse(time.Now())); wait > 0 {
 			look.Reset(wait)
 		}
 	}

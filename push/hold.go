@@ -92,7 +92,7 @@ func (l *objectBook) withHeld(touched []config.Key) []config.Key {
 
 // holdings says why an object that no source has stays in use, if it does. What holds for all objects is looked for when that is
 // first asked.
-func (l *objectBook) holdings(unread func() []string) func(config.Key) staying {
+func (l *objectBook) holdings(unread func() []string, now time.Time) func(config.Key) staying {
 	refused, faults := sync.OnceValue(l.merger.Refused), sync.OnceValue(l.merger.Faults)
 	unreadable := sync.OnceValues(l.merger.Unread)
 	unseen, seen := sync.OnceValue(func() string { return l.unseen(unread()) }), l.merger.Seen()
@@ -116,6 +116,9 @@ func (l *objectBook) holdings(unread func() []string) func(config.Key) staying {
 		}
 		if left && unseen() != "" {
 			return staying{why: heldLeft, left: left, waits: unseen()}
+		}
+		if left && now.Before(l.amid) {
+			return staying{why: heldLeft, left: left, waits: "what is changed at the same time"}
 		}
 		if id, ok := lately.fault(faults); ok {
 			return staying{why: heldBeside, beside: id}

@@ -339,6 +339,47 @@ func TestRemovalStaysOverStart(t *testing.T) {
 	})
 }
 
+// What goes with its source stays for as long as the change may take that took it away: what is written in the same moment has not been
+// read by then.
+func TestHeldAmidChangeOfList(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		writes              string // into the other folder; empty: nothing
+		at                  time.Duration
+		then, held, reasons string
+	}{
+		"a slip":             {"!x", 50 * time.Millisecond, "x", "x", "is refused where it stands now"},
+		"a slip, later":      {"!x", 900 * time.Millisecond, "x", "x", "is refused where it stands now"},
+		"moved":              {"x", 50 * time.Millisecond, "x", "", ""},
+		"plainly taken away": {"", 0, "", "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFolders(t)
+				defer f.end()
+				say(f.one, true, f.file("x.yaml", "x"))
+				say(f.two, true)
+				f.has("x", "")
+				if err := f.a.Arrange(t.Context(), push.Sources{Objects: []config.Source{f.two}}); err != nil {
+					t.Fatal(err)
+				}
+				synctest.Wait()
+				if f.last.get().Inputs().Objects.At(policy("x").Key) == nil {
+					t.Error("it is gone at once")
+				}
+				if time.Sleep(c.at); c.writes != "" {
+					say(f.two, false, f.file("y.yaml", c.writes))
+				}
+				time.Sleep(time.Second)
+				if f.has(c.then, c.held); c.reasons != "" {
+					f.tells("x", c.reasons)
+				}
+			})
+		})
+	}
+}
+
 // What is held beside a source stays when that goes too, until it is known that no other one has it.
 func TestHeldBesideWhatLeaves(t *testing.T) {
 	t.Parallel()
@@ -358,6 +399,7 @@ func TestHeldBesideWhatLeaves(t *testing.T) {
 		say(three, true, f.file("x.yaml", "!x"))
 		f.has("x", "x")
 		f.tells("x", "is refused where it stands now")
+		time.Sleep(time.Second)
 		say(three, false, f.file("x.yaml"))
 		f.has("", "")
 	})

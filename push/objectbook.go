@@ -16,6 +16,8 @@ type objectBook struct {
 	gone    gone
 	leaves  map[config.Key]bool // objects that went with their source, if no other one has them
 	began   time.Time
+	// amid is until when other parts of the change may be on their way that took sources out of the list; zero: none are.
+	amid time.Time
 	// heldNews says that held is other than was told, and inForce that every source has delivered its first complete state: until
 	// then nothing of it is in force.
 	heldNews, inForce bool
@@ -37,7 +39,8 @@ func newObjectBook(sources []string, began time.Time) *objectBook {
 
 // arrange has the sources of these names count, in their order, and returns the keys that it touched; anew are the names under
 // which there is another one now. The next update knows which objects went with their source.
-func (l *objectBook) arrange(sources, anew []string) []config.Key {
+func (l *objectBook) arrange(sources, anew []string, now time.Time) []config.Key {
+	l.amid = now.Add(oneChange)
 	touched := l.merger.Arrange(sources)
 	l.merger.Anew(anew)
 	l.leaves = make(map[config.Key]bool, len(touched))
@@ -51,7 +54,7 @@ func (l *objectBook) arrange(sources, anew []string) []config.Key {
 // unread are the sources that are waited for.
 func (l *objectBook) update(touched []config.Key, by edits, unread func() []string, now time.Time) {
 	l.forget(now)
-	holding := l.holdings(unread)
+	holding := l.holdings(unread, now)
 	for _, k := range l.withHeld(touched) {
 		items := l.merger.Items(k)
 		l.look(k, items)

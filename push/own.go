@@ -62,7 +62,9 @@ func (o *own) resume(held []Held, before []feed.Batch[*config.Object]) {
 }
 
 // arrange has those of the sources count that are our own.
-func (o *own) arrange(sources, anew []string) { o.objects.arrange(o.ours(sources), o.ours(anew)) }
+func (o *own) arrange(sources, anew []string, now time.Time) {
+	o.objects.arrange(o.ours(sources), o.ours(anew), now)
+}
 
 // take takes in what a source says, if that is our own. Call update after it.
 func (o *own) take(b feed.Batch[*config.Object], now time.Time) {

@@ -85,14 +85,33 @@ func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now t
 	a.left = append(a.left, a.objects.Besides(objects)...)
 	a.rankInstances(a.instances.With(instances), now)
 	if a.own != nil {
-		a.own.arrange(objects, anew)
+		a.own.arrange(objects, anew, now)
 	}
 	a.mu.Lock()
-	touched := a.use.arrange(objects, anew)
+	touched := a.use.arrange(objects, anew, now)
 	a.mu.Unlock()
 	a.leaving = true
 	a.updateObjects(ctx, touched, edits{}, now, now)
 	a.settle(ctx, now)
+}
+
+// arrived lets go of what went with sources that were taken out of the list, once no part of that change is on its way any more: it
+// may have been moved to where nobody has looked yet. It returns after how long that is; zero: it is so.
+func (a *Assembler) arrived(ctx context.Context, now time.Time) time.Duration {
+	if a.use.amid.IsZero() {
+		return 0
+	}
+	if wait := a.use.amid.Sub(now); wait > 0 {
+		return wait
+	}
+	a.use.amid = time.Time{}
+	if a.own != nil {
+		a.own.objects.amid = time.Time{}
+	}
+	if a.holds() {
+		a.updateObjects(ctx, nil, edits{}, now, now)
+	}
+	return 0
 }
 
 // settle drops the services of sources that leave, once all that came have said everything.
