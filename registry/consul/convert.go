@@ -37,6 +37,11 @@ func (p place) group(service string) string {
 	return strings.Join(append(parts, escaped(service)), "/")
 }
 
+// object names a service for people: as it is registered.
+func (p place) object(service string) string {
+	return "Consul service " + strings.TrimSuffix(p.group(service), escaped(service)) + service
+}
+
 // escaped is the name of a service without '/', which parts groups: Consul takes any name.
 func escaped(service string) string {
 	if !strings.ContainsAny(service, "/%") {
@@ -168,7 +173,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	ports := c.ports(list)
 	s := registry.Service{
 		Ports: ports, Resolution: registry.Static, OtherDNS: true,
-		Object: "Consul service " + c.at.group(c.name),
+		Object: c.at.object(c.name),
 	}
 	for _, in := range list {
 		s.External = s.External || in.external
@@ -218,7 +223,7 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	}
 }
 
-func (c *converter) object() string { return "Consul service " + c.at.group(c.name) }
+func (c *converter) object() string { return c.at.object(c.name) }
 
 // misnamed refuses a service for its name.
 func (c *converter) misnamed() {

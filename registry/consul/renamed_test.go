@@ -41,3 +41,20 @@ func TestClaim(t *testing.T) {
 		t.Errorf("one that is gone counts: %v", sc.bearers)
 	}
 }
+
+// A service is called by the name that it was registered by, whatever is in that.
+func TestObject(t *testing.T) {
+	t.Parallel()
+	for want, tc := range map[string]struct {
+		at   place
+		name string
+	}{
+		"Consul service web":          {place{}, "web"},
+		"Consul service dc2/team/a/b": {place{Datacenter: "dc2", Namespace: "team"}, "a/b"},
+		"Consul service x%2Fy":        {place{}, "x%2Fy"},
+	} {
+		if got := tc.at.object(tc.name); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}

@@ -189,7 +189,7 @@ func (p *part) add(sc *scope) {
 		}
 	}
 	if p.problem == nil && first != nil {
-		one := first.shown.problem(first.object(), len(first.items) > 0)
+		one := first.shown.problem(first.object, len(first.items) > 0)
 		p.problem = &one
 	}
 }

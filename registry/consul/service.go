@@ -17,6 +17,7 @@ import (
 type service struct {
 	// the following are set once, cancel when it is asked for
 	name, group string
+	object      string             // what people call it
 	cancel      context.CancelFunc // ends who asks for it
 	pokes       *pokes
 	stop        *interrupts
@@ -41,7 +42,7 @@ type service struct {
 
 func (sc *scope) newService(name string) *service {
 	return &service{
-		name: name, group: sc.at.group(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{},
+		name: name, group: sc.at.group(name), object: sc.at.object(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{},
 		cancel: func() {}, // nobody asks yet
 	}
 }
@@ -55,14 +56,12 @@ func (s *service) update() feed.Update[registry.Instances] {
 		}
 		return u
 	}
-	u.Problems = append(slices.Clone(s.problems), s.shown.problem(s.object(), len(s.items) > 0))
+	u.Problems = append(slices.Clone(s.problems), s.shown.problem(s.object, len(s.items) > 0))
 	if len(s.items) > 0 {
 		u.Away, u.AsOf = s.shown.since, s.shown.since
 	}
 	return u
 }
-
-func (s *service) object() string { return "Consul service " + s.group }
 
 // set takes in what Consul says of a service.
 func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
