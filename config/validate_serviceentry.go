@@ -116,7 +116,7 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 		}
 	case networking.ServiceEntry_STATIC:
 		if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
-			c.warnf("spec", "the service has no endpoints: write endpoints or workloadSelector")
+			c.warnf("spec", "the service has no endpoints of its own: write endpoints or workloadSelector, unless a registry has the host too")
 		}
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		c.resolvedHosts(se)
