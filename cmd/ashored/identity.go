@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -62,7 +63,9 @@ type identityConfig struct {
 	own     string
 	records record.Store
 	// context is the latest that was published; nil before the first.
-	context    func() *push.Context
+	context func() *push.Context
+	// waiting names what the first context waits for.
+	waiting    func() []string
 	audit      func(audit.Event)
 	registerer prometheus.Registerer
 	log        hclog.Logger
@@ -72,7 +75,8 @@ type identityConfig struct {
 func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	s := c.settings
 	domain := s.mesh.Config.GetTrustDomain()
-	id := &identity{log: c.log, domain: domain, groups: groupsOf(c.context), context: c.context, reach: c.reach, own: c.own}
+	id := &identity{log: c.log, domain: domain, context: c.context, reach: c.reach, own: c.own}
+	id.groups = groupsOf(id.objects, c.waiting)
 	var err error
 	id.ledger, err = ca.NewLedger(ctx, ca.LedgerConfig{Records: c.records, Dir: filepath.Join(s.State, "ca"), TrustDomain: domain, Groups: id.groups, Grace: s.CA.grace(), Connections: s.CA.connections(),
 		Present: id.present, Replaced: id.replaced, Audit: c.audit, Log: c.log})
@@ -246,15 +250,25 @@ func (id *identity) facts(ctx context.Context) (ca.Facts, error) {
 	return f, nil
 }
 
-// groupsOf looks WorkloadGroups up in the latest context.
-func groupsOf(latest func() *push.Context) func(context.Context, string) (namespace, account string, err error) {
+// objects are those of the latest context, and all is true. Before there is one, they are what is our own as far as others are
+// told it: two control planes that need a certificate of each other wait for each other's objects, and none of those is what
+// their certificates are made by.
+func (id *identity) objects() (objects push.Objects, all bool) {
+	if c := id.context(); c != nil {
+		return c.Inputs().Objects, true
+	}
+	return id.readers.Load().own(), false
+}
+
+// groupsOf looks WorkloadGroups up in objects, which may be all; if they are not, others are waited for.
+func groupsOf(objects func() (push.Objects, bool), waiting func() []string) func(context.Context, string) (namespace, account string, err error) {
 	return func(_ context.Context, group string) (string, string, error) {
-		c := latest()
-		if c == nil {
-			return "", "", errors.New("configuration is not read yet: try again in a moment")
-		}
-		o, found := c.Inputs().Objects.Get(groupKey(group))
-		if !found {
+		from, all := objects()
+		o, found := from.Get(groupKey(group))
+		switch {
+		case !found && !all:
+			return "", "", fmt.Errorf("configuration is not read yet, which waits for %s: \"ashorectl sources\" says why. A source that cannot be read before this is made needs required: false", strings.Join(waiting(), ", "))
+		case !found:
 			return "", "", ca.ErrNoGroup
 		}
 		spec, ok := o.Spec.(*networking.WorkloadGroup)

@@ -74,7 +74,8 @@ type informants struct {
 	catalog *mcp.Catalog
 	older   *mcp.Server
 	xds     atomic.Pointer[xds.Server]
-	relay   bool // set once: what came from other control planes is told as well
+	told    atomic.Pointer[push.Told] // what is our own; nil before all of it was read
+	relay   bool                      // set once: what came from other control planes is told as well
 	// services adds those of registries to what is told; nil: they are not told. It belongs to the catalog, which calls it
 	// when somebody asks.
 	services *synthesis
@@ -116,6 +117,7 @@ func (in *informants) objects() xds.Objects {
 
 // publish makes what is our own what is told.
 func (in *informants) publish(what push.Told) {
+	in.told.Store(&what)
 	if in.services == nil {
 		in.catalog.Publish(what.Objects)
 	} else {
@@ -124,6 +126,18 @@ func (in *informants) publish(what push.Told) {
 	if server := in.xds.Load(); server != nil {
 		server.PublishObjects()
 	}
+}
+
+// own are the objects that are our own; none before all of them were read, and where nobody is told.
+func (in *informants) own() (none push.Objects) {
+	if in == nil {
+		return none
+	}
+	told := in.told.Load()
+	if told == nil {
+		return none
+	}
+	return told.Objects
 }
 
 // identify says who reads, as the discovery server does.

@@ -1,10 +1,15 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
 // Readers are identities and two words, and each has to be able to show who he is.
@@ -58,5 +63,44 @@ func TestMCPReaders(t *testing.T) {
 		if err := r.May(id); (err == nil) != may {
 			t.Errorf("%s: got %v, want %v", id, err, may)
 		}
+	}
+}
+
+// Who waits for another control plane lets workloads of the groups of its own sources join, and names what it waits for of others:
+// the other one may need a certificate first.
+func TestJoinBeforeTheNeighbour(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		settings, group, want string
+	}{
+		"own group":     {"{readers: [rootNamespace]}", "shop/web", ""},
+		"unknown group": {"{readers: [rootNamespace]}", "shop/none", "waits for the first build, mcp:peer (setting sources[0].required, "},
+		"with a relay":  {"{readers: [rootNamespace], relay: true}", "shop/web", "mcp:peer (setting sources[0].required, "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSecureSite(t)
+			config := filepath.Join(s.dir, "ashored.yaml")
+			away := testport.Address(t)
+			text := fmt.Sprintf("sources:\n- {name: peer, kind: mcp, address: '%s', plaintext: true}\n- {kind: files, folder: %s}\nmcp: %s\n", away, filepath.Join(s.dir, "files"), c.settings)
+			if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			s.argv = []string{"--dev", "--config", config, "--state", filepath.Join(s.dir, "state"), "--xds-address", s.xds, "--xds-tls-address", s.secure, "--metrics-address", s.metrics}
+			s.launch(t)
+			var made admin.Token
+			s.until(t, "an answer", func() bool {
+				var err error
+				made, err = admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: c.group})
+				return c.want == "" && err == nil || c.want != "" && err != nil && strings.Contains(err.Error(), c.want)
+			})
+			if c.want != "" {
+				return
+			}
+			web := s.newMember(t, made.Command)
+			if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 }

@@ -100,12 +100,9 @@ func (o operators) planes() string {
 
 // groupNames are the WorkloadGroups that are at work.
 func (o operators) groupNames() []string {
-	c := o.context()
-	if c == nil {
-		return nil
-	}
+	objects, _ := o.objects()
 	var out []string
-	for key := range c.Inputs().Objects.From(config.Key{Kind: config.WorkloadGroup}) {
+	for key := range objects.From(config.Key{Kind: config.WorkloadGroup}) {
 		if key.Kind != config.WorkloadGroup {
 			break
 		}

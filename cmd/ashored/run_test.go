@@ -123,8 +123,16 @@ func (s *site) args() []string {
 		"--xds-address", s.xds, "--metrics-address", s.metrics}, s.more...)
 }
 
-// start runs ashored in this process and returns what ends it and gives its exit code.
+// start is launch, and waits until proxies are served.
 func (s *site) start(t *testing.T) (stop func() int) {
+	t.Helper()
+	stop = s.launch(t)
+	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
+	return stop
+}
+
+// launch runs ashored in this process and returns what ends it and gives its exit code.
+func (s *site) launch(t *testing.T) (stop func() int) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan int, 1)
@@ -139,7 +147,6 @@ func (s *site) start(t *testing.T) (stop func() int) {
 			t.Logf("ashored said:\n%s", s.log)
 		}
 	})
-	s.until(t, "ready", func() bool { return s.status("/ready") == http.StatusOK })
 	return stop
 }
 
