@@ -45,8 +45,7 @@ type AssemblerConfig struct {
 	// Held is what was told to Keep last before the start: it stays in use, or is gone, as if there had been none.
 	Held []Held
 	// Keep is told of all objects that stay in use although no source has them, and of those that were let go lately, whenever
-	// they are others. It is called
-	// from one goroutine and must not block. Nil: they are forgotten when the process ends.
+	// they are others. It is called from one goroutine and must not block. Nil: they are forgotten when the process ends.
 	Keep func([]Held)
 	// Left is told the names of sources that there are not any more once they have ended: Keep has been told what of theirs is
 	// still in use. It is called from a goroutine of its own. Nil: nobody is told.

@@ -185,6 +185,74 @@ func TestForeignHeldIsNotTold(t *testing.T) {
 	})
 }
 
+// What of our own may stand now at the neighbour, where that is not known or something is wrong, stays in use and is not told, over a
+// start too; it goes once he is read and all is well there.
+func TestHeldForNeighbourIsNotTold(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		leaves bool // x goes with its source
+		before func(n *teller)
+		text   string
+	}{
+		"he refuses it":            {false, func(n *teller) { say(n.peer, true, n.word("!x")) }, "is refused where it stands now"},
+		"he has a slip besides it": {false, func(n *teller) { say(n.peer, true, n.file("c", "!z")) }, "c of peer, which was changed with it, has an error"},
+		"he was not read":          {true, func(*teller) {}, "may stand now in what was not read since, peer:"},
+		"he is away": {true, func(n *teller) {
+			say(n.peer, true, n.word("z"))
+			n.peer.say <- feed.Batch[*config.Object]{Standing: &feed.Standing{Error: "it is away", Since: time.Now()}}
+		}, "may stand now in what was not read since, peer:"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newTeller(t, false)
+				n.registries()
+				say(n.two, true, n.file("b", "y"))
+				say(n.one, true, n.file("a", "x"))
+				n.tells("all", "x of one, y of two", 1)
+				c.before(n)
+				synctest.Wait()
+				if c.leaves {
+					n.lists(n.peer, n.two)
+				} else {
+					say(n.one, false, n.file("a"))
+				}
+				n.tells("it goes", "y of two", 1)
+				n.keeps("x", c.text)
+				n.end()
+
+				n = newTeller(t, false, n.kept.get()...)
+				defer n.end()
+				n.registries()
+				say(n.one, true)
+				say(n.two, true, n.file("b", "y"))
+				n.tells("after a start", "y of two", 1)
+				n.keeps("x", "peer")
+				say(n.peer, true)
+				n.tells("he is read", "y of two", 0)
+				n.has("y", "")
+			})
+		})
+	}
+}
+
+// lists has the list of sources of configuration be these.
+func (n *teller) lists(objects ...config.Source) {
+	n.t.Helper()
+	if err := n.a.Arrange(n.t.Context(), push.Sources{Objects: objects, Instances: []feed.Source[registry.Instances]{n.first, n.next}, Optional: []string{"peer"}}); err != nil {
+		n.t.Fatal(err)
+	}
+}
+
+// keeps checks that a policy is held, in use, and that people are told why.
+func (n *teller) keeps(name, text string) {
+	n.t.Helper()
+	if n.last.get().Inputs().Objects.At(policy(name).Key) == nil || !slices.ContainsFunc(n.kept.get(), func(h push.Held) bool { return h.Object.Name == name && h.Gone.IsZero() && h.Untold }) {
+		n.t.Errorf("%s is not in use, or not held untold: %v", name, n.kept.get())
+	}
+	n.folders.tells(name, text)
+}
+
 // What is held of our own is in use too, also where the neighbour had a version of it, and took that away before it was known that
 // ours is held.
 func TestToldHeldIsInUse(t *testing.T) {

@@ -117,7 +117,8 @@ const (
 	attemptPause = 250 * time.Millisecond
 )
 
-// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica. The log is begun by the first write. Follow keeps it up to date, and Close is called in the end.
+// Open makes a store of what Consul holds; where Consul does not answer, of the copy of this replica. The log is begun by the first
+// write. Follow keeps it up to date, and Close is called in the end.
 // Errors: the options; Consul does not answer, or holds what cannot be read, and there is no copy.
 func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err := cfg.defaults(); err != nil {
