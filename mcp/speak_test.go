@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -441,6 +443,37 @@ func TestOutage(t *testing.T) {
 		if got := s.outage(errors.New(c.why)); !strings.HasPrefix(got, "the server a:1 cannot be asked (") || !strings.HasSuffix(got, c.want) {
 			t.Errorf("%s: got %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// Where one of our own files cannot be used nobody is sent to the server.
+func TestOutageOfOwnFiles(t *testing.T) {
+	t.Parallel()
+	bad := filepath.Join(t.TempDir(), "bad.pem")
+	if err := os.WriteFile(bad, []byte("no PEM"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const begin, end = "the server a:1 is not asked, for our own files of TLS cannot be used (", "): mend the file, or the setting that names it"
+	for name, c := range map[string]struct {
+		settings Config
+		want     string
+	}{
+		"certFile is not there": {Config{CertFile: "/there/is/none.pem", KeyFile: bad}, "certFile: open /there/is/none.pem: no such file or directory"},
+		"keyFile is not there":  {Config{CertFile: bad, KeyFile: "/there/is/none.pem"}, "keyFile: open /there/is/none.pem: no such file or directory"},
+		"caFile holds nothing":  {Config{CAFile: bad}, "caFile: " + bad + " holds no certificate in PEM"},
+		"certFile is no pair":   {Config{CertFile: bad, KeyFile: bad}, "certFile: " + bad + " and " + bad + ": tls: failed to find any PEM data in certificate input"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c.settings.Name, c.settings.Address, c.settings.NodeID = "a", "a:1", "a"
+			s, err := New(c.settings)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := s.outage(s.call(t.Context(), nil)); got != begin+c.want+end {
+				t.Errorf("got %q, want %q", got, begin+c.want+end)
+			}
+		})
 	}
 }
 

@@ -17,6 +17,12 @@ import (
 // maxPEM bounds the files of TLS.
 const maxPEM = 1 << 20
 
+// fileError is what is wrong with a file of TLS: nothing was asked of anybody, and the other side has no part in it.
+type fileError struct{ error }
+
+// Unwrap returns the cause.
+func (e fileError) Unwrap() error { return e.error }
+
 // authorities reads caFile; nil, without an error, are those of the machine.
 func (c *Config) authorities() (*x509.CertPool, error) {
 	if c.CAFile == "" {
@@ -60,11 +66,11 @@ func (c *Config) clientCredentials() (credentials.TransportCredentials, error) {
 	}
 	roots, err := c.authorities()
 	if err != nil {
-		return nil, err
+		return nil, fileError{err}
 	}
 	certs, err := c.certificates()
 	if err != nil {
-		return nil, err
+		return nil, fileError{err}
 	}
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: certs, ServerName: c.ServerName}), nil
 }

@@ -32,6 +32,9 @@ func (s *Source) outage(why error) string {
 	if why == nil {
 		why = errors.New("it ended the stream")
 	}
+	if own, ok := errors.AsType[fileError](why); ok {
+		return fmt.Sprintf("%s is not asked, for our own files of TLS cannot be used (%s): mend the file, or the setting that names it", s.other(), reason(own))
+	}
 	if s.cfg.Protocol == ResourceSink {
 		text, todo := reason(why), "start it, or see its log"
 		if s.strayed.text != "" {
