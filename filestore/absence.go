@@ -15,11 +15,17 @@ import (
 // boots, mounts and checkouts are half done. Until the folder has files again and is left alone, none
 // of those that are missing counts as deleted.
 type absence struct {
-	since time.Time       // when a file last came, or the folder was last seen empty or away; zero: there is no absence
-	bare  bool            // there is no file of configuration in it
-	back  map[string]bool // the files that a scan has seen in it since
-	first bool            // it was waited for from the start on: which of its files are missing nobody knows
+	since time.Time        // when a file last came, or the folder was last seen empty or away; zero: there is no absence
+	bare  bool             // there is no file of configuration in it
+	back  map[string]stamp // the files that scans have seen in it since, as they were seen last
+	first bool             // it was waited for from the start on: which of its files are missing nobody knows
+	began time.Time        // when a scan first saw files in it since; zero: none did
+	again bool             // first, and it was empty or away again after it had files: some of those may be missing
 }
+
+// mostReturns is after how many times Config.Return, from its first files on, a folder that was waited for counts as read though
+// files with new names go on coming: some always do.
+const mostReturns = 10
 
 func (a absence) is() bool { return !a.since.IsZero() }
 
@@ -34,25 +40,48 @@ func (f *folder) lost(l *listing) []string {
 	return out
 }
 
-// came says that the folder has files that it had not before. Files that change, or cannot be read, do not
+// came says that the folder has files that it had not before. Files that change, cannot be read, or got another name do not
 // count: some always do.
 func (a absence) came(l *listing) bool {
-	for name := range l.files {
-		if !a.back[name] {
+	gone := a.left(l)
+	for name, s := range l.files {
+		if _, seen := a.back[name]; !seen && !gone[s.moved()] {
 			return true
 		}
 	}
 	return false
 }
 
-// with are the files that were seen, those of a listing included.
-func (a absence) with(l *listing) map[string]bool {
-	out := make(map[string]bool, len(l.files))
-	maps.Copy(out, a.back)
-	for name := range l.files {
-		out[name] = true
+// left are the files that were seen, and are not there under that name any more.
+func (a absence) left(l *listing) map[stamp]bool {
+	out := map[stamp]bool{}
+	for name, s := range a.back {
+		if _, there := l.files[name]; !there && s != (stamp{}) {
+			out[s.moved()] = true
+		}
 	}
 	return out
+}
+
+// moved is what stays of the stamp of a file that gets another name, and is not changed.
+func (s stamp) moved() stamp {
+	return stamp{size: s.size, modified: s.modified, device: s.device, inode: s.inode}
+}
+
+// seen is the absence with the files of a scan.
+func (a absence) seen(l *listing, now time.Time) absence {
+	back := make(map[string]stamp, len(l.files))
+	maps.Copy(back, a.back)
+	maps.Copy(back, l.files)
+	if a.back = back; a.began.IsZero() {
+		a.began = now
+	}
+	return a
+}
+
+// gone is the absence of a folder that a scan found empty, or away.
+func (a absence) gone(bare bool, now time.Time) absence {
+	return absence{since: now, bare: bare, first: a.first, again: a.first && (a.again || !a.began.IsZero())}
 }
 
 // holdBack brings the absence up to date with a scan, and says whether the files that it found lost are to
@@ -60,16 +89,30 @@ func (a absence) with(l *listing) map[string]bool {
 func (f *folder) holdBack(l *listing, lost []string, now time.Time) bool {
 	switch {
 	case l.failed["."] != nil:
-		f.absence = absence{since: now, first: f.absence.first}
+		f.absence = f.absence.gone(false, now)
 		return true
 	case len(l.files) == 0 && f.define(lost):
-		f.absence = absence{since: now, bare: true, first: f.absence.first}
+		f.absence = f.absence.gone(true, now)
 		return true
 	case !f.absence.is():
 		return false
-	case (f.absence.first || f.define(lost)) && f.absence.came(l):
-		f.absence = absence{since: now, back: f.absence.with(l), first: f.absence.first}
-	case !f.absence.first && !f.define(lost) || now.Sub(f.absence.since) >= f.src.cfg.Return:
+	}
+	came := f.absence.came(l)
+	if len(l.files) > 0 {
+		f.absence = f.absence.seen(l, now)
+	}
+	if f.absence.first && !f.absence.began.IsZero() && now.Sub(f.absence.began) >= mostReturns*f.src.cfg.Return {
+		if !f.absence.again {
+			f.absence = absence{}
+			return false
+		}
+		f.absence.first = false
+	}
+	waits := f.absence.first || f.define(lost)
+	switch {
+	case waits && came:
+		f.absence.since, f.absence.bare = now, false
+	case !waits || now.Sub(f.absence.since) >= f.src.cfg.Return:
 		f.absence = absence{}
 		return false
 	}
@@ -130,7 +173,7 @@ func (f *folder) absent() []config.Problem {
 		return nil
 	case f.absence.first && !f.absence.bare:
 		p.Severity, p.Stale = feed.Warning, false
-		p.Text = fmt.Sprintf("the folder has come only now, and more files may be on their way: what it has is in use, and it counts as read when no more have come for %s", f.src.cfg.Return)
+		p.Text = fmt.Sprintf("the folder has come only now, and more files may be on their way: what it has is in use, and it counts as read when no more have come for %s, or %s after the first", f.src.cfg.Return, mostReturns*f.src.cfg.Return)
 	case !f.absence.bare:
 		p.Severity, p.Away = feed.Warning, false
 		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more have come for %s; then they count as deleted", f.src.cfg.Return)
