@@ -59,10 +59,10 @@ func TestReport(t *testing.T) {
 		}, "control plane", "bad none since ", "does not accept this workload: see \"ashorectl workload list\""},
 		{"replaced", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: another machine joined under the name shop/web-1 at noon from 10.0.0.9 and took its place"}
-		}, "control plane", "bad none since ", "with --name NAME, or with --replace"},
+		}, "control plane", "bad none since ", "stop the agent, and paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"},
 		{"joined elsewhere", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined"}
-		}, "control plane", "bad none since ", "join again: paste here a new line"},
+		}, "control plane", "bad none since ", "join again: stop the agent, where it runs, and then paste here a new line"},
 		{"a wrong clock", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},
@@ -223,7 +223,7 @@ func TestReportCertificate(t *testing.T) {
 		{"renewal fails", 15 * time.Hour, away, stateWarn, " not renewed after 3 tries: away, ends in 9h0m0s", "by itself"},
 		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
 		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "the certificate renews by itself when a control plane answers"},
-		{"over and refused", 72 * time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ended 2 days ago", "join again"},
+		{"over and refused", 72 * time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ended 2 days ago", "join again: stop the agent, where it runs, and then paste"},
 		{"refused", time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ends in 23h0m0s", "does not accept this workload"},
 		{"replaced", time.Hour, replaced, stateBad, " not renewed after 1 try: control plane a:1 refuses: another machine joined under the name x", "with --name NAME, or with --replace"},
 		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " not renewed", "make sure that the WorkloadGroup exists"},

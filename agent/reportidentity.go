@@ -33,7 +33,7 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	orphan := id.rooted()
 	switch {
 	case orphan != nil:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
+		r.say("certificate", stateBad, todoJoin, "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
 	case now.Before(leaf.NotBefore):
 		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
 	case left <= 0 && n.Trouble == nil:
@@ -41,7 +41,7 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	case left <= 0 && !n.refused():
 		r.say("certificate", stateBad, "the certificate renews by itself when a control plane answers, up to 7 days after its end unless ca.grace there says otherwise", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case left <= 0:
-		r.say("certificate", stateBad, "join again: run a new line of \"ashorectl join-token create\" here", "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
+		r.say("certificate", stateBad, todoJoin, "%s %s, ended %s ago", id.Serial(), because(n), span(-left))
 	case n.refused():
 		r.say("certificate", stateBad, refusedTodo(n.Trouble), "%s %s, ends in %s", id.Serial(), because(n), span(left))
 	case n.Trouble != nil && left < id.Life()/4:

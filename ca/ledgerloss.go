@@ -227,7 +227,7 @@ func (l *Ledger) describe(x loss) string {
 			what = fmt.Sprintf("who was revoked by the copy %s still is", l.dir.at(copyFile))
 		}
 		return fmt.Sprintf("the store was begun anew at %s beside an authority that is older: who had joined, join tokens, objects of the store and their history are lost; %s. "+
-			"Put a backup of the store in place, or have every workload join again (\"ashorectl join-token create\"): until its machine does, no proxy of before that registers, as that of every agent does, gets configuration, policies or revocations from here, "+
+			"Put a backup of the store in place, or have every workload join again: stop its agent, and then run a new line of \"ashorectl join-token create\" there. Until its machine does, no proxy of before that registers, as that of every agent does, gets configuration, policies or revocations from here, "+
 			"and goes on with what it has; its certificate works until it ends and is not renewed, and only its identity can be revoked (\"ashorectl workload revoke --force spiffe://…\": nobody is known to have it)", at, what)
 	case lossOlder:
 		return fmt.Sprintf("the store was found at %s to be older than the copy of the revocations, and %s in force that it did not have. Who joined or renewed since it was copied has to join again, "+

@@ -109,7 +109,7 @@ func TestStoreLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantRevoked(t, second, "a", "c")
-	wantProblem(t, second, "begun anew", "2 revocations are in force", "have every workload join again", "no proxy of before that registers", "gets configuration, policies or revocations")
+	wantProblem(t, second, "begun anew", "2 revocations are in force", "have every workload join again: stop its agent, and then run a new line of \"ashorectl join-token create\" there", "no proxy of before that registers", "gets configuration, policies or revocations")
 	if len(events) < 2 || events[0].Action != audit.WorkloadRevoke || events[0].Details["by"] != "tester" {
 		t.Errorf("audited is %+v", events)
 	}
