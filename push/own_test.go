@@ -214,6 +214,7 @@ func TestHeldForNeighbourIsNotTold(t *testing.T) {
 				synctest.Wait()
 				if c.leaves {
 					n.lists(n.peer, n.two)
+					time.Sleep(time.Second) // the length of one change
 				} else {
 					say(n.one, false, n.file("a"))
 				}
