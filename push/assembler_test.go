@@ -406,6 +406,7 @@ func TestAssemblerHolds(t *testing.T) {
 		two.say <- say(false, feed.Update[*config.Object]{Group: "g"})
 		one.say <- say(false, good(1))
 		two.say <- say(false, bad)
+		synctest.Wait() // all of that is taken in
 		three := newScripted[*config.Object]("three")
 		if err := a.Arrange(ctx, push.Sources{Objects: []config.Source{three}}); err != nil {
 			t.Fatal(err)
