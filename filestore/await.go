@@ -21,12 +21,16 @@ var errBare = errors.New("it holds no file of configuration")
 
 // startWhenThere is start, once there is something to read where the folder is waited for. False: ctx ended.
 func (f *folder) startWhenThere(ctx context.Context, out chan<- feed.Batch[*config.Object]) (bool, error) {
+	var was error // looked at before: what changes while it is read and told is not missed
+	if f.src.cfg.Await {
+		was = f.src.bare()
+	}
 	err := f.start(ctx)
 	if err == nil || !f.src.cfg.Await {
 		return true, err
 	}
 	f.awaited = true
-	for told := ""; err != nil; err = f.start(ctx) {
+	for told := ""; err != nil; was, err = f.src.bare(), f.start(ctx) {
 		if ctx.Err() != nil {
 			return false, nil
 		}
@@ -36,7 +40,7 @@ func (f *folder) startWhenThere(ctx context.Context, out chan<- feed.Batch[*conf
 				return false, nil
 			}
 		}
-		if !f.await(ctx) {
+		if !f.await(ctx, was) {
 			return false, nil
 		}
 	}
@@ -57,10 +61,9 @@ func (f *folder) tellAwaited(ctx context.Context, out chan<- feed.Batch[*config.
 	}
 }
 
-// await waits until there is something to read, or to say anew; false: ctx ended. What is mounted the kernel tells nobody of, so it
+// await waits until there is something to read, or to say anew, other than was; false: ctx ended. What is mounted the kernel tells nobody of, so it
 // looks each second too.
-func (f *folder) await(ctx context.Context) bool {
-	now := f.src.bare()
+func (f *folder) await(ctx context.Context, was error) bool {
 	look := time.NewTimer(min(rescanSoon, f.src.cfg.Rescan))
 	defer look.Stop()
 	for soon := false; ; {
@@ -77,7 +80,7 @@ func (f *folder) await(ctx context.Context) bool {
 			continue // it is looked anyway
 		case <-look.C:
 		}
-		if is := f.src.bare(); is == nil || now == nil || is.Error() != now.Error() {
+		if is := f.src.bare(); is == nil || was == nil || is.Error() != was.Error() {
 			return true
 		}
 		f.watchAround()

@@ -187,6 +187,27 @@ func TestAwaitTells(t *testing.T) {
 	w.stop()
 }
 
+// What changes while it is told is not missed.
+func TestAwaitChangesWhileTold(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, nil)
+	if err := os.Remove(dir); err != nil {
+		t.Fatal(err)
+	}
+	log := &said{}
+	w := begin(t, Config{Dir: dir, Await: true, Log: hclog.New(&hclog.LoggerOptions{Output: log})})
+	for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "nothing to read yet"); time.Sleep(time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("nothing is logged")
+		}
+	}
+	if err := os.Mkdir(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	w.waits("there is no folder")
+	w.waits("holds no file")
+}
+
 // Why what was kept cannot be read is told too: it might have stood in.
 func TestAwaitKeptUnread(t *testing.T) {
 	t.Parallel()
