@@ -44,7 +44,6 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 	var until time.Time
 	var err error
 	if r.who, until, err = r.identify(); err != nil {
-		r.record(audit.Refused, status.Convert(err).Message())
 		return err
 	}
 	if !s.cfg.Catalog.Ready() {
@@ -91,13 +90,20 @@ func (r *reader) await(done <-chan error, until time.Time) error {
 	}
 }
 
-// identify asks who is at the other end, and whether they may read.
+// errNotBelieved tells a reader no more than it must; the audit log says the rest.
+var errNotBelieved = status.Error(codes.Unauthenticated, "authentication required: the client certificate is missing, out of date, revoked or not of this mesh")
+
+// identify asks who is at the other end, and whether they may read. Why they may not is written down.
 func (r *reader) identify() (who spiffe.ID, until time.Time, err error) {
-	who, until, err = r.cfg.Identify(r.stream.Context())
-	if err != nil {
-		return who, until, status.Error(codes.Unauthenticated, ErrUnknownReader.Error())
+	who, until, why := r.cfg.Identify(r.stream.Context())
+	if why != nil {
+		r.record(audit.Refused, why.Error())
+		return who, until, errNotBelieved
 	}
-	return who, until, refuse(r.cfg.Catalog.May(who))
+	if err = refuse(r.cfg.Catalog.May(who)); err != nil {
+		r.record(audit.Refused, status.Convert(err).Message())
+	}
+	return who, until, err
 }
 
 // party is whom a stream counts for: who proves nothing is where he calls from.

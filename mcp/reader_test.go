@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -228,4 +229,52 @@ func TestReadersShare(t *testing.T) {
 			t.Errorf("when all are gone: %v", err)
 		}
 	})
+}
+
+// Who is not believed is told what may be wrong with his certificate, and the audit log says who and why: at the beginning as far
+// as he shows it, and later as he had proven it.
+func TestReaderNotBelieved(t *testing.T) {
+	t.Parallel()
+	for name, later := range map[string]bool{"at the beginning": false, "later": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := NewCatalog(CatalogConfig{Readers: Readers{Anybody: true}})
+				c.Publish(push.Objects{})
+				wrong := errors.New("the certificate 1f that says to be of spiffe://td/ns/a/sa/b: revoked: for a test")
+				i := &identities{may: spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}}
+				want := []string{"spiffe://td/ns/a/sa/b ok ", "spiffe://td/ns/a/sa/b refused " + wrong.Error()}
+				if !later {
+					i.may, i.wrong, want = spiffe.ID{}, wrong, []string{"10.0.0.1 refused " + wrong.Error()}
+				}
+				var mu sync.Mutex
+				var events []string
+				s, err := NewServer(ServerConfig{Catalog: c, Identify: i.identify, Audit: func(e audit.Event) {
+					mu.Lock()
+					defer mu.Unlock()
+					events = append(events, fmt.Sprintf("%s %s %s", e.Actor, e.Outcome, e.Reason))
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, end := context.WithCancel(peer.NewContext(t.Context(), &peer.Peer{Addr: &net.TCPAddr{IP: net.ParseIP("10.0.0.1"), Port: 1}}))
+				defer end()
+				done := make(chan error, 1)
+				go func() { done <- s.establish(nil, &deaf{ctx: ctx, asks: make(chan string), sent: make(chan any)}) }()
+				synctest.Wait()
+				i.mu.Lock()
+				i.wrong = wrong
+				i.mu.Unlock()
+				s.Recheck()
+				if err := <-done; status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), "the client certificate is missing, out of date, revoked or not of this mesh") {
+					t.Errorf("the reader is told %v", err)
+				}
+				mu.Lock()
+				defer mu.Unlock()
+				if !slices.Equal(events, want) {
+					t.Errorf("recorded is %q, want %q", events, want)
+				}
+			})
+		})
+	}
 }

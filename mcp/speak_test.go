@@ -446,6 +446,18 @@ func TestOutage(t *testing.T) {
 	}
 }
 
+// A server that answers and does not believe us speaks of our certificate, not of its own.
+func TestOutageNotBelieved(t *testing.T) {
+	t.Parallel()
+	s, err := New(Config{Name: "a", Address: "a:1", NodeID: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.outage(errNotBelieved); !strings.HasSuffix(got, "): see certFile, keyFile and namespace: the server must know who asks, and let them") {
+		t.Errorf("got %q", got)
+	}
+}
+
 // Where one of our own files cannot be used nobody is sent to the server.
 func TestOutageOfOwnFiles(t *testing.T) {
 	t.Parallel()

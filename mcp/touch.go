@@ -52,14 +52,14 @@ func (s *Source) todo(code codes.Code, text string) string {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
 	}
 	switch {
+	case code == codes.Unauthenticated || code == codes.PermissionDenied: // it answers, and may speak of a certificate: of ours
+		return "see certFile, keyFile and namespace: the server must know who asks, and let them"
 	case has("remote error: tls:"): // the other side says so
 		return "it refused the connection while that began: see certFile and keyFile, which it may not take or miss, and serverName"
 	case has("certificate", "x509:", "tls:"):
 		return "see caFile, serverName and certFile"
 	case has(tooManyPings):
 		return "it wants to be asked more seldom whether it lives, and is, from the next connection on"
-	case code == codes.Unauthenticated || code == codes.PermissionDenied:
-		return "see certFile, keyFile and namespace: the server must know who asks, and let them"
 	case code == codes.Unimplemented:
 		return "see protocol, and that it serves configuration at this address"
 	case code == codes.ResourceExhausted:

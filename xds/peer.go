@@ -72,7 +72,7 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	}
 	var err error
 	if who.Identity, err = s.verify(who, now); err != nil {
-		return Peer{}, err
+		return Peer{}, fmt.Errorf("%s: %w", shown(who.chain[0]), err)
 	}
 	sum := sha256.Sum256(who.chain[0].Raw)
 	who.fingerprint = hex.EncodeToString(sum[:])
@@ -83,6 +83,16 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 		}
 	}
 	return who, nil
+}
+
+// shown is a certificate that is not believed, for people: nobody has proven what it says, or how long that is.
+func shown(leaf *x509.Certificate) string {
+	serial := leaf.SerialNumber.Bytes()
+	of := "nobody"
+	if id, err := spiffe.Of(leaf); err == nil {
+		of = id.String()
+	}
+	return fmt.Sprintf("the certificate %.40s that says to be of %.300s", hex.EncodeToString(serial[:min(len(serial), 20)]), of)
 }
 
 // Identify says who is at the other end of a call to another service of the same gRPC server, as far as the connection

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
@@ -132,6 +133,9 @@ func (st *stream) await(done <-chan error) error {
 		return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
+		if st.reads.Load() {
+			st.recordRead(audit.Refused, why.Error())
+		}
 		s.log.Warn("stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
 		if out, ok := errors.AsType[*NotJoinedError](why); ok && out.Public != "" {
 			return status.Error(codes.PermissionDenied, out.Public)
