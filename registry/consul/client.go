@@ -62,6 +62,8 @@ type answer struct {
 	filtered bool
 	// lost says that the server that answered knows of no leader, so that it may be old.
 	lost bool
+	// fresh says that it is the leader's.
+	fresh bool
 	// lag is how old it may be.
 	lag time.Duration
 	// asked is when it was asked for, at when it began to arrive, and cost how long it took to read.
@@ -95,6 +97,7 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 		return answer{}, err
 	}
 	return answer{
+		fresh: !o.AllowStale && !o.UseCache,
 		index: meta.LastIndex, filtered: meta.ResultsFilteredByACLs, lag: max(0, meta.LastContact),
 		lost: o.AllowStale && !meta.KnownLeader, asked: asked, at: began, cost: time.Since(began),
 	}, nil

@@ -26,7 +26,10 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {
 					return errNoInstance
 				}
-				w.had = len(entries)
+				if v == same && w.sure && !a.fresh {
+					return nil // some changes raise no index: it may be from before one that is known
+				}
+				w.had, w.sure = len(entries), a.fresh
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
 				w.port = said.main
 				k.tell(ctx, func() {
@@ -56,6 +59,7 @@ type watch struct {
 	s       *service
 	changed bool   // with the last answer
 	had     int    // instances
+	sure    bool   // the last answer was the leader's
 	port    uint32 // at which clients reach it; see converted
 }
 
@@ -124,7 +128,7 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 // sleep waits until there is a reason to ask, or for as long as a query would wait: some changes Consul tells nobody of, such as
 // that another token reads more.
 func (w *watch) sleep(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
-	defer time.AfterFunc(longWait+rand.N(longWait/16), func() { w.s.pokes.poke(true, 0) }).Stop()
+	defer time.AfterFunc(longWait+rand.N(longWait/16), func() { w.s.pokes.poke(true, 1) }).Stop() // 1: of the leader, of any index
 	return w.s.pokes.wait(ctx)
 }
 
