@@ -1,18 +1,18 @@
 package filestore
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
 	"golang.org/x/sys/unix"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // waits takes in why there is nothing to read, and that nothing else is said.
@@ -71,7 +71,7 @@ func TestAwait(t *testing.T) {
 			} else if err := c.before(dir); err != nil {
 				t.Fatal(err)
 			}
-			log := &said{}
+			log := &testlog.Text{}
 			w := begin(t, Config{Dir: dir, Await: true, Rescan: 20 * time.Millisecond, Return: 20 * time.Millisecond,
 				Log: hclog.New(&hclog.LoggerOptions{Output: log})})
 			w.waits(dir, c.text)
@@ -100,24 +100,6 @@ func TestAwait(t *testing.T) {
 			w.want("a=10.0.0.2")
 		})
 	}
-}
-
-// said is what was logged. Safe for concurrent use.
-type said struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(b)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }
 
 // While its files come one by one not all of the folder was seen: what went with another source may come yet.
@@ -194,7 +176,7 @@ func TestAwaitChangesWhileTold(t *testing.T) {
 	if err := os.Remove(dir); err != nil {
 		t.Fatal(err)
 	}
-	log := &said{}
+	log := &testlog.Text{}
 	w := begin(t, Config{Dir: dir, Await: true, Log: hclog.New(&hclog.LoggerOptions{Output: log})})
 	for end := time.Now().Add(30 * time.Second); !strings.Contains(log.String(), "nothing to read yet"); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {

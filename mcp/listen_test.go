@@ -238,7 +238,7 @@ func TestSinkTurnsAway(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := newParties(t)
-			lines := &lockedText{}
+			lines := &testlog.Text{}
 			p.log = hclog.New(&hclog.LoggerOptions{Output: lines})
 			address := p.listening()
 			p.sign("peer", client)
@@ -268,24 +268,6 @@ func TestSinkTurnsAway(t *testing.T) {
 			p.call(address)
 		})
 	}
-}
-
-// lockedText is a text that many write.
-type lockedText struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (l *lockedText) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(b)
-}
-
-func (l *lockedText) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }
 
 // Who was turned away does not have the source stand as another one at each call, nor is it told once somebody came who may; who

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // shopped are the services of the fake: one that two sources have, and one without endpoints.
@@ -133,7 +134,7 @@ func TestWatchServices(t *testing.T) {
 `,
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		var out output
+		var out testlog.Text
 		done := make(chan int, 1)
 		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
 		for end := time.Now().Add(20 * time.Second); len(out.String()) < len(want) && time.Now().Before(end); {

@@ -11,7 +11,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // The store of fake: an apply is answered by the name of the first file, the rest always the same.
@@ -285,24 +285,6 @@ func TestInterruptedInput(t *testing.T) {
 	}
 }
 
-// output is what a command writes while it runs. Safe for concurrent use.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (o *output) Write(b []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(b)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
 // A watch shows what is there and goes on until it is interrupted, which is no error.
 func TestWatch(t *testing.T) {
 	t.Parallel()
@@ -315,7 +297,7 @@ func TestWatch(t *testing.T) {
 		"get vs -w -o json":      `{"event":"+","object":{"apiVersion":"networking.istio.io/v1","kind":"VirtualService","metadata":{"name":"web","namespace":"shop"},"spec":{"hosts":["web"],"http":[{"name":"123"}]}},"origin":{"source":"","file":"web.yaml","line":4}}` + "\n",
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		var out output
+		var out testlog.Text
 		done := make(chan int, 1)
 		go func() { done <- run(ctx, append([]string{"--socket", socket}, strings.Fields(args)...), &out, &out) }()
 		for end := time.Now().Add(20 * time.Second); out.String() == "" && time.Now().Before(end); {

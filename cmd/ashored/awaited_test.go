@@ -107,7 +107,7 @@ func TestStartWithoutRequiredFolder(t *testing.T) {
 	m.write("ashored.yaml", fmt.Sprintf("sources:\n- {name: one, kind: files, folder: %s}\n- {name: two, kind: files, folder: %s}\n", filepath.Join(m.dir, "one"), filepath.Join(m.dir, "two")))
 	refused := func() {
 		t.Helper()
-		var said lines
+		var said testlog.Text
 		if code := run(t.Context(), m.args(), io.Discard, &said); code != exitFailed {
 			t.Errorf("exit code %d, want %d", code, exitFailed)
 		}

@@ -33,6 +33,7 @@ import (
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
@@ -522,7 +523,7 @@ func TestBadPlugged(t *testing.T) {
 	if err := errors.Join(os.Mkdir(dir, 0o700), os.WriteFile(settings, []byte(text), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	var said lines
+	var said testlog.Text
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
 	if code := run(ctx, append(s.args(), "--config", settings), &said, &said); code != exitFailed || !strings.Contains(said.String(), "setting ca.plugged") || !strings.Contains(said.String(), "ca-cert.pem") {

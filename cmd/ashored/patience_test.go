@@ -9,13 +9,15 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // A start that takes long is told in the log, with what it waits for, again and again until it is over.
 func TestPatience(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var out lines
+		var out testlog.Text
 		var served atomic.Bool
 		waiting := func() []string {
 			if served.Load() {

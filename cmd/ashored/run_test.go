@@ -28,6 +28,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/testchild"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 )
 
@@ -62,25 +63,7 @@ type site struct {
 	dir, xds, metrics, socket string
 	more                      []string // arguments
 	argv                      []string // all of them, when not nil
-	log                       *lines
-}
-
-// lines is what a program says. Safe for concurrent use.
-type lines struct {
-	mu sync.Mutex
-	b  bytes.Buffer // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(b)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.String()
+	log                       *testlog.Text
 }
 
 // newSite has a folder of configuration with one service, and addresses that are free.
@@ -95,7 +78,7 @@ func newSite(t *testing.T) *site {
 			t.Error(err)
 		}
 	})
-	s := &site{dir: dir, xds: testport.Address(t), metrics: testport.Address(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &lines{}}
+	s := &site{dir: dir, xds: testport.Address(t), metrics: testport.Address(t), socket: filepath.Join(dir, "state", "admin.sock"), log: &testlog.Text{}}
 	if err := os.Mkdir(filepath.Join(dir, "files"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -335,7 +318,7 @@ func TestNoFolder(t *testing.T) {
 	s.start(t)() // leaves a store that knows another folder
 	for _, state := range []string{"fresh", "state"} {
 		dir := filepath.Join(s.dir, state)
-		var said lines
+		var said testlog.Text
 		code := run(t.Context(), append(s.args(), "--files", "/does/not/exist", "--state", dir), &said, &said)
 		if code != exitFailed || !strings.Contains(said.String(), "/does/not/exist") || strings.Contains(said.String(), "serving") {
 			t.Errorf("%s: exit code %d, want %d; it said %q", state, code, exitFailed, &said)

@@ -11,34 +11,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"go.uber.org/goleak"
 
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// buffer may be written and read at one time.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer // guarded by mu
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 // build makes the programs and returns the command line for a run of its own addresses.
 func build(t *testing.T, network, xds, metrics string) []string {
@@ -65,7 +47,7 @@ func build(t *testing.T, network, xds, metrics string) []string {
 func TestSmoke(t *testing.T) {
 	t.Parallel()
 	args := append(build(t, "127.0.44", "127.0.44.1:15012", "127.0.44.1:15014"), "--smoke")
-	var out, errs buffer
+	var out, errs testlog.Text
 	if code := execute(t.Context(), args, &out, &errs); code != 0 {
 		t.Fatalf("exit code %d: %s\n%s", code, errs.String(), out.String())
 	}
@@ -83,7 +65,7 @@ func TestEnd(t *testing.T) {
 	t.Parallel()
 	args := build(t, "127.0.45", "127.0.45.1:15012", "127.0.45.1:15014")
 	ctx, stop := context.WithCancel(t.Context())
-	var out, errs buffer
+	var out, errs testlog.Text
 	code := make(chan int, 1)
 	go func() { code <- execute(ctx, args, &out, &errs) }()
 	deadline := time.After(startWithin + 10*time.Second)
@@ -96,7 +78,7 @@ func TestEnd(t *testing.T) {
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
-	var second buffer
+	var second testlog.Text
 	if c := execute(t.Context(), args, &second, &second); c != 1 || !strings.Contains(second.String(), "runs in "+args[9]+" already") {
 		t.Errorf("second run: exit code %d, %q", c, second.String())
 	}
@@ -119,7 +101,7 @@ func TestEndEarly(t *testing.T) {
 	args := build(t, "127.0.47", "127.0.47.1:15012", "127.0.47.1:15014")
 	for _, reached := range []string{"ashored.yaml", "ashored.pid", "state/admin.sock", "backend-v2-agent.pid", "frontend/identity"} {
 		ctx, stop := context.WithCancel(t.Context())
-		var out, errs buffer
+		var out, errs testlog.Text
 		code := make(chan int, 1)
 		go func() { code <- execute(ctx, args, &out, &errs) }()
 		deadline := time.Now().Add(startWithin)
@@ -173,7 +155,7 @@ func TestUsage(t *testing.T) {
 		"--programs /none":  "1 quickstart: stat /none/ashored: no such file or directory; \"make run\" makes",
 		"--xds-address x:y": "1 quickstart: port of ashored's xDS",
 	} {
-		var out, errs buffer
+		var out, errs testlog.Text
 		line := append([]string{"--dir", filepath.Join(dir, "run"), "--network", "127.0.46", "--xds-address", "127.0.46.1:15012", "--metrics-address", "127.0.46.1:15014"}, strings.Fields(args)...)
 		code := execute(t.Context(), line, &out, &errs)
 		if got := fmt.Sprint(code, " ", errs.String()); !strings.HasPrefix(got, want) {

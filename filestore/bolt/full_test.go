@@ -8,7 +8,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // shortage is a store that has no room to grow for a while.
@@ -161,7 +161,7 @@ func TestDiskFullTold(t *testing.T) {
 		t.Skip("needs root: mounts a small file system; TestTrouble runs for everyone")
 	}
 	dir := smallDisk(t)
-	var log syncedText
+	var log testlog.Text
 	cfg := checked(t, dir)
 	cfg.Log = hclog.New(&hclog.LoggerOptions{Output: &log, Level: hclog.Info})
 	s := open(t, cfg)
@@ -219,22 +219,4 @@ func heard(t *testing.T, out <-chan feed.Batch[*config.Object]) feed.Batch[*conf
 		t.Fatal("the store says nothing")
 	}
 	panic("not reached")
-}
-
-// syncedText is what several goroutines write.
-type syncedText struct {
-	mu   sync.Mutex
-	text strings.Builder // guarded by mu
-}
-
-func (s *syncedText) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-func (s *syncedText) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
 }

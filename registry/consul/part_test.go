@@ -19,6 +19,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -452,25 +453,6 @@ func TestLag(t *testing.T) {
 	})
 }
 
-// lines counts what is written into a log.
-type lines struct {
-	mu  sync.Mutex
-	all []string // guarded by mu
-}
-
-func (l *lines) Write(b []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.all = append(l.all, strings.TrimSpace(string(b)))
-	return len(b), nil
-}
-
-func (l *lines) written() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.all)
-}
-
 // An outage of everything, however many services there are, is told when it begins and when it is over, and so is one of a
 // datacenter; a trouble that comes and goes is a few lines of the log a minute.
 func TestNoFlood(t *testing.T) {
@@ -494,12 +476,12 @@ func TestNoFlood(t *testing.T) {
 				for i := range 70 {
 					names = append(names, fmt.Sprintf("s%d", i), fmt.Sprintf("dc2/s%d", i))
 				}
-				c, log := newCatalogs(names...), &lines{}
+				c, log := newCatalogs(names...), &testlog.Text{}
 				f := c.look(t, Options{Datacenters: []string{"dc1", "dc2"}, Connections: 200}, lastgood.Config[registry.Instances]{Log: hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info})})
 				defer f.end()
 				time.Sleep(time.Minute)
 				f.is("before", "", 0, time.Time{})
-				before := len(log.written())
+				log.Take()
 				batches := f.said()
 				c.change(func() { c.fails = tc.fails })
 				time.Sleep(10 * time.Minute)
@@ -512,7 +494,7 @@ func TestNoFlood(t *testing.T) {
 				if len(f.problems()) != 0 {
 					t.Errorf("problems: %v", f.problems())
 				}
-				said := slices.DeleteFunc(log.written()[before:], func(l string) bool { return !strings.Contains(l, "touch with") })
+				said := slices.DeleteFunc(strings.Split(log.Take(), "\n"), func(l string) bool { return !strings.Contains(l, "touch with") })
 				if most := map[bool]int{true: 2, false: 4 * 11}[tc.batches < 10]; len(said) > most || len(said) < 2 {
 					t.Errorf("%d lines, want at most %d:\n%s", len(said), most, strings.Join(said, "\n"))
 				}

@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -535,26 +534,6 @@ func TestAnswersAfterRestart(t *testing.T) {
 	})
 }
 
-// said are lines of a log. Safe for concurrent use.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(b []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(b)
-}
-
-// take are the lines since it was asked last.
-func (s *said) take() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	defer s.text.Reset()
-	return strings.Split(strings.TrimSpace(s.text.String()), "\n")
-}
-
 // Who was killed and started again is not said to be lost, neither by the others nor by itself; who does not come back is, and so is one of two
 // with a Member in common that were there together.
 func TestStartedAgain(t *testing.T) {
@@ -577,10 +556,10 @@ func TestStartedAgain(t *testing.T) {
 		"two that were together": {func(c *shared.Config) { c.Address = "10.1.0.9:15012" }, true, lost, lost},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var beside, own said
+			var beside, own testlog.Text
 			var down atomic.Bool // nobody is at the first one's address
 			run := func(i int) shared.Config {
-				log := []*said{&own, &beside}[i]
+				log := []*testlog.Text{&own, &beside}[i]
 				return shared.Config{Replica: "vm", Address: fmt.Sprintf("10.1.0.%d:15012", i), Member: fmt.Sprint("m", i),
 					Answers: func(_ context.Context, address string) bool { return !down.Load() || address != "10.1.0.0:15012" },
 					Log:     hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info, DisableTime: true})}
@@ -602,15 +581,15 @@ func TestStartedAgain(t *testing.T) {
 				down.Store(true)
 				fl.end(0, fl.all[0].kill)
 				time.Sleep(time.Second)
-				own.take()
-				beside.take()
+				own.Take()
+				beside.Take()
 				if !tc.while {
 					again()
 				}
 				time.Sleep(5 * time.Minute)
 				synctest.Wait()
-				for log, want := range map[*said]string{&beside: tc.beside, &own: tc.own} {
-					checkSaid(fl.t, log.take(), want, lost, former, mine)
+				for log, want := range map[*testlog.Text]string{&beside: tc.beside, &own: tc.own} {
+					checkSaid(fl.t, strings.Split(strings.TrimSpace(log.Take()), "\n"), want, lost, former, mine)
 				}
 			})
 		})
