@@ -67,22 +67,27 @@ func newFolders(t *testing.T, held ...push.Held) *folders {
 func newFoldersAfter(t *testing.T, before []feed.Batch[*config.Object], optional []string, held ...push.Held) *folders {
 	f := &folders{t: t, one: newScripted[*config.Object]("one"), two: newScripted[*config.Object]("two")}
 	f.kept.set(held)
-	f.a = push.NewAssembler(push.AssemblerConfig{
+	f.run(push.AssemblerConfig{
 		Sources: push.Sources{Objects: []config.Source{f.one, f.two}, Optional: optional}, Mesh: testMesh(), Held: held, Before: before,
 		Keep:    f.kept.set,
 		Left:    func(names []string) { f.left.set(append(f.left.get(), names...)) },
 		Publish: func(c *push.Context, _ push.Changes) { f.last.set(c) },
 	})
-	ctx, cancel := context.WithCancel(t.Context())
+	return f
+}
+
+// run runs an assembler until end.
+func (f *folders) run(cfg push.AssemblerConfig) {
+	f.a = push.NewAssembler(cfg)
+	ctx, cancel := context.WithCancel(f.t.Context())
 	done := make(chan error, 1)
 	go func() { done <- f.a.Run(ctx) }()
 	f.end = func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			f.t.Error(err)
 		}
 	}
-	return f
 }
 
 // has checks which policies are in use, and which of them are held.

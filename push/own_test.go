@@ -1,7 +1,6 @@
 package push_test
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -43,16 +42,7 @@ func newTeller(t *testing.T, waits bool, held ...push.Held) *teller {
 	if !waits {
 		cfg.Sources.Optional = []string{"peer"}
 	}
-	f.a = push.NewAssembler(cfg)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- f.a.Run(ctx) }()
-	f.end = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	f.run(cfg)
 	return n
 }
 

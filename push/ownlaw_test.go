@@ -167,24 +167,9 @@ func (w *twin) differs(c *push.Context) string {
 // is in use in some version with him.
 func TestLawOfOwn(t *testing.T) {
 	t.Parallel()
-	const seeds, steps = 200, 60
-	for seed := range uint64(seeds) {
-		synctest.Test(t, func(t *testing.T) {
-			s := newSites(t, seed)
-			s.twin = &twin{t: t, random: rand.New(rand.NewPCG(seed, 2)), sources: map[string]*scripted[*config.Object]{}}
-			s.log = append(s.log, fmt.Sprintf("seed %d, optional %v", seed, s.optional))
-			s.begin()
-			defer func() { s.end() }()
-			for range steps {
-				s.settle()
-				s.step()
-			}
-			s.settle()
-		})
-		if t.Failed() {
-			return
-		}
-	}
+	histories(t, 200, func(s *sites) {
+		s.twin = &twin{t: s.t, random: rand.New(rand.NewPCG(s.seed, 2)), sources: map[string]*scripted[*config.Object]{}}
+	})
 }
 
 // originOf is where an object is from; nil: there is none.

@@ -130,6 +130,7 @@ func (l *latest[T]) get() T {
 // sites are the sources, an assembler that begins anew again and again, and what operators may rely on.
 type sites struct {
 	t        *testing.T
+	seed     uint64
 	random   *rand.Rand
 	sites    map[string]*site
 	list     []string
@@ -153,7 +154,7 @@ type sites struct {
 var objectNames = []string{"w", "x", "y", "z"}
 
 func newSites(t *testing.T, seed uint64) *sites {
-	s := &sites{t: t, random: rand.New(rand.NewPCG(seed, 1)), sites: map[string]*site{}, meant: map[string]bool{}, inUse: map[string]bool{}}
+	s := &sites{t: t, seed: seed, random: rand.New(rand.NewPCG(seed, 1)), sites: map[string]*site{}, meant: map[string]bool{}, inUse: map[string]bool{}}
 	for _, name := range []string{"a", "b", "c"} {
 		s.sites[name] = newSite(name)
 		if s.random.IntN(2) == 0 {
@@ -457,10 +458,17 @@ func (s *sites) fail(format string, args ...any) {
 // was in use stays until somebody plainly says that it goes; then it goes, and does not come back.
 func TestLawOfStay(t *testing.T) {
 	t.Parallel()
-	const seeds, steps = 400, 60
-	for seed := range uint64(seeds) {
+	histories(t, 400, func(*sites) {})
+}
+
+// histories has so many random ones happen, each to sites that ready has prepared, until one of them breaks a law.
+func histories(t *testing.T, seeds uint64, ready func(*sites)) {
+	t.Helper()
+	const steps = 60
+	for seed := range seeds {
 		synctest.Test(t, func(t *testing.T) {
 			s := newSites(t, seed)
+			ready(s)
 			s.log = append(s.log, fmt.Sprintf("seed %d, optional %v", seed, s.optional))
 			s.begin()
 			defer func() { s.end() }()
