@@ -2,8 +2,17 @@ package consul
 
 import (
 	"context"
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // A service is asked for when another one has an instance that it had: whoever waits for its change waits in vain.
@@ -56,5 +65,65 @@ func TestObject(t *testing.T) {
 		if got := tc.at.object(tc.name); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// Where an instance takes another name no index changes: what an agent remembers of before takes nothing back that the leader said.
+func TestOfBeforeTheClaim(t *testing.T) {
+	t.Parallel()
+	for _, reads := range []string{readsStale, readsCached} {
+		t.Run(reads, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatalogs("web")
+				f := lookOver(t, &over{c: c, f: func(r *http.Request) *http.Response {
+					q := r.URL.Query()
+					name, ok := strings.CutPrefix(r.URL.Path, "/v1/health/service/")
+					if !ok {
+						return nil
+					}
+					if wait, err := time.ParseDuration(q.Get("wait")); err == nil && q.Get("index") == "10" {
+						select {
+						case <-time.After(wait):
+						case <-r.Context().Done():
+						}
+					}
+					c.mu.Lock()
+					_, renamed := c.services["new"]
+					c.mu.Unlock()
+					at := func(i int) string {
+						return fmt.Sprintf(`{"Node":{"Node":"n%d","Address":"10.0.0.%d","Datacenter":"dc1"},"Service":{"ID":"%d","Service":%q,"Port":80}}`, i, i, i, name)
+					}
+					body := at(1) + "," + at(2)
+					switch {
+					case name == "new":
+						body = at(2)
+					case renamed && !q.Has("stale") && !q.Has("cached"): // the leader
+						body = at(1)
+					}
+					return resp(r, 200, 10, false, "["+body+"]")
+				}}, Options{Reads: reads}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				count := func() int {
+					synctest.Wait()
+					f.mu.Lock()
+					defer f.mu.Unlock()
+					return len(f.merged.Items(registry.Key{Host: "web.service.consul", Namespace: "default"})[0].Endpoints.Items)
+				}
+				time.Sleep(time.Minute)
+				if n := count(); n != 2 {
+					t.Fatalf("%d instances at first", n)
+				}
+				c.change(func() { c.services["new"] = api.HealthPassing })
+				time.Sleep(time.Minute)
+				if n := count(); n != 1 {
+					t.Fatalf("%d instances after one was renamed", n)
+				}
+				time.Sleep(5 * longWait)
+				if n := count(); n != 1 {
+					t.Errorf("%d instances after an answer of before", n)
+				}
+			})
+		})
 	}
 }
