@@ -12,6 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
+	"github.com/ashore-mesh/ashore/internal/ending"
 )
 
 const long = `ashore-agent makes a workload a member of the mesh and runs the Envoy beside it.
@@ -110,6 +111,9 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 	}
 	if err != nil {
 		err = errors.Join(f.explain(err), agent.KeepFailure(s.State, err))
+	}
+	if s.Log.Format == "json" {
+		err = ending.Log(log, err)
 	}
 	return err
 }

@@ -43,13 +43,13 @@ func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin i
 		return 0
 	case errors.Is(err, errNotWell):
 		return 1 // what was printed says it
-	case errors.Is(err, errUsage):
+	case !ending.Told(err):
 		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
-		return 2
-	default:
-		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
-		return 1
 	}
+	if errors.Is(err, errUsage) {
+		return 2
+	}
+	return 1
 }
 
 // usageError is an error of the command line; its text is that of err alone.

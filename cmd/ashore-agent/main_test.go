@@ -80,6 +80,20 @@ func TestErrors(t *testing.T) {
 	}
 }
 
+// What ends it stands in a log of JSON as a line of that, and nothing else is said.
+func TestEndedInJSON(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	code, _, stderr := start(t, "run", "--dev", "--xds", "127.0.0.1:1", "--address", "127.0.0.2", "--state", dir, "--envoy", dir+"/none", "--log-format", "json")
+	var got struct {
+		Level string `json:"@level"`
+		Error string
+	}
+	if err := json.Unmarshal([]byte(stderr), &got); err != nil || code != 2 || got.Level != "error" || !strings.Contains(got.Error, dir+"/none") {
+		t.Errorf("exit code %d, %v; it said %s", code, err, stderr)
+	}
+}
+
 // A flag wins over the file, the file over the default.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()

@@ -57,6 +57,8 @@ func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut
 	case errors.As(err, &wrong):
 		complain(errOut, "%v\nSee \"ashored --help\".", err)
 		return exitUsage
+	case ending.Told(err):
+		return exitFailed
 	default:
 		complain(errOut, "%v", err)
 		return exitFailed

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
+	"github.com/ashore-mesh/ashore/internal/ending"
 )
 
 // flags are the command line: it finds the settings file and switches development.
@@ -60,7 +61,11 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 			}
 			log := newLogger(s.Log, cmd.ErrOrStderr())
 			logging(log)
-			return serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, log)
+			err = serve(cmd.Context(), s, anew{func() (settings, error) { return f.settings(cmd) }, hup}, log)
+			if s.Log.Format == "json" {
+				err = ending.Log(log, err)
+			}
+			return err
 		},
 	}
 	cmd.SetVersionTemplate("{{.Name}} {{.Version}}\n")

@@ -310,6 +310,24 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// What ends it stands in a log of JSON as a line of that, and nothing else is said.
+func TestEndedInJSON(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	settings := write(t, "json.yaml", "log: {format: json}")
+	var said testlog.Text
+	code := run(t.Context(), append(s.args(), "--config", settings, "--files", "/does/not/exist"), &said, &said)
+	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) {
+			t.Errorf("not JSON: %s", line)
+		}
+	}
+	if last := lines[len(lines)-1]; code != exitFailed || !strings.Contains(last, `"@level":"error"`) || !strings.Contains(last, "/does/not/exist") {
+		t.Errorf("exit code %d, want %d; it ended with %s", code, exitFailed, last)
+	}
+}
+
 // A folder of configuration that is not there shows before anything is made or said to be served; with a store
 // too, when that holds nothing of it.
 func TestNoFolder(t *testing.T) {
