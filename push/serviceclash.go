@@ -189,6 +189,7 @@ func (p *placeSharing) share(s *registry.Service, why string) {
 	}
 	switch {
 	case has || winner == nil:
+	case s.WantsAddress(): // it is to have one of its own: who gives none tells why
 	case requests:
 		p.lose(s, winner, notHTTP, why)
 	default:

@@ -21,7 +21,7 @@ func TestServiceClashes(t *testing.T) {
 		host, addresses, exportTo string
 		protocol                  registry.Protocol
 		object                    string
-		auto, dns                 bool
+		auto, dns, static         bool
 	}
 	tcp := func(host, addresses string) service {
 		return service{host: host, addresses: addresses, protocol: registry.TCP}
@@ -31,6 +31,7 @@ func TestServiceClashes(t *testing.T) {
 	of := func(s service, object string) service { s.object = object; return s }
 	auto := func(s service) service { s.auto = true; return s }
 	dns := func(s service) service { s.dns = true; return s }
+	static := func(s service) service { s.static = true; return s }
 	lost := func(host, what, to, why string) string {
 		return "warning ServiceEntry a/" + host + " spec.ports[1]: connections to " + what + " do not reach host " + host + " from clients that see both, because that is already the place of " + to + " (from s), " + why
 	}
@@ -53,6 +54,7 @@ func TestServiceClashes(t *testing.T) {
 		"one prefix":                          {[]service{tcp("z", "10.1.0.0/8"), tcp("a", "10.2.0.0/8")}, []string{lost("a", "addresses 10.0.0.0/8 port 9", "z", older)}},
 		"a prefix in another":                 {[]service{tcp("z", "10.0.0.0/8"), tcp("a", "10.2.0.0/16"), tcp("b", "10.2.0.1")}, nil},
 		"no address":                          {[]service{tcp("z", ""), tcp("a", "0.0.0.0/0"), tcp("b", "::")}, []string{lost("a", any, "z", older), lost("b", any, "z", older)}},
+		"to be allocated":                     {[]service{static(tcp("z", "")), static(tcp("a", "")), tcp("b", "")}, []string{lost("b", any, "z", older)}},
 		"sniffed":                             {[]service{tcp("z", "10.0.0.1"), with(tcp("a", "10.0.0.1"), registry.Unknown)}, []string{lost("a", "address 10.0.0.1 port 9 that are not HTTP", "z", older)}},
 		"sniffed is older":                    {[]service{with(tcp("z", "10.0.0.1"), registry.Unknown), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
 		"sniffed twice": {
@@ -85,7 +87,10 @@ func TestServiceClashes(t *testing.T) {
 			for i, s := range tc.services {
 				made := &registry.Service{
 					Key: registry.Key{Host: s.host, Namespace: "a"}, ExportTo: strings.Fields(s.exportTo), Created: time.Unix(int64(i), 0),
-					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object, OtherDNS: s.dns,
+					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object, OtherDNS: s.dns, Resolution: registry.Passthrough,
+				}
+				if s.static {
+					made.Resolution = registry.Static
 				}
 				if made.Object == "" {
 					made.Object = "ServiceEntry a/" + s.host
@@ -131,7 +136,7 @@ func TestServiceClashPlaces(t *testing.T) {
 	for _, name := range []string{"db", "x"} {
 		aged(&in, config.ServiceEntry, "a", name, &config.Object{Spec: &networking.ServiceEntry{Hosts: []string{name}}})
 		k := registry.Key{Host: name, Namespace: "a"}
-		in.Services = in.Services.With(k, &registry.Service{Key: k, Object: "ServiceEntry a/" + name, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
+		in.Services = in.Services.With(k, &registry.Service{Key: k, Object: "ServiceEntry a/" + name, Resolution: registry.Passthrough, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
 	}
 	var c crossings
 	kept := map[place][]finding{}
@@ -155,7 +160,7 @@ func TestServiceClashSource(t *testing.T) {
 	in := emptyInputs()
 	for i, host := range []string{"first", "second"} {
 		k := registry.Key{Host: host, Namespace: "a"}
-		in.Services = in.Services.With(k, &registry.Service{Key: k, Created: time.Unix(int64(i), 0), Source: "consul:" + host, Object: "Consul service " + host, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
+		in.Services = in.Services.With(k, &registry.Service{Key: k, Created: time.Unix(int64(i), 0), Source: "consul:" + host, Object: "Consul service " + host, Resolution: registry.Passthrough, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
 	}
 	got := crossingsOf(&crossings{}, map[place][]finding{}, in)
 	if len(got) != 1 || !strings.Contains(got[0], "that is already the place of first (from consul:first), which is older") {

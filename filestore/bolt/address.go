@@ -46,7 +46,7 @@ func (s *Store) Allocate(ctx context.Context, keys []registry.Key) (map[registry
 		return nil
 	})
 	if err != nil {
-		return out, fmt.Errorf("keep virtual addresses in %s: %w", s.path, err)
+		return out, s.unallocated(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

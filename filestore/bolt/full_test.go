@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // shortage is a store that has no room to grow for a while.
@@ -181,6 +182,13 @@ func TestDiskFullTold(t *testing.T) {
 		if err := s.SaveLastGood(ctx, "x", map[string][]byte{"big": make([]byte, 300<<10)}); err == nil {
 			t.Error("a write without room succeeds")
 		}
+	}
+	hosts := make([]registry.Key, 1_000)
+	for i := range hosts {
+		hosts[i].Host = fmt.Sprint("host", i)
+	}
+	if _, err := s.Allocate(ctx, hosts); err == nil || !strings.Contains(err.Error(), "keep virtual addresses in "+s.path) || !strings.Contains(err.Error(), "(make room on the disk of ") {
+		t.Errorf("virtual addresses without room: %v", err)
 	}
 	b := heard(t, out)
 	if b.Standing == nil || b.Standing.Error != "" || b.Full || len(b.Updates) > 0 {

@@ -82,7 +82,7 @@ func (s *Store) Reuse(ctx context.Context, keys []registry.Key, idle map[registr
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("keep virtual addresses in %s: %w", s.path, err)
+		return nil, s.unallocated(err)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

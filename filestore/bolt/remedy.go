@@ -43,12 +43,16 @@ func (s *Store) unwritten(err error) error {
 }
 
 // unkept is unwritten for records, which whoever writes them may try again by himself.
-func (s *Store) unkept(err error) error {
-	why, _ := s.inTheWay(err)
-	if why == "" {
-		return fmt.Errorf("write records to %s: %w", s.path, err)
+func (s *Store) unkept(err error) error { return s.unwrittenOf("write records to", err) }
+
+// unallocated is unkept for virtual addresses.
+func (s *Store) unallocated(err error) error { return s.unwrittenOf("keep virtual addresses in", err) }
+
+func (s *Store) unwrittenOf(what string, err error) error {
+	if why, _ := s.inTheWay(err); why != "" {
+		return fmt.Errorf("%s %s: %w (%s)", what, s.path, err, why)
 	}
-	return fmt.Errorf("write records to %s: %w (%s)", s.path, err, why)
+	return fmt.Errorf("%s %s: %w", what, s.path, err)
 }
 
 // inTheWay is what stands in the way of a write, and what to do once that is gone; empty when it is not known.
