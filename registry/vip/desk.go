@@ -2,7 +2,6 @@ package vip
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
@@ -24,17 +23,19 @@ type desk struct {
 	left    []registry.Key                  // what nobody wanted any more at some time; Addresses does not know that yet
 	groups  map[string]*group               // what the source said of groups with services that want addresses
 	held    *feed.Batch[registry.Instances] // waits; nil: nothing does
-	late    map[string]bool                 // of groups: those that were passed on with other addresses, or for another reason without, than is known by now
+	late    map[string]bool                 // of groups: those that were passed on with other addresses, or with another problem, than is known by now
 	asking  bool                            // Addresses has not answered yet
 	stale   map[registry.Key]bool           // what was lost while it is asked for: the answer may be of before
 	again   bool                            // those that were refused are to be asked for again
 	started bool                            // something was passed on
 	spent   bool                            // patience is, until Addresses answers
+	lacks   trouble                         // what is told of those that are lacking
 }
 
 // lack is an address that a service wants.
 type lack struct {
 	refused error // why Addresses gave none the last time; nil: it has not said
+	without bool  // a service was passed on without
 }
 
 // group is what the source said of a group.
@@ -83,6 +84,7 @@ func (d *desk) run(ctx context.Context, from <-chan feed.Batch[registry.Instance
 			d.lose(d.cfg.Addresses.Lost())
 		}
 		d.letGo()
+		d.tell()
 		if !d.pass(ctx, out) {
 			return
 		}
@@ -210,7 +212,7 @@ func wanted(u feed.Update[registry.Instances]) []registry.Key {
 	return out
 }
 
-// answer takes in what Addresses said. What was refused for the first time is passed on again too, if it was before: it says why.
+// answer takes in what Addresses said.
 func (d *desk) answer(a answer) {
 	d.asking, d.spent = false, false
 	changed := map[registry.Key]bool{}
@@ -223,9 +225,6 @@ func (d *desk) answer(a answer) {
 			d.known[k], changed[k] = addresses, true
 			delete(d.lacking, k)
 			continue
-		}
-		if l.refused == nil {
-			changed[k] = true
 		}
 		l.refused = a.err
 	}
@@ -271,6 +270,10 @@ func (d *desk) waits(b feed.Batch[registry.Instances]) bool {
 // send sends a batch with the addresses that there are; false: ctx has ended.
 func (d *desk) send(ctx context.Context, out chan<- feed.Batch[registry.Instances], b feed.Batch[registry.Instances]) bool {
 	b.Updates = slices.Clone(b.Updates)
+	for _, u := range b.Updates {
+		d.goWithout(d.groups[u.Group])
+	}
+	d.tell()
 	for i, u := range b.Updates {
 		b.Updates[i] = d.filled(u)
 		delete(d.late, u.Group)
@@ -293,16 +296,12 @@ func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.In
 	if g == nil {
 		return u
 	}
-	var without []registry.Key
 	u.Items = slices.Clone(u.Items)
 	for i, in := range u.Items {
 		if !slices.Contains(g.wanted, in.Service.Key) {
 			continue
 		}
 		addresses := d.known[in.Service.Key]
-		if addresses == nil {
-			without = append(without, in.Service.Key)
-		}
 		if addresses == nil && in.Service.AutoAddresses == nil {
 			continue
 		}
@@ -310,23 +309,8 @@ func (d *desk) filled(u feed.Update[registry.Instances]) feed.Update[registry.In
 		s.AutoAddresses = addresses
 		u.Items[i].Service = &s
 	}
-	if len(without) > 0 {
-		u.Problems = append(slices.Clone(u.Problems), d.problem(u, without))
+	if u.Group == d.lacks.group {
+		u.Problems = append(slices.Clone(u.Problems), d.lacks.problem)
 	}
 	return u
-}
-
-// problem says that services of a group have no address, and what comes of it.
-func (d *desk) problem(u feed.Update[registry.Instances], without []registry.Key) feed.Problem {
-	text := without[0].Host
-	if n := len(without) - 1; n > 0 {
-		text += fmt.Sprintf(" and %d more", n)
-	}
-	const effect = "connections that are not HTTP do not find it by an address of its own until then"
-	if l := d.lacking[without[0]]; l != nil && l.refused != nil {
-		text = fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; %s): %v", text, effect, l.refused)
-	} else {
-		text = fmt.Sprintf("there is no virtual address for %s yet, because the store has not answered (%s): see whether it is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", text, effect)
-	}
-	return feed.Problem{Severity: feed.Warning, Object: u.Items[0].Service.Object, Text: text}
 }

@@ -260,9 +260,9 @@ func TestPatience(t *testing.T) {
 		s.want(t, "not for long", "b[]!")
 		s.says(false, "c")
 		s.says(false, "a", "b")
-		s.want(t, "nothing waits any more", "c[]!", "a[240.240.0.97/32] b[]!")
+		s.want(t, "nothing waits any more", "c[]", "b[]!", "a[240.240.0.97/32] b[]!")
 		s.set(func() { close(s.stuck); s.stuck = nil })
-		s.want(t, "the answer, and then that about what came meanwhile", "b[240.240.0.98/32]", "c[240.240.0.99/32]")
+		s.want(t, "the answer, and then that about what came meanwhile", "b[240.240.0.98/32] c[]!", "c[240.240.0.99/32]")
 		s.says(false, "d")
 		s.want(t, "it answers again", "d[240.240.0.100/32]")
 		s.wantAsked(t, "each once", "a", "b", "c", "d")
@@ -382,6 +382,46 @@ func TestLost(t *testing.T) {
 	})
 }
 
+// However many have no address, one problem tells of them: all that it takes is one disk without room. It follows who is the first.
+func TestToldOnce(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		full := errors.New("no space left")
+		s := begin(t, &office{refuses: map[string]error{"b": full, "c": full, "d": full}})
+		said := func(heard []feed.Batch[registry.Instances]) (text string) {
+			for _, b := range heard {
+				for _, u := range b.Updates {
+					for _, p := range u.Problems {
+						text = p.Text
+					}
+				}
+			}
+			return text
+		}
+		s.says(true, "d", "a", "b", "c")
+		heard := s.listen()
+		check(t, "at first", heard, "full d[] a[240.240.0.97/32] b[]! c[]")
+		if got := said(heard); !strings.HasPrefix(got, "no virtual address could be allocated for b and 2 more (tried again in a while; connections that are not HTTP do not find them ") {
+			t.Errorf("it tells %q", got)
+		}
+		s.set(func() { delete(s.refuses, "c") })
+		time.Sleep(6 * time.Second)
+		heard = s.listen()
+		check(t, "one has its own", heard, "b[]! c[240.240.0.99/32]")
+		if got := said(heard); !strings.HasPrefix(got, "no virtual address could be allocated for b and 1 more ") {
+			t.Errorf("it tells %q", got)
+		}
+		s.set(func() { delete(s.refuses, "b") })
+		time.Sleep(6 * time.Second)
+		s.want(t, "the first has its own", "b[240.240.0.98/32] d[]!")
+		s.says(false, "d")
+		s.want(t, "nothing is told of nobody else", "d[]!")
+		s.set(func() { s.refuses = nil })
+		time.Sleep(6 * time.Second)
+		s.want(t, "all have theirs", "d[240.240.0.100/32]")
+	})
+}
+
 // Who has lost its address does not go on with it where there is no other, which is told of with its reason.
 func TestLostForGood(t *testing.T) {
 	t.Parallel()
@@ -431,7 +471,7 @@ func TestGoneMeanwhile(t *testing.T) {
 		s := begin(t, &office{refuses: map[string]error{"a": errors.New("no"), "b": errors.New("no"), "c": errors.New("no")}})
 		s.says(true, "a", "b", "c")
 		s.speaker <- feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "a"}}}
-		s.want(t, "they come and go", "full a[]! b[]! c[]!", "a")
+		s.want(t, "they come and go", "full a[]! b[] c[]", "a", "b[]!")
 		s.says(true, "c")
 		s.wantAsked(t, "once", "a b c")
 		s.want(t, "one is left", "full c[]!")
