@@ -24,12 +24,14 @@ type reader struct {
 	*Server
 	stream   grpc.ServerStream               // set once
 	from     string                          // set once
+	since    time.Time                       // set once
 	who      spiffe.ID                       // set once, before the others begin
 	requests chan *legacypb.RequestResources // written and closed by read
 	recheck  chan struct{}                   // cap 1; written by Recheck
 	stuck    chan struct{}                   // cap 1; written when a send takes too long
-	supply   supply                          // belongs to run
+	supply   supply                          // belongs to run, but for its find
 	node     string                          // belongs to run
+	face     face
 }
 
 // sendWait is how long an answer may wait for a sink to read.
@@ -37,7 +39,8 @@ const sendWait = 5 * time.Minute
 
 // establish serves one stream.
 func (s *Server) establish(_ any, stream grpc.ServerStream) error {
-	r := &reader{Server: s, stream: stream, requests: make(chan *legacypb.RequestResources), recheck: make(chan struct{}, 1), stuck: make(chan struct{}, 1)}
+	r := &reader{Server: s, stream: stream, requests: make(chan *legacypb.RequestResources), recheck: make(chan struct{}, 1), stuck: make(chan struct{}, 1),
+		since: time.Now(), supply: supply{find: s.cfg.Catalog.Collection}}
 	if p, ok := peer.FromContext(stream.Context()); ok {
 		r.from = p.Addr.String()
 	}
@@ -49,13 +52,13 @@ func (s *Server) establish(_ any, stream grpc.ServerStream) error {
 	if !s.cfg.Catalog.Ready() {
 		return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
 	}
+	r.showUntil(until)
 	if err := s.enter(r); err != nil {
 		r.record(audit.Refused, status.Convert(err).Message())
 		return err
 	}
 	defer s.leave(r)
 	r.record(audit.OK, "")
-	r.supply.find = s.cfg.Catalog.Collection
 	done := make(chan error, 1)
 	go r.read()
 	go func() { done <- r.run() }()
@@ -86,6 +89,7 @@ func (r *reader) await(done <-chan error, until time.Time) error {
 			}
 			stop()
 			expired, stop = alarm(until)
+			r.showUntil(until)
 		}
 	}
 }
@@ -204,7 +208,7 @@ func (r *reader) take(m *legacypb.RequestResources) error {
 		r.node = clip(m.GetSinkNode().GetId())
 		r.cfg.Log.Info("a reader of configuration is here", "peer", r.from, "identity", r.who, "node", r.node)
 	}
-	what, err := r.supply.receive(m)
+	what, err := r.supply.receive(m, time.Now())
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -221,6 +225,7 @@ func (r *reader) take(m *legacypb.RequestResources) error {
 func (r *reader) deliver() error {
 	for {
 		m := r.supply.next()
+		r.show()
 		if m == nil {
 			return nil
 		}

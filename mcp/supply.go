@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -32,6 +33,10 @@ type supplied struct {
 	knows     bool         // it has has, and nothing else
 	refuses   resource.Set // what it refused last
 	refused   bool
+	words     string    // its own about that
+	refusedAt time.Time // zero unless refused
+	refusals  uint64    // so far
+	takenAt   time.Time // when it acknowledged something last
 }
 
 // maxCollections bounds the collections of one stream.
@@ -53,15 +58,15 @@ func bygone() []string {
 	return []string{"istio/authentication/", "istio/rbac/", "istio/mixer/", "istio/policy/", "istio/config/", "istio/mesh/", "istio/networking/v1alpha3/synthetic/", "k8s/"}
 }
 
-// receive takes in a request. Errors: it asks for what there cannot be.
-func (s *supply) receive(r *legacypb.RequestResources) (receipt, error) {
+// receive takes in a request that comes now. Errors: it asks for what there cannot be.
+func (s *supply) receive(r *legacypb.RequestResources, now time.Time) (receipt, error) {
 	at, err := s.supplied(r)
 	if err != nil || at == nil {
 		return stale, err
 	}
 	switch {
 	case r.ResponseNonce == "":
-		*at = supplied{collection: at.collection, incremental: r.Incremental, asks: true, due: true}
+		*at = supplied{collection: at.collection, incremental: r.Incremental, asks: true, due: true, refusals: at.refusals}
 		return anew, nil
 	case at.nonce == "" || r.ResponseNonce != at.nonce:
 		return stale, nil
@@ -69,9 +74,11 @@ func (s *supply) receive(r *legacypb.RequestResources) (receipt, error) {
 	at.nonce, at.asks, at.incremental = "", true, r.Incremental
 	if r.ErrorDetail != nil {
 		at.refuses, at.refused, at.knows = at.sent, true, false // nobody knows what it took of it
+		at.words, at.refusedAt, at.refusals = clip(r.ErrorDetail.GetMessage()), now, at.refusals+1
 		return refused, nil
 	}
 	at.has, at.knows, at.refused = at.sent, true, false
+	at.takenAt, at.words, at.refusedAt = now, "", time.Time{}
 	return taken, nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	statuspb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/protobuf/proto"
@@ -172,7 +173,7 @@ func TestSupply(t *testing.T) {
 					m.set(t, strings.Trim(step.mesh, "-"))
 				}
 				if step.ask != nil {
-					if is, err := s.receive(step.ask); err != nil || is != step.is {
+					if is, err := s.receive(step.ask, time.Time{}); err != nil || is != step.is {
 						t.Errorf("step %d: received as %v, %v, want %v", i, is, err, step.is)
 					}
 				}
@@ -188,15 +189,15 @@ func TestSupply(t *testing.T) {
 func TestSupplyUnknown(t *testing.T) {
 	t.Parallel()
 	s := &supply{find: newMesh(t).Collection}
-	if _, err := s.receive(&legacypb.RequestResources{Collection: "istio/networking/v9/gateways"}); err == nil {
+	if _, err := s.receive(&legacypb.RequestResources{Collection: "istio/networking/v9/gateways"}, time.Time{}); err == nil {
 		t.Error("accepted")
 	}
 	for _, name := range []string{meshType, gatewayV1} { // those are for xDS, and the first holds no objects
-		if _, err := s.receive(&legacypb.RequestResources{Collection: name}); err == nil {
+		if _, err := s.receive(&legacypb.RequestResources{Collection: name}, time.Time{}); err == nil {
 			t.Errorf("%s was accepted", name)
 		}
 	}
-	if is, err := s.receive(&legacypb.RequestResources{Collection: triggerCollection, ResponseNonce: "1"}); err != nil || is != stale {
+	if is, err := s.receive(&legacypb.RequestResources{Collection: triggerCollection, ResponseNonce: "1"}, time.Time{}); err != nil || is != stale {
 		t.Errorf("an answer to nothing: %v, %v", is, err)
 	}
 }
@@ -275,7 +276,7 @@ func FuzzRequests(f *testing.F) {
 			if proto.Unmarshal(raw, r) != nil {
 				return
 			}
-			if _, err := s.receive(r); err != nil {
+			if _, err := s.receive(r, time.Time{}); err != nil {
 				return
 			}
 			flying = slices.DeleteFunc(flying, func(c string) bool { return c == r.Collection })

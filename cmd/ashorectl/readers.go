@@ -22,11 +22,11 @@ func apart(all []admin.ProxyStatus) (proxies, readers []admin.ProxyStatus) {
 	for _, p := range all {
 		every := p.Types
 		p.Types = slices.DeleteFunc(slices.Clone(every), isObjects)
-		if len(p.Types) > 0 || len(every) == 0 {
+		if len(p.Types) > 0 || len(every) == 0 && !p.Reader {
 			proxies = append(proxies, p)
 		}
 		p.Types = slices.DeleteFunc(slices.Clone(every), func(t admin.TypeStatus) bool { return !isObjects(t) })
-		if len(p.Types) > 0 {
+		if len(p.Types) > 0 || p.Reader {
 			readers = append(readers, p)
 		}
 	}

@@ -28,7 +28,7 @@ resource a column says how the proxy stands:
   24 (1 bad)  it rejected one, which is not sent again until it changes
   -           it did not ask for the type
 
-Control planes that read the configuration (MCP over xDS) have a table of their own below: how many kinds
+Control planes that read the configuration (over MCP) have a table of their own below: how many kinds
 they asked for, how many objects there are of those, and whether they acknowledged all ("in step"), or of
 which kinds a change was sent, or is still to be sent ("behind"). How many objects they refused is counted.
 
@@ -241,7 +241,7 @@ func proxyTable(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 func proven(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	text := "no identity: it is connected without TLS"
 	if p.Identity != "" {
-		text = fmt.Sprintf("%s, certificate %s until %s (%s left)", p.Identity, p.Serial, p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
+		text = fmt.Sprintf("%s, certificate %suntil %s (%s left)", p.Identity, spaced(p.Serial), p.Expires.Local().Format(time.DateTime), ago(p.Expires, now))
 	}
 	if p.Bundle != "" {
 		text += ", trusts roots " + short(p.Bundle)
@@ -250,10 +250,21 @@ func proven(w io.Writer, p admin.ProxyStatus, now time.Time) error {
 	return err
 }
 
+// spaced is a word with a space after it; nothing for none.
+func spaced(word string) string {
+	if word == "" {
+		return ""
+	}
+	return word + " "
+}
+
 // acknowledged is what a proxy accepted last, and how long ago.
 func acknowledged(t admin.TypeStatus, now time.Time) string {
-	if t.Acknowledged == "" {
+	if t.Acknowledged == "" && t.AcknowledgedAt.IsZero() {
 		return "-"
+	}
+	if t.Acknowledged == "" { // its protocol has no names for contents
+		return ago(now, t.AcknowledgedAt) + " ago"
 	}
 	if t.AcknowledgedAt.IsZero() {
 		return short(t.Acknowledged) + ", before it connected"

@@ -44,6 +44,8 @@ func TestReaders(t *testing.T) {
 		"alone": {[]admin.ProxyStatus{readerOf("istiod-0.istio-system", now.Add(-time.Minute), good("Gateway", 2), good("ServiceEntry", 9))},
 			"no proxy is connected\n\nREADER                 PEER        CONNECTED  KINDS  OBJECTS  STATE    REFUSED\n" +
 				"istiod-0.istio-system  10.0.0.9:4  1m         2      11       in step  -\n"},
+		"asked for nothing yet": {[]admin.ProxyStatus{proxy, readerOf("10.0.0.9:4", now)},
+			proxies + "\nREADER      PEER        CONNECTED  KINDS  OBJECTS  STATE    REFUSED\n10.0.0.9:4  10.0.0.9:4  0s         0      0        in step  -\n"},
 		"some": {[]admin.ProxyStatus{
 			readerOf("a", now, good("Gateway", 2), admin.TypeStatus{Objects: "Sidecar", Resources: 1, InFlight: 1}, admin.TypeStatus{Objects: "ServiceEntry", Resources: 9}),
 			readerOf("b", now, admin.TypeStatus{Objects: "Sidecar"}, admin.TypeStatus{Objects: "Gateway"}, admin.TypeStatus{Objects: "Telemetry"}, admin.TypeStatus{Objects: "ServiceEntry"}),

@@ -12,12 +12,17 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// fleet shows the proxies of an xDS server to operators.
-type fleet struct{ server *xds.Server }
+// fleet shows the proxies of an xDS server, and who reads configuration, to operators.
+type fleet struct {
+	server *xds.Server
+	tell   *informants
+}
 
 var _ proxies = fleet{}
 
-func (f fleet) status() []admin.ProxyStatus { return proxyList(f.server.Proxies()) }
+func (f fleet) status() []admin.ProxyStatus {
+	return append(proxyList(f.server.Proxies()), olderReaders(f.tell.readers())...)
+}
 
 // proxyList names each proxy by its short name where that is its own.
 func proxyList(connected []xds.ProxyStatus) []admin.ProxyStatus {

@@ -140,6 +140,14 @@ func (in *informants) own() (none push.Objects) {
 	return told.Objects
 }
 
+// readers are those that read by the older protocol; package xds knows the others.
+func (in *informants) readers() []mcp.ReaderStatus {
+	if in == nil {
+		return nil
+	}
+	return in.older.Readers()
+}
+
 // identify says who reads, as the discovery server does.
 func (in *informants) identify(ctx context.Context) (spiffe.ID, time.Time, error) {
 	who, err := in.xds.Load().Identify(ctx)

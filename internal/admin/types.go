@@ -48,7 +48,7 @@ type ProxyStatus struct {
 	Node      string `json:"node"`
 	Kind      string `json:"kind"` // "sidecar" or "router"; of a reader what it calls itself
 	Namespace string `json:"namespace"`
-	// Reader says that it is none: another control plane, which reads configuration objects (MCP over xDS) and nothing else.
+	// Reader says that it is none: another control plane, which reads configuration objects (over MCP) and nothing else.
 	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
