@@ -49,7 +49,7 @@ func answered(err error) bool {
 	var asked *url.Error
 	var way net.Error
 	return !errors.As(err, &asked) && !errors.As(err, &way) && !slices.ContainsFunc(
-		[]error{context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, errLost, errHidden},
+		[]error{context.Canceled, context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, errLost, errHidden, errOwnUnread},
 		func(e error) bool { return errors.Is(err, e) })
 }
 

@@ -132,7 +132,7 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 	back := k.back.wait()
 	if failures >= toldAfter {
 		text := k.client.explain(err)
-		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errNone) {
+		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errOwnUnread) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
 		t := &trouble{text: text, since: began, noticed: time.Now(), answered: answered(err), ofFilter: k.client.misfiltered(err)}

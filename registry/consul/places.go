@@ -51,18 +51,19 @@ var errNone = errors.New("the answer is none of Consul's: is it the address of C
 
 // datacenters are those that count; the agent's own is the empty name.
 func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error) {
-	if *own == "" {
-		name, err := k.ownDatacenter(ctx)
+	list := slices.Clone(k.o.Datacenters)
+	if *own == "" || slices.Contains(list, allDatacenters) {
+		known, err := k.client.datacenters(ctx)
 		if err != nil {
 			return nil, err
 		}
-		*own = name
-	}
-	list := slices.Clone(k.o.Datacenters)
-	if slices.Contains(list, allDatacenters) {
-		var err error
-		if list, err = k.client.datacenters(ctx); err != nil {
-			return nil, err
+		if *own == "" {
+			if *own, err = k.ownDatacenter(ctx, known); err != nil {
+				return nil, err
+			}
+		}
+		if slices.Contains(list, allDatacenters) {
+			list = known
 		}
 	}
 	if len(list) == 0 {
@@ -79,8 +80,14 @@ func (k *keeper) datacenters(ctx context.Context, own *string) ([]string, error)
 	return list, nil
 }
 
-// ownDatacenter is that of the agent, by the instances of Consul's own service.
-func (k *keeper) ownDatacenter(ctx context.Context) (string, error) {
+// errOwnUnread is why nobody knows which datacenter is the agent's own.
+var errOwnUnread = errors.New("the token does not read the service consul, by which it is known which datacenter is the agent's own: give it node:read and service:read for that")
+
+// ownDatacenter is that of the agent: the only one that it knows, or else by the instances of Consul's own service.
+func (k *keeper) ownDatacenter(ctx context.Context, known []string) (string, error) {
+	if len(known) == 1 && datacenterName(known[0]) {
+		return known[0], nil
+	}
 	entries, _, err := k.client.instances(ctx, query{}, "consul")
 	if err != nil {
 		return "", err
@@ -93,7 +100,7 @@ func (k *keeper) ownDatacenter(ctx context.Context) (string, error) {
 	if len(entries) > 0 {
 		return "", fmt.Errorf("%w No instance of the service consul has a datacenter", errNone)
 	}
-	return "", fmt.Errorf("%w: the service consul, by which the agent's own datacenter is known; give the token service:read for it", errHidden)
+	return "", errOwnUnread
 }
 
 // datacenterName says whether Consul would be called so.

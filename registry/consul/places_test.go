@@ -2,6 +2,7 @@ package consul
 
 import (
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -12,6 +13,51 @@ import (
 	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/registry"
 )
+
+// A token that does not read Consul's own service does where there is one datacenter; among several that service tells which one is
+// the agent's own, and what is missing is said.
+func TestOwnDatacenterUnread(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCatalogs("web", "dc2/web")
+		var mu sync.Mutex
+		list, reads := `["dc1"]`, false
+		o := &over{c: c, f: func(r *http.Request) *http.Response {
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case r.URL.Path == "/v1/catalog/datacenters":
+				return resp(r, http.StatusOK, 0, false, list)
+			case r.URL.Path == "/v1/health/service/consul" && !reads:
+				return resp(r, http.StatusOK, 10, true, "[]")
+			}
+			return nil
+		}}
+		star := Options{Datacenters: []string{allDatacenters}}
+		f := lookOver(t, o, star, lastgood.Config[registry.Instances]{})
+		time.Sleep(time.Minute)
+		if got := f.state("web.service.consul"); got != "healthy" {
+			t.Errorf("of one datacenter it is %q; problems %v", got, f.problems())
+		}
+		f.end()
+		mu.Lock()
+		list = `["dc1","dc2"]`
+		mu.Unlock()
+		f = lookOver(t, o, star, lastgood.Config[registry.Instances]{})
+		defer f.end()
+		time.Sleep(time.Minute)
+		if got := f.stands().Error; !strings.HasPrefix(got, "Consul at http://consul.test:8500: the token does not read the service consul, by which") {
+			t.Errorf("it stands as %q", got)
+		}
+		mu.Lock()
+		reads = true
+		mu.Unlock()
+		time.Sleep(2 * time.Minute)
+		if own, other := f.state("web.service.consul"), f.state("web.service.dc2.consul"); own != "healthy" || other != "healthy" || f.stands().Error != "" {
+			t.Errorf("it is %q and %q; it stands as %q", own, other, f.stands().Error)
+		}
+	})
+}
 
 // A datacenter that Consul does not know, as a server before it has joined the others, is away, over starts too, until it is
 // known again or the settings say that it is gone. One that the settings do not name any more is gone.
