@@ -33,8 +33,8 @@ type Held struct {
 	Beside feed.GroupID
 	// Left says that it went with its source, or that the source of Beside went.
 	Left bool
-	// Untold says that it stays for what foreign sources may say alone, so that others are not told of it (see Telling). What they
-	// were told until lately may be there beside it, as Gone.
+	// Untold says that it stays, or may come back, for what foreign sources may say alone, so that others are not told of it (see
+	// Telling). What they were told until lately may be there beside it, as Gone.
 	Untold bool
 	// Gone is when somebody took it away from Beside, or mended that: it is in use no more, unless a part of the same change is
 	// wrong that was not heard of yet. Zero: it is in use.
@@ -293,7 +293,9 @@ func (l *objectBook) keep(untold bool) []Held {
 	}
 	for k, d := range l.gone {
 		if !d.over && l.held[k].why == "" {
-			all = append(all, d.kept())
+			one := d.kept()
+			one.Untold = untold
+			all = append(all, one)
 		}
 	}
 	return all

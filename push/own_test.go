@@ -271,6 +271,38 @@ func TestToldHeldIsInUse(t *testing.T) {
 	})
 }
 
+// What was taken away is not told again after a start, whatever is wrong by then, also where nothing is in force yet because a neighbour
+// is waited for: others were told that it is gone.
+func TestGoneIsNotToldAgain(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"he is waited for": true, "he is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newTeller(t, waits)
+				n.registries()
+				went, x := n.file("a"), policy("x")
+				x.Origin = config.Origin{Source: "one", File: "a"}
+				went.Was = []*config.Object{x}
+				say(n.one, true, went)
+				say(n.two, true, n.file("b", "y"))
+				n.tells("it was taken away while nobody looked", "y of two", 1)
+				time.Sleep(time.Hour)
+				synctest.Wait()
+				kept := n.kept.get()
+				n.end()
+
+				n = newTeller(t, waits, kept...)
+				defer n.end()
+				n.registries()
+				say(n.one, true, n.file("a"))
+				say(n.two, true, n.file("b", "y", "!x"))
+				n.tells("a slip, an hour later", "y of two", 1)
+			})
+		})
+	}
+}
+
 // Services are told as registries have them, whatever declares them: in the namespace of the first, and merged.
 func TestToldServices(t *testing.T) {
 	t.Parallel()
