@@ -5,11 +5,16 @@ import (
 	"strings"
 	"testing"
 
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/xds"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -58,4 +63,54 @@ func TestReaderRevoked(t *testing.T) {
 			t.Errorf("the reason is %q", e.Reason)
 		}
 	}
+}
+
+// Proxies that come before they can be served are counted, and not logged, whether readers are answered already or not: each comes
+// again every second or so, for as long as a source is waited for.
+func TestEarlyProxiesAreNotLogged(t *testing.T) {
+	t.Parallel()
+	for name, objects := range map[string]xds.Objects{"nobody reads": nil, "readers are answered": library{}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const attempts = 20
+			lines, metrics := &testlog.Text{}, prometheus.NewRegistry()
+			p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
+				c.Log, c.Registerer, c.Objects = hclog.New(&hclog.LoggerOptions{Output: lines, Level: hclog.Info}), metrics, objects
+			})
+			client := dial(t, p)
+			for range attempts {
+				st, err := client.DeltaAggregatedResources(t.Context())
+				if err == nil {
+					_ = st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: xds.ClusterType, Node: node(t, map[string]any{})})
+					_, err = st.Recv()
+				}
+				if status.Code(err) != codes.Unavailable {
+					t.Fatalf("a proxy is answered %v", err)
+				}
+			}
+			if got := lines.String(); got != "" {
+				t.Errorf("logged is %q", got)
+			}
+			if got := refused(t, metrics, "not ready"); got != attempts {
+				t.Errorf("counted are %v of %d", got, attempts)
+			}
+		})
+	}
+}
+
+// refused is how many streams were refused for a reason.
+func refused(t *testing.T, from prometheus.Gatherer, reason string) float64 {
+	t.Helper()
+	families, err := from.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.Metric {
+			if f.GetName() == "pilot_xds_refused_streams" && m.Label[0].GetValue() == reason {
+				return m.Counter.GetValue()
+			}
+		}
+	}
+	return 0
 }

@@ -92,10 +92,13 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	return st.await(done)
 }
 
-// notReady is the answer to who comes too early, so that he tries another replica.
+// errNotReady is the answer to who comes too early, so that he tries another replica.
+var errNotReady = status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
+
+// notReady counts who comes too early. The log has nothing of it: all proxies do, each again every second or so.
 func (s *Server) notReady() error {
 	s.metrics.refused.WithLabelValues("not ready").Inc()
-	return status.Error(codes.Unavailable, "not ready: the configuration is not complete yet, try another replica")
+	return errNotReady
 }
 
 // newStream makes the stream of who was verified when there had been so many checks.
@@ -237,7 +240,7 @@ func (st *stream) run(ctx context.Context) error {
 func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
-		if err != nil {
+		if err != nil && !errors.Is(err, errNotReady) {
 			st.server.log.Info("stream refused", "peer", st.peer, "error", err)
 		}
 		return
