@@ -77,13 +77,15 @@ func newParties(t *testing.T) *parties {
 // file is where a part of a party is.
 func (p *parties) file(name string) string { return filepath.Join(p.dir, name) }
 
-// sign makes NAME.pem and NAME-key.pem.
-func (p *parties) sign(name string, template *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
+// sign makes NAME.pem and NAME-key.pem of a template, which it leaves as it is.
+func (p *parties) sign(name string, of *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey) {
 	p.t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		p.t.Fatal(err)
 	}
+	copied := *of
+	template := &copied
 	template.SerialNumber, template.NotBefore, template.DNSNames = big.NewInt(time.Now().UnixNano()), time.Now().Add(-time.Hour), []string{name}
 	parent, by := p.cert, p.key
 	if parent == nil {
