@@ -61,8 +61,8 @@ func (f *folder) tellAwaited(ctx context.Context, out chan<- feed.Batch[*config.
 	}
 }
 
-// await waits until there is something to read, or to say anew, other than was; false: ctx ended. What is mounted the kernel tells nobody of, so it
-// looks each second too.
+// await waits until there is something to read, or to say anew, other than was; false: ctx ended. The kernel tells nobody of what
+// is mounted, so it looks each second too.
 func (f *folder) await(ctx context.Context, was error) bool {
 	look := time.NewTimer(min(rescanSoon, f.src.cfg.Rescan))
 	defer look.Stop()
