@@ -179,9 +179,13 @@ func (a *adopter) sayers(host string) []sourceGroup {
 	})
 }
 
-// parts are what registries say of a host, what counts first, as if no configuration declared it: in the namespace of the first.
-func (a *adopter) parts(host string) (out []registry.Instances) {
+// parts are what registries say of a host, what counts first, as if no configuration declared it, nor the sources of these names said
+// anything: in the namespace of the first.
+func (a *adopter) parts(host string, without map[string]bool) (out []registry.Instances) {
 	for _, at := range a.sayers(host) {
+		if without[at.source] {
+			continue
+		}
 		for _, in := range a.said[at].Items {
 			if in.Service.Host != host {
 				continue
@@ -201,6 +205,17 @@ func (a *adopter) parts(host string) (out []registry.Instances) {
 func (a *adopter) note(host string) {
 	if a.news != nil {
 		a.news[host] = true
+	}
+}
+
+// noteSource notes all hosts of which a source has said something.
+func (a *adopter) noteSource(name string) {
+	for at, u := range a.said {
+		if at.source == name {
+			for _, in := range u.Items {
+				a.note(in.Service.Host)
+			}
+		}
 	}
 }
 

@@ -38,13 +38,15 @@ type own struct {
 	merging registry.Merging
 	objects *objectBook
 	keys    map[string]registry.Key // of the services, by host
+	leaving bool                    // sources of services are told of still that are not named any more
+	left    map[string]bool         // those that are told of no more, until they have said everything anew
 	now     Told                    // what is to be told; its objects are those of that book
 	told    Told                    // what was told last
 	toldAt  time.Time               // when that was
 }
 
 func newOwn(cfg Telling, merging registry.Merging, sources []string, began time.Time) *own {
-	o := &own{cfg: cfg, merging: merging, keys: map[string]registry.Key{}}
+	o := &own{cfg: cfg, merging: merging, keys: map[string]registry.Key{}, left: map[string]bool{}}
 	o.objects = newObjectBook(o.ours(sources), began)
 	return o
 }
@@ -63,6 +65,7 @@ func (o *own) resume(held []Held, before []feed.Batch[*config.Object]) {
 
 // arrange has those of the sources count that are our own.
 func (o *own) arrange(sources, anew []string, now time.Time) {
+	o.leaving = true
 	o.objects.arrange(o.ours(sources), o.ours(anew), now)
 }
 
@@ -75,27 +78,6 @@ func (o *own) take(b feed.Batch[*config.Object], now time.Time) {
 	o.objects.recall(b, now)
 }
 
-// takeServices brings the services of these hosts up to date; parts is what registries say of one, what counts first.
-func (o *own) takeServices(hosts map[string]bool, parts func(host string) []registry.Instances) {
-	for host := range hosts {
-		said, was := parts(host), o.keys[host]
-		if len(said) == 0 || said[0].Service.Key != was {
-			o.now.Services, o.now.Endpoints = o.now.Services.Without(was), o.now.Endpoints.Without(was)
-			delete(o.keys, host)
-		}
-		if len(said) == 0 {
-			continue
-		}
-		k := said[0].Service.Key
-		merged, _ := o.merging.Merge(said)
-		old := registry.Instances{Service: o.now.Services.At(k), Endpoints: o.now.Endpoints.At(k)}
-		if now := registry.Keep(old, merged); now != old {
-			o.now.Services, o.now.Endpoints = o.now.Services.With(k, now.Service), o.now.Endpoints.With(k, now.Endpoints)
-		}
-		o.keys[host] = k
-	}
-}
-
 // tellOwn tells what is our own when it is other than before and it is time to, and returns after how long to look again; zero:
 // when something arrives.
 func (a *Assembler) tellOwn(now time.Time) time.Duration {
@@ -104,7 +86,7 @@ func (a *Assembler) tellOwn(now time.Time) time.Duration {
 		return 0
 	}
 	if o.cfg.Services {
-		o.takeServices(a.adopts.asked(), a.adopts.parts)
+		o.takeServices(a.adopts.asked(), func(host string) []registry.Instances { return a.adopts.parts(host, o.left) })
 	}
 	o.now.Objects = o.objects.objects
 	first := !o.objects.inForce

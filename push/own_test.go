@@ -347,3 +347,59 @@ func TestToldServices(t *testing.T) {
 		check("the end of one", 1, "web in a[10.0.0.5]")
 	})
 }
+
+// The services of a registry that is taken out of the list are told for as long as one of our own is missing that came, and no longer,
+// whether a neighbour was read or not. When it is back it is told as it says from then on, and not as it said before.
+func TestToldServicesOfWhatLeft(t *testing.T) {
+	t.Parallel()
+	for name, waits := range map[string]bool{"the neighbour is waited for": true, "he is not": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				n := newTeller(t, waits)
+				defer n.end()
+				say(n.one, true)
+				say(n.two, true)
+				n.registries(instances("web", "10.0.0.1"))
+				hosts := func(what, want string) {
+					t.Helper()
+					time.Sleep(time.Minute)
+					synctest.Wait()
+					var got []string
+					for k := range n.told.get().Services.All() {
+						got = append(got, k.Host)
+					}
+					if g := strings.Join(got, " "); g != want {
+						t.Errorf("%s: told are %q, want %q", what, g, want)
+					}
+				}
+				arrange := func(instances ...feed.Source[registry.Instances]) {
+					t.Helper()
+					s := push.Sources{Objects: []config.Source{n.peer, n.one, n.two}, Instances: instances}
+					if !waits {
+						s.Optional = []string{"peer"}
+					}
+					if err := n.a.Arrange(t.Context(), s); err != nil {
+						t.Fatal(err)
+					}
+				}
+				hosts("all", "web")
+				third := newScripted[registry.Instances]("third")
+				arrange(n.next, third)
+				hosts("another one came in its place, and was not read yet", "web")
+				third.say <- services(true, instances("db", "10.0.0.2"))
+				hosts("it was read", "db")
+				first := newScripted[registry.Instances]("first")
+				arrange(first, n.next)
+				hosts("it is back, in the place of the other one, and was not read yet", "db")
+				first.say <- services(true, instances("cache", "10.0.0.3"))
+				hosts("it was read too", "cache")
+				say(n.peer, true)
+				hosts("the neighbour was read", "cache")
+				if got := n.last.get().Inputs().Services.Len(); got != 1 {
+					t.Errorf("%d services are in use", got)
+				}
+			})
+		})
+	}
+}

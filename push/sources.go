@@ -116,12 +116,16 @@ func (a *Assembler) arrived(ctx context.Context, now time.Time) time.Duration {
 
 // settle drops the services of sources that leave, once all that came have said everything.
 func (a *Assembler) settle(ctx context.Context, now time.Time) {
+	a.settleOwn()
 	if !a.leaving || len(a.unread()) > 0 {
 		return
 	}
 	a.leaving = false
 	_, instances := a.cfg.names(a.cfg.Sources)
 	a.left = append(a.left, a.instances.Besides(instances)...)
+	if a.own != nil {
+		a.own.stays(instances)
+	}
 	a.rankInstances(instances, now)
 	a.updateObjects(ctx, nil, edits{}, now, now)
 }
@@ -169,9 +173,6 @@ func (a *Assembler) unread() []string {
 			!slices.Contains(objects, name) && !slices.Contains(instances, name) // it leaves
 	})
 }
-
-// unreadOwn are those of them that are our own.
-func (a *Assembler) unreadOwn() []string { return slices.DeleteFunc(a.unread(), a.cfg.Tell.Foreign) }
 
 // crew are the sources of one kind that run, by their names.
 type crew[T any] struct {

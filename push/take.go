@@ -81,6 +81,9 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 
 // takeInstances takes in what a registry says.
 func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Instances], now time.Time) {
+	if a.own != nil {
+		a.own.heard(b)
+	}
 	b, again := a.adopts.adopt(b)
 	a.applyInstances(b, now)
 	for _, b := range again {
