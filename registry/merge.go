@@ -49,7 +49,7 @@ type Conflict struct {
 // Merge makes one of what several sources say of one service, the deciding one first, and lists where they contradict one
 // another. Endpoints whose addresses are found in another way than the service says are left out, and so are endpoints of
 // another declaration of ports that this does not have: by name, number or where workloads listen, and a port alone is the same
-// as another one alone.
+// as another one alone. An endpoint that has none of the ports is left out of the list.
 func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	if len(parts) == 1 {
 		return parts[0], nil
@@ -59,9 +59,7 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	for _, p := range parts[1:] {
 		conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
 	}
-	if len(m.Fill) > 0 {
-		out.Service = m.filled(parts)
-	}
+	out.Service = m.declared(parts)
 	u := m.unite(parts, out.Service.Ports)
 	for i, ports := range u.lacking {
 		if len(ports) > 0 {
@@ -80,7 +78,7 @@ func (m Merging) Used(parts []Instances) []int {
 	if len(parts) == 1 {
 		return []int{parts[0].Endpoints.Len()}
 	}
-	return m.unite(parts, nil).used
+	return m.unite(parts, m.declared(parts).Ports).used
 }
 
 // unite lists the endpoints that are in use, of a service with these ports, and counts those of each part.
@@ -95,6 +93,9 @@ func (m Merging) unite(parts []Instances, ports []Port) union {
 			before, list := len(u.all), p.Endpoints.All()
 			if i > 0 && len(list) > 0 {
 				list, u.lacking[i] = adaptionOf(p.Service.Ports, own).adapt(list)
+			}
+			if len(u.lacking[i]) > 0 {
+				list = listening(list, ports)
 			}
 			u.add(list)
 			u.used[i] = len(u.all) - before
@@ -211,6 +212,14 @@ func locationName(external bool) string {
 		return "MESH_EXTERNAL"
 	}
 	return "MESH_INTERNAL"
+}
+
+// declared is the service as it is declared: what the deciding source says, filled where that is wanted.
+func (m Merging) declared(parts []Instances) *Service {
+	if len(m.Fill) == 0 {
+		return parts[0].Service
+	}
+	return m.filled(parts)
 }
 
 // filled is the first declaration, with what it leaves open from those after it.

@@ -153,24 +153,76 @@ func TestMergePorts(t *testing.T) {
 			other.Endpoints.Items[0].Ports = c.own
 			was := maps.Clone(c.own)
 			got, conflicts := Merging{}.Merge([]Instances{first, other})
-			var have, decides []uint32
-			for _, p := range c.counts {
-				have, decides = append(have, got.Endpoints.Items[1].Port(p)), append(decides, got.Endpoints.Items[0].Port(p))
+			listens := func(address string) []uint32 { // 0 where it is left out
+				out := make([]uint32, len(c.counts))
+				at := slices.IndexFunc(got.Endpoints.Items, func(e Endpoint) bool { return e.Address == address })
+				for i, p := range c.counts {
+					if at >= 0 {
+						out[i] = got.Endpoints.Items[at].Port(p)
+					}
+				}
+				return out
 			}
-			if !slices.Equal(have, c.want) || !maps.Equal(was, c.own) {
+			if have := listens("2"); !slices.Equal(have, c.want) || !maps.Equal(was, c.own) {
 				t.Errorf("it listens at %v, want %v", have, c.want)
 			}
 			for i, p := range c.counts {
-				if decides[i] != gocmp.Or(p.TargetPort, p.Number) {
+				if decides := listens("1"); decides[i] != gocmp.Or(p.TargetPort, p.Number) {
 					t.Errorf("the endpoint of the one that counts listens at %v", decides)
 				}
 			}
-			if got.Endpoints.Items[3].Ports != nil {
-				t.Error("a socket has ports")
+			if last := got.Endpoints.Items[got.Endpoints.Len()-1]; last.Address != "unix:///4" || last.Ports != nil {
+				t.Errorf("the socket is %+v, want one without ports", last)
 			}
 			if lacking := len(conflicts) > 0; lacking && (c.lacking == "" || !strings.Contains(conflicts[0].Text, c.lacking)) {
 				t.Errorf("%+v", conflicts)
 			} else if !lacking && c.lacking != "" {
+				t.Error("nobody says what is left out")
+			}
+		})
+	}
+}
+
+// An endpoint that has none of the ports of the service is none of it: nobody counts it, and it does not stand in the way of those of the
+// next source. Of ports that are filled in it has those that it knows nothing of, and a socket has no ports that it could lack.
+func TestMergeWithoutPort(t *testing.T) {
+	t.Parallel()
+	first := part(Service{Ports: []Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "admin"}}})
+	other := part(Service{Ports: []Port{{Number: 1, Name: "a"}}}, "1", "unix:///2")
+	other.Endpoints.Items[1].Ports = map[string]uint32{"http": 0, "admin": 0}
+	deaf, third := part(*other.Service, "1", "3"), part(*first.Service, "4")
+	some := part(*other.Service, "1", "5", "6")
+	some.Endpoints.Items[1].Ports = map[string]uint32{"admin": 7}
+	for name, c := range map[string]struct {
+		rules Merging
+		parts []Instances
+		want  []string
+		used  []int
+	}{
+		"of all":             {Merging{}, []Instances{first, deaf, third}, []string{"4"}, []int{0, 0, 1}},
+		"of the first":       {Merging{Shadow: true}, []Instances{first, deaf, third}, []string{"4"}, []int{0, 0, 1}},
+		"one has one":        {Merging{Shadow: true}, []Instances{first, some, third}, []string{"5"}, []int{0, 1, 0}},
+		"a socket":           {Merging{}, []Instances{first, other, third}, []string{"unix:///2", "4"}, []int{0, 1, 1}},
+		"ports filled in":    {Merging{Fill: []Field{FieldPorts}}, []Instances{first, deaf, third}, []string{"1", "3", "4"}, []int{0, 2, 1}},
+		"another field only": {Merging{Fill: []Field{FieldLabels}}, []Instances{first, deaf, third}, []string{"4"}, []int{0, 0, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, conflicts := c.rules.Merge(c.parts)
+			var addresses []string
+			for _, e := range got.Endpoints.All() {
+				addresses = append(addresses, e.Address)
+			}
+			if !slices.Equal(addresses, c.want) {
+				t.Errorf("its endpoints are %v, want %v", addresses, c.want)
+			}
+			if used := c.rules.Used(c.parts); !slices.Equal(used, c.used) {
+				t.Errorf("in use are %v, want %v", used, c.used)
+			}
+			if len(c.parts[1].Endpoints.Items) < 2 {
+				t.Error("the list of the source was changed")
+			}
+			if name != "a socket" && len(conflicts) == 0 {
 				t.Error("nobody says what is left out")
 			}
 		})

@@ -42,7 +42,7 @@ func (a adaption) adapt(list []Endpoint) (out []Endpoint, lacking []Port) {
 	shared, lacks := a.ports(nil) // of all endpoints that name no port
 	for i := range list {
 		e := &list[i]
-		if strings.HasPrefix(e.Address, "unix://") {
+		if e.socket() {
 			continue // it has no ports
 		}
 		ports, without := shared, lacks
@@ -95,6 +95,22 @@ func (a adaption) ports(own map[string]uint32) (out map[string]uint32, lacking [
 	}
 	return out, lacking
 }
+
+// listening are the endpoints that have at least one of the ports, and sockets. The others get no traffic: they do not count, nor stand
+// in the way of those that would.
+func listening(list []Endpoint, ports []Port) []Endpoint {
+	out := make([]Endpoint, 0, len(list))
+	for i := range list {
+		e := &list[i]
+		if e.socket() || slices.ContainsFunc(ports, func(p Port) bool { return e.Port(p) != 0 }) {
+			out = append(out, *e)
+		}
+	}
+	return out
+}
+
+// socket says that the endpoint is a Unix socket, which has no ports.
+func (e *Endpoint) socket() bool { return strings.HasPrefix(e.Address, "unix://") }
 
 // lackingPorts is that endpoints of other do not have these ports of the service.
 func lackingPorts(counts, other *Service, lacking []Port) Conflict {
