@@ -129,6 +129,12 @@ func (c *Catalog) watch() (wake <-chan struct{}, stop func()) {
 	}
 }
 
+// Knows says that a type over xDS is a name of configuration. It makes nothing.
+func (c *Catalog) Knows(name string) bool {
+	_, ok := c.types[name]
+	return ok || name == meshType
+}
+
 // Set is what there is of a type over xDS; false: it is no name of configuration. Every name of a kind holds the same.
 func (c *Catalog) Set(name string) (resource.Set, bool) {
 	if name == meshType {

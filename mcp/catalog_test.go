@@ -58,6 +58,11 @@ func TestPublishFrom(t *testing.T) {
 	}
 	kind, _ := config.Info(config.ServiceEntry)
 	name := typeNames(kind)[0].name
+	for asked, want := range map[string]bool{name: true, meshType: true, "networking.istio.io/v1/Nothing": false, "": false} {
+		if got := c.Knows(asked); got != want || calls != 0 {
+			t.Errorf("%q is known: %v, want %v; made %d times", asked, got, want, calls)
+		}
+	}
 	for range 2 {
 		if set, ok := c.Set(name); !ok || set.Len() != 1 {
 			t.Errorf("%s: %d, %v", name, set.Len(), ok)

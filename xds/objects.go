@@ -17,10 +17,7 @@ import (
 // Source: Istio's generator "api", which serves identities of the root namespace.
 func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 	told := st.server.cfg.Objects
-	if told == nil {
-		return false, nil
-	}
-	if _, objects = told.Set(typeURL); !objects {
+	if told == nil || !told.Knows(typeURL) {
 		return false, nil
 	}
 	why := told.May(st.who.Identity)
@@ -41,11 +38,7 @@ func (st *stream) mayRead(typeURL string) (objects bool, err error) {
 // servable says that a type can be told already: who came before there was a context is told of configuration alone, since
 // nothing else of it was looked at.
 func (st *stream) servable(typeURL string) bool {
-	if !st.early {
-		return true
-	}
-	_, objects := st.server.cfg.Objects.Set(typeURL)
-	return objects
+	return !st.early || st.server.cfg.Objects.Knows(typeURL)
 }
 
 // recordRead writes down who reads configuration, or may not, as long as it is not too often.

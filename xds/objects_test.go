@@ -1,8 +1,10 @@
 package xds_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
@@ -19,16 +21,49 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// library has one type of configuration, of which there is nothing, for everybody.
-type library struct{}
+// library has one type of configuration, of which there is nothing, for everybody; or for nobody.
+type library struct {
+	why  error         // why nobody may read
+	sets *atomic.Int32 // counts how often it was looked what there is; nil: that is not counted
+}
 
 const bookType = "networking.istio.io/v1/ServiceEntry"
 
 func (library) Ready() bool { return true }
 
-func (library) Set(typeURL string) (resource.Set, bool) { return resource.Set{}, typeURL == bookType }
+func (library) Knows(typeURL string) bool { return typeURL == bookType }
 
-func (library) May(spiffe.ID) error { return nil }
+func (l library) Set(typeURL string) (resource.Set, bool) {
+	if l.sets != nil {
+		l.sets.Add(1)
+	}
+	return resource.Set{}, l.Knows(typeURL)
+}
+
+func (l library) May(spiffe.ID) error { return l.why }
+
+// Nothing is made of configuration for who may not read it, whether there is a context or not: of services of registries it costs much.
+func TestNothingIsMadeForStrangers(t *testing.T) {
+	t.Parallel()
+	for name, early := range map[string]bool{"before there is a context": true, "after": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			sets := &atomic.Int32{}
+			p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) { c.Objects = library{errors.New("you may not"), sets} })
+			if !early {
+				p.publish(serving("a", 1)...)
+			}
+			l := call(t, p, nil)
+			l.ask(node(t, map[string]any{}), bookType)
+			if _, err := l.hears(bookType); status.Code(err) != codes.Unauthenticated {
+				t.Errorf("the stream ended with %v", err)
+			}
+			if n := sets.Load(); n != 0 {
+				t.Errorf("it was made %d times", n)
+			}
+		})
+	}
+}
 
 // Who reads configuration and is revoked is written down as one who may not any more, as he had proven to be.
 func TestReaderRevoked(t *testing.T) {

@@ -48,7 +48,10 @@ type Generator interface {
 type Objects interface {
 	// Ready says that there is something to tell: before that nobody is told.
 	Ready() bool
-	// Set returns what there is of a type; false: it is no type of configuration.
+	// Knows says that a type is one of configuration. It costs next to nothing, and is asked of everybody.
+	Knows(typeURL string) bool
+	// Set returns what there is of a type; false: it is no type of configuration. It may cost much, and is asked for those who may
+	// be told.
 	Set(typeURL string) (resource.Set, bool)
 	// May says why somebody may not be told; nil: they may.
 	May(who spiffe.ID) error
