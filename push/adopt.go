@@ -10,8 +10,9 @@ import (
 )
 
 // adopter makes one service of one host name, whoever knows of it. Registries know nothing of namespaces: their service of a
-// host is in the namespace of the configuration that declares the host, the oldest where several do, and what another control
-// plane's registry knows only where none else does; where none does, in that of the first source that has it. Declarations of configuration in several namespaces stay several services.
+// host is in the namespace of the configuration that declares the host, the oldest where several do; where none does, in that of the
+// first source that has it, and what other control planes' registries know is the last one. Declarations of configuration in several
+// namespaces stay several services.
 type adopter struct {
 	declared map[string]map[string]*registry.Service // of configuration, by host and namespace
 	groups   map[string][]registry.Key               // what each group of configuration declares
@@ -161,7 +162,7 @@ func (a *adopter) namespaces() map[string]string {
 func (a *adopter) namespace(host string) string {
 	if declared := a.declared[host]; len(declared) > 0 {
 		first := slices.MinFunc(slices.Collect(maps.Values(declared)), func(s, o *registry.Service) int {
-			return cmp.Or(s.CompareAge(o), cmp.Compare(s.Namespace, o.Namespace))
+			return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
 		})
 		return first.Namespace
 	}
@@ -179,15 +180,15 @@ func (a *adopter) sayers(host string) []sourceGroup {
 	})
 }
 
-// parts are what registries say of a host, what counts first, as if no configuration declared it, nor the sources of these names said
-// anything: in the namespace of the first.
+// parts are what registries of our own say of a host, what counts first, as if no configuration declared it, nor the sources of these
+// names said anything: in the namespace of the first.
 func (a *adopter) parts(host string, without map[string]bool) (out []registry.Instances) {
 	for _, at := range a.sayers(host) {
 		if without[at.source] {
 			continue
 		}
 		for _, in := range a.said[at].Items {
-			if in.Service.Host != host {
+			if in.Service.Host != host || in.Service.Relayed {
 				continue
 			}
 			if len(out) > 0 && in.Service.Namespace != out[0].Service.Namespace {

@@ -17,7 +17,8 @@ import (
 type Deriver interface {
 	// Name identifies it to people.
 	Name() string
-	// Derive returns the services that changed since the last call, as groups. It must not wait for anything.
+	// Derive returns the services that changed since the last call, as groups. Those that are Relayed are in groups of their own,
+	// of such alone. It must not wait for anything.
 	Derive(ctx context.Context, objects Objects) feed.Batch[registry.Instances]
 	// Pending says that the last Derive returned services that lack what Run is about to find.
 	Pending() bool
@@ -96,6 +97,7 @@ type Assembler struct {
 	found   findings
 	crosses crossings
 	adopts  *adopter
+	relays  relays
 	use     *objectBook // which objects are in use; its merger is objects, and its objects those of inputs
 	own     *own        // what is told others; nil: nothing is
 	leaving bool        // sources of services are merged still that are not named any more
@@ -130,6 +132,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
 		adopts:    newAdopter(),
+		relays:    relays{},
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),

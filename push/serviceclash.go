@@ -103,7 +103,7 @@ func servicePlaces(s *registry.Service) []servicePlace {
 // Package gen lays listeners out in that way.
 func serviceClashes(at servicePlace, members []*registry.Service, in Inputs) []finding {
 	slices.SortFunc(members, func(a, b *registry.Service) int {
-		return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+		return cmp.Or(a.CompareAge(b), a.Key.Compare(b.Key))
 	})
 	p := newPlaceSharing(at, members, in)
 	var requests []*registry.Service

@@ -43,7 +43,8 @@ func (s Sources) Check() error {
 	return errors.Join(errs...)
 }
 
-// names are those of the sources, with the deriver's before those of services.
+// names are those of the sources, with the deriver's before those of services: it tells of declarations. After them all is what it
+// makes of what other control planes' registries know.
 func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 	for _, o := range s.Objects {
 		objects = append(objects, o.Name())
@@ -54,7 +55,18 @@ func (c *AssemblerConfig) names(s Sources) (objects, instances []string) {
 	for _, i := range s.Instances {
 		instances = append(instances, i.Name())
 	}
+	if c.Derive != nil {
+		instances = append(instances, c.relays())
+	}
 	return objects, instances
+}
+
+// relays is what the services count as from that are Relayed. No source is called so.
+func (c *AssemblerConfig) relays() string { return c.Derive.Name() + " relayed" }
+
+// derives says whether something is said by the deriver.
+func (c *AssemblerConfig) derives(source string) bool {
+	return c.Derive != nil && (source == c.Derive.Name() || source == c.relays())
 }
 
 // Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
@@ -169,7 +181,7 @@ func (a *Assembler) rankInstances(names []string, now time.Time) {
 func (a *Assembler) unread() []string {
 	objects, instances := a.cfg.names(a.cfg.Sources)
 	return slices.DeleteFunc(append(a.objects.Waiting(), a.instances.Waiting()...), func(name string) bool {
-		return slices.Contains(a.cfg.Sources.Optional, name) || a.cfg.Derive != nil && name == a.cfg.Derive.Name() ||
+		return slices.Contains(a.cfg.Sources.Optional, name) || a.cfg.derives(name) ||
 			!slices.Contains(objects, name) && !slices.Contains(instances, name) // it leaves
 	})
 }

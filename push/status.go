@@ -44,7 +44,7 @@ func (a *Assembler) Status() Status {
 func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, between map[place][]finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	sources := a.instances.Sources()
+	sources := slices.DeleteFunc(a.instances.Sources(), func(s feed.SourceStatus) bool { return a.cfg.Derive != nil && s.Name == a.cfg.relays() })
 	if a.partial { // the deriver comes first
 		sources[0].Synced = false
 	}

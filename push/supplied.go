@@ -37,6 +37,9 @@ func (a *Assembler) Supplied(k registry.Key) (Supplied, bool) {
 	out := Supplied{Instances: merged, Parts: make([]Part, len(supplies))}
 	for i, used := range a.cfg.Merging.Used(items) {
 		out.Parts[i] = Part{Instances: items[i], Source: supplies[i].Source, Used: used}
+		if a.cfg.derives(out.Parts[i].Source) {
+			out.Parts[i].Source = a.cfg.Derive.Name()
+		}
 	}
 	return out, true
 }

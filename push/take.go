@@ -72,11 +72,14 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 		}
 		a.found.set(place{group: u.Group}, found)
 	}
-	again := a.adopts.declare(b)
-	a.applyInstances(b, now)
+	declared, relayed := a.relays.part(b)
+	again := a.adopts.declare(declared)
+	a.applyInstances(declared, now)
 	for _, b := range again {
 		a.applyInstances(b, now)
 	}
+	relayed.Source = a.cfg.relays()
+	a.adopt(relayed, now)
 }
 
 // takeInstances takes in what a registry says.
@@ -84,15 +87,45 @@ func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Ins
 	if a.own != nil {
 		a.own.heard(b)
 	}
+	a.adopt(b, now)
+	if b.Full && a.holds() { // what went with its source may have waited for that
+		a.updateObjects(ctx, nil, edits{}, now, now)
+	}
+	a.settle(ctx, now)
+}
+
+// adopt takes in services of hosts that others may declare.
+func (a *Assembler) adopt(b feed.Batch[registry.Instances], now time.Time) {
 	b, again := a.adopts.adopt(b)
 	a.applyInstances(b, now)
 	for _, b := range again {
 		a.applyInstances(b, now)
 	}
-	if b.Full && a.holds() { // what went with its source may have waited for that
-		a.updateObjects(ctx, nil, edits{}, now, now)
+}
+
+// relays are the groups of the deriver whose services are Relayed.
+type relays map[string]bool
+
+// part is a batch of the deriver's in two: what is declared, and what is relayed. Either is as Full as the whole.
+func (r relays) part(b feed.Batch[registry.Instances]) (declared, relayed feed.Batch[registry.Instances]) {
+	declared, relayed = b, b
+	declared.Updates, relayed.Updates = nil, nil
+	if b.Full {
+		clear(r)
 	}
-	a.settle(ctx, now)
+	for _, u := range b.Updates {
+		switch is := len(u.Items) > 0 && u.Items[0].Service.Relayed; {
+		case is:
+			r[u.Group] = true
+			relayed.Updates = append(relayed.Updates, u)
+		case r[u.Group]: // it is gone
+			delete(r, u.Group)
+			relayed.Updates = append(relayed.Updates, u)
+		default:
+			declared.Updates = append(declared.Updates, u)
+		}
+	}
+	return declared, relayed
 }
 
 // applyInstances merges services and their endpoints; what is equal keeps its pointer.
@@ -149,7 +182,7 @@ func (a *Assembler) sayers(k registry.Key) map[*registry.Service]string {
 	out := map[*registry.Service]string{}
 	for _, s := range a.instances.Supplies(k) {
 		out[s.Item.Service] = s.Source
-		if d := a.cfg.Derive; d != nil && s.Source == d.Name() {
+		if a.cfg.derives(s.Source) {
 			out[s.Item.Service] = s.Item.Service.Source
 		}
 	}

@@ -84,8 +84,8 @@ type Service struct {
 	SubjectAltNames []string
 	// Created decides which of two declarations of a host wins: the older.
 	Created time.Time
-	// Relayed says that nobody declares it: it is what another control plane's registry knows. Any declaration of its host
-	// counts before it, however young.
+	// Relayed says that nobody declares it, and no registry of ours knows it: it is what another control plane's registry knows.
+	// Whoever else has its host counts before it, however young.
 	Relayed bool `json:",omitempty"`
 	// Source and Object say where it came from, for people.
 	Source, Object string
@@ -111,8 +111,8 @@ func (s *Service) Port(number uint32) (Port, bool) {
 	return Port{}, false
 }
 
-// CompareAge orders declarations of one host: who declares before what was relayed, then the older. It is 0 where only names
-// tell which one counts.
+// CompareAge orders services where one of them counts before another: what was relayed after all others, and else the older. It is 0
+// where only names tell which one counts.
 func (s *Service) CompareAge(o *Service) int {
 	switch {
 	case s.Relayed == o.Relayed:

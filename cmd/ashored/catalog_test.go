@@ -48,6 +48,8 @@ type market struct {
 	*catalog
 	files *saying[*config.Object]
 	dc1   *saying[registry.Instances]
+	// status is the assembler's.
+	status func() push.Status
 }
 
 func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
@@ -63,6 +65,7 @@ func newMarket(t *testing.T, with ...func(*push.AssemblerConfig)) *market {
 		change(&cfg)
 	}
 	a := push.NewAssembler(cfg)
+	m.status = a.Status
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- a.Run(ctx) }()

@@ -14,7 +14,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/push"
@@ -216,54 +215,5 @@ func TestServicesSetting(t *testing.T) {
 	}
 	if nobody := (*informants)(nil); nobody.telling() != nil {
 		t.Error("somebody is told")
-	}
-}
-
-// The service of a registry joins the ServiceEntry that declares its host, and not what another control plane's registry
-// knows of the same host, which comes back as an object of no age.
-func TestEchoOfARegistry(t *testing.T) {
-	t.Parallel()
-	const echo = `apiVersion: networking.istio.io/v1
-kind: ServiceEntry
-metadata: {name: registry-web.service.consul, namespace: default, annotations: {ashore.io/source: consul}}
-spec:
-  hosts: [web.service.consul]
-  ports: [{number: 80, name: http, protocol: HTTP}]
-  resolution: STATIC
-  endpoints: [{address: 10.0.0.8}]
-`
-	declared := func(meta string) string {
-		return strings.Replace(strings.Split(marketFile, "---")[0], "namespace: shop}", "namespace: shop"+meta+"}", 1)
-	}
-	for name, c := range map[string]struct{ files, peer, want string }{
-		"echo":                     {declared(""), echo, "default 1, shop 1"},
-		"declared late":            {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), echo, "default 1, shop 1"},
-		"in the same namespace":    {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), strings.ReplaceAll(echo, "default", "shop"), "shop 2 by shop/web"},
-		"nobody declares":          {"", echo, "default 2"},
-		"the neighbour declares":   {declared(""), strings.ReplaceAll(echo, ", annotations: {ashore.io/source: consul}", ""), "default 2, shop 0"},
-		"not under the name of it": {declared(""), strings.ReplaceAll(echo, "registry-web", "web"), "default 2, shop 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				a := newAudience(t, func(*settings) {})
-				a.hears(t, c.peer)
-				a.reads(t, c.files)
-				a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.7", Namespace: "shop"})
-				time.Sleep(time.Second) // builds keep a distance
-				synctest.Wait()
-				var got []string
-				for _, s := range a.collected(t, admin.ServiceQuery{Host: "web.service.consul"}) {
-					text := fmt.Sprint(s.Namespace, " ", s.Health.Healthy)
-					if strings.Contains(c.want, " by ") {
-						text += " by " + strings.TrimPrefix(s.Sources[0].Object, "ServiceEntry ")
-					}
-					got = append(got, text)
-				}
-				if got := strings.Join(got, ", "); got != c.want {
-					t.Errorf("services are %q, want %q", got, c.want)
-				}
-			})
-		})
 	}
 }

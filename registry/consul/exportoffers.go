@@ -101,7 +101,7 @@ func (f *offers) name(k registry.Key) {
 	f.names[k] = name
 	f.keys[name] = append(f.keys[name], k)
 	slices.SortFunc(f.keys[name], func(a, b registry.Key) int {
-		return cmp.Or(f.services.At(a).Created.Compare(f.services.At(b).Created), a.Compare(b))
+		return cmp.Or(f.services.At(a).CompareAge(f.services.At(b)), a.Compare(b))
 	})
 }
 

@@ -127,15 +127,9 @@ func hostEndpoint(s *registry.Service) []registry.Endpoint {
 	return []registry.Endpoint{{Address: s.Host, Namespace: s.Namespace}}
 }
 
-// byAge orders ServiceEntries of one host: the older counts, and one that tells of a registry after all others.
+// byAge orders ServiceEntries of one host: the older counts.
 func byAge(a, b *config.Object) int {
-	rank := 0
-	if s := synthetic(a); s != synthetic(b) {
-		if rank = -1; s {
-			rank = 1
-		}
-	}
-	return cmp.Or(rank, a.Created.Compare(b.Created), a.Key.Compare(b.Key))
+	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
 // clash warns of a host that several ServiceEntries of one namespace declare; conflicts are in what they contradict one another.
@@ -161,10 +155,7 @@ func clash(host string, winner, other *config.Object, conflicts []registry.Confl
 		}
 	}
 	rank := "it is older"
-	switch {
-	case synthetic(other) && !synthetic(winner):
-		rank = "the other one is made of what a registry of another control plane knows"
-	case winner.Created.Equal(other.Created):
+	if winner.Created.Equal(other.Created) {
 		rank = "it comes first by name, and neither is older"
 	}
 	p.Text = "host " + host + " is declared by " + by + " too, whose ports and settings count (" + rank + "); " + used + ": declare the host once"

@@ -39,7 +39,8 @@ type Deriver struct {
 	selectors  map[string]map[config.Key]*config.Object
 	workloads  workloads
 	registered registered
-	byHost     map[registry.Key]map[config.Key]*config.Object // the entries that declare a host
+	byHost     map[registry.Key]map[config.Key]*config.Object // the entries that name a host
+	relayed    map[registry.Key]bool                          // hosts of which other control planes' registries told
 }
 
 // New makes a Deriver; without addresses (nil) no virtual address is allocated.
@@ -55,6 +56,7 @@ func newDeriver(addresses Addresses, runtime Runtime) *Deriver {
 		selectors:  map[string]map[config.Key]*config.Object{},
 		workloads:  workloads{},
 		byHost:     map[registry.Key]map[config.Key]*config.Object{},
+		relayed:    map[registry.Key]bool{},
 	}
 }
 
@@ -62,7 +64,8 @@ func newDeriver(addresses Addresses, runtime Runtime) *Deriver {
 func (d *Deriver) Name() string { return source }
 
 // Derive returns the services that changed since the last call: one group for each service, empty
-// when it is gone. Problems stand in the group that they concern.
+// when it is gone, and another one for what other control planes' registries know of its host (registry.Service.Relayed). Problems
+// stand in the group that they concern.
 func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
 	dirty := map[registry.Key]bool{}
 	var groups []config.Key
@@ -157,30 +160,50 @@ func (d *Deriver) batch(ctx context.Context, keys []registry.Key) feed.Batch[reg
 	out := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
 	d.started = true
 	for _, k := range keys {
-		u := feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Host}
-		u.Items, u.Problems = d.derive(k)
-		out.Updates = append(out.Updates, u)
+		name := k.Namespace + "/" + k.Host
+		declared, relayed := d.entriesOf(k)
+		out.Updates = append(out.Updates, derived(name, d.derive(k, declared)))
+		if len(relayed) > 0 || d.relayed[k] {
+			out.Updates = append(out.Updates, derived("relayed "+name, d.derive(k, relayed)))
+		}
+		if d.relayed[k] = len(relayed) > 0; len(relayed) == 0 {
+			delete(d.relayed, k)
+		}
 	}
 	d.giveAddresses(ctx, out.Updates)
 	return out
 }
 
-// derive makes the service of one key: none when nothing declares it.
-func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem) {
-	entries := make([]*config.Object, 0, len(d.byHost[key]))
+// entriesOf are the ServiceEntries that declare the service of a key, and those that tell what a registry elsewhere knows of it, what
+// counts first.
+func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Object) {
 	for _, o := range d.byHost[key] {
-		entries = append(entries, o)
+		if synthetic(o) {
+			relayed = append(relayed, o)
+		} else {
+			declared = append(declared, o)
+		}
 	}
-	if len(entries) == 0 {
+	if len(declared)+len(relayed) == 0 {
 		delete(d.byHost, key)
 		d.letGo(key)
-		return nil, nil
 	}
-	slices.SortFunc(entries, byAge)
-	var (
-		parts    []registry.Instances
-		problems []feed.Problem
-	)
+	slices.SortFunc(declared, byAge)
+	slices.SortFunc(relayed, byAge)
+	return declared, relayed
+}
+
+func derived(group string, u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
+	u.Group = group
+	return u
+}
+
+// derive makes the service of one key: none without entries.
+func (d *Deriver) derive(key registry.Key, entries []*config.Object) (out feed.Update[registry.Instances]) {
+	if len(entries) == 0 {
+		return out
+	}
+	var parts []registry.Instances
 	for _, o := range entries {
 		for _, s := range services(o) {
 			if s.Host == key.Host {
@@ -188,14 +211,15 @@ func (d *Deriver) derive(key registry.Key) ([]registry.Instances, []feed.Problem
 			}
 		}
 		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
-			problems = append(problems, d.chosen(o)...)
+			out.Problems = append(out.Problems, d.chosen(o)...)
 		}
 	}
 	merged, conflicts := registry.Merging{}.Merge(parts)
 	for _, o := range entries[1:] {
-		problems = append(problems, clash(key.Host, entries[0], o, conflicts))
+		out.Problems = append(out.Problems, clash(key.Host, entries[0], o, conflicts))
 	}
-	return []registry.Instances{merged}, problems
+	out.Items = []registry.Instances{merged}
+	return out
 }
 
 // letGo says that a service needs no allocated address any more. The store keeps it for a while, should that change again.
@@ -225,10 +249,13 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 		return
 	}
 	var missing []registry.Key
+	wanted := map[registry.Key]bool{} // of a service that is declared, and known elsewhere besides, by one at least
 	for _, u := range updates {
 		for _, in := range u.Items {
-			if in.Service.WantsAddress() && d.allocated[in.Service.Key] == nil {
-				missing = append(missing, in.Service.Key)
+			if k := in.Service.Key; in.Service.WantsAddress() && !wanted[k] {
+				if wanted[k] = true; d.allocated[k] == nil {
+					missing = append(missing, k)
+				}
 			}
 		}
 	}
@@ -243,7 +270,7 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 	first, without := -1, 0
 	for i, u := range updates {
 		for _, in := range u.Items {
-			if d.giveAddress(in.Service) {
+			if d.giveAddress(in.Service, wanted) {
 				continue
 			}
 			if without++; first < 0 {
@@ -261,15 +288,14 @@ func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[regis
 }
 
 // giveAddress gives a service its virtual address if it needs one, and says whether it has what it needs.
-func (d *Deriver) giveAddress(s *registry.Service) bool {
-	asked := d.wanting[s.Key] || d.allocated[s.Key] != nil
-	delete(d.wanting, s.Key)
+func (d *Deriver) giveAddress(s *registry.Service, wanted map[registry.Key]bool) bool {
 	if !s.WantsAddress() {
-		if asked {
+		if !wanted[s.Key] && (d.wanting[s.Key] || d.allocated[s.Key] != nil) {
 			d.letGo(s.Key)
 		}
 		return true
 	}
+	delete(d.wanting, s.Key)
 	if s.AutoAddresses = d.allocated[s.Key]; s.AutoAddresses == nil {
 		d.wanting[s.Key] = true
 	}

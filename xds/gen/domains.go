@@ -151,7 +151,7 @@ func byAge(ports []servicePort) []int {
 	}
 	slices.SortFunc(out, func(a, b int) int {
 		s, o := ports[a].service, ports[b].service
-		return cmp.Or(s.Created.Compare(o.Created), s.Key.Compare(o.Key))
+		return cmp.Or(s.CompareAge(o), s.Key.Compare(o.Key))
 	})
 	return out
 }

@@ -103,7 +103,7 @@ func (in inboundListenersIn) ports() []inboundPort {
 	}
 	services := slices.Clone(in.own.Inbound.Items())
 	slices.SortStableFunc(services, func(a, b push.Inbound) int {
-		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Created.Compare(b.Service.Created), a.Service.Key.Compare(b.Service.Key))
+		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
 	})
 	var out []inboundPort
 	for _, s := range services {

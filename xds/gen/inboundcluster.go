@@ -129,7 +129,7 @@ func (in workloadIn) served(port uint32) (services []*registry.Service, first in
 			at = append(at, i)
 		}
 	}
-	slices.SortStableFunc(at, func(a, b int) int { return items[a].Service.Created.Compare(items[b].Service.Created) })
+	slices.SortStableFunc(at, func(a, b int) int { return items[a].Service.CompareAge(items[b].Service) })
 	for _, i := range at {
 		if first < 0 {
 			first = i

@@ -336,7 +336,7 @@ func olderTarget(a, b outboundTarget) int {
 	if a.service == b.service {
 		return 0
 	}
-	return cmp.Or(a.service.Created.Compare(b.service.Created), a.service.Key.Compare(b.service.Key))
+	return cmp.Or(a.service.CompareAge(b.service), a.service.Key.Compare(b.service.Key))
 }
 
 // nameRoute gives the HTTP side of p its route configuration.
