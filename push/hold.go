@@ -49,21 +49,22 @@ type staying struct {
 	waits  string // the sources that were not seen, where that is why
 }
 
-// holding is why an object stays in use although no source has it any more.
+// holding is why an object stays in use although no source has it any more, for people: a format of what it does, "stays in use", of
+// what it is held beside, and of the sources that it waits for.
 type holding string
 
 const (
 	// heldRefused: a source has it in a form that is refused. Who moves an object from one source to another, and slips, loses
 	// nothing.
-	heldRefused holding = "is gone from where it stood, and is refused where it stands now: its last good version stays in use; mend it there, or take it out there too"
+	heldRefused holding = "is gone from where it stood, and is refused where it stands now: its last good version %[1]s; mend it there, or take it out there too"
 	// heldUnread: it went with its source, and others have a part that cannot be read as it is now. It may stand there.
-	heldUnread holding = "is gone with the source where it stood, and may stand now in a part of another one that cannot be read: it stays in use until that is mended"
+	heldUnread holding = "is gone with the source where it stood, and may stand now in a part of another one that cannot be read: it %[1]s until that is mended"
 	// heldBeside: something was changed with it, and is wrong. It may be what became of it.
-	heldBeside holding = "is gone from where it stood, and %s, which was changed with it, has an error: its last good version stays in use; mend that, and put the object back if its removal is not meant"
+	heldBeside holding = "is gone from where it stood, and %[2]s, which was changed with it, has an error: its last good version %[1]s; mend that, and put the object back if its removal is not meant"
 	// heldBefore: it was held before the start, and it is not known what is wrong now.
-	heldBefore holding = "is gone from where it stood, with an error in %s before the start, and not read since is %s: its last good version stays in use until that is read"
+	heldBefore holding = "is gone from where it stood, with an error in %[2]s before the start, and not read since is %[3]s: its last good version %[1]s until that is read"
 	// heldLeft: it went with its source, and may stand now in one that was not seen.
-	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %s: it stays in use until that is read; take that out of the list of sources too if it is away for good"
+	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %[3]s: it %[1]s until that is read; take that out of the list of sources too if it is away for good"
 )
 
 // withHeld are keys, and those of the objects that are held, here or beneath, or were let go lately besides.
@@ -198,16 +199,21 @@ func (l *objectBook) release(k config.Key) {
 	l.tell(k, nil)
 }
 
-// standHeld has people told of an object that is held, and that one is not any more when o is nil. What waits for a source
-// alone is in the list, and nobody is called for it: after a start that is so for a moment.
+// standHeld has people told of an object that is held, and that one is not any more when o is nil.
 func (a *Assembler) standHeld(k config.Key, o *config.Object) {
-	at := heldPlace(k.String())
 	if o == nil {
-		a.stand(at, nil)
+		a.stand(heldPlace(k.String()), nil)
 		return
 	}
-	found := []finding{{problem: a.use.held[k].problem(o)}}
-	if a.use.held[k].waits == "" {
+	h := a.use.held[k]
+	a.standWaiting(heldPlace(k.String()), h.problem(o, "stays in use"), h.waits != "")
+}
+
+// standWaiting has people told of a problem at a place. What waits for a source alone is in the list, and nobody is called for it: after
+// a start that is so for a moment.
+func (a *Assembler) standWaiting(at place, p feed.Problem, waits bool) {
+	found := []finding{{problem: p}}
+	if !waits {
 		a.stand(at, found)
 		return
 	}
@@ -220,18 +226,12 @@ func (a *Assembler) standHeld(k config.Key, o *config.Object) {
 // heldPlace is where it stands that an object, by its name, is held.
 func heldPlace(object string) place { return place{group: "held " + object} }
 
-// problem is what operators are told of an object that is held.
-func (h staying) problem(o *config.Object) feed.Problem {
-	p := feed.Problem{Severity: feed.Warning, Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File, Stale: true, Text: string(h.why)}
-	switch h.why {
-	case heldBeside:
-		p.Text = fmt.Sprintf(string(h.why), h.beside.Group+" of "+h.beside.Source)
-	case heldBefore:
-		p.Text = fmt.Sprintf(string(h.why), h.beside.Group+" of "+h.beside.Source, h.waits)
-	case heldLeft:
-		p.Text = fmt.Sprintf(string(h.why), h.waits)
+// problem is what operators are told of an object that is held; does is what that has it do.
+func (h staying) problem(o *config.Object, does string) feed.Problem {
+	return feed.Problem{
+		Severity: feed.Warning, Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File, Stale: true,
+		Text: fmt.Sprintf(string(h.why), does, h.beside.Group+" of "+h.beside.Source, h.waits),
 	}
-	return p
 }
 
 // resume takes in what was held before the start, and what sources said then that there are not any more.

@@ -131,6 +131,7 @@ func TestToldHeld(t *testing.T) {
 			t.Errorf("in use is that of %s", o.Origin.Source)
 		}
 		n.has("x y", "x")
+		n.folders.tells("x", "is refused where it stands now: its last good version is still told to others; mend it there, or take it out there too; in use is that of peer")
 		n.end()
 
 		n = newTeller(t, false, n.kept.get()...)
@@ -140,14 +141,20 @@ func TestToldHeld(t *testing.T) {
 		say(n.two, true, n.file("b", "y", "!x"))
 		say(n.peer, true, n.word("x"))
 		n.tells("after a start", "x of one, y of two", 1)
+		n.folders.tells("x", "is still told to others")
 		say(n.peer, true)
 		n.tells("the neighbour has it no more", "x of one, y of two", 0)
+		n.folders.tells("x", "is refused where it stands now: its last good version stays in use")
 		if o := n.last.get().Inputs().Objects.At(policy("x").Key); o == nil || o.Origin.Source != "one" {
 			t.Errorf("in use is %v", o)
 		}
 		say(n.two, false, n.file("b", "y"))
+		say(n.peer, true, n.word("x"))
 		n.tells("it is taken out there too", "y of two", 1)
-		n.has("y", "")
+		n.has("x y", "")
+		if all := n.a.Status().Problems; len(all) > 0 {
+			t.Errorf("problems are left: %v", all)
+		}
 	})
 }
 

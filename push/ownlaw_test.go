@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -149,14 +150,23 @@ func (w *twin) waits() bool {
 }
 
 // differs says in what it tells something else than what is in use without the neighbour, or what is in use in no version with him;
-// empty: in nothing.
-func (w *twin) differs(c *push.Context) string {
+// or that nobody is told of an object of ours that is held, as it is in use, or told; empty: in nothing.
+func (w *twin) differs(c *push.Context, held []push.Held) string {
 	if w == nil {
 		return ""
 	}
 	all, with := w.told.get(), w.last.get()
 	if all == nil || with == nil && !w.waits() {
 		return fmt.Sprintf("told: %v, served: %v", all != nil, with != nil)
+	}
+	problems := w.assembler.Status().Problems
+	for _, h := range held {
+		of := func(p feed.Problem) bool {
+			return p.Object == h.Object.Key.String() && strings.HasPrefix(p.Text, "is gone ")
+		}
+		if i := slices.IndexFunc(problems, of); h.Gone.IsZero() && (i < 0 || slices.ContainsFunc(problems[i+1:], of)) {
+			return fmt.Sprintf("%s is held, and that is not a problem, or several: %v", h.Object.Name, problems)
+		}
 	}
 	for _, name := range objectNames {
 		k := policy(name).Key

@@ -425,7 +425,7 @@ func (s *sites) settle() {
 	if s.blind = s.last == nil; s.blind {
 		return // nothing is served before all that is waited for was heard of
 	}
-	if differs := s.twin.differs(s.last); differs != "" {
+	if differs := s.twin.differs(s.last, s.held.get()); differs != "" {
 		s.fail("%s", differs)
 	}
 	quiet := !s.away()

@@ -50,6 +50,9 @@ func (a *Assembler) holds() bool {
 // look notes what sources have of an object, what counts first.
 func (a *Assembler) look(k config.Key, items []*config.Object) {
 	a.found.set(place{object: k}, clashes(items))
+	if a.own != nil && a.own.objects.held[k].why != "" {
+		a.standTold(k)
+	}
 	a.rekey = a.rekey || k.Kind == config.RequestAuthentication
 }
 
