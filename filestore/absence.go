@@ -17,14 +17,14 @@ import (
 type absence struct {
 	since time.Time        // when a file last came, or the folder was last seen empty or away; zero: there is no absence
 	bare  bool             // there is no file of configuration in it
-	back  map[string]stamp // the files that scans have seen in it since, as they were seen last
+	back  map[string]stamp // the files that scans have seen in it since, as they were seen last, also those that are gone again
 	first bool             // it was waited for from the start on: which of its files are missing nobody knows
-	began time.Time        // when a scan first saw files in it since; zero: none did
-	again bool             // first, and it was empty or away again after it had files: some of those may be missing
+	fills time.Time        // when a scan first saw files in it since, or saw one of those that it missed then; zero: none did
+	wants []string         // the files that this first scan missed, and none saw since
 }
 
-// mostReturns is after how many times Config.Return, from its first files on, a folder that was waited for counts as read though
-// files with new names go on coming: some always do.
+// mostReturns is after how many times Config.Return an absence is over though files with new names go on coming, as some always do:
+// from the first files on, or from when a file came that was missing.
 const mostReturns = 10
 
 func (a absence) is() bool { return !a.since.IsZero() }
@@ -69,19 +69,30 @@ func (s stamp) moved() stamp {
 }
 
 // seen is the absence with the files of a scan.
-func (a absence) seen(l *listing, now time.Time) absence {
+func (a absence) seen(l *listing, lost []string, now time.Time) absence {
 	back := make(map[string]stamp, len(l.files))
 	maps.Copy(back, a.back)
 	maps.Copy(back, l.files)
-	if a.back = back; a.began.IsZero() {
-		a.began = now
+	a.back = back
+	if a.fills.IsZero() {
+		a.fills, a.wants = now, lost
+		return a
+	}
+	wants := slices.DeleteFunc(slices.Clone(a.wants), func(name string) bool { _, there := l.files[name]; return there })
+	if len(wants) < len(a.wants) {
+		a.fills, a.wants = now, wants
 	}
 	return a
 }
 
+// over says that the absence has lasted as long as it may, whatever comes.
+func (a absence) over(back time.Duration, now time.Time) bool {
+	return !a.fills.IsZero() && now.Sub(a.fills) >= mostReturns*back
+}
+
 // gone is the absence of a folder that a scan found empty, or away.
 func (a absence) gone(bare bool, now time.Time) absence {
-	return absence{since: now, bare: bare, first: a.first, again: a.first && (a.again || !a.began.IsZero())}
+	return absence{since: now, bare: bare, first: a.first}
 }
 
 // holdBack brings the absence up to date with a scan, and says whether the files that it found lost are to
@@ -99,16 +110,9 @@ func (f *folder) holdBack(l *listing, lost []string, now time.Time) bool {
 	}
 	came := f.absence.came(l)
 	if len(l.files) > 0 {
-		f.absence = f.absence.seen(l, now)
+		f.absence = f.absence.seen(l, lost, now)
 	}
-	if f.absence.first && !f.absence.began.IsZero() && now.Sub(f.absence.began) >= mostReturns*f.src.cfg.Return {
-		if !f.absence.again {
-			f.absence = absence{}
-			return false
-		}
-		f.absence.first = false
-	}
-	waits := f.absence.first || f.define(lost)
+	waits := (f.absence.first || f.define(lost)) && !f.absence.over(f.src.cfg.Return, now)
 	switch {
 	case waits && came:
 		f.absence.since, f.absence.bare = now, false
@@ -176,7 +180,7 @@ func (f *folder) absent() []config.Problem {
 		p.Text = fmt.Sprintf("the folder has come only now, and more files may be on their way: what it has is in use, and it counts as read when no more have come for %s, or %s after the first", f.src.cfg.Return, mostReturns*f.src.cfg.Return)
 	case !f.absence.bare:
 		p.Severity, p.Away = feed.Warning, false
-		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more have come for %s; then they count as deleted", f.src.cfg.Return)
+		p.Text = fmt.Sprintf("the folder was empty, away or not watched, and not all of its files are back: what the others defined stays at work until no more files have come for %s, or none of these for %s; then they count as deleted", f.src.cfg.Return, mostReturns*f.src.cfg.Return)
 	}
 	return []config.Problem{p}
 }

@@ -49,7 +49,31 @@ func TestAwaitNamesChange(t *testing.T) {
 	}
 }
 
-// At each scan of a folder that was waited for: whether it does not count as read yet, and whether files that are lost stay.
+// What was deleted before a start goes some time, also where files with new names come more often than Return, as where a job writes
+// dated ones; and what is deleted meanwhile goes with it.
+func TestDeletedWhileNamesCome(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1"), "c.yaml": entry("c", "10.0.0.1")})
+	kept := &memory{kept: map[string][]byte{}}
+	run(t, Config{Dir: dir, LastGood: kept}).stop()
+	remove(t, dir, "a.yaml")
+	w := run(t, Config{Dir: dir, LastGood: kept, Return: 200 * time.Millisecond, Rescan: 20 * time.Millisecond})
+	w.want("a=10.0.0.1 b=10.0.0.1 c=10.0.0.1", "not all of its files are back")
+	remove(t, dir, "c.yaml")
+	for i := 0; w.state() != "b=10.0.0.1"; i++ {
+		put(t, dir, fmt.Sprintf("n%d.yaml", i), fmt.Sprintf("# %d\n", i))
+		w.during(50 * time.Millisecond)
+		if i >= 3 {
+			remove(t, dir, fmt.Sprintf("n%d.yaml", i-3))
+		}
+		if i == 200 { // five times as many as it may take
+			t.Fatalf("in use is still %s; problems %v", w.state(), w.problems())
+		}
+	}
+}
+
+// At each scan of a folder that was waited for, or lacks files: whether it does not count as read yet, and whether files that are lost stay.
+// Other files that come and come do not keep them: where none of those that are missing comes back, it is over some time.
 func TestAbsenceSteps(t *testing.T) {
 	t.Parallel()
 	const back = 5 * time.Second
@@ -92,17 +116,52 @@ func TestAbsenceSteps(t *testing.T) {
 			{back - 1, nil, []string{"a"}, true, true},
 			{back, []string{"b2"}, []string{"a"}, true, true},
 			{10 * back, []string{"c3"}, []string{"a", "b"}, true, true},
-			{11 * back, []string{"d4"}, []string{"a", "b", "c"}, false, true},
-			{12*back - 1, []string{"d4"}, []string{"a", "b", "c"}, false, true},
-			{12 * back, []string{"d4"}, []string{"a", "b", "c"}, false, false},
+			{11*back - 1, []string{"c3"}, []string{"a", "b"}, true, true},
+			{11 * back, []string{"d4"}, []string{"a", "b", "c"}, false, false},
+		},
+		"some are missing at a start": {
+			{0, []string{"a1"}, []string{"b", "c"}, false, true},
+			{back - 1, []string{"a1"}, []string{"b", "c"}, false, true},
+			{back, []string{"a1"}, []string{"b", "c"}, false, false},
+		},
+		"some are missing, and others come and come": {
+			{0, []string{"a1"}, []string{"z"}, false, true},
+			{9*back + 1, []string{"b2"}, []string{"a", "z"}, false, true},
+			{10*back - 1, []string{"c3"}, []string{"a", "b", "z"}, false, true},
+			{10 * back, []string{"d4"}, []string{"a", "b", "c", "z"}, false, false},
+			{10*back + 1, []string{"e5"}, []string{"a", "b", "c", "d", "z"}, false, false},
+		},
+		"it was empty, and others come and come": {
+			{0, nil, []string{"y", "z"}, false, true},
+			{20 * back, nil, []string{"y", "z"}, false, true},
+			{21 * back, []string{"a1"}, []string{"y", "z"}, false, true},
+			{31*back - 1, []string{"b2"}, []string{"a", "y", "z"}, false, true},
+			{31 * back, []string{"c3"}, []string{"a", "b", "y", "z"}, false, false},
+		},
+		"they come back slowly, among others": {
+			{0, []string{"a1"}, []string{"x", "y", "z"}, false, true},
+			{9 * back, []string{"b2", "x3"}, []string{"a", "y", "z"}, false, true},
+			{18 * back, []string{"d4", "x3", "y5"}, []string{"a", "b", "z"}, false, true},
+			{28*back - 1, []string{"e6", "x3", "y5"}, []string{"a", "b", "d", "z"}, false, true},
+			{28 * back, []string{"f7", "x3", "y5"}, []string{"a", "b", "d", "e", "z"}, false, false},
+		},
+		"one comes and goes": {
+			{0, []string{"a1"}, []string{"y", "z"}, false, true},
+			{back - 1, []string{"a1", "y2"}, []string{"z"}, false, true},
+			{6 * back, []string{"b3"}, []string{"y", "z"}, false, true},
+			{11*back - 2, []string{"b3", "c5", "y4"}, []string{"z"}, false, true},
+			{11*back - 1, []string{"b3", "d6", "y4"}, []string{"z"}, false, false},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			begin := time.Unix(1000, 0)
 			f := &folder{src: &Source{cfg: Config{Return: back}}, files: map[string]*file{}, pending: pending{due: map[string]time.Time{}, first: map[string]time.Time{}}}
-			f.absence = absence{since: begin, first: true}
+			f.absence = absence{since: begin, first: steps[0].first}
 			for _, s := range steps {
+				for _, n := range s.lost {
+					f.files[n] = &file{unkept: "it defines something"}
+				}
 				l := &listing{files: map[string]stamp{}}
 				for _, n := range s.there {
 					l.files[n[:1]] = as(uint64(n[1]))

@@ -28,8 +28,8 @@ type Config struct {
 	// gone. Default 50ms.
 	Settle time.Duration
 	// Return is for how long no more files must have come to a folder that was empty or away, or that lacks
-	// files at the start, before those that did not come back count as deleted, and one that was waited for (Await) as read; that
-	// does ten times as long after its first files at the latest. Default 5s.
+	// files at the start, before those that did not come back count as deleted, and one that was waited for (Await) as read. Though others
+	// go on coming that is so when none of those that are missing has come for ten times as long, or since the first files. Default 5s.
 	Return time.Duration
 	// Await has a folder that cannot be read when the source begins, or holds no file of configuration, and of which nothing was kept,
 	// be waited for: the Standing of the source says why, and it is read once there is something in it. Default false: the
