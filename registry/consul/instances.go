@@ -29,7 +29,9 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 				if v == same && w.sure && !a.fresh {
 					return nil // some changes raise no index: it may be from before one that is known
 				}
-				w.had, w.sure = len(entries), a.fresh
+				if w.sure = a.fresh; len(entries) > 0 || !v.doubtful() { // what is doubted takes nothing back
+					w.had = len(entries)
+				}
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
 				w.port = said.main
 				k.tell(ctx, func() {

@@ -45,6 +45,9 @@ func (k *keeper) emptied(sc *scope, there map[string]bool, v verdict) bool {
 
 // doubt has what Consul says of a service, none of whose instances are there any more, wait until the names of all are known.
 func (k *keeper) doubt(sc *scope, s *service, said converted) {
+	if s.pending == nil {
+		s.doubted = time.Now()
+	}
 	s.pending = &said
 	if !sc.doubted {
 		sc.doubted = true
@@ -52,13 +55,27 @@ func (k *keeper) doubt(sc *scope, s *service, said converted) {
 	}
 }
 
-// confirm believes what Consul says of services: their names are what they were.
-func (k *keeper) confirm(sc *scope, at time.Time) {
+// confirm takes in that the names of all services are what they were.
+func (k *keeper) confirm(sc *scope, a answer) {
 	sc.doubted, sc.answered = false, time.Now()
 	for _, s := range sc.services {
-		if s.pending != nil {
-			k.set(sc, s, *s.pending, at)
-		}
+		sc.resolve(s, a)
+	}
+}
+
+// resolve has a service of which something is doubted asked for once more, and that is believed, when the names of all services have
+// it: what was doubted may be older than they are, and Consul may know its instances again. Where the names are the older ones, they
+// are asked for once more. The goroutine of keeper.loop calls it.
+func (sc *scope) resolve(s *service, names answer) {
+	switch {
+	case s.pending == nil:
+	case !names.asked.After(s.doubted):
+		sc.doubted = true
+		sc.names.interrupt()
+	default:
+		s.pending = nil
+		s.pokes.poke(true, 1) // of any index, but of now
+		s.stop.interrupt()
 	}
 }
 

@@ -58,7 +58,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 				slices.Sort(names)
 				if v == same && slices.Equal(names, had) && a.filtered == filtered { // another token would read others
 					if index == 0 {
-						k.tell(ctx, func() { k.confirm(sc, a.at) })
+						k.tell(ctx, func() { k.confirm(sc, a) })
 					}
 					return nil
 				}
@@ -155,9 +155,7 @@ func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
 	for name, s := range sc.services {
 		if there[name] {
 			s.unlisted, s.missed = false, time.Time{}
-			if s.pending != nil {
-				k.set(sc, s, *s.pending, a.at)
-			}
+			sc.resolve(s, a)
 			continue
 		}
 		if emptied && s.missed.IsZero() {
