@@ -1,8 +1,6 @@
 package push
 
 import (
-	"cmp"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -25,21 +23,6 @@ import (
 // Each object that is held is held, and kept over a start, by itself, with the place. Once some source has had it, it goes as
 // anything does that a source has: nobody remembers who had it before. One that goes is remembered for as long as other parts of
 // the change that took it away may be on their way, over a start too.
-
-// Held is an object that stays in use although no source has it any more.
-type Held struct {
-	Object *config.Object
-	// Beside is where something is wrong; the object stays until it is known that nothing is. Zero: it stays for no place.
-	Beside feed.GroupID
-	// Left says that it went with its source, or that the source of Beside went.
-	Left bool
-	// Untold says that it stays, or may come back, for what foreign sources may say alone, so that others are not told of it (see
-	// Telling). What they were told until lately may be there beside it, as Gone.
-	Untold bool
-	// Gone is when somebody took it away from Beside, or mended that: it is in use no more, unless a part of the same change is
-	// wrong that was not heard of yet. Zero: it is in use.
-	Gone time.Time
-}
 
 // staying is why and beside what an object stays in use; the zero value: it does not.
 type staying struct {
@@ -197,124 +180,4 @@ func (l *objectBook) release(k config.Key) {
 	l.heldNews = true
 	delete(l.held, k)
 	l.tell(k, nil)
-}
-
-// standHeld has people told of an object that is held, and that one is not any more when o is nil.
-func (a *Assembler) standHeld(k config.Key, o *config.Object) {
-	if o == nil {
-		a.stand(heldPlace(k.String()), nil)
-		return
-	}
-	h := a.use.held[k]
-	a.standWaiting(heldPlace(k.String()), h.problem(o, "stays in use"), h.waits != "")
-}
-
-// standWaiting has people told of a problem at a place. What waits for a source alone is in the list, and nobody is called for it: after
-// a start that is so for a moment.
-func (a *Assembler) standWaiting(at place, p feed.Problem, waits bool) {
-	found := []finding{{problem: p}}
-	if !waits {
-		a.stand(at, found)
-		return
-	}
-	a.found.set(at, nil)
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.between[at] = found
-}
-
-// heldPlace is where it stands that an object, by its name, is held.
-func heldPlace(object string) place { return place{group: "held " + object} }
-
-// problem is what operators are told of an object that is held; does is what that has it do.
-func (h staying) problem(o *config.Object, does string) feed.Problem {
-	return feed.Problem{
-		Severity: feed.Warning, Source: o.Origin.Source, Object: o.Key.String(), File: o.Origin.File, Stale: true,
-		Text: fmt.Sprintf(string(h.why), does, h.beside.Group+" of "+h.beside.Source, h.waits),
-	}
-}
-
-// resume takes in what was held before the start, and what sources said then that there are not any more.
-func (l *objectBook) resume(held []Held, before []feed.Batch[*config.Object]) {
-	for _, h := range held {
-		if !h.Gone.IsZero() {
-			l.gone[h.Object.Key] = departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: l.began, began: l.began}
-			continue
-		}
-		l.objects = l.objects.With(h.Object.Key, h.Object)
-		l.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
-	}
-	for _, b := range before {
-		for _, u := range b.Updates {
-			for _, o := range u.Items {
-				if _, known := l.held[o.Key]; known { // what is held was in use
-					continue
-				}
-				l.objects = l.objects.With(o.Key, o)
-				l.held[o.Key] = staying{why: heldLeft, left: true}
-				delete(l.gone, o.Key)
-				l.heldNews = true
-			}
-		}
-	}
-}
-
-// tellHeld tells what is held, and what was let go lately, when that is other than before: what others are told too, though another
-// version is in use here.
-func (a *Assembler) tellHeld() {
-	news := a.use.heldNews
-	a.use.heldNews = false
-	if a.own != nil {
-		news = news || a.own.objects.heldNews
-		a.own.objects.heldNews = false
-	}
-	if !news || a.cfg.Keep == nil {
-		return
-	}
-	all := a.use.keep(a.own != nil)
-	if a.own != nil {
-		told := a.own.objects
-		all = slices.DeleteFunc(all, func(h Held) bool { // what is told says it too
-			_, gone := told.gone[h.Object.Key]
-			return told.held[h.Object.Key].why != "" || gone && !h.Gone.IsZero()
-		})
-		all = append(all, told.keep(false)...)
-	}
-	slices.SortFunc(all, func(x, y Held) int { return cmp.Or(x.Object.Key.Compare(y.Object.Key), x.Gone.Compare(y.Gone)) })
-	a.cfg.Keep(all)
-}
-
-// keep is what is held, and what was let go lately.
-func (l *objectBook) keep(untold bool) []Held {
-	all := make([]Held, 0, len(l.held)+len(l.gone))
-	for k, h := range l.held {
-		o, _ := l.objects.Get(k) // what is held counts
-		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left, Untold: untold})
-	}
-	for k, d := range l.gone {
-		if !d.over && l.held[k].why == "" {
-			one := d.kept()
-			one.Untold = untold
-			all = append(all, one)
-		}
-	}
-	return all
-}
-
-// enforce completes a problem of an object that should protect, and of which its source has no version that could: another
-// one may be in use. The caller holds mu.
-func (a *Assembler) enforce(p *feed.Problem) {
-	if !p.Unenforced {
-		return
-	}
-	if _, held := a.between[heldPlace(p.Object)]; held {
-		p.Stale = true
-		p.Text += "; until then its last good version stays in use"
-		return
-	}
-	if items := a.objects.Items(config.ParseKey(p.Object)); len(items) > 0 {
-		p.Text += fmt.Sprintf("; until then the one in %s is in use", cmp.Or(placeOutside(items[0], p.Source), items[0].Origin.Source))
-		return
-	}
-	p.Text += "; nothing is enforced for it until it is mended"
 }

@@ -101,19 +101,3 @@ func (a *Assembler) tellOwn(now time.Time) time.Duration {
 	o.told, o.toldAt = o.now, now
 	return 0
 }
-
-// standTold has people told of an object of ours that is held for those who are told, where it is no more than that: a foreign source
-// has it too, and that one is in use.
-func (a *Assembler) standTold(k config.Key) {
-	at := place{group: "told " + k.String()}
-	h, items := a.own.objects.held[k], a.objects.Items(k)
-	if h.why == "" || len(items) == 0 {
-		a.stand(at, nil)
-		return
-	}
-	p := h.problem(a.own.objects.objects.At(k), "is still told to others")
-	p.Text += "; in use is that of " + items[0].Origin.Source
-	if stood := a.between[at]; len(stood) == 0 || stood[0].problem.Text != p.Text {
-		a.standWaiting(at, p, h.waits != "")
-	}
-}
