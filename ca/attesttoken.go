@@ -30,6 +30,7 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 	if !isToken(c.Bearer) {
 		return nil, ErrNotMine
 	}
+	behind := a.ledger.behind()
 	t, _, err := a.ledger.checkToken(ctx, c.Bearer, c.Now)
 	if err != nil {
 		return nil, err
@@ -39,8 +40,8 @@ func (a *TokenAttestor) Attest(ctx context.Context, c Call) (*Proof, error) {
 		return nil, err // not yet, or not now
 	}
 	if err != nil { // the token is good, so its holder may know
-		return nil, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
-			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)}
+		return nil, a.ledger.unsure(behind, &Refusal{Code: codes.FailedPrecondition, Public: "the WorkloadGroup of the join token is missing or makes no identity", Reason: "no group", Final: true,
+			Err: fmt.Errorf("join token %s: %w: write the WorkloadGroup, or make a token for another one", t.ID, err)})
 	}
 	p := &Proof{ID: id, How: tokenAttestor, Group: t.Group, Caller: "token " + t.ID, from: c.From}
 	if len(c.Peer) > 0 {

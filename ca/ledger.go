@@ -79,8 +79,9 @@ type Ledger struct {
 	now         func() time.Time
 	accounts    accounts // safe for concurrent use
 
-	changes record.Changer // set once; nil: the records do not tell what has changed
-	heeded  record.Mark    // belongs to Run: of the keys that it has told of
+	follower record.Follower // set once; nil: the records are never out of touch
+	changes  record.Changer  // set once; nil: the records do not tell what has changed
+	heeded   record.Mark     // belongs to Run: of the keys that it has told of
 
 	watchers record.Watchers // safe for concurrent use; told by Run
 	wake     chan struct{}   // cap 1; tells Run that something is to be kept
@@ -127,6 +128,7 @@ func NewLedger(ctx context.Context, c LedgerConfig) (*Ledger, error) {
 		l.now = time.Now
 	}
 	l.changes, _ = c.Records.(record.Changer)
+	l.follower, _ = c.Records.(record.Follower)
 	if _, err := spiffe.New(c.TrustDomain, "default", "default"); err != nil {
 		return nil, err
 	}

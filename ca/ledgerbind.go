@@ -94,7 +94,7 @@ func (l *Ledger) tryEnter(ctx context.Context, c *issued, w Workload, version st
 	} else {
 		with := KeyHashOf(c.proof.Leaf)
 		if err := w.mayRenew(version != "", c.proof.ID, with); err != nil {
-			return l.explained(ctx, with, err)
+			return l.explained(ctx, l.behind(), with, err)
 		}
 		w = w.renew(c.proof, with, c.key)
 	}
@@ -268,7 +268,7 @@ func (l *Ledger) holds(ctx context.Context, leaf *x509.Certificate) (h held, err
 	if err != nil {
 		return held{}, refuseCertificate("no identity", err)
 	}
-	key := KeyHashOf(leaf)
+	key, behind := KeyHashOf(leaf), l.behind()
 	k, version, err := l.holder(ctx, key.String())
 	if err != nil {
 		return held{}, err
@@ -279,7 +279,7 @@ func (l *Ledger) holds(ctx context.Context, leaf *x509.Certificate) (h held, err
 		}
 	}
 	if err := h.workload.mayRenew(h.version != "", id, key); err != nil {
-		return held{}, l.explained(ctx, key, err)
+		return held{}, l.explained(ctx, behind, key, err)
 	}
 	c := issued{workload: k.Workload, proof: &Proof{ID: id, How: certificateAttestor, Leaf: leaf}}
 	if err := l.refuseRevoked(ctx, c); err != nil {

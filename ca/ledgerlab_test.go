@@ -347,6 +347,21 @@ type faultyStore struct {
 
 	mu     sync.Mutex
 	before func([]record.Write) error // guarded by mu: called before each commit
+	behind error                      // guarded by mu: why reads go by what was known last
+}
+
+// part has the store be out of touch with the others for a reason; nil: in touch.
+func (s *faultyStore) part(why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.behind = why
+}
+
+// Behind implements record.Follower.
+func (s *faultyStore) Behind() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.behind
 }
 
 func (s *faultyStore) Commit(ctx context.Context, writes ...record.Write) error {

@@ -50,8 +50,9 @@ func (r *replaced) refuse(workload string) *Refusal {
 // publicUnknown is what the holder of a certificate of this mesh is told whose key nobody knows here.
 const publicUnknown = "the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined, or the key was replaced, by a copy of this identity on another machine or by a join long ago; join again with a new token"
 
-// unknown refuses a key that is not the one of a workload, and says what became of it as far as that is known.
-func (l *Ledger) unknown(ctx context.Context, with KeyHash) error {
+// unknown refuses a key that is not the one of a workload, and says what became of it as far as that is known. behind is what it
+// was before the key was looked up.
+func (l *Ledger) unknown(ctx context.Context, behind error, with KeyHash) error {
 	k, version, err := l.holder(ctx, with.String())
 	switch {
 	case err != nil:
@@ -59,14 +60,14 @@ func (l *Ledger) unknown(ctx context.Context, with KeyHash) error {
 	case version != "" && k.Replaced != nil:
 		return k.Replaced.refuse(k.Workload)
 	}
-	return &Refusal{Code: codes.Unauthenticated, Public: publicUnknown, Reason: reasonUnknown,
-		Err: fmt.Errorf("key %s is not, or no longer, the one of a workload: it was replaced long ago, or the certificate is not from a join here", with)}
+	return l.unsure(behind, &Refusal{Code: codes.Unauthenticated, Public: publicUnknown, Reason: reasonUnknown,
+		Err: fmt.Errorf("key %s is not, or no longer, the one of a workload: it was replaced long ago, or the certificate is not from a join here", with)})
 }
 
 // explained is err, with what became of a key where that is why.
-func (l *Ledger) explained(ctx context.Context, with KeyHash, err error) error {
+func (l *Ledger) explained(ctx context.Context, behind error, with KeyHash, err error) error {
 	if r, ok := errors.AsType[*Refusal](err); ok && r.Reason == reasonUnknown {
-		return l.unknown(ctx, with)
+		return l.unknown(ctx, behind, with)
 	}
 	return err
 }

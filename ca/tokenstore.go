@@ -167,12 +167,13 @@ func (l *Ledger) checkToken(ctx context.Context, text string, now time.Time) (To
 	if err != nil {
 		return Token{}, "", refuseToken("token malformed", err)
 	}
+	behind := l.behind()
 	t, version, err := l.token(ctx, id)
 	if err != nil {
 		return Token{}, "", err
 	}
 	if version == "" {
-		return Token{}, "", refuseToken("token unknown", fmt.Errorf("there is no join token %s, or it ended long ago", id))
+		return Token{}, "", l.unsure(behind, refuseToken("token unknown", fmt.Errorf("there is no join token %s, or it ended long ago", id)))
 	}
 	if subtle.ConstantTimeCompare([]byte(hex.EncodeToString(hash[:])), []byte(t.Hash)) != 1 {
 		return Token{}, "", refuseToken("token tampered", fmt.Errorf("join token %s has another secret: it is mistyped, or somebody guesses", id))

@@ -13,6 +13,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -167,7 +168,7 @@ func (id *identity) revoked(who spiffe.ID, fingerprint string) error {
 // joined says which group the workload of a certificate joined, by the ledger: its key has to be the one bound last.
 func (id *identity) joined(ctx context.Context, leaf *x509.Certificate) (string, error) {
 	w, err := id.ledger.Holds(ctx, leaf)
-	if r, ok := errors.AsType[*ca.Refusal](err); ok {
+	if r, ok := errors.AsType[*ca.Refusal](err); ok && r.Code != codes.Unavailable {
 		return "", &xds.NotJoinedError{Public: r.Public, Err: r}
 	}
 	return w.Group, err

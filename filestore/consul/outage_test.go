@@ -117,11 +117,18 @@ func TestAway(t *testing.T) {
 		t.Errorf("got %v, %v", o, err)
 	}
 	eventually(t, "the standing tells it", func() bool { return strings.Contains(a.Standing().Error, "store.address") })
+	follower := a.Records().(record.Follower)
+	if err := follower.Behind(); err == nil || !strings.Contains(err.Error(), "store.address") {
+		t.Errorf("its records are behind by %v, want an error that names the setting", err)
+	}
 	if _, err := a.Put(t.Context(), configtest.Object("p", "one.test"), "test"); !errors.Is(err, ErrAway) {
 		t.Errorf("put: got %v, want ErrAway", err)
 	}
 	agent.Start()
 	eventually(t, "it is in touch again", func() bool { return a.Standing().Error == "" })
+	if err := follower.Behind(); err != nil {
+		t.Errorf("its records are behind still: %v", err)
+	}
 	put(t, a, "y", "3")
 	if got := valueOf(t, s.open(t), "y"); got != "3" {
 		t.Errorf("another replica reads %q", got)

@@ -11,6 +11,8 @@ import (
 // as long as Consul answers; else they go by what was known last.
 func (s *Store) Records() record.Store { return s.recs }
 
+var _ record.Follower = (*records)(nil)
+
 // records is a Store's view as a record.Store.
 type records struct{ store *Store }
 
@@ -34,6 +36,9 @@ func (r *records) List(ctx context.Context, table string) ([]record.Record, erro
 func (r *records) Watch(ctx context.Context, table string) <-chan struct{} {
 	return r.store.watchers.Watch(ctx, table)
 }
+
+// Behind implements record.Follower.
+func (r *records) Behind() error { return r.store.standing.why() }
 
 // Commit implements record.Store. When ctx ends before its turn, nothing is written and the error is that of ctx.
 // Errors besides: ErrAway, ErrUnknown.
