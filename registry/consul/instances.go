@@ -75,10 +75,11 @@ type before struct {
 
 // before is that of a service.
 func (k *keeper) before(s *service) before {
-	items, out := s.items, before{had: len(s.items), port: s.said.main}
+	items, out := s.items, before{port: s.said.main}
 	if len(items) == 0 {
 		items = k.kept[s.group].Items
 	}
+	out.had = len(items)
 	if out.port == 0 && len(items) > 0 && len(items[0].Service.Ports) == 1 {
 		out.port = items[0].Service.Ports[0].Number
 	}

@@ -129,3 +129,31 @@ func TestOtherToken(t *testing.T) {
 		})
 	}
 }
+
+// What the token does not read any more when Consul answers for it, for the first time since a start, is hidden, not gone: what was kept of
+// it stands in then as before, and at the next start.
+func TestHiddenAfterStart(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, cfg := newCatalogs("web", "pay"), lastgood.Config[registry.Instances]{Store: &shelf{all: map[string][]byte{}}}
+		f := c.look(t, Options{}, cfg)
+		time.Sleep(time.Minute)
+		f.end()
+		is := func(when, text string) {
+			t.Helper()
+			time.Sleep(time.Minute)
+			if got := f.state("web.service.consul"); got != "healthy" || f.tells(text) != 1 || f.state("pay.service.consul") != "healthy" {
+				t.Errorf("%s it is %q; problems: %v", when, got, f.problems())
+			}
+		}
+		c.change(func() { c.fails = func(_, path string) bool { return path == "/v1/health/service/web" } })
+		f = c.look(t, Options{}, cfg)
+		is("in trouble", "Consul service web: Consul at http://consul.test:8500 answers 500")
+		c.change(func() { c.fails, c.hidden["web"] = nil, true })
+		is("hidden", "Consul service web: Consul at http://consul.test:8500: the token reads nothing any more")
+		f.end()
+		f = c.look(t, Options{}, cfg)
+		defer f.end()
+		is("after the next start", "Consul service web: Consul at http://consul.test:8500: the token reads nothing any more")
+	})
+}
