@@ -20,7 +20,7 @@ type gone map[config.Key]departure
 type departure struct {
 	object *config.Object
 	from   feed.GroupID // what had it, or what it was held beside
-	edited time.Time    // when somebody took it away
+	edited time.Time    // when somebody took it away; zero: nobody knows, and only what is refused by its name may mean it
 	seen   time.Time    // when that was seen here
 	began  time.Time    // when the assembler began, where it may have been taken away before that; zero: it was not
 	over   bool         // no part of the change is on its way any more, and it is not kept over a start
@@ -29,6 +29,9 @@ type departure struct {
 // with says that an object was taken away by the change that brought a fault: at the same time, or both before the start. Of what was
 // wrong with its own source that has thought already; what clashes with another one it does not know.
 func (d departure) with(f feed.Fault) bool {
+	if d.edited.IsZero() {
+		return false
+	}
 	before := !d.began.IsZero() && f.First && !f.Edited.Before(d.began)
 	return (before || d.edited.Sub(f.Edited).Abs() <= oneChange) && (f.Clash || f.Group.Source != d.from.Source)
 }
@@ -44,6 +47,9 @@ func (d departure) fault(all func() []feed.Fault) (feed.GroupID, bool) {
 	}
 	return all()[i].Group, true
 }
+
+// lasts says that it is kept over a start.
+func (d departure) lasts() bool { return !d.over && !d.edited.IsZero() }
 
 // kept is what is to be known of it after a start.
 func (d departure) kept() Held { return Held{Object: d.object, Beside: d.from, Gone: d.edited} }
@@ -88,7 +94,7 @@ func (e edits) of(id feed.GroupID) time.Time {
 
 // depart notes that no source has the object of k any more, and what had it, or what it is held beside, was edited.
 func (l *objectBook) depart(k config.Key, by edits, now time.Time) {
-	if _, known := l.gone[k]; known {
+	if !l.gone[k].edited.IsZero() {
 		return
 	}
 	old, had := l.objects.Get(k)
@@ -101,6 +107,7 @@ func (l *objectBook) depart(k config.Key, by edits, now time.Time) {
 	}
 	d := departure{object: old, from: from, edited: by.of(from), seen: now}
 	if d.edited.IsZero() {
+		l.gone[k] = d
 		return
 	}
 	if by.looked[from.Group] || by.first && !d.edited.Before(l.began) {
@@ -117,19 +124,23 @@ func (l *objectBook) recall(b feed.Batch[*config.Object], now time.Time) {
 	}
 	for _, u := range b.Updates {
 		for _, o := range u.Was {
-			if _, known := l.gone[o.Key]; !known && l.held[o.Key].why == "" && !u.Edited.IsZero() {
-				l.gone[o.Key] = departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now, began: l.began}
-				l.heldNews = true
+			if !l.gone[o.Key].edited.IsZero() || l.held[o.Key].why != "" {
+				continue
 			}
+			d := departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now}
+			if !d.edited.IsZero() {
+				d.began, l.heldNews = l.began, true
+			}
+			l.gone[o.Key] = d
 		}
 	}
 }
 
 // returned is that an object did not go after all, or is held.
 func (l *objectBook) returned(k config.Key) {
-	if _, known := l.gone[k]; known {
+	if d, known := l.gone[k]; known {
 		delete(l.gone, k)
-		l.heldNews = true
+		l.heldNews = l.heldNews || d.lasts()
 	}
 }
 
@@ -141,10 +152,11 @@ func (l *objectBook) forget(now time.Time) {
 		case !now.After(d.lapses()) || l.held[k].waits != "":
 		case l.inForce:
 			delete(l.gone, k)
-			l.heldNews = l.heldNews || !d.over
+			l.heldNews = l.heldNews || d.lasts()
 		case d.began.IsZero() && !d.over:
+			l.heldNews = l.heldNews || d.lasts()
 			d.over = true
-			l.gone[k], l.heldNews = d, true
+			l.gone[k] = d
 		}
 	}
 }

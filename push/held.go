@@ -65,8 +65,7 @@ func (a *Assembler) tellHeld() {
 	if a.own != nil {
 		told := a.own.objects
 		all = slices.DeleteFunc(all, func(h Held) bool { // what is told says it too
-			_, gone := told.gone[h.Object.Key]
-			return told.held[h.Object.Key].why != "" || gone && !h.Gone.IsZero()
+			return told.held[h.Object.Key].why != "" || told.gone[h.Object.Key].lasts() && !h.Gone.IsZero()
 		})
 		all = append(all, told.keep(false)...)
 	}
@@ -82,7 +81,7 @@ func (l *objectBook) keep(untold bool) []Held {
 		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left, Untold: untold})
 	}
 	for k, d := range l.gone {
-		if !d.over && l.held[k].why == "" {
+		if d.lasts() && l.held[k].why == "" {
 			one := d.kept()
 			one.Untold = untold
 			all = append(all, one)

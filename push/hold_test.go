@@ -445,6 +445,63 @@ func TestGoneBeforeStart(t *testing.T) {
 	}
 }
 
+// An object of a source that does not know when it was taken away, as a store and a server do not, stays where it is refused itself a
+// moment before or after it went, and where that is so at the start after it went; what is wrong besides means others.
+func TestGoneUnedited(t *testing.T) {
+	t.Parallel()
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		refuses string        // what the other source refuses
+		after   time.Duration // how long after the removal; never: the removal comes with the start
+		held    string
+	}{
+		"at once":                 {"!x", 0, "x"},
+		"a little later":          {"!x", 1500 * time.Millisecond, "x"},
+		"much later":              {"!x", 5 * time.Second, ""},
+		"another one":             {"!z", 0, ""},
+		"while down":              {"!x", never, "x"},
+		"another one, while down": {"!z", never, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				unedited := func(objects ...string) feed.Update[*config.Object] {
+					u := (*folders).file(nil, "x.yaml", objects...)
+					u.Edited = time.Time{}
+					return u
+				}
+				f := newFolders(t)
+				defer f.end()
+				if c.after == never {
+					x := policy("x")
+					x.Origin = config.Origin{Source: "one", File: "x.yaml"}
+					went := unedited()
+					went.Was = []*config.Object{x}
+					say(f.one, true, went, f.file("y.yaml", "y"))
+					say(f.two, true, f.file("z.yaml", c.refuses))
+				} else {
+					say(f.one, true, unedited("x"), f.file("y.yaml", "y"))
+					say(f.two, true)
+					time.Sleep(time.Minute)
+					f.has("x y", "")
+					say(f.one, false, unedited())
+					time.Sleep(c.after)
+					say(f.two, false, f.file("z.yaml", c.refuses))
+				}
+				f.has(strings.TrimSpace(c.held+" y"), c.held)
+				time.Sleep(time.Minute)
+				for _, h := range f.kept.get() {
+					if !h.Gone.IsZero() {
+						t.Errorf("%v is kept, gone at %v", h.Object.Key, h.Gone)
+					}
+				}
+				say(f.two, false, f.file("z.yaml"))
+				f.has("y", "")
+			})
+		})
+	}
+}
+
 // What went before the start, or shortly before the end before it, is one change with what was wrong elsewhere when that was first
 // read, and with nothing that is edited later, however long proxies wait for some source. What went in the meantime, longer before an
 // end than a change takes, is one with nothing after it.

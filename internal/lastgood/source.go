@@ -220,6 +220,7 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 	}
 	change := map[string]Content{}
 	if b.Full {
+		b.Updates = k.withGone(b)
 		for group := range k.groups {
 			change[groupPrefix+group] = nil
 		}
@@ -248,6 +249,24 @@ func (k *keeping[T]) take(b feed.Batch[T], now time.Time) feed.Batch[T] {
 		return feed.Batch[T]{Full: true, Updates: k.all(), Standing: k.standing(), Since: b.Since}
 	}
 	return b
+}
+
+// withGone are what the source says first, and the groups that it does not have any more of those that were kept and did not stand in.
+func (k *keeping[T]) withGone(b feed.Batch[T]) []feed.Update[T] {
+	if !k.spare {
+		return b.Updates
+	}
+	has := make(map[string]bool, len(b.Updates))
+	for _, u := range b.Updates {
+		has[u.Group] = true
+	}
+	out := slices.Clip(b.Updates)
+	for _, group := range slices.Sorted(maps.Keys(k.groups)) {
+		if items := k.groups[group].Items; !has[group] && len(items) > 0 {
+			out = append(out, feed.Update[T]{Group: group, Was: items})
+		}
+	}
+	return out
 }
 
 // note takes in one group. What was kept of it and cannot be read is kept on while the source has that stand in.

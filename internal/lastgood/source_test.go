@@ -86,6 +86,7 @@ type life struct {
 	script *script
 	merged *feed.Merger[string, string]
 	mu     sync.Mutex
+	went   []string // what batches said was there before; guarded by mu
 	end    func()
 }
 
@@ -104,6 +105,9 @@ func begin(t *testing.T, m *memory, cfg Config[string]) *life {
 			case b := <-out:
 				l.mu.Lock()
 				l.merged.Apply(b, time.Now())
+				for _, u := range b.Updates {
+					l.went = append(l.went, u.Was...)
+				}
 				l.mu.Unlock()
 			case <-ctx.Done():
 				done <- nil
@@ -275,6 +279,35 @@ func TestAtOnce(t *testing.T) {
 		}
 		l.end()
 	})
+}
+
+// What went while nobody looked is told with the first complete state, once, unless it stood in until then.
+func TestWentBeforeStart(t *testing.T) {
+	t.Parallel()
+	for name, stoodIn := range map[string]bool{"the source answers": false, "what was kept stands in": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := &memory{all: map[string][]byte{}}
+				l := begin(t, m, Config[string]{})
+				l.says(feed.Batch[string]{Full: true, Updates: groups("a", "b", "c")})
+				l.end()
+				l = begin(t, m, Config[string]{})
+				want := []string{"a", "c"}
+				if stoodIn {
+					l.says(feed.Batch[string]{Standing: away})
+					want = nil
+				}
+				l.says(feed.Batch[string]{Full: true, Standing: &feed.Standing{}, Updates: groups("b", "d")})
+				l.says(feed.Batch[string]{Full: true, Updates: groups("b")})
+				l.has(true, "b")
+				l.end()
+				if !slices.Equal(l.went, want) {
+					t.Errorf("gone while nobody looked are %q, want %q", l.went, want)
+				}
+			})
+		})
+	}
 }
 
 // Nothing stands in for a source that never said everything.
