@@ -97,6 +97,7 @@ func (m Merging) unite(parts []Instances, ports []Port) union {
 			if len(u.lacking[i]) > 0 {
 				list = listening(list, ports)
 			}
+			list, _ = filledOf(p.Service.Ports, u.more).adapt(list)
 			u.add(list)
 			u.used[i] = len(u.all) - before
 		}
@@ -264,6 +265,7 @@ func (s *Service) fillPort(p Port) {
 	case i >= 0 && s.Ports[i].Protocol == Unknown:
 		s.Ports[i].Protocol = p.Protocol
 	case i < 0 && !slices.ContainsFunc(s.Ports, func(q Port) bool { return strings.EqualFold(q.Name, p.Name) }):
+		p.TargetPort = 0 // where its own endpoints listen, which say so; see filledOf
 		s.Ports = append(s.Ports, p)
 	}
 }

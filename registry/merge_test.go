@@ -120,6 +120,37 @@ func TestMergeFilledNumbers(t *testing.T) {
 	}
 }
 
+// A port that is filled in is the number that its own declaration gives it; where the workloads of that listen is said of them alone.
+// Others that know nothing of the port are taken to listen at its number.
+func TestMergeFilledTargets(t *testing.T) {
+	t.Parallel()
+	service := func(ports ...Port) Service {
+		return Service{Key: Key{"web", "shop"}, Ports: append([]Port{{Number: 80, Name: "http"}}, ports...)}
+	}
+	parts := []Instances{
+		part(service(), "1", "2"),
+		part(service(Port{Number: 9000, Name: "adm", TargetPort: 8080}), "2", "3"),
+		part(service(Port{Number: 9000, Name: "admin", TargetPort: 7070}), "4"),
+		part(service(Port{Number: 9001, Name: "adm"}), "5"),
+		part(service(), "6"),
+	}
+	got, _ := Merging{Fill: []Field{FieldPorts}}.Merge(parts)
+	want := []Port{{Number: 80, Name: "http"}, {Number: 9000, Name: "adm"}}
+	if d := cmp.Diff(want, got.Service.Ports[:2]); d != "" {
+		t.Fatalf("ports (-want +got):\n%s", d)
+	}
+	listens := map[string]uint32{}
+	for _, e := range got.Endpoints.All() {
+		listens[e.Address] = e.Port(want[1])
+	}
+	if d := cmp.Diff(map[string]uint32{"1": 9000, "2": 8080, "3": 8080, "4": 7070, "5": 9001, "6": 9000}, listens); d != "" {
+		t.Errorf("port 9000 (-want +got):\n%s", d)
+	}
+	if e := parts[1].Endpoints.Items[0]; e.Ports != nil {
+		t.Error("the list of a source was changed")
+	}
+}
+
 // Endpoints listen where their own declaration has them, whatever the one that counts calls its ports; of ports that they do not have
 // they are left out, and that is told.
 func TestMergePorts(t *testing.T) {

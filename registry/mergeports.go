@@ -33,6 +33,18 @@ func adaptionOf(own, to []Port) adaption {
 	return a
 }
 
+// filledOf finds for the ports that are filled in those of an own declaration, by name or number. Endpoints whose declaration has no such
+// port know nothing of it, and are left as they are: taken to listen at its number.
+func filledOf(own, more []Port) adaption {
+	var a adaption
+	for _, t := range more {
+		if at := slices.IndexFunc(own, func(p Port) bool { return p.Name == t.Name || p.Number == t.Number }); at >= 0 {
+			a.to, a.from = append(a.to, t), append(a.from, &own[at])
+		}
+	}
+	return a
+}
+
 // target is where workloads listen that do not say.
 func (p Port) target() uint32 { return cmp.Or(p.TargetPort, p.Number) }
 

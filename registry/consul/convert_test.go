@@ -245,7 +245,19 @@ func TestConvertPorts(t *testing.T) {
 		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
 		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: says another protocol of port http"},
 		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: says that clients reach port http at 81"},
-		"one number for two names":      {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
+		"one does not have it": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: does not have port 8080 (main)"},
+		"the younger does not have it": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: does not have port 80 (http)"},
+		"one has more": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: does not have port 9000 (adm)"},
+		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: calls port 80 of the service web, and an older instance http"},
+		"one names its registered port": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{8080, 8080}, {8080, 8080}}, ""},
+		"others name theirs": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-x", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080"))},
+			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: does not have port 81 (y)"},
+		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -403,10 +415,15 @@ func sane(t *testing.T, in registry.Instances) {
 		if !validAddress(ep.Address) || err != nil && in.Service.Resolution != registry.DNS {
 			t.Errorf("address %q of a service with resolution %v", ep.Address, in.Service.Resolution)
 		}
-		for _, n := range ep.Ports {
-			if n == 0 || n > 65535 {
+		any := false
+		for _, p := range in.Service.Ports {
+			n := ep.Port(p)
+			if any = any || n != 0; n > 65535 {
 				t.Errorf("port %d", n)
 			}
+		}
+		if !any {
+			t.Errorf("an endpoint without a port: %+v", ep)
 		}
 	}
 }

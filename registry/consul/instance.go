@@ -259,11 +259,11 @@ func betterThan(a, b *instance) bool {
 
 // endpoints are those of a service with these ports.
 func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
-	out := make([]registry.Endpoint, len(list))
+	out, main := make([]registry.Endpoint, len(list)), mainOf(list)
 	for i := range list {
 		in := &list[i]
 		out[i] = registry.Endpoint{
-			Address: in.address, Ports: ownPorts(in, ports), Labels: in.labels, Locality: in.locality, Network: in.network,
+			Address: in.address, Ports: c.ownPorts(in, ports, main), Labels: in.labels, Locality: in.locality, Network: in.network,
 			Weight: in.weight, ServiceAccount: in.account, Namespace: c.namespace(), Workload: in.id, TLSMode: in.tlsMode, Health: in.health,
 		}
 	}

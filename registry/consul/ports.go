@@ -142,7 +142,7 @@ func (c *converter) ports(list []instance) []registry.Port {
 				continue
 			}
 			if other := slices.IndexFunc(out, func(o registry.Port) bool { return o.Number == number }); other >= 0 {
-				c.warn(byAge[i].id, "its port %s is left out: %d is the port %s of the service", p.name, number, out[other].Name)
+				c.renames(&byAge[i], p, out[other])
 				continue
 			}
 			add := registry.Port{Number: number, Name: p.name, Protocol: p.protocol}
@@ -163,6 +163,15 @@ func (c *converter) differs(id string, have registry.Port, p port, number uint32
 	case have.Protocol != p.protocol:
 		c.warn(id, "says another protocol of port %s than an older instance, which counts", p.name)
 	}
+}
+
+// renames tells of an instance by whose word a port of the service has another name than the one that counts.
+func (c *converter) renames(in *instance, p port, have registry.Port) {
+	if in.named(have.Name) != nil {
+		c.warn(in.id, "its port %s is left out: %d is the port %s of the service", p.name, have.Number, have.Name)
+		return
+	}
+	c.warn(in.id, "calls port %d of the service %s, and an older instance %s, which counts", have.Number, p.name, have.Name)
 }
 
 // unify gives the registered ports of all instances one name and one number: what the oldest says that says something, else
@@ -206,21 +215,5 @@ func (c *converter) mainPort(count map[uint32]int, said uint32) uint32 {
 		out = c.former
 	}
 	c.warn("", "its instances have different ports, so that clients reach it at port %d: say %s in its metadata, or servicePort in the settings", out, keyPort)
-	return out
-}
-
-// ownPorts are those of an instance that are not the service's; nil: all are.
-func ownPorts(in *instance, ports []registry.Port) map[string]uint32 {
-	var out map[string]uint32
-	for _, p := range in.ports {
-		i := slices.IndexFunc(ports, func(o registry.Port) bool { return o.Name == p.name })
-		if i < 0 || p.target == cmp.Or(ports[i].TargetPort, ports[i].Number) {
-			continue
-		}
-		if out == nil {
-			out = map[string]uint32{}
-		}
-		out[p.name] = p.target
-	}
 	return out
 }
