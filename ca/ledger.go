@@ -208,7 +208,7 @@ func (l *Ledger) refresh(ctx context.Context) {
 // and revocations of certificates that no longer matter.
 func (l *Ledger) Sweep(ctx context.Context) error {
 	now := l.now()
-	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now), l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now))
+	return errors.Join(l.sweepTokens(ctx, now), l.sweepClaims(ctx, now), l.sweepWorkloads(ctx, now), l.sweepReplaced(ctx, now), l.sweepRevocations(ctx, now), l.sweepRestorations(ctx, now))
 }
 
 func (l *Ledger) sweepTokens(ctx context.Context, now time.Time) error {

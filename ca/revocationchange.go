@@ -263,14 +263,18 @@ func (l *Ledger) tryRestore(ctx context.Context, r RevokeRequest) error {
 		return ErrNotFound
 	}
 	gone := record.Write{Key: was.Key, Version: was.Version}
+	noted, err := l.restored(r)
+	if err != nil {
+		return err
+	}
 	w, version, err := l.forgiven(ctx, r)
 	if errors.Is(err, ErrNotFound) { // the workload was forgotten since
-		return l.records.Commit(ctx, gone)
+		return l.records.Commit(ctx, gone, noted)
 	}
 	if err != nil {
 		return err
 	}
-	return l.writeWorkload(ctx, w, version, gone)
+	return l.writeWorkload(ctx, w, version, gone, noted)
 }
 
 // forgiven is the workload that a restoration changes, without its mark. Errors: ErrNotFound when there is none.

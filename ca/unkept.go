@@ -27,6 +27,26 @@ type unkept struct {
 	since       time.Time                 // guarded by mu: since when the records take nothing; zero: they do
 	err         error                     // guarded by mu: why
 	last        error                     // guarded by mu: why they did not take something, when it was the last time
+	belated     []belated                 // guarded by mu: oldest first
+}
+
+// tell notes what operators are to be told.
+func (u *unkept) tell(b belated) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.belated = append(slices.DeleteFunc(u.belated, func(old belated) bool { return old.what == b.what }), b)
+}
+
+// told are the texts of what is still to be told; the others are forgotten.
+func (u *unkept) told(still func(belated) bool) []string {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.belated = slices.DeleteFunc(u.belated, func(b belated) bool { return !still(b) })
+	var out []string
+	for _, b := range u.belated {
+		out = append(out, b.text)
+	}
+	return out
 }
 
 // refused remembers that the records did not take a write.
@@ -208,13 +228,22 @@ func (l *Ledger) keepRevocation(ctx context.Context, x Revocation) bool {
 	if _, still := l.unkept.get(key); !still { // it was restored
 		return true
 	}
-	if err := l.retry(func() error { return l.tryKeep(ctx, x) }); err != nil {
+	var since restoration
+	var undone bool
+	if err := l.retry(func() (err error) { since, undone, err = l.tryKeep(ctx, x); return err }); err != nil {
 		if !unwritable(ctx, err) && ctx.Err() == nil {
 			l.log.Error("a revocation in force cannot be kept", "kind", x.Kind, "name", x.Name, "error", err)
 		}
 		return false
 	}
 	l.unkept.drop(key)
+	if undone {
+		l.undone(ctx, x, since)
+		return true
+	}
+	if since.mayUndo(x) {
+		l.doubted(x, since)
+	}
 	l.log.Info("a revocation is kept now that could not be before", "kind", x.Kind, "name", x.Name)
 	l.audit(audit.Event{Action: audit.WorkloadRevoke, Actor: "ashored", Target: x.Name, Reason: because("kept now, after it could not be", x.Reason),
 		Details: map[string]string{"kind": string(x.Kind), "kept": "yes", "by": x.By}})
@@ -229,12 +258,24 @@ func because(what, reason string) string {
 	return what + ": " + reason
 }
 
-// tryKeep writes a revocation that is in force already.
-func (l *Ledger) tryKeep(ctx context.Context, x Revocation) error {
+// tryKeep writes a revocation that is in force already, unless it was undone by a restoration since, which it returns: else the last
+// one of before, if there is any.
+func (l *Ledger) tryKeep(ctx context.Context, x Revocation) (since restoration, undone bool, err error) {
 	was, err := l.records.Get(ctx, revocationKey(x.Kind, x.Name))
 	if err != nil || was.Version != "" {
-		return err
+		return since, false, err
 	}
+	if since, err = l.restoration(ctx, x); err != nil {
+		return since, false, err
+	}
+	if since.undoes(x, l.now()) {
+		return since, true, l.behind() // it may have been revoked again since
+	}
+	return since, false, l.keepAt(ctx, x)
+}
+
+// keepAt writes a revocation that is in force already.
+func (l *Ledger) keepAt(ctx context.Context, x Revocation) error {
 	known := x.Certificates
 	x.Certificates = nil
 	until := x.Until
@@ -290,7 +331,7 @@ func (l *Ledger) Problems() []string {
 	if kept != nil {
 		out = append(out, fmt.Sprintf("the copy of the revocations cannot be kept: %v: should the store be lost, those since the last copy are lost with it; mend what is said here: it is tried again every %s", kept, keepAgain))
 	}
-	return append(out, l.losses()...)
+	return append(append(out, l.belatedly()...), l.losses()...)
 }
 
 // Unkept is how many revocations are in force that the records do not have.
