@@ -9,8 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// guard has it be told when nothing can be written to the store in the state folder: its file is not there any more, or the disk takes
-// nothing. Errors: the metric is registered already.
+// guard has it be told what keeps the store in the state folder from being written: its file is not there any more, or the disk did not
+// take a write. Errors: the metric is registered already.
 func (p *program) guard(d doors, back *backend) error {
 	p.run("file of the store", d.home.Guard)
 	back.more = append(back.more, func() []feed.Problem { return homeProblems(d.home) })
@@ -26,7 +26,7 @@ func (p *program) guard(d doors, back *backend) error {
 	}))
 }
 
-// homeProblems say that nothing can be written to the store: its file is gone, or the disk takes nothing.
+// homeProblems say what keeps the store from being written: its file is gone, or the disk did not take a write.
 func homeProblems(home *bolt.Store) []feed.Problem {
 	now := home.Refused()
 	if gone := home.Missing(); gone != "" {

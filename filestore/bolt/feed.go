@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Unwritable is the field of the problem that tells that nothing can be written.
+// Unwritable is the field of the problem that tells that something cannot be written.
 const Unwritable = "state"
 
 // subscriber is one Run: the keys that changed since its last batch.
@@ -41,9 +41,9 @@ func (f *subscriber) notify() {
 // Name implements config.Source: "store:" and the path.
 func (s *Store) Name() string { return "store:" + s.path }
 
-// Run implements config.Source. Every object is a group of its own. It says when nothing can be written: the file of Missing is gone,
-// which it hears of while Guard runs, or the disk takes nothing. It is in touch all the same: what it says is what is there, as nothing
-// can change meanwhile. It ends when the store is closed, too.
+// Run implements config.Source. Every object is a group of its own. It says what keeps it from being written: the file of Missing is
+// gone, which it hears of while Guard runs, or the disk did not take a write. It is in touch all the same: what it says is what is there.
+// It ends when the store is closed, too.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)
@@ -72,7 +72,7 @@ func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) 
 	}
 }
 
-// unwritable is why nothing can be written, and since when; the zero value: it can.
+// unwritable is what keeps it from being written, or some of what is, and since when; the zero value: nothing does.
 func (s *Store) unwritable() feed.Standing {
 	if gone := s.missing.Load(); gone != nil {
 		return *gone

@@ -15,33 +15,38 @@ import (
 )
 
 const (
-	// leastProbe and mostProbe are between looks whether the disk takes something again.
+	// leastProbe and mostProbe are between looks whether the disk takes as much again.
 	leastProbe, mostProbe = time.Second, 30 * time.Second
 	// maxRoom bounds how much room a look tries to have, in bytes. A write that needs more may fail after it.
 	maxRoom = 4 << 20
 )
 
-// trouble is why the disk takes nothing of what is written. The zero value: it does, as far as is known. Safe for concurrent use.
+// trouble is why the disk did not take a write, of which smaller ones may know nothing. The zero value: it takes all, as far as is known.
+// Safe for concurrent use.
 type trouble struct {
 	mu sync.Mutex
 	// the following are guarded by mu
 	now   feed.Standing
-	need  int64         // the most that a write which failed would have written, in bytes, maxRoom at most
+	most  int64         // the most that a write which failed would have written, in bytes
+	need  int64         // the same, maxRoom at most
 	bound bool          // the limit of this process stands in the way, which no look can see the end of
 	next  time.Time     // when it is looked for again
 	pause time.Duration // from that to the look after it
 }
 
-// failed notes that the disk did not take a write of a size, and says whether it is another trouble than was known.
-func (t *trouble) failed(text string, size int64, bound bool, at time.Time) (began, changed bool) {
+// failed notes that the disk did not take a write of a size, and why, as it follows the size in the text, and says whether that is another
+// trouble than was known.
+func (t *trouble) failed(why string, size int64, bound bool, at time.Time) (began, changed bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if began = t.now.Error == ""; began {
-		t.now.Since, t.need, t.pause, t.next = at, 0, leastProbe, at.Add(leastProbe)
+		t.now.Since, t.most, t.pause, t.next = at, 0, leastProbe, at.Add(leastProbe)
 	}
+	t.most = max(t.most, size)
+	t.need = min(t.most, maxRoom)
+	text := fmt.Sprintf("a write of %d bytes %s", t.most, why)
 	changed = t.now.Cause != text
-	t.now.Cause, t.now.Error, t.bound = text, text+"; what is there stays in use", bound
-	t.need = min(max(t.need, size), maxRoom)
+	t.now.Cause, t.now.Error, t.bound = text, text+"; what is there stays in use, and smaller writes may succeed", bound
 	return began, changed
 }
 
@@ -56,7 +61,7 @@ func (t *trouble) took(size int64) (over feed.Standing) {
 	return over
 }
 
-// due says whether it is time to look whether the disk takes something again, and how much.
+// due says whether it is time to look whether the disk takes writes again, and how much is looked for.
 func (t *trouble) due(now time.Time) (need int64, due bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -74,31 +79,32 @@ func (t *trouble) get() feed.Standing {
 	return t.now
 }
 
-// Refused is why nothing can be written, as the disk did not take the last write, what to do about it, and since when; the zero value: it
-// can, as far as is known. It is over once a write as large succeeds, or Guard finds that it would. What was read from it stays in use.
+// Refused is why the disk did not take a write, what to do about it, and since when; the zero value: it takes all, as far as is known.
+// It is over once a write as large succeeds, or Guard finds that it would; smaller ones may succeed meanwhile. What was read from it
+// stays in use.
 func (s *Store) Refused() feed.Standing { return s.trouble.get() }
 
 // judge notes what came of giving the disk a write of a size.
 func (s *Store) judge(err error, size int64) {
 	if err == nil {
 		if over := s.trouble.took(size); over.Error != "" {
-			s.cfg.Log.Info("the store takes what is written again", "path", s.path, "after", time.Since(over.Since).Round(time.Second))
+			s.cfg.Log.Info("the store takes writes as large again", "path", s.path, "after", time.Since(over.Since).Round(time.Second))
 			s.notifyAll()
 		}
 		return
 	}
 	began, changed := s.trouble.failed(s.refusal(err), size, said(err, unix.EFBIG), time.Now())
 	if began {
-		s.cfg.Log.Error("the store takes nothing: nothing can be written until it does", "path", s.path, "problem", s.Refused().Cause)
+		s.cfg.Log.Error("the store did not take a write: none as large can be written until it does", "path", s.path, "problem", s.Refused().Cause)
 	}
 	if changed {
 		s.notifyAll()
 	}
 }
 
-// refusal says that the disk takes nothing, and what to do.
+// refusal is why the disk did not take a write, and what to do.
 func (s *Store) refusal(err error) string {
-	text := fmt.Sprintf("nothing can be written to %s: %v", s.path, err)
+	text := fmt.Sprintf("to %s did not succeed: %v", s.path, err)
 	if why, _ := s.inTheWay(err); why != "" {
 		text += ": " + why
 	}
@@ -114,7 +120,7 @@ func (s *Store) notifyAll() {
 	}
 }
 
-// retry looks whether the disk takes something again, when it is time for that.
+// retry looks whether the disk takes as much again, when it is time for that.
 func (s *Store) retry() {
 	need, due := s.trouble.due(time.Now())
 	if !due {
@@ -125,7 +131,7 @@ func (s *Store) retry() {
 		err = s.touch()
 	}
 	if err != nil {
-		s.cfg.Log.Debug("the store takes nothing still", "path", s.path, "error", err)
+		s.cfg.Log.Debug("the store would not take a write as large still", "path", s.path, "error", err)
 		return
 	}
 	s.judge(nil, need)

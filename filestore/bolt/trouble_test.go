@@ -1,6 +1,7 @@
 package bolt
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -26,13 +27,18 @@ func TestTrouble(t *testing.T) {
 		t.Error("that its reason is another is not said")
 	}
 	tr.took(99)
-	if got, want := tr.get(), (feed.Standing{Error: "read-only; what is there stays in use", Cause: "read-only", Since: at}); got != want {
+	const cause = "a write of 100 bytes read-only"
+	want := feed.Standing{Error: cause + "; what is there stays in use, and smaller writes may succeed", Cause: cause, Since: at}
+	if got := tr.get(); got != want {
 		t.Errorf("after a small write: got %+v, want %+v", got, want)
 	}
-	if over := tr.took(100); over.Cause != "read-only" || tr.get() != (feed.Standing{}) {
+	if over := tr.took(100); over.Cause != cause || tr.get() != (feed.Standing{}) {
 		t.Errorf("after a large one: %+v is over, and %+v is left", over, tr.get())
 	}
-	tr.failed("full", 1<<40, false, at)
+	tr.failed("full", 50, false, at)
+	if began, changed := tr.failed("full", 1<<40, false, at); began || !changed || !strings.Contains(tr.get().Error, "1099511627776 bytes full") {
+		t.Errorf("of a larger write that failed too it is told: %+v", tr.get())
+	}
 	if tr.took(maxRoom); tr.get().Error != "" {
 		t.Error("it waits for a write of a terabyte")
 	}
