@@ -2,7 +2,10 @@ package xds
 
 import (
 	"net/netip"
+	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Presence is where a workload is.
@@ -68,4 +71,18 @@ func (s *Server) Connected() map[string]bool {
 		}
 	}
 	return out
+}
+
+// Elsewhere is how many proxies match that are connected to another server which shares the Runtime, as far as they are registered.
+func (s *Server) Elsewhere(match func(*registry.Registration) bool) int {
+	if s.cfg.Runtime == nil {
+		return 0
+	}
+	n := 0
+	for _, r := range s.cfg.Runtime.Registrations().All() {
+		if r.Session != "" && r.DisconnectedAt.IsZero() && !strings.HasPrefix(r.Session, s.name+".") && match(r) {
+			n++
+		}
+	}
+	return n
 }

@@ -35,10 +35,14 @@ func (o operators) away(known []ca.Workload) string {
 	if len(out) > maxAway {
 		text += ", …"
 	}
-	if len(out) == 1 {
-		return fmt.Sprintf("1 workload with a valid certificate is not connected, and hears of it when it is: %s. Until then it goes on with what it has; an agent that runs is back within half a minute of when it can reach this", text)
+	where := ""
+	if o.otherReplicas() > 0 {
+		where = " to this replica, nor registered at another one"
 	}
-	return fmt.Sprintf("%d workloads with a valid certificate are not connected, and hear of it when they are: %s. Until then they go on with what they have; an agent that runs is back within half a minute of when it can reach this", len(out), text)
+	if len(out) == 1 {
+		return fmt.Sprintf("1 workload with a valid certificate is not connected%s, and hears of it when it is: %s. Until then it goes on with what it has; an agent that runs is back within half a minute of when it can reach this", where, text)
+	}
+	return fmt.Sprintf("%d workloads with a valid certificate are not connected%s, and hear of it when they are: %s. Until then they go on with what they have; an agent that runs is back within half a minute of when it can reach this", len(out), where, text)
 }
 
 // valid says that a workload has a certificate that is neither ended nor revoked.

@@ -53,6 +53,8 @@ type identity struct {
 type members interface {
 	Alive(member string) bool
 	Twin() string
+	// Replicas is how many there are, this one among them.
+	Replicas() int
 }
 
 // identityConfig is what an identity is made of.

@@ -35,43 +35,12 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown(q, known)
 	}
-	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, known)
+	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name, Workloads: names(concerned)}, known, errors.Is(err, ca.ErrUnkept))
 	if errors.Is(err, ca.ErrUnkept) { // what was asked for is done
 		out.Notes = append(out.Notes, "WARNING: "+err.Error(), "It is tried again every few seconds; \"ashorectl problems\" shows this until it is kept.")
 		return out, nil
 	}
 	return out, answered(err)
-}
-
-// told is an answer with how many proxies hear of what it is about, and which of the workloads that are known hear of it later.
-// Who is revoked is none of them: its stream ends.
-func (o operators) told(out admin.Revoked, known []ca.Workload) admin.Revoked {
-	if server := o.fleet.Load(); server != nil {
-		out.Proxies = server.Count(func(p xds.Peer) bool {
-			return p.Identity == (spiffe.ID{}) || o.revoked(p.Identity, p.Fingerprint()) == nil
-		})
-	}
-	out.Notes = append(out.Notes, hearing(out.Proxies, o.ledger.Lost()))
-	if text := o.away(known); text != "" {
-		out.Notes = append(out.Notes, text)
-	}
-	return out
-}
-
-// hearing says how many proxies hear of a revocation, or of its end; lost says that the store was lost.
-func hearing(proxies int, lost bool) string {
-	switch proxies {
-	case 0:
-		text := "WARNING: no proxy is connected that could be told: nobody hears of it until one connects, and each goes on with what it has until then. " +
-			"\"ashorectl status\" shows who is connected, \"ashorectl problems\" and \"ashorectl audit tail\" why somebody is refused"
-		if lost {
-			text += "; who joined before the store was lost has to join again"
-		}
-		return text
-	case 1:
-		return "1 proxy is connected and hears of it"
-	}
-	return fmt.Sprintf("%d proxies are connected and hear of it", proxies)
 }
 
 // Restore implements admin.Workloads.
@@ -88,7 +57,7 @@ func (o operators) Restore(ctx context.Context, r admin.RevokeRequest, who strin
 		return admin.Revoked{}, answered(err)
 	}
 	known, errs := o.ledger.Workloads(ctx)
-	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name}, known)
+	out := o.told(admin.Revoked{Kind: string(q.Kind), Name: q.Name}, known, false)
 	list, err := o.ListWorkloads(ctx)
 	if err = errors.Join(err, errs); err != nil { // what was asked for is done
 		out.Notes = append(out.Notes, "whom it concerns, and by what else they are revoked, cannot be told: "+err.Error())
