@@ -28,6 +28,7 @@ type replica struct {
 	former  bool      // it is lost, and was started again: this is its former run
 	cutOff  bool      // it writes nothing and answers
 	early   bool      // its record was there when this one began
+	sure    bool      // its record was read after this one wrote; before, what was read may be an older one, of a copy
 	beaten  bool      // it has written since this one began; else its record may be what one that was killed has left
 }
 
@@ -75,6 +76,7 @@ func (r *Runtime) takeSigns(list []record.Record) {
 		}
 		x := r.replicas[rec.Name]
 		if x != nil && x.version == rec.Version {
+			x.sure = x.sure || r.beats > 0
 			continue
 		}
 		s, err := decodeSign(rec.Value)
@@ -87,11 +89,12 @@ func (r *Runtime) takeSigns(list []record.Record) {
 			r.replicas[rec.Name] = x
 			r.sayThere(s)
 		} else {
-			x.beaten = true
+			x.beaten = x.beaten || x.sure
 			if news {
 				r.cfg.Log.Info("a replica is back", "replica", s.Name, "address", s.Address, "after", now.Sub(x.lost).Round(time.Second))
 			}
 		}
+		x.sure = x.sure || r.beats > 0
 		x.sign, x.version, x.changed, x.heard, x.lost, x.former, x.cutOff = s, rec.Version, now, now, time.Time{}, false, false
 		if news {
 			r.expectOf(rec.Name)

@@ -866,6 +866,39 @@ func TestReplicasAtStart(t *testing.T) {
 	})
 }
 
+// A replica that begins with an old copy of what the store has, for that is away, does not take what its former run wrote after the
+// copy for the word of another one. One that is there is its twin all the same.
+func TestNoTwinInAnOldCopy(t *testing.T) {
+	same := shared.Config{Member: "m"}
+	replicas(t, 1, func(int) shared.Config { return same }, func(fl *fleet) {
+		later := func(d time.Duration) {
+			time.Sleep(d)
+			synctest.Wait()
+		}
+		later(time.Minute)
+		way := &link{Store: fl.store}
+		way.sever("registration", "replica") // the copy
+		later(time.Minute)
+		fl.end(0, fl.all[0].kill)
+		same.Replica = "started again"
+		again := start(fl.t, changer{way}, same)
+		later(time.Minute)
+		way.mend()
+		for range 60 {
+			later(time.Second)
+			if got := again.Twin(); got != "" {
+				fl.t.Fatalf("its twin is %q", got)
+			}
+		}
+		same.Replica = "a copy"
+		start(fl.t, fl.store, same)
+		later(11 * time.Second)
+		if got := again.Twin(); got != "a copy" {
+			fl.t.Errorf("its twin is %q, want the copy", got)
+		}
+	})
+}
+
 // Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come,
 // nor is what a store has again that was restored.
 func TestTwin(t *testing.T) {
