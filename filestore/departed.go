@@ -109,7 +109,13 @@ func (f *folder) adopt(x *file, m meaning, from []departed) (any bool) {
 		}
 		m.fresh = slices.DeleteFunc(slices.Clone(m.fresh), func(k config.Key) bool { return known[k] })
 	}
-	f.gone = slices.DeleteFunc(f.gone, func(d departed) bool { return d.from != x.name && known[d.object.Key] })
+	f.gone = slices.DeleteFunc(f.gone, func(d departed) bool {
+		goes := d.from != x.name && known[d.object.Key]
+		if goes {
+			f.adopted[d.file] = true
+		}
+		return goes
+	})
 	return any
 }
 

@@ -20,6 +20,7 @@ type folder struct {
 	missed     map[string]time.Time       // when known files that are away were first missed
 	missedKept map[string]time.Time       // what is kept of that
 	goneKept   map[string][]departed      // what is kept of gone, by file
+	adopted    map[string]bool            // files of goneKept of which something is in use in another file since
 	lately     time.Time                  // when something was last changed, by somebody or at a start by what was kept
 	latelyKept time.Time                  // what is kept of that
 	links      map[string]map[string]bool // where symlinks end -> their names
@@ -47,7 +48,7 @@ type folder struct {
 func newFolder(s *Source, w *watcher, k *keeper) *folder {
 	return &folder{
 		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, links: map[string]map[string]bool{},
+		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, adopted: map[string]bool{}, links: map[string]map[string]bool{},
 		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
 		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
 	}

@@ -133,6 +133,7 @@ type keeper struct {
 	source string
 	writer *lastgood.Writer
 	staged map[string]lastgood.Content // what is to be written, all at once
+	lapsed []string                    // what is to be removed, with the rest or by itself
 }
 
 // awayName is where it is kept since when the folder is out of reach, missedName since when files are, latelyName when something was
@@ -204,13 +205,20 @@ func (k *keeper) put(name string, r *record) {
 	}
 }
 
+// lapse removes what is kept under a name, as it was kept for long enough: nothing else depends on that.
+func (k *keeper) lapse(name string) {
+	if k.store != nil {
+		k.lapsed = append(k.lapsed, name)
+	}
+}
+
 // commit has what was put written, all or nothing: what goes from one place and is kept at another is in none of them at no time.
 func (k *keeper) commit() {
-	if len(k.staged) == 0 {
+	if len(k.staged)+len(k.lapsed) == 0 {
 		return
 	}
-	k.writer.Put(k.staged)
-	k.staged = map[string]lastgood.Content{}
+	k.writer.Put(k.staged, k.lapsed...)
+	k.staged, k.lapsed = map[string]lastgood.Content{}, nil
 }
 
 // Kept are the objects that were kept of a source, by its name, as lastgood.Store has them. The error tells of what cannot be

@@ -9,7 +9,8 @@ import (
 
 // The end may come in the middle of a change. What was changed less than one change before it is therefore, at the next start, as
 // what was changed while nobody looked: the rest of the change may have come then. What is on the disk of that is what is known of it
-// here, so it is gone from there too once the change is over: the loop looks every second.
+// here, so it is gone from there too once the change is over: the loop looks every second. That does not wait for room on the disk for
+// something else: what went days ago would count as what went just now.
 
 // lastChange is what is kept of the change in whose middle the end came; the zero value: it came in none.
 type lastChange struct {
@@ -67,7 +68,7 @@ func (f *folder) keepLately() {
 	case at.Equal(f.latelyKept):
 		return
 	case at.IsZero():
-		f.keep.put(latelyName, nil)
+		f.keep.lapse(latelyName)
 	default:
 		f.keep.put(latelyName, &record{asOf: at})
 	}
@@ -76,6 +77,7 @@ func (f *folder) keepLately() {
 
 func (f *folder) keepGone() {
 	if len(f.gone)+len(f.goneKept) == 0 {
+		clear(f.adopted)
 		return
 	}
 	gone := map[string][]departed{}
@@ -83,10 +85,16 @@ func (f *folder) keepGone() {
 		gone[d.file] = append(gone[d.file], d)
 	}
 	for name := range f.goneKept {
-		if len(gone[name]) == 0 {
-			f.keep.put(goneFolder+name, nil)
+		switch {
+		case len(gone[name]) > 0:
+			continue
+		case f.adopted[name]:
+			f.keep.put(goneFolder+name, nil) // with the file that has it now
+		default:
+			f.keep.lapse(goneFolder + name)
 		}
 	}
+	maps.DeleteFunc(f.adopted, func(name string, _ bool) bool { return len(gone[name]) == 0 })
 	for name, all := range gone {
 		if !slices.Equal(all, f.goneKept[name]) {
 			f.keep.put(goneFolder+name, goneRecord(all))

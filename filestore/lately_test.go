@@ -224,6 +224,51 @@ func TestChangeLapses(t *testing.T) {
 	kept.only(t)
 }
 
+// A disk without room for something large keeps nothing of a change that is over: what was taken away long before the next start does not
+// come back there on account of a slip in another file.
+func TestChangeLapsesWithoutRoom(t *testing.T) {
+	t.Parallel()
+	kept := &memory{kept: map[string][]byte{}, room: 20_000}
+	dir := folderOf(t, map[string]string{"w.yaml": entry("w", "10.0.0.1"), "x.yaml": entry("a", "10.0.0.1"), "y.yaml": another})
+	w := run(t, Config{Dir: dir, LastGood: kept})
+	w.want("a=10.0.0.1 w=10.0.0.1")
+	remove(t, dir, "x.yaml")
+	w.want("w=10.0.0.1")
+	kept.until(t, "it is kept what went", func(all map[string][]byte) bool { return all[goneFolder+"x.yaml"] != nil })
+	put(t, dir, "big.yaml", entry("big", "10.0.0.1")+"# "+strings.Repeat("x", kept.room)+"\n")
+	w.want("big=10.0.0.1 w=10.0.0.1", "no space left on device")
+	kept.only(t, "w.yaml")
+	w.stop()
+	put(t, dir, "y.yaml", broken("a"))
+	run(t, Config{Dir: dir, LastGood: kept}).want("big=10.0.0.1 w=10.0.0.1", refused, "no space left on device")
+}
+
+// What went is forgotten by itself once that is long ago, and together with the file that has adopted it, where one has: that file may not
+// find room on the disk.
+func TestForgottenWith(t *testing.T) {
+	t.Parallel()
+	for adopted, text := range map[bool]string{false: another + "# as before\n", true: broken("a")} {
+		m := newMortal(t, map[string]string{"x.yaml": entry("a", "10.0.0.1"), "y.yaml": another})
+		m.change("x.yaml", "", true)
+		put(t, m.f.src.cfg.Dir, "y.yaml", text)
+		m.f.readAll([]string{"y.yaml"})
+		if got := slices.Contains(m.keys(), "a"); got != adopted {
+			t.Fatalf("a is in use: %v, want %v", got, adopted)
+		}
+		m.pass(2*oneChange, !adopted)
+		m.f.forget()
+		m.f.keepLately()
+		const name = goneFolder + "x.yaml"
+		_, together := m.f.keep.staged[name]
+		if alone := slices.Contains(m.f.keep.lapsed, name); together != adopted || alone == adopted {
+			t.Errorf("adopted %v: it is forgotten with the rest: %v, by itself: %v", adopted, together, alone)
+		}
+		if len(m.f.adopted) > 0 {
+			t.Errorf("still known as adopted: %v", m.f.adopted)
+		}
+	}
+}
+
 // only waits until what is kept is of these names alone: what is kept of a change goes with it.
 func (m *memory) only(t *testing.T, names ...string) {
 	t.Helper()

@@ -48,6 +48,7 @@ type memory struct {
 	mu   sync.Mutex
 	kept map[string][]byte
 	err  error
+	room int // for one content, in bytes; 0: any
 }
 
 func (m *memory) LoadLastGood(context.Context, string) (map[string][]byte, error) {
@@ -61,6 +62,11 @@ func (m *memory) SaveLastGood(_ context.Context, _ string, contents map[string][
 	defer m.mu.Unlock()
 	if m.err != nil {
 		return m.err
+	}
+	for _, b := range contents {
+		if m.room > 0 && len(b) > m.room {
+			return errors.New("no space left on device")
+		}
 	}
 	for name, b := range contents {
 		if b == nil {

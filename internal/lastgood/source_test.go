@@ -22,6 +22,7 @@ type memory struct {
 	mu     sync.Mutex
 	all    map[string][]byte
 	full   bool
+	room   int // for one content, in bytes; 0: any
 	writes int
 }
 
@@ -34,8 +35,10 @@ func (m *memory) LoadLastGood(context.Context, string) (map[string][]byte, error
 func (m *memory) SaveLastGood(_ context.Context, _ string, contents map[string][]byte) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.full {
-		return errors.New("no space left on device")
+	for _, b := range contents {
+		if m.full || m.room > 0 && len(b) > m.room {
+			return errors.New("no space left on device")
+		}
 	}
 	m.writes++
 	for name, b := range contents {

@@ -28,6 +28,7 @@ type Writer struct {
 
 	mu      sync.Mutex
 	waiting map[string]Content // guarded by mu; nil: to be removed
+	lapsed  map[string]bool    // guarded by mu: those to be removed with which nothing else has to do
 	writing bool               // guarded by mu: some of what was waiting is being written
 	rests   []chan struct{}    // guarded by mu: closed once nothing waits
 }
@@ -45,14 +46,21 @@ type Pace struct {
 func NewWriter(store Store, source string, pace Pace, log hclog.Logger) *Writer {
 	return &Writer{
 		store: store, source: source, pace: pace, log: log,
-		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), ended: make(chan struct{}), waiting: map[string]Content{},
+		wake: make(chan struct{}, 1), status: make(chan error, 1), ending: make(chan struct{}), ended: make(chan struct{}), waiting: map[string]Content{}, lapsed: map[string]bool{},
 	}
 }
 
-// Put notes contents to keep, all in one write; nil removes one. It does not wait.
-func (w *Writer) Put(contents map[string]Content) {
+// Put notes contents to keep, all in one write; nil removes one. Those of lapsed names are removed too: nothing else that is put has to do
+// with that, and where the disk does not take all in one write it is done by itself. It does not wait.
+func (w *Writer) Put(contents map[string]Content, lapsed ...string) {
 	w.mu.Lock()
 	maps.Copy(w.waiting, contents)
+	for name := range contents {
+		delete(w.lapsed, name)
+	}
+	for _, name := range lapsed {
+		w.waiting[name], w.lapsed[name] = nil, true
+	}
 	w.mu.Unlock()
 	select {
 	case w.wake <- struct{}{}:
@@ -159,29 +167,42 @@ func (w *Writer) report(err error) {
 // flush writes all that waits. What could not be written waits on, unless it is outdated by then.
 func (w *Writer) flush(ctx context.Context) error {
 	w.mu.Lock()
-	waiting := w.waiting
-	w.waiting, w.writing = map[string]Content{}, true
+	waiting, lapsed := w.waiting, w.lapsed
+	w.waiting, w.lapsed, w.writing = map[string]Content{}, map[string]bool{}, true
 	w.mu.Unlock()
 	contents, err := makeAll(waiting)
-	if len(contents) > 0 {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
-		defer cancel()
-		if saveErr := w.store.SaveLastGood(ctx, w.source, contents); saveErr != nil {
+	if saveErr := w.save(ctx, contents); saveErr != nil {
+		err = errors.Join(err, saveErr)
+		all := len(contents)
+		maps.DeleteFunc(contents, func(name string, _ []byte) bool { return !lapsed[name] })
+		if len(contents) == all || w.save(ctx, contents) != nil { // the error is told already
 			clear(contents)
-			err = errors.Join(err, saveErr)
 		}
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for name, c := range waiting {
 		_, written := contents[name]
-		if _, newer := w.waiting[name]; !written && !newer {
-			w.waiting[name] = c
+		if _, newer := w.waiting[name]; written || newer {
+			continue
+		}
+		if w.waiting[name] = c; lapsed[name] {
+			w.lapsed[name] = true
 		}
 	}
 	w.writing = false
 	w.rest()
 	return err
+}
+
+// save writes contents, all or none.
+func (w *Writer) save(ctx context.Context, contents map[string][]byte) error {
+	if len(contents) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keepLast)
+	defer cancel()
+	return w.store.SaveLastGood(ctx, w.source, contents)
 }
 
 // makeAll is what to write under each name, nil for one to be removed. Those that cannot be made are not among it; the
