@@ -19,6 +19,7 @@ type adopter struct {
 	said     map[sourceGroup]feed.Update[registry.Instances]
 	hosts    map[string]map[sourceGroup]string // who has a host, and in which namespace
 	rank     map[string]int                    // of sources
+	echoes   map[string]bool                   // hosts of which others tell what registries of ours told them (echo.go)
 	news     map[string]bool                   // hosts of which registries have said something since it was asked; nil: nobody asks
 }
 
@@ -28,7 +29,7 @@ type sourceGroup struct{ source, group string }
 func newAdopter() *adopter {
 	return &adopter{
 		declared: map[string]map[string]*registry.Service{}, groups: map[string][]registry.Key{}, said: map[sourceGroup]feed.Update[registry.Instances]{},
-		hosts: map[string]map[sourceGroup]string{}, rank: map[string]int{},
+		hosts: map[string]map[sourceGroup]string{}, rank: map[string]int{}, echoes: map[string]bool{},
 	}
 }
 
@@ -39,16 +40,24 @@ func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
 	for host := range a.hosts { // whose word comes first may be other
 		a.note(host)
 	}
-	a.rank = map[string]int{}
+	others := len(a.rank) != len(sources)
+	rank := map[string]int{}
 	for i, s := range sources {
-		a.rank[s] = i
+		_, known := a.rank[s]
+		others = others || !known
+		rank[s] = i
 	}
+	a.rank = rank
 	for at := range a.said {
 		if _, ok := a.rank[at.source]; !ok {
 			a.forget(at)
 		}
 	}
-	return a.again(before, nil)
+	var turned map[sourceGroup]bool
+	if others {
+		turned = a.hearAnew(before)
+	}
+	return append(a.again(before, nil), a.anew(turned)...)
 }
 
 // declare takes in what configuration declares, and returns what registries are to say anew because of it.
@@ -129,12 +138,16 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 		}
 		a.said[at] = u
 	}
+	turned := a.hear(before)
 	out = b
 	out.Updates = make([]feed.Update[registry.Instances], len(b.Updates))
 	for i, u := range b.Updates {
 		out.Updates[i] = a.placed(u)
 	}
-	return out, a.again(before, named)
+	for at := range named {
+		delete(turned, at)
+	}
+	return out, append(a.again(before, named), a.anew(turned)...)
 }
 
 // forget takes out what was said as a group.
@@ -229,14 +242,17 @@ func (a *adopter) asked() map[string]bool {
 
 // placed is a group with its services where they belong.
 func (a *adopter) placed(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
-	items := make([]registry.Instances, len(u.Items))
-	for i, in := range u.Items {
+	items := make([]registry.Instances, 0, len(u.Items))
+	for _, in := range u.Items {
+		if in.Service.Relayed && a.echoes[in.Service.Host] {
+			continue
+		}
 		if namespace := a.namespace(in.Service.Host); namespace != in.Service.Namespace {
 			s := *in.Service
 			s.Namespace = namespace
 			in.Service = &s
 		}
-		items[i] = in
+		items = append(items, in)
 	}
 	u.Items = items
 	return u
@@ -255,8 +271,13 @@ func (a *adopter) again(before map[string]string, without map[sourceGroup]bool) 
 			}
 		}
 	}
+	return a.anew(moved)
+}
+
+// anew are groups as they are now.
+func (a *adopter) anew(groups map[sourceGroup]bool) []feed.Batch[registry.Instances] {
 	by := map[string][]feed.Update[registry.Instances]{}
-	for _, at := range slices.SortedFunc(maps.Keys(moved), func(x, y sourceGroup) int {
+	for _, at := range slices.SortedFunc(maps.Keys(groups), func(x, y sourceGroup) int {
 		return cmp.Or(cmp.Compare(x.source, y.source), cmp.Compare(x.group, y.group))
 	}) {
 		by[at.source] = append(by[at.source], a.placed(a.said[at]))

@@ -112,22 +112,24 @@ func TestEchoComesAndGoes(t *testing.T) {
 	})
 }
 
-// What our own Consul says of an instance counts, whatever a neighbour heard of it before: he may be away. Who takes endpoints from one
-// source alone takes none of his.
+// What our own Consul says counts, whatever a neighbour that reads the same one heard of it before: he may be away. What one with
+// another Consul knows is used besides, but by who takes endpoints from one source alone.
 func TestEchoHealth(t *testing.T) {
 	t.Parallel()
 	web := strings.Replace(strings.Split(marketFile, "---")[0], ", targetPort: 8080", "", 1)
 	for name, c := range map[string]struct{ endpoints, files, peer, want string }{
-		"united":                   {"unite", "", echo, "10.0.0.9 10.0.0.10"},
+		"united":                   {"unite", "", echo, "10.0.0.9"},
 		"shadowed":                 {"shadow", "", echo, "10.0.0.9"},
-		"declared":                 {"unite", web, echo, "10.0.0.9 10.0.0.10"},
-		"declared where he has it": {"unite", web, strings.ReplaceAll(echo, "namespace: default", "namespace: shop"), "10.0.0.9 10.0.0.10"},
+		"declared":                 {"unite", web, echo, "10.0.0.9"},
+		"declared where he has it": {"unite", web, strings.ReplaceAll(echo, "namespace: default", "namespace: shop"), "10.0.0.9"},
+		"another registry":         {"unite", "", strings.ReplaceAll(echo, "{address: 10.0.0.8}", "{address: 10.0.0.11}"), "10.0.0.9 10.0.0.11 10.0.0.10"},
+		"another one, shadowed":    {"shadow", web, strings.ReplaceAll(echo, "{address: 10.0.0.8}", "{address: 10.0.0.11}"), "10.0.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				a := newAudience(t, func(s *settings) { s.Merge.Endpoints = c.endpoints })
-				a.hears(t, strings.Replace(c.peer, "[{address: 10.0.0.8}]", "[{address: 10.0.0.8}, {address: 10.0.0.10}]", 1))
+				a.hears(t, strings.TrimSuffix(c.peer, "]\n")+", {address: 10.0.0.10}]\n")
 				a.reads(t, c.files)
 				a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop", Health: registry.Unhealthy}, registry.Endpoint{Address: "10.0.0.9", Namespace: "shop"})
 				time.Sleep(time.Second)
