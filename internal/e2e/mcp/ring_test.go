@@ -2,6 +2,7 @@ package mcp_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/hashicorp/consul/api"
 
+	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 )
@@ -146,4 +148,51 @@ func TestRingOfServices(t *testing.T) {
 			wantFrom(t, m, "default", "registry-cweb.service.consul", "mcp:next", address)
 		}
 	}
+}
+
+// What our own Consul says counts, though a neighbour that reads it too said otherwise before it was killed: who is critical is sent
+// nothing, and who is deregistered is gone, the last one of a service as well.
+func TestEchoOfOneThatIsGone(t *testing.T) {
+	t.Parallel()
+	agent := testconsul.Start(t, nil)
+	client, err := api.NewClient(&api.Config{Address: agent.Address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, address := range []string{"10.0.0.1", "10.0.0.2", "10.0.0.3"} {
+		if err := client.Agent().ServiceRegister(&api.AgentServiceRegistration{ID: fmt.Sprint("cweb-", i), Name: "cweb", Address: address, Port: 8080,
+			Check: &api.AgentServiceCheck{CheckID: fmt.Sprint("c", i), TTL: "1h", Status: "passing"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := ring(t, "mcp: {readers: [anybody], services: true}", ", required: false", func(int) string { return one("10.0.9.9") },
+		fmt.Sprintf("{name: cns, kind: consul, address: %q, namespace: default}", "http://"+agent.Address))
+	a, b := all[0], all[1]
+	wantFrom(t, a, "default", "registry-cweb.service.consul", "mcp:next", "10.0.0.1")
+	wants := func(want string) {
+		t.Helper()
+		harness.Eventually(t, fmt.Sprintf("cweb is %q", want), func() error {
+			got := ""
+			err := a.Admin.Services(t.Context(), admin.ServiceQuery{Host: "cweb.service.consul", Endpoints: true}, func(e admin.ServiceEvent) error {
+				for _, ep := range e.Service.Endpoints {
+					got += fmt.Sprintf("%s %s by %s, ", ep.Address, ep.Health, ep.From.Source)
+				}
+				return nil
+			})
+			if got != want || err != nil && want != "" {
+				return fmt.Errorf("it is %q (%v)", got, err)
+			}
+			return nil
+		})
+	}
+	wants("10.0.0.1 healthy by cns, 10.0.0.2 healthy by cns, 10.0.0.3 healthy by cns, ")
+	b.Ashored.Kill()
+	if err := errors.Join(client.Agent().UpdateTTL("c0", "", "critical"), client.Agent().ServiceDeregister("cweb-1")); err != nil {
+		t.Fatal(err)
+	}
+	wants("10.0.0.1 unhealthy by cns, 10.0.0.3 healthy by cns, ")
+	if err := errors.Join(client.Agent().ServiceDeregister("cweb-0"), client.Agent().ServiceDeregister("cweb-2")); err != nil {
+		t.Fatal(err)
+	}
+	wants("")
 }
