@@ -60,3 +60,12 @@ func (s *settings) checkStore(wrong func(setting, format string, args ...any)) {
 
 // shared says that other replicas write there too.
 func (s storeSettings) shared() bool { return s.Kind == storeConsul }
+
+// lost is what is lost with the file in the state folder, for package bolt; empty: all that is written to the mesh.
+func (s storeSettings) lost() string {
+	if !s.shared() {
+		return ""
+	}
+	return "the last good content of files that are broken now is lost, and this replica's copy of the store in Consul (setting store), which it reads there anew: that start needs Consul. " +
+		"Objects and their history, virtual addresses, the ledger of workloads, join tokens and revocations stand in Consul; a revocation that it does not have yet is read from ca/revocations.json beside the file, where that is"
+}

@@ -93,7 +93,7 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	if err := wholefile.Guard(s.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
-	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Log: log.Named("store")}); err != nil {
+	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Lost: s.Store.lost(), Log: log.Named("store")}); err != nil {
 		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
 	p.close = append(p.close, d.home.Close)

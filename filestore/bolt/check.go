@@ -177,9 +177,9 @@ func (s *Store) checkApart() error {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
-		return damaged(s.path, fmt.Errorf("its check did not end within %s", s.cfg.CheckTimeout))
+		return s.damaged(fmt.Errorf("its check did not end within %s", s.cfg.CheckTimeout))
 	case errors.As(err, &exit):
-		return damaged(s.path, errors.New(said.words(exit)))
+		return s.damaged(errors.New(said.words(exit)))
 	default:
 		return fmt.Errorf("check %s by %q: %w", s.path, argv, err)
 	}

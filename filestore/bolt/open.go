@@ -51,7 +51,7 @@ func (s *Store) open() error {
 	if errors.Is(err, ErrNewer) { // nothing was written; the file is as it was
 		return errors.Join(fmt.Errorf("%s: %w", s.path, err), s.db.Close(), unmark(s.path))
 	}
-	return errors.Join(damaged(s.path, err), s.db.Close())
+	return errors.Join(s.damaged(err), s.db.Close())
 }
 
 // version is the schema version of the open file.
@@ -78,7 +78,7 @@ func (s *Store) trust(info fs.FileInfo) error {
 		return err
 	}
 	if err := checkMetas(s.path); err != nil {
-		return damaged(s.path, err)
+		return s.damaged(err)
 	}
 	unclean, err := marked(s.path)
 	if err != nil {
@@ -154,11 +154,8 @@ func (s *Store) bbolt(path string) (db *bbolt.DB, f *os.File, err error) {
 }
 
 // damaged is the error for a file that cannot be trusted.
-func damaged(path string, why error) error {
-	return fmt.Errorf("%s is %w (%w). It was left as it is. Move the file away, put a backup in its place and start ashored again; without a backup it starts with a new file: "+
-		"objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again. "+
-		"Lost with it are the ledger of workloads (each has to join again), join tokens and how far a rotation of the root was; revocations are read from ca/revocations.json beside it, where that is",
-		path, ErrDamaged, why)
+func (s *Store) damaged(why error) error {
+	return fmt.Errorf("%s is %w (%w). It was left as it is. Move the file away, put a backup in its place and start ashored again; without a backup it starts with a new file: %s", s.path, ErrDamaged, why, s.cfg.Lost)
 }
 
 // markOf is the path of the mark that says that a store is open, or was not closed cleanly.

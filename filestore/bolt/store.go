@@ -50,6 +50,9 @@ type Config struct {
 	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has.
 	// Default 50000.
 	HistoryTotal int
+	// Lost says what is lost with a file that is damaged where there is no backup of it. Empty: what is kept for a mesh that has no
+	// other store.
+	Lost string
 	// Log receives life cycle events; nil discards them.
 	Log hclog.Logger
 }
@@ -63,6 +66,10 @@ func (c *Config) defaults() {
 	}
 	if c.HistoryTotal == 0 {
 		c.HistoryTotal = 50_000
+	}
+	if c.Lost == "" {
+		c.Lost = "objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again. " +
+			"Lost with it are the ledger of workloads (each has to join again), join tokens and how far a rotation of the root was; revocations are read from ca/revocations.json beside it, where that is"
 	}
 	if c.Log == nil {
 		c.Log = hclog.NewNullLogger()
