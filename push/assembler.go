@@ -34,6 +34,7 @@ type Assembler struct {
 	use     *objectBook // which objects are in use; its merger is objects, and its objects those of inputs
 	own     *own        // what is told others; nil: nothing is
 	leaving bool        // sources of services are merged still that are not named any more
+	moves   moving      // mu guards its former, which the loop alone writes
 	left    []string    // sources that left, and Left was not told of
 	rekey   bool        // a RequestAuthentication has changed since keys were asked for
 	keyed   keyState    // how far the keys of the first build are
@@ -66,6 +67,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		found:     newFindings(),
 		adopts:    newAdopter(),
 		relays:    relays{},
+		moves:     newMoving(),
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
@@ -148,18 +150,18 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 		select {
 		case <-ctx.Done():
 			return
-		case b := <-objects.out:
-			if a.objects.Has(b.Source) {
-				a.takeObjects(ctx, b, time.Now())
+		case w := <-objects.out:
+			if objects.counts(w) {
+				a.takeObjects(ctx, w.batch, time.Now())
 			}
-		case b := <-instances.out:
-			if a.instances.Has(b.Source) {
-				a.takeInstances(ctx, b, time.Now())
+		case w := <-instances.out:
+			if instances.counts(w) {
+				a.takeInstances(ctx, w.batch, time.Now())
 			}
 		case s := <-a.arranged:
-			anew := objects.arrange(ctx, s.Objects)
-			instances.arrange(ctx, s.Instances)
-			a.arrange(ctx, s, anew, time.Now())
+			anew, _ := objects.arrange(ctx, s.Objects)
+			_, came := instances.arrange(ctx, s.Instances)
+			a.arrange(ctx, s, anew, came, time.Now())
 		case t := <-a.cfg.Trust:
 			a.takeTrust(t, time.Now())
 		case k := <-from.keys:
@@ -170,7 +172,8 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 		case <-look.C:
 		}
 		a.tellLeft(objects, instances)
-		if wait := soonest(soonest(a.arrived(ctx, time.Now()), a.due()), a.lapse(time.Now())); wait > 0 {
+		early := soonest(a.arrived(ctx, time.Now()), a.moved(time.Now())) // what it builds of comes before due
+		if wait := soonest(soonest(early, a.due()), a.lapse(time.Now())); wait > 0 {
 			look.Reset(wait)
 		}
 	}

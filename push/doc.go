@@ -6,7 +6,8 @@
 // those facets see, computed once for all of them. Compare counts what lies between two contexts.
 //
 // What was in use stays in use until somebody plainly says that it goes: an object that no source has any more is held while
-// there is a doubt whether it is meant to go, over starts too. hold.go has the law.
+// there is a doubt whether it is meant to go, over starts too. hold.go has the law, and moving.go that of services, which is about
+// changes of the list of sources alone.
 //
 // What others are told is made beside it, of our own sources alone: Told is what would be in use without the foreign ones.
 //

@@ -71,8 +71,9 @@ func (c *AssemblerConfig) derives(source string) bool {
 
 // Arrange replaces the sources. One that is the same as before goes on. One that is another under a name that there was
 // takes its place: what was said under the name stays until the new one has said everything. Objects of sources that are not
-// named any more stay for as long as they may stand in another one (see Held); services of theirs until all that are named have
-// said everything, those that nothing waits for aside. It waits until the assembler has taken it in, which does so while it runs.
+// named any more stay for as long as they may stand in another one (see Held); services of theirs, and those that a new one under a
+// name does not say any more, until all of those that came was seen, and all that are waited for have said everything. It waits until
+// the assembler has taken it in, which does so while it runs.
 // Errors: those of Check, and then nothing is replaced; ctx's.
 func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 	if err := s.Check(); err != nil {
@@ -87,15 +88,20 @@ func (a *Assembler) Arrange(ctx context.Context, s Sources) error {
 }
 
 // arrange merges what the sources say that there are now. What leaves stays until what came is known: a folder that takes
-// the place of another one leaves no moment without either. anew are the names under which there is another one now.
-func (a *Assembler) arrange(ctx context.Context, s Sources, anew []string, now time.Time) {
+// the place of another one leaves no moment without either. anew are the names under which there is another one now, and came those
+// under which a source of services began.
+func (a *Assembler) arrange(ctx context.Context, s Sources, anew, came []string, now time.Time) {
 	a.mu.Lock()
 	a.cfg.Sources = s
 	a.mu.Unlock()
 	objects, instances := a.cfg.names(s)
 	a.left = slices.DeleteFunc(a.left, func(name string) bool { return slices.Contains(objects, name) || slices.Contains(instances, name) })
 	a.left = append(a.left, a.objects.Besides(objects)...)
+	a.moves.arrange(instances, came, now)
 	a.rankInstances(a.instances.With(instances), now)
+	a.mu.Lock()
+	a.instances.Anew(came)
+	a.mu.Unlock()
 	if a.own != nil {
 		a.own.arrange(objects, anew, now)
 	}
@@ -126,19 +132,28 @@ func (a *Assembler) arrived(ctx context.Context, now time.Time) time.Duration {
 	return 0
 }
 
-// settle drops the services of sources that leave, once all that came have said everything.
+// settle drops the services of sources that leave, once all of those that came was seen, and all that are waited for have said
+// everything.
 func (a *Assembler) settle(ctx context.Context, now time.Time) {
 	a.settleOwn()
-	if !a.leaving || len(a.unread()) > 0 {
+	defer a.standMoving()
+	if !a.leaving || len(a.moves.unseen)+len(a.unread()) > 0 {
 		return
 	}
 	a.leaving = false
 	_, instances := a.cfg.names(a.cfg.Sources)
-	a.left = append(a.left, a.instances.Besides(instances)...)
+	for _, name := range a.instances.Besides(instances) {
+		if a.moves.source(name) == name {
+			a.left = append(a.left, name)
+		}
+	}
 	if a.own != nil {
 		a.own.stays(instances)
 	}
 	a.rankInstances(instances, now)
+	a.mu.Lock()
+	a.moves.settle()
+	a.mu.Unlock()
 	a.updateObjects(ctx, nil, edits{}, now, now)
 }
 
@@ -189,7 +204,7 @@ func (a *Assembler) unread() []string {
 // crew are the sources of one kind that run, by their names.
 type crew[T any] struct {
 	group   *errgroup.Group
-	out     chan feed.Batch[T]
+	out     chan word[T]
 	running map[string]member[T]
 	stopped map[string]<-chan struct{} // closed as those end that were stopped, by their names
 }
@@ -197,17 +212,25 @@ type crew[T any] struct {
 // member is one that runs.
 type member[T any] struct {
 	source feed.Source[T]
+	says   chan feed.Batch[T] // closed when it has ended
 	stop   context.CancelFunc
 	ended  <-chan struct{}
 }
 
+// word is a batch, and where it was said.
+type word[T any] struct {
+	batch feed.Batch[T]
+	said  chan feed.Batch[T]
+}
+
 func newCrew[T any](group *errgroup.Group) *crew[T] {
-	return &crew[T]{group: group, out: make(chan feed.Batch[T]), running: map[string]member[T]{}, stopped: map[string]<-chan struct{}{}}
+	return &crew[T]{group: group, out: make(chan word[T]), running: map[string]member[T]{}, stopped: map[string]<-chan struct{}{}}
 }
 
 // arrange starts and stops sources until those of the list run. One of a name that there was starts when that has ended, also
-// where that was taken out of the list before. It returns the names under which there is another one now.
-func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) (anew []string) {
+// where that was taken out of the list before. It returns the names under which there is another one now, and with those of which
+// there was none the names under which one begins.
+func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) (anew, came []string) {
 	before := c.running
 	c.running = make(map[string]member[T], len(list))
 	for _, s := range list {
@@ -218,6 +241,7 @@ func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) (anew []st
 			c.running[name] = old
 			continue
 		}
+		came = append(came, name)
 		if had {
 			old.stop()
 			c.stopped[name], anew = old.ended, append(anew, name)
@@ -229,20 +253,36 @@ func (c *crew[T]) arrange(ctx context.Context, list []feed.Source[T]) (anew []st
 		m.stop()
 		c.stopped[name] = m.ended
 	}
-	return anew
+	return anew, came
+}
+
+// counts says that who said something still runs: what one says at its end is not the word of another one that has taken its place.
+func (c *crew[T]) counts(w word[T]) bool {
+	m, runs := c.running[w.batch.Source]
+	return runs && m.says == w.said
 }
 
 // start runs a source, once after is closed; nil: at once.
 func (c *crew[T]) start(ctx context.Context, s feed.Source[T], after <-chan struct{}) member[T] {
 	ctx, stop := context.WithCancel(ctx)
-	ended := make(chan struct{})
+	ended, says := make(chan struct{}), make(chan feed.Batch[T])
 	c.group.Go(func() error {
 		defer close(ended)
 		defer stop()
+		defer close(says)
 		if after != nil {
 			<-after
 		}
-		return named(s.Name(), s.Run(ctx, c.out))
+		return named(s.Name(), s.Run(ctx, says))
 	})
-	return member[T]{source: s, stop: stop, ended: ended}
+	c.group.Go(func() error {
+		for b := range says {
+			select {
+			case c.out <- word[T]{b, says}:
+			case <-ctx.Done():
+			}
+		}
+		return nil
+	})
+	return member[T]{source: s, says: says, stop: stop, ended: ended}
 }

@@ -44,7 +44,9 @@ func (a *Assembler) Status() Status {
 func (a *Assembler) copyStatus() (s Status, objects, instances []feed.Problem, between map[place][]finding) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	sources := slices.DeleteFunc(a.instances.Sources(), func(s feed.SourceStatus) bool { return a.cfg.Derive != nil && s.Name == a.cfg.relays() })
+	sources := slices.DeleteFunc(a.instances.Sources(), func(s feed.SourceStatus) bool {
+		return a.cfg.Derive != nil && s.Name == a.cfg.relays() || a.moves.source(s.Name) != s.Name
+	})
 	if a.partial { // the deriver comes first
 		sources[0].Synced = false
 	}

@@ -25,6 +25,9 @@ type Part struct {
 func (a *Assembler) Supplied(k registry.Key) (Supplied, bool) {
 	a.mu.Lock()
 	supplies := a.instances.Supplies(k)
+	for i := range supplies {
+		supplies[i].Source = a.moves.source(supplies[i].Source)
+	}
 	a.mu.Unlock()
 	if len(supplies) == 0 {
 		return Supplied{}, false

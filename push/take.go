@@ -87,10 +87,13 @@ func (a *Assembler) derive(ctx context.Context, now time.Time) {
 
 // takeInstances takes in what a registry says.
 func (a *Assembler) takeInstances(ctx context.Context, b feed.Batch[registry.Instances], now time.Time) {
+	a.remain(b, now)
 	if a.own != nil {
 		a.own.heard(b)
 	}
 	a.adopt(b, now)
+	a.saw(b.Source)
+	a.yield(now)
 	if b.Full && a.holds() { // what went with its source may have waited for that
 		a.updateObjects(ctx, nil, edits{}, now, now)
 	}
@@ -184,7 +187,7 @@ func (a *Assembler) count(k registry.Key, conflicts int) {
 func (a *Assembler) sayers(k registry.Key) map[*registry.Service]string {
 	out := map[*registry.Service]string{}
 	for _, s := range a.instances.Supplies(k) {
-		out[s.Item.Service] = s.Source
+		out[s.Item.Service] = a.moves.source(s.Source)
 		if a.cfg.derives(s.Source) {
 			out[s.Item.Service] = s.Item.Service.Source
 		}
