@@ -101,13 +101,19 @@ func (h *heldKeeper) keep(all []push.Held) {
 			contents[name] = func() ([]byte, error) { return encodeHeld(one) }
 		}
 	}
-	for name := range h.last {
-		if _, held := now[name]; !held {
+	var lapsed []string
+	for name, was := range h.last {
+		if _, held := now[name]; held {
+			continue
+		}
+		if taken := contents[strings.TrimSuffix(name, goneToo)] != nil; was.Gone.IsZero() || taken {
 			contents[name] = nil
+		} else {
+			lapsed = append(lapsed, name) // else, on a full disk, it would count at the next start as what went just before that
 		}
 	}
 	h.last = now
-	h.writer.Put(contents)
+	h.writer.Put(contents, lapsed...)
 }
 
 // found notes that something is held, and kept, in the place of what could not be read.

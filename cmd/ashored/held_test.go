@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -156,8 +157,9 @@ func TestHeldUntold(t *testing.T) {
 
 // heldStore has what is held, in memory.
 type heldStore struct {
-	mu  sync.Mutex
-	all map[string][]byte
+	mu   sync.Mutex
+	all  map[string][]byte
+	full bool // it lets go of things, and takes nothing
 }
 
 func (s *heldStore) LoadLastGood(context.Context, string) (map[string][]byte, error) {
@@ -169,9 +171,62 @@ func (s *heldStore) LoadLastGood(context.Context, string) (map[string][]byte, er
 func (s *heldStore) SaveLastGood(_ context.Context, _ string, contents map[string][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for _, b := range contents {
+		if s.full && b != nil {
+			return errors.New("no space left on device")
+		}
+	}
 	maps.Copy(s.all, contents)
 	maps.DeleteFunc(s.all, func(_ string, b []byte) bool { return b == nil })
 	return nil
+}
+
+// What went long ago is not kept on where the disk has no room for something else, unless it is held now, and that is not kept yet.
+func TestGoneLapsesWithoutRoom(t *testing.T) {
+	t.Parallel()
+	object := func(name string) *config.Object {
+		return config.Parse("web.yaml", fmt.Appendf(nil, entryFile, name)).Objects[0]
+	}
+	web, other := object("web"), object("other")
+	name := web.Key.String()
+	for what, c := range map[string]struct {
+		before, now []push.Held // gone is web
+		stays       bool
+	}{
+		"it is over":                    {[]push.Held{{Object: web, Gone: time.Now()}}, []push.Held{{Object: other}}, false},
+		"it is over, and held for some": {[]push.Held{{Object: web, Untold: true}, {Object: web, Gone: time.Now()}}, []push.Held{{Object: web, Untold: true}, {Object: other}}, false},
+		"it is held":                    {[]push.Held{{Object: web, Gone: time.Now()}}, []push.Held{{Object: web}, {Object: other}}, true},
+		"it is held for all":            {[]push.Held{{Object: web, Untold: true}, {Object: web, Gone: time.Now()}}, []push.Held{{Object: web}, {Object: other}}, true},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			store := &heldStore{all: map[string][]byte{}, full: true}
+			for i, h := range c.before {
+				b, err := encodeHeld(h)
+				if err != nil {
+					t.Fatal(err)
+				}
+				store.all[name+[]string{"", goneToo}[i]] = b
+			}
+			h, before, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.now[0].Untold {
+				c.now[0] = before[0] // it is the same one
+			}
+			h.keep(c.now)
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			if err := h.run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			_, after, err := newHeldKeeper(t.Context(), store, testlog.New(t))
+			if gone := slices.ContainsFunc(after, func(h push.Held) bool { return !h.Gone.IsZero() }); err != nil || gone != c.stays {
+				t.Errorf("it is kept that it went: %v, want %v (%v)", gone, c.stays, err)
+			}
+		})
+	}
 }
 
 // What was gone already, and cannot be read by this release or at all, is nobody's loss: it is kept on no more.
