@@ -55,6 +55,8 @@ type converted struct {
 	// instances has the service once for each of its hosts; empty: it is none of the mesh's.
 	instances []registry.Instances
 	problems  []feed.Problem
+	// index is that of the answer; zero: there was none.
+	index uint64
 	// ids are those of all instances of the answer, in no order.
 	ids []instanceID
 	// nodes are the names of those that its instances run on, sorted, each once.

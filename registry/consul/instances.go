@@ -33,6 +33,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 					w.had = len(entries)
 				}
 				said := converter{o: k.o, at: sc.at, name: s.name, former: w.port}.convert(entries).from(k.source)
+				said.index = a.index
 				w.port = said.main
 				k.tell(ctx, func() {
 					switch {

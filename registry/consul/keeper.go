@@ -75,7 +75,7 @@ type scope struct {
 
 	unchosen *unchosen // the settings choose nothing of what there is
 	// bearers are the names of the services that have instances, by these.
-	bearers map[instanceID]string
+	bearers map[instanceID]bearer
 	// virtual are the addresses that Consul gave to services, by who bears them: the service, or a sidecar's.
 	virtual map[string]map[string]netip.Addr
 }
@@ -84,7 +84,7 @@ type scope struct {
 func newScope(at place, few int) *scope {
 	return &scope{
 		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{}, restored: &interrupts{},
-		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]string{},
+		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]bearer{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
 		chosenNotice: at.notice(noticeChosen),

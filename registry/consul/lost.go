@@ -74,8 +74,7 @@ func (sc *scope) resolve(s *service, names answer) {
 		sc.names.interrupt()
 	default:
 		s.pending = nil
-		s.pokes.poke(true, 1) // of any index, but of now
-		s.stop.interrupt()
+		s.askAnew()
 	}
 }
 
@@ -145,7 +144,7 @@ func (k *keeper) find(sc *scope, s *service) {
 // forget lets go of a service that nobody asks for: it is gone.
 func (k *keeper) forget(sc *scope, s *service, at time.Time) {
 	delete(sc.lost, s.name)
-	sc.claim(s, s.said.ids, nil)
+	sc.claim(s, s.said, converted{})
 	s.items, s.problems, s.shown = nil, nil, nil
 	k.note(s, at)
 }

@@ -96,6 +96,9 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		}
 	}
 	k.lagged(a.lag)
+	if v == restarted {
+		sc.recount(a.index)
+	}
 	added := map[*service]before{}
 	sc.doubted, sc.answered = false, time.Now()
 	k.leave(sc, there, a, v)

@@ -30,24 +30,49 @@ func TestClaim(t *testing.T) {
 		return ok && whole && atLeast == 1 && s.stop.interrupted()
 	}
 	a, b, c := instanceID{"n1", "a"}, instanceID{"n1", "b"}, instanceID{"n2", "a"}
-	sc.claim(before, nil, []instanceID{a, b})
-	if asked(before) || asked(after) {
-		t.Error("new instances have somebody asked for")
+	said := map[*service]converted{}
+	claims := func(s *service, index uint64, ids ...instanceID) {
+		is := converted{index: index, ids: ids}
+		sc.claim(s, said[s], is)
+		said[s] = is
 	}
-	sc.claim(after, nil, []instanceID{b, c})
-	if !asked(before) || asked(after) {
-		t.Error("the one that had it is not asked for, or the other one is")
+	is := func(what string, old, new bool) {
+		t.Helper()
+		if gotOld, gotNew := asked(before), asked(after); gotOld != old || gotNew != new {
+			t.Errorf("%s: the old one is asked for: %v, want %v; the new one: %v, want %v; %v", what, gotOld, old, gotNew, new, sc.bearers)
+		}
 	}
-	sc.claim(before, []instanceID{a, b}, []instanceID{a})
-	sc.claim(after, []instanceID{b, c}, nil)
-	sc.claim(before, []instanceID{a}, []instanceID{a, b})
-	if asked(before) || asked(after) || len(sc.bearers) != 2 {
-		t.Errorf("what has left has somebody asked for: %v", sc.bearers)
+	claims(before, 1, a, b)
+	is("new instances", false, false)
+	claims(after, 2, b, c)
+	is("one of another", true, false)
+	claims(before, 1, a, b)
+	is("the other one still has it", false, false)
+	claims(before, 3, a, b)
+	is("it is back", false, true)
+	claims(after, 2, b, c)
+	is("the new one still has it", false, false)
+	claims(after, 2, c)
+	is("the new one has it no more", false, false)
+	claims(before, 4, a)
+	claims(after, 6, b, c)
+	is("it has gone before", false, false)
+	claims(before, 5, a, b)
+	is("an answer from before that", true, false)
+	claims(before, 5, a, b)
+	is("the same again", false, false)
+	sc.recount(2)
+	claims(before, 2, a, b)
+	is("Consul counts anew", false, true)
+	claims(after, 2, c)
+	claims(before, 2, a)
+	if len(sc.bearers) != 2 {
+		t.Errorf("left are %v", sc.bearers)
 	}
 	delete(sc.services, "old")
-	sc.claim(after, nil, []instanceID{a})
-	if asked(after) || sc.bearers[a] != "new" {
-		t.Errorf("one that is gone counts: %v", sc.bearers)
+	claims(after, 1, a)
+	if is("of one that is gone", false, false); sc.bearers[a].service != "new" {
+		t.Errorf("it has not what was of one that is gone: %v", sc.bearers)
 	}
 }
 
@@ -124,6 +149,40 @@ func TestOfBeforeTheClaim(t *testing.T) {
 					t.Errorf("%d instances after an answer of before", n)
 				}
 			})
+		})
+	}
+}
+
+// An instance that takes another name and its own again is in one service at last: of the one between no index says that it has left.
+func TestRenamedAndBack(t *testing.T) {
+	t.Parallel()
+	for _, after := range []time.Duration{0, time.Millisecond, 2 * time.Millisecond, 10 * time.Millisecond, 30 * time.Millisecond, 100 * time.Millisecond} {
+		t.Run(fmt.Sprint(after), func(t *testing.T) {
+			t.Parallel()
+			for i := range 30 { // how soon the services may be asked for again
+				synctest.Test(t, func(t *testing.T) {
+					w := newTwin("")
+					d := w.dcs[""]
+					d.register(0, "web", 8)
+					d.register(1, "pay", 50)
+					d.register(2, "web", 120)
+					f := lookOver(t, w, Options{}, lastgood.Config[registry.Instances]{})
+					defer f.end()
+					time.Sleep(time.Minute)
+					w.change(func() { d.check(0, api.HealthCritical) })
+					time.Sleep(time.Duration(i) * 4 * time.Millisecond)
+					w.change(func() { d.register(0, "pay", 13) })
+					synctest.Wait()
+					time.Sleep(after)
+					w.change(func() { d.register(0, "web", 9) })
+					time.Sleep(time.Minute)
+					for _, name := range []string{"web", "pay"} {
+						if got, want := f.all(name+".service.consul"), w.is("", name); got != want {
+							t.Errorf("after %v, %d: %s has %q, want %q", after, i, name, got, want)
+						}
+					}
+				})
+			}
 		})
 	}
 }

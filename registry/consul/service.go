@@ -71,7 +71,7 @@ func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
 		k.post(s.group, s)
 	}
 	was := s.said.virtual
-	sc.claim(s, s.said.ids, said.ids)
+	sc.claim(s, s.said, said)
 	s.said, s.heard, s.asOf, s.right, s.pending, s.missed = said, true, at, time.Time{}, nil, time.Time{}
 	for dest := range merged(was, said.virtual) {
 		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil && sc.services[dest].heard {
