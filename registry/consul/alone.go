@@ -58,7 +58,7 @@ func answered(err error) bool {
 // tells nobody that it has so little.
 func (k *keeper) excuse(sc *scope, s *service) {
 	t := s.trouble
-	if k.told || s.known || !t.answered || time.Since(t.noticed) < alonePatience || !sc.listed || sc.troubles[askNames] != nil || !sc.tellsMost() {
+	if k.told || s.known || !t.answered || time.Since(t.noticed) < alonePatience || !sc.listed || sc.mute() != nil || !sc.tellsMost() {
 		return
 	}
 	if s.checked.IsZero() {

@@ -53,6 +53,8 @@ type query struct {
 	filter string
 	// fresh asks the leader, whatever the settings say of others.
 	fresh bool
+	// within is how long it may take besides what it waits for; zero: askTimeout.
+	within time.Duration
 }
 
 // answer is what came with an answer.
@@ -73,7 +75,8 @@ type answer struct {
 
 // ask lets f ask with the options of a query, and reads what every answer has.
 func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*api.QueryMeta, error)) (answer, error) {
-	timeout := askTimeout
+	within := cmp.Or(q.within, askTimeout)
+	timeout := within
 	if q.index != 0 {
 		timeout += q.wait + q.wait/16
 	}
@@ -90,6 +93,9 @@ func (c *client) ask(ctx context.Context, q query, f func(*api.QueryOptions) (*a
 		o.WaitTime = q.wait
 	}
 	meta, err := f(o.WithContext(ctx))
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = &silence{within, err}
+	}
 	if err == nil && meta.LastIndex == 0 {
 		err = consulhttp.ErrNoIndex
 	}
@@ -143,7 +149,7 @@ const sentinel = "ashore-there-is-no-such-node"
 // wait, and the end of a node. (A wait for its checks ends with every change of any check.)
 // Source: Consul, agent/consul/state/catalog.go (nodeServices, NodeChecks).
 func (c *client) restoration(ctx context.Context, q query) (answer, error) {
-	q.fresh = true
+	q.fresh, q.within = true, beatTimeout
 	return c.ask(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
 		_, meta, err := c.api.Catalog().Node(sentinel, o)
 		return meta, err
@@ -153,9 +159,9 @@ func (c *client) restoration(ctx context.Context, q query) (answer, error) {
 // datacenters asks for the names of all that the agent knows, its own among them.
 func (c *client) datacenters(ctx context.Context) ([]string, error) {
 	var out []string
-	_, err := c.ask(ctx, query{}, func(*api.QueryOptions) (*api.QueryMeta, error) {
-		var err error
-		out, err = c.api.Catalog().Datacenters()
+	_, err := c.ask(ctx, query{within: beatTimeout}, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		// Catalog().Datacenters takes no context, and would wait for ever.
+		_, err := c.api.Raw().Query("/v1/catalog/datacenters", &out, (&api.QueryOptions{}).WithContext(o.Context()))
 		return &api.QueryMeta{LastIndex: 1}, err // datacenters have none
 	})
 	return out, err
@@ -165,8 +171,8 @@ func (c *client) datacenters(ctx context.Context) ([]string, error) {
 func (c *client) explain(err error) string {
 	var status api.StatusError
 	if !errors.As(err, &status) {
-		if errors.Is(err, context.DeadlineExceeded) {
-			return fmt.Sprintf("Consul at %s does not answer within %s: look whether it and its servers are well", c.o.Address, askTimeout)
+		if s := (*silence)(nil); errors.As(err, &s) {
+			return fmt.Sprintf("Consul at %s does not answer within %s: look whether it and its servers are well", c.o.Address, s.within)
 		}
 		return fmt.Sprintf("Consul at %s cannot be asked: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
 	}

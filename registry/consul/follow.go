@@ -19,6 +19,8 @@ type follower struct {
 	gap func() time.Duration
 	// leads says that others come back when this one does.
 	leads bool
+	// heard is when there was an answer last, from which silence is counted; nil: from the first question without one.
+	heard func() time.Time
 	// stop ends a wait, and has the next question not wait; nil: nobody does.
 	stop *interrupts
 }
@@ -98,7 +100,7 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 		}
 		if err != nil {
 			if failures++; failures == 1 {
-				began = time.Now()
+				began = f.since(err)
 			}
 			k.failed(ctx, f, failures, began, err)
 			continue
@@ -115,6 +117,14 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 			pace.next = later(pace.next, time.Now().Add(f.gap()))
 		}
 	}
+}
+
+// since is of when that is what is known, when it is asked for with an error for the first time.
+func (f *follower) since(err error) time.Time {
+	if f.heard != nil && silent(err) {
+		return f.heard()
+	}
+	return time.Now()
 }
 
 func later(a, b time.Time) time.Time {
@@ -135,8 +145,8 @@ func (k *keeper) failed(ctx context.Context, f follower, failures int, began tim
 		if errors.Is(err, errLost) || errors.Is(err, errHidden) || errors.Is(err, errOwnUnread) || errors.Is(err, errNone) {
 			text = "Consul at " + k.o.Address + ": " + err.Error()
 		}
-		t := &trouble{text: text, since: began, noticed: time.Now(), answered: answered(err), ofFilter: k.client.misfiltered(err)}
-		if !t.ofFilter {
+		t := &trouble{text: text, since: began, noticed: time.Now(), answered: answered(err), silent: silent(err), ofFilter: k.client.misfiltered(err)}
+		if !t.ofFilter && !t.silent {
 			t.text += " (" + f.what + ")"
 		}
 		k.tell(ctx, func() { f.tell(t) })

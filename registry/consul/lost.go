@@ -149,14 +149,14 @@ func (k *keeper) forget(sc *scope, s *service, at time.Time) {
 	k.note(s, at)
 }
 
-// standIn has what was kept of a place stand in for what Consul does not tell of it.
-func (k *keeper) standIn(sc *scope) {
+// standIn has what was kept of a place stand in for what Consul does not tell of it for trouble t.
+func (k *keeper) standIn(sc *scope, t *trouble) {
 	if k.kept == nil || sc.stoodIn {
 		return
 	}
 	sc.stoodIn = true
 	last := k.bring(sc)
-	if t := sc.troubles[askNames]; !last.IsZero() && last.Before(t.since) {
+	if !last.IsZero() && last.Before(t.since) {
 		t.since = last
 	}
 }

@@ -152,7 +152,7 @@ func (k *keeper) wonder(sc *scope, added map[*service]before, token bool) {
 // leave takes in which of the services are not there any more.
 func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
 	emptied, since := k.emptied(sc, there, v), a.at
-	if t := sc.troubles[askNames]; t != nil {
+	if t := sc.mute(); t != nil {
 		since = t.since
 	}
 	for name, s := range sc.services {

@@ -10,19 +10,23 @@ import (
 // before the restoration, or, of instances, does not end them; and who asks again waits for an index that was
 // reached before and is not reached again for long. So somebody has to wait at all times to whom nothing else happens; where places
 // are asked by turns, the waits are so short that the index is seen to have gone back; one that is longer, as it was begun before, ends
-// when turns begin.
+// when turns begin. It waits for moments alone, for it is the beat of its place.
 func (k *keeper) restorationsOf(sc *scope) follower {
 	var stopped early
+	heard := time.Now()
 	return follower{
-		what: sc.at.key(askRestored), tell: func(t *trouble) { k.heardOf(sc, askRestored, t) },
+		what: sc.at.key(askRestored), tell: func(t *trouble) { k.beat(sc, t) }, leads: true, heard: func() time.Time { return heard },
 		ask: func(ctx context.Context, index uint64) (answer, func(verdict) error, error) {
 			held, cancel := sc.restored.hold(ctx)
 			defer cancel()
 			var waited time.Duration
 			a, err := k.inTurn(held, func(wait time.Duration) (answer, error) {
-				waited = wait
-				return k.client.restoration(held, query{place: sc.at, index: index, wait: wait})
+				waited = min(wait, beatGap)
+				return k.client.restoration(held, query{place: sc.at, index: index, wait: waited})
 			})
+			if err == nil {
+				heard = a.at
+			}
 			if sc.restored.interrupted() && err != nil { // an answer counts: what ended its wait may be a restoration
 				return answer{}, nil, errAgain
 			}

@@ -141,7 +141,7 @@ func (k *keeper) outlast(sc *scope) {
 
 // reviewServices is about the services of a place that are in trouble by themselves.
 func (k *keeper) reviewServices(sc *scope, covered bool, now time.Time, first *sooner) {
-	if covered || sc.troubles[askNames] != nil {
+	if covered || sc.mute() != nil {
 		return // those of which was told stay told
 	}
 	after := later(k.over, sc.named)

@@ -22,6 +22,8 @@ type trouble struct {
 	noticed time.Time
 	// answered says that it is what Consul answers to the question, and that it is asked as it should be.
 	answered bool
+	// silent says that nobody answered in time.
+	silent bool
 	// ofFilter says that Consul does not understand the option filter: no question about any service can be asked.
 	ofFilter bool
 }
@@ -67,7 +69,7 @@ func (k *keeper) heardOf(sc *scope, what string, t *trouble) {
 	k.dirty = true
 	if t == nil {
 		delete(sc.troubles, what)
-		if what == askNames {
+		if what == askNames || what == askBeat {
 			sc.named = time.Now()
 		}
 		return
@@ -76,26 +78,13 @@ func (k *keeper) heardOf(sc *scope, what string, t *trouble) {
 		return // of a query that was still out when the last one was needed
 	}
 	sc.troubles[what] = sc.troubles[what].again(*t)
-	if what == askNames && !sc.listed {
-		k.standIn(sc)
+	if (what == askNames || what == askBeat) && !sc.listed {
+		k.standIn(sc, sc.troubles[what])
 	}
 }
 
 // away is why what is known of a place may be old; nil: it is not.
-func (sc *scope) away() (first *trouble) {
-	for _, what := range []string{askNames, askCritical, askWarning} {
-		t := sc.troubles[what]
-		switch {
-		case t == nil:
-		case first == nil:
-			one := *t
-			first = &one
-		case t.since.Before(first.since):
-			first.since = t.since
-		}
-	}
-	return first
-}
+func (sc *scope) away() *trouble { return sc.worst(askBeat, askNames, askCritical, askWarning) }
 
 // fails takes in that a service cannot be asked for; nil: it can.
 func (k *keeper) fails(sc *scope, s *service, t *trouble) {
@@ -154,14 +143,13 @@ func (k *keeper) whole() *trouble {
 	all := k.ordered()
 	var first *trouble
 	for i, sc := range all {
-		t := sc.troubles[askNames]
+		t := sc.mute()
 		if t == nil {
 			first = nil
 			break
 		}
 		if i == 0 {
-			one := *t
-			first = &one
+			first = t
 		} else if t.since.After(first.since) { // until then some of it was in touch
 			first.since = t.since
 		}
@@ -170,7 +158,7 @@ func (k *keeper) whole() *trouble {
 		return first
 	}
 	for _, sc := range all {
-		if t := sc.troubles[askNames]; t != nil {
+		if t := sc.mute(); t != nil {
 			return t
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// answered is what Consul answers to those who ask by way of it.
+// answered is what Consul answers to those who ask by way of it, besides whether it answers.
 type answered struct {
 	mu    sync.Mutex
 	paths []string // guarded by mu
@@ -28,7 +28,9 @@ type answered struct {
 func (a *answered) take(r *http.Response) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.paths = append(a.paths, r.Request.URL.Path)
+	if !strings.HasPrefix(r.Request.URL.Path, "/v1/catalog/node/") { // asked each 20 seconds, whatever happens
+		a.paths = append(a.paths, r.Request.URL.Path)
+	}
 	return nil
 }
 
