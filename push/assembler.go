@@ -78,7 +78,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Tell != nil {
 		a.own = newOwn(*cfg.Tell, cfg.Merging, objects, a.began)
 		a.own.resume(cfg.Held, cfg.Before)
-		a.use.beneath = a.own.objects
+		a.own.objects.lies(a.use)
 		a.own.objects.tell = func(k config.Key, _ *config.Object) { a.standTold(k) }
 		if cfg.Tell.Services {
 			a.adopts.asked() // from now on it notes them

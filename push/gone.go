@@ -131,7 +131,7 @@ func (l *objectBook) recall(b feed.Batch[*config.Object], now time.Time) {
 			if !d.edited.IsZero() {
 				d.began, l.heldNews = l.began, true
 			}
-			l.gone[o.Key] = d
+			l.gone[o.Key], l.again[o.Key] = d, true
 		}
 	}
 }

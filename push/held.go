@@ -32,7 +32,7 @@ func (l *objectBook) resume(held []Held, before []feed.Batch[*config.Object]) {
 			continue
 		}
 		l.objects = l.objects.With(h.Object.Key, h.Object)
-		l.held[h.Object.Key] = staying{why: heldBefore, beside: h.Beside, left: h.Left}
+		l.setHeld(h.Object.Key, staying{why: heldBefore, beside: h.Beside, left: h.Left})
 	}
 	for _, b := range before {
 		for _, u := range b.Updates {
@@ -41,7 +41,7 @@ func (l *objectBook) resume(held []Held, before []feed.Batch[*config.Object]) {
 					continue
 				}
 				l.objects = l.objects.With(o.Key, o)
-				l.held[o.Key] = staying{why: heldLeft, left: true}
+				l.setHeld(o.Key, staying{why: heldLeft, left: true})
 				delete(l.gone, o.Key)
 				l.heldNews = true
 			}

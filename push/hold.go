@@ -50,23 +50,37 @@ const (
 	heldLeft holding = "is gone with the source where it stood, and may stand now in what was not read since, %[3]s: it %[1]s until that is read; take that out of the list of sources too if it is away for good"
 )
 
-// withHeld are keys, and those of the objects that are held, here or beneath, or were let go lately besides.
-func (l *objectBook) withHeld(touched []config.Key) []config.Key {
-	var beneath map[config.Key]staying
-	if l.beneath != nil {
-		beneath = l.beneath.held
-	}
-	if len(l.held)+len(l.gone)+len(beneath) == 0 {
-		return touched
-	}
-	all := make(map[config.Key]bool, len(touched)+len(l.held)+len(l.gone)+len(beneath))
-	for _, held := range []map[config.Key]staying{l.held, beneath} {
-		for k := range held {
+// looked is by what it was decided last which objects are held. While it is the same, and nothing is edited that something is held
+// beside, it would be decided in the same way again.
+type looked struct {
+	doubts uint64    // of the merger
+	unread string    // the sources that are waited for
+	amid   time.Time // until when parts of a change of the list may be on their way
+}
+
+// affected are the keys whose objects may be others than before, or be held in another way: those that are touched, those that are to
+// be looked at again, and where everything may be decided otherwise, all that are held, here or beneath, or were let go lately.
+func (l *objectBook) affected(touched []config.Key, by edits, unread []string) []config.Key {
+	now := looked{l.merger.Doubts(), strings.Join(unread, " "), l.amid}
+	whole := now != l.looked || l.edited(by)
+	l.looked = now
+	all := l.again
+	l.again = map[config.Key]bool{}
+	if whole {
+		for k := range l.held {
 			all[k] = true
 		}
+		for k := range l.gone {
+			all[k] = true
+		}
+		if l.beneath != nil {
+			for k := range l.beneath.held {
+				all[k] = true
+			}
+		}
 	}
-	for k := range l.gone {
-		all[k] = true
+	if len(all) == 0 {
+		return touched
 	}
 	for _, k := range touched {
 		all[k] = true
@@ -74,12 +88,25 @@ func (l *objectBook) withHeld(touched []config.Key) []config.Key {
 	return slices.Collect(maps.Keys(all))
 }
 
+// edited says that something that objects are held beside was.
+func (l *objectBook) edited(by edits) bool {
+	if by.times == nil || len(l.besides) == 0 {
+		return false
+	}
+	for name := range by.times() {
+		if l.besides[feed.GroupID{Source: by.source, Group: name}] > 0 {
+			return true
+		}
+	}
+	return false
+}
+
 // holdings says why an object that no source has stays in use, if it does. What holds for all objects is looked for when that is
-// first asked.
-func (l *objectBook) holdings(unread func() []string, now time.Time) func(config.Key) staying {
+// first asked. Each thing that this depends on, but for what is kept of the object itself, is part of looked.
+func (l *objectBook) holdings(unread []string, now time.Time) func(config.Key) staying {
 	refused, faults := sync.OnceValue(l.merger.Refused), sync.OnceValue(l.merger.Faults)
 	unreadable := sync.OnceValues(l.merger.Unread)
-	unseen, seen := sync.OnceValue(func() string { return l.unseen(unread()) }), l.merger.Seen()
+	unseen, seen := sync.OnceValue(func() string { return l.unseen(unread) }), l.merger.Seen()
 	return func(k config.Key) staying {
 		was, lately := l.held[k], l.gone[k]
 		left := l.leaves[k] || was.left || was.why != "" && !l.merger.Has(was.beside.Source)
@@ -167,9 +194,25 @@ func (l *objectBook) hold(k config.Key, why staying) bool {
 		return false
 	}
 	l.heldNews = true
-	l.held[k] = why
+	l.setHeld(k, why)
 	l.tell(k, old)
 	return true
+}
+
+// setHeld notes why an object is held; the zero value: it is not any more. What is above this looks at it again.
+func (l *objectBook) setHeld(k config.Key, why staying) {
+	if old := l.held[k]; old.why != "" {
+		if l.besides[old.beside]--; l.besides[old.beside] == 0 {
+			delete(l.besides, old.beside)
+		}
+	}
+	if delete(l.held, k); why.why != "" {
+		l.held[k] = why
+		l.besides[why.beside]++
+	}
+	if l.above != nil {
+		l.above.again[k] = true
+	}
 }
 
 // release holds the object of k no more.
@@ -178,6 +221,6 @@ func (l *objectBook) release(k config.Key) {
 		return
 	}
 	l.heldNews = true
-	delete(l.held, k)
+	l.setHeld(k, staying{})
 	l.tell(k, nil)
 }

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -12,7 +13,8 @@ import (
 type objectBook struct {
 	merger  *feed.Merger[config.Key, *config.Object]
 	objects Objects                // what counts
-	held    map[config.Key]staying // objects that stay although no source has them
+	held    map[config.Key]staying // objects that stay although no source has them; setHeld sets them
+	besides map[feed.GroupID]int   // beside what they are held, and how many
 	gone    gone
 	leaves  map[config.Key]bool // objects that went with their source, if no other one has them
 	began   time.Time
@@ -21,8 +23,11 @@ type objectBook struct {
 	// heldNews says that held is other than was told, and inForce that every source has delivered its first complete state: until
 	// then nothing of it is in force.
 	heldNews, inForce bool
-	// beneath is another one, of some of the sources: what it holds is held here too. Nil: there is none.
-	beneath *objectBook
+	// beneath is another one, of some of the sources: what it holds is held here too; of that one, this is above it. Nil: there is none.
+	beneath, above *objectBook
+	// looked is by what it was decided last what is held, and again are keys to look at in the next update, whatever that says.
+	looked looked
+	again  map[config.Key]bool
 	// look is told what sources have of a key, and tell of an object that is held from now on, or in another way; nil: of one that
 	// is not any more.
 	look func(k config.Key, items []*config.Object)
@@ -32,10 +37,13 @@ type objectBook struct {
 func newObjectBook(sources []string, began time.Time) *objectBook {
 	return &objectBook{
 		merger: feed.NewMerger(sources, func(o *config.Object) config.Key { return o.Key }),
-		held:   map[config.Key]staying{}, gone: gone{}, began: began,
+		held:   map[config.Key]staying{}, besides: map[feed.GroupID]int{}, gone: gone{}, again: map[config.Key]bool{}, began: began,
 		look: func(config.Key, []*config.Object) {}, tell: func(config.Key, *config.Object) {},
 	}
 }
+
+// lies has what this one holds held by that one too.
+func (l *objectBook) lies(above *objectBook) { l.above, above.beneath = above, l }
 
 // arrange has the sources of these names count, in their order, and returns the keys that it touched; anew are the names under
 // which there is another one now. The next update knows which objects went with their source.
@@ -54,8 +62,10 @@ func (l *objectBook) arrange(sources, anew []string, now time.Time) []config.Key
 // unread are the sources that are waited for.
 func (l *objectBook) update(touched []config.Key, by edits, unread func() []string, now time.Time) {
 	l.forget(now)
-	holding := l.holdings(unread, now)
-	for _, k := range l.withHeld(touched) {
+	waits := unread()
+	slices.Sort(waits)
+	holding := l.holdings(waits, now)
+	for _, k := range l.affected(touched, by, waits) {
 		items := l.merger.Items(k)
 		l.look(k, items)
 		if len(items) > 0 {

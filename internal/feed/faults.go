@@ -2,11 +2,19 @@ package feed
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"sync"
 	"time"
 )
+
+// Doubts is another number whenever Refused, Unread, Faulty, Unseen, Seen, StandsIn, Faults, Waiting or Has may answer otherwise than
+// before: who keeps what they answered need not ask again for as long as it is the same.
+func (m *Merger[K, T]) Doubts() uint64 { return m.doubts }
+
+// doubtful says that something is wrong with a group, or was not seen, or that other sources have something of it too.
+func (m *Merger[K, T]) doubtful(g *group[K]) bool {
+	return len(g.problems) > 0 || g.kept || slices.ContainsFunc(g.keys, func(k K) bool { return len(m.byKey[k]) > 1 })
+}
 
 // Refused are the objects, as problems call them, that a source has and that are refused as it has them, each with the group
 // where that is.
@@ -42,18 +50,22 @@ func (m *Merger[K, T]) Faulty(id GroupID) bool {
 // Unseen lists the sources of which not all was seen since the start, since they took the place of others, or since they were
 // away, which they may be still: what they have now, and what is wrong with it, is not all known. In order.
 func (m *Merger[K, T]) Unseen() []string {
-	unseen := map[string]bool{}
+	var names []string
 	for name, s := range m.sources {
-		if !s.synced || s.anew || s.stands.Error != "" {
-			unseen[name] = true
+		if s.unseen() {
+			names = append(names, name)
 		}
 	}
-	for id, g := range m.groups {
-		if g.kept || slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Away }) {
-			unseen[id.Source] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(unseen))
+	slices.Sort(names)
+	return names
+}
+
+// unseen says that not all of a source was seen.
+func (s *sourceState) unseen() bool { return !s.synced || s.anew || s.stands.Error != "" || s.odd > 0 }
+
+// unseen says that there may be something else at the origin of a group than it has.
+func (g *group[K]) unseen() bool {
+	return g.kept || slices.ContainsFunc(g.problems, func(p Problem) bool { return p.Away })
 }
 
 // Seen says of a group that what is wrong with it is known: it was said since the start, or, where it never was, all of its

@@ -16,7 +16,8 @@ type Merger[K comparable, T any] struct {
 	sources map[string]*sourceState
 	groups  map[GroupID]*group[K]
 	byKey   map[K][]supply[T]
-	next    int // orders groups by arrival
+	next    int    // orders groups by arrival
+	doubts  uint64 // see Doubts
 }
 
 // GroupID is a group of a source.
@@ -53,6 +54,7 @@ type sourceState struct {
 	anew   bool // another one has taken its place, and has not said everything
 	last   time.Time
 	items  int
+	odd    int // groups of which there may be something else than was seen
 	stands Standing
 	took   time.Duration // from when the last change was noticed to here
 	// overcome is the latest error that is over, and overcomeAt since when.
@@ -116,6 +118,7 @@ func NewMerger[K comparable, T any](sources []string, key func(T) K) *Merger[K, 
 // no order. What the others said is gone. Those that stay keep what they said, and count in the new order. A name that is there
 // again counts where it stands first.
 func (m *Merger[K, T]) Arrange(sources []string) []K {
+	m.doubts++
 	touched := map[K]bool{}
 	for id := range m.groups {
 		if !slices.Contains(sources, id.Source) {
@@ -175,6 +178,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 		panic("feed: batch of unknown source " + b.Source)
 	}
 	touched := map[K]bool{}
+	synced, unseen := src.synced, src.unseen()
 	named := make(map[string]bool, len(b.Updates))
 	for _, u := range b.Updates {
 		named[u.Group] = true
@@ -205,7 +209,10 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) []K {
 			src.took = max(0, now.Sub(b.Since))
 		}
 	}
-	src.looked = src.looked || !slices.Contains(m.Unseen(), src.name)
+	src.looked = src.looked || !src.unseen()
+	if src.synced != synced || src.unseen() != unseen {
+		m.doubts++
+	}
 	return slices.Collect(maps.Keys(touched))
 }
 
@@ -220,10 +227,15 @@ func (m *Merger[K, T]) firstLook(src *sourceState, id GroupID) bool {
 // replace puts the content of u in the place of a group.
 func (m *Merger[K, T]) replace(src *sourceState, id GroupID, u Update[T], touched map[K]bool) {
 	g := m.groups[id]
-	if g == nil {
+	had := g != nil
+	if !had {
 		g = &group[K]{order: m.next}
 		m.next++
 		m.groups[id] = g
+	}
+	doubtful := m.doubtful(g)
+	if g.unseen() {
+		src.odd--
 	}
 	for _, k := range g.keys {
 		touched[k] = true
@@ -243,8 +255,15 @@ func (m *Merger[K, T]) replace(src *sourceState, id GroupID, u Update[T], touche
 		g.keys = append(g.keys, k)
 		m.byKey[k] = insert(m.byKey[k], supply[T]{source: src, order: g.order, item: item})
 	}
-	if len(g.keys) == 0 && len(g.problems) == 0 && !g.kept {
+	has := len(g.keys) > 0 || len(g.problems) > 0 || g.kept
+	if !has {
 		delete(m.groups, id)
+	}
+	if g.unseen() {
+		src.odd++
+	}
+	if doubtful || m.doubtful(g) || had != has && src.unseen() {
+		m.doubts++
 	}
 }
 
@@ -302,6 +321,7 @@ func (m *Merger[K, T]) Waiting() []string {
 
 // Anew notes that other sources have taken the place of these. What was said under their names stays until they say otherwise.
 func (m *Merger[K, T]) Anew(names []string) {
+	m.doubts++
 	for _, name := range names {
 		if s := m.sources[name]; s != nil {
 			s.anew = true
