@@ -82,3 +82,92 @@ func TestTooOldUntilAnswered(t *testing.T) {
 		})
 	}
 }
+
+// What was lost, and counts as gone since it is too old, does not come back for that its name is listed again: that is no answer.
+func TestTooOldUntilFound(t *testing.T) {
+	t.Parallel()
+	for name, slow := range map[string]time.Duration{"it answers soon": 50 * time.Millisecond, "it answers late": time.Second, "it does not answer": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatalogs("web", "pay")
+				o := &over{c: c}
+				f := lookOver(t, o, Options{}, lastgood.Config[registry.Instances]{MaxAge: time.Hour, Drop: true})
+				defer f.end()
+				time.Sleep(time.Minute)
+				c.change(func() { c.index = 3; delete(c.services, "web") })
+				time.Sleep(3 * time.Hour)
+				if got := f.state("web.service.consul"); got != "" || f.tells("came back without") != 1 {
+					t.Fatalf("it is %q, not gone; problems: %v", got, f.problems())
+				}
+				o.set(func(r *http.Request) *http.Response {
+					if strings.HasPrefix(r.URL.Path, "/v1/health/service/web") {
+						select {
+						case <-time.After(slow):
+						case <-r.Context().Done():
+						}
+					}
+					return nil
+				})
+				c.change(func() { c.services["web"] = api.HealthCritical })
+				for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(10 * time.Millisecond) {
+					if got := f.state("web.service.consul"); got == "healthy" {
+						t.Fatalf("%v after it was listed, what was said three hours ago is %q", time.Since(began), got)
+					}
+				}
+				if got := f.state("web.service.consul"); got != "unhealthy" && slow < time.Minute || got != "" && slow > time.Minute {
+					t.Errorf("in the end it is %q; problems: %v", got, f.problems())
+				}
+			})
+		})
+	}
+}
+
+// Nor does it for that Consul says that there is none of it, which is doubted until the names of all services are known.
+func TestTooOldUntilBelieved(t *testing.T) {
+	t.Parallel()
+	all, web := func(string, string) bool { return true }, func(_, path string) bool { return path == "/v1/health/service/web" }
+	tests := map[string]struct {
+		fails func(dc, path string) bool
+		names bool // they cannot be asked for once services have answered
+	}{
+		"all was away":                         {all, false},
+		"all was away, and the names are then": {all, true},
+		"it was":                               {web, false},
+		"it was, and the names are then":       {web, true},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatalogs("web", "pay", "secret")
+				c.hidden["secret"] = true
+				f := c.look(t, Options{}, lastgood.Config[registry.Instances]{MaxAge: time.Hour, Drop: true})
+				defer f.end()
+				time.Sleep(time.Minute)
+				c.change(func() { c.fails = tc.fails })
+				time.Sleep(3 * time.Hour)
+				if got := f.state("web.service.consul"); got != "" {
+					t.Fatalf("it is %q, not gone", got)
+				}
+				c.mu.Lock() // nobody is woken
+				if c.fails = nil; tc.names {
+					c.fails = ofNames
+				}
+				c.index++
+				delete(c.services, "web")
+				c.mu.Unlock()
+				for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(10 * time.Millisecond) {
+					if got := f.state("web.service.consul"); got != "" {
+						t.Fatalf("%v after Consul is back it is %q: it was deregistered meanwhile; problems: %v", time.Since(began), got, f.problems())
+					}
+				}
+				c.change(func() { c.fails = nil })
+				time.Sleep(time.Minute)
+				if got := f.state("pay.service.consul"); got != "healthy" || f.state("web.service.consul") != "" || f.tells("web") > 0 {
+					t.Errorf("in the end the other one is %q; problems: %v", got, f.problems())
+				}
+			})
+		})
+	}
+}

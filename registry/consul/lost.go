@@ -43,12 +43,21 @@ func (k *keeper) emptied(sc *scope, there map[string]bool, v verdict) bool {
 	return had
 }
 
-// doubt has what Consul says of a service, none of whose instances are there any more, wait until the names of all are known.
+// doubt has what Consul says of a service, none of whose instances are there any more, wait until the names of all are known. What
+// stays until then is as old as it was.
 func (k *keeper) doubt(sc *scope, s *service, said converted) {
 	if s.pending == nil {
 		s.doubted = time.Now()
 	}
-	s.pending = &said
+	switch s.pending = &said; {
+	case s.late:
+	case !s.right.IsZero():
+		k.lags(s, s.right)
+	case s.shown != nil:
+		k.lags(s, s.shown.since)
+	case !sc.old.IsZero():
+		k.lags(s, sc.old)
+	}
 	if !sc.doubted {
 		sc.doubted = true
 		sc.names.interrupt()
@@ -100,17 +109,27 @@ func (k *keeper) denied(ctx context.Context, sc *scope) bool {
 	}
 }
 
+// lags has what is in use of a service be of since until it has answered, whatever its place does.
+func (k *keeper) lags(s *service, since time.Time) {
+	s.right, s.late = since, true
+	k.post(s.group, s)
+}
+
 // absent takes in that Consul has no service of this name, which no token hides: it is gone, or it is lost.
 func (k *keeper) absent(sc *scope, s *service, at time.Time) {
 	if len(s.items) == 0 || s.missed.IsZero() {
 		k.gone(sc, s, at)
 		return
 	}
+	since := s.missed
+	if !s.right.IsZero() && s.right.Before(since) {
+		since = s.right
+	}
 	s.cancel()
 	s.pending, s.unlisted = nil, false
 	k.mended(sc, s)
 	delete(sc.services, s.name)
-	k.miss(sc, s, s.missed)
+	k.miss(sc, s, since)
 }
 
 // miss has a service be among those that are missing; its content is of since.
@@ -130,7 +149,7 @@ func (sc *scope) loses(since time.Time) {
 	}
 }
 
-// find takes up what is kept of a service that Consul knows again.
+// find takes up what is kept of a service that Consul knows again. It is as old as it was until the service has answered.
 func (k *keeper) find(sc *scope, s *service) {
 	old := sc.lost[s.name]
 	if old == nil {
@@ -138,6 +157,7 @@ func (k *keeper) find(sc *scope, s *service) {
 	}
 	s.known, s.heard, s.said, s.items, s.problems, s.asOf, s.right = k.told, old.heard, old.said, old.items, old.problems, old.asOf, old.right
 	delete(sc.lost, s.name)
+	s.late = !s.right.IsZero()
 	k.post(s.group, s)
 }
 
@@ -231,7 +251,7 @@ func (k *keeper) suspect(sc *scope, s *service, all bool) {
 	if all || s.within == sc.lostNotice.group {
 		s.missed = s.right
 	}
-	s.unlisted, s.known, s.within = true, k.told, sc.awayNotice.group
+	s.unlisted, s.known, s.within, s.late = true, k.told, sc.awayNotice.group, !s.right.IsZero()
 	k.post(s.group, s)
 }
 

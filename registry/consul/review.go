@@ -116,7 +116,7 @@ func (k *keeper) lingers(sc *scope, now time.Time, first *sooner) bool {
 		}
 	}
 	for _, s := range sc.services {
-		if s.shown == nil && !s.right.IsZero() {
+		if s.shown == nil && !s.late && !s.right.IsZero() {
 			return true
 		}
 	}

@@ -31,7 +31,7 @@ type service struct {
 	asOf     time.Time
 	within   string     // the notice that tells of it
 	right    time.Time  // until when what stands in for it was right; zero: it is what Consul says
-	late     bool       // its place is in touch, and it has not answered yet
+	late     bool       // what stands in for it is told to be old, for it has not answered yet, whether its place is in touch or not
 	unlisted bool       // it is not among the names that the token reads, and is asked for by itself
 	trouble  *trouble   // why it cannot be asked for; nil: it can
 	shown    *trouble   // the one that is told; nil: none is
