@@ -207,6 +207,14 @@ func (l *Ledger) Lost() bool {
 	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool { return x.Kind != lossCopy && l.now().Sub(x.At) < lossTold })
 }
 
+// BegunAnew says that the store was begun anew lately beside an authority that is older: it may not be the one of this mesh, or all
+// that it had is lost.
+func (l *Ledger) BegunAnew() bool {
+	l.beginning.Lock()
+	defer l.beginning.Unlock()
+	return slices.ContainsFunc(l.begun.Losses, func(x loss) bool { return x.Kind == lossStore && l.now().Sub(x.At) < lossTold })
+}
+
 // revocations counts them as the beginning of a sentence about them.
 func revocations(n int) string {
 	if n == 1 {

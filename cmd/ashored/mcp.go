@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -79,6 +80,11 @@ type informants struct {
 	// services adds those of registries to what is told; nil: they are not told. It belongs to the catalog, which calls it
 	// when somebody asks.
 	services *synthesis
+	// doubt says that the store may have lost what others are told of; nil: nobody can tell. It is set before anything is told.
+	doubt func() bool
+
+	publishing sync.Mutex
+	open       bool // guarded by publishing: something was told
 }
 
 // newInformants makes them, when the settings name readers.
@@ -115,9 +121,22 @@ func (in *informants) objects() xds.Objects {
 	return in.catalog
 }
 
-// publish makes what is our own what is told.
+// publish makes what is our own what is told, unless the store is in doubt: whoever reads would lose what it had.
 func (in *informants) publish(what push.Told) {
 	in.told.Store(&what)
+	in.tell(true)
+}
+
+// tell tells the latest that is our own; news says that it is another one than before.
+func (in *informants) tell(news bool) {
+	in.publishing.Lock()
+	defer in.publishing.Unlock()
+	latest := in.told.Load()
+	if latest == nil || in.open && !news || !in.open && in.doubt != nil && in.doubt() {
+		return
+	}
+	what := *latest
+	in.open = true
 	if in.services == nil {
 		in.catalog.Publish(what.Objects)
 	} else {
@@ -161,6 +180,9 @@ func (in *informants) run(p *program, server *xds.Server) {
 	}
 	in.xds.Store(server)
 	p.run("mcp", in.older.Run)
+	if in.doubt != nil {
+		p.run("readers of a store in doubt", in.await)
+	}
 }
 
 // register adds the older protocol to a server that serves xDS.

@@ -234,6 +234,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if err != nil {
 		return p, err
 	}
+	tell.mind(id, d.store, back)
 	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
 		RegisterAnybody: s.dev, PeerStreams: 2 * s.XDS.WorkloadConnections, Audit: d.audit.Record})
 	if err != nil {
