@@ -97,17 +97,19 @@ const (
 // reason to.
 func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, answer, error) {
 	if index == 0 {
-		return w.fetch(ctx, 0)
+		return w.fetch(ctx, w.s.pokes.take())
 	}
 	for {
-		if wait, ok := w.k.slots.take(w.changed); ok {
-			entries, a, err := w.wait(ctx, index, wait)
-			w.k.slots.give()
-			if ctx.Err() != nil || !w.s.stop.interrupted() {
-				return entries, a, err
+		if !w.s.pokes.urgent(index) {
+			if wait, ok := w.k.slots.take(w.changed); ok {
+				entries, a, err := w.wait(ctx, index, wait)
+				w.k.slots.give()
+				if ctx.Err() != nil || !w.s.stop.interrupted() {
+					return entries, a, err
+				}
+				w.changed = false
+				w.s.pokes.poke(false, 0) // whoever interrupted it wants it looked at
 			}
-			w.changed = false
-			w.s.pokes.poke(false, 0) // whoever interrupted it wants it looked at
 		}
 		whole, atLeast, ok := w.sleep(ctx)
 		if !ok {
@@ -132,7 +134,7 @@ func (w *watch) ask(ctx context.Context, index uint64) ([]*api.ServiceEntry, ans
 // sleep waits until there is a reason to ask, or for as long as a query would wait: some changes Consul tells nobody of, such as
 // that another token reads more.
 func (w *watch) sleep(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
-	defer time.AfterFunc(longWait+rand.N(longWait/16), func() { w.s.pokes.poke(true, 1) }).Stop() // 1: of the leader, of any index
+	defer time.AfterFunc(longWait+rand.N(longWait/16), func() { w.s.pokes.poke(true, ofLeader) }).Stop()
 	return w.s.pokes.wait(ctx)
 }
 

@@ -56,6 +56,6 @@ func (sc *scope) recount(index uint64) {
 
 // askAnew has a service asked for, of the leader: what it says now counts, whatever its index.
 func (s *service) askAnew() {
-	s.pokes.poke(true, 1)
+	s.pokes.poke(true, ofLeader)
 	s.stop.interrupt()
 }

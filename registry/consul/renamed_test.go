@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -93,14 +94,19 @@ func TestObject(t *testing.T) {
 	}
 }
 
-// Where an instance takes another name no index changes: what an agent remembers of before takes nothing back that the leader said.
+// Where an instance takes another name no index changes: what an agent remembers of before takes nothing back that the leader said. That is
+// asked until it answers.
 func TestOfBeforeTheClaim(t *testing.T) {
 	t.Parallel()
-	for _, reads := range []string{readsStale, readsCached} {
-		t.Run(reads, func(t *testing.T) {
+	for _, tc := range []struct {
+		reads    string
+		failures int32 // of what the leader is asked
+	}{{readsStale, 0}, {readsCached, 0}, {readsStale, 1}, {readsCached, 1}, {readsCached, 3}} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				c := newCatalogs("web")
+				var failed atomic.Int32
 				f := lookOver(t, &over{c: c, f: func(r *http.Request) *http.Response {
 					q := r.URL.Query()
 					name, ok := strings.CutPrefix(r.URL.Path, "/v1/health/service/")
@@ -124,10 +130,13 @@ func TestOfBeforeTheClaim(t *testing.T) {
 					case name == "new":
 						body = at(2)
 					case renamed && !q.Has("stale") && !q.Has("cached"): // the leader
+						if failed.Add(1) <= tc.failures {
+							return resp(r, http.StatusInternalServerError, 0, false, "rpc error making call: EOF")
+						}
 						body = at(1)
 					}
 					return resp(r, 200, 10, false, "["+body+"]")
-				}}, Options{Reads: reads}, lastgood.Config[registry.Instances]{})
+				}}, Options{Reads: tc.reads}, lastgood.Config[registry.Instances]{})
 				defer f.end()
 				count := func() int {
 					synctest.Wait()

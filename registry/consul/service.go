@@ -155,6 +155,9 @@ type pokes struct {
 
 func newPokes() *pokes { return &pokes{c: make(chan struct{}, 1)} }
 
+// ofLeader is what an answer's index is at least that is to be the leader's, of any index.
+const ofLeader = 1
+
 // poke leaves a reason: it has changed (whole) or may have. The answer has to have an index of atLeast.
 func (p *pokes) poke(whole bool, atLeast uint64) {
 	p.mu.Lock()
@@ -166,16 +169,39 @@ func (p *pokes) poke(whole bool, atLeast uint64) {
 	}
 }
 
+// take takes the reason that there is, if there is one, and returns which index the answer has to have.
+func (p *pokes) take() (atLeast uint64) {
+	select {
+	case <-p.c:
+		_, atLeast = p.reset()
+	default:
+	}
+	return atLeast
+}
+
+// urgent says that there is a reason to ask which no answer with this index was one to.
+func (p *pokes) urgent(index uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.whole && (p.atLeast == ofLeader || p.atLeast > index)
+}
+
+// reset takes what is noted of reasons.
+func (p *pokes) reset() (whole bool, atLeast uint64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	whole, atLeast = p.whole, p.atLeast
+	p.whole, p.atLeast = false, 0
+	return whole, atLeast
+}
+
 // wait waits for a reason; ok is false when ctx ends.
 func (p *pokes) wait(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
 	select {
 	case <-ctx.Done():
 		return false, 0, false
 	case <-p.c:
+		whole, atLeast = p.reset()
+		return whole, atLeast, true
 	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	whole, atLeast = p.whole, p.atLeast
-	p.whole, p.atLeast = false, 0
-	return whole, atLeast, true
 }
