@@ -91,7 +91,7 @@ func TestReaderRevoked(t *testing.T) {
 		case e = <-events: // it was written down before the stream ended
 		default:
 		}
-		if e.Action != audit.ConfigRead || e.Actor != "spiffe://cluster.local/ns/shop/sa/web" || e.Outcome != want || e.Details["serial"] != fmt.Sprintf("%x", cert.Leaf.SerialNumber) {
+		if e.Action != audit.ConfigRead || e.Actor != "spiffe://cluster.local/ns/shop/sa/web" || e.Outcome != want || e.Details["serial"] != fmt.Sprintf("%x", cert.Leaf.SerialNumber.Bytes()) {
 			t.Errorf("recorded is %+v, want %s", e, want)
 		}
 		if want == audit.Refused && !strings.Contains(e.Reason, "it is revoked") {
