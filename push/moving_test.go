@@ -23,7 +23,7 @@ type market struct {
 	says  map[string]*scripted[registry.Instances]
 	last  latest[*push.Context]
 	empty []string // hosts of which a context had no endpoints, of those that must have some
-	must  []string
+	must  latest[[]string]
 	end   func()
 }
 
@@ -31,7 +31,7 @@ func newMarket(t *testing.T, names ...string) *market {
 	m := &market{t: t, says: map[string]*scripted[registry.Instances]{}}
 	m.a = push.NewAssembler(push.AssemblerConfig{Sources: m.list(names...), Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) {
 		m.last.set(c)
-		for _, host := range m.must {
+		for _, host := range m.must.get() {
 			if len(addressesOf(c.Inputs().Endpoints.At(registry.Key{Host: host, Namespace: "a"}))) == 0 {
 				m.empty = append(m.empty, host)
 			}
@@ -166,7 +166,7 @@ func TestServicesMove(t *testing.T) {
 				defer m.end()
 				m.says["one"].say <- services(true, a, b)
 				m.has("at first", "a 10.0.0.1, b 10.0.0.2", "")
-				m.must = []string{"a", "b"}
+				m.must.set([]string{"a", "b"})
 				move(m)
 				m.has("in the end", "a 10.0.0.1, b 10.0.0.2", "")
 				if len(m.empty) > 0 {
@@ -226,12 +226,12 @@ func TestLastWord(t *testing.T) {
 		m.change(push.Sources{Instances: []feed.Source[registry.Instances]{old, m.says["other"]}})
 		m.says["one"] = old.scripted
 		old.say <- services(true, instances("a", "10.0.0.1"))
-		m.must = []string{"a"}
+		m.must.set([]string{"a"})
 		m.has("at first", "a 10.0.0.1", "")
 		m.arrange("+one", "other")
 		m.has("the new one was not read", "a 10.0.0.1", "")
 		m.says["one"].say <- services(true)
-		m.must = nil
+		m.must.set(nil)
 		m.has("it was", "", "")
 	})
 }
