@@ -12,31 +12,38 @@ import (
 // adopter makes one service of one host name, whoever knows of it. Registries know nothing of namespaces: their service of a
 // host is in the namespace of the configuration that declares the host, the oldest where several do; where none does, in that of the
 // first source that has it, and what other control planes' registries know is the last one. Declarations of configuration in several
-// namespaces stay several services.
+// namespaces stay several services. Where the declaration is exported to fewer than would see the registries' service by itself, that
+// is besides where the others see it: with the oldest declaration that all of them see, or else as where none declares it.
 type adopter struct {
 	declared map[string]map[string]*registry.Service // of configuration, by host and namespace
 	groups   map[string][]registry.Key               // what each group of configuration declares
 	said     map[sourceGroup]feed.Update[registry.Instances]
-	hosts    map[string]map[sourceGroup]string // who has a host, and in which namespace
-	rank     map[string]int                    // of sources
-	echoes   map[string]bool                   // hosts of which others tell what registries of ours told them (echo.go)
-	news     map[string]bool                   // hosts of which registries have said something since it was asked; nil: nobody asks
+	hosts    map[string]map[sourceGroup]*registry.Service // who has a host, and as what
+	exportTo []string                                     // who sees a service that does not say; set once
+	rank     map[string]int                               // of sources
+	echoes   map[string]bool                              // hosts of which others tell what registries of ours told them (echo.go)
+	news     map[string]bool                              // hosts of which registries have said something since it was asked; nil: nobody asks
 }
 
 // sourceGroup is a group of a source.
 type sourceGroup struct{ source, group string }
 
-func newAdopter() *adopter {
+// spots are the namespaces where registries' services of a host belong; besides is empty where that is one.
+type spots struct{ at, besides string }
+
+// newAdopter makes one. exportTo is the mesh's default of who sees a service.
+func newAdopter(exportTo []string) *adopter {
 	return &adopter{
+		exportTo: exportTo,
 		declared: map[string]map[string]*registry.Service{}, groups: map[string][]registry.Key{}, said: map[sourceGroup]feed.Update[registry.Instances]{},
-		hosts: map[string]map[sourceGroup]string{}, rank: map[string]int{}, echoes: map[string]bool{},
+		hosts: map[string]map[sourceGroup]*registry.Service{}, rank: map[string]int{}, echoes: map[string]bool{},
 	}
 }
 
 // arrange takes in which sources there are, the deciding one first. What the others said is forgotten. It returns what is to
 // be said anew of those that stay.
 func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
-	before := a.namespaces()
+	before := a.allSpots()
 	for host := range a.hosts { // whose word comes first may be other
 		a.note(host)
 	}
@@ -62,10 +69,10 @@ func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
 
 // declare takes in what configuration declares, and returns what registries are to say anew because of it.
 func (a *adopter) declare(b feed.Batch[registry.Instances]) []feed.Batch[registry.Instances] {
-	before := map[string]string{}
+	before := map[string]spots{}
 	note := func(host string) {
 		if _, ok := before[host]; !ok && len(a.hosts[host]) > 0 {
-			before[host] = a.namespace(host)
+			before[host] = a.spots(host)
 		}
 	}
 	drop := func(group string) {
@@ -101,7 +108,7 @@ func (a *adopter) declare(b feed.Batch[registry.Instances]) []feed.Batch[registr
 // adopt puts the services of a registry's batch into the namespaces where they belong. The rest is what other groups are to
 // say anew because of it.
 func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[registry.Instances], rest []feed.Batch[registry.Instances]) {
-	before, named := map[string]string{}, map[sourceGroup]bool{}
+	before, named := map[string]spots{}, map[sourceGroup]bool{}
 	for _, u := range b.Updates {
 		named[sourceGroup{b.Source, u.Group}] = true
 	}
@@ -116,7 +123,7 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 	for at := range replaced {
 		for _, in := range a.said[at].Items {
 			if _, ok := before[in.Service.Host]; !ok {
-				before[in.Service.Host] = a.namespace(in.Service.Host)
+				before[in.Service.Host] = a.spots(in.Service.Host)
 			}
 		}
 	}
@@ -128,12 +135,12 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 		for _, in := range u.Items {
 			host := in.Service.Host
 			if _, ok := before[host]; !ok && len(a.hosts[host]) > 0 {
-				before[host] = a.namespace(host)
+				before[host] = a.spots(host)
 			}
 			if a.hosts[host] == nil {
-				a.hosts[host] = map[sourceGroup]string{}
+				a.hosts[host] = map[sourceGroup]*registry.Service{}
 			}
-			a.hosts[host][at] = in.Service.Namespace
+			a.hosts[host][at] = in.Service
 			a.note(host)
 		}
 		a.said[at] = u
@@ -162,35 +169,57 @@ func (a *adopter) forget(at sourceGroup) {
 	delete(a.said, at)
 }
 
-// namespaces are those of all hosts that registries have.
-func (a *adopter) namespaces() map[string]string {
-	out := make(map[string]string, len(a.hosts))
+// allSpots are those of all hosts that registries have.
+func (a *adopter) allSpots() map[string]spots {
+	out := make(map[string]spots, len(a.hosts))
 	for host := range a.hosts {
-		out[host] = a.namespace(host)
+		out[host] = a.spots(host)
 	}
 	return out
 }
 
-// namespace is where the services of a host belong.
-func (a *adopter) namespace(host string) string {
-	if declared := a.declared[host]; len(declared) > 0 {
-		first := slices.MinFunc(slices.Collect(maps.Values(declared)), func(s, o *registry.Service) int {
-			return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
-		})
-		return first.Namespace
+// spots are where the services of a host belong.
+func (a *adopter) spots(host string) spots {
+	if len(a.hosts[host]) == 0 {
+		return spots{}
 	}
-	said := a.sayers(host)
-	if len(said) == 0 {
-		return ""
+	own := a.hosts[host][slices.MinFunc(slices.Collect(maps.Keys(a.hosts[host])), a.compare)]
+	declared := slices.SortedFunc(maps.Values(a.declared[host]), func(s, o *registry.Service) int {
+		return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
+	})
+	seen := func(s *registry.Service) bool { return a.covers(s, own) }
+	switch i := slices.IndexFunc(declared, seen); {
+	case len(declared) == 0:
+		return spots{at: own.Namespace}
+	case i == 0:
+		return spots{at: declared[0].Namespace}
+	case i > 0:
+		return spots{at: declared[0].Namespace, besides: declared[i].Namespace}
+	default:
+		return spots{at: declared[0].Namespace, besides: own.Namespace}
 	}
-	return a.hosts[host][said[0]]
+}
+
+// covers says that all who would see a registry's service by itself see what declares its host. In its own namespace that decides who
+// sees it.
+func (a *adopter) covers(declared, own *registry.Service) bool {
+	if declared.Namespace == own.Namespace {
+		return true
+	}
+	to := exportTo(declared.ExportTo, a.exportTo)
+	return !slices.ContainsFunc(audience(exportTo(own.ExportTo, a.exportTo), own.Namespace), func(client string) bool {
+		return !visibleTo(to, declared.Namespace, client)
+	})
+}
+
+// compare orders groups by what counts first.
+func (a *adopter) compare(x, y sourceGroup) int {
+	return cmp.Or(cmp.Compare(a.rank[x.source], a.rank[y.source]), cmp.Compare(x.group, y.group))
 }
 
 // sayers are the groups that have a host, what counts first.
 func (a *adopter) sayers(host string) []sourceGroup {
-	return slices.SortedFunc(maps.Keys(a.hosts[host]), func(x, y sourceGroup) int {
-		return cmp.Or(cmp.Compare(a.rank[x.source], a.rank[y.source]), cmp.Compare(x.group, y.group))
-	})
+	return slices.SortedFunc(maps.Keys(a.hosts[host]), a.compare)
 }
 
 // parts are what registries of our own say of a host, what counts first, as if no configuration declared it, nor the sources of these
@@ -204,10 +233,8 @@ func (a *adopter) parts(host string, without map[string]bool) (out []registry.In
 			if in.Service.Host != host || in.Service.Relayed {
 				continue
 			}
-			if len(out) > 0 && in.Service.Namespace != out[0].Service.Namespace {
-				s := *in.Service
-				s.Namespace = out[0].Service.Namespace
-				in.Service = &s
+			if len(out) > 0 {
+				in = inNamespace(in, out[0].Service.Namespace)
 			}
 			out = append(out, in)
 		}
@@ -247,22 +274,32 @@ func (a *adopter) placed(u feed.Update[registry.Instances]) feed.Update[registry
 		if in.Service.Relayed && a.echoes[in.Service.Host] {
 			continue
 		}
-		if namespace := a.namespace(in.Service.Host); namespace != in.Service.Namespace {
-			s := *in.Service
-			s.Namespace = namespace
-			in.Service = &s
+		at := a.spots(in.Service.Host)
+		items = append(items, inNamespace(in, at.at))
+		if at.besides != "" {
+			items = append(items, inNamespace(in, at.besides))
 		}
-		items = append(items, in)
 	}
 	u.Items = items
 	return u
 }
 
+// inNamespace is a service in a namespace.
+func inNamespace(in registry.Instances, namespace string) registry.Instances {
+	if namespace == in.Service.Namespace {
+		return in
+	}
+	s := *in.Service
+	s.Namespace = namespace
+	in.Service = &s
+	return in
+}
+
 // again are the groups whose services belong elsewhere than before, without those that are said anyway.
-func (a *adopter) again(before map[string]string, without map[sourceGroup]bool) []feed.Batch[registry.Instances] {
+func (a *adopter) again(before map[string]spots, without map[sourceGroup]bool) []feed.Batch[registry.Instances] {
 	moved := map[sourceGroup]bool{}
-	for host, namespace := range before {
-		if a.namespace(host) == namespace {
+	for host, at := range before {
+		if a.spots(host) == at {
 			continue
 		}
 		for at := range a.hosts[host] {

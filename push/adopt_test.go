@@ -20,7 +20,7 @@ type town struct {
 }
 
 func newTown(sources ...string) *town {
-	w := &town{newAdopter(), feed.NewMerger(sources, func(in registry.Instances) registry.Key { return in.Service.Key })}
+	w := &town{newAdopter(nil), feed.NewMerger(sources, func(in registry.Instances) registry.Key { return in.Service.Key })}
 	w.adopts.arrange(sources)
 	return w
 }
@@ -93,6 +93,62 @@ func TestAdopt(t *testing.T) {
 	check("the first registry is gone", "b consul:b")
 }
 
+// exported is what is said, seen by these alone.
+func exported(b feed.Batch[registry.Instances], to ...string) feed.Batch[registry.Instances] {
+	for _, u := range b.Updates {
+		for _, in := range u.Items {
+			in.Service.ExportTo = to
+		}
+	}
+	return b
+}
+
+// A declaration takes nothing from those who do not see it: for them the service of a registry is where it is by itself, or with the
+// oldest declaration that all of them see.
+func TestAdoptNotFromOthers(t *testing.T) {
+	t.Parallel()
+	gone := feed.Batch[registry.Instances]{Full: true}
+	for name, tc := range map[string]struct {
+		exportTo []string // of the mesh
+		declares []feed.Batch[registry.Instances]
+		own      []string // who sees the registry's
+		want     []string
+	}{
+		"all see it":            {nil, []feed.Batch[registry.Instances]{said("entries", "x", "b", "web")}, nil, []string{"b entries", "b consul"}},
+		"its namespace sees it": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), ".")}, nil, []string{"b entries", "b consul", "shop consul"}},
+		"two namespaces see it": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), ".", "shop")}, nil, []string{"b entries", "b consul", "shop consul"}},
+		"nobody sees it":        {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "~")}, nil, []string{"b entries", "b consul", "shop consul"}},
+		"it is where the registry's is": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "shop", "web"), ".")}, nil,
+			[]string{"shop entries", "shop consul"}},
+		"all see a younger one": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "."), said("entries", "y", "longer", "web")}, nil,
+			[]string{"b entries", "b consul", "longer entries", "longer consul"}},
+		"all see an older one": {nil, []feed.Batch[registry.Instances]{said("entries", "x", "b", "web"), exported(said("entries", "y", "longer", "web"), ".")}, nil,
+			[]string{"b entries", "b consul", "longer entries"}},
+		"all who see the registry's see it": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "shop", "c")}, []string{".", "c"},
+			[]string{"b entries", "b consul"}},
+		"by default its namespace sees it": {[]string{"."}, []feed.Batch[registry.Instances]{said("entries", "x", "b", "web")}, nil,
+			[]string{"b entries", "b consul", "shop consul"}},
+		"it is gone": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "."), gone}, nil, []string{"shop consul"}},
+	} {
+		for _, first := range []bool{true, false} {
+			w := newTown("entries", "consul")
+			w.adopts.exportTo = tc.exportTo
+			if first {
+				w.says(exported(said("consul", "web", "shop", "web"), tc.own...))
+			}
+			for _, b := range tc.declares {
+				w.declares(b)
+			}
+			if !first {
+				w.says(exported(said("consul", "web", "shop", "web"), tc.own...))
+			}
+			if got := w.has("web", "b", "longer", "shop"); !slices.Equal(got, tc.want) {
+				t.Errorf("%s, the registry first %v: %v, want %v", name, first, got, tc.want)
+			}
+		}
+	}
+}
+
 // Whatever comes in whatever order, the result is that of what stands in the end.
 func TestAdoptOrderFree(t *testing.T) {
 	t.Parallel()
@@ -115,6 +171,9 @@ func TestAdoptOrderFree(t *testing.T) {
 				}
 			}
 			b := said(source, group, namespace, hosts...)
+			if r.IntN(3) == 0 {
+				b = exported(b, ".", []string{"n", "nnn"}[r.IntN(2)])
+			}
 			last[source+" "+group] = b
 			live.take(b)
 		}

@@ -10,7 +10,7 @@ import (
 
 // hear finds which hosts are echoes by what is said of them now. An echo stays one for as long as it is told. The groups of those
 // that have become one are to be said anew.
-func (a *adopter) hear(hosts map[string]string) (turned map[sourceGroup]bool) {
+func (a *adopter) hear(hosts map[string]spots) (turned map[sourceGroup]bool) {
 	turned = map[sourceGroup]bool{}
 	for host := range hosts {
 		relayed := a.relayed(host)
@@ -28,7 +28,7 @@ func (a *adopter) hear(hosts map[string]string) (turned map[sourceGroup]bool) {
 }
 
 // hearAnew is hear where the sources are others: what was an echo of one that is gone is not any more.
-func (a *adopter) hearAnew(hosts map[string]string) (turned map[sourceGroup]bool) {
+func (a *adopter) hearAnew(hosts map[string]spots) (turned map[sourceGroup]bool) {
 	before := a.echoes
 	a.echoes = map[string]bool{}
 	turned = a.hear(hosts)

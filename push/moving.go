@@ -157,7 +157,7 @@ func (a *Assembler) standMoving() {
 	clear(a.moves.stands)
 	for source, of := range hosts {
 		p := feed.Problem{Severity: feed.Warning, Source: source, Stale: true, Text: fmt.Sprintf(
-			"it had services when the list of sources changed which nobody in the list had by then, and which may be now in what was not read since, %s: they stay in use until that is read (%s); take that out of the list of sources too if it is away for good",
+			"the list of sources changed, and services that it had may be now in what was not read since, %s: they stay in use until that is read (%s); take that out of the list too if it is away for good",
 			strings.Join(waits, ", "), some(slices.Sorted(maps.Keys(of))))}
 		a.between[movingPlace(source)], a.moves.stands[source] = []finding{{problem: p}}, true
 	}

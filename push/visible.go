@@ -4,6 +4,7 @@ import (
 	"iter"
 	"slices"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -155,5 +156,11 @@ func prefer(s, other *registry.Service, namespace string) bool {
 	if own := s.Namespace == namespace; own || other.Namespace == namespace {
 		return own
 	}
+	if d := isDeclared(s); !s.Relayed && !other.Relayed && d != isDeclared(other) {
+		return d
+	}
 	return s.CompareAge(other) < 0
 }
+
+// isDeclared says that configuration declares a service: else registries alone have it.
+func isDeclared(s *registry.Service) bool { return config.ParseKey(s.Object).Kind == config.ServiceEntry }

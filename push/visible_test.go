@@ -26,3 +26,24 @@ func TestVisibleByAge(t *testing.T) {
 		}
 	}
 }
+
+// Of a host that configuration declares for some, and registries have for all, those see the declaration, however young it is.
+func TestVisibleDeclared(t *testing.T) {
+	t.Parallel()
+	in := serviceViewIn{mesh: &Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
+	for namespace, s := range map[string]registry.Service{
+		"shop": {Object: "Consul service web"}, "z": {Object: "ServiceEntry z/web", Created: time.Unix(1, 0), ExportTo: []string{".", "a"}},
+	} {
+		s.Key = registry.Key{Host: "web", Namespace: namespace}
+		in.services = in.services.With(s.Key, &s)
+	}
+	v := newServiceView(in)
+	for client, want := range map[string]string{"shop": "shop", "z": "z", "a": "z", "b": "shop"} {
+		if got := v.find(client, "web"); got.Namespace != want {
+			t.Errorf("in namespace %s it is that of %s, want %s", client, got.Namespace, want)
+		}
+		if got := v.visible(client); len(got) != 1 || got[0].Namespace != want {
+			t.Errorf("in namespace %s they are %v, want that of %s", client, got, want)
+		}
+	}
+}
