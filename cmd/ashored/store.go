@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/hashicorp/go-hclog"
 
@@ -21,8 +22,10 @@ type storekeeper struct {
 	context func() *push.Context
 	// sources are those at work, the deciding one first.
 	sources func() []feed.SourceStatus
-	record  func(audit.Event)
-	log     hclog.Logger
+	// problems are what is wrong with what the sources have.
+	problems func() []feed.Problem
+	record   func(audit.Event)
+	log      hclog.Logger
 }
 
 var _ admin.Stores = (*storekeeper)(nil)
@@ -111,7 +114,7 @@ func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 		order[s.Name] = i
 	}
 	mine, used := order[k.store.Name()]
-	c := k.context()
+	c, refused := k.context(), sync.OnceValue(k.refused)
 	return func(key config.Key, deleted bool) string {
 		if !used {
 			return "nothing of the store is in use: the setting sources does not name it"
@@ -121,6 +124,9 @@ func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 		}
 		o, found := c.Inputs().Objects.Get(key)
 		if !found || o.Origin.Source == k.store.Name() {
+			if p, also := refused()[key.String()]; found && deleted && also {
+				return fmt.Sprintf("%s has it too, with an error: what was in use stays so until it is mended there, or taken out there too", placeOf(p))
+			}
 			return ""
 		}
 		switch at, known := order[o.Origin.Source]; {
@@ -131,6 +137,28 @@ func (k *storekeeper) notes() func(key config.Key, deleted bool) string {
 		}
 		return fmt.Sprintf("%s defines it too; the one of the store comes into use", originOf(o))
 	}
+}
+
+// refused are the objects, as problems call them, that another source than the store has in a form that is refused, with what is wrong.
+func (k *storekeeper) refused() map[string]feed.Problem {
+	out := map[string]feed.Problem{}
+	for _, p := range k.problems() {
+		if _, known := out[p.Object]; !known && p.Object != "" && p.Severity == feed.Error && p.Source != k.store.Name() {
+			out[p.Object] = p
+		}
+	}
+	return out
+}
+
+// placeOf is where a problem is, for people.
+func placeOf(p feed.Problem) string {
+	switch {
+	case p.File == "":
+		return p.Source
+	case p.Line == 0:
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Line)
 }
 
 // keyOf is the object that is meant by a name. Errors: admin.ErrInvalid.

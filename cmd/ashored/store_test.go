@@ -560,6 +560,24 @@ func testStoreNotes(t *testing.T, newStoreBench newBench) {
 	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")); !strings.Contains(got, "that one is in use") {
 		t.Errorf("delete: got %q", got)
 	}
+	b.must(serviceFile("db"))
+	stored := config.Parse("", serviceFile("db").Data).Objects[0]
+	stored.Origin = config.Origin{Source: b.store.Name()}
+	c = push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}, Objects: objects.With(stored.Key, stored)})
+	b.problems = func() []feed.Problem {
+		return []feed.Problem{
+			{Severity: feed.Error, Source: "file:/config", File: "api.yaml", Line: 3, Object: "ServiceEntry shop/api"},
+			{Severity: feed.Warning, Source: "file:/config", File: "w.yaml", Line: 1, Object: stored.Key.String()},
+			{Severity: feed.Error, Source: b.store.Name(), Object: stored.Key.String()},
+			{Severity: feed.Error, Source: "file:/config", File: "db.yaml", Line: 7, Object: stored.Key.String()},
+		}
+	}
+	if got := note(b.apply(admin.StoreOptions{Preview: true}, serviceFile("db"))); got != "" {
+		t.Errorf("apply of what a file has with an error: got %q", got)
+	}
+	if got := note(b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("db")}), admin.StoreOptions{Preview: true}, "x")); got != "db.yaml:7 has it too, with an error: what was in use stays so until it is mended there, or taken out there too" {
+		t.Errorf("delete of what a file has with an error: got %q", got)
+	}
 	_, err := b.Delete(t.Context(), piecesOf([]admin.Piece{serviceFile("web")}), admin.StoreOptions{}, "x")
 	if err == nil || !strings.Contains(err.Error(), "web.yaml:1 defines the one that is in use") {
 		t.Errorf("delete of what a file defines: got %v", err)
@@ -684,5 +702,26 @@ func testStoreMany(t *testing.T, newStoreBench newBench) {
 	}
 	if w, err = b.Delete(t.Context(), piecesOf(gateways("80000")), admin.StoreOptions{}, "x"); err != nil || len(w.Changes) != n || len(b.has()) > 0 {
 		t.Errorf("deleted are %d, and %d are left, %v", len(w.Changes), len(b.has()), err)
+	}
+}
+
+// Who deletes an object of the store that a file has with a slip is told that it stays in use, and it does.
+func TestDeleteWhatAFileHasWrong(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.start(t)
+	if err := s.apply(t, "web"); err != nil {
+		t.Fatal(err)
+	}
+	s.until(t, "it is in use", func() bool { return s.uses(t, "web") })
+	s.put(t, "web.yaml", strings.Replace(string(serviceFile("web").Data), "number: 80", "number: 80000", 1))
+	s.until(t, "the slip is told", func() bool { return s.problem(t, "web.yaml:") })
+	done, err := admin.NewClient(s.socket).Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "web"}}}), admin.StoreOptions{})
+	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "web.yaml:") || !strings.Contains(done.Changes[0].Note, "what was in use stays so") {
+		t.Errorf("got %+v, %v", done, err)
+	}
+	s.until(t, "it is held", func() bool { return s.problem(t, "is refused where it stands now") })
+	if !s.uses(t, "web") {
+		t.Error("it is in use no more")
 	}
 }

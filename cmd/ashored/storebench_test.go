@@ -47,7 +47,7 @@ func piecesOf(list []admin.Piece) admin.Pieces {
 // newStorekeeper keeps a store; events go to record.
 func newStorekeeper(s meshStore, record func(audit.Event)) *storekeeper {
 	return &storekeeper{store: s, context: func() *push.Context { return nil }, record: record, log: hclog.NewNullLogger(),
-		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }}
+		sources: func() []feed.SourceStatus { return []feed.SourceStatus{{Name: s.Name()}} }, problems: func() []feed.Problem { return nil }}
 }
 
 // openBolt opens a store of its own.

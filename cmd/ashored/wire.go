@@ -285,7 +285,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = id.explainer(back, server)
 	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: derive.Entries, derived: derive.Name(), setting: maker.setting}
-	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, record: d.audit.Record, log: log.Named("store")}
+	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, problems: func() []feed.Problem { return assembler.Status().Problems }, record: d.audit.Record, log: log.Named("store")}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
