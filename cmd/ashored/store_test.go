@@ -710,18 +710,18 @@ func TestDeleteWhatAFileHasWrong(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.start(t)
-	if err := s.apply(t, "web"); err != nil {
+	if err := s.apply(t, "db"); err != nil {
 		t.Fatal(err)
 	}
-	s.until(t, "it is in use", func() bool { return s.uses(t, "web") })
-	s.put(t, "web.yaml", strings.Replace(string(serviceFile("web").Data), "number: 80", "number: 80000", 1))
-	s.until(t, "the slip is told", func() bool { return s.problem(t, "web.yaml:") })
-	done, err := admin.NewClient(s.socket).Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "web"}}}), admin.StoreOptions{})
-	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "web.yaml:") || !strings.Contains(done.Changes[0].Note, "what was in use stays so") {
+	s.until(t, "it is in use", func() bool { return s.uses(t, "db") })
+	s.put(t, "db.yaml", strings.Replace(string(serviceFile("db").Data), "number: 80", "number: 80000", 1))
+	s.until(t, "the slip is told", func() bool { return s.problem(t, "db.yaml:") })
+	done, err := admin.NewClient(s.socket).Delete(t.Context(), piecesOf([]admin.Piece{{Ref: &admin.Ref{Kind: "se", Namespace: "shop", Name: "db"}}}), admin.StoreOptions{})
+	if err != nil || len(done.Changes) != 1 || !strings.Contains(done.Changes[0].Note, "db.yaml:") || !strings.Contains(done.Changes[0].Note, "what was in use stays so") {
 		t.Errorf("got %+v, %v", done, err)
 	}
 	s.until(t, "it is held", func() bool { return s.problem(t, "is refused where it stands now") })
-	if !s.uses(t, "web") {
+	if !s.uses(t, "db") {
 		t.Error("it is in use no more")
 	}
 }
