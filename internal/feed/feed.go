@@ -26,6 +26,9 @@ type Update[T any] struct {
 	// Within names a group of the same source that this one is part of: while the source is not in touch with the origin of that
 	// one, it is not with that of this one either. So one group tells for all of a datacenter. Empty: none.
 	Within string
+	// Mark is the source's own: where the origin stood when the group was so. It is kept with the group, and told to the source at a
+	// start (lastgood.Rememberer). Empty: it needs none.
+	Mark string
 	// Kept says that the content is from before the start: nobody has seen since what is there now, nor what is wrong with it.
 	Kept bool
 	// Was are the items that the group held before the start and does not hold any more; only in the first batch of a source.

@@ -95,7 +95,7 @@ func TestGroupTooOld(t *testing.T) {
 	}
 }
 
-// Who wants to know what it said is told of each group when that was last known to be right.
+// Who wants to know what it said is told of each group when that was last known to be right, and how it marked it.
 func TestRememberAges(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -103,7 +103,9 @@ func TestRememberAges(t *testing.T) {
 		l := begin(t, m, Config[string]{})
 		dc2, one := time.Now(), time.Now().Add(time.Second)
 		time.Sleep(time.Hour)
-		l.says(feed.Batch[string]{Full: true, Updates: partly(dc2, one)})
+		updates := partly(dc2, one)
+		updates[0].Mark = "where it stood"
+		l.says(feed.Batch[string]{Full: true, Updates: updates})
 		time.Sleep(time.Hour)
 		l.end()
 		k := &keeping[string]{cfg: Config[string]{Source: l.script, Store: m, Decode: func(b []byte) (items []string, err error) { return items, json.Unmarshal(b, &items) }},
@@ -113,6 +115,9 @@ func TestRememberAges(t *testing.T) {
 		for _, u := range k.remembered() {
 			if at, is := want[u.Group]; is && !u.Away.Equal(at) || !is && time.Since(u.Away) > touchPace {
 				t.Errorf("%s was right %v ago, want %v", u.Group, time.Since(u.Away), time.Since(at))
+			}
+			if want := map[string]string{updates[0].Group: updates[0].Mark}[u.Group]; u.Mark != want {
+				t.Errorf("%s is marked %q, want %q", u.Group, u.Mark, want)
 			}
 		}
 	})

@@ -26,6 +26,7 @@ type summary struct {
 type keptGroup struct {
 	AsOf  time.Time       `json:"asOf,omitzero"`
 	Items json.RawMessage `json:"items"`
+	Mark  string          `json:"mark,omitempty"`
 	// Away, Within and Problems are those of feed.Update; Problems stand here only of a group that is away.
 	Away     time.Time      `json:"away,omitzero"`
 	Within   string         `json:"within,omitempty"`
@@ -62,7 +63,7 @@ func decodeAll[T any](contents map[string][]byte, decode func([]byte) ([]T, erro
 		if err == nil {
 			items, err = decode(k.Items)
 		}
-		u := feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Kept: true}
+		u := feed.Update[T]{Group: group, Items: items, Problems: k.Problems, AsOf: k.AsOf, Away: k.Away, Within: k.Within, Mark: k.Mark, Kept: true}
 		if err != nil {
 			bad = append(bad, fmt.Errorf("read what was kept of %s: %w", group, err))
 			out.unread[group] = unusable(group, err, now)

@@ -289,7 +289,7 @@ func (k *keeping[T]) note(u feed.Update[T], change map[string]Content) {
 		if err != nil {
 			return nil, err
 		}
-		kept := keptGroup{AsOf: u.AsOf, Items: items, Away: u.Away, Within: u.Within}
+		kept := keptGroup{AsOf: u.AsOf, Items: items, Away: u.Away, Within: u.Within, Mark: u.Mark}
 		if !u.Away.IsZero() {
 			kept.Problems = u.Problems
 		}

@@ -21,6 +21,9 @@ type follower struct {
 	leads bool
 	// heard is when there was an answer last, from which silence is counted; nil: from the first question without one.
 	heard func() time.Time
+	// before is the index from before the start, of what was kept: an answer with a lower one comes from a Consul that counts anew. Zero:
+	// nobody knows it.
+	before uint64
 	// stop ends a wait, and has the next question not wait; nil: nobody does.
 	stop *interrupts
 }
@@ -84,6 +87,9 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 		last := g.index
 		if err == nil {
 			v := g.take(a.index)
+			if v == newer && a.index < f.before {
+				v, g.index = restarted, 0
+			}
 			if v == restarted && k.o.Reads != readsDefault && k.o.Reads != readsConsistent && doubted+1 < doubts {
 				doubted++
 				g.index = last
@@ -96,6 +102,8 @@ func (k *keeper) follow(ctx context.Context, f follower) {
 			}
 			if err = use(v); err != nil {
 				g.index = 0
+			} else {
+				f.before = 0
 			}
 		}
 		if err != nil {

@@ -53,12 +53,14 @@ type scope struct {
 	few                      chan struct{} // who asks without waiting, bounded by its capacity
 	names, critical, warning *interrupts   // of who asks for these
 	restored                 *interrupts   // of who asks for restorations
+	before                   uint64        // the index that the names of all services had before the start; zero: nobody knows
 
 	checked  time.Time // when checks were told of last
 	listed   bool
 	stoodIn  bool      // what was kept stands in until it is listed
 	doubted  bool      // the names are asked for, because services have none of their instances any more
 	answered time.Time // when Consul told of the names last
+	mark     string    // see keeper.mark; of the names
 	services map[string]*service
 	// lost are those that Consul does not know any more since it came back without them, or has not told of yet since the start:
 	// they stay as they were.

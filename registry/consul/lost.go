@@ -219,12 +219,13 @@ func (k *keeper) substitute(s *service) {
 }
 
 // recall decides on what was kept of a place from before the start and is not there, when it is asked for the first time: it is
-// missing where Consul has nothing at all, or was missing before; it is to be asked for where the token may hide it; and else
+// missing where Consul has nothing at all, or counts anew, or was missing before; it is to be asked for where the token may hide it; and else
 // it is gone.
-func (k *keeper) recall(sc *scope, there map[string]bool, a answer) (hidden []*service) {
+func (k *keeper) recall(sc *scope, there map[string]bool, a answer, v verdict) (hidden []*service) {
 	if !sc.stoodIn {
 		k.bring(sc)
 	}
+	all := len(there) == 0 || v == restarted
 	for name, s := range maps.Clone(sc.lost) {
 		switch {
 		case there[name] && sc.stoodIn: // it is found
@@ -234,9 +235,9 @@ func (k *keeper) recall(sc *scope, there map[string]bool, a answer) (hidden []*s
 			k.forget(sc, s, a.at)
 		case a.filtered:
 			delete(sc.lost, name)
-			k.suspect(sc, s, len(there) == 0)
+			k.suspect(sc, s, all)
 			hidden = append(hidden, s)
-		case len(there) == 0 || s.within == sc.lostNotice.group:
+		case all || s.within == sc.lostNotice.group:
 			k.miss(sc, s, s.right)
 		default:
 			k.forget(sc, s, a.at)

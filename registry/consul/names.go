@@ -44,7 +44,7 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had []string
 	var filtered, anew bool // anew: Consul counts anew since the last answer that was taken in
 	return follower{
-		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names,
+		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names, before: sc.before,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
 			var names []string
 			a, err := k.inTurn(held, func(wait time.Duration) (a answer, err error) {
@@ -100,12 +100,15 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		sc.recount(a.index)
 	}
 	added := map[*service]before{}
-	sc.doubted, sc.answered = false, time.Now()
+	sc.doubted, sc.answered, sc.mark = false, time.Now(), k.mark(a.index)
 	k.leave(sc, there, a, v)
 	if !sc.listed {
-		for _, s := range k.recall(sc, there, a) {
+		for _, s := range k.recall(sc, there, a, v) {
 			sc.services[s.name], added[s] = s, k.before(s)
 		}
+	}
+	if v == restarted {
+		k.remark(sc, a.index)
 	}
 	for name := range there {
 		if sc.services[name] == nil {

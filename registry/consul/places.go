@@ -157,6 +157,7 @@ func (k *keeper) take(ctx context.Context, datacenters []string) {
 				continue
 			}
 			sc := newScope(at, few)
+			sc.before = k.marked(at)
 			k.scopes[at] = sc
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.namesOf(ctx, sc)) })
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.restorationsOf(sc)) })

@@ -29,6 +29,7 @@ type service struct {
 	items    []registry.Instances // and what is sent of it
 	problems []feed.Problem
 	asOf     time.Time
+	mark     string     // see keeper.mark; empty: it is not what Consul said since the start
 	within   string     // the notice that tells of it
 	right    time.Time  // until when what stands in for it was right; zero: it is what Consul says
 	late     bool       // what stands in for it is told to be old, for it has not answered yet, whether its place is in touch or not
@@ -50,7 +51,7 @@ func (sc *scope) newService(name string) *service {
 
 // update is all that there is to say of the service.
 func (s *service) update() feed.Update[registry.Instances] {
-	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Within: s.within, Kept: s.known && !s.heard}
+	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Mark: s.mark, Within: s.within, Kept: s.known && !s.heard}
 	if s.shown == nil {
 		if s.late {
 			u.Away = s.right
@@ -72,6 +73,7 @@ func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
 	}
 	was := s.said.virtual
 	sc.claim(s, s.said, said)
+	s.mark = sc.mark
 	s.said, s.heard, s.asOf, s.right, s.pending, s.missed = said, true, at, time.Time{}, nil, time.Time{}
 	for dest := range merged(was, said.virtual) {
 		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil && sc.services[dest].heard {
