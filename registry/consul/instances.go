@@ -20,7 +20,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 			return a, func(v verdict) error {
 				w.changed = v == newer && index != 0
 				if len(entries) == 0 && w.had > 0 && k.hides(a) { // first: another token changes no index
-					k.tell(ctx, func() { s.missed = time.Time{} })
+					k.tell(ctx, func() { s.missed, s.hidden = time.Time{}, time.Now() })
 					return errHidden
 				}
 				if len(entries) > 0 && !slices.ContainsFunc(entries, isInstance) {

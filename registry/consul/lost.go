@@ -87,8 +87,9 @@ func (sc *scope) resolve(s *service, names answer) {
 	}
 }
 
-// denied says that Consul was asked for each service of a place by name, and has none, which no token hides.
-func (k *keeper) denied(ctx context.Context, sc *scope) bool {
+// denied says that Consul was asked for each service of a place by name, and has none, which no token hides. Where it has some, which the
+// token hides, those that it has none of are absent. The names that a is the answer about are hidden; v is what their index says.
+func (k *keeper) denied(ctx context.Context, sc *scope, a answer, v verdict) bool {
 	had, left, done := 0, 0, make(chan struct{})
 	k.tell(ctx, func() {
 		defer close(done)
@@ -100,12 +101,36 @@ func (k *keeper) denied(ctx context.Context, sc *scope) bool {
 				left++
 			}
 		}
+		if left > 0 {
+			k.leaveHidden(sc, a, v)
+		}
 	})
 	select {
 	case <-ctx.Done():
 		return false
 	case <-done:
 		return had > 0 && left == 0
+	}
+}
+
+// leaveHidden takes in which services are not there any more when the token hides the names of all: those of which Consul has none by
+// their own answer, when it said of another one since that it is hidden, and so there.
+func (k *keeper) leaveHidden(sc *scope, a answer, v verdict) {
+	there, last := map[string]bool{}, time.Time{}
+	for name, s := range sc.services {
+		if s.pending == nil && !s.hidden.IsZero() {
+			there[name], last = true, later(last, s.hidden)
+		}
+	}
+	emptied := k.emptied(sc, there, v)
+	for _, s := range sc.services {
+		if s.pending == nil || !a.asked.After(s.doubted) || !last.After(s.doubted) {
+			continue
+		}
+		if emptied && s.missed.IsZero() {
+			s.missed = sc.namesSince(a)
+		}
+		k.absent(sc, s, a.at)
 	}
 }
 

@@ -43,6 +43,7 @@ func (k *keeper) hides(a answer) bool { return a.filtered && k.o.Emptied != empt
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had []string
 	var filtered, anew bool // anew: Consul counts anew since the last answer that was taken in
+	var last uint64         // index of the last answer, taken in or not
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names, before: sc.before,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
@@ -56,18 +57,19 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 			})
 			return a, func(v verdict) error {
 				slices.Sort(names)
+				anew = anew || v == restarted || a.fresh && a.index < last
+				last = a.index
 				if v == same && slices.Equal(names, had) && a.filtered == filtered { // another token would read others
 					if index == 0 {
 						k.tell(ctx, func() { k.confirm(sc, a) })
 					}
 					return nil
 				}
-				anew = anew || v == restarted
-				if len(names) == 0 && len(had) > 0 && k.hides(a) && !k.denied(ctx, sc) {
-					return errHidden
-				}
 				if anew {
 					v = restarted
+				}
+				if len(names) == 0 && len(had) > 0 && k.hides(a) && !k.denied(ctx, sc, a, v) {
+					return errHidden
 				}
 				had, filtered, anew = names, a.filtered, false
 				none := k.unchosen(ctx, sc, names)
@@ -154,10 +156,7 @@ func (k *keeper) wonder(sc *scope, added map[*service]before, token bool) {
 
 // leave takes in which of the services are not there any more.
 func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
-	emptied, since := k.emptied(sc, there, v), a.at
-	if t := sc.mute(); t != nil {
-		since = t.since
-	}
+	emptied := k.emptied(sc, there, v)
 	for name, s := range sc.services {
 		if there[name] {
 			s.unlisted, s.missed = false, time.Time{}
@@ -165,7 +164,7 @@ func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
 			continue
 		}
 		if emptied && s.missed.IsZero() {
-			s.missed = since
+			s.missed = sc.namesSince(a)
 		}
 		if k.hides(a) {
 			k.unlist(sc, s, a.at)
@@ -173,6 +172,14 @@ func (k *keeper) leave(sc *scope, there map[string]bool, a answer, v verdict) {
 			k.absent(sc, s, a.at)
 		}
 	}
+}
+
+// namesSince is since when the names are not known that came with an answer.
+func (sc *scope) namesSince(a answer) time.Time {
+	if t := sc.mute(); t != nil {
+		return t.since
+	}
+	return a.at
 }
 
 // unlist has a service asked for by itself that is not among the names, where the token does not read all of them: Consul says

@@ -39,6 +39,7 @@ type service struct {
 	checked  time.Time  // when the names were asked for because of its trouble; see excuse
 	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
 	doubted  time.Time  // when it said so first
+	hidden   time.Time  // when Consul said last that it has some of it, which the token hides
 	missed   time.Time  // since when it is lost, should Consul have none of it; zero: it is gone then
 }
 

@@ -157,3 +157,49 @@ func TestHiddenAfterStart(t *testing.T) {
 		is("after the next start", "Consul service web: Consul at http://consul.test:8500: the token reads nothing any more")
 	})
 }
+
+// A service that is deregistered while the token reads nothing any more goes: Consul says that it has none of it, and of another one that the
+// token hides it. One that Consul loses then stays.
+func TestGoneBehindBlindToken(t *testing.T) {
+	t.Parallel()
+	tests := map[string]struct {
+		index uint64 // of Consul then; zero: it goes on
+		want  string
+		lost  int
+	}{
+		"deregistered": {0, "", 0},
+		"lost":         {3, "healthy", 1},
+	}
+	for name, tc := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCatalogs("web", "pay", "db")
+				f := c.look(t, Options{}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				time.Sleep(time.Minute)
+				c.change(func() { c.hidden["web"], c.hidden["pay"], c.hidden["db"] = true, true, true })
+				time.Sleep(time.Minute)
+				c.change(func() {
+					if delete(c.services, "web"); tc.index > 0 {
+						c.index = tc.index
+					}
+				})
+				time.Sleep(time.Minute)
+				if got := f.state("web.service.consul"); got != tc.want || f.tells("came back without the services that it had: web") != tc.lost {
+					t.Errorf("a minute later it is %q, want %q; problems: %v", got, tc.want, f.problems())
+				}
+				for _, name := range []string{"pay", "db"} {
+					if got := f.state(name + ".service.consul"); got != "healthy" {
+						t.Errorf("%s, which is hidden, is %q", name, got)
+					}
+				}
+				c.change(func() { clear(c.hidden) })
+				time.Sleep(time.Minute)
+				if got := f.state("web.service.consul"); got != tc.want || f.state("pay.service.consul") != "healthy" || len(f.problems()) != tc.lost {
+					t.Errorf("in the end it is %q, want %q; problems: %v", got, tc.want, f.problems())
+				}
+			})
+		})
+	}
+}
