@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -113,4 +115,46 @@ func TestServerStuck(t *testing.T) {
 			t.Errorf("it is found after %s: %v", d, err)
 		}
 	})
+}
+
+// A server that has differences alone, and says nothing when it is asked for them, is named with that: not with what came of the
+// other way, which it does not have.
+func TestMuteWithDifferencesAlone(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct{ lacks, want string }{
+		"differences alone":        {"StreamAggregatedResources", "cannot be asked (it answers nothing within 30s (answerWait)): see that it runs, and its log"},
+		"state of the world alone": {"DeltaAggregatedResources", "cannot be asked (it answers nothing within 30s (answerWait)): see that it runs, and its log"},
+		"neither":                  {"AggregatedResources", "cannot be asked (no such method): see protocol, and that it serves configuration at this address"},
+		"both":                     {"nothing", "cannot be asked (it answers nothing within 30s (answerWait)): see that it runs, and its log"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s := newSilent(t, grpc.StreamInterceptor(func(srv any, st grpc.ServerStream, info *grpc.StreamServerInfo, next grpc.StreamHandler) error {
+					if strings.Contains(info.FullMethod, c.lacks) {
+						return status.Error(codes.Unimplemented, "no such method")
+					}
+					return next(srv, st)
+				}))
+				s.source.cfg.Protocol, s.source.cfg.AnswerWait, s.source.states = XDS, 30*time.Second, false
+				ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+				defer cancel()
+				done := make(chan error, 1)
+				go func() { done <- s.source.Run(ctx, s.out) }()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				told := 0
+				for len(s.out) > 0 {
+					if b := <-s.out; b.Standing == nil || !strings.HasSuffix(b.Standing.Error, c.want) {
+						t.Errorf("told %+v, want %q", b.Standing, c.want)
+					}
+					told++
+				}
+				if told == 0 {
+					t.Error("nothing is told")
+				}
+			})
+		})
+	}
 }

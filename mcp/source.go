@@ -43,6 +43,7 @@ type Source struct {
 	pings   pings
 	bare    lapse           // while nothing was ever listed: for how long that has to stand
 	states  bool            // over xDS: state of the world is tried next
+	mute    error           // why it is, where a server took the call for differences and said nothing
 	streams uint64          // so far
 	unknown map[string]bool // collections that the server does not know
 	told    bool            // the first complete state was sent
@@ -101,7 +102,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			s.ended()
 			continue
 		}
-		if !s.lost(ctx, out, why) || !sleep(ctx, s.waits.next()) {
+		if !s.lost(ctx, out, s.cause(why)) || !sleep(ctx, s.waits.next()) {
 			break
 		}
 	}
@@ -130,6 +131,9 @@ func (s *Source) turned(why error) bool {
 	case s.cfg.Protocol == XDS && (status.Code(why) == codes.Unimplemented || errors.Is(why, errMute)):
 		s.states = !s.states // neither is for ever: servers change
 		if s.states {
+			if s.mute = nil; errors.Is(why, errMute) {
+				s.mute = why
+			}
 			s.cfg.Log.Info("the server sends no differences, state of the world is tried", "server", s.cfg.Address, "error", why)
 		}
 		return s.states
@@ -143,6 +147,16 @@ func (s *Source) turned(why error) bool {
 		}
 	}
 	return false
+}
+
+// cause is why a server cannot be asked. One that has differences alone, and answers nothing there, does not lack the protocol.
+func (s *Source) cause(why error) error {
+	mute := s.mute
+	s.mute = nil
+	if mute != nil && status.Code(why) == codes.Unimplemented {
+		return mute
+	}
+	return why
 }
 
 // collections are those to ask for.
