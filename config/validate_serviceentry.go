@@ -114,10 +114,7 @@ func (c *checker) resolution(se *networking.ServiceEntry) {
 		if se.WorkloadSelector != nil {
 			c.errorf("spec.workloadSelector", "with the resolution NONE (the default) connections go to the address that the client chose: choose STATIC or DNS")
 		}
-	case networking.ServiceEntry_STATIC:
-		if len(se.Endpoints) == 0 && se.WorkloadSelector == nil {
-			c.warnf("spec", "the service has no endpoints of its own: write endpoints or workloadSelector, unless a registry has the host too")
-		}
+	case networking.ServiceEntry_STATIC: // one without endpoints may have those of registries
 	case networking.ServiceEntry_DNS, networking.ServiceEntry_DNS_ROUND_ROBIN:
 		c.resolvedHosts(se)
 	default:

@@ -163,4 +163,6 @@ func prefer(s, other *registry.Service, namespace string) bool {
 }
 
 // isDeclared says that configuration declares a service: else registries alone have it.
-func isDeclared(s *registry.Service) bool { return config.ParseKey(s.Object).Kind == config.ServiceEntry }
+func isDeclared(s *registry.Service) bool {
+	return config.ParseKey(s.Object).Kind == config.ServiceEntry
+}
