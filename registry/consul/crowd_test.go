@@ -242,3 +242,40 @@ func TestLateEmpty(t *testing.T) {
 		})
 	}
 }
+
+// A Consul that was filled anew may have come to the index of a service by another content: that counts, also where services are looked at by
+// their index.
+func TestSameIndexAnew(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{leastConnections, 100} {
+		t.Run(fmt.Sprint(connections), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				w := newTwin("")
+				fill := func(address int, names ...string) {
+					for id, name := range names {
+						w.dcs[""].register(id, name, address+id)
+					}
+				}
+				fill(10, "web", "pay", "db")
+				f := lookOver(t, w, Options{Connections: connections}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				time.Sleep(time.Minute)
+				w.change(func() {
+					w.dcs[""] = newTwinDC(100)
+					fill(20, "web", "pay")
+					w.cuts++
+				})
+				time.Sleep(time.Minute)
+				for _, name := range []string{"web", "pay"} {
+					if got, want := f.all(name+".service.consul"), w.is("", name); got != want {
+						t.Errorf("%s is %q, want %q", name, got, want)
+					}
+				}
+				if got, want := f.all("db.service.consul"), "10.0.1.12 healthy"; got != want {
+					t.Errorf("what is lost is %q, want %q; problems: %v", got, want, f.problems())
+				}
+			})
+		})
+	}
+}

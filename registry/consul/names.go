@@ -134,22 +134,24 @@ func (k *keeper) listed(ctx context.Context, sc *scope, names []string, a answer
 		s.cancel = cancel
 		k.start(one, func(ctx context.Context) { k.follow(ctx, k.instancesOf(ctx, sc, s, before)) })
 	}
-	k.wonder(sc, added, v == same)
+	k.wonder(sc, added, v == same || v == restarted)
 }
 
 // wonder has the services of a place asked for, besides those that are added and asked for anyway: a registration has changed, and in a
-// crowd nobody says whose, or another token reads others, and no index tells.
-func (k *keeper) wonder(sc *scope, added map[*service]before, token bool) {
-	if !token && !k.slots.isCrowded() {
+// crowd nobody says whose; or no index tells (mute), as another token reads others, or Consul counts anew and may have come to the same
+// index by something else.
+func (k *keeper) wonder(sc *scope, added map[*service]before, mute bool) {
+	if !mute && !k.slots.isCrowded() {
 		return
 	}
 	for _, s := range sc.services {
 		if _, new := added[s]; new {
 			continue
 		}
-		s.pokes.poke(token, 0)
-		if token {
-			s.stop.interrupt()
+		if mute {
+			s.askAnew()
+		} else {
+			s.pokes.poke(false, 0)
 		}
 	}
 }
