@@ -40,18 +40,16 @@ func offered(x ExportOptions, exportTo []string, list ...registry.Instances) (*o
 	return f, f.shown()
 }
 
-// What another control plane's registry knows counts after what is declared, also for a name in our Consul.
+// What another control plane's registry knows is not registered: it would keep what that took from here there for ever.
 func TestOfferedRelayed(t *testing.T) {
 	t.Parallel()
-	one := func(host, address string, relayed bool, created time.Time) registry.Instances {
-		return registry.Instances{
-			Service:   &registry.Service{Key: registry.Key{Host: host, Namespace: "shop"}, Ports: []registry.Port{{Number: 80, Name: "http"}}, Resolution: registry.Static, Relayed: relayed, Created: created},
-			Endpoints: &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}},
-		}
+	relayed := meshService("web.service.dc2.example", "shop", func(s *registry.Service) { s.Relayed = true }, "10.9.9.9")
+	if _, got := offered(ExportOptions{Owner: "shop"}, nil, relayed); len(got) > 0 {
+		t.Errorf("offered are %v", got)
 	}
-	_, got := offered(ExportOptions{Owner: "shop"}, nil, one("web.shop.example", "10.0.0.1", false, time.Unix(1e9, 0)), one("web.service.dc2.example", "10.9.9.9", true, time.Time{}))
-	if text := fmt.Sprint(got); !strings.Contains(text, "web 10.0.0.1:80 of ") || strings.Contains(text, "10.9.9.9:80") {
-		t.Errorf("offered is %s; want the declared one", text)
+	_, got := offered(ExportOptions{Owner: "shop"}, nil, meshService("web.shop.example", "shop", nil, "10.0.0.1"), relayed)
+	if want := []string{"web 10.0.0.1:8080 of web.shop.example"}; !slices.Equal(got, want) {
+		t.Errorf("beside one that is declared: %v, want %v", got, want)
 	}
 }
 

@@ -106,14 +106,15 @@ func (f *offers) name(k registry.Key) {
 }
 
 // exports says whether a service is one of the mesh's own that everybody may see. What Consul has is never registered there
-// again: neither services of a source of Consul's, nor hosts that Consul's DNS answers for.
+// again: neither services of a source of Consul's, nor hosts that Consul's DNS answers for. Nor is what other control planes' registries
+// know: it is in one of them, which may be this one, and two that take from one another would each keep alive what the other registered.
 func (f *offers) exports(s *registry.Service) bool {
 	to := s.ExportTo
 	if len(to) == 0 {
 		to = f.exportTo
 	}
 	switch {
-	case isSource(s.Source), s.External, strings.HasPrefix(s.Host, "*"), len(s.Ports) == 0:
+	case isSource(s.Source), s.Relayed, s.External, strings.HasPrefix(s.Host, "*"), len(s.Ports) == 0:
 		return false
 	case s.Host == f.domain || strings.HasSuffix(s.Host, "."+f.domain):
 		return false
