@@ -14,7 +14,12 @@ func blank(data []byte) bool {
 }
 
 // blankResult is the reading of such a file: whatever was in it may be meant.
-func blankResult(name string) config.Result {
-	return config.Result{Unread: true, Problems: []config.Problem{{Severity: feed.Error, File: name,
-		Text: "the file is empty: what it defined stays at work; write it again, or delete the file to remove it"}}}
+func blankResult(name, text string) config.Result {
+	return config.Result{Unread: true, Problems: []config.Problem{{Severity: feed.Error, File: name, Text: text}}}
 }
+
+// What is said of one: in a folder whose content is at work, and of what somebody hands over to be judged, or written.
+const (
+	blankAtWork = "the file is empty: what it defined stays at work; write it again, or delete the file to remove it"
+	blankGiven  = "it is empty: it defines nothing, and takes nothing away"
+)

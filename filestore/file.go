@@ -115,7 +115,11 @@ func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
 		r.same = true
 		return r
 	}
-	r.blank, r.result = blank(r.data), Parse(name, r.data)
+	if r.blank = blank(r.data); r.blank {
+		r.result = blankResult(name, blankAtWork)
+	} else {
+		r.result = Parse(name, r.data)
+	}
 	for _, o := range r.result.Objects {
 		o.Origin.Source = s.name
 	}

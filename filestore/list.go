@@ -54,7 +54,7 @@ func Content(path string) ([]byte, []config.Problem) {
 // meant. name is that of the file; its extension tells how to read it.
 func Parse(name string, data []byte) config.Result {
 	if blank(data) {
-		return blankResult(name)
+		return blankResult(name, blankGiven)
 	}
 	return config.Parse(name, data)
 }

@@ -123,8 +123,10 @@ func summary(done admin.Written, n map[string]int) string {
 	counts := countText(n)
 	changes := n[admin.Created] + n[admin.Changed] + n[admin.Deleted]
 	switch {
+	case counts == "":
+		return fmt.Sprintf("nothing to change at revision %s: the store holds just that\n", done.Revision)
 	case changes == 0:
-		return fmt.Sprintf("nothing to change at revision %s: %s\n", done.Revision, orDash(counts))
+		return fmt.Sprintf("nothing to change at revision %s: %s\n", done.Revision, counts)
 	case done.Preview:
 		return fmt.Sprintf("nothing was written (--dry-run). At revision %s it would be: %s. \"--at %s\" writes just this, or nothing when others were faster\n", done.Revision, counts, done.Revision)
 	}
@@ -134,7 +136,7 @@ func summary(done admin.Written, n map[string]int) string {
 // countText is "1 created, 2 changed".
 func countText(n map[string]int) string {
 	var out []string
-	for _, a := range []string{admin.Created, admin.Changed, admin.Deleted, admin.Unchanged} {
+	for _, a := range []string{admin.Created, admin.Changed, admin.Deleted, admin.Unchanged, admin.Missing} {
 		if n[a] > 0 {
 			out = append(out, fmt.Sprintf("%d %s", n[a], a))
 		}

@@ -235,8 +235,8 @@ func testStoreRefuses(t *testing.T, newStoreBench newBench) {
 		files []admin.Piece
 		want  string // one problem
 	}{
-		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: the file is empty"},
-		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: the file is empty"},
+		"an empty file":         {[]admin.Piece{serviceFile("web"), {File: "e.yaml"}}, "e.yaml: it is empty: it defines nothing, and takes nothing away"},
+		"zeros":                 {[]admin.Piece{serviceFile("web"), {File: "e.yaml", Data: make([]byte, 100)}}, "e.yaml: it is empty"},
 		"an unknown kind":       {[]admin.Piece{serviceFile("web"), with(serviceFile("api"), "ServiceEntry", "ServiceEntri")}, `api.yaml:2: kind: unknown kind "ServiceEntri"`},
 		"another file":          {[]admin.Piece{serviceFile("web"), {File: "x.yaml", Data: []byte("image: nginx\n")}}, "x.yaml:1"},
 		"half a file":           {[]admin.Piece{serviceFile("web"), {File: "h.yaml", Data: fmt.Appendf(nil, entryFile, "api")[:120]}}, "h.yaml"},
@@ -446,7 +446,7 @@ func testStoreDelete(t *testing.T, newStoreBench newBench) {
 	if err != nil || actions(w) != "api deleted, web deleted" || len(b.has()) != 1 {
 		t.Errorf("got %+v, %v", w, err)
 	}
-	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil || actions(w) != "db deleted, web unchanged" {
+	if w, err = remove(admin.StoreOptions{MissingOK: true}, named("se", "web"), serviceFile("db")); err != nil || actions(w) != "db deleted, web not there" {
 		t.Errorf("got %+v, %v", w, err)
 	}
 }

@@ -90,7 +90,10 @@ func (k *storekeeper) shown(ctx context.Context, p *storePlan, differences bool)
 	note := k.notes()
 	for i, s := range p.steps {
 		out[i] = admin.ObjectChange{Ref: refOf(s.key), Action: s.action, Note: note(s.key, s.get == nil)}
-		if !differences || out[i].Action == admin.Unchanged {
+		if s.have == nil && s.get == nil {
+			out[i].Action = admin.Missing
+		}
+		if !differences || s.action == admin.Unchanged {
 			continue
 		}
 		err := ctx.Err()

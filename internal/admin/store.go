@@ -56,6 +56,8 @@ const (
 	Changed   = "changed"
 	Deleted   = "deleted"
 	Unchanged = "unchanged"
+	// Missing is what is to be deleted, or to be as it was, and is not there.
+	Missing = "not there"
 )
 
 // ObjectChange is what a write does to one object.

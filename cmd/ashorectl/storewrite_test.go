@@ -1,0 +1,33 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+)
+
+// The last line of a write says what it came to, also when it came to nothing.
+func TestWrittenSummary(t *testing.T) {
+	t.Parallel()
+	of := func(actions ...string) (out []admin.ObjectChange) {
+		for _, a := range actions {
+			out = append(out, admin.ObjectChange{Ref: admin.Ref{Kind: "Sidecar", Namespace: "shop", Name: "a"}, Action: a})
+		}
+		return out
+	}
+	for want, changes := range map[string][]admin.ObjectChange{
+		"nothing to change at revision 2: the store holds just that\n": nil,
+		"nothing to change at revision 2: 2 not there\n":               of(admin.Missing, admin.Missing),
+		"nothing to change at revision 2: 1 unchanged, 1 not there\n":  of(admin.Missing, admin.Unchanged),
+		"revision 2: 1 deleted, 1 not there\n":                         of(admin.Missing, admin.Deleted),
+	} {
+		var b strings.Builder
+		if err := writtenText(&b, admin.Written{Revision: "2", Changes: changes}); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.HasSuffix(got, want) || len(changes) > 0 && !strings.Contains(got, "Sidecar shop/a not there\n") {
+			t.Errorf("got %q, want %q in the end", got, want)
+		}
+	}
+}
