@@ -2,6 +2,7 @@ package consul
 
 import (
 	"net/http"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -47,12 +48,11 @@ func TestRestoredWhileDown(t *testing.T) {
 				time.Sleep(time.Minute)
 				f.end()
 				c.change(func() { c.index = tc.index - 1; delete(c.services, group) })
-				late := tc.late
+				var asked atomic.Int32
 				o.set(func(r *http.Request) *http.Response {
-					if late == 0 || !ofNames("", r.URL.Path) {
+					if !ofNames("", r.URL.Path) || int(asked.Add(1)) > tc.late {
 						return nil
 					}
-					late--
 					return resp(r, http.StatusOK, 12, false, `{"web":[]}`)
 				})
 				want, told := "", 0
