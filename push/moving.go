@@ -74,7 +74,7 @@ func (m *moving) source(name string) string {
 // remain keeps in use what a source that came does not say any more, of what was said under its name before. Call it before that is
 // forgotten.
 func (a *Assembler) remain(b feed.Batch[registry.Instances], now time.Time) {
-	if !b.Full || !a.moves.unseen[b.Source] {
+	if !b.Full || !a.moves.unseen[b.Source] || standsIn(b) {
 		return
 	}
 	a.moves.came[b.Source] = true
@@ -93,6 +93,12 @@ func (a *Assembler) remain(b feed.Batch[registry.Instances], now time.Time) {
 	_, instances := a.cfg.names(a.cfg.Sources)
 	a.rankInstances(a.moves.place(a.instances.With(instances), name), now)
 	a.adopt(feed.Batch[registry.Instances]{Source: name, Full: true, Updates: former}, now)
+}
+
+// standsIn says that a batch is no word of its source, which is away: what was kept under its name stands in, which is all that was
+// said under it, or nothing where that is too old by the settings, and is to be gone.
+func standsIn(b feed.Batch[registry.Instances]) bool {
+	return b.Standing != nil && b.Standing.Error != "" && !slices.ContainsFunc(b.Updates, func(u feed.Update[registry.Instances]) bool { return !u.Kept })
 }
 
 // saw takes note that all of a source was seen since it came, if it was.

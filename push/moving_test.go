@@ -206,6 +206,25 @@ func TestServicesMoveAlone(t *testing.T) {
 	})
 }
 
+// What is gone because it is too old by the settings does not stay because its source has changed.
+func TestServicesTooOld(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMarket(t, "one")
+		defer m.end()
+		m.says["one"].say <- services(true, instances("a", "10.0.0.1"), instances("b", "10.0.0.2"))
+		m.has("at first", "a 10.0.0.1, b 10.0.0.2", "")
+		m.arrange("+one")
+		m.has("the new one was not read", "a 10.0.0.1, b 10.0.0.2", "")
+		gone := services(true, feed.Update[registry.Instances]{Group: "(others)", Kept: true})
+		gone.Standing = &feed.Standing{Error: "it is away; its content counts as gone", Since: time.Now()}
+		m.says["one"].say <- gone
+		m.has("what it had is too old", "", "one")
+		m.says["one"].say <- feed.Batch[registry.Instances]{Full: true, Standing: &feed.Standing{}}
+		m.has("it is back", "", "")
+	})
+}
+
 // departing is a registry that says at its end that it has nothing.
 type departing struct{ *scripted[registry.Instances] }
 
