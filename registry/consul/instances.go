@@ -58,7 +58,7 @@ func (k *keeper) instancesOf(ctx context.Context, sc *scope, s *service, before 
 type watch struct {
 	k       *keeper
 	at      place
-	few     chan struct{} // of the scope
+	few     *seats // of the scope
 	s       *service
 	changed bool   // with the last answer
 	had     int    // instances
@@ -147,20 +147,20 @@ func (w *watch) wait(ctx context.Context, index uint64, wait time.Duration) ([]*
 
 // look asks for the index of the service alone.
 func (w *watch) look(ctx context.Context) (uint64, error) {
-	if err := w.enter(ctx); err != nil {
+	if err := w.few.take(ctx); err != nil {
 		return 0, err
 	}
-	defer w.leave()
+	defer w.few.give()
 	_, a, err := w.k.client.instances(ctx, query{place: w.at, filter: nothing, fresh: true}, w.s.name)
 	return a.index, err
 }
 
 // fetch asks for what there is now; the answer is not older than atLeast unless Consul keeps to an older one.
 func (w *watch) fetch(ctx context.Context, atLeast uint64) ([]*api.ServiceEntry, answer, error) {
-	if err := w.enter(ctx); err != nil {
+	if err := w.few.take(ctx); err != nil {
 		return nil, answer{}, err
 	}
-	defer w.leave()
+	defer w.few.give()
 	q := query{place: w.at, filter: w.k.o.instanceFilter(), fresh: atLeast > 0}
 	for try := 1; ; try++ {
 		entries, a, err := w.k.client.instances(ctx, q, w.s.name)
@@ -181,15 +181,3 @@ func (w *watch) fetch(ctx context.Context, atLeast uint64) ([]*api.ServiceEntry,
 		}
 	}
 }
-
-// enter waits until few enough others ask, and leave lets the next one.
-func (w *watch) enter(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case w.few <- struct{}{}:
-		return nil
-	}
-}
-
-func (w *watch) leave() { <-w.few }

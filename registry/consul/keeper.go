@@ -50,10 +50,10 @@ type keeper struct {
 type scope struct {
 	// the following are set once
 	at                       place
-	few                      chan struct{} // who asks without waiting, bounded by its capacity
-	names, critical, warning *interrupts   // of who asks for these
-	restored                 *interrupts   // of who asks for restorations
-	before                   uint64        // the index that the names of all services had before the start; zero: nobody knows
+	few                      *seats      // of who asks without waiting
+	names, critical, warning *interrupts // of who asks for these
+	restored                 *interrupts // of who asks for restorations
+	before                   uint64      // the index that the names of all services had before the start; zero: nobody knows
 
 	checked  time.Time // when checks were told of last
 	listed   bool
@@ -82,10 +82,10 @@ type scope struct {
 	virtual map[string]map[string]netip.Addr
 }
 
-// newScope makes one in which so many may ask at once without waiting.
-func newScope(at place, few int) *scope {
+// newScope makes one in which nobody may ask before crowd says how many.
+func newScope(at place) *scope {
 	return &scope{
-		at: at, few: make(chan struct{}, few), names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{}, restored: &interrupts{},
+		at: at, few: &seats{}, names: &interrupts{}, critical: &interrupts{}, warning: &interrupts{}, restored: &interrupts{},
 		services: map[string]*service{}, lost: map[string]*service{}, virtual: map[string]map[string]netip.Addr{}, bearers: map[instanceID]bearer{},
 		troubles: map[string]*trouble{}, ill: map[*service]bool{},
 		awayNotice: at.notice(noticeAway), lostNotice: at.notice(noticeLost), hiddenNotice: at.notice(noticeHidden), restoredNotice: at.notice(noticeRestored),
@@ -184,6 +184,10 @@ func (k *keeper) crowd() {
 		n += len(sc.services)
 	}
 	changed, turns := k.slots.crowd(n, len(k.scopes), k.client.transport.Shared())
+	few := k.slots.few(len(k.scopes))
+	for _, sc := range k.scopes {
+		sc.few.bound(few)
+	}
 	if turns {
 		for _, sc := range k.scopes {
 			sc.shorten()

@@ -150,13 +150,12 @@ func (o *Options) placesOf(datacenter string) (out []place) {
 // take starts to follow datacenters that are new. One that Consul knows no more stays as it was: nobody says whether it is
 // gone or out of reach.
 func (k *keeper) take(ctx context.Context, datacenters []string) {
-	few := keepingOf(k.o.Connections, len(datacenters)*max(1, len(k.o.Namespaces)))
 	for _, dc := range datacenters {
 		for _, at := range k.o.placesOf(dc) {
 			if k.scopes[at] != nil {
 				continue
 			}
-			sc := newScope(at, few)
+			sc := newScope(at)
 			sc.before = k.marked(at)
 			k.scopes[at] = sc
 			k.start(ctx, func(ctx context.Context) { k.follow(ctx, k.namesOf(ctx, sc)) })

@@ -19,7 +19,7 @@ import (
 // A service is asked for when another one has an instance that it had: whoever waits for its change waits in vain.
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	sc := newScope(place{}, 1)
+	sc := newScope(place{})
 	for _, name := range []string{"old", "new"} {
 		sc.services[name] = sc.newService(name)
 	}

@@ -35,6 +35,13 @@ func keepingOf(connections, places int) int {
 	return max(leastKeeping, min(keeping, connections/4)/max(1, places))
 }
 
+// few is how many of each of so many places may, by how many connections there may be now.
+func (s *slots) few(places int) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return keepingOf(s.connections, places)
+}
+
 // besides is how many connections a place needs for the queries about all of its services: their names, checks that warn and
 // that are critical, and restorations.
 const besides = 4

@@ -110,7 +110,7 @@ func TestSameTrouble(t *testing.T) {
 	began := time.Now()
 	k := newKeeper(&Options{Connections: 8}, nil, hclog.NewNullLogger())
 	k.told = true
-	sc := newScope(place{}, 1)
+	sc := newScope(place{})
 	s := sc.newService("web")
 	sc.services["web"] = s
 	for _, step := range []struct {

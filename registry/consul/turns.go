@@ -3,8 +3,6 @@ package consul
 import (
 	"context"
 	"fmt"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -19,12 +17,8 @@ const (
 // turns are the connections for queries about all services of a place. Where there are fewer than queries they are taken by turns,
 // first come first served, so that none is never asked. Safe for concurrent use.
 type turns struct {
-	mu sync.Mutex
-	// the following are guarded by mu
-	most   int // connections
-	wanted int // queries
-	used   int
-	queue  []chan struct{} // who waits for one; closed when it is theirs
+	seats      // the connections
+	wanted int // queries; guarded by mu
 }
 
 // bound takes in how many connections there are for how many queries. It says whether these take turns now and did not before.
@@ -37,49 +31,12 @@ func (t *turns) bound(most, wanted int) (began bool) {
 	return !was && wanted > most
 }
 
-// next has those go on for whom there are connections. Called with mu held.
-func (t *turns) next() {
-	for len(t.queue) > 0 && t.used < t.most {
-		t.used++
-		close(t.queue[0])
-		t.queue = t.queue[1:]
-	}
-}
-
 // take waits for a connection, until ctx ends, and says for how long a query may wait by it.
 func (t *turns) take(ctx context.Context) (time.Duration, error) {
-	mine := make(chan struct{})
-	t.mu.Lock()
-	t.queue = append(t.queue, mine)
-	t.next()
-	t.mu.Unlock()
-	select {
-	case <-mine:
-		return t.wait(), nil
-	case <-ctx.Done():
-		t.leave(mine)
-		return 0, ctx.Err()
+	if err := t.seats.take(ctx); err != nil {
+		return 0, err
 	}
-}
-
-// leave has who does not wait any more be out of the queue, or give back what was its own by then.
-func (t *turns) leave(mine chan struct{}) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if i := slices.Index(t.queue, mine); i >= 0 {
-		t.queue = slices.Delete(t.queue, i, i+1)
-		return
-	}
-	t.used--
-	t.next()
-}
-
-// give gives a connection back.
-func (t *turns) give() {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.used--
-	t.next()
+	return t.wait(), nil
 }
 
 func (t *turns) wait() time.Duration {
