@@ -10,7 +10,7 @@ import (
 
 const (
 	// turn is how often, about, everything about a place is asked for where there are too few connections to wait for all of it at once,
-	// and leastTurn how long one wait is at least then.
+	// and leastTurn how long one wait is at least then, however seldom that makes it.
 	turn, leastTurn = 10 * time.Second, time.Second
 )
 
@@ -40,12 +40,21 @@ func (t *turns) take(ctx context.Context) (time.Duration, error) {
 }
 
 func (t *turns) wait() time.Duration {
+	wait, _ := t.round()
+	return wait
+}
+
+// round is for how long a query may wait, and how long it takes until all have: so late may one hear of a change that came when its turn was
+// over. Zero: none takes turns.
+func (t *turns) round() (wait, round time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.wanted <= t.most {
-		return longWait
+		return longWait, 0
 	}
-	return max(leastTurn, turn*time.Duration(t.most)/time.Duration(t.wanted))
+	most, wanted := time.Duration(t.most), time.Duration(t.wanted)
+	wait = max(leastTurn, turn*most/wanted)
+	return wait, wait * wanted / most
 }
 
 // inTurn asks something about all of a place, when it is its turn, with how long the query may wait.
@@ -60,16 +69,16 @@ func (k *keeper) inTurn(ctx context.Context, ask func(wait time.Duration) (answe
 
 // tellTurns tells that places are asked by turns, or that they are no more.
 func (k *keeper) tellTurns() {
-	have, short := k.slots.short()
-	if !short {
+	have, late := k.slots.short()
+	if late == 0 {
 		k.notify(k.turnsNotice, nil, time.Time{})
 		return
 	}
 	p := feed.Problem{
 		Severity: feed.Warning, Object: "Consul", Since: time.Now(),
-		Text: fmt.Sprintf("%d datacenters and namespaces are asked by turns over %d connections to Consul at %s, so that a change may be heard of some %s late: "+
+		Text: fmt.Sprintf("%d datacenters and namespaces are asked by turns over %d connections to Consul at %s, so that a change may be heard of up to some %s late: "+
 			"use an https address, where few connections are needed, or allow %d (connections, and Consul's limits.http_max_conns_per_client)",
-			len(k.scopes), have, k.o.Address, turn, len(k.scopes)*(besides+leastKeeping)),
+			len(k.scopes), have, k.o.Address, late.Round(time.Second), len(k.scopes)*(besides+leastKeeping)),
 	}
 	if was := k.turnsNotice.problem; was != nil {
 		p.Since = was.Since
@@ -77,9 +86,11 @@ func (k *keeper) tellTurns() {
 	k.notify(k.turnsNotice, &p, time.Time{})
 }
 
-// short says how many connections there may be, and whether those are too few for all queries about places at once.
-func (s *slots) short() (connections int, short bool) {
+// short says how many connections there may be, and how late one hears of changes where those are too few for all queries about places at
+// once; zero: they are not.
+func (s *slots) short() (connections int, late time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.connections, s.turns.wait() < longWait
+	_, late = s.turns.round()
+	return s.connections, late
 }

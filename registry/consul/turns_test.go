@@ -138,6 +138,48 @@ func TestManyPlaces(t *testing.T) {
 	}
 }
 
+// How late changes are heard of where places take turns is told, and is so.
+func TestLateByTurns(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		places, connections int
+		late                time.Duration
+	}{{19, 100, 10 * time.Second}, {50, 100, 10 * time.Second}, {4, 8, 10 * time.Second}, {20, 8, 13 * time.Second}, {50, 8, 33 * time.Second}} {
+		t.Run(fmt.Sprint(tc), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var datacenters []string
+				for i := range tc.places {
+					datacenters = append(datacenters, fmt.Sprintf("x%d", i))
+				}
+				n := newNarrow(tc.connections)
+				f := lookOver(t, n, Options{Datacenters: datacenters, Connections: tc.connections}, lastgood.Config[registry.Instances]{})
+				defer f.end()
+				time.Sleep(10 * time.Minute)
+				if f.tells(fmt.Sprintf("may be heard of up to some %s late", tc.late)) != 1 {
+					t.Errorf("problems: %v", f.problems())
+				}
+				latest := time.Duration(0)
+				for i, dc := range datacenters {
+					began := time.Now()
+					close(n.goesDown(dc))
+					for f.state("web.service."+dc+".consul") != "unhealthy" {
+						if time.Sleep(100 * time.Millisecond); time.Since(began) > time.Hour {
+							t.Fatal("waited in vain")
+						}
+					}
+					latest = max(latest, time.Since(began))
+					time.Sleep(time.Duration(i) * 370 * time.Millisecond) // at any time of a round
+				}
+				t.Logf("the latest came after %v", latest)
+				if most := tc.late + tc.late/4 + time.Second; latest > most { // who is not interrupted leaves gaps, and services are asked for besides
+					t.Errorf("the latest came after %v", latest)
+				}
+			})
+		})
+	}
+}
+
 // Connections are taken by who came first, are given back by who does not wait any more, and serve as many as there are.
 func TestTurns(t *testing.T) {
 	t.Parallel()
@@ -190,11 +232,11 @@ func TestTurns(t *testing.T) {
 		}
 		for _, step := range []struct {
 			most, wanted int
-			want         time.Duration
-		}{{4, 4, longWait}, {5, 10, turn / 2}, {1, 1000, leastTurn}} {
+			want, late   time.Duration
+		}{{4, 4, longWait, 0}, {5, 10, turn / 2, turn}, {1, 1000, leastTurn, 1000 * leastTurn}} {
 			q.bound(step.most, step.wanted)
-			if got := q.wait(); got != step.want {
-				t.Errorf("%d connections for %d queries: they wait %v, want %v", step.most, step.wanted, got, step.want)
+			if got, late := q.round(); got != step.want || late != step.late {
+				t.Errorf("%d connections for %d queries: they wait %v of %v, want %v of %v", step.most, step.wanted, got, late, step.want, step.late)
 			}
 		}
 	})
