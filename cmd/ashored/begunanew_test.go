@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,13 +20,23 @@ import (
 
 // logbook is a store with a history.
 type logbook struct {
+	mu     sync.Mutex
 	latest string
 	err    error
+}
+
+// says has it answer otherwise from now on.
+func (l *logbook) says(latest string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.latest, l.err = latest, err
 }
 
 func (*logbook) Name() string { return "store:here" }
 
 func (l *logbook) History(context.Context, config.Query) (config.Past, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	return config.Past{Latest: l.latest}, l.err
 }
 
@@ -39,8 +50,8 @@ func TestReadersOfAStoreBegunAnew(t *testing.T) {
 	}{
 		"begun anew":     {func(*begunAnew, *logbook) {}, false},
 		"not begun anew": {func(b *begunAnew, _ *logbook) { b.lost = func() bool { return false } }, true},
-		"written to":     {func(_ *begunAnew, l *logbook) { l.latest = "1" }, true},
-		"unreadable":     {func(_ *begunAnew, l *logbook) { l.latest, l.err = "1", errors.New("away") }, false},
+		"written to":     {func(_ *begunAnew, l *logbook) { l.says("1", nil) }, true},
+		"unreadable":     {func(_ *begunAnew, l *logbook) { l.says("1", errors.New("away")) }, false},
 		"no source": {func(b *begunAnew, _ *logbook) {
 			b.sources = func() []feed.SourceStatus { return []feed.SourceStatus{{Name: "file:/x"}} }
 		}, true},
@@ -83,12 +94,12 @@ func TestReadersOfAStoreBegunAnew(t *testing.T) {
 				if told := in.unanswered("store:here"); tc.told && len(told) != 0 || !tc.told && (len(told) != 1 || !strings.Contains(told[0].Text, "begun anew beside an authority that is older")) {
 					t.Errorf("told are %v", told)
 				}
-				l.latest, l.err = "1", nil
+				l.says("1", nil)
 				want(true)
 				if err := <-done; err != nil || len(in.unanswered("store:here")) != 0 {
 					t.Errorf("it waits still: %v, %v", err, in.unanswered("store:here"))
 				}
-				l.latest = "0"
+				l.says("0", nil)
 				in.publish(push.Told{Objects: push.Objects{}.With(config.Key{Name: "x"}, &config.Object{})})
 				if got := in.own(); got.Len() != 1 || !in.catalog.Ready() {
 					t.Error("what was believed is not any more")
