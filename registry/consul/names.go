@@ -43,15 +43,18 @@ func (k *keeper) hides(a answer) bool { return a.filtered && k.o.Emptied != empt
 func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 	var had []string
 	var filtered, anew bool // anew: Consul counts anew since the last answer that was taken in
-	var last uint64         // index of the last answer, taken in or not
+	var stopped early
+	var last uint64 // index of the last answer, taken in or not
 	return follower{
 		what: sc.at.key(askNames), tell: func(t *trouble) { k.heardOf(sc, askNames, t) }, leads: true, stop: sc.names, before: sc.before,
 		ask: func(held context.Context, index uint64) (answer, func(verdict) error, error) {
 			var names []string
+			var waited time.Duration
 			a, err := k.inTurn(held, func(wait time.Duration) (a answer, err error) {
 				if filtered {
 					wait = min(wait, filteredWait)
 				}
+				waited = wait
 				names, a, err = k.client.services(held, query{place: sc.at, index: index, wait: wait, filter: k.o.nameFilter()})
 				return a, err
 			})
@@ -62,6 +65,8 @@ func (k *keeper) namesOf(ctx context.Context, sc *scope) follower {
 				if v == same && slices.Equal(names, had) && a.filtered == filtered { // another token would read others
 					if index == 0 {
 						k.tell(ctx, func() { k.confirm(sc, a) })
+					} else if stopped.before(a.at.Sub(a.asked), waited) {
+						k.recheckAll(ctx, sc) // a restoration ends it too, and the beat may have been between two waits
 					}
 					return nil
 				}

@@ -33,13 +33,18 @@ func (k *keeper) restorationsOf(sc *scope) follower {
 			return a, func(v verdict) error {
 				if v == restarted || v == same && index != 0 && stopped.before(a.at.Sub(a.asked), waited) {
 					k.log.Debug("Consul's state may have been restored: everything is looked at", "index", a.index, "before", index)
-					k.tell(ctx, sc.recheck)
-					k.start(ctx, func(ctx context.Context) { k.recheckLater(ctx, sc) })
+					k.recheckAll(ctx, sc)
 				}
 				return nil
 			}, err
 		},
 	}
+}
+
+// recheckAll has everything of a place asked for again, now and later: a wait of it ended too early.
+func (k *keeper) recheckAll(ctx context.Context, sc *scope) {
+	k.tell(ctx, sc.recheck)
+	k.start(ctx, func(ctx context.Context) { k.recheckLater(ctx, sc) })
 }
 
 // recheckLater looks at everything a few times more: for moments after a restoration parts of Consul, such as the agent's
@@ -86,7 +91,7 @@ type early struct{ last time.Duration }
 // before says whether a wait that took so long ended before its time, unless the one before that did took as long: that is
 // then the longest that Consul allows (max_query_time).
 func (e *early) before(took, wait time.Duration) bool {
-	if took >= wait*9/10 {
+	if took >= wait { // and up to a sixteenth more
 		return false
 	}
 	usual := e.last > time.Second && took >= e.last*9/10 && took <= e.last*11/10
