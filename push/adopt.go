@@ -28,9 +28,6 @@ type adopter struct {
 // sourceGroup is a group of a source.
 type sourceGroup struct{ source, group string }
 
-// spots are the namespaces where registries' services of a host belong; besides is empty where that is one.
-type spots struct{ at, besides string }
-
 // newAdopter makes one. exportTo is the mesh's default of who sees a service.
 func newAdopter(exportTo []string) *adopter {
 	return &adopter{
@@ -169,49 +166,6 @@ func (a *adopter) forget(at sourceGroup) {
 	delete(a.said, at)
 }
 
-// allSpots are those of all hosts that registries have.
-func (a *adopter) allSpots() map[string]spots {
-	out := make(map[string]spots, len(a.hosts))
-	for host := range a.hosts {
-		out[host] = a.spots(host)
-	}
-	return out
-}
-
-// spots are where the services of a host belong.
-func (a *adopter) spots(host string) spots {
-	if len(a.hosts[host]) == 0 {
-		return spots{}
-	}
-	own := a.hosts[host][slices.MinFunc(slices.Collect(maps.Keys(a.hosts[host])), a.compare)]
-	declared := slices.SortedFunc(maps.Values(a.declared[host]), func(s, o *registry.Service) int {
-		return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
-	})
-	seen := func(s *registry.Service) bool { return a.covers(s, own) }
-	switch i := slices.IndexFunc(declared, seen); {
-	case len(declared) == 0:
-		return spots{at: own.Namespace}
-	case i == 0:
-		return spots{at: declared[0].Namespace}
-	case i > 0:
-		return spots{at: declared[0].Namespace, besides: declared[i].Namespace}
-	default:
-		return spots{at: declared[0].Namespace, besides: own.Namespace}
-	}
-}
-
-// covers says that all who would see a registry's service by itself see what declares its host. In its own namespace that decides who
-// sees it.
-func (a *adopter) covers(declared, own *registry.Service) bool {
-	if declared.Namespace == own.Namespace {
-		return true
-	}
-	to := exportTo(declared.ExportTo, a.exportTo)
-	return !slices.ContainsFunc(audience(exportTo(own.ExportTo, a.exportTo), own.Namespace), func(client string) bool {
-		return !visibleTo(to, declared.Namespace, client)
-	})
-}
-
 // compare orders groups by what counts first.
 func (a *adopter) compare(x, y sourceGroup) int {
 	return cmp.Or(cmp.Compare(a.rank[x.source], a.rank[y.source]), cmp.Compare(x.group, y.group))
@@ -323,60 +277,5 @@ func (a *adopter) anew(groups map[sourceGroup]bool) []feed.Batch[registry.Instan
 	for _, source := range slices.Sorted(maps.Keys(by)) {
 		out = append(out, feed.Batch[registry.Instances]{Source: source, Updates: by[source]})
 	}
-	return out
-}
-
-// hostsOf adds the hosts of which a source has said something to those of a name.
-func (a *adopter) hostsOf(source, name string, to map[string]map[string]bool) {
-	for at, u := range a.said {
-		for _, in := range u.Items {
-			if at.source != source {
-				break
-			}
-			if to[name] == nil {
-				to[name] = map[string]bool{}
-			}
-			to[name][in.Service.Host] = true
-		}
-	}
-}
-
-// unsaid is what was said under the name of a source of hosts that it says nothing of in a batch which is all that it has.
-func (a *adopter) unsaid(b feed.Batch[registry.Instances]) []feed.Update[registry.Instances] {
-	said := map[string]bool{}
-	for _, u := range b.Updates {
-		for _, in := range u.Items {
-			said[in.Service.Host] = true
-		}
-	}
-	rest := a.rest(b.Source, func(host string) bool { return said[host] })
-	return slices.DeleteFunc(rest, func(u feed.Update[registry.Instances]) bool { return len(u.Items) == 0 })
-}
-
-// left are those groups of a source of which something is of a host that one of those which came has, without that. What was kept of
-// one that came from before the start is no word of it.
-func (a *adopter) left(source string, came map[string]bool) []feed.Update[registry.Instances] {
-	rest := a.rest(source, func(host string) bool {
-		for at := range a.hosts[host] {
-			if came[at.source] && !a.said[at].Kept {
-				return true
-			}
-		}
-		return false
-	})
-	return slices.DeleteFunc(rest, func(u feed.Update[registry.Instances]) bool {
-		return len(u.Items) == len(a.said[sourceGroup{source, u.Group}].Items)
-	})
-}
-
-// rest is what a source has said, in order, without what is of hosts that are elsewhere, and without its problems.
-func (a *adopter) rest(source string, elsewhere func(host string) bool) (out []feed.Update[registry.Instances]) {
-	for at, u := range a.said {
-		if at.source == source {
-			items := slices.DeleteFunc(slices.Clone(u.Items), func(in registry.Instances) bool { return elsewhere(in.Service.Host) })
-			out = append(out, feed.Update[registry.Instances]{Group: u.Group, Items: items, AsOf: u.AsOf})
-		}
-	}
-	slices.SortFunc(out, func(x, y feed.Update[registry.Instances]) int { return cmp.Compare(x.Group, y.Group) })
 	return out
 }

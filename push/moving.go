@@ -138,6 +138,9 @@ func (a *Assembler) yield(now time.Time) {
 // standMoving has people told of services that stay although the list has nobody any more who says them; it calls nobody for it, for
 // mostly that is so for a moment.
 func (a *Assembler) standMoving() {
+	if !a.leaving && len(a.moves.stands) == 0 {
+		return
+	}
 	_, instances := a.cfg.names(a.cfg.Sources)
 	waits := a.unread()
 	for name := range a.moves.unseen {

@@ -29,8 +29,8 @@ func (o *own) takeServices(hosts map[string]bool, parts func(host string) []regi
 	}
 }
 
-// settleOwn has others told no more of services of sources that leave, once all of our own that came was seen, and what is waited for has said everything. What is
-// in use waits for foreign ones besides.
+// settleOwn has others told no more of services of sources that leave, once all of our own that came was seen, and what is waited for
+// has said everything. What is in use waits for foreign ones besides.
 func (a *Assembler) settleOwn() {
 	o := a.own
 	if o == nil || !o.leaving || len(a.moves.unseen)+len(a.unreadOwn()) > 0 {
