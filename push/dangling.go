@@ -15,8 +15,8 @@ import (
 // Dangling tells of references in VirtualServices, DestinationRules and Sidecars that lead nowhere: to a host, port
 // or subset that nobody declares, to a Gateway that does not exist or does not admit the hosts; and of what nobody
 // gets: rules, Sidecars and routes of Gateways that others come before, routes that their Gateway has no server for,
-// settings for ports and subsets that no service has; and of policies that select nobody, or are about ports where nobody listens; and of services without endpoints. All are warnings: what is missing may be on its way from another
-// source. They stand in the order of the checks, and in each in that of the objects or, for Gateways, of the ports.
+// settings for ports and subsets that no service has; of policies that select nobody, or are about ports where nobody
+// listens; and of services without endpoints. All are warnings: what is missing may be on its way from another source. They stand in the order of the checks, and in each in that of the objects or, for Gateways, of the ports.
 //
 // They are looked for anew in each call, with the look-ups that decide what proxies are sent; building a context
 // costs nothing for it.

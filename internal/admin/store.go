@@ -145,8 +145,8 @@ type StoreRevision struct {
 // Stores writes and reads the store of configuration. Safe for concurrent use. The errors of what writes are often a
 // *Refusal.
 type Stores interface {
-	// Stored lists objects of the store, in use or not, and those that cannot be read (Unusable); an empty kind, namespace or name means all. Errors: ErrNotFound
-	// for one name, ErrInvalid for the kind.
+	// Stored lists objects of the store, in use or not, and those that cannot be read (Unusable); an empty kind, namespace or name
+	// means all. Errors: ErrNotFound for one name, ErrInvalid for the kind.
 	Stored(ctx context.Context, kind, namespace, name string) ([]Object, error)
 	// Apply writes the objects of files, all or none. Errors: ErrInvalid, ErrConflict.
 	Apply(ctx context.Context, p Pieces, o StoreOptions, who string) (Written, error)

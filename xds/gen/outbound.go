@@ -111,8 +111,8 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 //
 // Source: Istio. An HTTP port is one wildcard listener for all services of that number. A TCP, TLS or
 // sniffed port is a listener on each virtual IP, and on the wildcard address where the service has
-// none or has prefixes, or where clients may know the addresses of its endpoints (Service.OtherDNS). What meets on one address is merged: HTTP and TCP by protocol detection,
-// several TCP services by what tells their connections apart (prefix, SNI), and where nothing does the
+// none or has prefixes, or where clients may know the addresses of its endpoints (Service.OtherDNS).
+// What meets on one address is merged: HTTP and TCP by protocol detection, several TCP services by what tells their connections apart (prefix, SNI), and where nothing does the
 // older service wins. MySQL and Mongo, where the server speaks first, are not merged with other
 // protocols: the older wins. A Sidecar's egress listener with a port takes that port from the ones
 // that have none.
