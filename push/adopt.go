@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
@@ -13,27 +14,27 @@ import (
 // host is in the namespace of the configuration that declares the host, the oldest where several do; where none does, in that of the
 // first source that has it, and what other control planes' registries know is the last one. Declarations of configuration in several
 // namespaces stay several services. Where the declaration is exported to fewer than would see the registries' service by itself, that
-// is besides where the others see it: with the oldest declaration that all of them see, or else as where none declares it.
+// is besides where the others see it: with each of the older ones until one that all of them see, or else as where none declares it.
 type adopter struct {
 	declared map[string]map[string]*registry.Service // of configuration, by host and namespace
 	groups   map[string][]registry.Key               // what each group of configuration declares
 	said     map[sourceGroup]feed.Update[registry.Instances]
 	hosts    map[string]map[sourceGroup]*registry.Service // who has a host, and as what
 	exportTo []string                                     // who sees a service that does not say; set once
+	relayed  bool                                         // what is relayed counts beside what registries of ours know of a host too; set once
 	rank     map[string]int                               // of sources
-	echoes   map[string]bool                              // hosts of which others tell what registries of ours told them (echo.go)
 	news     map[string]bool                              // hosts of which registries have said something since it was asked; nil: nobody asks
 }
 
 // sourceGroup is a group of a source.
 type sourceGroup struct{ source, group string }
 
-// newAdopter makes one. exportTo is the mesh's default of who sees a service.
-func newAdopter(exportTo []string) *adopter {
+// newAdopter makes one. exportTo is the mesh's default of who sees a service; relayed is Merging.Relayed.
+func newAdopter(exportTo []string, relayed bool) *adopter {
 	return &adopter{
-		exportTo: exportTo,
+		exportTo: exportTo, relayed: relayed,
 		declared: map[string]map[string]*registry.Service{}, groups: map[string][]registry.Key{}, said: map[sourceGroup]feed.Update[registry.Instances]{},
-		hosts: map[string]map[sourceGroup]*registry.Service{}, rank: map[string]int{}, echoes: map[string]bool{},
+		hosts: map[string]map[sourceGroup]*registry.Service{}, rank: map[string]int{},
 	}
 }
 
@@ -44,24 +45,16 @@ func (a *adopter) arrange(sources []string) []feed.Batch[registry.Instances] {
 	for host := range a.hosts { // whose word comes first may be other
 		a.note(host)
 	}
-	others := len(a.rank) != len(sources)
-	rank := map[string]int{}
+	a.rank = map[string]int{}
 	for i, s := range sources {
-		_, known := a.rank[s]
-		others = others || !known
-		rank[s] = i
+		a.rank[s] = i
 	}
-	a.rank = rank
 	for at := range a.said {
 		if _, ok := a.rank[at.source]; !ok {
 			a.forget(at)
 		}
 	}
-	var turned map[sourceGroup]bool
-	if others {
-		turned = a.hearAnew(before)
-	}
-	return append(a.again(before, nil), a.anew(turned)...)
+	return a.again(before, nil)
 }
 
 // declare takes in what configuration declares, and returns what registries are to say anew because of it.
@@ -142,16 +135,12 @@ func (a *adopter) adopt(b feed.Batch[registry.Instances]) (out feed.Batch[regist
 		}
 		a.said[at] = u
 	}
-	turned := a.hear(before)
 	out = b
 	out.Updates = make([]feed.Update[registry.Instances], len(b.Updates))
 	for i, u := range b.Updates {
 		out.Updates[i] = a.placed(u)
 	}
-	for at := range named {
-		delete(turned, at)
-	}
-	return out, append(a.again(before, named), a.anew(turned)...)
+	return out, a.again(before, named)
 }
 
 // forget takes out what was said as a group.
@@ -225,13 +214,12 @@ func (a *adopter) asked() map[string]bool {
 func (a *adopter) placed(u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
 	items := make([]registry.Instances, 0, len(u.Items))
 	for _, in := range u.Items {
-		if in.Service.Relayed && a.echoes[in.Service.Host] {
+		at := a.spots(in.Service.Host)
+		if in.Service.Relayed && at.alone {
 			continue
 		}
-		at := a.spots(in.Service.Host)
-		items = append(items, inNamespace(in, at.at))
-		if at.besides != "" {
-			items = append(items, inNamespace(in, at.besides))
+		for _, namespace := range strings.Fields(at.in) {
+			items = append(items, inNamespace(in, namespace))
 		}
 	}
 	u.Items = items

@@ -20,7 +20,7 @@ type town struct {
 }
 
 func newTown(sources ...string) *town {
-	w := &town{newAdopter(nil), feed.NewMerger(sources, func(in registry.Instances) registry.Key { return in.Service.Key })}
+	w := &town{newAdopter(nil, false), feed.NewMerger(sources, func(in registry.Instances) registry.Key { return in.Service.Key })}
 	w.adopts.arrange(sources)
 	return w
 }
@@ -122,6 +122,8 @@ func TestAdoptNotFromOthers(t *testing.T) {
 			[]string{"shop entries", "shop consul"}},
 		"all see a younger one": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "."), said("entries", "y", "longer", "web")}, nil,
 			[]string{"b entries", "b consul", "longer entries", "longer consul"}},
+		"each its own": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "."), exported(said("entries", "y", "longer", "web"), ".")}, nil,
+			[]string{"b entries", "b consul", "longer entries", "longer consul", "shop consul"}},
 		"all see an older one": {nil, []feed.Batch[registry.Instances]{said("entries", "x", "b", "web"), exported(said("entries", "y", "longer", "web"), ".")}, nil,
 			[]string{"b entries", "b consul", "longer entries"}},
 		"all who see the registry's see it": {nil, []feed.Batch[registry.Instances]{exported(said("entries", "x", "b", "web"), "shop", "c")}, []string{".", "c"},

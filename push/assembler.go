@@ -65,7 +65,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		began:     time.Now(),
 		dirty:     true, // an empty mesh is a context too
 		found:     newFindings(),
-		adopts:    newAdopter(cfg.Mesh.Config.GetDefaultServiceExportTo()),
+		adopts:    newAdopter(cfg.Mesh.Config.GetDefaultServiceExportTo(), cfg.Merging.Relayed),
 		relays:    relays{},
 		moves:     newMoving(),
 		between:   map[place][]finding{},

@@ -4,12 +4,17 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// spots are the namespaces where registries' services of a host belong; besides is empty where that is one.
-type spots struct{ at, besides string }
+// spots are the namespaces where registries' services of a host belong.
+type spots struct {
+	in string // with spaces between them
+	// alone says that registries of ours have it, and that what is relayed of it is left out.
+	alone bool
+}
 
 // allSpots are those of all hosts that registries have.
 func (a *adopter) allSpots() map[string]spots {
@@ -25,21 +30,34 @@ func (a *adopter) spots(host string) spots {
 	if len(a.hosts[host]) == 0 {
 		return spots{}
 	}
+	out := spots{alone: !a.relayed && a.ours(host)}
 	own := a.hosts[host][slices.MinFunc(slices.Collect(maps.Keys(a.hosts[host])), a.compare)]
 	declared := slices.SortedFunc(maps.Values(a.declared[host]), func(s, o *registry.Service) int {
 		return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
 	})
-	seen := func(s *registry.Service) bool { return a.covers(s, own) }
-	switch i := slices.IndexFunc(declared, seen); {
-	case len(declared) == 0:
-		return spots{at: own.Namespace}
-	case i == 0:
-		return spots{at: declared[0].Namespace}
-	case i > 0:
-		return spots{at: declared[0].Namespace, besides: declared[i].Namespace}
-	default:
-		return spots{at: declared[0].Namespace, besides: own.Namespace}
+	var in []string
+	all := false // who would see the service by itself see one of these
+	for _, d := range declared {
+		in = append(in, d.Namespace)
+		if all = a.covers(d, own); all {
+			break
+		}
 	}
+	if !all {
+		in = append(in, own.Namespace)
+	}
+	out.in = strings.Join(in, " ")
+	return out
+}
+
+// ours says that a registry of ours has a host.
+func (a *adopter) ours(host string) bool {
+	for _, s := range a.hosts[host] {
+		if !s.Relayed {
+			return true
+		}
+	}
+	return false
 }
 
 // covers says that all who would see a registry's service by itself see what declares its host. In its own namespace that decides who

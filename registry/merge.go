@@ -18,6 +18,9 @@ type Merging struct {
 	// Shadow takes the endpoints of the first source that has any, and no others. Otherwise, of an endpoint that several
 	// have, with the same address and ports, what the first of them says counts: its health, its identity.
 	Shadow bool
+	// Relayed takes what other control planes' registries know of a service beside what registries of ours know, after that. Otherwise
+	// it counts where no registry of ours has the host.
+	Relayed bool
 }
 
 // Field is one of a service's, called as in a ServiceEntry.

@@ -35,10 +35,10 @@ func TestEchoOfARegistry(t *testing.T) {
 		return strings.Replace(strings.Split(marketFile, "---")[0], "namespace: shop}", "namespace: shop"+meta+"}", 1)
 	}
 	for name, c := range map[string]struct{ files, peer, want string }{
-		"echo":                     {declared(""), echo, "shop 2"},
-		"declared late":            {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), echo, "shop 2"},
-		"in the same namespace":    {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), strings.ReplaceAll(echo, "default", "shop"), "shop 2 by shop/web"},
-		"nobody declares":          {"", echo, "shop 2"},
+		"echo":                     {declared(""), echo, "shop 1"},
+		"declared late":            {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), echo, "shop 1"},
+		"in the same namespace":    {declared(`, creationTimestamp: "2025-01-01T00:00:00Z"`), strings.ReplaceAll(echo, "default", "shop"), "shop 1 by shop/web"},
+		"nobody declares":          {"", echo, "shop 1"},
 		"the neighbour declares":   {declared(""), strings.ReplaceAll(echo, ", annotations: {ashore.io/source: consul}", ""), "default 2, shop 0"},
 		"not under the name of it": {declared(""), strings.ReplaceAll(echo, "registry-web", "web"), "default 2, shop 0"},
 	} {
@@ -94,9 +94,9 @@ func TestEchoComesAndGoes(t *testing.T) {
 			t.Errorf("told are %d objects of the neighbour's", told.Len())
 		}
 		a.knows(false, "web.service.consul", own)
-		is("our own registry too", "shop 2 of 2")
+		is("our own registry too", "shop 1 of 1")
 		a.reads(t, strings.ReplaceAll(strings.Split(marketFile, "---")[0], "namespace: shop", "namespace: web"))
-		is("declared too", "web 2 of 3")
+		is("declared too", "web 1 of 2")
 		a.hears(t, "")
 		is("he has it no more", "web 1 of 2")
 		a.hears(t, echo)
@@ -112,23 +112,23 @@ func TestEchoComesAndGoes(t *testing.T) {
 	})
 }
 
-// What our own Consul says counts, whatever a neighbour that reads the same one heard of it before: he may be away. What one with
-// another Consul knows is used besides, but by who takes endpoints from one source alone.
+// What our own Consul says counts, whatever a neighbour that reads the same one heard of it before: he may be away. Who wants what one
+// with another Consul knows says so in the settings.
 func TestEchoHealth(t *testing.T) {
 	t.Parallel()
 	web := strings.Replace(strings.Split(marketFile, "---")[0], ", targetPort: 8080", "", 1)
-	for name, c := range map[string]struct{ endpoints, files, peer, want string }{
-		"united":                   {"unite", "", echo, "10.0.0.9"},
-		"shadowed":                 {"shadow", "", echo, "10.0.0.9"},
-		"declared":                 {"unite", web, echo, "10.0.0.9"},
-		"declared where he has it": {"unite", web, strings.ReplaceAll(echo, "namespace: default", "namespace: shop"), "10.0.0.9"},
-		"another registry":         {"unite", "", strings.ReplaceAll(echo, "{address: 10.0.0.8}", "{address: 10.0.0.11}"), "10.0.0.9 10.0.0.11 10.0.0.10"},
-		"another one, shadowed":    {"shadow", web, strings.ReplaceAll(echo, "{address: 10.0.0.8}", "{address: 10.0.0.11}"), "10.0.0.9"},
+	for name, c := range map[string]struct{ relayed, endpoints, files, peer, want string }{
+		"alone":                    {"alone", "unite", "", echo, "10.0.0.9"},
+		"declared":                 {"alone", "unite", web, echo, "10.0.0.9"},
+		"declared where he has it": {"alone", "unite", web, strings.ReplaceAll(echo, "namespace: default", "namespace: shop"), "10.0.0.9"},
+		"united":                   {"unite", "unite", "", echo, "10.0.0.9 10.0.0.10"},
+		"united, declared":         {"unite", "unite", web, strings.ReplaceAll(echo, "namespace: default", "namespace: shop"), "10.0.0.9 10.0.0.10"},
+		"united, shadowed":         {"unite", "shadow", "", echo, "10.0.0.9"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				a := newAudience(t, func(s *settings) { s.Merge.Endpoints = c.endpoints })
+				a := newAudience(t, func(s *settings) { s.Merge.Relayed, s.Merge.Endpoints = c.relayed, c.endpoints })
 				a.hears(t, strings.TrimSuffix(c.peer, "]\n")+", {address: 10.0.0.10}]\n")
 				a.reads(t, c.files)
 				a.knows(true, "web.service.consul", registry.Endpoint{Address: "10.0.0.8", Namespace: "shop", Health: registry.Unhealthy}, registry.Endpoint{Address: "10.0.0.9", Namespace: "shop"})

@@ -129,7 +129,7 @@ func defaults() settings {
 		State:     "/var/lib/ashore",
 		Store:     defaultStore(),
 		sources:   defaultSources(defaultFiles),
-		Merge:     mergeSettings{Endpoints: "unite"},
+		Merge:     mergeSettings{Endpoints: "unite", Relayed: "alone"},
 		Domain:    "cluster.local",
 		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 64, AddressConnections: 4096},
 		Metrics:   metricsSettings{Address: defaultMetrics},

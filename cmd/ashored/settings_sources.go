@@ -98,10 +98,13 @@ type mergeSettings struct {
 	Fill []registry.Field `yaml:"fill"`
 	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any). Default unite.
 	Endpoints string `yaml:"endpoints"`
+	// Relayed is alone (what other control planes' registries know counts where no registry of ours has the host) or unite (beside
+	// ours). Default alone.
+	Relayed string `yaml:"relayed"`
 }
 
 func (m mergeSettings) rules() registry.Merging {
-	return registry.Merging{Fill: m.Fill, Shadow: m.Endpoints == "shadow"}
+	return registry.Merging{Fill: m.Fill, Shadow: m.Endpoints == "shadow", Relayed: m.Relayed == "unite"}
 }
 
 func (s *settings) checkMerge(wrong func(setting, format string, args ...any)) {
@@ -112,6 +115,9 @@ func (s *settings) checkMerge(wrong func(setting, format string, args ...any)) {
 	}
 	if m := s.Merge.Endpoints; m != "unite" && m != "shadow" {
 		wrong("merge.endpoints", "%q: want unite or shadow", m)
+	}
+	if m := s.Merge.Relayed; m != "alone" && m != "unite" {
+		wrong("merge.relayed", "%q: want alone or unite", m)
 	}
 }
 

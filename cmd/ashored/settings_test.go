@@ -125,6 +125,7 @@ func TestWrongSettings(t *testing.T) {
 		{"an age of the store at home", address + "store: {maxAge: 1h}\n", "store.maxAge: is only for store.kind consul"},
 		{"a store by half of TLS", address + "store:\n  kind: consul\n  address: https://consul\n  tls: {certFile: /x}\n", "store.tls: certFile and keyFile belong together"},
 		{"merging", address + "merge:\n  fill:\n  - ports\n  - port\n", `ashored.yaml:3: merge.fill: "port": want one of addresses, exportTo, labels, ports, subjectAltNames`},
+		{"merging what is relayed", address + "merge: {relayed: hide}\n", `ashored.yaml:2: merge.relayed: "hide": want alone or unite`},
 		{"merging endpoints", address + "merge: {endpoints: hide}\n", `ashored.yaml:2: merge.endpoints: "hide": want unite or shadow`},
 		{"a server without address", address + "sources:\n- kind: mcp\n", `ashored.yaml:3: sources[0].address: want host:port`},
 		{"a server in the open and by TLS", address + "sources:\n- kind: mcp\n  address: a:1\n  plaintext: true\n  caFile: /x\n", `ashored.yaml:5: sources[0].plaintext: without TLS, caFile`},
