@@ -48,11 +48,22 @@ func (d departure) fault(all func() []feed.Fault) (feed.GroupID, bool) {
 	return all()[i].Group, true
 }
 
-// lasts says that it is kept over a start.
-func (d departure) lasts() bool { return !d.over && !d.edited.IsZero() }
-
 // kept is what is to be known of it after a start.
-func (d departure) kept() Held { return Held{Object: d.object, Beside: d.from, Gone: d.edited} }
+func (d departure) kept() Held {
+	out := Held{Object: d.object, Beside: d.from, Gone: d.edited}
+	if d.edited.IsZero() {
+		out.Gone, out.Unedited = d.seen, true
+	}
+	return out
+}
+
+// resumed is a departure of before the start, at began.
+func (h Held) resumed(began time.Time) departure {
+	if h.Unedited {
+		return departure{object: h.Object, from: h.Beside, seen: began}
+	}
+	return departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: began, began: began}
+}
 
 // lapses says when what was seen so long ago that no part of the change is on its way any more is forgotten: files are left alone for
 // a while before they are read.
@@ -101,13 +112,17 @@ func (l *objectBook) depart(k config.Key, by edits, now time.Time) {
 	if !had {
 		return
 	}
-	from := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}
-	if was := l.held[k]; was.why != "" {
+	from, was := feed.GroupID{Source: old.Origin.Source, Group: old.Origin.File}, l.held[k]
+	if was.why != "" {
 		from = was.beside
 	}
 	d := departure{object: old, from: from, edited: by.of(from), seen: now}
-	if d.edited.IsZero() {
-		l.gone[k] = d
+	switch {
+	case !d.edited.IsZero():
+	case was.why != "":
+		return
+	default:
+		l.gone[k], l.heldNews = d, true
 		return
 	}
 	if by.looked[from.Group] || by.first && !d.edited.Before(l.began) {
@@ -129,9 +144,9 @@ func (l *objectBook) recall(b feed.Batch[*config.Object], now time.Time) {
 			}
 			d := departure{object: o, from: feed.GroupID{Source: b.Source, Group: u.Group}, edited: u.Edited, seen: now}
 			if !d.edited.IsZero() {
-				d.began, l.heldNews = l.began, true
+				d.began = l.began
 			}
-			l.gone[o.Key], l.again[o.Key] = d, true
+			l.gone[o.Key], l.again[o.Key], l.heldNews = d, true, true
 		}
 	}
 }
@@ -140,7 +155,7 @@ func (l *objectBook) recall(b feed.Batch[*config.Object], now time.Time) {
 func (l *objectBook) returned(k config.Key) {
 	if d, known := l.gone[k]; known {
 		delete(l.gone, k)
-		l.heldNews = l.heldNews || d.lasts()
+		l.heldNews = l.heldNews || !d.over
 	}
 }
 
@@ -152,11 +167,10 @@ func (l *objectBook) forget(now time.Time) {
 		case !now.After(d.lapses()) || l.held[k].waits != "":
 		case l.inForce:
 			delete(l.gone, k)
-			l.heldNews = l.heldNews || d.lasts()
+			l.heldNews = l.heldNews || !d.over
 		case d.began.IsZero() && !d.over:
-			l.heldNews = l.heldNews || d.lasts()
 			d.over = true
-			l.gone[k] = d
+			l.gone[k], l.heldNews = d, true
 		}
 	}
 }

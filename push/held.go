@@ -22,13 +22,16 @@ type Held struct {
 	// Gone is when somebody took it away from Beside, or mended that: it is in use no more, unless a part of the same change is
 	// wrong that was not heard of yet. Zero: it is in use.
 	Gone time.Time
+	// Unedited says of what is gone that this is only when it was seen: nobody knows when somebody took it away, and only what refuses
+	// it by its name means it.
+	Unedited bool
 }
 
 // resume takes in what was held before the start, and what sources said then that there are not any more.
 func (l *objectBook) resume(held []Held, before []feed.Batch[*config.Object]) {
 	for _, h := range held {
 		if !h.Gone.IsZero() {
-			l.gone[h.Object.Key] = departure{object: h.Object, from: h.Beside, edited: h.Gone, seen: l.began, began: l.began}
+			l.gone[h.Object.Key] = h.resumed(l.began)
 			continue
 		}
 		l.objects = l.objects.With(h.Object.Key, h.Object)
@@ -65,7 +68,8 @@ func (a *Assembler) tellHeld() {
 	if a.own != nil {
 		told := a.own.objects
 		all = slices.DeleteFunc(all, func(h Held) bool { // what is told says it too
-			return told.held[h.Object.Key].why != "" || told.gone[h.Object.Key].lasts() && !h.Gone.IsZero()
+			d, gone := told.gone[h.Object.Key]
+			return told.held[h.Object.Key].why != "" || gone && !d.over && !h.Gone.IsZero()
 		})
 		all = append(all, told.keep(false)...)
 	}
@@ -81,7 +85,7 @@ func (l *objectBook) keep(untold bool) []Held {
 		all = append(all, Held{Object: o, Beside: h.beside, Left: h.left, Untold: untold})
 	}
 	for k, d := range l.gone {
-		if d.lasts() && l.held[k].why == "" {
+		if !d.over && l.held[k].why == "" {
 			one := d.kept()
 			one.Untold = untold
 			all = append(all, one)

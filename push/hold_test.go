@@ -502,6 +502,47 @@ func TestGoneUnedited(t *testing.T) {
 	}
 }
 
+// So it is over an end that comes in between, however it came.
+func TestGoneUneditedOverStart(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		ago  time.Duration // from the removal to the end
+		slip string
+		held string
+	}{
+		"shortly before":              {time.Second, "!x", "x"},
+		"long before":                 {5 * time.Second, "!x", ""},
+		"shortly before, another one": {time.Second, "!z", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFolders(t)
+				store := f.file("x.yaml", "x")
+				store.Edited = time.Time{}
+				say(f.one, true, store, f.file("y.yaml", "y"))
+				say(f.two, true)
+				time.Sleep(time.Minute)
+				say(f.one, false, feed.Update[*config.Object]{Group: "x.yaml"})
+				time.Sleep(c.ago)
+				synctest.Wait()
+				kept := f.kept.get()
+				f.end()
+				time.Sleep(time.Hour)
+				f = newFolders(t, kept...)
+				defer f.end()
+				say(f.one, true, f.file("y.yaml", "y"))
+				time.Sleep(time.Minute)
+				say(f.two, true, f.file("z.yaml", c.slip))
+				f.has(strings.TrimSpace(c.held+" y"), c.held)
+				time.Sleep(time.Minute)
+				say(f.two, false, f.file("z.yaml"))
+				f.has("y", "")
+			})
+		})
+	}
+}
+
 // What went before the start, or shortly before the end before it, is one change with what was wrong elsewhere when that was first
 // read, and with nothing that is edited later, however long proxies wait for some source. What went in the meantime, longer before an
 // end than a change takes, is one with nothing after it.

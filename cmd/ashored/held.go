@@ -37,12 +37,14 @@ type heldKeeper struct {
 
 // heldRecord is one object as it is kept.
 type heldRecord struct {
-	Beside feed.GroupID  `json:"beside"`
-	Left   bool          `json:"left,omitempty"`
-	Untold bool          `json:"untold,omitempty"`
-	Gone   time.Time     `json:"gone,omitzero"`
-	Origin config.Origin `json:"origin"`
-	Text   string        `json:"text"` // as config.Encode writes it
+	Beside feed.GroupID `json:"beside"`
+	Left   bool         `json:"left,omitempty"`
+	Untold bool         `json:"untold,omitempty"`
+	Gone   time.Time    `json:"gone,omitzero"`
+	// Unedited is Held's.
+	Unedited bool          `json:"unedited,omitempty"`
+	Origin   config.Origin `json:"origin"`
+	Text     string        `json:"text"` // as config.Encode writes it
 }
 
 // newHeldKeeper makes a keeper, and returns what was held before the start. What of that cannot be read is a problem, and kept on.
@@ -151,7 +153,7 @@ func encodeHeld(one push.Held) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Untold: one.Untold, Gone: one.Gone, Origin: one.Object.Origin, Text: string(text)})
+	return json.Marshal(heldRecord{Beside: one.Beside, Left: one.Left, Untold: one.Untold, Gone: one.Gone, Unedited: one.Unedited, Origin: one.Object.Origin, Text: string(text)})
 }
 
 // decodeHeld reads a record. With an error it says whether the object is gone, as far as that can be read.
@@ -166,5 +168,5 @@ func decodeHeld(b []byte) (push.Held, error) {
 	}
 	o := result.Objects[0]
 	o.Origin = r.Origin
-	return push.Held{Object: o, Beside: r.Beside, Left: r.Left, Untold: r.Untold, Gone: r.Gone}, nil
+	return push.Held{Object: o, Beside: r.Beside, Left: r.Left, Untold: r.Untold, Gone: r.Gone, Unedited: r.Unedited}, nil
 }
