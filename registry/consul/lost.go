@@ -160,7 +160,7 @@ func (k *keeper) absent(sc *scope, s *service, at time.Time) {
 // miss has a service be among those that are missing; its content is of since.
 func (k *keeper) miss(sc *scope, s *service, since time.Time) {
 	s.within, s.right, s.missed, s.late = sc.lostNotice.group, since, time.Time{}, false
-	sc.lost[s.name] = s
+	s.lost, sc.lost[s.name] = true, s
 	sc.loses(since)
 	k.dirty = true
 	k.post(s.group, s)

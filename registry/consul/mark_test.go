@@ -65,6 +65,11 @@ func TestRestoredWhileDown(t *testing.T) {
 					if got := f.state(host); got != want || f.state("web.service.consul") != "healthy" || f.tells("came back without the services that it had: new;") != told {
 						t.Errorf("start %d: it is %q, want %q; problems: %v", start, got, want, f.problems())
 					}
+					f.mu.Lock()
+					if unseen := f.merged.Unseen(); len(unseen) > 0 {
+						t.Errorf("start %d: what is lost counts as what was not read: %v", start, unseen)
+					}
+					f.mu.Unlock()
 					f.end()
 				}
 				c.change(func() { c.services[group] = api.HealthCritical })

@@ -41,6 +41,7 @@ type service struct {
 	doubted  time.Time  // when it said so first
 	hidden   time.Time  // when Consul said last that it has some of it, which the token hides
 	missed   time.Time  // since when it is lost, should Consul have none of it; zero: it is gone then
+	lost     bool       // Consul has none of it, as it said since the start
 }
 
 func (sc *scope) newService(name string) *service {
@@ -52,7 +53,8 @@ func (sc *scope) newService(name string) *service {
 
 // update is all that there is to say of the service.
 func (s *service) update() feed.Update[registry.Instances] {
-	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Mark: s.mark, Within: s.within, Kept: s.known && !s.heard}
+	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Mark: s.mark, Within: s.within}
+	u.Kept = s.known && !s.heard && !(s.lost && len(s.items) > 0) // what could not be read is kept on
 	if s.shown == nil {
 		if s.late {
 			u.Away = s.right

@@ -96,9 +96,12 @@ func TestRevokedAtOnce(t *testing.T) {
 	if err := open[1].line(); err != nil {
 		t.Errorf("the raw connection of another workload: %v", err)
 	}
-	if !strings.Contains(web.Log(), "connections with a revoked workload were ended") {
-		t.Error("the agent's log does not tell")
-	}
+	harness.Eventually(t, "the agent's log tells", func() error {
+		if !strings.Contains(web.Log(), "connections with a revoked workload were ended") {
+			return errors.New("it does not")
+		}
+		return nil
+	})
 	harness.Eventually(t, "a new one is refused", func() error {
 		if _, err := raw(t, thief, web); err == nil {
 			return errors.New("it is served")
