@@ -75,15 +75,7 @@ func assemble(t *testing.T) *assembly {
 			a.at = append(a.at, time.Since(start))
 		},
 	})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- a.assembler.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Errorf("Run: %v", err)
-		}
-	})
+	t.Cleanup(running(t, a.assembler))
 	return a
 }
 

@@ -79,13 +79,28 @@ func newFoldersAfter(t *testing.T, before []feed.Batch[*config.Object], optional
 // run runs an assembler until end.
 func (f *folders) run(cfg push.AssemblerConfig) {
 	f.a = push.NewAssembler(cfg)
-	ctx, cancel := context.WithCancel(f.t.Context())
+	f.end = running(f.t, f.a)
+}
+
+// running runs an assembler until end.
+func running(t *testing.T, a *push.Assembler) (end func()) {
+	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- f.a.Run(ctx) }()
-	f.end = func() {
+	go func() { done <- a.Run(ctx) }()
+	return func() {
 		cancel()
 		if err := <-done; err != nil {
-			f.t.Error(err)
+			t.Error(err)
+		}
+	}
+}
+
+// forgotten checks that nothing is kept of what went.
+func (f *folders) forgotten() {
+	f.t.Helper()
+	for _, h := range f.kept.get() {
+		if !h.Gone.IsZero() {
+			f.t.Errorf("%v is kept, gone at %v", h.Object.Key, h.Gone)
 		}
 	}
 }
@@ -490,11 +505,7 @@ func TestGoneUnedited(t *testing.T) {
 				}
 				f.has(strings.TrimSpace(c.held+" y"), c.held)
 				time.Sleep(time.Minute)
-				for _, h := range f.kept.get() {
-					if !h.Gone.IsZero() {
-						t.Errorf("%v is kept, gone at %v", h.Object.Key, h.Gone)
-					}
-				}
+				f.forgotten()
 				say(f.two, false, f.file("z.yaml"))
 				f.has("y", "")
 			})
@@ -591,11 +602,7 @@ func TestGoneOverStart(t *testing.T) {
 					say(f.two, c.slip == twoFirst, slip)
 					f.has(strings.TrimSpace(c.stays+" y"), c.stays)
 					time.Sleep(time.Minute)
-					for _, h := range f.kept.get() {
-						if !h.Gone.IsZero() {
-							t.Errorf("%v is still kept, gone at %v", h.Object.Key, h.Gone)
-						}
-					}
+					f.forgotten()
 					say(f.two, false, f.file("x.yaml"))
 					f.has("y", "")
 				})

@@ -37,15 +37,7 @@ func newMarket(t *testing.T, names ...string) *market {
 			}
 		}
 	}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- m.a.Run(ctx) }()
-	m.end = func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}
+	m.end = running(t, m.a)
 	return m
 }
 
@@ -277,15 +269,7 @@ func ownServices(t *testing.T, r *rand.Rand) {
 	s.Objects = []config.Source{peer}
 	with.a = push.NewAssembler(push.AssemblerConfig{Sources: s, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}, Tell: &push.Telling{
 		Foreign: func(name string) bool { return name == "peer" }, Services: true, Publish: func(now push.Told) { told.set(&now) }}})
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- with.a.Run(ctx) }()
-	defer func() {
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	}()
+	defer running(t, with.a)()
 	names := []string{"one"}
 	for step := range 25 {
 		switch r.IntN(5) {
