@@ -122,7 +122,7 @@ func (r *reader) party() string {
 // record writes down who reads, or may not, as long as it is not too often.
 func (r *reader) record(outcome, reason string) {
 	who := r.party()
-	record, silent := r.known.Take(who, time.Now())
+	record, silent := r.known.Allow(who, time.Now())
 	if !record {
 		return
 	}

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 )
@@ -34,9 +34,9 @@ type ServerConfig struct {
 
 // Server tells other control planes our objects by the older protocol, as ResourceSource. Over xDS, package xds does.
 type Server struct {
-	cfg     ServerConfig  // set once
-	stopped chan struct{} // set once; closed when Run ends
-	known   pace.Actors   // who is written down how often; safe for concurrent use
+	cfg     ServerConfig      // set once
+	stopped chan struct{}     // set once; closed when Run ends
+	known   ratelimit.Limiter // who is written down how often; safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*reader]bool // guarded by mu

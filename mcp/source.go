@@ -18,7 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/mcp/legacypb"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
@@ -33,8 +33,8 @@ type Source struct {
 	away  chan turnedAway                                             // cap 1; written by turnAway, read by Run
 	parts sync.WaitGroup
 
-	logged  pace.Actors // what is logged how often; safe for concurrent use
-	refused pace.Actors // the same of callers that were turned away
+	logged  ratelimit.Limiter // what is logged how often; safe for concurrent use
+	refused ratelimit.Limiter // the same of callers that were turned away
 
 	// the following belong to Run
 	content *content
@@ -66,7 +66,7 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
-	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), away: make(chan turnedAway, 1), refused: pace.Actors{Burst: 10, Every: time.Minute}, unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
+	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), away: make(chan turnedAway, 1), refused: ratelimit.Limiter{Burst: 10, Every: time.Minute}, unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
 	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
 	return s, nil
 }
@@ -223,7 +223,7 @@ func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	}
 	s.ended()
 	if errors.Is(why, errReplaced) {
-		if may, silent := s.logged.Take("replaced", time.Now()); may {
+		if may, silent := s.logged.Allow("replaced", time.Now()); may {
 			s.cfg.Log.Info("a caller was sent away", "reason", why, "not logged before", silent)
 		}
 		return true // the other one is heard at once, and shows how we stand

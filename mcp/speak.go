@@ -198,7 +198,7 @@ func (t *talk) answer(l *list, w *word, v *verdict, now time.Time) error {
 
 // warn logs what a server does, unless it did the like often: what it sends is its own affair.
 func (t *talk) warn(what string, now time.Time, message string, facts ...any) {
-	if may, silent := t.logged.Take(what, now); may {
+	if may, silent := t.logged.Allow(what, now); may {
 		t.cfg.Log.Warn(message, append(facts, t.end(), t.cfg.Address, "not logged before", silent)...)
 	}
 }

@@ -109,7 +109,7 @@ func (s *Source) stand(ctx context.Context, out chan<- feed.Batch[*config.Object
 	was := s.touch.error
 	s.touch.told, s.touch.error = true, wrong
 	now := time.Now()
-	if may, silent := s.logged.Take("standing", now); may && wrong != "" {
+	if may, silent := s.logged.Allow("standing", now); may && wrong != "" {
 		s.cfg.Log.Warn("not in touch", "error", wrong, "not logged before", silent)
 	} else if may {
 		s.cfg.Log.Info("in touch", s.end(), s.cfg.Address, "objects", s.content.total, "not logged before", silent)

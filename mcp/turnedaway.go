@@ -36,7 +36,7 @@ func (s *Source) turnAway(from string, why error) {
 	}
 	now := time.Now()
 	text := refusalOf(why)
-	if may, silent := s.refused.Take("turned away", now); may {
+	if may, silent := s.refused.Allow("turned away", now); may {
 		s.cfg.Log.Warn("a caller was turned away", "caller", from, "reason", text, "address", s.cfg.Address, "not logged before", silent)
 	}
 	t := turnedAway{fmt.Sprintf("%s was turned away: %s", from, text), now}

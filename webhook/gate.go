@@ -14,7 +14,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
 const (
@@ -33,7 +33,7 @@ const (
 
 // gate bounds what requests may cost, before they do. Safe for concurrent use.
 type gate struct {
-	pace     pace.Actors
+	limiter  ratelimit.Limiter
 	requests int           // how many there may be at once
 	bytes    int64         // how much memory their bodies may have at once, beyond smallBody each
 	maxBytes int64         // how large one may be
@@ -57,7 +57,7 @@ type household struct {
 func newGate(c Config) *gate {
 	processors := int64(max(1, runtime.GOMAXPROCS(0)/2))
 	return &gate{
-		pace:     pace.Actors{Burst: int(burstTime/time.Second) * c.Rate, Every: time.Second / time.Duration(c.Rate)},
+		limiter:  ratelimit.Limiter{Burst: int(burstTime/time.Second) * c.Rate, Every: time.Second / time.Duration(c.Rate)},
 		requests: c.Requests, bytes: bodies * c.MaxBytes, maxBytes: c.MaxBytes, timeout: c.Timeout,
 		small: semaphore.NewWeighted(processors), large: semaphore.NewWeighted(c.MaxBytes), least: max(1, c.MaxBytes/processors),
 		households: map[netip.Prefix]*household{},
@@ -73,7 +73,7 @@ type visit struct {
 
 // enter lets a request in. Errors: a refusal.
 func (g *gate) enter(from netip.Prefix, now time.Time) (*visit, error) {
-	if may, _ := g.pace.Take(from.String(), now); !may {
+	if may, _ := g.limiter.Allow(from.String(), now); !may {
 		return nil, refusef(http.StatusTooManyRequests, "too many requests from %s: try again later, or have the setting webhook.rate of the control plane raised", from)
 	}
 	g.mu.Lock()
@@ -159,7 +159,7 @@ func (v *visit) read(body io.Reader, length int64) ([]byte, error) {
 		case int64(len(data)) > g.maxBytes:
 			return nil, g.tooLarge()
 		case errors.Is(err, io.EOF):
-			g.pace.Charge(v.from.String(), len(data)/chargeUnit, time.Now())
+			g.limiter.Charge(v.from.String(), len(data)/chargeUnit, time.Now())
 			return data, nil
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, refusef(http.StatusRequestTimeout, "the body did not come within %s: send it faster, or have the setting webhook.timeout of the control plane raised", g.timeout)

@@ -178,7 +178,7 @@ func (s *Server) note(r *http.Request, no *refusal) {
 		if r.Context().Err() != nil {
 			break // who asked has gone
 		}
-		may, silent := s.told.Take(from.String(), time.Now())
+		may, silent := s.told.Allow(from.String(), time.Now())
 		if !may {
 			return
 		}

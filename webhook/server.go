@@ -14,7 +14,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/crowd"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
 const (
@@ -65,7 +65,7 @@ type Server struct {
 	gate    *gate
 	conns   *crowd.Listener
 	metrics *metrics
-	told    pace.Actors // who is logged, by address
+	told    ratelimit.Limiter // who is logged, by address
 }
 
 // New makes a server. Errors: a part of the configuration is missing or makes no sense; a metric is registered already.

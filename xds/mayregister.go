@@ -109,7 +109,7 @@ func (st *stream) mayBegin(r *registry.Registration) error {
 	if old, ok := s.cfg.Runtime.Registrations().Get(r.RegistrationKey); ok && old.Identity == r.Identity {
 		return nil // it comes back
 	}
-	if may, _ := s.newcomers.Take(st.who.fingerprint, time.Now()); !may {
+	if may, _ := s.newcomers.Allow(st.who.fingerprint, time.Now()); !may {
 		return status.Error(codes.ResourceExhausted, "this certificate has registered too many workloads lately: wait")
 	}
 	return nil
@@ -120,7 +120,7 @@ func (st *stream) refuseRegistration(err error) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
 	s.metrics.refused.WithLabelValues("not registered").Inc()
 	s.metrics.registerErrors.Inc()
-	record, silent := s.unregistered.Take(who, time.Now())
+	record, silent := s.unregistered.Allow(who, time.Now())
 	if !record {
 		return
 	}

@@ -44,7 +44,7 @@ func (st *stream) servable(typeURL string) bool {
 // recordRead writes down who reads configuration, or may not, as long as it is not too often.
 func (st *stream) recordRead(outcome, reason string) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
-	record, silent := s.readers.Take(who, time.Now())
+	record, silent := s.readers.Allow(who, time.Now())
 	if !record {
 		return
 	}

@@ -101,7 +101,7 @@ func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify
 
 // noteStranger logs that a stream was refused whose peer proved nothing, as long as there are not too many from one host.
 func (s *Server) noteStranger(from string, why error) {
-	if log, silent := s.strangers.Take(hostOf(from).String(), time.Now()); log {
+	if log, silent := s.strangers.Allow(hostOf(from).String(), time.Now()); log {
 		s.log.Warn("stream refused: its peer is not authenticated", "peer", from, "error", why, "not logged before", silent)
 	}
 }

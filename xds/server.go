@@ -18,7 +18,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -130,7 +130,7 @@ type Server struct {
 	speakers speakers      // safe for concurrent use
 	// Who may do what so often: newcomers by certificate register anew, unregistered are written down as such, and strangers
 	// are logged, readers of configuration are written down. Safe for concurrent use.
-	newcomers, unregistered, strangers, readers pace.Actors
+	newcomers, unregistered, strangers, readers ratelimit.Limiter
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

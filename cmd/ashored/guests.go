@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -30,7 +30,7 @@ type guests struct {
 	most    bounds                 // set once
 	refused *prometheus.CounterVec // set once
 	log     hclog.Logger           // set once
-	told    pace.Actors            // who is logged, by identity and address
+	told    ratelimit.Limiter      // who is logged, by identity and address
 
 	keys       map[[sha256.Size]byte]int // guarded by lobby.mu: how many show a certificate of a public key
 	households map[household]int         // guarded by lobby.mu
@@ -92,7 +92,7 @@ func (g *guests) leave(who guest) {
 
 // note logs a refusal, unless there were many of the like.
 func (g *guests) note(who guest, why error) {
-	if log, silent := g.told.Take(who.id.String()+" "+who.from.String(), time.Now()); log {
+	if log, silent := g.told.Allow(who.id.String()+" "+who.from.String(), time.Now()); log {
 		g.log.Warn("connection refused: there are too many", "identity", who.id, "from", who.from, "error", why, "not logged before", silent)
 	}
 }

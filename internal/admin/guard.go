@@ -75,7 +75,7 @@ func (s *Server) permit(role Role, next http.HandlerFunc) http.HandlerFunc {
 // turnAway refuses who may not, and records it, but not without end.
 func (s *Server) turnAway(w http.ResponseWriter, r *http.Request, text, reason string) {
 	p, _ := peerOf(r) // who is not known counts as one
-	if record, silent := s.refusals.Take(strconv.FormatUint(uint64(p.UID), 10), time.Now()); record {
+	if record, silent := s.refusals.Allow(strconv.FormatUint(uint64(p.UID), 10), time.Now()); record {
 		e := audit.Event{Action: audit.AdminRefuse, Actor: who(r), Target: r.Method + " " + r.URL.Path, Outcome: audit.Refused, Reason: reason}
 		if silent > 0 {
 			e.Details = map[string]string{"notRecorded": strconv.Itoa(silent)}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/httpserver"
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
 const (
@@ -58,14 +58,14 @@ type Config struct {
 // Server answers operators.
 type Server struct {
 	cfg       Config
-	busy      *places       // of requests at work
-	following *places       // of those who follow the audit log
-	watching  *places       // of those who watch services
-	writes    queue         // of who writes to the store
-	looks     queue         // of who looks at much of the store: viewers may, and must keep nobody from writing
-	refusals  pace.Actors   // users; safe for concurrent use
-	ending    chan struct{} // closed by end: what follows ends
-	end       func()        // once
+	busy      *places           // of requests at work
+	following *places           // of those who follow the audit log
+	watching  *places           // of those who watch services
+	writes    queue             // of who writes to the store
+	looks     queue             // of who looks at much of the store: viewers may, and must keep nobody from writing
+	refusals  ratelimit.Limiter // users; safe for concurrent use
+	ending    chan struct{}     // closed by end: what follows ends
+	end       func()            // once
 }
 
 // New returns a server that answers once it runs.

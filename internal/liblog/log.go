@@ -11,13 +11,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/grpclog"
 
-	"github.com/ashore-mesh/ashore/internal/pace"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
 // Log takes what gRPC, and Go's own log, are told. Nothing is written before it follows a log. The zero value is ready; safe for concurrent use.
 type Log struct {
-	to   atomic.Pointer[hclog.Logger]
-	pace pace.Actors // of what others can bring about
+	to      atomic.Pointer[hclog.Logger]
+	limiter ratelimit.Limiter // by level
 }
 
 var _ grpclog.LoggerV2 = (*Log)(nil)
@@ -50,7 +50,7 @@ func (l *Log) say(level hclog.Level, text func() string) {
 		return
 	}
 	line := strings.TrimSpace(text())
-	if may, silent := l.pace.Take(level.String(), time.Now()); may {
+	if may, silent := l.limiter.Allow(level.String(), time.Now()); may {
 		(*to).Log(level, "said by a library", "text", line, "not logged before", silent)
 	}
 }

@@ -1,0 +1,123 @@
+package ratelimit
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+var noon = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// allowed takes events of a key until one is not allowed, and counts them.
+func allowed(l *Limiter, key string, now time.Time) int {
+	n := 0
+	for {
+		if ok, _ := l.Allow(key, now); !ok {
+			return n
+		}
+		n++
+	}
+}
+
+func TestAllow(t *testing.T) {
+	t.Parallel()
+	l := Limiter{Burst: 3, Every: 2 * time.Second}
+	for _, step := range []struct {
+		key   string
+		after time.Duration
+		want  int
+	}{
+		{"a", 0, 3},
+		{"b", 0, 3},
+		{"a", 0, 0},
+		{"a", time.Second, 0},
+		{"a", 4 * time.Second, 2},
+		{"a", 2 * time.Second, 0}, // the clock was set back
+		{"a", time.Hour, 3},
+	} {
+		if got := allowed(&l, step.key, noon.Add(step.after)); got != step.want {
+			t.Errorf("%s after %s: got %d events, want %d", step.key, step.after, got, step.want)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	t.Parallel()
+	var l Limiter
+	if got := allowed(&l, "a", noon); got != 50 {
+		t.Errorf("got %d events at once, want 50", got)
+	}
+	if got := allowed(&l, "a", noon.Add(20*time.Second)); got != 2 {
+		t.Errorf("got %d events after 20s, want 2", got)
+	}
+	for i := range 2 * defaultKeys {
+		l.Allow(fmt.Sprint(i), noon)
+	}
+	if len(l.byKey) != 4096 || l.recent.Len() != 4096 {
+		t.Errorf("%d and %d keys are remembered, want 4096", len(l.byKey), l.recent.Len())
+	}
+}
+
+func TestDropped(t *testing.T) {
+	t.Parallel()
+	l := Limiter{Burst: 1, Every: time.Minute}
+	for _, step := range []struct {
+		after   time.Duration
+		ok      bool
+		dropped int
+	}{
+		{0, true, 0}, {0, false, 0}, {time.Second, false, 0}, {time.Minute, true, 2}, {2 * time.Minute, true, 0},
+	} {
+		if ok, dropped := l.Allow("a", noon.Add(step.after)); ok != step.ok || dropped != step.dropped {
+			t.Errorf("after %s: got %v, %d dropped, want %v, %d", step.after, ok, dropped, step.ok, step.dropped)
+		}
+	}
+}
+
+func TestEvictsTheLeastRecentlyUsedKey(t *testing.T) {
+	t.Parallel()
+	l := Limiter{Burst: 1, Every: time.Hour, Keys: 3}
+	for _, key := range []string{"a", "b", "c", "a", "d"} { // d evicts b
+		l.Allow(key, noon)
+	}
+	for _, key := range []string{"a", "c", "d"} {
+		if !l.Exhausted(key, noon) {
+			t.Errorf("%s was forgotten", key)
+		}
+	}
+	if got := allowed(&l, "b", noon); got != 1 {
+		t.Errorf("b: got %d events, want 1", got)
+	}
+}
+
+func TestExhausted(t *testing.T) {
+	t.Parallel()
+	l := Limiter{Burst: 2, Every: time.Second}
+	for range 2 {
+		if l.Exhausted("a", noon) {
+			t.Error("exhausted before the burst")
+		}
+		l.Allow("a", noon)
+	}
+	if !l.Exhausted("a", noon) || l.Exhausted("a", noon.Add(time.Second)) {
+		t.Error("not exhausted after the burst, or still a second later")
+	}
+	if l.Exhausted("b", noon); len(l.byKey) != 1 {
+		t.Error("asking about a key remembers it")
+	}
+}
+
+func TestCharge(t *testing.T) {
+	t.Parallel()
+	l := Limiter{Burst: 4, Every: time.Second}
+	l.Allow("a", noon)
+	l.Charge("a", 9, noon) // six more than are left
+	for after, want := range []int{0, 0, 0, 0, 0, 0, 0, 1, 1} {
+		if got := allowed(&l, "a", noon.Add(time.Duration(after)*time.Second)); got != want {
+			t.Errorf("after %d s: got %d events, want %d", after, got, want)
+		}
+	}
+	if got := allowed(&l, "b", noon); got != 4 {
+		t.Errorf("b: got %d events, want 4", got)
+	}
+}
