@@ -60,6 +60,8 @@ func (r Rules) validity(asked time.Duration) (time.Duration, error) {
 type Grant struct {
 	// ID is the authenticated identity.
 	ID spiffe.ID
+	// Workload is the "namespace/name" that tells its workload from others of the identity, as WorkloadName returns it; may be empty.
+	Workload string
 	// Request is whose key it is for.
 	Request *Request
 	// Validity is how long it is asked to live; zero for the default.
@@ -79,6 +81,9 @@ func Issue(s *Signer, rules Rules, g Grant, now time.Time, random io.Reader) (*x
 	t, err := s.leaf(g.ID.URL(), validity, now, random)
 	if err != nil {
 		return nil, err
+	}
+	if t.ExtraExtensions, err = workloadNamed(g.Workload); err != nil {
+		return nil, fmt.Errorf("%w: name the workload %q: %w", ErrSigner, g.Workload, err)
 	}
 	if !t.NotAfter.After(now) {
 		return nil, fmt.Errorf("%w: the certificate of the authority ended at %s", ErrSigner, s.Cert.NotAfter.Format(time.RFC3339))
@@ -140,6 +145,8 @@ func (s *Signer) check(leaf, meant *x509.Certificate, g Grant) error {
 		return fmt.Errorf("it names %s", id)
 	case len(leaf.DNSNames)+len(leaf.EmailAddresses)+len(leaf.IPAddresses) > 0, len(leaf.Subject.ToRDNSequence()) > 0:
 		return errors.New("it has other names")
+	case WorkloadName(leaf) != g.Workload:
+		return fmt.Errorf("it names workload %q", WorkloadName(leaf))
 	case leaf.IsCA || leaf.KeyUsage != meant.KeyUsage || len(leaf.UnknownExtKeyUsage) > 0 || len(leaf.ExtKeyUsage) != 2:
 		return errors.New("it may be used for more")
 	case !leaf.NotBefore.Equal(meant.NotBefore) || !leaf.NotAfter.Equal(meant.NotAfter):

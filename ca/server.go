@@ -242,7 +242,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.Ist
 	if !bundle.has(signer.root) {
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner, signer.root)
 	}
-	leaf, err := Issue(signer, s.config.Rules, Grant{ID: p.ID, Request: request, Validity: seconds(r.GetValidityDuration())}, c.Now, rand.Reader)
+	leaf, err := Issue(signer, s.config.Rules, Grant{ID: p.ID, Workload: lastingName(workload), Request: request, Validity: seconds(r.GetValidityDuration())}, c.Now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}

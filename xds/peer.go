@@ -22,6 +22,9 @@ import (
 type Peer struct {
 	// Identity is what its certificate says; nobody on a connection without TLS.
 	Identity spiffe.ID
+	// Workload is which one of that identity it is, by its certificate: "namespace/name", the same after each renewal. Empty
+	// where the certificate does not say.
+	Workload string
 	// Serial is its certificate's serial number in hexadecimal digits, and Expires is when the certificate, or an earlier
 	// one of its chain, does; empty and zero for nobody.
 	Serial  string
@@ -73,6 +76,9 @@ func (s *Server) identify(ctx context.Context, now time.Time) (Peer, error) {
 	var err error
 	if who.Identity, err = s.verify(who, now); err != nil {
 		return Peer{}, fmt.Errorf("%s: %w", shown(who.chain[0]), err)
+	}
+	if s.cfg.Workload != nil {
+		who.Workload = s.cfg.Workload(who.chain[0])
 	}
 	sum := sha256.Sum256(who.chain[0].Raw)
 	who.fingerprint = hex.EncodeToString(sum[:])

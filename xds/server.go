@@ -68,6 +68,8 @@ type Config struct {
 	// now: it is out of date, revoked, or not of this mesh. Nil: connections with TLS are refused. On a connection
 	// without TLS nothing is verified: it may speak for every node, and has no identity.
 	Verify func(chain []*x509.Certificate, now time.Time) (spiffe.ID, error)
+	// Workload says which workload, "namespace/name", a certificate names that Verify believes; empty: none. Nil: none does.
+	Workload func(leaf *x509.Certificate) string
 	// Revoked says why an identity, or the certificate with this SHA-256 of its DER in hexadecimal digits, counts no more.
 	// It costs next to nothing: Recheck asks it of all streams before it verifies any anew, and of workloads that are still
 	// registered although their proxies have gone. Nil: Verify says it all.

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
@@ -235,7 +236,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	tell.mind(id, d.store, back)
-	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
+	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
 		RegisterAnybody: s.dev, PeerStreams: 2 * s.XDS.WorkloadConnections, Audit: d.audit.Record})
 	if err != nil {
 		return p, err
