@@ -12,9 +12,14 @@ import (
 // validateWorkloadGroup checks what workloads are registered by.
 func validateWorkloadGroup(c *checker) {
 	g := spec[*networking.WorkloadGroup](c)
+	_, why := parseRanges(c.object.Annotations[AllowAddressesAnnotation])
+	c.why(entry("metadata.annotations", AllowAddressesAnnotation), why)
 	c.labels("spec.metadata.labels", g.Metadata.GetLabels())
 	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
 		c.why(entry("spec.metadata.annotations", k), checkAnnotation(k, g.Metadata.Annotations[k]))
+		if k == AllowAddressesAnnotation {
+			c.errorf(entry("spec.metadata.annotations", k), "it is about the group and not its workloads: write it in metadata.annotations")
+		}
 	}
 	switch t := g.Template; {
 	case t == nil:
