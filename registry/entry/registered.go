@@ -157,12 +157,11 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	spec.Locality = cmp.Or(r.Locality.String(), spec.Locality)
 	spec.Network = cmp.Or(r.Network, spec.Network)
 	spec.Labels = registeredLabels(r, g)
+	if !provenAs(r, group.Namespace, Account(g)) {
+		return nil
+	}
 	if r.Identity != "" {
-		id, err := spiffe.Parse(r.Identity)
-		if err != nil || id.Namespace != group.Namespace || id.ServiceAccount != Account(g) {
-			return nil
-		}
-		spec.ServiceAccount = id.ServiceAccount
+		spec.ServiceAccount = Account(g)
 	} else if _, said := spec.Labels[tlsModeLabel]; !said { // without a certificate it takes no mutual TLS
 		spec.Labels[tlsModeLabel] = "disabled"
 	}
@@ -175,6 +174,15 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	}
 	o.Hash = config.HashOf(o)
 	return o
+}
+
+// provenAs says that a workload has proven to be of a service account, or nothing: only in development may it have.
+func provenAs(r *registry.Registration, namespace, account string) bool {
+	if r.Identity == "" {
+		return true
+	}
+	id, err := spiffe.Parse(r.Identity)
+	return err == nil && id.Namespace == namespace && id.ServiceAccount == account
 }
 
 // registeredLabels are those of the group's metadata over the template's over the proxy's: what the group says of its

@@ -116,7 +116,7 @@ func TestRegistered(t *testing.T) {
 	noAccount := apiGroup()
 	noAccount.Template.ServiceAccount = ""
 	written := func(address string, annotations ...string) objects {
-		objs := with(shop(apiGroup()), config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: address, Ports: map[string]uint32{"http": 1}}, "app=api")
+		objs := with(shop(apiGroup()), config.WorkloadEntry, "own", &networking.WorkloadEntry{Address: address, ServiceAccount: "api"}, "app=api")
 		for k, o := range objs.All() {
 			if len(annotations) > 0 && k.Name == "own" {
 				o.Annotations = map[string]string{annotations[0]: annotations[1]}
@@ -127,6 +127,8 @@ func TestRegistered(t *testing.T) {
 	admin := with(shop(apiGroup()), config.WorkloadGroup, "admin", apiGroup())
 	adminPort := apiGroup()
 	adminPort.Template.Ports = map[string]uint32{"http": 9}
+	web := &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: "web", Labels: map[string]string{"app": "api"}}}
+	both, two := with(written("10.0.0.1"), config.WorkloadGroup, "web", web), with(shop(apiGroup()), config.WorkloadGroup, "a-web", web)
 	for name, tc := range map[string]struct {
 		objects objects
 		all     []registry.Registration
@@ -149,14 +151,17 @@ func TestRegistered(t *testing.T) {
 		"two groups, of which the first left":    {admin, []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api", func(r *registry.Registration) { r.Session = "gone" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
 		"two groups with ports of their own":     {with(shop(apiGroup()), config.WorkloadGroup, "admin", adminPort), []registry.Registration{join("api", "10.0.0.1", "api"), join("admin", "10.0.0.1", "api")}, "10.0.0.1 admin-10.0.0.1 sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
 		"two networks":                           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network = "a" }), join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Network, r.Name = "b", "other" })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio\n10.0.0.1 other sa=api tls=istio"},
-		"an operator wrote it":                   {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa= tls="},
-		"an operator wrote it, unhealthy":        {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa= tls= unhealthy"},
-		"an operator wrote it in another form":   {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa= tls="},
-		"an operator wrote another":              {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa= tls=\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
-		"a report for what an operator wrote":    {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa= tls= unhealthy"},
-		"a report for another":                   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa= tls="},
-		"an operator says that it is asked":      {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa= tls= unhealthy"},
-		"an operator's is asked and is healthy":  {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa= tls="},
+		"an operator wrote it":                   {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.1 own sa=api tls=istio"},
+		"an operator wrote it, unhealthy":        {written("10.0.0.1"), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 own sa=api tls=istio unhealthy"},
+		"an operator wrote it in another form":   {written("2001:DB8::0:1"), []registry.Registration{join("api", "2001:db8::1", "api")}, "2001:DB8::0:1 own sa=api tls=istio"},
+		"an operator wrote another":              {written("10.0.0.2"), []registry.Registration{join("api", "10.0.0.1", "api")}, "10.0.0.2 own sa=api tls=istio\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"a report for what an operator wrote":    {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa=api tls=istio unhealthy"},
+		"a report for another":                   {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("other"), unhealthy)}, "10.0.0.2 own sa=api tls=istio"},
+		"an operator says that it is asked":      {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), nil, "10.0.0.2 own sa=api tls=istio unhealthy"},
+		"an operator's is asked and is healthy":  {written("10.0.0.2", "proxy.istio.io/health-checks-enabled", "true"), []registry.Registration{join("", "10.0.0.2", "api", reportsFor("own"), healthyReport)}, "10.0.0.2 own sa=api tls=istio"},
+		"another account's, unhealthy":           {both, []registry.Registration{join("web", "10.0.0.1", "web", unhealthy)}, "10.0.0.1 own sa=api tls=istio\n10.0.0.1 web-10.0.0.1 sa=web tls=istio unhealthy"},
+		"another account's report":               {written("10.0.0.2"), []registry.Registration{join("", "10.0.0.2", "web", reportsFor("own"), unhealthy)}, "10.0.0.2 own sa=api tls=istio"},
+		"of two accounts":                        {two, []registry.Registration{join("api", "10.0.0.1", "api"), join("a-web", "10.0.0.1", "web", unhealthy)}, "10.0.0.1 a-web-10.0.0.1 sa=web tls=istio unhealthy\n10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

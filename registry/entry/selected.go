@@ -1,6 +1,7 @@
 package entry
 
 import (
+	"cmp"
 	"maps"
 	"net/netip"
 
@@ -43,7 +44,7 @@ func (d *Deriver) selected(namespace string, want map[string]string) []registry.
 func (d *Deriver) writtenHealth(o *config.Object) registry.Health {
 	probed := o.Annotations[probedAnnotation] == "true"
 	r := d.registered.all.At(registry.RegistrationKey{Namespace: o.Namespace, Name: o.Name})
-	if r == nil {
+	if r == nil || !provenAs(r, o.Namespace, cmp.Or(o.Spec.(*networking.WorkloadEntry).ServiceAccount, "default")) {
 		return healthOf(registry.Report{}, probed)
 	}
 	return healthOf(r.Health, probed || r.Probed)
@@ -56,9 +57,9 @@ func healthOf(h registry.Report, probed bool) registry.Health {
 	return registry.Unhealthy
 }
 
-// add takes in a registered workload. Where an operator wrote one of the same address, that counts, and with it how the
-// registered one says that it is. Of two registered ones that listen at the same place, the one counts whose proxy is
-// connected.
+// add takes in a registered workload. Where an operator wrote one of the same address and identity, that counts, and with it
+// how the registered one says that it is. Of two registered ones that listen at the same place, the one counts whose proxy
+// is connected.
 func (s *selection) add(ep registry.Endpoint, r *registry.Registration) {
 	if s.at == nil {
 		s.at = make(map[string][]int, len(s.items))
@@ -71,6 +72,9 @@ func (s *selection) add(ep registry.Endpoint, r *registry.Registration) {
 		other := &s.items[i]
 		if other.Network != ep.Network && other.Network != "" && ep.Network != "" {
 			continue
+		}
+		if cmp.Or(other.ServiceAccount, "default") != cmp.Or(ep.ServiceAccount, "default") {
+			continue // one identity has no say in the health of another
 		}
 		if i < s.written {
 			other.Health = max(other.Health, ep.Health)
