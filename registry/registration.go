@@ -35,6 +35,9 @@ type Registration struct {
 	// Certificate is that which it proved itself by last, the SHA-256 of its DER in hexadecimal digits; empty when it proved
 	// nothing.
 	Certificate string `json:"certificate,omitempty"`
+	// Workload tells it from others of its Identity, whichever certificate it has; empty when it proved nothing. Limits
+	// count by it.
+	Workload string `json:"workload,omitempty"`
 	// Addresses are the proxy's, the first one is the workload's; at least one.
 	Addresses []netip.Addr `json:"addresses"`
 	// Labels, Locality and Network are as the proxy says; may be empty.

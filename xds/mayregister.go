@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strconv"
 	"time"
 
@@ -36,19 +35,19 @@ func (e *NotJoinedError) Error() string {
 func (e *NotJoinedError) Unwrap() error { return e.Err }
 
 // mayRegister says whether the stream may register what it asks for: the target has to be there, in the namespace and of
-// the service account that the stream has proven to be of.
-func (st *stream) mayRegister(ctx context.Context) error {
+// the service account that the stream has proven to be of. It returns the target.
+func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err error) {
 	s, ask := st.server, st.proxy.enrolment
 	kind, name := config.WorkloadGroup, ask.group
 	if name == "" {
 		kind, name = config.WorkloadEntry, ask.entry
 	}
 	if st.who.Identity == (spiffe.ID{}) && !s.cfg.RegisterAnybody {
-		return status.Errorf(codes.PermissionDenied, "a workload registers with an identity: connect with mutual TLS, or start without %s", kind)
+		return nil, status.Errorf(codes.PermissionDenied, "a workload registers with an identity: connect with mutual TLS, or start without %s", kind)
 	}
 	o := s.current.Load().context.Object(config.Key{Kind: kind, Namespace: st.proxy.Namespace, Name: name})
 	if o == nil {
-		return status.Errorf(codes.FailedPrecondition, "cannot find %s %s/%s", kind, st.proxy.Namespace, name)
+		return nil, status.Errorf(codes.FailedPrecondition, "cannot find %s %s/%s", kind, st.proxy.Namespace, name)
 	}
 	account := ""
 	switch spec := o.Spec.(type) {
@@ -58,12 +57,9 @@ func (st *stream) mayRegister(ctx context.Context) error {
 		account = cmp.Or(spec.ServiceAccount, "default")
 	}
 	if id := st.who.Identity; id != (spiffe.ID{}) && (id.Namespace != o.Namespace || id.ServiceAccount != account) {
-		return status.Errorf(codes.PermissionDenied, "%s %s/%s is of service account %q, the certificate is of %s", kind, o.Namespace, o.Name, account, id)
+		return nil, status.Errorf(codes.PermissionDenied, "%s %s/%s is of service account %q, the certificate is of %s", kind, o.Namespace, o.Name, account, id)
 	}
-	if err := mayListen(st.proxy.IPs.Items()[0], hostOf(st.peer)); err != nil {
-		return err
-	}
-	return st.joined(ctx)
+	return o, st.joined(ctx)
 }
 
 // joined says whether the stream's certificate is that of a workload as it is now, and of the group that it joined.
@@ -87,30 +83,49 @@ func (st *stream) joined(ctx context.Context) error {
 	return nil
 }
 
-// mayListen says whether a workload at the other end of a connection from a host may be registered at an address. One of
-// this machine alone would lead every other proxy to itself.
-func mayListen(at, from netip.Addr) error {
-	switch {
-	case at.IsUnspecified() || at.IsMulticast():
-		return status.Errorf(codes.PermissionDenied, "nobody listens at the address %s", at)
-	case at.IsLoopback() && !from.IsLoopback():
-		return status.Errorf(codes.PermissionDenied, "the address %s leads every proxy to its own machine: set the workload's address", at)
+// mayBegin returns an error if the workload may not be registered as r: because of its address or of too
+// many registrations. target is its WorkloadGroup, or the WorkloadEntry that it reports for.
+func (st *stream) mayBegin(target *config.Object, r *registry.Registration) error {
+	from := hostOf(st.peer)
+	if r.Identity == "" { // in development
+		return checkAddress(nil, r.Addresses[0], from)
 	}
-	return nil
+	s, all := st.server, st.server.cfg.Runtime.Registrations()
+	old, ok := all.Get(r.RegistrationKey)
+	known := ok && old.Identity == r.Identity && old.Workload == r.Workload
+	if r.Group != "" {
+		if err := checkAddress(target, r.Addresses[0], from); err != nil {
+			return err
+		}
+	}
+	if !known {
+		if err := s.mayAdd(r, all); err != nil {
+			return err
+		}
+	}
+	if r.Group == "" {
+		return nil // it uses no address: its WorkloadEntry does
+	}
+	c, current := registeredClaim(r, target), s.current.Load().context
+	if err := c.conflictDeclared(current); err != nil || known {
+		return err
+	}
+	return c.conflictRegistered(current, r.RegistrationKey, all)
 }
 
-// mayBegin says whether the certificate may register one more workload. It needs one, or a few; whoever makes up addresses
-// would fill the endpoints of its group's services with them.
-func (st *stream) mayBegin(r *registry.Registration) error {
-	s := st.server
-	if st.who.fingerprint == "" {
-		return nil
+// mayAdd returns an error if the workload of r has too many registrations, or adds them too fast.
+func (s *Server) mayAdd(r *registry.Registration, all registry.Registrations) error {
+	if ok, _ := s.newcomers.Allow(r.Workload, time.Now()); !ok {
+		return status.Error(codes.ResourceExhausted, "this workload has registered too often: wait")
 	}
-	if old, ok := s.cfg.Runtime.Registrations().Get(r.RegistrationKey); ok && old.Identity == r.Identity {
-		return nil // it comes back
+	n := 0
+	for key, other := range all.All() {
+		if other.Workload == r.Workload && key != r.RegistrationKey {
+			n++
+		}
 	}
-	if may, _ := s.newcomers.Allow(st.who.fingerprint, time.Now()); !may {
-		return status.Error(codes.ResourceExhausted, "this certificate has registered too many workloads lately: wait")
+	if n >= maxRegistrations {
+		return status.Errorf(codes.ResourceExhausted, "this workload has %d registrations, more are not allowed", n)
 	}
 	return nil
 }

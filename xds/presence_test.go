@@ -55,7 +55,7 @@ func TestExpel(t *testing.T) {
 	web, api := a.web(), a.issue("shop", "api", time.Hour, time.Now())
 	cut, stays := call(t, p, web), call(t, p, &api)
 	for l, group := range map[*line]string{cut: "web", stays: "api"} {
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group, "INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,7 +70,7 @@ func TestExpel(t *testing.T) {
 		}
 		break
 	}
-	becomes(t, rt, "shop/api-10.0.0.1 of api")
+	becomes(t, rt, "shop/api-10.0.0.2 of api")
 	p.publishObjects(groups())
 	eventually(t, func() string {
 		if n := len(p.server.Proxies()); n != 1 {

@@ -52,7 +52,7 @@ func TestGroupProbe(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", what, r.Resources, want)
 		}
 	}
-	group := map[string]any{"AUTO_REGISTER_GROUP": "web"}
+	group := map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": "127.0.0.9"}
 	l := call(t, p, a.web())
 	l.ask(node(t, group), xds.ProbeType)
 	hears("it connects", l, first)

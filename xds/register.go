@@ -11,6 +11,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
@@ -35,7 +36,8 @@ func (st *stream) register(ctx context.Context) error {
 	if s.cfg.Runtime == nil || ask.group == "" && ask.entry == "" {
 		return nil
 	}
-	if err := st.mayRegister(ctx); err != nil {
+	target, err := st.mayRegister(ctx)
+	if err != nil {
 		st.refuseRegistration(err)
 		return err
 	}
@@ -43,6 +45,7 @@ func (st *stream) register(ctx context.Context) error {
 		RegistrationKey: registry.RegistrationKey{Namespace: st.proxy.Namespace, Group: ask.group, Name: ask.entry},
 		Identity:        st.who.Identity.String(),
 		Certificate:     st.who.fingerprint,
+		Workload:        st.workload(),
 		Addresses:       slices.Clone(st.proxy.IPs.Items()),
 		Labels:          map[string]string{},
 		Locality:        st.proxy.Locality,
@@ -56,7 +59,9 @@ func (st *stream) register(ctx context.Context) error {
 	for _, l := range st.proxy.Labels.Items() {
 		r.Labels[l.Key] = l.Value
 	}
-	if err := st.mayBegin(&r); err != nil {
+	err = st.mayBegin(target, &r)
+	s.refusals.note(target, r.Addresses[0], err, time.Now())
+	if err != nil {
 		st.refuseRegistration(err)
 		return err
 	}
@@ -73,6 +78,14 @@ func (st *stream) register(ctx context.Context) error {
 	s.metrics.registered.Inc()
 	s.log.Info("workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
+}
+
+// workload tells the workload from others of its identity, whichever certificate it has.
+func (st *stream) workload() string {
+	if st.who.Workload != "" || st.who.Identity == (spiffe.ID{}) {
+		return st.who.Workload
+	}
+	return st.who.Identity.String() + " from " + hostOf(st.peer).String()
 }
 
 // report takes in what the proxy says about its workload: no error detail means that it is well. Who is not registered

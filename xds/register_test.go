@@ -54,11 +54,16 @@ func newRuntime(t *testing.T) *registry.Memory {
 	return m
 }
 
-// publishObjects publishes configuration, and clusters so that streams have something to wait for.
+// publishObjects publishes configuration, and clusters so that streams have something to wait for. Groups take workloads of
+// 10.0.0.0/8, which all connect from loopback.
 func (p *plane) publishObjects(specs map[config.Key]proto.Message) {
 	c := p.mesh.Context(xdstest.Layers(nil, serving("a", 1)...))
 	for k, spec := range specs {
-		c.Objects = c.Objects.With(k, &config.Object{Key: k, Spec: spec})
+		o := &config.Object{Key: k, Spec: spec}
+		if k.Kind == config.WorkloadGroup {
+			o.Annotations = map[string]string{config.AllowAddressesAnnotation: "10.0.0.0/8"}
+		}
+		c.Objects = c.Objects.With(k, o)
 	}
 	p.server.Publish(c, time.Now())
 }
@@ -74,8 +79,8 @@ func groups() map[config.Key]proto.Message {
 		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "api"}:   group("api"),
 		{Kind: config.WorkloadGroup, Namespace: "shop", Name: "plain"}: group(""),
 		{Kind: config.WorkloadGroup, Namespace: "bank", Name: "bank"}:  group("web"),
-		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "web-1"}: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "web"},
-		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "api-1"}: &networking.WorkloadEntry{Address: "10.0.0.1", ServiceAccount: "api"},
+		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "web-1"}: &networking.WorkloadEntry{Address: "10.0.0.8", ServiceAccount: "web"},
+		{Kind: config.WorkloadEntry, Namespace: "shop", Name: "api-1"}: &networking.WorkloadEntry{Address: "10.0.0.9", ServiceAccount: "api"},
 	}
 }
 
@@ -358,7 +363,7 @@ func TestExpelled(t *testing.T) {
 	if err := revoked.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web"})); err != nil {
 		t.Fatal(err)
 	}
-	if err := late.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api"})); err != nil {
+	if err := late.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "api", "INSTANCE_IPS": "10.0.0.2"})); err != nil {
 		t.Fatal(err)
 	}
 	a.revoke("web")
@@ -369,7 +374,7 @@ func TestExpelled(t *testing.T) {
 		}
 		return ""
 	})
-	becomes(t, rt, "shop/api-10.0.0.1 of api, gone")
+	becomes(t, rt, "shop/api-10.0.0.2 of api, gone")
 }
 
 // The bundle that a proxy acknowledged is told; without an authority nobody is answered.
@@ -461,15 +466,15 @@ func TestRevokedWhileAway(t *testing.T) {
 	api := a.issue("shop", "api", time.Hour, time.Now())
 	for group, cert := range map[string]*tls.Certificate{"web": web, "api": &api} {
 		l := call(t, p, cert)
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group})); err != nil {
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": group, "INSTANCE_IPS": map[string]string{"web": "10.0.0.1", "api": "10.0.0.2"}[group]})); err != nil {
 			t.Fatal(err)
 		}
 		l.hang()
 	}
-	becomes(t, rt, "shop/api-10.0.0.1 of api, gone; shop/web-10.0.0.1 of web, gone")
+	becomes(t, rt, "shop/api-10.0.0.2 of api, gone; shop/web-10.0.0.1 of web, gone")
 	revoked.Store(ca.Fingerprint(web.Leaf))
 	p.server.Recheck()
-	becomes(t, rt, "shop/api-10.0.0.1 of api, gone")
+	becomes(t, rt, "shop/api-10.0.0.2 of api, gone")
 	revoked.Store("spiffe://cluster.local/ns/shop/sa/api")
 	p.server.Recheck()
 	becomes(t, rt, "")
@@ -563,29 +568,179 @@ func TestRefusedRegistrationsAreBounded(t *testing.T) {
 	}
 }
 
-// One certificate does not fill a group with workloads that it makes up, and comes back with those it has.
-func TestOneCertificateRegistersFew(t *testing.T) {
+// One workload does not fill a group with registrations that it makes up, whichever certificates it has, and comes back with
+// those it has.
+func TestOneWorkloadRegistersFew(t *testing.T) {
 	t.Parallel()
-	a, rt, p := registering(t)
-	web := a.web()
-	at := func(cert *tls.Certificate, address string) codes.Code {
+	a, rt := newAuthority(t), newRuntime(t)
+	first, renewed, another := a.web(), a.web(), a.web()
+	p := newSecurePlane(t, a, func(c *xds.Config) {
+		c.Runtime = rt
+		c.Workload = func(leaf *x509.Certificate) string {
+			if leaf.Equal(another.Leaf) {
+				return "shop/web-2"
+			}
+			return "shop/web-1"
+		}
+	})
+	p.publishObjects(groups())
+	at := func(cert *tls.Certificate, address string) error {
 		l := call(t, p, cert)
-		defer l.hang()
-		return status.Code(l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": address})))
+		defer l.hang() // it stays registered for the grace
+		return l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": address}))
 	}
-	refused := 0
-	for i := range 60 {
-		if at(web, fmt.Sprint("10.0.1.", i)) == codes.ResourceExhausted {
-			refused++
+	for i := range 40 {
+		cert := first
+		if i%2 == 1 {
+			cert = renewed
+		}
+		if err := at(cert, fmt.Sprint("10.0.1.", i)); (err == nil) != (i < 16) || err != nil && status.Code(err) != codes.ResourceExhausted {
+			t.Errorf("registration %d: %v", i, err)
 		}
 	}
-	if n := rt.Registrations().Len(); refused < 5 || refused+n != 60 {
-		t.Errorf("%d are registered, %d were refused", n, refused)
+	if n := rt.Registrations().Len(); n != 16 {
+		t.Errorf("%d are registered", n)
 	}
-	if code := at(web, "10.0.1.0"); code != codes.OK {
-		t.Errorf("one that is known comes back: %v", code)
+	if err := at(renewed, "10.0.1.0"); err != nil {
+		t.Errorf("one that is known comes back: %v", err)
 	}
-	if code := at(a.web(), "10.0.2.1"); code != codes.OK {
-		t.Errorf("another machine: %v", code)
+	if err := at(another, "10.0.2.1"); err != nil {
+		t.Errorf("another machine: %v", err)
+	}
+	if got := p.server.RefusedRegistrations(); len(got) != 8 || !strings.Contains(got[0].Text, "this workload has 16 registrations") || got[0].Object != "WorkloadGroup shop/web" {
+		t.Errorf("problems: %v", got)
+	}
+	if err := at(another, "10.0.1.0"); err != nil { // of the same identity: it takes the registration over, as one more of its own
+		t.Errorf("at the same address: %v", err)
+	}
+}
+
+// How often a workload registers is bounded too, so that none of its registrations stays only for the grace.
+func TestOneWorkloadRegistersRarely(t *testing.T) {
+	t.Parallel()
+	a, rt, p := registering(t)
+	web, refused := a.web(), 0
+	for i := range 60 {
+		cert := web
+		if i%2 == 1 {
+			cert = a.web() // renewed; it names no workload, and comes from the same host
+		}
+		l := call(t, p, cert)
+		err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": fmt.Sprint("10.0.1.", i)}))
+		if status.Code(err) == codes.ResourceExhausted && strings.Contains(err.Error(), "too often") {
+			refused++
+		}
+		l.hang()
+		for key, r := range rt.Registrations().All() {
+			if r.Session == "" {
+				if err := rt.Remove(t.Context(), key, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	if refused < 5 {
+		t.Errorf("%d of 60 were refused", refused)
+	}
+}
+
+// Two identities cannot use one port of one address: whoever comes later is refused, and a problem and the audit log name both.
+func TestConflictingRegistrations(t *testing.T) {
+	t.Parallel()
+	template := func(account string, ports map[string]uint32) *networking.WorkloadGroup {
+		return &networking.WorkloadGroup{Template: &networking.WorkloadEntry{ServiceAccount: account, Ports: ports}}
+	}
+	http, admin := map[string]uint32{"http": 8080}, map[string]uint32{"http": 9090}
+	entry := func(address, account string, ports map[string]uint32) *networking.WorkloadEntry {
+		return &networking.WorkloadEntry{Address: address, ServiceAccount: account, Ports: ports}
+	}
+	type ask struct{ group, address, network string }
+	for name, tc := range map[string]struct {
+		entry *networking.WorkloadEntry // bank/other, of an operator
+		first ask                       // a workload of shop/web that is registered already
+		next  ask
+		want  string // in the error; empty: it registers
+	}{
+		"nobody else":                {nil, ask{}, ask{"api", "10.0.0.1", ""}, ""},
+		"an entry":                   {entry("10.0.0.1", "web", nil), ask{}, ask{"api", "10.0.0.1", ""}, "WorkloadEntry bank/other of service account bank/web uses it"},
+		"an entry without account":   {entry("10.0.0.1", "", nil), ask{}, ask{"api", "10.0.0.1", ""}, "of service account bank/default uses it"},
+		"an entry in another form":   {entry("::ffff:10.0.0.1", "web", nil), ask{}, ask{"api", "10.0.0.1", ""}, "bank/other"},
+		"an entry of another port":   {entry("10.0.0.1", "web", admin), ask{}, ask{"http", "10.0.0.1", ""}, ""},
+		"an entry of all ports":      {entry("10.0.0.1", "web", nil), ask{}, ask{"http", "10.0.0.1", ""}, "(ports [8080])"},
+		"an entry elsewhere":         {entry("10.0.0.2", "web", nil), ask{}, ask{"api", "10.0.0.1", ""}, ""},
+		"an entry of a host":         {entry("api.example", "web", nil), ask{}, ask{"api", "10.0.0.1", ""}, ""},
+		"a registration":             {nil, ask{"web", "10.0.0.1", ""}, ask{"api", "10.0.0.1", ""}, "workload shop/web-10.0.0.1 of service account shop/web uses it"},
+		"a registration elsewhere":   {nil, ask{"web", "10.0.0.2", ""}, ask{"api", "10.0.0.1", ""}, ""},
+		"of the same identity":       {nil, ask{"web", "10.0.0.1", ""}, ask{"other", "10.0.0.1", ""}, ""},
+		"a registration, same port":  {nil, ask{"webhttp", "10.0.0.1", ""}, ask{"http", "10.0.0.1", ""}, "shop/webhttp-10.0.0.1"},
+		"a registration, other port": {nil, ask{"webadmin", "10.0.0.1", ""}, ask{"http", "10.0.0.1", ""}, ""},
+		"one network is not known":   {nil, ask{"web", "10.0.0.1", "n1"}, ask{"api", "10.0.0.1", ""}, "shop/web-10.0.0.1-n1"},
+		"another network":            {nil, ask{"web", "10.0.0.1", "n1"}, ask{"api", "10.0.0.1", "n2"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a, rt := newAuthority(t), newRuntime(t)
+			refused := make(chan audit.Event, 1)
+			p := newSecurePlane(t, a, func(c *xds.Config) { c.Runtime, c.Audit = rt, func(e audit.Event) { refused <- e } })
+			all := groups()
+			all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "http"}] = template("api", http)
+			all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "webhttp"}] = template("web", http)
+			all[config.Key{Kind: config.WorkloadGroup, Namespace: "shop", Name: "webadmin"}] = template("web", admin)
+			if tc.entry != nil {
+				all[config.Key{Kind: config.WorkloadEntry, Namespace: "bank", Name: "other"}] = tc.entry
+			}
+			p.publishObjects(all)
+			connects := func(cert *tls.Certificate, as ask) (*line, error) {
+				l := call(t, p, cert)
+				return l, l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": as.group, "INSTANCE_IPS": as.address, "NETWORK": as.network}))
+			}
+			var first *line
+			if tc.first != (ask{}) {
+				var err error
+				if first, err = connects(a.web(), tc.first); err != nil {
+					t.Fatal(err)
+				}
+			}
+			api := a.issue("shop", "api", time.Hour, time.Now())
+			cert := &api
+			if tc.next.group == "other" {
+				cert = a.web()
+			}
+			_, err := connects(cert, tc.next)
+			if tc.want == "" {
+				if err != nil || len(p.server.RefusedRegistrations()) > 0 {
+					t.Errorf("got %v, problems %v", err, p.server.RefusedRegistrations())
+				}
+				return
+			}
+			if status.Code(err) != codes.FailedPrecondition || !strings.Contains(err.Error(), tc.want) {
+				t.Fatalf("got %v, want %q", err, tc.want)
+			}
+			if e := <-refused; e.Actor != "spiffe://cluster.local/ns/shop/sa/api" || !strings.Contains(e.Reason, tc.want) {
+				t.Errorf("recorded: %+v", e)
+			}
+			problems := p.server.RefusedRegistrations()
+			if len(problems) != 1 || problems[0].Object != "WorkloadGroup shop/"+tc.next.group || !strings.Contains(problems[0].Text, tc.want) {
+				t.Errorf("problems: %v", problems)
+			}
+			if first == nil {
+				return
+			}
+			first.hang()
+			eventually(t, func() string {
+				for key, r := range rt.Registrations().All() {
+					if r.Session == "" {
+						return fmt.Sprint(rt.Remove(t.Context(), key, "")) // the grace has ended
+					}
+				}
+				if n := rt.Registrations().Len(); n > 0 {
+					return fmt.Sprintf("%d are registered", n)
+				}
+				return ""
+			})
+			if _, err := connects(&api, tc.next); err != nil || len(p.server.RefusedRegistrations()) > 0 {
+				t.Errorf("the address is free: %v, problems %v", err, p.server.RefusedRegistrations())
+			}
+		})
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"iter"
 	"runtime"
 	"slices"
 	"sync"
@@ -33,6 +34,8 @@ type Context interface {
 	Scope(f push.Facets) *push.Scope
 	// Object returns the configuration object of that key; nil when there is none.
 	Object(key config.Key) *config.Object
+	// WorkloadEntries are those that operators wrote.
+	WorkloadEntries() iter.Seq[*config.Object]
 }
 
 // Generator makes the resources of a scope. Its results are remembered: equal scopes give equal sets.
@@ -130,9 +133,11 @@ type Server struct {
 	current  atomic.Pointer[snapshot]
 	news     atomic.Uint64 // counts calls of PublishObjects
 	speakers speakers      // safe for concurrent use
-	// Who may do what so often: newcomers by certificate register anew, unregistered are written down as such, and strangers
+	// Who may do what so often: newcomers by workload register anew, unregistered are written down as such, and strangers
 	// are logged, readers of configuration are written down. Safe for concurrent use.
 	newcomers, unregistered, strangers, readers ratelimit.Limiter
+
+	refusals refusals // safe for concurrent use
 
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu

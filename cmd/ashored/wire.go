@@ -264,7 +264,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		Publish: publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
 	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler.Status, fleet{server, tell}, derive.Entries, maker.setting, maker.file
-	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) }, maker.problems)
+	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) }, maker.problems, server.RefusedRegistrations)
 	if err := p.guard(d, back); err != nil {
 		return p, err
 	}

@@ -1,6 +1,7 @@
 package xdstest
 
 import (
+	"iter"
 	"maps"
 	"sync"
 
@@ -33,6 +34,9 @@ func (c *Context) Scope(push.Facets) *push.Scope { return c.scope }
 
 // Object implements xds.Context.
 func (c *Context) Object(key config.Key) *config.Object { return c.Objects.At(key) }
+
+// WorkloadEntries implements xds.Context.
+func (c *Context) WorkloadEntries() iter.Seq[*config.Object] { return push.WorkloadEntries(c.Objects) }
 
 // Context makes a context of sets by type.
 func (m *Mesh) Context(sets map[string]resource.Set) *Context {
