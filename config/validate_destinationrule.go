@@ -1,6 +1,8 @@
 package config
 
 import (
+	"strings"
+
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 )
@@ -127,7 +129,12 @@ func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_Consist
 	if k.Ttl != nil && k.Ttl.AsDuration() != 0 {
 		c.seconds(path+".ttl", k.Ttl)
 	}
+	names := make(map[string]int, len(k.Attributes))
 	for i, a := range k.Attributes {
+		if j, twice := names[strings.ToLower(a.Name)]; twice {
+			c.errorf(at(path+".attributes", i)+".name", "the attribute %s is that of item %d too: remove one of the two", quote(a.Name), j)
+		}
+		names[strings.ToLower(a.Name)] = i
 		if !isHeaderToken(a.Name) {
 			c.errorf(at(path+".attributes", i)+".name", "%s is not the name of an attribute", quote(a.Name))
 		}

@@ -95,8 +95,9 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 		c.stringMatch(at(path+".allowOrigins", i), o)
 	}
 	for i, m := range p.AllowMethods {
-		if m != "*" && !isHeaderToken(m) {
-			c.errorf(at(path+".allowMethods", i), "%s is not a method: write GET, POST, …", quote(m))
+		if !slices.Contains(corsMethods(), m) {
+			c.errorf(at(path+".allowMethods", i), "unknown method %s%s; use one of %s",
+				quote(m), didYouMean(m, corsMethods()), strings.Join(corsMethods(), ", "))
 		}
 	}
 	for i, h := range p.AllowHeaders {
@@ -118,6 +119,11 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 	if anyOrigin && p.AllowCredentials.GetValue() {
 		c.warnf(path+".allowCredentials", "pages of every origin may act with the user's credentials: name the origins")
 	}
+}
+
+// corsMethods are those that allowMethods may name. Source: Istio, pkg/config/validation, which takes no "*".
+func corsMethods() []string {
+	return []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "CONNECT", "OPTIONS", "TRACE"}
 }
 
 // headers checks how headers are changed; authority is what the route rewrites the host to, or empty.

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -39,14 +40,17 @@ func (c *checker) server(path string, s *networking.Server) {
 		c.errorf(path+".port", "the port is missing: write number, name and protocol")
 		return
 	}
-	c.port(path+".port.number", s.Port.Number)
 	c.why(path+".port.name", checkPortName(s.Port.Name))
 	c.protocol(path+".port.protocol", s.Port.Protocol, "UDP", "MYSQL", "REDIS")
 	c.optionalPort(path+".port.targetPort", s.Port.TargetPort) //nolint:staticcheck // still read
-	if s.Bind != "" {
-		if name, unix := strings.CutPrefix(s.Bind, unixPrefix); unix {
-			c.why(path+".bind", checkUnix(name))
-		} else {
+	if name, unix := strings.CutPrefix(s.Bind, unixPrefix); unix {
+		c.why(path+".bind", checkUnix(name))
+		if s.Port.Number != 0 {
+			c.errorf(path+".port.number", "a socket has no port: remove the number %d, or bind", s.Port.Number)
+		}
+	} else {
+		c.port(path+".port.number", s.Port.Number)
+		if s.Bind != "" {
 			c.why(path+".bind", checkAddress(s.Bind))
 		}
 	}
@@ -150,11 +154,11 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 		c.errorf(path+".port.number", "spec.servers[%d] listens there too, and is called by port %d: write the same number", t.index, t.first.Port.Number)
 		return
 	} else if family(t.protocol) != family(s.Port.Protocol) {
-		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share port %d: choose another port",
-			s.Port.Protocol, t.protocol, t.index, s.Port.Number)
+		c.errorf(path+".port.protocol", "%s and the %s of spec.servers[%d] cannot share %s: choose another",
+			s.Port.Protocol, t.protocol, t.index, placeText(s))
 		return
 	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number", "port %d is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", s.Port.Number, t.index)
+		c.errorf(path+".port.number", "%s is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", placeText(s), t.index)
 		return
 	}
 	for j, h := range s.Hosts {
@@ -162,11 +166,19 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 			h = host // clients say no namespace
 		}
 		if other, twice := t.hosts[h]; twice && other != i {
-			c.errorf(at(path+".hosts", j), "%s on port %d is that of spec.servers[%d] too: remove one of them", quote(h), s.Port.Number, other)
+			c.errorf(at(path+".hosts", j), "%s on %s is that of spec.servers[%d] too: remove one of them", quote(h), placeText(s), other)
 			continue
 		}
 		t.hosts[h] = i
 	}
+}
+
+// placeText is where a server listens, for people: a port, or a socket.
+func placeText(s *networking.Server) string {
+	if s.Port.Number == 0 {
+		return s.Bind
+	}
+	return fmt.Sprintf("port %d", s.Port.Number)
 }
 
 // family is what servers must have in common to share a port.

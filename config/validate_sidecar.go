@@ -129,6 +129,8 @@ func (c *checker) egressListeners(listeners []*networking.IstioEgressListener) {
 		if l.Port == nil && l.Bind == "" {
 			if catchAll >= 0 {
 				c.errorf(path, "spec.egress[%d] is without port too, and there can be only one: put their hosts together", catchAll)
+			} else if i < len(listeners)-1 {
+				c.errorf(path, "a listener without port takes what the others leave, and must be the last: move it to the end of spec.egress")
 			}
 			catchAll = i
 			continue

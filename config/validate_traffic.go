@@ -172,7 +172,16 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 	for i, label := range l.FailoverPriority {
 		key, value, _ := strings.Cut(label, "=")
 		c.why(at(path+".failoverPriority", i), checkLabel(key, value))
+		if len(l.Failover) > 0 && slices.Contains(topologyLabels(), label) {
+			c.errorf(at(path+".failoverPriority", i), "%s excludes failover: both order localities; remove one of the two", quote(label))
+		}
 	}
+}
+
+// topologyLabels are those that stand for an endpoint's region, zone and subzone.
+// Source: istio.io, LocalityLoadBalancerSetting.failoverPriority.
+func topologyLabels() []string {
+	return []string{"topology.kubernetes.io/region", "topology.kubernetes.io/zone", "topology.istio.io/subzone"}
 }
 
 // maxShares is how many rules there may be for localities, and how many localities a rule may share

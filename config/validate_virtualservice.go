@@ -1,6 +1,7 @@
 package config
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -23,6 +24,7 @@ func validateVirtualService(c *checker) {
 		c.httpRoute(at("spec.http", i), r)
 	}
 	c.unreachable(vs)
+	c.claimsAtGateways(vs)
 	hosts := hostSetOf(vs.Hosts)
 	for i, r := range vs.Tls {
 		c.tlsRoute(at("spec.tls", i), hosts, r)
@@ -70,6 +72,30 @@ func matchesAll(r *networking.HTTPRoute) bool {
 			len(m.SourceLabels) == 0 && len(m.Gateways) == 0 && len(m.QueryParams) == 0 && len(m.WithoutHeaders) == 0 &&
 			m.SourceNamespace == ""
 	})
+}
+
+// claimsAtGateways refuses matches of token claims in a VirtualService for sidecars, where they match no request.
+// Source: istio.io, "JWT claim based routing".
+func (c *checker) claimsAtGateways(vs *networking.VirtualService) {
+	if len(vs.Gateways) > 0 && !slices.Contains(vs.Gateways, meshGateway) {
+		return
+	}
+	for i, r := range vs.Http {
+		for j, m := range r.Match {
+			path := at(at("spec.http", i)+".match", j)
+			c.noClaims(path+".headers", m.Headers)
+			c.noClaims(path+".withoutHeaders", m.WithoutHeaders)
+		}
+	}
+}
+
+func (c *checker) noClaims(path string, headers map[string]*networking.StringMatch) {
+	for _, name := range slices.Sorted(maps.Keys(headers)) {
+		if strings.HasPrefix(name, claimPrefix) {
+			c.errorf(entry(path, name), "claims are matched at gateways only, and this VirtualService is for %s: "+
+				"name only Gateways in spec.gateways, or match another header", meshGateway)
+		}
+	}
 }
 
 // matchedGateways checks that matches name gateways that the VirtualService is bound to.

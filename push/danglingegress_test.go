@@ -24,8 +24,8 @@ func TestDanglingEgress(t *testing.T) {
 		{"without port", []string{sidecar("shop/s", `{hosts: ["./*"]}`)}, nil},
 		{"a proxy's port", []string{shop, sidecar("shop/s", `{port: {number: 9999, name: x, protocol: HTTP_PROXY}, hosts: ["./*"]}`)}, nil},
 		{
-			"no such port", []string{shop, sidecar("shop/s", `{hosts: ["./*"]}, {`+missing+`hosts: ["*/*"]}`)},
-			[]string{"mesh.yaml:6: Sidecar shop/s spec.egress[1].port.number: no service has port 9999 for clients of namespace shop" + declare},
+			"no such port", []string{shop, sidecar("shop/s", "{"+missing+`hosts: ["*/*"]}, {hosts: ["./*"]}`)},
+			[]string{"mesh.yaml:6: Sidecar shop/s spec.egress[0].port.number: no service has port 9999 for clients of namespace shop" + declare},
 		},
 		{
 			"not imported", []string{data, sidecar("shop/s", "{"+port+`hosts: ["./*"]}`)},
