@@ -24,24 +24,23 @@ func checkPolicyPrincipal(v string) string {
 	if strings.HasPrefix(v, "spiffe://") {
 		return quote(v) + " would match nothing: leave out \"spiffe://\", cluster.local/ns/shop/sa/web is a principal"
 	}
-	if !strings.Contains(v, "/") && !strings.Contains(v, "*") {
-		return quote(v) + " would match nothing: a principal is written as cluster.local/ns/shop/sa/web"
-	}
 	return checkPolicyName(v)
 }
 
 // doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of nobody. Certificates of others
 // have URIs of other forms: of these nothing is said.
 func doubtPrincipal(v string) string {
-	if checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
+	if v == "" || checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
 		return ""
 	}
 	parts := strings.Split(strings.Trim(v, "*"), "/")
-	if parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") && !slices.Contains(parts, "sa") {
+	if len(parts) > 1 && parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") && !slices.Contains(parts, "sa") {
 		return ""
 	}
 	hint := ""
 	switch {
+	case len(parts) == 1:
+		hint = "the trust domain and the namespace are missing; "
 	case strings.HasPrefix(v, "/"):
 		hint = "it begins with a slash; "
 	case strings.HasSuffix(v, "/"):
@@ -167,7 +166,19 @@ func checkPolicyPath(v string) string {
 	if v[0] != '/' && v[0] != '*' {
 		return quote(v) + " would match nothing: paths begin with \"/\", or with \"*\" for any beginning"
 	}
-	return checkPolicyName(v)
+	return ""
+}
+
+// doubtPath warns of stars that are ordinary characters, as they are in Istio.
+func doubtPath(v string) string {
+	literal, found := strings.CutPrefix(v, "*")
+	if !found {
+		literal = strings.TrimSuffix(v, "*")
+	}
+	if !strings.Contains(literal, "*") || strings.ContainsAny(v, "{}") {
+		return ""
+	}
+	return quote(v) + " takes " + quote(literal) + " literally: only one star, at the beginning or at the end, stands for anything; write one star, or {*} and {**} for segments"
 }
 
 // checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of them.

@@ -10,6 +10,7 @@ func TestDoubtPrincipal(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ value, want string }{
 		{"cluster.local/ns/shop/sa/web", ""},
+		{"web", "the trust domain and the namespace are missing"},
 		{"ns/shop/sa/web", "the trust domain is missing"},
 		{"/cluster.local/ns/shop/sa/web", "begins with a slash"},
 		{"/ns/shop/sa/web", "begins with a slash"},
@@ -28,6 +29,26 @@ func TestDoubtPrincipal(t *testing.T) {
 		{"partner.example/client", ""}, {"partner.example/path/client", ""},
 	} {
 		if got := doubtPrincipal(tc.value); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", tc.value, got, tc.want)
+		}
+	}
+}
+
+// A star that is an ordinary character is told of; one that stands for anything is not.
+func TestDoubtPath(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct{ value, want string }{
+		{"/dex/**", `takes "/dex/*" literally`},
+		{"/a*b", `takes "/a*b" literally`},
+		{"/*/b*", `takes "/*/b" literally`},
+		{"*/b*", `takes "/b*" literally`},
+		{"**", `takes "*" literally`},
+		{"*", ""}, {"/dex/*", ""}, {"*/dex", ""}, {"/dex", ""}, {"/dex/{**}", ""}, {"/{*}/dex", ""},
+	} {
+		if why := checkPolicyPath(tc.value); why != "" {
+			t.Errorf("%s: refused: %s", tc.value, why)
+		}
+		if got := doubtPath(tc.value); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.value, got, tc.want)
 		}
 	}

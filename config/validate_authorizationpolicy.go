@@ -105,6 +105,8 @@ func (c *checker) policyOperation(path string, o *security.Operation) {
 		{"methods", o.GetMethods(), o.GetNotMethods(), checkPolicyMethod},
 		{"paths", o.GetPaths(), o.GetNotPaths(), checkPolicyPath},
 	})
+	c.policyDoubts(path+".paths", o.GetPaths(), doubtPath)
+	c.policyDoubts(path+".notPaths", o.GetNotPaths(), doubtPath)
 }
 
 // policyField is one pair of lists: of what is wanted, and of what is not.

@@ -25,7 +25,7 @@ const (
 func matchPath(v, path string, as pathReading) (t truth, ok bool) {
 	isTemplate := strings.Contains(v, "{*}") || strings.Contains(v, "{**}")
 	switch {
-	case len(v) > config.MaxPolicyPath, isTemplate && !isPathTemplate(v), !isTemplate && (!isName(v) || strings.ContainsAny(v, "{}?#")):
+	case len(v) > config.MaxPolicyPath, isTemplate && !isPathTemplate(v), !isTemplate && (v == "" || strings.ContainsAny(v, "{}?#")):
 		return no, false
 	case path == "":
 		return unsure, true
@@ -114,10 +114,10 @@ func hasParameters(path string) bool {
 func readsAs(v, path string) bool {
 	r := pathReader{failed: map[[2]int]bool{}}
 	if v[0] != '*' || len(v) == 1 {
-		r.want, r.have = wantedTokens(v), pathTokens(path)
+		r.want, r.have = wantedTokens(v, true), pathTokens(path)
 		return r.matches(0, 0)
 	}
-	r.want = wantedTokens(v[1:])
+	r.want = wantedTokens(v[1:], false)
 	for i := range path {
 		r.have = pathTokens(path[i:])
 		clear(r.failed)
@@ -160,11 +160,12 @@ type wantedToken struct {
 	operator byte
 }
 
-func wantedTokens(v string) []wantedToken {
+// wantedTokens are those of a value. open says that a star at its end stands for anything.
+func wantedTokens(v string, open bool) []wantedToken {
 	var out []wantedToken
 	for v != "" {
 		switch {
-		case v == "*", strings.HasPrefix(v, "{**}"):
+		case open && v == "*", strings.HasPrefix(v, "{**}"):
 			out, v = append(out, wantedToken{operator: '*'}), strings.TrimPrefix(strings.TrimPrefix(v, "*"), "{**}")
 			continue
 		case strings.HasPrefix(v, "{*}"):

@@ -35,6 +35,13 @@ func TestMatchPath(t *testing.T) {
 		{"/{*}/x", "/a%2fx", no, yes, no},
 		{"/a/{**}/x", "/a//b/c;d/x", yes, yes, yes},
 		{"/%61/b", "/a%2f/b", no, yes, no},
+		{"/dex/**", "/dex/login", no, no, no},
+		{"/dex/**", "/dex/*login", yes, yes, yes},
+		{"/dex/**", "/dex//%2alogin", no, yes, no},
+		{"/a*b", "/a*b", yes, yes, yes},
+		{"/a*b", "/axb", no, no, no},
+		{"*/b*", "/a/b*", yes, yes, yes},
+		{"*/b*", "/a/bc", no, no, no},
 	} {
 		for as, want := range map[pathReading]truth{pathAsWritten: tc.written, pathRefused: tc.refused, pathExcepted: tc.leftAlone} {
 			if got, ok := matchPath(tc.v, tc.path, as); !ok || got != want {

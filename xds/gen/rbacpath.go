@@ -86,7 +86,7 @@ func plainPath(v string) *rbacv3.Permission {
 		}
 		return &rbacv3.Permission{Rule: &rbacv3.Permission_UriTemplate{UriTemplate: templateMatch(t)}}
 	}
-	m := nameMatch(v)
+	m := textMatch(v)
 	if m == nil || strings.ContainsAny(v, "{}?#") {
 		return nil
 	}
