@@ -15,7 +15,7 @@ import (
 
 // Accept is Parse for an object that was never text: o was made of a message that another program encoded. It finds what
 // reading text would have refused (fields and enum values that this release does not know, numbers and times that are
-// none, limits), then what Validate does, and completes o: Hash is set, and o is immutable from then on. ok is false when
+// none, limits), then what Validate does, and completes o: hosts are in lower case, Hash is set, and o is immutable from then on. ok is false when
 // a problem is an error; o must not take effect then.
 func Accept(o *Object) (problems []Problem, ok bool) {
 	c := checker{object: o}
@@ -27,6 +27,7 @@ func Accept(o *Object) (problems []Problem, ok bool) {
 		}
 	}
 	if len(c.problems) == 0 {
+		lowerHosts(o)
 		c.problems = Validate(o)
 	}
 	if slices.ContainsFunc(c.problems, func(p Problem) bool { return p.Severity == feed.Error }) {

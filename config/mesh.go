@@ -181,11 +181,11 @@ func checkMesh(c *checker, m *mesh.MeshConfig) {
 		c.why(in("rootNamespace"), checkDNSLabel(m.RootNamespace))
 	}
 	if m.TrustDomain != "" {
-		c.why(in("trustDomain"), checkHost(m.TrustDomain))
+		c.why(in("trustDomain"), checkLowerHost(m.TrustDomain))
 	}
 	c.unique(in("trustDomainAliases"), m.TrustDomainAliases)
 	for i, d := range m.TrustDomainAliases {
-		c.why(at(in("trustDomainAliases"), i), checkHost(d))
+		c.why(at(in("trustDomainAliases"), i), checkLowerHost(d))
 	}
 	c.meshTLSParameters(in("meshMTLS"), m.MeshMTLS)
 	c.exportTo(in("defaultServiceExportTo"), m.DefaultServiceExportTo, true)

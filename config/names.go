@@ -140,6 +140,14 @@ func checkHost(host string) string {
 	return checkWildcardHost(host)
 }
 
+// checkLowerHost is checkHost for settings, which nobody writes in lower case.
+func checkLowerHost(host string) string {
+	if host != strings.ToLower(host) {
+		return quote(host) + " has capitals: write it in lower case"
+	}
+	return checkHost(host)
+}
+
 // checkWildcardHost is the rule for host names whose first label may be "*".
 func checkWildcardHost(host string) string {
 	const limit = 255
@@ -150,9 +158,6 @@ func checkWildcardHost(host string) string {
 		return quote(host) + " has more than 255 characters"
 	case host == "*":
 		return ""
-	case host != strings.ToLower(host):
-		// names are found by their text: a rule that protects Web.example would pass over web.example
-		return quote(host) + " has capitals: write it in lower case, so that all that names it finds it"
 	case strings.HasSuffix(host, "."):
 		return quote(host) + " ends with a dot: leave it out, so that all that names the host finds it"
 	}

@@ -126,6 +126,7 @@ func (p *parser) object(d *decoder, head head, before int) {
 		return
 	}
 	p.keys, p.read = append(p.keys, o.Key), append(p.read, o.Origin)
+	lowerHosts(o)
 	var checked []Problem
 	if !foreign && d.checkable() {
 		checked = d.refused.own(validate(o, head.info))

@@ -81,7 +81,7 @@ func (c *checker) providerService(path, service string, port uint32) {
 	if host == "" {
 		c.errorf(path+".service", "the service is missing: write the host of a service of the mesh")
 	} else {
-		c.why(path+".service", checkHost(host))
+		c.why(path+".service", checkLowerHost(host))
 	}
 	c.port(path+".port", port)
 }
