@@ -156,7 +156,7 @@ func TestMeshProblems(t *testing.T) {
 		{"format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogFormat: '%NO%'\n", "error ashored.yaml:3: mesh.accessLogFormat: Envoy has no command %NO%"},
 		{"JSON format", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogEncoding: JSON\n  accessLogFormat: '[%PROTOCOL%]'\n", "error ashored.yaml:4: mesh.accessLogFormat: with accessLogEncoding JSON the format must be a JSON object of names and formats"},
 		{"JSON command", "mesh:\n  accessLogFile: /dev/stdout\n  accessLogEncoding: JSON\n  accessLogFormat: '{\"a\": {\"b\": [\"%NO%\"]}}'\n", "error ashored.yaml:4: mesh.accessLogFormat: Envoy has no command %NO%"},
-		{"file", "mesh:\n  accessLogFile: stdout\n", "error ashored.yaml:2: mesh.accessLogFile: \"stdout\" is not an absolute path: proxies have no folder of their own to begin from"},
+		{"file", "mesh:\n  accessLogFile: stdout\n", "error ashored.yaml:2: mesh.accessLogFile: \"stdout\" is not an absolute path: write one, such as /dev/stdout"},
 		{"locality", "mesh:\n  localityLbSetting: {failover: [{from: eu}]}\n", "error ashored.yaml:2: mesh.localityLbSetting.failover[0].to: want the name of a region, without zone and wildcard, not \"\""},
 		{"root namespace", "mesh:\n  rootNamespace: Root\n", "error ashored.yaml:2: mesh.rootNamespace: \"Root\" is not a name: use at most 63 lower-case letters, digits and \"-\", and begin and end with a letter or digit"},
 	} {

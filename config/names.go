@@ -266,10 +266,10 @@ func checkUnix(name string) string {
 	return checkFileText(name)
 }
 
-// checkFile is the rule for the name of a file that proxies read.
+// checkFile is the rule for the name of a file that proxies write.
 func checkFile(name string) string {
 	if !path.IsAbs(name) {
-		return quote(name) + " is not an absolute path: proxies have no folder of their own to begin from"
+		return quote(name) + " is not an absolute path: write one, such as /dev/stdout"
 	}
 	return checkFileText(name)
 }

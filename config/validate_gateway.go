@@ -75,7 +75,10 @@ func (c *checker) serverProtocol(path string, s *networking.Server) {
 			c.errorf(path+".tls", "a server of protocol %s needs tls, with a mode", protocol)
 			return
 		}
-		c.serverTLS(path+".tls", s.Tls, false)
+		c.serverTLS(path+".tls", s.Tls)
+		if s.Tls.HttpsRedirect {
+			c.warnf(path+".tls.httpsRedirect", "clients of this server speak TLS already: set it on the server of protocol HTTP")
+		}
 	case "HTTP", "HTTP2", "GRPC", "GRPC-WEB":
 		if s.Tls == nil {
 			return

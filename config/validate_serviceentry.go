@@ -77,7 +77,7 @@ func (c *checker) addresses(se *networking.ServiceEntry) {
 // servicePorts checks the ports of the service.
 func (c *checker) servicePorts(se *networking.ServiceEntry) {
 	if len(se.Ports) == 0 {
-		c.errorf("spec.ports", "the ports are missing: write number, name and protocol")
+		c.warnf("spec.ports", "without ports no traffic is for this service: write number, name and protocol")
 	}
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, p := range se.Ports {
@@ -144,7 +144,7 @@ func (c *checker) endpoint(path string, se *networking.ServiceEntry, e *networki
 	case e.Address == "": // reported by workload
 	case unix && se.Resolution != networking.ServiceEntry_STATIC:
 		c.errorf(path+".address", "a socket works with the resolution STATIC only")
-	case unix && len(se.Ports) > 1:
+	case unix && len(se.Ports) != 1:
 		c.errorf(path+".address", "a socket works only for a service with one port")
 	case !unix && se.Resolution == networking.ServiceEntry_STATIC:
 		if !isAddress(e.Address) {

@@ -68,7 +68,10 @@ func (c *checker) ingressTLS(path string, l *networking.IstioIngressListener) {
 	}
 	switch l.Tls.Mode {
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
-		c.serverTLS(path+".tls", l.Tls, false)
+		c.serverTLS(path+".tls", l.Tls)
+		if l.Tls.HttpsRedirect {
+			c.errorf(path+".tls.httpsRedirect", "only a gateway can redirect to HTTPS")
+		}
 	default:
 		c.errorf(path+".tls.mode", "an inbound listener ends TLS by SIMPLE, MUTUAL or OPTIONAL_MUTUAL, not by %s; the mesh's own mutual TLS is for a PeerAuthentication to ask for", l.Tls.Mode)
 	}

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"path"
 	"slices"
 	"strings"
 
@@ -66,29 +67,35 @@ func (c *checker) unusedTLS(path string, t *networking.ClientTLSSettings, why st
 // keyPair checks the files of a certificate and its key, which are both needed.
 func (c *checker) keyPair(path, certificateField, certificate, keyField, key string) {
 	for _, f := range []struct{ field, file string }{{certificateField, certificate}, {keyField, key}} {
-		switch {
-		case f.file == "":
+		if f.file == "" {
 			c.errorf(path+"."+f.field, "the file is missing")
-		case strings.Contains(f.file, "~"):
-			c.errorf(path+"."+f.field, "the names of certificate files must not hold \"~\"")
-		default:
-			c.why(path+"."+f.field, checkFile(f.file))
+		} else {
+			c.certificateFile(path+"."+f.field, f.file)
 		}
 	}
 }
 
 // optionalFile checks the name of a file where there is one. "system" is what Istio writes for the
-// machine's own authorities. "~" stands between the names of files that belong together.
+// machine's own authorities.
 func (c *checker) optionalFile(path, file string) {
 	switch {
 	case file == "":
 	case file == "system":
 		c.errorf(path, "the machine's own authorities are used when no file is named: remove it")
-	case strings.Contains(file, "~"):
-		c.errorf(path, "the names of certificate files must not hold \"~\"")
 	default:
-		c.why(path, checkFile(file))
+		c.certificateFile(path, file)
 	}
+}
+
+// certificateFile checks the name of a file of certificates or keys. "~" stands between those that belong together.
+func (c *checker) certificateFile(field, file string) {
+	switch {
+	case strings.Contains(file, "~"):
+		c.errorf(field, "the names of certificate files must not hold \"~\"")
+	case !path.IsAbs(file):
+		c.warnf(field, "%s is relative: the proxy looks for it below the folder that it was started in; write an absolute path", quote(file))
+	}
+	c.why(field, checkFileText(file))
 }
 
 // names checks the names that certificates must bear.
@@ -101,7 +108,7 @@ func (c *checker) names(path string, names []string) {
 }
 
 // serverTLS checks how a server ends TLS, or passes it on.
-func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http bool) {
+func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings) {
 	c.refuseServerTLS(path, t)
 	switch t.Mode {
 	case networking.ServerTLSSettings_SIMPLE, networking.ServerTLSSettings_MUTUAL, networking.ServerTLSSettings_OPTIONAL_MUTUAL:
@@ -123,9 +130,6 @@ func (c *checker) serverTLS(path string, t *networking.ServerTLSSettings, http b
 	default:
 		c.unsupported(path+".mode", t.Mode.String(), "use SIMPLE, MUTUAL or OPTIONAL_MUTUAL with files, ISTIO_MUTUAL, or PASSTHROUGH")
 	}
-	if t.HttpsRedirect && !http {
-		c.errorf(path+".httpsRedirect", "only a server of protocol HTTP can redirect to HTTPS")
-	}
 	c.tlsVersions(path, t)
 }
 
@@ -144,6 +148,10 @@ func clientFields(t *networking.ServerTLSSettings) []string {
 func (c *checker) clientCertificates(path string, t *networking.ServerTLSSettings) {
 	if t.Mode == networking.ServerTLSSettings_SIMPLE {
 		for _, f := range clientFields(t) {
+			if f == "caCertificates" { // Istio ignores it, and many gateways have it
+				c.warnf(path+"."+f, "SIMPLE asks clients for no certificate, so this has no effect: remove it, or choose MUTUAL")
+				continue
+			}
 			c.errorf(path+"."+f, "SIMPLE asks clients for no certificate: remove it, or choose MUTUAL")
 		}
 		return

@@ -1,25 +1,37 @@
 package gen
 
 import (
+	"bufio"
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/pem"
 	"fmt"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
+	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
+	"google.golang.org/protobuf/encoding/protojson"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // withFilesInside puts the files of secrets into the listeners that name them, so that an Envoy
@@ -142,6 +154,124 @@ func TestEnvoyIsAGateway(t *testing.T) {
 		}
 		if want == "web over https" && (resp.ProtoMajor != 2 || resp.TLS.Version != tls.VersionTLS13) {
 			t.Errorf("%s: got HTTP/%d over TLS %x, want HTTP/2 over TLS 1.3", target, resp.ProtoMajor, resp.TLS.Version)
+		}
+	}
+}
+
+// The real Envoy finds relative files of certificates below the folder that it was started in, and takes them anew when
+// they are replaced. SIMPLE with caCertificates asks clients for no certificate, and httpsRedirect redirects no HTTPS.
+func TestEnvoyReadsRelativeFiles(t *testing.T) { // not parallel: it changes the folder
+	const address = "127.201.7.5"
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "web") }))
+	t.Cleanup(web.Close)
+	t.Setenv("ENVOY", testenvoy.Path(t))
+	t.Chdir(t.TempDir())
+	first := writeOwnCertificate(t, "first")
+	if err := os.WriteFile("ca.pem", first, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	server := testServer(18443, "HTTPS", &networking.ServerTLSSettings{
+		Mode: networking.ServerTLSSettings_SIMPLE, ServerCertificate: "chain.pem", PrivateKey: "key.pem", CaCertificates: "ca.pem", HttpsRedirect: true,
+	}, "web.example")
+	server.Bind = address
+	route := &networking.HTTPRoute{Route: []*networking.HTTPRouteDestination{{Destination: tcpRoute("web", 1, 0).Destination}}}
+	vs := testVS("web", &networking.VirtualService{Hosts: []string{"web.example"}, Gateways: []string{"edge/edge"}, Http: []*networking.HTTPRoute{route}})
+	sc := testRouter(testGateway("edge", []*push.VirtualService{vs}, server))
+	g := New()
+	listeners := withRoutesInside(t, g, sc)
+	secretsFromFile(t, listeners, g.Set(SecretType, sc))
+	runEnvoy(t, listeners, []*clusterv3.Cluster{staticCluster("outbound|1||web", web.Listener.Addr().String())})
+
+	// asks returns who answers, by the certificate, or why nobody does.
+	asks := func() string {
+		conn := tls.Client(dialUntil(t, address+":18443"), &tls.Config{InsecureSkipVerify: true, ServerName: "web.example"})
+		if err := conn.HandshakeContext(t.Context()); err != nil {
+			return err.Error() // until the secret is there
+		}
+		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost: web.example\r\nConnection: close\r\n\r\n")
+		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			t.Errorf("got %s, want 200", resp.Status)
+		}
+		return conn.ConnectionState().PeerCertificates[0].Subject.CommonName
+	}
+	until := func(want string) {
+		t.Helper()
+		deadline := time.Now().Add(20 * time.Second)
+		for got := asks(); got != want; got = asks() {
+			if time.Now().After(deadline) {
+				t.Fatalf("answered by %q, want %q", got, want)
+			}
+			<-time.After(20 * time.Millisecond)
+		}
+	}
+	until("first")
+	writeOwnCertificate(t, "second")
+	until("second")
+}
+
+// writeOwnCertificate puts a self-signed certificate into chain.pem and its key into key.pem of this folder, by rename.
+func writeOwnCertificate(t *testing.T, name string) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{SerialNumber: big.NewInt(now.UnixNano()), Subject: pkix.Name{CommonName: name}, NotBefore: now.Add(-time.Hour), NotAfter: now.Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	chain := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	for file, text := range map[string][]byte{"chain.pem": chain, "key.pem": pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})} {
+		if err := os.WriteFile(file+".new", text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Rename(file+".new", file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return chain
+}
+
+// secretsFromFile has listeners take their secrets from a file, as an Envoy without a control plane can.
+func secretsFromFile(t *testing.T, listeners []*listenerv3.Listener, set resource.Set) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secrets.json")
+	answer := &discoveryv3.DiscoveryResponse{TypeUrl: SecretType}
+	for _, s := range decoded[*tlsv3.Secret](t, set) {
+		answer.Resources = append(answer.Resources, packed(s))
+	}
+	text, err := protojson.Marshal(answer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(file, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	source := &corev3.ConfigSource{
+		ResourceApiVersion:    corev3.ApiVersion_V3,
+		ConfigSourceSpecifier: &corev3.ConfigSource_PathConfigSource{PathConfigSource: &corev3.PathConfigSource{Path: file}},
+	}
+	for _, l := range listeners {
+		for _, c := range l.FilterChains {
+			m := &tlsv3.DownstreamTlsContext{}
+			if err := c.TransportSocket.GetTypedConfig().UnmarshalTo(m); err != nil {
+				t.Fatal(err)
+			}
+			for _, s := range m.CommonTlsContext.TlsCertificateSdsSecretConfigs {
+				s.SdsConfig = source
+			}
+			c.TransportSocket.GetTypedConfig().Value = packed(m).Value
 		}
 	}
 }

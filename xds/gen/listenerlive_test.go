@@ -98,7 +98,7 @@ func runEnvoy(t *testing.T, listeners []*listenerv3.Listener, clusters []*cluste
 	if err != nil {
 		t.Fatal(err)
 	}
-	testenvoy.Start(t, text, "--log-level", "warning", "--file-flush-interval-msec", "50")
+	testenvoy.Start(t, text, "--log-level", "warning", "--file-flush-interval-msec", "50", "--service-node", "test", "--service-cluster", "test")
 }
 
 // dialUntil connects, waiting for the listener to open.

@@ -3,6 +3,7 @@ package gen
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	tlsv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
@@ -60,7 +61,11 @@ func secretRef(name string) *tlsv3.SdsSecretConfig {
 	return &tlsv3.SdsSecretConfig{Name: name, SdsConfig: fromADS()}
 }
 
+// fileSource is the content of a file. Envoy refuses to watch one whose name has no slash.
 func fileSource(file string) *corev3.DataSource {
+	if !strings.Contains(file, "/") {
+		file = "./" + file
+	}
 	return &corev3.DataSource{Specifier: &corev3.DataSource_Filename{Filename: file}}
 }
 
