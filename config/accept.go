@@ -15,8 +15,8 @@ import (
 
 // Accept is Parse for an object that was never text: o was made of a message that another program encoded. It finds what
 // reading text would have refused (fields and enum values that this release does not know, numbers and times that are
-// none, limits), then what Validate does, and completes o: hosts are in lower case, Hash is set, and o is immutable from then on. ok is false when
-// a problem is an error; o must not take effect then.
+// none, limits), then what Validate does, and completes o: hosts are in lower case, Hash is set, and o is immutable from
+// then on. ok is false when a problem is an error; o must not take effect then.
 func Accept(o *Object) (problems []Problem, ok bool) {
 	c := checker{object: o}
 	if o.Spec != nil {

@@ -140,7 +140,7 @@ func checkHost(host string) string {
 	return checkWildcardHost(host)
 }
 
-// checkLowerHost is checkHost for settings, which nobody writes in lower case.
+// checkLowerHost is checkHost for the mesh's settings, which lowerHosts does not change.
 func checkLowerHost(host string) string {
 	if host != strings.ToLower(host) {
 		return quote(host) + " has capitals: write it in lower case"
