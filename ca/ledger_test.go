@@ -152,7 +152,7 @@ func TestManyRenewals(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
 	l.serve()
-	const n = 32
+	const n = maxCalls
 	all := make(chan struct{})
 	var mu sync.Mutex
 	waiting := 0

@@ -2,53 +2,17 @@ package ca
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/netip"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/record"
 )
-
-// Each caller has a rate of its own, in bounded memory.
-func TestBuckets(t *testing.T) {
-	t.Parallel()
-	b := newBuckets(Rate{PerSecond: 2, Burst: 3}, 2)
-	taken := func(caller string, at time.Duration) int {
-		n := 0
-		for b.take(caller, noon.Add(at)) {
-			n++
-		}
-		return n
-	}
-	for _, step := range []struct {
-		caller string
-		at     time.Duration
-		want   int
-	}{
-		{"a", 0, 3}, {"a", time.Second, 2}, {"b", time.Second, 3}, {"a", 500 * time.Millisecond, 0}, {"a", time.Hour, 3},
-		{"c", time.Hour, 3}, // b is forgotten
-		{"a", time.Hour, 0}, {"b", time.Hour, 3},
-	} {
-		if got := taken(step.caller, step.at); got != step.want {
-			t.Errorf("%s at %s: got %d, want %d", step.caller, step.at, got, step.want)
-		}
-	}
-	if len(b.by) != 2 || b.recent.Len() != 2 {
-		t.Errorf("it remembers %d and %d", len(b.by), b.recent.Len())
-	}
-	if !b.has("new", noon) || b.has("b", noon.Add(time.Hour)) {
-		t.Error("what is left is not what can be taken")
-	}
-	if free := newBuckets(Rate{PerSecond: -1}, 1); !free.take("a", noon) || !free.has("a", noon) {
-		t.Error("no bound is one")
-	}
-}
 
 // An address counts as the machine or the network behind it.
 func TestAddressKey(t *testing.T) {
@@ -67,24 +31,27 @@ func TestAddressKey(t *testing.T) {
 func TestServerLimits(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
-		limits Limits
+		limit  func(s *Server) *ratelimit.Limiter
 		client func(l *lab) client
 		first  codes.Code
 		public string
 	}{
-		"address": {Limits{Address: Rate{PerSecond: 1, Burst: 1}}, func(l *lab) client {
+		"address": {func(s *Server) *ratelimit.Limiter { return &s.byAddress }, func(l *lab) client {
 			return client{token: l.token("shop/web"), name: "a", key: testKey(l.t, ECDSAP256)}
 		},
 			codes.OK, "too many calls come from this address"},
-		"refused": {Limits{Refused: Rate{PerSecond: 1, Burst: 1}}, func(*lab) client { return client{} }, codes.Unauthenticated, "too many calls from this address were refused"},
-		"caller": {Limits{Caller: Rate{PerSecond: 1, Burst: 1}}, func(l *lab) client {
+		"refused": {func(s *Server) *ratelimit.Limiter { return &s.refusedByAddress }, func(*lab) client { return client{} },
+			codes.Unauthenticated, "too many calls from this address were refused"},
+		"caller": {func(s *Server) *ratelimit.Limiter { return &s.byCaller }, func(l *lab) client {
 			return client{token: l.token("shop/web"), name: "a", key: testKey(l.t, ECDSAP256)}
 		},
 			codes.OK, "too many calls come from this caller"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			l := newLab(t, func(c *ServerConfig) { c.Limits = tc.limits })
+			l := newLab(t, nil)
+			limit := tc.limit(l.server)
+			limit.Burst, limit.Every = 1, time.Second
 			l.serve()
 			c := tc.client(l)
 			_, _, err := l.ask(c)
@@ -105,52 +72,6 @@ func TestServerLimits(t *testing.T) {
 				t.Error("it is never listened to again")
 			}
 		})
-	}
-}
-
-// Calls wait for their turn, a bounded number for a bounded time.
-func TestTurns(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, func(c *ServerConfig) {
-		c.Limits = Limits{InFlight: 1, Waiting: 1, Wait: time.Hour}
-	})
-	l.serve()
-	tokens := []string{l.token("shop/web"), l.token("shop/web")}
-	entered, goOn := make(chan struct{}, 8), make(chan struct{})
-	l.store.fail(func(w []record.Write) error {
-		if w[0].Table == tokenTable {
-			entered <- struct{}{}
-			<-goOn
-		}
-		return nil
-	})
-	var wg sync.WaitGroup
-	for i, token := range tokens {
-		wg.Go(func() {
-			if _, _, err := l.ask(client{token: token, name: fmt.Sprint("w", i)}); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	<-entered
-	for full := false; !full; time.Sleep(time.Millisecond) {
-		l.server.turns.mu.Lock()
-		full = l.server.turns.count == 2
-		l.server.turns.mu.Unlock()
-	}
-	_, _, err := l.ask(client{})
-	if err := wantRefused(err, codes.ResourceExhausted, "too many calls wait"); err != nil {
-		t.Error(err)
-	}
-	if len(entered) != 0 {
-		t.Error("two calls are worked on at once")
-	}
-	close(goOn)
-	wg.Wait()
-	l.server.turns.mu.Lock()
-	defer l.server.turns.mu.Unlock()
-	if l.server.turns.count != 0 || len(l.server.turns.by) != 0 {
-		t.Errorf("%d calls never left", l.server.turns.count)
 	}
 }
 
@@ -194,7 +115,8 @@ func TestTooManyCertificates(t *testing.T) {
 // left out is counted.
 func TestRefusalsDoNotFillTheLog(t *testing.T) {
 	t.Parallel()
-	l := newLab(t, func(c *ServerConfig) { c.Limits.Written, c.Limits.Refused = Rate{1, 3}, Rate{-1, 0} })
+	l := newLab(t, nil)
+	l.server.written.Burst = 3
 	stranger := Call{Bearer: "nonsense", From: netip.MustParseAddr("192.0.2.1"), Now: noon}
 	for range 10 {
 		if err := l.server.refuse(stranger, nil, refuseCertificate("untrusted", errDisk)); err == nil {

@@ -18,9 +18,11 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 	securityv1 "istio.io/api/security/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 )
 
 // ServerConfig says what a server signs with, whom it believes and where it writes.
@@ -32,7 +34,6 @@ type ServerConfig struct {
 	// Attestors are asked in this order.
 	Attestors []Attestor
 	Ledger    *Ledger
-	Limits    Limits
 	// Audit gets every certificate that is issued or refused. Nil: nobody does.
 	Audit func(audit.Event)
 	// Log gets what an operator must mend. Nil: nobody does.
@@ -43,24 +44,34 @@ type ServerConfig struct {
 	Now func() time.Time
 }
 
-// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call is counted, then proven, then
-// received and read, then answered: nothing that a stranger sends is taken in. Safe for concurrent use.
+const (
+	// maxMessage bounds a request, in bytes.
+	maxMessage = 64 << 10
+	// bodyTimeout is how long a request may take to arrive. Its call is in progress meanwhile.
+	bodyTimeout = 5 * time.Second
+	// rateKeys is how many addresses or callers each rate limit remembers.
+	rateKeys = 10000
+)
+
+// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call waits for its turn and is
+// authenticated. Then it waits for its turn as one of that caller, is received, and is answered. Nothing is received from
+// who is not authenticated, or whose turn it is not. Safe for concurrent use.
 type Server struct {
 	config  ServerConfig
 	metrics *serverMetrics
 
-	turns   *turns
-	address *buckets // calls by address
-	refused *buckets // refusals by address
-	caller  *buckets // calls by whom they were proven to come from
+	calls       *callLimiter
+	bodyTimeout time.Duration // how long a request may take to arrive
 
-	written, writtenAll *buckets     // refusals that are written down, by address or caller, and all of them
-	unwritten           atomic.Int64 // refusals that were not, since the last one that was
+	// Calls by source address, refused calls by source address, and calls by authenticated caller.
+	byAddress, refusedByAddress, byCaller ratelimit.Limiter
+
+	written, writtenAll ratelimit.Limiter // refusals that are written down, by address or caller, and all of them
+	unwritten           atomic.Int64      // refusals that were not, since the last one that was
 }
 
 // NewServer makes a server. Errors: metrics that are registered already.
 func NewServer(c ServerConfig) (*Server, error) {
-	c.Limits = c.Limits.withDefaults()
 	if c.Audit == nil {
 		c.Audit = func(audit.Event) {}
 	}
@@ -75,11 +86,12 @@ func NewServer(c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, metrics: m, turns: newTurns(c.Limits),
-		address: newBuckets(c.Limits.Address, c.Limits.Callers),
-		refused: newBuckets(c.Limits.Refused, c.Limits.Callers),
-		caller:  newBuckets(c.Limits.Caller, c.Limits.Callers),
-		written: newBuckets(c.Limits.Written, c.Limits.Callers), writtenAll: newBuckets(c.Limits.WrittenAll, 1),
+		config: c, metrics: m, calls: newCallLimiter(), bodyTimeout: bodyTimeout,
+		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500, Keys: rateKeys},
+		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10, Keys: rateKeys},
+		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50, Keys: rateKeys},
+		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second, Keys: rateKeys},
+		writtenAll:       ratelimit.Limiter{Burst: 2000, Every: time.Second / 2},
 	}, nil
 }
 
@@ -94,7 +106,7 @@ func (s *Server) Register(g *grpc.Server) {
 // serve is the method as gRPC calls it: as one of a stream, for of any other gRPC takes all of the request into memory
 // before anybody is asked who it is from.
 func (s *Server) serve(_ any, stream grpc.ServerStream) error {
-	out, err := s.createCertificate(stream.Context(), func(into any) error { return receive(stream, into, s.config.Limits.Wait) })
+	out, err := s.createCertificate(stream.Context(), func(into any) error { return receive(stream, into, s.bodyTimeout) })
 	if err != nil {
 		return err
 	}
@@ -115,8 +127,7 @@ func receive(stream grpc.ServerStream, into any, wait time.Duration) error {
 	}
 }
 
-// createCertificate answers a call. decode is called for a proven caller alone, who takes nobody's turn until he has said
-// what he wants.
+// createCertificate answers a call. decode receives the request; it is called for an authenticated caller alone.
 func (s *Server) createCertificate(ctx context.Context, decode func(any) error) (*securityv1.IstioCertificateResponse, error) {
 	c := s.callOf(ctx)
 	begin := time.Now()
@@ -129,16 +140,17 @@ func (s *Server) createCertificate(ctx context.Context, decode func(any) error) 
 	if err != nil {
 		return nil, s.refuse(c, nil, err)
 	}
-	r := &securityv1.IstioCertificateRequest{}
-	if err := decode(r); err != nil {
-		return nil, s.refuse(c, p, refuseRequest(err))
-	}
-	done, err := s.turn(ctx, addressKey(c.From))
+	release, err := s.acquire(ctx, p.Caller, maxCallerQueue)
 	if err != nil {
 		return nil, s.refuse(c, p, err)
 	}
-	defer done()
-	out, err := s.answer(ctx, c, p, r)
+	defer release()
+	// Empty has no fields, so the request stays as it was sent: decoded, it may take many times its size.
+	raw := &emptypb.Empty{}
+	if err := decode(raw); err != nil {
+		return nil, s.refuse(c, p, refuseRequest(err))
+	}
+	out, err := s.answer(ctx, c, p, raw.ProtoReflect().GetUnknown())
 	if err != nil {
 		return nil, s.refuse(c, p, err)
 	}
@@ -174,49 +186,54 @@ func addressOf(a net.Addr) netip.Addr {
 	return p.Addr().Unmap()
 }
 
+// addressKey is what calls of an address are counted by. An IPv6 address counts by its first 64 bits: whoever has one
+// has all of them.
+func addressKey(a netip.Addr) string {
+	a = a.Unmap().WithZone("")
+	if a.Is6() {
+		if p, err := a.Prefix(64); err == nil {
+			return p.String()
+		}
+	}
+	return a.String()
+}
+
 // busy is a refusal that has nothing to do with who calls.
 func busy(public, reason string) *Refusal {
 	return &Refusal{Code: codes.ResourceExhausted, Public: public, Reason: reason, Err: errors.New(public)}
 }
 
-// admit counts a call, waits for its turn and proves who it comes from.
+// admit waits for the turn of a call and authenticates its caller.
 func (s *Server) admit(ctx context.Context, c Call) (*Proof, error) {
 	from := addressKey(c.From)
-	if !s.refused.has(from, c.Now) {
+	if s.refusedByAddress.Exhausted(from, c.Now) {
 		return nil, busy("too many calls from this address were refused; wait", "address refused too often")
 	}
-	if !s.address.take(from, c.Now) {
+	if ok, _ := s.byAddress.Allow(from, c.Now); !ok {
 		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
-	done, err := s.turn(ctx, from)
+	release, err := s.acquire(ctx, "address "+from, maxAddressQueue)
 	if err != nil {
 		return nil, err
 	}
-	defer done()
+	defer release()
 	p, err := attest(ctx, s.config.Attestors, c)
-	if err == nil && !s.caller.take(p.Caller, c.Now) {
-		err = busy("too many calls come from this caller; wait", "caller too often")
+	if err != nil {
+		return nil, err
 	}
-	return p, err
+	if ok, _ := s.byCaller.Allow(p.Caller, c.Now); !ok {
+		return nil, busy("too many calls come from this caller; wait", "caller too often")
+	}
+	return p, nil
 }
 
-// turn waits until a call may be worked on.
-func (s *Server) turn(ctx context.Context, from string) (done func(), err error) {
-	if !s.turns.enter(from) {
-		return nil, busy("too many calls wait for a certificate; try again", "too many calls")
-	}
-	timer := time.NewTimer(s.config.Limits.Wait)
-	defer timer.Stop()
-	select {
-	case s.turns.work <- struct{}{}:
-		return func() { <-s.turns.work; s.turns.leave(from) }, nil
-	case <-timer.C:
+// acquire waits until a call of a key may be in progress.
+func (s *Server) acquire(ctx context.Context, key string, queue int) (release func(), err error) {
+	release, err = s.calls.acquire(ctx, key, queue)
+	if errors.Is(err, errQueueFull) {
 		err = busy("too many calls wait for a certificate; try again", "too many calls")
-	case <-ctx.Done():
-		err = ctx.Err()
 	}
-	s.turns.leave(from)
-	return nil, err
+	return release, err
 }
 
 // refuseRequest is a refusal of a proven caller who asks for something wrong: he may know what.
@@ -224,9 +241,13 @@ func refuseRequest(err error) *Refusal {
 	return &Refusal{Code: codes.InvalidArgument, Public: err.Error(), Reason: "bad request", Err: err}
 }
 
-// answer issues a certificate to a proven caller.
-func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.IstioCertificateRequest) (*securityv1.IstioCertificateResponse, error) {
+// answer issues a certificate to an authenticated caller, as the encoded request asks.
+func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*securityv1.IstioCertificateResponse, error) {
 	s.metrics.requests.Inc()
+	r, err := parseMessage(raw)
+	if err != nil {
+		return nil, refuseRequest(err)
+	}
 	ask, request, err := s.read(r)
 	if err != nil {
 		return nil, refuseRequest(err)
@@ -255,11 +276,20 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, r *securityv1.Ist
 	return &securityv1.IstioCertificateResponse{CertChain: append(chain, bundle.text)}, nil
 }
 
+// parseMessage decodes a request, unless it is too large.
+func parseMessage(raw []byte) (*securityv1.IstioCertificateRequest, error) {
+	if len(raw) > maxMessage {
+		return nil, fmt.Errorf("%w: the call has %d bytes, at most %d are allowed", ErrRequest, len(raw), maxMessage)
+	}
+	r := &securityv1.IstioCertificateRequest{}
+	if err := proto.Unmarshal(raw, r); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrRequest, err)
+	}
+	return r, nil
+}
+
 // read checks all of a request that can be wrong, so that a wrong one uses nothing up.
 func (s *Server) read(r *securityv1.IstioCertificateRequest) (Ask, *Request, error) {
-	if n := proto.Size(r); n > s.config.Limits.Size {
-		return Ask{}, nil, fmt.Errorf("%w: the call has %d bytes, at most %d are allowed", ErrRequest, n, s.config.Limits.Size)
-	}
 	fields := r.GetMetadata().GetFields()
 	for _, key := range []string{"CertSigner", "ImpersonatedIdentity"} {
 		if fields[key].GetStringValue() != "" {

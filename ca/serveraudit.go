@@ -23,7 +23,7 @@ func (s *Server) refuse(c Call, p *Proof, err error) error {
 	switch {
 	case r.Code == codes.Unauthenticated, r.Code == codes.PermissionDenied, r.Code == codes.FailedPrecondition, r.Reason == unknownKey:
 		s.metrics.unproven.Inc()
-		s.refused.take(addressKey(c.From), c.Now)
+		s.refusedByAddress.Allow(addressKey(c.From), c.Now)
 	}
 	if s.writes(c, p) {
 		if r.Reason == noSigner || r.Reason == noStorage {
@@ -59,8 +59,10 @@ func (s *Server) writes(c Call, p *Proof) bool {
 	if p != nil {
 		by = p.Caller
 	}
-	if s.written.take(by, c.Now) && s.writtenAll.take("", c.Now) {
-		return true
+	if ok, _ := s.written.Allow(by, c.Now); ok {
+		if ok, _ = s.writtenAll.Allow("", c.Now); ok {
+			return true
+		}
 	}
 	s.unwritten.Add(1)
 	return false

@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
+	"math"
 	"net"
 	"sync/atomic"
 	"syscall"
@@ -18,6 +19,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashore-mesh/ashore/internal/ratelimit"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
@@ -54,6 +56,13 @@ func (l *lab) enroll(name string) *tls.Certificate {
 	return c
 }
 
+// unlimited lifts the rate limits of calls.
+func (l *lab) unlimited() {
+	for _, r := range []*ratelimit.Limiter{&l.server.byAddress, &l.server.refusedByAddress, &l.server.byCaller} {
+		r.Burst = math.MaxInt32
+	}
+}
+
 // Nothing that a stranger sends is read before it is proven who he is.
 func TestStrangersAreNotRead(t *testing.T) {
 	t.Parallel()
@@ -71,8 +80,7 @@ func TestStrangersAreNotRead(t *testing.T) {
 // Whatever a proven caller sends: no panic, and what it gets is a certificate for its own identity and the key it showed.
 func FuzzCreateCertificate(f *testing.F) {
 	l := newLab(f, nil)
-	l.server.config.Limits = Limits{}.withDefaults()
-	l.server.caller, l.server.address, l.server.refused = newBuckets(Rate{PerSecond: -1}, 1), newBuckets(Rate{PerSecond: -1}, 1), newBuckets(Rate{PerSecond: -1}, 1)
+	l.unlimited()
 	key := testKey(f, ECDSAP256)
 	for _, c := range []client{{key: key}, {key: key, name: "a"}, {key: key, lives: 1 << 62}, {key: key, more: map[string]string{"CertSigner": "x"}}, {csr: []byte("-----BEGIN CERTIFICATE REQUEST-----\n-----END CERTIFICATE REQUEST-----")}} {
 		wire, err := proto.Marshal(l.request(c))
@@ -130,10 +138,8 @@ func processorTime(b *testing.B) time.Duration {
 // signing; and beside that with verifying the client's chain too.
 func BenchmarkCreateCertificate(b *testing.B) {
 	const workloads = 2048 // enough that their records stay as small as they are in life
-	free := Rate{PerSecond: -1}
-	l := newLab(b, func(c *ServerConfig) {
-		c.Log, c.Audit, c.Limits = nil, nil, Limits{Address: free, Caller: free, Refused: free}
-	})
+	l := newLab(b, func(c *ServerConfig) { c.Log, c.Audit = nil, nil })
+	l.unlimited()
 	var calls []context.Context
 	var chains [][]*x509.Certificate
 	var wires, requests [][]byte

@@ -47,8 +47,8 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// maxRequest bounds one request: 100,000 names and a node fit.
-	maxRequest = 16 << 20
+	// maxRequest bounds one request of any service on the server, in bytes. The names of 50,000 clusters and a node fit.
+	maxRequest = 4 << 20
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
 	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
@@ -67,9 +67,9 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
-		// Fixed windows, since measuring the connection costs pings. A client of state of the world repeats 100 KB of
-		// names with each acknowledgement: smaller windows make the server write an answer to every 16 KB of them.
-		grpc.InitialWindowSize(512 << 10),
+		// Fixed windows, since measuring the connection costs pings. A stream that is not read, such as a call for a
+		// certificate that waits, holds as much as the smaller one. For a larger message that is read gRPC widens it.
+		grpc.InitialWindowSize(64 << 10),
 		grpc.InitialConnWindowSize(1 << 20),
 		// Only a connection that has something to read holds a buffer for it; without TLS, that is.
 		grpc.ReadBufferSize(32 << 10),
