@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	networking "istio.io/api/networking/v1alpha3"
@@ -72,10 +73,10 @@ func (st *stream) joined(ctx context.Context) error {
 	out, not := errors.AsType[*NotJoinedError](err)
 	switch {
 	case not:
-		s.log.Warn("workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity, "serial", st.who.Serial, "error", err)
+		st.logLine(hclog.Warn, "workload does not register", "proxy", st.proxy.ID, "identity", st.who.Identity, "serial", st.who.Serial, "error", err)
 		return status.Error(codes.PermissionDenied, cmp.Or(out.Public, "the certificate registers nobody: it was replaced, or is not from a join here"))
 	case err != nil:
-		s.log.Error("nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial, "error", err)
+		st.logLine(hclog.Error, "nobody knows whose a certificate is", "proxy", st.proxy.ID, "serial", st.who.Serial, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be looked up: try another replica")
 	case group != "" && ask.group != "" && group != st.proxy.Namespace+"/"+ask.group:
 		return status.Errorf(codes.PermissionDenied, "the workload joined WorkloadGroup %s and cannot register as one of %s/%s", group, st.proxy.Namespace, ask.group)

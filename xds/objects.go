@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -44,12 +45,12 @@ func (st *stream) servable(typeURL string) bool {
 // recordRead writes down who reads configuration, or may not, as long as it is not too often.
 func (st *stream) recordRead(outcome, reason string) {
 	s, who := st.server, cmp.Or(st.who.Identity.String(), hostOf(st.peer).String())
+	if outcome != audit.OK {
+		st.logLine(hclog.Warn, "stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer, "identity", st.who.Identity, "error", reason)
+	}
 	record, silent := s.readers.Allow(who, time.Now())
 	if !record {
 		return
-	}
-	if outcome != audit.OK {
-		s.log.Warn("stream ended: it asks for configuration", "proxy", st.proxy.ID, "peer", st.peer, "identity", st.who.Identity, "error", reason, "not logged before", silent)
 	}
 	e := audit.Event{Action: audit.ConfigRead, Actor: who, Target: "everything", Outcome: outcome, Reason: reason,
 		Details: map[string]string{"node": st.proxy.ID, "peer": st.peer, "serial": st.who.Serial, "protocol": "xds"}}

@@ -1,6 +1,7 @@
 package xds
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/x509"
@@ -9,6 +10,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/peer"
@@ -105,11 +107,21 @@ func shown(leaf *x509.Certificate) string {
 // proves it; nobody, without an error, on a connection without TLS. Errors: what it proves is not to be believed now.
 func (s *Server) Identify(ctx context.Context) (Peer, error) { return s.identify(ctx, time.Now()) }
 
-// noteStranger logs that a stream was refused whose peer proved nothing, as long as there are not too many from one host.
-func (s *Server) noteStranger(from string, why error) {
-	if log, silent := s.strangers.Allow(hostOf(from).String(), time.Now()); log {
-		s.log.Warn("stream refused: its peer is not authenticated", "peer", from, "error", why, "not logged before", silent)
+// logLine writes a line about the stream, unless its peer caused too many of that message.
+func (st *stream) logLine(level hclog.Level, message string, facts ...any) {
+	st.server.peerLog.Log(level, st.logKey(), message, facts...)
+}
+
+// logKey is whom lines about the stream are counted by. A node ID counts only where nobody proves who he is: with a
+// certificate a peer may say any of its namespace.
+func (st *stream) logKey() string {
+	switch {
+	case st.who.fingerprint != "":
+		return cmp.Or(st.who.Workload, st.who.fingerprint)
+	case st.proxy != nil:
+		return st.proxy.ID
 	}
+	return hostOf(st.peer).String()
 }
 
 // verify asks whether who is to be believed now.

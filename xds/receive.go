@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -79,7 +80,7 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	st.doubts = doubts
 	st.mu.Unlock()
 	st.counted = s.metrics.connected.join(p.Version)
-	s.log.Info("proxy connected", "proxy", p.ID, "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
+	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)
@@ -164,7 +165,7 @@ func (st *stream) note(t *typeState, r *ads.Request, out ads.Outcome) {
 		for _, f := range t.Refusals() {
 			names = append(names, f.Name)
 		}
-		st.server.log.Warn("proxy rejected resources", "proxy", st.proxy.ID, "type", name, "refused", names, "error", r.Rejected.Message)
+		st.server.peerLog.Log(hclog.Warn, st.logKey()+" "+name, "proxy rejected resources", "proxy", st.proxy.ID, "type", name, "refused", names, "error", r.Rejected.Message)
 	case !out.Acknowledged && !out.Started && r.Nonce != "":
 		m.stale.WithLabelValues(name).Inc()
 	}

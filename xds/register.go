@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
@@ -70,13 +71,13 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	} else if err != nil {
-		s.log.Error("workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
+		st.logLine(hclog.Error, "workload could not be registered", "proxy", st.proxy.ID, "workload", r.Namespace+"/"+r.Name, "error", err)
 		return status.Error(codes.Unavailable, "the workload could not be registered: try another replica")
 	}
 	st.member = &membership{key: r.RegistrationKey, session: r.Session, stream: st, as: r}
 	s.speakers.add(st.member)
 	s.metrics.registered.Inc()
-	s.log.Info("workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
+	st.logLine(hclog.Info, "workload registered", "workload", r.Namespace+"/"+r.Name, "group", r.Group, "identity", r.Identity, "proxy", st.proxy.ID)
 	return nil
 }
 
@@ -104,7 +105,7 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	case errors.Is(err, registry.ErrSession): // a newer stream of the proxy tells by itself
 		return nil
 	case err != nil:
-		st.server.log.Error("report of health is lost: the stream is ended, so that the proxy repeats it", "proxy", st.proxy.ID, "error", err)
+		st.logLine(hclog.Error, "report of health is lost: the stream is ended, so that the proxy repeats it", "proxy", st.proxy.ID, "error", err)
 		return status.Error(codes.Unavailable, "the report of health could not be taken in: try another replica")
 	}
 	if log := st.server.log; log.IsDebug() {
@@ -134,7 +135,7 @@ func (st *stream) unregister() {
 		err = st.server.cfg.Runtime.Remove(ctx, st.member.key, "")
 	}
 	if err != nil && !errors.Is(err, registry.ErrSession) {
-		st.server.log.Error("registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID, "error", err)
+		st.logLine(hclog.Error, "registration was not ended: it counts until its lease ends", "proxy", st.proxy.ID, "error", err)
 	}
 }
 

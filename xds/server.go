@@ -131,11 +131,12 @@ type Server struct {
 	// taken in.
 	rechecks atomic.Uint64
 	current  atomic.Pointer[snapshot]
-	news     atomic.Uint64 // counts calls of PublishObjects
-	speakers speakers      // safe for concurrent use
-	// Who may do what so often: newcomers by workload register anew, unregistered are written down as such, and strangers
-	// are logged, readers of configuration are written down. Safe for concurrent use.
-	newcomers, unregistered, strangers, readers ratelimit.Limiter
+	news     atomic.Uint64     // counts calls of PublishObjects
+	speakers speakers          // safe for concurrent use
+	peerLog  *ratelimit.Logger // set once; the lines that peers can cause at will
+	// Who may do what so often: newcomers by workload register anew, unregistered are written down as such, readers of
+	// configuration are written down. Safe for concurrent use.
+	newcomers, unregistered, readers ratelimit.Limiter
 
 	refusals refusals // safe for concurrent use
 
@@ -182,9 +183,11 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("xds: register metrics: %w", err)
 	}
+	log := cfg.Log.Named("xds")
 	return &Server{
 		cfg:     cfg,
-		log:     cfg.Log.Named("xds"),
+		log:     log,
+		peerLog: ratelimit.NewLogger(log),
 		metrics: m,
 		kinds:   newKinds(),
 		cache:   ads.NewCache(),

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/peer"
@@ -71,7 +72,8 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 	who, err := s.identify(g.Context(), time.Now())
 	if err != nil {
 		s.metrics.refused.WithLabelValues("not authenticated").Inc()
-		s.noteStranger(addressOf(g.Context()), err)
+		from := addressOf(g.Context())
+		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from, "error", err)
 		return errUnauthenticated
 	}
 	leave, ok := s.enter(who.fingerprint)
@@ -132,21 +134,21 @@ func (st *stream) await(done <-chan error) error {
 		return err
 	case <-expired:
 		s.metrics.refused.WithLabelValues("certificate expired").Inc()
-		s.log.Warn("stream ended: the proxy's certificate has expired and it did not come back with a newer one", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
+		st.logLine(hclog.Warn, "stream ended: the proxy's certificate has expired and it did not come back with a newer one", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "expired", who.Expires)
 		return status.Error(codes.Unauthenticated, "the client certificate has expired: connect with a newer one")
 	case why := <-st.cut:
 		s.metrics.refused.WithLabelValues("not authenticated any more").Inc()
 		if st.reads.Load() {
 			st.recordRead(audit.Refused, why.Error())
 		}
-		s.log.Warn("stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
+		st.logLine(hclog.Warn, "stream ended: its peer is not to be believed any more", "peer", st.peer, "identity", who.Identity, "serial", who.Serial, "error", why)
 		if out, ok := errors.AsType[*NotJoinedError](why); ok && out.Public != "" {
 			return status.Error(codes.PermissionDenied, out.Public)
 		}
 		return errUnauthenticated
 	case <-st.stuck: // returning ends the stream, and so the send, and run
 		s.metrics.refused.WithLabelValues("not reading").Inc()
-		s.log.Warn("stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer, "for", s.cfg.SendWait)
+		st.logLine(hclog.Warn, "stream ended: the proxy does not read", "proxy", st.proxy.ID, "peer", st.peer, "for", s.cfg.SendWait)
 		return status.Errorf(codes.DeadlineExceeded, "a response could not be sent within %s", s.cfg.SendWait)
 	}
 }
@@ -241,7 +243,7 @@ func (st *stream) end(err error) {
 	st.arm(0)
 	if st.proxy == nil {
 		if err != nil && !errors.Is(err, errNotReady) {
-			st.server.log.Info("stream refused", "peer", st.peer, "error", err)
+			st.logLine(hclog.Info, "stream refused", "peer", st.peer, "error", err)
 		}
 		return
 	}
@@ -254,7 +256,7 @@ func (st *stream) end(err error) {
 		st.countRefusing(t, false)
 	}
 	st.mu.Unlock()
-	s.log.Info("proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer, "after", time.Since(st.since).Round(time.Millisecond), "reason", err)
+	st.logLine(hclog.Info, "proxy disconnected", "proxy", st.proxy.ID, "peer", st.peer, "after", time.Since(st.since).Round(time.Millisecond), "reason", err)
 }
 
 // doubted adds to doubts what this stream leaves in doubt.

@@ -29,8 +29,7 @@ const refusalTime = 5 * time.Second
 type guests struct {
 	most    bounds                 // set once
 	refused *prometheus.CounterVec // set once
-	log     hclog.Logger           // set once
-	told    ratelimit.Limiter      // who is logged, by identity and address
+	log     *ratelimit.Logger      // set once
 
 	keys       map[[sha256.Size]byte]int // guarded by lobby.mu: how many show a certificate of a public key
 	households map[household]int         // guarded by lobby.mu
@@ -56,7 +55,7 @@ type guest struct {
 
 // newGuests makes the book of guests. Errors: a metric that is registered already.
 func newGuests(most bounds, r prometheus.Registerer, log hclog.Logger) (*guests, error) {
-	g := &guests{most: most, log: log, keys: map[[sha256.Size]byte]int{}, households: map[household]int{},
+	g := &guests{most: most, log: ratelimit.NewLogger(log), keys: map[[sha256.Size]byte]int{}, households: map[household]int{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
 			Help: "Connections of workloads that were refused, for one workload, or one identity at one address, had too many."}, []string{"by"})}
 	for _, by := range []string{"workload", "address"} {
@@ -92,9 +91,7 @@ func (g *guests) leave(who guest) {
 
 // note logs a refusal, unless there were many of the like.
 func (g *guests) note(who guest, why error) {
-	if log, silent := g.told.Allow(who.id.String()+" "+who.from.String(), time.Now()); log {
-		g.log.Warn("connection refused: there are too many", "identity", who.id, "from", who.from, "error", why, "not logged before", silent)
-	}
+	g.log.Log(hclog.Warn, who.id.String()+" "+who.from.String(), "connection refused: there are too many", "identity", who.id, "from", who.from, "error", why)
 }
 
 // doorman is TLS that lets out of the lobby who proves to be a workload.
