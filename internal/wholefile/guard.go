@@ -2,23 +2,48 @@ package wholefile
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
 	"syscall"
 )
 
-// Guard says why a folder is not safe from other users: who can write there can put another file in the place of any. Root
-// is not another user. Errors: those of the file system, or "state folder X …", with what to do.
+// Guard returns an error unless dir is a folder that this user alone can write to: not a symbolic link, owned by the
+// user that runs the program, root included, and not writable by others. Who can write there can replace any file.
+// Errors: those of the file system, or "state folder X …", with what to do.
 func Guard(dir string) error {
-	info, err := os.Stat(dir)
+	dir = filepath.Clean(dir) // with a slash at its end Lstat would follow a link
+	info, err := os.Lstat(dir)
 	if err != nil {
 		return fmt.Errorf("state folder (setting state): %w", err)
 	}
+	if info.Mode()&fs.ModeSymlink != 0 {
+		target, err := filepath.EvalSymlinks(dir)
+		if err != nil {
+			return fmt.Errorf("state folder %s is a symbolic link that leads nowhere (%v): remove it, or set another folder (setting state, or --state)", dir, err)
+		}
+		return fmt.Errorf("state folder %s is a symbolic link to %s: name the folder itself (setting state, or --state)", dir, target)
+	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
-	case ok && st.Uid != 0 && int(st.Uid) != os.Geteuid() && os.Geteuid() != 0:
-		return fmt.Errorf("state folder %s belongs to another user (%d): set another folder (setting state, or --state)", dir, st.Uid)
+	case ok && int(st.Uid) != os.Geteuid():
+		owner, self := userName(int(st.Uid)), userName(os.Geteuid())
+		return fmt.Errorf("state folder %s belongs to the user %s, and this program runs as %s: if you trust what is in it, run \"chown -R %s %s\"; "+
+			"otherwise set another folder (setting state, or --state)", dir, owner, self, self, dir)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("state folder %s can be written by other users (%v): make it this user's alone (chmod 700), or set another folder (setting state, or --state)", dir, info.Mode())
+		return fmt.Errorf("state folder %s can be written by other users (%v): make it this user's alone (chmod 700), or set another folder (setting state, or --state)",
+			dir, info.Mode())
 	}
 	return nil
+}
+
+// userName is the name of a user, or the number of one without a name.
+func userName(uid int) string {
+	id := strconv.Itoa(uid)
+	if u, err := user.LookupId(id); err == nil {
+		return u.Username
+	}
+	return id
 }

@@ -28,3 +28,35 @@ func TestGuard(t *testing.T) {
 		}
 	}
 }
+
+// A folder of another user, or a link to one, is refused: root would trust what that user put there.
+func TestGuardOwner(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("only root can give a folder to another user")
+	}
+	dir := t.TempDir()
+	state, link := filepath.Join(dir, "state"), filepath.Join(dir, "link")
+	if err := errors.Join(os.Mkdir(state, 0o700), os.Symlink("state", link)); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{link, link + "/"} {
+		if err := Guard(path); err == nil || !strings.Contains(err.Error(), "state folder "+link+" is a symbolic link to "+state) {
+			t.Errorf("%s: %v", path, err)
+		}
+	}
+	nowhere := filepath.Join(dir, "nowhere")
+	if err := os.Symlink("none", nowhere); err != nil {
+		t.Fatal(err)
+	}
+	if err := Guard(nowhere); errors.Is(err, fs.ErrNotExist) || err == nil || !strings.Contains(err.Error(), "leads nowhere") {
+		t.Errorf("a link to nowhere: %v", err)
+	}
+	if err := os.Chown(state, 4998, -1); err != nil {
+		t.Fatal(err)
+	}
+	want := "belongs to the user 4998, and this program runs as root: if you trust what is in it, run \"chown -R root " + state + "\""
+	if err := Guard(state); err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("got %v, want %q", err, want)
+	}
+}
