@@ -22,21 +22,30 @@ type head struct {
 	metadata, spec, items *yaml.Node
 }
 
-// head reads the outermost level. It is not ok when the kind cannot be known.
+// head reads the outermost level. It is not ok when the kind cannot be known. Problems of a document without a known
+// kind quote none of its text: it may be any file, a key say.
 func (d *decoder) head() (h head, ok bool) {
 	root := deref(d.lines.root)
 	if root.Kind != yaml.MappingNode {
-		d.errorf(root, "want an object with apiVersion, kind, metadata and spec, not %s", describe(root))
+		d.errorf(root, "want an object with apiVersion, kind, metadata and spec, not %s", shapeOf(root))
 		return h, false
 	}
-	var apiVersion, kind *yaml.Node
+	kind := d.kindOf(root)
+	if isNull(kind) || kind.Kind != yaml.ScalarNode {
+		d.errorf(root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
+		return h, false
+	}
+	h.kind = Kind(kind.Value)
+	if h.kind != listKind && !d.kind(&h, kind) {
+		return h, false
+	}
+	var apiVersion *yaml.Node
 	doubled := d.doubled
 	d.fields(root, func(key, value *yaml.Node) {
 		switch key.Value {
 		case "apiVersion":
 			apiVersion = deref(value)
 		case "kind":
-			kind = deref(value)
 		case "metadata":
 			h.metadata = deref(value)
 		case "spec":
@@ -51,11 +60,6 @@ func (d *decoder) head() (h head, ok bool) {
 	if d.doubled != doubled {
 		d.unread = true // there may be another object in it, of which nothing is known
 	}
-	if isNull(kind) || kind.Kind != yaml.ScalarNode {
-		d.errorf(root, "the kind is missing: write apiVersion and kind, such as networking.istio.io/v1 and VirtualService")
-		return h, false
-	}
-	h.kind = Kind(kind.Value)
 	if h.kind == listKind {
 		return h, true
 	}
@@ -63,7 +67,18 @@ func (d *decoder) head() (h head, ok bool) {
 		d.at("items").errorf(h.items, "unknown field: only a List has items")
 		d.pop()
 	}
-	return h, d.kind(&h, kind) && d.version(&h, root, apiVersion)
+	return h, d.version(&h, root, apiVersion)
+}
+
+// kindOf is the value of the field kind; nil when there is none. It reports nothing.
+func (d *decoder) kindOf(root *yaml.Node) (kind *yaml.Node) {
+	silent := &decoder{parser: &parser{maxVisits: d.maxVisits}, lines: d.lines}
+	silent.fields(root, func(key, value *yaml.Node) {
+		if key.Value == "kind" {
+			kind = deref(value)
+		}
+	})
+	return kind
 }
 
 // kind finds out which kind is meant.
@@ -83,7 +98,11 @@ func (d *decoder) kind(h *head, n *yaml.Node) bool {
 	if hint == "" {
 		hint = ": of Istio's kinds Ashore takes " + strings.Join(atWork, ", ") + ": remove the rest"
 	}
-	d.at("kind").errorf(n, "unknown kind %s%s", quote(n.Value), hint)
+	name := ""
+	if isLabel(n.Value, true, 63) {
+		name = " " + quote(n.Value)
+	}
+	d.at("kind").errorf(n, "unknown kind%s%s", name, hint)
 	d.pop()
 	return false
 }

@@ -205,13 +205,21 @@ func (d *decoder) mapKey(fd protoreflect.FieldDescriptor, n *yaml.Node) (k proto
 	return v.MapKey(), true
 }
 
-// describe says what stands at n, for the end of "want …, not …".
-func describe(n *yaml.Node) string {
+// shapeOf says what stands at n, without its text.
+func shapeOf(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "an object"
 	case yaml.SequenceNode:
 		return "a list"
+	}
+	return "text"
+}
+
+// describe says what stands at n, for the end of "want …, not …".
+func describe(n *yaml.Node) string {
+	if n.Kind == yaml.MappingNode || n.Kind == yaml.SequenceNode {
+		return shapeOf(n)
 	}
 	switch n.ShortTag() {
 	case "!!null":

@@ -99,6 +99,9 @@ func (p *parser) syntaxError(err error, offset int) {
 			line, text, near = n, m[2], " near this line"
 		}
 	}
+	if strings.HasPrefix(text, "unknown anchor") { // it would quote the file, which may be any
+		text = "an alias (*name) has no anchor (&name) before it"
+	}
 	text = strings.TrimSpace(strings.ReplaceAll(text, "\n", " "))
 	p.refuse(line+offset, fmt.Sprintf("not valid YAML%s: %s", near, text))
 }

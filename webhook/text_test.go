@@ -55,7 +55,7 @@ func TestText(t *testing.T) {
 		// The name tells how a text is read; without one its type does.
 		"JSON by type":         {kind: jsonType, body: "{a: 1}", code: 422, want: []string{`"file": "request.json"`, "not valid JSON"}},
 		"JSON by name":         {target: "?file=a.json", body: "{a: 1}", code: 422, want: []string{"not valid JSON"}},
-		"YAML by name":         {target: "?file=a.yaml", kind: jsonType, body: "{a: 1}", code: 422, want: []string{"unknown field"}},
+		"YAML by name":         {target: "?file=a.yaml", kind: jsonType, body: "{a: 1}", code: 422, want: []string{"the kind is missing"}},
 		"curl's type":          {kind: "application/x-www-form-urlencoded", body: goodText, code: 200, want: []string{"[]"}},
 		"no type":              {kind: "-", body: goodText, code: 200, want: []string{"[]"}},
 		"an unknown parameter": {target: "?name=b.yaml", body: badText, code: 400, want: []string{`unknown parameter "name"`}},
