@@ -91,7 +91,7 @@ func (f *folder) await(ctx context.Context, was error) bool {
 
 // bare is why there is nothing to read; nil: there is something.
 func (s *Source) bare() error {
-	return bareListing(scan(s.cfg.Dir, func(string, stamp) {}))
+	return bareListing(scan(s.cfg.Dir, s.cfg.FollowSymlinks, s.cfg.maxEntries, func(string, stamp) {}))
 }
 
 // bareListing is the same of a folder that was scanned.

@@ -60,21 +60,29 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	if f.files[name] != from {
 		name = ""
 	}
-	f.forget()
 	for _, o := range objects {
 		if !f.defined(o.Key, from, false) {
 			f.gone = append(f.gone, departed{object: o, file: from.name, from: name, goodAt: from.goodAt, at: now})
+			f.departs = true
 		}
 	}
-	if len(objects) == 0 || len(f.gone) == 0 {
+}
+
+// place gives what departed since the last batch to the files that mean it.
+func (f *folder) place() {
+	if !f.departs {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+	f.departs = false
+	f.forget()
+	for _, name := range slices.Sorted(maps.Keys(f.index.wrong)) {
 		x := f.files[name]
-		if x == from || !x.wrong {
+		m := meaning{fresh: x.fresh, all: f.recent(x)}
+		if !m.all && len(m.fresh) == 0 {
 			continue
 		}
-		if f.adopt(x, meaning{fresh: x.fresh, all: f.recent(x)}, f.gone) {
+		from := slices.DeleteFunc(slices.Clone(f.gone), func(d departed) bool { return f.defined(d.object.Key, x, false) })
+		if f.adopt(x, m, from) {
 			f.again(x)
 		}
 	}

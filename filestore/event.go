@@ -6,7 +6,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -27,6 +26,8 @@ func (f *folder) event(e fsnotify.Event) {
 	switch {
 	case e.Name == root:
 		f.rootChanged(e)
+	case inside && f.files[rel] == nil && (f.crowded || len(f.files) >= f.src.cfg.maxEntries):
+		f.scanAt(time.Now().Add(rescanSoon)) // the scan says whether there is room for it
 	case !inside || hidden(filepath.Dir(rel)):
 	case hidden(filepath.Base(rel)):
 		// Kubernetes and others change what visible symlinks mean by a hidden one.
@@ -38,7 +39,7 @@ func (f *folder) event(e fsnotify.Event) {
 	case e.Has(fsnotify.Create) && (isDir(e.Name) || isLink(e.Name)):
 		f.scanNow = true
 	case e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename):
-		if f.watch.gone(e.Name) || f.under(rel) {
+		if f.watch.gone(e.Name) || f.dirs[rel] {
 			f.scanAt(time.Now().Add(f.src.cfg.Settle))
 		}
 	case e.Has(fsnotify.Chmod) && isDir(e.Name):
@@ -67,38 +68,30 @@ func (f *folder) changed(name string, e fsnotify.Event, moved string) {
 	switch {
 	case e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename):
 		f.pending.touch(name, true, now)
-	case e.Has(fsnotify.Create) && complete(e.Name, moved):
-		names := []string{name}
+		f.index.leave(f.files[name])
+		f.ready.remove(name)
+	case e.Has(fsnotify.Create) && f.complete(name, e.Name, moved):
+		f.ready.add(name)
 		if from, ok := within(f.src.cfg.Dir, moved); ok && moved != "" && f.files[from] != nil {
-			names = append(names, from) // one file under a new name, in one batch
+			f.ready.add(from) // one file under a new name, in one batch
 		}
-		f.readAll(names)
 	default:
 		f.pending.touch(name, false, now)
+		f.ready.remove(name)
 	}
 }
 
 // complete says whether a file that has just come is all there: it was renamed into place, or its writer
 // is done. Where the kernel does not tell about writers, a name that was moved away just before is
 // taken for the other end of a rename.
-func complete(path, moved string) bool {
+func (f *folder) complete(name, path, moved string) bool {
 	if info, err := os.Stat(path); err != nil || info.Size() == 0 {
 		return false // the content comes yet
 	}
-	if done, ok := written(path); ok {
+	if done, ok := f.src.written(name); ok {
 		return done
 	}
 	return moved != "" && moved != path
-}
-
-// under says that files of a folder are known; "." is the whole one.
-func (f *folder) under(dir string) bool {
-	for name := range f.files {
-		if dir == "." || strings.HasPrefix(name, dir+string(filepath.Separator)) {
-			return true
-		}
-	}
-	return false
 }
 
 func isLink(path string) bool {

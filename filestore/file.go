@@ -3,7 +3,6 @@ package filestore
 import (
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -61,6 +60,7 @@ type file struct {
 	kept    bool             // what it holds is from before the start, and it was not read since
 	issues  []config.Problem // found by reading it
 	claims  []config.Key     // the keys that owners has of it
+	link    string           // where it ends, when it is a symlink
 
 	// unkept is why not all that was kept of it before the start can be used, and rest that, as it was kept, the newest first. They are empty once
 	// the file is without errors: it then says itself what it holds.
@@ -102,12 +102,13 @@ var errBusy = errors.New("it is being written")
 func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
 	start := time.Now()
 	r = reading{name: name, at: start}
-	path := filepath.Join(s.cfg.Dir, name)
-	if info, err := os.Lstat(path); err == nil && info.Mode()&fs.ModeSymlink != 0 {
-		r.link, _ = filepath.EvalSymlinks(path) // an error shows in the reading below
+	f, link, err := s.open(name)
+	if err != nil {
+		r.link, r.err = link, err
+		return r
 	}
-	r.data, r.stamp, r.err = readFile(path)
-	if r.err != nil {
+	r.link = link
+	if r.data, r.stamp, r.err = readFile(f); r.err != nil {
 		return r
 	}
 	r.digest = sha256.Sum256(r.data)
@@ -123,24 +124,29 @@ func (s *Source) read(name string, known *[sha256.Size]byte) (r reading) {
 	for _, o := range r.result.Objects {
 		o.Origin.Source = s.name
 	}
+	if !clean(r.result) {
+		r.data = nil // what is kept of it are its objects; there may be thousands of such files
+	}
 	s.cfg.OnRead(Read{File: name, Took: time.Since(start), Objects: len(r.result.Objects), Problems: len(r.result.Problems)})
 	return r
 }
 
-// readFile reads a regular file that nobody writes to meanwhile.
-func readFile(path string) (data []byte, s stamp, err error) {
-	// a pipe would wait for a writer without O_NONBLOCK
-	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+// written says of a file of the folder what the function written says.
+func (s *Source) written(name string) (complete, ok bool) {
+	f, _, err := s.open(name)
 	if err != nil {
-		return nil, s, err
+		return false, false
 	}
+	defer f.Close() // read only: there is nothing to lose
+	return written(f)
+}
+
+// readFile reads and closes a file that nobody writes to meanwhile.
+func readFile(f *os.File) (data []byte, s stamp, err error) {
 	defer func() { err = errors.Join(err, f.Close()) }()
 	before, err := f.Stat()
 	if err != nil {
 		return nil, s, err
-	}
-	if !before.Mode().IsRegular() {
-		return nil, s, fmt.Errorf("%s is not a regular file: remove it, or give it another extension", path)
 	}
 	// one more than allowed shows Parse that there is too much
 	if data, err = io.ReadAll(io.LimitReader(f, config.MaxFileSize+1)); err != nil {

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"maps"
 	"os"
 	"slices"
 	"time"
@@ -24,10 +25,14 @@ type folder struct {
 	lately     time.Time                  // when something was last changed, by somebody or at a start by what was kept
 	latelyKept time.Time                  // what is kept of that
 	links      map[string]map[string]bool // where symlinks end -> their names
+	index      index
 
+	dirs   map[string]bool           // folders that the last scan read
 	failed map[string]config.Problem // folders that cannot be read
-	loops  map[string]config.Problem // symlinks that are not followed
-	keepup error                     // why contents cannot be kept
+	// crowded says that there are more files than are read: no new one is.
+	crowded bool
+	loops   map[string]config.Problem // symlinks that are not followed
+	keepup  error                     // why contents cannot be kept
 	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
 	unloaded error
 	absence  absence
@@ -36,8 +41,13 @@ type folder struct {
 
 	awaitedSince time.Time // since when it was
 
+	ready     nameQueue // files to be read now
 	pending   pending
 	scanNow   bool
+	scanTook  time.Duration // by the last scan, without reading what it found
+	departs   bool          // something is in gone that no file was asked to adopt yet
+	progress  progress
+	reading   bool      // progress was told, and its end was not
 	movedFrom string    // named by the notification before this one as moved away
 	since     time.Time // when the first change that is not sent yet was noticed
 
@@ -48,7 +58,7 @@ type folder struct {
 func newFolder(s *Source, w *watcher, k *keeper) *folder {
 	return &folder{
 		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, adopted: map[string]bool{}, links: map[string]map[string]bool{},
+		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, adopted: map[string]bool{}, links: map[string]map[string]bool{}, index: newIndex(),
 		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
 		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
 	}
@@ -60,7 +70,8 @@ const rootGroup = "."
 // scanAt has the folder scanned at a time.
 func (f *folder) scanAt(at time.Time) {
 	if _, ok := f.pending.due[scanName]; !ok {
-		f.pending.due[scanName], f.pending.first[scanName] = at, at
+		f.pending.first[scanName] = at
+		f.pending.at(scanName, at)
 	}
 }
 
@@ -79,8 +90,7 @@ func (f *folder) take(r reading, keptAlready bool) {
 		f.files[r.name] = x
 	}
 	delete(f.missed, r.name)
-	f.unlink(r.name)
-	f.link(r)
+	f.link(x, r.link)
 	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
 	guests, rest, kept, edited := x.guests, len(x.rest), x.kept, x.edited
 	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
@@ -88,6 +98,8 @@ func (f *folder) take(r reading, keptAlready bool) {
 	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
 	lately := x.lately
 	x.lately = lately && r.err != nil
+	delete(f.index.away, x.name)
+	f.index.update(x)
 	if x.edited != edited {
 		f.lately = x.edited
 	}
@@ -124,37 +136,51 @@ func (f *folder) missing(names []string) {
 		f.scanNow = true
 		return
 	}
-	for _, name := range names {
-		f.drop(name)
-	}
+	f.drop(names...)
 }
 
-// drop forgets a file that was deleted.
-func (f *folder) drop(name string) {
-	x := f.files[name]
-	if x == nil {
-		return
+// drop forgets files that were deleted.
+func (f *folder) drop(names ...string) {
+	twins := f.twins(names)
+	for _, name := range names {
+		x := f.files[name]
+		if x == nil {
+			continue
+		}
+		f.lately = time.Now()
+		f.noticed(f.lately)
+		f.miss([]string{name}, f.lately)
+		delete(f.files, name)
+		f.unlink(x)
+		f.index.drop(name)
+		f.bequeath(x, twins)
+		objects := x.objects
+		x.objects = nil
+		f.supply(x)
+		f.keep.put(name, nil)
+		f.depart(x, objects)
+		f.src.cfg.Log.Info("file deleted", "folder", f.src.cfg.Dir, "file", name)
 	}
-	f.lately = time.Now()
-	f.noticed(f.lately)
-	f.miss([]string{name}, f.lately)
-	delete(f.files, name)
-	f.unlink(name)
-	f.bequeath(x)
-	objects := x.objects
-	x.objects = nil
-	f.supply(x)
-	f.keep.put(name, nil)
-	f.depart(x, objects)
-	f.src.cfg.Log.Info("file deleted", "folder", f.src.cfg.Dir, "file", name)
 }
 
 // supply brings the owners up to date and notes which groups have changed.
 func (f *folder) supply(x *file) {
 	f.changedGroups[x.name] = true
-	for _, other := range f.owners.set(x) {
-		f.changedGroups[other] = true
-		f.reconsider(other)
+	if f.files[x.name] == x {
+		f.index.update(x)
 	}
+	f.owners.set(x, f.index.claimed)
 	f.dismiss(x)
+}
+
+// tellClaims notes the files for which something has changed because others define the same objects.
+func (f *folder) tellClaims() {
+	claimed := slices.Collect(maps.Keys(f.index.claimed))
+	clear(f.index.claimed)
+	for _, k := range claimed {
+		for _, c := range f.owners[k] {
+			f.changedGroups[c.file] = true
+			f.reconsider(c.file)
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"crypto/sha256"
 	"maps"
 	"os"
 	"path/filepath"
@@ -22,7 +23,7 @@ func (f *folder) inherit(x *file, r reading, clash bool) {
 	f.forget()
 	m := x.meaning(r)
 	from := slices.DeleteFunc(slices.Clone(f.gone), func(d departed) bool { return f.defined(d.object.Key, x, false) })
-	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+	for _, name := range slices.Sorted(maps.Keys(f.index.away)) {
 		away := f.files[name]
 		whole := x.claims == nil && len(x.objects) == 0 && away.seen == r.digest
 		if away == x || !whole && !slices.ContainsFunc(away.objects, m.perhaps) || f.there(name) {
@@ -38,14 +39,28 @@ func (f *folder) inherit(x *file, r reading, clash bool) {
 	f.adopt(x, m, from)
 }
 
-// bequeath gives what is in use of a file that went away to those that hold what it held at last, and reads them again.
-func (f *folder) bequeath(from *file) {
+// twins are the files by what they hold, sorted; nil when nothing needs them to take one of names away.
+func (f *folder) twins(names []string) map[[sha256.Size]byte][]string {
+	if !slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && len(x.held) > 0 }) {
+		return nil
+	}
+	out := map[[sha256.Size]byte][]string{}
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		seen := f.files[name].seen
+		out[seen] = append(out[seen], name)
+	}
+	return out
+}
+
+// bequeath gives what is in use of a file that went away to those that hold what it held at last, its twins, and reads
+// them again.
+func (f *folder) bequeath(from *file, twins map[[sha256.Size]byte][]string) {
 	if len(from.held) == 0 {
 		return
 	}
-	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+	for _, name := range twins[from.seen] {
 		x := f.files[name]
-		if x.seen != from.seen {
+		if x == nil || x.seen != from.seen {
 			continue
 		}
 		known := keysOf(x.objects)

@@ -10,13 +10,8 @@ import (
 // written says whether a file is complete: no process has it open for writing. ok is false when that cannot
 // be known. It asks for a read lease, which the kernel refuses while there is a writer, and returns it
 // at once; fcntl(2), "Leases". Files of other users and some file systems have no leases.
-func written(path string) (complete, ok bool) {
-	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return false, false
-	}
-	defer f.Close() // read only: there is nothing to lose
-	_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
+func written(f *os.File) (complete, ok bool) {
+	_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_RDLCK)
 	switch {
 	case err == nil:
 		_, err = unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_UNLCK)

@@ -1,8 +1,10 @@
 package filestore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -11,15 +13,20 @@ import (
 )
 
 // List returns the paths, sorted, of the files that a Source of dir reads, and what is wrong with the folders and
-// symlinks on the way to them. Files are not read.
-func List(dir string) ([]string, []config.Problem) {
-	l := scan(dir, func(string, stamp) {})
+// symlinks on the way to them. followSymlinks is Config.FollowSymlinks. Files are not read.
+func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
+	l := scan(dir, followSymlinks, maxEntries, func(string, stamp) {})
 	files := make([]string, 0, len(l.files))
-	for name := range l.files {
-		files = append(files, filepath.Join(dir, name))
-	}
-	slices.Sort(files)
 	var problems []config.Problem
+	for _, name := range slices.Sorted(maps.Keys(l.files)) {
+		path := filepath.Join(dir, name)
+		var refused refusedError
+		if _, err := inside(dir, path); !followSymlinks && errors.As(err, &refused) {
+			problems = append(problems, fileProblem(path, err))
+			continue
+		}
+		files = append(files, path)
+	}
 	for _, rel := range slices.Sorted(maps.Keys(l.failed)) {
 		problems = append(problems, folderProblem(filepath.Join(dir, rel), l.failed[rel]))
 	}
@@ -43,7 +50,11 @@ func Load(path string) config.Result {
 // Content returns what is in a file, for Parse, which refuses one that is too large: of that it is only the beginning. That
 // the file cannot be read is a problem.
 func Content(path string) ([]byte, []config.Problem) {
-	data, _, err := readFile(path)
+	f, err := openRegular(path, os.Stat, os.OpenFile)
+	if err != nil {
+		return nil, []config.Problem{fileProblem(path, err)}
+	}
+	data, _, err := readFile(f)
 	if err != nil {
 		return nil, []config.Problem{fileProblem(path, err)}
 	}
@@ -61,10 +72,16 @@ func Parse(name string, data []byte) config.Result {
 
 // fileProblem is that a file cannot be read.
 func fileProblem(name string, err error) config.Problem {
+	if refused := refusedError(""); errors.As(err, &refused) {
+		return config.Problem{Severity: feed.Error, File: name, Text: "the file is not read: " + refused.Error()}
+	}
 	return config.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)}
 }
 
 // folderProblem is that a folder cannot be read.
 func folderProblem(path string, err error) config.Problem {
+	if refused := refusedError(""); errors.As(err, &refused) {
+		return config.Problem{Severity: feed.Error, File: path, Text: "the folder is not read: " + refused.Error()}
+	}
 	return config.Problem{Severity: feed.Error, File: path, Text: fmt.Sprintf("the folder cannot be read (%v): restore it, or make it readable", err)}
 }

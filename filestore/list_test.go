@@ -18,7 +18,7 @@ func TestList(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	files, problems := List(dir)
+	files, problems := List(dir, true)
 	var want []string
 	for _, name := range []string{"gone.yaml", "more/b.yaml", "more/sub/c.json", "z.yml"} {
 		want = append(want, filepath.Join(dir, name))
@@ -30,7 +30,7 @@ func TestList(t *testing.T) {
 		t.Errorf("a link to nowhere: got %+v, want that it cannot be read", r)
 	}
 	none := filepath.Join(dir, "none")
-	if files, problems := List(none); len(files) > 0 || len(problems) != 1 || !strings.HasPrefix(problems[0].String(), none+": the folder cannot be read") {
+	if files, problems := List(none, true); len(files) > 0 || len(problems) != 1 || !strings.HasPrefix(problems[0].String(), none+": the folder cannot be read") {
 		t.Errorf("no folder: got %q with %v, want that it cannot be read", files, problems)
 	}
 }

@@ -17,8 +17,8 @@ type claim struct {
 	object *config.Object
 }
 
-// set replaces what a file defines and returns the other files for which something has changed by that.
-func (o owners) set(x *file) (touched []string) {
+// set replaces what a file defines, and adds the keys to touched for whose other files something has changed by that.
+func (o owners) set(x *file, touched map[config.Key]bool) {
 	defined := make(map[config.Key]*config.Object, len(x.objects))
 	for _, obj := range x.objects {
 		defined[obj.Key] = obj
@@ -28,32 +28,30 @@ func (o owners) set(x *file) (touched []string) {
 			continue
 		}
 		left := slices.DeleteFunc(o[k], func(c claim) bool { return c.file == x.name })
-		for _, c := range left {
-			touched = append(touched, c.file)
-		}
 		if len(left) == 0 {
 			delete(o, k)
 		} else {
-			o[k] = left
+			o[k], touched[k] = left, true
 		}
+	}
+	had := make(map[config.Key]bool, len(x.claims))
+	for _, k := range x.claims {
+		had[k] = true
 	}
 	x.claims = make([]config.Key, 0, len(x.objects)) // never nil: it was supplied
 	for _, obj := range x.objects {
 		x.claims = append(x.claims, obj.Key)
 		list := o[obj.Key]
-		i := slices.IndexFunc(list, func(c claim) bool { return c.file == x.name })
-		if i < 0 {
+		if !had[obj.Key] {
 			o[obj.Key] = append(list, claim{x.name, obj})
 			continue
 		}
+		i := slices.IndexFunc(list, func(c claim) bool { return c.file == x.name })
 		list[i].object = obj
-		if i == 0 { // the others name its line
-			for _, c := range list[1:] {
-				touched = append(touched, c.file)
-			}
+		if i == 0 && len(list) > 1 { // the others name its line
+			touched[obj.Key] = true
 		}
 	}
-	return touched
 }
 
 // split returns what counts of a file, and a problem for each object that another file defined first.

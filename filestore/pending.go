@@ -8,23 +8,29 @@ type pending struct {
 	due     map[string]time.Time
 	first   map[string]time.Time // when the waiting began
 	removal map[string]bool      // those that seem to be deleted
+	removed time.Time            // when all of removal is due, whatever due says
+	next    time.Time            // nothing is due before; zero: nothing is waiting
 }
 
 // touch notes a change of a file; the quiet time starts anew. The quiet time of deletions is one for all:
 // a folder that is deleted loses its files one by one, and is then not a folder without files.
 func (p *pending) touch(name string, removed bool, now time.Time) {
-	at := now.Add(p.settle)
 	if _, waiting := p.due[name]; !waiting {
 		p.first[name] = now
 	}
-	p.due[name] = at
-	if !removed {
+	p.at(name, now.Add(p.settle))
+	if removed {
+		p.removal[name], p.removed = true, p.due[name]
+	} else {
 		delete(p.removal, name)
-		return
 	}
-	p.removal[name] = true
-	for other := range p.removal {
-		p.due[other] = at
+}
+
+// at has a name be due at a time.
+func (p *pending) at(name string, at time.Time) {
+	p.due[name] = at
+	if p.next.IsZero() || at.Before(p.next) {
+		p.next = at
 	}
 }
 
@@ -34,23 +40,28 @@ func (p *pending) drop(name string) {
 	delete(p.removal, name)
 }
 
-// wait is the time until the next file has settled.
+// wait is the time until a file may have settled.
 func (p *pending) wait(now time.Time) time.Duration {
-	wait := time.Hour
-	for _, at := range p.due {
-		wait = min(wait, at.Sub(now))
+	if p.next.IsZero() {
+		return time.Hour
 	}
-	return max(wait, 0)
+	return max(p.next.Sub(now), 0)
 }
 
 // take removes the files that have settled, and returns since when each was waiting.
 func (p *pending) take(now time.Time) map[string]time.Time {
 	out := map[string]time.Time{}
+	p.next = time.Time{}
 	for name, at := range p.due {
-		if !at.After(now) {
-			out[name] = p.first[name]
-			p.drop(name)
+		if p.removal[name] {
+			at = p.removed
 		}
+		if at.After(now) {
+			p.at(name, at)
+			continue
+		}
+		out[name] = p.first[name]
+		p.drop(name)
 	}
 	return out
 }

@@ -80,15 +80,15 @@ func lineOf(problems []config.Problem, k config.Key) int {
 // dismiss ends the stay of guests of other files that a file defines, when it was changed lately: they
 // were moved to it. One that it defined all along was not.
 func (f *folder) dismiss(x *file) {
-	if !f.recent(x) {
+	if len(f.index.hosting) == 0 || !f.recent(x) {
 		return
 	}
 	for _, o := range x.objects {
 		if len(f.owners[o.Key]) < 2 || x.isGuest(o.Key) {
 			continue
 		}
-		for _, c := range slices.Clone(f.owners[o.Key]) {
-			if host := f.files[c.file]; host != nil && host != x && host.isGuest(o.Key) {
+		for _, name := range slices.Sorted(maps.Keys(f.index.hosting)) {
+			if host := f.files[name]; host != x && host.isGuest(o.Key) {
 				host.part(o.Key)
 				f.supply(host)
 				f.keep.put(host.name, f.standIn(host))

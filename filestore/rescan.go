@@ -13,15 +13,21 @@ const scanName = ""
 
 // scan lists the folder and takes note of the folders that cannot be read.
 func (f *folder) scan() *listing {
+	began := time.Now()
+	defer func() { f.scanTook = time.Since(began) }()
 	f.watch.err = nil
 	f.watchAround()
-	l := scan(f.src.cfg.Dir, f.watch.add)
+	l := scan(f.src.cfg.Dir, f.src.cfg.FollowSymlinks, f.src.cfg.maxEntries, f.watch.add)
+	linked := make(map[string]bool, len(f.links)) // folders in which symlinks end
+	for end := range f.links {
+		linked[filepath.Dir(end)] = true
+	}
 	for dir := range f.watch.dirs {
-		if rel, ok := within(f.src.cfg.Dir, dir); ok && !l.dirs[rel] && l.failed[rel] == nil && !f.linked(dir) {
+		if rel, ok := within(f.src.cfg.Dir, dir); ok && !l.dirs[rel] && l.failed[rel] == nil && !linked[dir] {
 			f.watch.remove(dir)
 		}
 	}
-	f.failed = f.failures(l)
+	f.failed, f.dirs, f.crowded = f.failures(l), l.dirs, l.entries > l.most
 	f.loops = l.loops
 	f.changedGroups[rootGroup] = true
 	return l
@@ -30,10 +36,14 @@ func (f *folder) scan() *listing {
 // failures makes problems of the folders that cannot be read.
 func (f *folder) failures(l *listing) map[string]config.Problem {
 	out := make(map[string]config.Problem, len(l.failed))
+	if len(l.failed) == 0 {
+		return out
+	}
+	known := parents(f.files)
 	for dir, err := range l.failed {
 		p := folderProblem(filepath.Join(f.src.cfg.Dir, dir), err)
 		p.Away, p.Unread = dir == ".", dir != "." // that nothing of the whole folder is seen is said by Away
-		if f.under(dir) {
+		if known[dir] {
 			p.Stale = true
 			p.Text += "; until then the last content of its files stays in use"
 		}
@@ -57,7 +67,7 @@ func (f *folder) rescan() {
 		if _, waiting := f.pending.due[name]; waiting {
 			continue
 		}
-		if done, ok := written(filepath.Join(f.src.cfg.Dir, name)); ok && !done || !ok && now.Sub(s.modified) < f.src.cfg.Settle {
+		if done, ok := f.src.written(name); ok && !done || !ok && now.Sub(s.modified) < f.src.cfg.Settle {
 			f.pending.touch(name, false, now)
 			continue
 		}
@@ -65,6 +75,10 @@ func (f *folder) rescan() {
 	}
 	lost := f.lost(l)
 	f.miss(lost, now)
+	clear(f.index.away)
+	for _, name := range lost {
+		f.index.leave(f.files[name])
+	}
 	held := f.holdBack(l, lost, now)
 	for _, name := range lost {
 		switch {

@@ -2,7 +2,9 @@ package filestore
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,27 +15,47 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
+const (
+	// maxEntries is how many files and folders there may be, those that are no configuration included.
+	maxEntries = 100_000
+	// maxFolders is how deep folders nest.
+	maxFolders = 32
+)
+
 // listing is what a scan found.
 type listing struct {
-	files  map[string]stamp           // by path within the folder
-	dirs   map[string]bool            // folders that were read, "." included
-	failed map[string]error           // folders that could not be read
-	loops  map[string]config.Problem  // symlinks that were not followed
-	seen   map[[2]uint64]string       // device and inode of folders
-	later  []string                   // symlinks to folders, read after the real ones
-	watch  func(dir string, in stamp) // called before a folder is read
+	files   map[string]stamp           // by path within the folder
+	dirs    map[string]bool            // folders that were read, "." included
+	failed  map[string]error           // folders that could not be read
+	loops   map[string]config.Problem  // symlinks that were not followed
+	seen    map[[2]uint64]string       // device and inode of folders
+	later   []string                   // symlinks to folders, read after the real ones
+	watch   func(dir string, in stamp) // called before a folder is read
+	follow  bool                       // symlinks that lead out of the folder are followed
+	entries int                        // how many were looked at
+	most    int                        // how many may be
 }
 
 // scan lists a folder without reading files. A folder that is reached twice is read once, under its own
-// path rather than a symlink's, so symlinks cannot lead in a circle.
-func scan(root string, watch func(dir string, in stamp)) *listing {
+// path rather than a symlink's, so symlinks cannot lead in a circle. With more than most entries the whole
+// folder has failed.
+func scan(root string, follow bool, most int, watch func(dir string, in stamp)) *listing {
 	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{}, loops: map[string]config.Problem{},
-		seen: map[[2]uint64]string{}, watch: watch}
+		seen: map[[2]uint64]string{}, watch: watch, follow: follow, most: most}
 	l.dir(root, ".")
 	for len(l.later) > 0 {
 		next := l.later[0]
 		l.later = l.later[1:]
+		if _, err := inside(root, filepath.Join(root, next)); err != nil && !follow {
+			l.failed[next] = err
+			continue
+		}
 		l.dir(root, next)
+	}
+	if l.entries > l.most {
+		clear(l.files) // which of them are there is a matter of chance
+		l.failed["."] = refusedError(fmt.Sprintf("it has more than %d files and folders, "+
+			"counting those that are no configuration: move out what does not belong there", most))
 	}
 	return l
 }
@@ -46,6 +68,10 @@ func (l *listing) dir(root, rel string) {
 		l.failed[rel] = err
 		return
 	}
+	if strings.Count(rel, string(filepath.Separator)) >= maxFolders {
+		l.failed[rel] = refusedError(fmt.Sprintf("it is nested in more than %d folders: move it up", maxFolders))
+		return
+	}
 	s := stampOf(info)
 	if first, again := l.seen[[2]uint64{s.device, s.inode}]; again {
 		l.loops[rel] = config.Problem{Severity: feed.Warning, File: rel,
@@ -54,7 +80,7 @@ func (l *listing) dir(root, rel string) {
 	}
 	l.seen[[2]uint64{s.device, s.inode}] = rel
 	l.watch(path, s)
-	entries, err := os.ReadDir(path)
+	entries, err := l.read(path)
 	if err != nil {
 		l.failed[rel] = err
 		return
@@ -62,10 +88,27 @@ func (l *listing) dir(root, rel string) {
 	l.dirs[rel] = true
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
+		if l.entries > l.most {
+			return
+		}
 		if !hidden(e.Name()) {
 			l.entry(root, filepath.Join(rel, e.Name()), e)
 		}
 	}
+}
+
+// read returns what is in a folder, at most one entry more than may be looked at.
+func (l *listing) read(path string) ([]fs.DirEntry, error) {
+	d, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := d.ReadDir(max(l.most-l.entries, 0) + 1)
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	l.entries += len(entries)
+	return entries, errors.Join(err, d.Close())
 }
 
 func (l *listing) entry(root, rel string, e fs.DirEntry) {
@@ -91,10 +134,12 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 
 // unknown says that nothing can be said about a file, because a folder on its way cannot be read.
 func (l *listing) unknown(name string) bool {
-	for dir := range l.failed {
-		if dir == "." || strings.HasPrefix(name, dir+string(filepath.Separator)) {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		if l.failed[dir] != nil {
 			return true
 		}
+		if dir == "." {
+			return false
+		}
 	}
-	return false
 }

@@ -21,7 +21,7 @@ func (f *folder) settled() {
 			f.scanNow = true
 			continue
 		}
-		if done, ok := written(filepath.Join(f.src.cfg.Dir, name)); ok && !done && now.Sub(first) < patience {
+		if done, ok := f.src.written(name); ok && !done && now.Sub(first) < patience {
 			f.pending.touch(name, false, now)
 			f.pending.first[name] = first
 			continue
@@ -40,8 +40,16 @@ func (f *folder) readAll(names []string) {
 	for _, name := range names {
 		f.pending.drop(name)
 	}
-	readings := f.readings(names)
+	readings, all := f.readings(names)
+	if !all {
+		return
+	}
 	var gone []string
+	for _, name := range names {
+		if r := readings[name]; errors.Is(r.err, fs.ErrNotExist) {
+			f.index.leave(f.files[name])
+		}
+	}
 	for _, name := range names {
 		r := readings[name]
 		switch {
@@ -56,9 +64,28 @@ func (f *folder) readAll(names []string) {
 	f.missing(gone)
 }
 
-// readings reads files, several at once when there are several.
-func (f *folder) readings(names []string) map[string]reading {
-	out := make(map[string]reading, len(names))
+// progress tells how many files are still to be read; false: stop reading.
+type progress func(left int) bool
+
+// progressEvery is after how many files progress is told, when there are more.
+const progressEvery = 1000
+
+// readings reads files, several at once when there are several. Not all are there when progress says to stop.
+func (f *folder) readings(names []string) (out map[string]reading, all bool) {
+	out = make(map[string]reading, len(names))
+	for len(names) > progressEvery {
+		if !f.progress(len(names)) {
+			return out, false
+		}
+		f.readSome(names[:progressEvery], out)
+		names = names[progressEvery:]
+	}
+	f.readSome(names, out)
+	return out, true
+}
+
+// readSome reads files into out.
+func (f *folder) readSome(names []string, out map[string]reading) {
 	var mu sync.Mutex
 	var wg sync.WaitGroup
 	next := make(chan string)
@@ -77,7 +104,6 @@ func (f *folder) readings(names []string) map[string]reading {
 	}
 	close(next)
 	wg.Wait()
-	return out
 }
 
 // digest is that of a known file's content, nil when it is not known.

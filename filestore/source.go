@@ -17,8 +17,10 @@ import (
 // Config says what to read and how.
 type Config struct {
 	// Dir is the folder; required. Folders within it are read too. What is hidden (its name begins with
-	// a dot) is not, and only .yaml, .yml and .json files are. Symlinks are followed.
+	// a dot) is not, and only .yaml, .yml and .json files are. It may be a symlink, and symlinks within it are followed.
 	Dir string
+	// FollowSymlinks has symlinks be followed that lead out of Dir, too. Default false: they are problems.
+	FollowSymlinks bool
 	// LastGood keeps last good contents, by the names of files; nil: they are forgotten when the process ends.
 	LastGood lastgood.Store
 	// Rescan is how often the folder is compared with what is known of it, in case a notification was
@@ -40,6 +42,8 @@ type Config struct {
 	// OnRead is told of every file that was read, for metrics; may be nil. It must not block, and is
 	// called from several goroutines.
 	OnRead func(Read)
+
+	maxEntries int // tests have fewer
 }
 
 // Read is the reading of one file.
@@ -78,6 +82,9 @@ func New(cfg Config) (*Source, error) {
 	if cfg.Return == 0 {
 		cfg.Return = 5 * time.Second
 	}
+	if cfg.maxEntries == 0 {
+		cfg.maxEntries = maxEntries
+	}
 	if cfg.Log == nil {
 		cfg.Log = hclog.NewNullLogger()
 	}
@@ -104,6 +111,15 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	defer func() { <-ended }()
 	defer k.writer.End()
 	f := newFolder(s, w, k)
+	f.progress = func(left int) bool {
+		f.reading = true
+		select {
+		case <-ctx.Done():
+			return false
+		case out <- feed.Batch[*config.Object]{Source: s.name, Standing: &feed.Standing{Reading: left}}:
+			return true
+		}
+	}
 	if there, err := f.startWhenThere(ctx, out); err != nil || !there {
 		return err
 	}
@@ -119,24 +135,19 @@ const rescanSoon = time.Second
 // loop sends what start found, and then waits for changes. Only one of these things can happen at a
 // time: a notification, a file has settled, a scan is due, the keeper says how it fares.
 func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
-	full := true
 	scan := time.NewTimer(f.nextScan())
 	defer scan.Stop()
 	settled := time.NewTimer(time.Hour)
 	defer settled.Stop()
 	mounts := time.NewTicker(mountsEvery)
 	defer mounts.Stop()
+	full, due := true, true // due: something has to be looked at each second
 	for {
-		if batch, ok := f.batch(full); ok {
-			if full {
-				batch.Standing = f.stands()
-			}
-			select {
-			case <-ctx.Done():
+		if due || len(f.changedGroups)+len(f.keep.staged) > 0 {
+			if !f.send(ctx, out, full) {
 				return nil
-			case out <- batch:
-				full = false
 			}
+			full, due = false, false
 		}
 		settled.Reset(f.pending.wait(time.Now()))
 		select {
@@ -144,6 +155,7 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 			return nil
 		case e := <-f.watch.events():
 			f.event(e)
+			f.events()
 		case err := <-f.watch.errors():
 			// notifications were lost
 			f.src.cfg.Log.Debug("scanning after a lost notification", "folder", f.src.cfg.Dir, "error", err)
@@ -151,6 +163,7 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 		case <-settled.C:
 			f.settled()
 		case <-mounts.C:
+			due = true
 			f.scanNow = f.scanNow || f.watch.replaced()
 		case <-scan.C:
 			f.rescan()
@@ -166,9 +179,50 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	}
 }
 
-func (f *folder) nextScan() time.Duration {
-	if len(f.failed) > 0 || f.absence.is() {
-		return min(rescanSoon, f.src.cfg.Rescan)
+// send sends what has changed since the last batch, if anything; full says that this is the first one. False: ctx ended.
+func (f *folder) send(ctx context.Context, out chan<- feed.Batch[*config.Object], full bool) bool {
+	if ctx.Err() != nil {
+		return false // not all may have been read
 	}
-	return f.src.cfg.Rescan
+	batch, ok := f.batch(full)
+	if !ok && !f.reading {
+		return true
+	}
+	if full {
+		batch.Standing = f.stands()
+	}
+	if f.reading && batch.Standing == nil {
+		batch.Standing = &feed.Standing{}
+	}
+	f.reading = false
+	select {
+	case <-ctx.Done():
+		return false
+	case out <- batch:
+		return true
+	}
+}
+
+// events acts on the notifications that have come meanwhile, and reads what they name at once: a checkout of thousands of
+// files makes a few batches.
+func (f *folder) events() {
+	for range eventBuffer {
+		select {
+		case e := <-f.watch.events():
+			f.event(e)
+			continue
+		default:
+		}
+		break
+	}
+	f.readAll(f.ready.take())
+}
+
+// nextScan is the time until the next scan. Scans take a tenth of the time at most.
+func (f *folder) nextScan() time.Duration {
+	next := f.src.cfg.Rescan
+	if len(f.failed) > 0 || f.absence.is() {
+		next = min(rescanSoon, next)
+	}
+	return max(next, 9*f.scanTook)
 }

@@ -364,7 +364,7 @@ func TestSymlinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	w := run(t, Config{Dir: dir})
+	w := run(t, Config{Dir: dir, FollowSymlinks: true})
 	w.want("a=10.0.0.1 b=10.0.0.1", "circle")
 	if err := os.Symlink("..v2", filepath.Join(dir, "..data_tmp")); err != nil {
 		t.Fatal(err)

@@ -59,9 +59,7 @@ func (f *folder) start(ctx context.Context) error {
 	}
 	f.absence = absence{since: now, first: f.awaited} // until it shows that no file is missing
 	if !f.holdBack(l, lost, now) {
-		for _, name := range lost {
-			f.drop(name)
-		}
+		f.drop(lost...)
 	}
 	return nil
 }
@@ -93,10 +91,14 @@ func (f *folder) fill(l *listing, kept map[string]record, last lastChange) {
 		}
 		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
 	})
-	readings := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	readings, all := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	if !all {
+		return
+	}
 	f.recall(last, kept)
 	for name := range lost {
 		f.restore(f.files[name], kept[name]) // first: others may be what became of them
+		f.index.leave(f.files[name])
 	}
 	same := func(name string) bool { old, known := kept[name]; return known && old.same(readings[name]) }
 	for _, name := range names {

@@ -15,8 +15,11 @@ type watcher struct {
 	dirs map[string]stamp // what is watched; a folder that was replaced is watched anew
 }
 
+// eventBuffer is how many notifications are taken in at once.
+const eventBuffer = 4096
+
 func newWatcher() *watcher {
-	w, err := fsnotify.NewWatcher()
+	w, err := fsnotify.NewBufferedWatcher(eventBuffer)
 	if err != nil {
 		w = nil
 	}

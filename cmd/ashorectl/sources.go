@@ -21,6 +21,7 @@ func (t *tool) sourcesCommand() *cobra.Command {
   ok          it has been read, and is followed
   not read    nothing is known of it yet; "waits" says that no proxy is served before it is known
   stale       older content than there is, or may be, is in use, as old as AGE says
+  reading     many files have changed: how many are still to be read before they take effect, all at once
 
 ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
 here from ORIGIN, where it reads. "serviceentry" are the services that are made of configuration, from whatever
@@ -81,6 +82,8 @@ func sourcesTable(w io.Writer, all []feed.SourceStatus, ready bool, now time.Tim
 // sourceState is how a source is, in a word.
 func sourceState(s feed.SourceStatus, ready bool) string {
 	switch {
+	case s.Reading > 0:
+		return fmt.Sprintf("reading, %d files", s.Reading)
 	case !s.Synced && s.Required && !ready:
 		return "not read, waits"
 	case !s.Synced:

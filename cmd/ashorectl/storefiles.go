@@ -34,7 +34,7 @@ func (f *storeFiles) read(cmd *cobra.Command) ([]admin.Piece, []feed.Problem, er
 	if err := present(f.paths); err != nil {
 		return nil, nil, usage(cmd, err)
 	}
-	names, problems := configFiles(f.paths)
+	names, problems := configFiles(f.paths, false)
 	if !f.recursive {
 		var err error
 		if names, err = f.shallow(cmd, names); err != nil {

@@ -19,12 +19,13 @@ import (
 
 func (t *tool) validateCommand() *cobra.Command {
 	var paths []string
+	var follow bool
 	cmd := &cobra.Command{
 		Use:   "validate -f FILE|FOLDER|-",
 		Short: "Check configuration files without a running ashored",
 		Long: `validate reads configuration files as ashored does and says what is wrong with them, without asking
-a running one. Folders are read with all folders below them, also where symlinks lead to them; hidden ones are
-left out. "-f -" reads standard input. As for ashored, a file has 4 MiB at most; what a request to its webhook
+a running one. Folders are read with all folders below them; hidden ones and symlinks out of the folder are left
+out. "-f -" reads standard input. As for ashored, a file has 4 MiB at most; what a request to its webhook
 may have (webhook.maxBytes) does not count here.
 
 It exits with 1 when there is an error, with 0 when there is nothing or only warnings, and with 2 when a
@@ -35,7 +36,7 @@ file or folder is not there.`,
 			if err := present(paths); err != nil {
 				return usage(cmd, err)
 			}
-			files, problems := configFiles(paths)
+			files, problems := configFiles(paths, follow)
 			more, objects, err := check(cmd.Context(), files, cmd.InOrStdin())
 			if err != nil {
 				return err
@@ -46,6 +47,7 @@ file or folder is not there.`,
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to check, or - for standard input; may be given several times")
+	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as a source with followSymlinks does")
 	return cmd
 }
 
@@ -64,8 +66,8 @@ func reason(err error) error {
 }
 
 // configFiles are paths, with every folder replaced by the configuration files that ashored would read in it,
-// sorted, and what is wrong with these folders.
-func configFiles(paths []string) ([]string, []feed.Problem) {
+// sorted, and what is wrong with these folders. Symlinks out of them are followed with follow.
+func configFiles(paths []string, follow bool) ([]string, []feed.Problem) {
 	var out []string
 	var problems []feed.Problem
 	for _, path := range paths {
@@ -73,7 +75,7 @@ func configFiles(paths []string) ([]string, []feed.Problem) {
 			out = append(out, filepath.Clean(path))
 			continue
 		}
-		files, wrong := filestore.List(path)
+		files, wrong := filestore.List(path, follow)
 		out, problems = append(out, files...), append(problems, wrong...)
 	}
 	slices.Sort(out)

@@ -69,7 +69,8 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// A symlink to a folder stands for the folder, also below the one that is named; one that leads in a circle is told of.
+// A symlink to a folder stands for the folder, and so does one below the one that is named, when asked for; one that leads
+// in a circle is a warning.
 func TestValidateLink(t *testing.T) {
 	t.Parallel()
 	dir, above := t.TempDir(), t.TempDir()
@@ -83,13 +84,16 @@ func TestValidateLink(t *testing.T) {
 	if code, out, errOut := result(t, "validate", "-f", link); code != 0 || !strings.Contains(out, "1 object in 1 file") {
 		t.Errorf("exit code %d, output %q, %q; want its one object", code, out, errOut)
 	}
-	if code, out, errOut := result(t, "validate", "-f", above, "-f", link+"/a.yaml"); code != 0 || !strings.Contains(out, "1 object in 1 file") {
+	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above, "-f", link+"/a.yaml"); code != 0 || !strings.Contains(out, "1 object in 1 file") {
 		t.Errorf("from above: exit code %d, output %q, %q; want its one object", code, out, errOut)
+	}
+	if code, out, errOut := result(t, "validate", "-f", above); code != 1 || !strings.Contains(out, "a symbolic link leads out of the folder, to "+dir) {
+		t.Errorf("not followed: exit code %d, output %q, %q; want that the link is refused", code, out, errOut)
 	}
 	if err := os.Symlink(above, filepath.Join(dir, "circle")); err != nil {
 		t.Fatal(err)
 	}
-	if code, out, errOut := result(t, "validate", "-f", above); code != 0 || !strings.Contains(out, "circle\n  the symlink leads to the folder") {
+	if code, out, errOut := result(t, "validate", "--follow-symlinks", "-f", above); code != 0 || !strings.Contains(out, "circle\n  the symlink leads to the folder") {
 		t.Errorf("with a circle: exit code %d, output %q, %q; want a warning of it", code, out, errOut)
 	}
 }
@@ -139,7 +143,7 @@ func TestValidateUnreadable(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("kind: Foo\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	files, _ := configFiles([]string{dir})
+	files, _ := configFiles([]string{dir}, false)
 	problems, _, err := check(t.Context(), files, nil)
 	if err != nil {
 		t.Fatal(err)

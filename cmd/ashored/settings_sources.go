@@ -66,6 +66,8 @@ func commonOptions() []string { return []string{"name", "kind", "required", "max
 type filesSource struct {
 	// Folder has YAML and JSON of Istio's API, with the folders below it.
 	Folder string `yaml:"folder"`
+	// FollowSymlinks has symbolic links be followed that lead out of the folder. Default false.
+	FollowSymlinks bool `yaml:"followSymlinks"`
 }
 
 func (f *filesSource) into() any { return f }

@@ -150,7 +150,7 @@ func (m *sourceMaker) waited(name string) string {
 func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource, error) {
 	switch o := s.options.(type) {
 	case *filesSource:
-		return m.files(ctx, s, o.Folder)
+		return m.files(ctx, s, *o)
 	case *storeSource:
 		if m.store == meshStore(m.home) {
 			return madeSource{objects: m.store}, nil
@@ -187,13 +187,13 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 
 // files makes the source of a folder. A required one is refused here when nothing can be made of it. Others are waited for, and so is
 // one that vanishes between here and its first reading while all the rest is at work.
-func (m *sourceMaker) files(ctx context.Context, s sourceSettings, folder string) (madeSource, error) {
-	files, err := filestore.New(filestore.Config{Dir: folder, LastGood: m.home, Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name)})
+func (m *sourceMaker) files(ctx context.Context, s sourceSettings, o filesSource) (madeSource, error) {
+	files, err := filestore.New(filestore.Config{Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, LastGood: m.home, Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name)})
 	if err == nil && s.Required {
 		err = files.Check(ctx)
 	}
 	if err == nil && s.Required {
-		err = m.replacing(ctx, files.Name(), folder)
+		err = m.replacing(ctx, files.Name(), o)
 	}
 	if err != nil {
 		return madeSource{}, err
@@ -211,9 +211,9 @@ func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
 
 // replacing refuses a folder that takes the place of others and holds nothing. At a start an empty one is a beginning, where no
 // other one was read before, or this one was. One that is not required is waited for instead.
-func (m *sourceMaker) replacing(ctx context.Context, name, folder string) error {
+func (m *sourceMaker) replacing(ctx context.Context, name string, o filesSource) error {
 	if len(m.made) > 0 {
-		return filled(folder)
+		return filled(o)
 	}
 	kept, err := m.home.LastGoodSources(ctx)
 	if err != nil {
@@ -222,17 +222,17 @@ func (m *sourceMaker) replacing(ctx context.Context, name, folder string) error 
 	if slices.Contains(kept, name) || !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(k, "file:") && !m.named[k] }) {
 		return nil
 	}
-	return filled(folder)
+	return filled(o)
 }
 
 // filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.
-func filled(folder string) error {
-	files, problems := filestore.List(folder)
+func filled(o filesSource) error {
+	files, problems := filestore.List(o.Folder, o.FollowSymlinks)
 	if len(files) == 0 && len(problems) > 0 {
 		return errors.New(problems[0].String())
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do", folder)
+		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do", o.Folder)
 	}
 	return nil
 }

@@ -59,6 +59,8 @@ type Standing struct {
 	Cause string
 	// Since is when that began.
 	Since time.Time
+	// Reading is how many files, or the like, the source is still to read before its next batch; zero: it is not reading many.
+	Reading int
 	// Lag is how long the last change took from the origin until the source noticed it (Batch.Since), as where it reads
 	// from a replica; zero: nobody knows.
 	Lag time.Duration

@@ -84,6 +84,8 @@ type SourceStatus struct {
 	Since time.Time `json:"since,omitzero"`
 	// Lag is how long its last change took from the origin to here, in nanoseconds; zero: nobody knows.
 	Lag time.Duration `json:"lag,omitempty"`
+	// Reading is how many files it is reading, which are not in use yet; zero: it is not reading many.
+	Reading int `json:"reading,omitempty"`
 	// LastError is the latest error that is over, since LastErrorAt; empty: there was none.
 	LastError   string    `json:"lastError,omitempty"`
 	LastErrorAt time.Time `json:"lastErrorAt,omitzero"`
@@ -335,7 +337,7 @@ func (m *Merger[K, T]) Sources() []SourceStatus {
 	for name, s := range m.sources {
 		out[s.rank] = SourceStatus{
 			Name: name, Synced: s.synced, Items: s.items, Last: s.last,
-			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag + s.took, LastError: s.overcome, LastErrorAt: s.overcomeAt,
+			Error: s.stands.Error, Since: s.stands.Since, Lag: s.stands.Lag + s.took, Reading: s.stands.Reading, LastError: s.overcome, LastErrorAt: s.overcomeAt,
 		}
 		if s.stands.Error != "" {
 			out[s.rank].Problems++
