@@ -151,6 +151,8 @@ func (b *routeBuilder) mirrors(r *networking.HTTPRoute) []*routev3.RouteAction_R
 			Cluster:         b.cluster(d),
 			RuntimeFraction: &corev3.RuntimeFractionalPercent{DefaultValue: fraction(share)},
 			TraceSampled:    wrapperspb.Bool(false),
+			// Source: Istio, which leaves the Host of mirrored requests alone.
+			DisableShadowHostSuffixAppend: true,
 		})
 	}
 	share := r.MirrorPercentage

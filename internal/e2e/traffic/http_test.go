@@ -210,7 +210,7 @@ func TestRetry(t *testing.T) {
 	}
 }
 
-// A mirror sees what the destination sees, and its answers are thrown away.
+// A mirror sees what the destination sees, its Host included, and its answers are thrown away.
 func TestMirror(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
@@ -222,6 +222,9 @@ func TestMirror(t *testing.T) {
 	client.Want(t, "answered by v1", harness.Request{Host: "web.test", Path: "/mirrored"}, harness.From("v1"))
 	harness.Eventually(t, "the mirror saw the request", func() error {
 		for _, s := range v2.Last() {
+			if s.Path == "/mirrored" && s.Host != "web.test" {
+				t.Fatalf("it is for host %q, want web.test", s.Host)
+			}
 			if s.Path == "/mirrored" {
 				return nil
 			}
