@@ -6,7 +6,6 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
-	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 )
 
@@ -34,9 +33,6 @@ func (c chainSpec) build(b *listenerBase, side listenerSide, readsTLS bool) (*li
 	switch {
 	case c.isHTTP():
 		m := b.httpManager(side, c.http)
-		if side == sideInbound && c.tls != nil { // clients that are not of the mesh: what they say of others is not believed
-			m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-		}
 		if c.asksOthers() {
 			refuseImpostors(m)
 		}

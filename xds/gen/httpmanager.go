@@ -82,20 +82,16 @@ func (b *listenerBase) requestFilters(side listenerSide, grpcWeb bool) []*hcmv3.
 	}
 }
 
-// forwardClientCertificate says what becomes of x-forwarded-client-cert. Where the client shows no
-// certificate Envoy removes the header in both modes. Source: Istio.
+// forwardClientCertificate replaces x-forwarded-client-cert with the certificate of the connection.
+// Without a certificate Envoy removes the header. Source: Istio for the details; its sidecars append,
+// so that an application that reads the first element believes what the caller wrote.
 func forwardClientCertificate(m *hcmv3.HttpConnectionManager, side listenerSide) {
-	switch side {
-	case sideInbound:
-		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_APPEND_FORWARD
-		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-			Subject: wrapperspb.Bool(true), Dns: true, Uri: true,
-		}
-	case sideGateway:
-		m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
-		m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
-			Subject: wrapperspb.Bool(true), Cert: true, Dns: true, Uri: true,
-		}
+	if side == sideOutbound {
+		return
+	}
+	m.ForwardClientCertDetails = hcmv3.HttpConnectionManager_SANITIZE_SET
+	m.SetCurrentClientCertDetails = &hcmv3.HttpConnectionManager_SetCurrentClientCertDetails{
+		Subject: wrapperspb.Bool(true), Cert: side == sideGateway, Dns: true, Uri: true,
 	}
 }
 
