@@ -67,6 +67,7 @@ func (sc *Scope) Judge(call Call) Judgement {
 	if call.From != (spiffe.ID{}) && call.Revoked != "" {
 		return Judgement{Verdict: Denied, Reason: call.Revoked + " is revoked"}
 	}
+	call.Host = normalHost(call.Host)
 	call.Path = normalPath(call.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 	out := Judgement{Path: call.Path}
 	for _, action := range []security.AuthorizationPolicy_Action{

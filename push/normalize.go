@@ -8,6 +8,15 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
+// normalHost is a host as proxies compare it: without the final dot of its name.
+func normalHost(host string) string {
+	name, port := host, ""
+	if i := strings.LastIndexByte(host, ':'); i >= 0 {
+		name, port = host[:i], host[i:]
+	}
+	return strings.TrimSuffix(name, ".") + port
+}
+
 // normalPath is a path as proxies compare it. Source: istio.io, MeshConfig.pathNormalization; DEFAULT is BASE. What each
 // of them does to a path is as seen on Envoy 1.40.
 func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {

@@ -55,20 +55,20 @@ func matchStars(v, s string) bool {
 	return false
 }
 
-// matchHost says whether a host is what v says, in any case. wide: one without a port stands for all ports, and for the
-// same name with a final dot.
+// matchHost says whether a host is what v says, in any case. wide: one without a port stands for all
+// ports.
 func matchHost(v, host string, wide bool) bool {
 	v, host = strings.ToLower(v), strings.ToLower(host)
 	if matchText(v, host) || !wide || strings.HasSuffix(v, "*") || namesPort(v) {
 		return matchText(v, host)
 	}
-	// every way of taking a port and a dot off, for an address in brackets has colons of its own
+	// every way of taking a port off, for an address in brackets has colons of its own
 	for i := range len(host) {
-		if host[i] == ':' && (matchText(v, host[:i]) || matchText(v, strings.TrimSuffix(host[:i], "."))) {
+		if host[i] == ':' && matchText(v, host[:i]) {
 			return true
 		}
 	}
-	return matchText(v, strings.TrimSuffix(host, "."))
+	return false
 }
 
 // namesPort says that a host ends with a port.

@@ -64,6 +64,10 @@ func (b *listenerBase) httpManager(side listenerSide, s httpSpec) *hcmv3.HttpCon
 		m.RouteSpecifier = &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: s.inbound.build()}
 	}
 	forwardClientCertificate(m, side)
+	if side != sideOutbound {
+		m.StripTrailingHostDot = true
+		m.LocalReplyConfig = badHostReply()
+	}
 	normalizePath(m, b.normalization)
 	return m
 }

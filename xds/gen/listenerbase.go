@@ -110,7 +110,7 @@ func newListenerBase(s listenerSettings) *listenerBase {
 	if s.listenerLog {
 		b.unmatchedLog = s.log.build(noChainFilter())
 	}
-	judges := judgeRequests(requestFilters()...)
+	judges := append([]*hcmv3.HttpFilter{badHostFilter()}, judgeRequests(requestFilters()...)...)
 	b.httpFilters, b.grpcWebFilters = httpFilters(s.caps, false, nil), httpFilters(s.caps, true, nil)
 	b.judgedFilters, b.judgedGRPCWebFilters = httpFilters(s.caps, false, judges), httpFilters(s.caps, true, judges)
 	b.judges = judgeConnections(connectionFilters()...)

@@ -58,8 +58,8 @@ func policyHeader(name, v string, match *matcherv3.StringMatcher) *routev3.Heade
 	return m
 }
 
-// hostMatch translates a host, in any case. wide says that one without a port stands for every port, and for the same
-// name with a final dot, so that neither gets around it.
+// hostMatch translates a host, in any case. wide says that one without a port stands for every port. Envoy has taken off
+// a final dot before.
 func hostMatch(v string, wide bool) *matcherv3.StringMatcher {
 	m := nameMatch(v)
 	if m == nil || v == "*" {
@@ -70,9 +70,9 @@ func hostMatch(v string, wide bool) *matcherv3.StringMatcher {
 		m.IgnoreCase = true
 		return m
 	}
-	regex := "(?i)" + regexp.QuoteMeta(host) + `\.?(:.*)?`
+	regex := "(?i)" + regexp.QuoteMeta(host) + `(:.*)?`
 	if isSuffix {
-		regex = "(?i).*" + regexp.QuoteMeta(host) + `\.?(:.*)?`
+		regex = "(?i).*" + regexp.QuoteMeta(host) + `(:.*)?`
 	}
 	return regexMatch(regex)
 }

@@ -143,7 +143,7 @@ func (m rbacModel) header(h *routev3.HeaderMatcher) bool {
 	have := m.call.Headers[h.Name]
 	switch h.Name {
 	case ":authority":
-		have = []string{m.call.Host}
+		have = []string{strings.TrimSuffix(m.call.Host, ".")} // Envoy takes the dot off first
 	case ":method":
 		have = []string{m.call.Method}
 	}

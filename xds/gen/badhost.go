@@ -1,0 +1,42 @@
+package gen
+
+import (
+	accesslogv3 "github.com/envoyproxy/go-control-plane/envoy/config/accesslog/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	routev3 "github.com/envoyproxy/go-control-plane/envoy/config/route/v3"
+	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
+	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+)
+
+// badHostFilter refuses requests whose Host is not one plain host. It stands before all policies.
+//
+// Policies compare the whole header, and an application may use a part of it: of "web,admin", which
+// Envoy 1.40 makes of two Host headers, of "user@admin", or of "%61dmin". A space Envoy refuses itself.
+func badHostFilter() *hcmv3.HttpFilter {
+	return httpFilter("ashore.bad_host", packed(&httprbacv3.RBAC{Rules: &rbacv3.RBAC{
+		Action: rbacv3.RBAC_DENY,
+		Policies: map[string]*rbacv3.Policy{"bad-host": {
+			Permissions: []*rbacv3.Permission{headerPermission(badHost())},
+			Principals:  []*rbacv3.Principal{anyPrincipal()},
+		}},
+	}}))
+}
+
+// badHostReply turns that refusal into 400, since RBAC can only answer 403.
+// Source: RFC 9112, section 3.2.
+func badHostReply() *hcmv3.LocalReplyConfig {
+	header := &accesslogv3.HeaderFilter{Header: badHost()}
+	return &hcmv3.LocalReplyConfig{Mappers: []*hcmv3.ResponseMapper{{
+		Filter: &accesslogv3.AccessLogFilter{
+			FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: header},
+		},
+		StatusCode: wrapperspb.UInt32(400),
+		Body:       inlineString("the request does not name one plain host\n"),
+	}}}
+}
+
+// badHost matches such requests.
+func badHost() *routev3.HeaderMatcher {
+	return policyHeader(":authority", "", regexMatch(`.*[,@%].*`))
+}
