@@ -15,8 +15,10 @@ type Identity struct{ Namespace, ServiceAccount string }
 
 // Identities are who the endpoints of a service may be. Comparable; the zero value: it has no endpoints.
 type Identities struct {
-	// Names are sorted, each once.
+	// Names are the service accounts that endpoints name, sorted, each once.
 	Names *intern.List[Identity]
+	// Unnamed says that there are endpoints and none of them names a service account.
+	Unnamed bool
 	// MutualTLS says that some endpoint takes the mesh's mutual TLS.
 	MutualTLS bool
 }
@@ -48,37 +50,27 @@ func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.Endpo
 	return x
 }
 
-// identitiesOf finds who endpoints may be. Those without service account that take no mutual TLS count only where
-// nobody else does: they must not vouch for the others.
+// identitiesOf finds who endpoints may be. Source: Istio, which passes over endpoints without a service account.
 func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	var (
-		named, unnamed []Identity
-		out            Identities
+		named []Identity
+		out   Identities
 	)
 	for i := range l.All() {
 		ep := &l.Items[i]
-		mutual := ep.TLSMode == tlsModeIstio
-		out.MutualTLS = out.MutualTLS || mutual
-		id := Identity{ep.Namespace, cmp.Or(ep.ServiceAccount, defaultServiceAccount)}
-		if ep.ServiceAccount != "" || mutual {
-			named = addIdentity(named, id)
-		} else {
-			unnamed = addIdentity(unnamed, id)
+		out.MutualTLS = out.MutualTLS || ep.TLSMode == tlsModeIstio
+		if ep.ServiceAccount != "" {
+			named = addIdentity(named, Identity{ep.Namespace, ep.ServiceAccount})
 		}
 	}
-	if len(named) == 0 {
-		named = unnamed
-	}
 	out.Names = t.identities.Of(named)
+	out.Unnamed = l.Len() > 0 && len(named) == 0
 	return out
 }
 
-// IdentityOf is who a workload has to prove to be; the zero ID: nobody.
+// IdentityOf is the identity of an endpoint's service account; the zero ID: it names none.
 func (c *Context) IdentityOf(ep *registry.Endpoint) spiffe.ID {
-	if ep.ServiceAccount == "" && ep.TLSMode != tlsModeIstio {
-		return spiffe.ID{}
-	}
-	id, err := spiffe.New(c.trustDomain(), ep.Namespace, cmp.Or(ep.ServiceAccount, defaultServiceAccount))
+	id, err := spiffe.New(c.trustDomain(), ep.Namespace, ep.ServiceAccount)
 	if err != nil {
 		return spiffe.ID{} // nobody can be that
 	}

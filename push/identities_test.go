@@ -15,13 +15,14 @@ func TestIdentities(t *testing.T) {
 		endpoints []registry.Endpoint
 		want      string
 	}{
-		"none":             {nil, "[] false"},
-		"named":            {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web"}}, "[{a web}] false"},
-		"sorted, once":     {[]registry.Endpoint{{Namespace: "b", ServiceAccount: "w", TLSMode: "istio"}, {Namespace: "a", ServiceAccount: "z"}, {Namespace: "b", ServiceAccount: "w"}}, "[{a z} {b w}] true"},
-		"unnamed, mutual":  {[]registry.Endpoint{{Namespace: "a", TLSMode: "istio"}}, "[{a default}] true"},
-		"unnamed":          {[]registry.Endpoint{{Namespace: "a"}}, "[{a default}] false"},
-		"plain among them": {[]registry.Endpoint{{Namespace: "a"}, {Namespace: "a", ServiceAccount: "web", TLSMode: "istio"}}, "[{a web}] true"},
-		"other modes":      {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web", TLSMode: "other"}}, "[{a web}] false"},
+		"none":             {nil, "[] false false"},
+		"named":            {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web"}}, "[{a web}] false false"},
+		"sorted, once":     {[]registry.Endpoint{{Namespace: "b", ServiceAccount: "w", TLSMode: "istio"}, {Namespace: "a", ServiceAccount: "z"}, {Namespace: "b", ServiceAccount: "w"}}, "[{a z} {b w}] true false"},
+		"unnamed, mutual":  {[]registry.Endpoint{{Namespace: "a", TLSMode: "istio"}}, "[] true true"},
+		"unnamed":          {[]registry.Endpoint{{Namespace: "a"}}, "[] false true"},
+		"plain among them": {[]registry.Endpoint{{Namespace: "a"}, {Namespace: "a", ServiceAccount: "web", TLSMode: "istio"}}, "[{a web}] true false"},
+		"mixed, mutual":    {[]registry.Endpoint{{Namespace: "a", TLSMode: "istio"}, {Namespace: "a", ServiceAccount: "web", TLSMode: "istio"}}, "[{a web}] true false"},
+		"other modes":      {[]registry.Endpoint{{Namespace: "a", ServiceAccount: "web", TLSMode: "other"}}, "[{a web}] false false"},
 	} {
 		e := newEditor()
 		e.service("a", "web")
@@ -32,7 +33,7 @@ func TestIdentities(t *testing.T) {
 		n.Identity = true
 		before := c.Scope(c.Classify(n)).Destinations
 		d, _ := before.Get("web")
-		if got := fmt.Sprint(d.Identities.Names.Items(), d.Identities.MutualTLS); got != tc.want {
+		if got := fmt.Sprint(d.Identities.Names.Items(), d.Identities.MutualTLS, d.Identities.Unnamed); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
 		// health, weight and one more of the same

@@ -48,7 +48,7 @@ func TestSupplied(t *testing.T) {
 	})
 }
 
-// An endpoint has to prove to be its service account; without one it is "default" where it takes mutual TLS, and else nobody.
+// An endpoint has to prove to be its service account; without one it has no identity.
 func TestIdentityOf(t *testing.T) {
 	t.Parallel()
 	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}})
@@ -57,7 +57,7 @@ func TestIdentityOf(t *testing.T) {
 		want string
 	}{
 		{registry.Endpoint{Namespace: "shop", ServiceAccount: "web"}, "spiffe://cluster.local/ns/shop/sa/web"},
-		{registry.Endpoint{Namespace: "shop", TLSMode: "istio"}, "spiffe://cluster.local/ns/shop/sa/default"},
+		{registry.Endpoint{Namespace: "shop", TLSMode: "istio"}, ""},
 		{registry.Endpoint{Namespace: "shop", TLSMode: "disabled"}, ""},
 		{registry.Endpoint{Namespace: "shop", ServiceAccount: "a/b"}, ""},
 	} {

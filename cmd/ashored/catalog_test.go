@@ -144,12 +144,12 @@ func TestCatalog(t *testing.T) {
 		want := admin.Service{
 			Host: "web.service.consul", Namespace: "shop", Ports: []admin.ServicePort{{Number: 80, Name: "http", Protocol: "HTTP"}},
 			Resolution: "STATIC", Location: "MESH_EXTERNAL", Health: admin.HealthCount{Healthy: 1, Unhealthy: 1},
-			Identities: []string{"spiffe://cluster.local/ns/shop/sa/default", "spiffe://cluster.local/ns/shop/sa/web"},
+			Identities: []string{"spiffe://cluster.local/ns/shop/sa/web"},
 			Sources:    []admin.ServiceSource{{Place: from, Endpoints: 1}, {Place: admin.Place{Source: "dc1", Object: "Consul service web"}, Endpoints: 1}},
 			Endpoints: []admin.Endpoint{
 				{Address: "10.0.0.1", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 8080}}, Health: "healthy", Identity: "spiffe://cluster.local/ns/shop/sa/web", ServiceAccount: "web", Namespace: "shop",
 					Workload: "vm-1", TLSMode: "istio", Locality: "eu/a", Weight: 1, Labels: map[string]string{"app": "web"}, From: admin.Place{Source: "files", Object: "WorkloadEntry shop/vm-1", File: "a.yaml", Line: 10}},
-				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 20001}}, Health: "unhealthy", Identity: "spiffe://cluster.local/ns/shop/sa/default", Namespace: "shop",
+				{Address: "10.0.0.2", Ports: []admin.EndpointPort{{Service: 80, Name: "http", Number: 20001}}, Health: "unhealthy", Namespace: "shop",
 					Workload: "web-1", TLSMode: "istio", Weight: 5, From: admin.Place{Source: "dc1", Object: "Consul service web"}},
 			},
 		}

@@ -135,10 +135,10 @@ func TestConvertEndpoint(t *testing.T) {
 		"a mode that there is not":                          {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
 		"an account of the settings":                        {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
 		"metadata is not believed":                          {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.TLSMode = "istio" }), "is no name of a service account"},
+		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is no name of a service account"},
 		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is no name of a service account"},
 		"an account that is too long": {
-			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.TLSMode = "istio" }),
+			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
 			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is no name of a service account`,
 		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {

@@ -168,8 +168,8 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
 }
 
-// identity is the service account of an instance, and whether it takes the mesh's mutual TLS. One that is said to have an account
-// takes it, also where that is no name of any: a mistake does not have clients send in the clear.
+// identity is the service account of an instance, and whether it takes the mesh's mutual TLS. One whose account is no
+// valid name takes it too, and has the account default: clients neither send in the clear nor accept any certificate.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
 	said, named := "", false
 	if c.o.Identity == identityMetadata {
@@ -184,16 +184,19 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 	}
 	switch cmp.Or(said, c.o.TLSMode) {
 	case tlsModeIstio:
-		return account, tlsModeIstio
+		mode = tlsModeIstio
 	case "":
 		if account != "" || named {
-			return account, tlsModeIstio
+			mode = tlsModeIstio
 		}
 	case tlsModeDisabled:
 	default:
 		c.warn(s.ID, "%s %q: want istio or disabled; it is taken for disabled", keyTLSMode, said)
 	}
-	return account, ""
+	if account == "" && named && mode == tlsModeIstio {
+		account = "default"
+	}
+	return account, mode
 }
 
 // accountOfSettings is the service account that the settings give the service; empty: what they make of its name is none.

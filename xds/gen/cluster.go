@@ -147,6 +147,8 @@ type clusterSpec struct {
 	// the small ones stand together: what is not larger than 128 bytes is kept without an allocation of its own
 	router bool
 	mutual mutual // whether mutual TLS is spoken
+	// unnamed says that no endpoint names a service account, where mutual TLS is spoken.
+	unnamed bool
 	// families is set only where the cluster carries its endpoints, as are the last four.
 	families families
 	subset   *networking.Subset

@@ -105,7 +105,7 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	made := &madeCluster{shape: encoded}
 	switch s.mutual {
 	case mutualAuto, mutualAlways:
-		made.peer, made.refused = c.peers.Get(s.peer(encoded.http2)), s.unnamed(name)
+		made.peer, made.refused = c.peers.Get(s.peer(encoded.http2)), s.unchecked(name)
 	case mutualClosed:
 		made.refused = s.withoutIdentity(name)
 	}

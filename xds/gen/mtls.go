@@ -36,11 +36,8 @@ func fromAgent(name string) *tlsv3.SdsSecretConfig {
 }
 
 // meshTLS is mutual TLS with the proxy's own certificate, with peers whose certificate the mesh's roots vouch for and
-// that bears one of names, of which there has to be one.
+// that bears one of names; without names it may bear any.
 func meshTLS(m *push.Mesh, alpn []string, names []*tlsv3.SubjectAltNameMatcher) *tlsv3.CommonTlsContext {
-	if len(names) == 0 {
-		names = []*tlsv3.SubjectAltNameMatcher{exactName(nobody)}
-	}
 	return &tlsv3.CommonTlsContext{
 		TlsParams:                      meshParameters(m.Config.GetMeshMTLS()),
 		AlpnProtocols:                  alpn,

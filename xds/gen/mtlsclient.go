@@ -50,9 +50,10 @@ func (s clusterSpec) mutualTLS(identity bool, ids push.Identities) mutual {
 
 // withMutual sets what the cluster needs for mutual TLS, nothing where it speaks none.
 func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
-	s.mutual, s.identities = s.mutualTLS(identity, ids), nil
+	s.mutual, s.identities, s.unnamed = s.mutualTLS(identity, ids), nil, false
 	if s.mutual == mutualAuto || s.mutual == mutualAlways {
 		s.identities = ids.Names
+		s.unnamed = ids.Unnamed || ids.Names == nil && s.discovery() == byOriginal
 	}
 	return s
 }
@@ -64,13 +65,15 @@ type peerSpec struct {
 	// rule and names are set only when it is their subjectAltNames that count.
 	rule  *networking.ClientTLSSettings
 	names *registry.Service
-	http2 bool
+	// anyName says that nothing names the endpoints, so that their certificates may have any name.
+	anyName bool
+	http2   bool
 }
 
 // encodedPeer is an UpstreamTlsContext without sni.
 type encodedPeer struct{ bytes []byte }
 
-// peer picks what counts: the names of the rule, else of the service, else who its endpoints are.
+// peer picks what counts: the names of the rule, else of the service, else who its endpoints are, else none.
 // Source: istio.io, ClientTLSSettings.subjectAltNames and ServiceEntry.subjectAltNames.
 func (s clusterSpec) peer(http2 bool) peerSpec {
 	p := peerSpec{mesh: s.mesh, http2: http2}
@@ -80,12 +83,13 @@ func (s clusterSpec) peer(http2 bool) peerSpec {
 	case len(s.service.SubjectAltNames) > 0:
 		p.names = s.service
 	default:
-		p.identities = s.identities
+		p.identities, p.anyName = s.identities, s.unnamed
 	}
 	return p
 }
 
-// encodePeer builds it. Where nobody is named no certificate will do.
+// encodePeer builds it. Without names no certificate will do, unless it may have any name. A cluster that has no
+// endpoints yet accepts none: its first endpoints may arrive before the names that they have to prove.
 //
 // Sessions are not resumed, so that each connection looks at the endpoint's certificate anew.
 func encodePeer(s peerSpec) *encodedPeer {
@@ -103,6 +107,9 @@ func encodePeer(s peerSpec) *encodedPeer {
 				names = append(names[:len(names):len(names)], name.String())
 			}
 		}
+	}
+	if len(names) == 0 && !s.anyName {
+		names = []string{nobody}
 	}
 	return &encodedPeer{resource.Encode(&tlsv3.UpstreamTlsContext{
 		CommonTlsContext: meshTLS(s.mesh, alpn, exactNames(names)),
@@ -194,15 +201,13 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	})
 }
 
-// unnamed is the problem of a cluster that speaks mutual TLS with nobody, because nothing says who its endpoints are; nil:
-// something does, or there are none yet.
-func (s clusterSpec) unnamed(name string) *feed.Problem {
-	p := s.peer(false)
-	if s.discovery() != byOriginal || p.rule != nil || p.names != nil || p.identities.Len() > 0 {
+// unchecked is the problem of a cluster whose mutual TLS checks no name; nil: it does.
+func (s clusterSpec) unchecked(name string) *feed.Problem {
+	if !s.peer(false).anyName {
 		return nil
 	}
-	return s.problem("the cluster " + name + " closes its connections, because nothing says who its endpoints are and ISTIO_MUTUAL believes nobody unnamed: " +
-		"write tls.subjectAltNames, or subjectAltNames of the ServiceEntry")
+	return s.problem("the cluster " + name + " checks no name in the certificates of its endpoints, so that any workload of the mesh can pass for one: " +
+		"write serviceAccount of the endpoints, subjectAltNames of the ServiceEntry, or tls.subjectAltNames of the DestinationRule")
 }
 
 // withoutIdentity is the problem of a cluster that is to speak mutual TLS on a proxy that has no certificate.
