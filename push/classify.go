@@ -63,9 +63,21 @@ func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
 	return ""
 }
 
-// ownOf finds what the workload beside n serves: the service ports of the endpoints at its
-// addresses, in its namespace.
+// ownOf finds what is n's alone.
 func (c *Context) ownOf(n Node) *Own {
+	in := c.inboundOf(n)
+	slices.SortFunc(in, func(a, b Inbound) int {
+		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key), cmp.Compare(a.Port.Number, b.Port.Number))
+	})
+	in = slices.CompactFunc(in, func(a, b Inbound) bool {
+		return a.Service == b.Service && a.Port == b.Port && a.TargetPort == b.TargetPort
+	})
+	return c.tables.own.Get(Own{Addresses: n.IPs, Inbound: c.tables.inbound.Of(in)})
+}
+
+// inboundOf finds what the workload of n serves: the service ports of the endpoints at its
+// addresses, in its namespace.
+func (c *Context) inboundOf(n Node) []Inbound {
 	var in []Inbound
 	for _, a := range n.IPs.Items() {
 		for key, w := range c.workloads.at(a) {
@@ -80,13 +92,7 @@ func (c *Context) ownOf(n Node) *Own {
 			}
 		}
 	}
-	slices.SortFunc(in, func(a, b Inbound) int {
-		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key), cmp.Compare(a.Port.Number, b.Port.Number))
-	})
-	in = slices.CompactFunc(in, func(a, b Inbound) bool {
-		return a.Service == b.Service && a.Port == b.Port && a.TargetPort == b.TargetPort
-	})
-	return c.tables.own.Get(Own{Addresses: n.IPs, Inbound: c.tables.inbound.Of(in)})
+	return in
 }
 
 // localityOf is that of the workload's own endpoint, else what the proxy says.
@@ -132,7 +138,9 @@ func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 	if objects == nil {
 		return nil
 	}
-	in := serverViewIn{tables: c.tables, routes: c.held.routes(), gateways: objects, namespace: n.Namespace}
+	in := serverViewIn{
+		tables: c.tables, routes: c.held.routes(), gateways: objects, targets: c.targetPorts(n), namespace: n.Namespace,
+	}
 	return keep(&c.held.servers, c.tables.serverView, in).list
 }
 

@@ -22,6 +22,8 @@ type served struct {
 	service *registry.Service // nil: none
 	// chooses says that it is of whoever has these labels, as a Gateway or a Sidecar.
 	chooses bool
+	// gateway says that a service of its proxies may lead its ports elsewhere.
+	gateway bool
 }
 
 // policyPorts tells of ports in AuthorizationPolicies at which nobody listens whom they select, such as those of services whose
@@ -90,7 +92,10 @@ func (c *Context) selected(all map[string][]served, o *config.Object) []served {
 func (d *dangling) listens(o *config.Object, path string, ports []string, some []served) {
 	at := map[uint32]bool{}
 	for _, s := range some {
-		for _, n := range s.targets {
+		for port, n := range s.targets {
+			if _, target := leadsTo(some, port); s.gateway && n == port && target != 0 {
+				n = target
+			}
 			at[n] = true
 		}
 	}
@@ -183,9 +188,11 @@ func declared(namespace string, o *config.Object) (string, served) {
 			own(n)
 		}
 	case *networking.Gateway:
-		namespace, x.labels, x.chooses = "", s.Selector, true
+		namespace, x.labels, x.chooses, x.gateway = "", s.Selector, true, true
 		for _, server := range s.Servers {
-			own(server.GetPort().GetNumber())
+			if n := server.GetPort().GetNumber(); n != 0 {
+				x.targets[n] = listenPort(server, nil)
+			}
 		}
 	case *networking.Sidecar:
 		x.labels, x.chooses = s.GetWorkloadSelector().GetLabels(), true

@@ -42,6 +42,21 @@ metadata: {name: edge, namespace: edge}
 spec: {selector: {istio: ingress}, servers: [{port: {number: 80, name: http, protocol: HTTP}, hosts: ["*"]}]}
 ---
 apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: front, namespace: edge}
+spec:
+  hosts: [front.example]
+  location: MESH_INTERNAL
+  ports: [{number: 81, name: http, protocol: HTTP, targetPort: 8081}]
+  resolution: STATIC
+  endpoints: [{address: 10.0.0.3, labels: {istio: front}}]
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: front, namespace: edge}
+spec: {selector: {istio: front}, servers: [{port: {number: 81, name: http, protocol: HTTP}, hosts: ["*"]}]}
+---
+apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: web, namespace: shop}
 spec: {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 9200, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:9200"}], egress: [{hosts: ["*/*"]}]}
@@ -64,6 +79,8 @@ spec: {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 9200, n
 		{"shop", "app: jobs", `to: [{operation: {ports: ["9103"]}}]`, "port 9103 (they listen at 9102)"},
 		{"other", "", `to: [{operation: {ports: ["8000"]}}]`, ""},
 		{"edge", "istio: ingress", `to: [{operation: {ports: ["80"]}}]`, ""},
+		{"edge", "istio: front", `to: [{operation: {ports: ["8081"]}}]`, ""},
+		{"edge", "istio: front", `to: [{operation: {ports: ["81"]}}]`, "it is a port of the service front.example, whose workloads listen at 8081"},
 	} {
 		got := ""
 		selector := ""

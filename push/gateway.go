@@ -1,12 +1,15 @@
 package push
 
 import (
+	"cmp"
 	"slices"
 
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // gateways is the index of Gateway objects.
@@ -39,16 +42,55 @@ func (x gateways) selecting(n Node) []*config.Object {
 	return out
 }
 
-// servers lists the servers of objects with the VirtualServices that are bound to each, as seen
-// from the namespace of the router.
-func (v *routeView) servers(t *tables, objects []*config.Object, namespace string) []GatewayServer {
-	var out []GatewayServer
-	for _, o := range objects {
-		name := o.Namespace + "/" + o.Name
-		routes := t.routes.Of(v.visible(namespace, func(vs *VirtualService) bool { return vs.boundTo(name) }))
-		for _, s := range o.Spec.(*networking.Gateway).Servers {
-			out = append(out, GatewayServer{Gateway: o, Server: s, Routes: routes})
+// portTarget is a port of a router's own service, and where the router listens for it.
+type portTarget struct{ number, target uint32 }
+
+// targetPorts are the ports of a router's own services for which it listens elsewhere, by number.
+// Source: Istio. Of several services with one port the first counts; here that is the oldest.
+func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
+	in := c.inboundOf(n)
+	slices.SortStableFunc(in, func(a, b Inbound) int {
+		return cmp.Or(cmp.Compare(a.Port.Number, b.Port.Number), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
+	})
+	in = slices.DeleteFunc(in, func(i Inbound) bool { return i.Port.Protocol == registry.UDP })
+	in = slices.CompactFunc(in, func(a, b Inbound) bool { return a.Port.Number == b.Port.Number })
+	var out []portTarget
+	for _, i := range in {
+		if i.TargetPort != i.Port.Number {
+			out = append(out, portTarget{i.Port.Number, i.TargetPort})
 		}
 	}
-	return out
+	return c.tables.targets.Of(out)
+}
+
+// listenPort is where a router listens for a server: at its targetPort, else where the router's own
+// service leads its port, else at the port itself.
+func listenPort(s *networking.Server, targets []portTarget) uint32 {
+	//nolint:staticcheck // deprecated in Istio
+	if p := s.GetPort().GetTargetPort(); p != 0 {
+		return p
+	}
+	n := s.GetPort().GetNumber()
+	for _, t := range targets {
+		if t.number == n {
+			return t.target
+		}
+	}
+	return n
+}
+
+// newServerView lists the servers of Gateways with the VirtualServices that are bound to each, as seen
+// from the namespace of the router.
+func newServerView(in serverViewIn) *serverView {
+	var out []GatewayServer
+	for _, o := range in.gateways.Items() {
+		name := o.Namespace + "/" + o.Name
+		bound := func(vs *VirtualService) bool { return vs.boundTo(name) }
+		routes := in.tables.routes.Of(in.routes.visible(in.namespace, bound))
+		for _, s := range o.Spec.(*networking.Gateway).Servers {
+			port := listenPort(s, in.targets.Items())
+			out = append(out, GatewayServer{Gateway: o, Server: s, Port: port, Routes: routes})
+		}
+	}
+	return &serverView{in.tables.servers.Of(out)}
 }

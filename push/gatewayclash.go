@@ -142,15 +142,10 @@ func (c *gatewayClaim) finding(other *gatewayClaim, why string, all bool) findin
 	return finding{problem: p, what: fmt.Sprintf("%s %d %s", other.gateway.Key, other.index, why)}
 }
 
-// placeOf is where s listens: on its target port where it names one, since there is no service in front of the
-// router that would translate. All addresses of one family stand for all of both, which a router of two families
-// makes of them. A unix socket has no port.
+// placeOf is where s listens on routers whose services do not lead its port elsewhere. All addresses of one family
+// stand for all of both, which a router of two families makes of them. A unix socket has no port.
 func placeOf(s *networking.Server) gatewayPlace {
-	port := s.GetPort().GetNumber()
-	//nolint:staticcheck // deprecated in Istio, where the gateway's Service translates ports; a VM has none
-	if target := s.GetPort().GetTargetPort(); target != 0 {
-		port = target
-	}
+	port := listenPort(s, nil)
 	ip, err := netip.ParseAddr(s.Bind)
 	switch {
 	case s.Bind == "" || err == nil && ip.Unmap().IsUnspecified():

@@ -109,6 +109,9 @@ func describe(c *push.Context, n push.Node) string {
 		for _, id := range d.Identities.Names.Items() {
 			fmt.Fprintf(&b, " identity %v %v", id, d.Identities.MutualTLS)
 		}
+		if d.Identities.Unnamed {
+			b.WriteString(" unnamed")
+		}
 		for _, ep := range sc.Endpoints.At(d.Service.Key).All() {
 			b.WriteString(" " + ep.Address)
 		}
@@ -125,7 +128,7 @@ func describe(c *push.Context, n push.Node) string {
 		b.WriteByte('\n')
 	}
 	for _, g := range f.Gateways.Items() {
-		fmt.Fprintf(&b, "server %v %d", g.Gateway.Key, g.Server.GetPort().GetNumber())
+		fmt.Fprintf(&b, "server %v %d on %d", g.Gateway.Key, g.Server.GetPort().GetNumber(), g.Port)
 		for _, vs := range g.Routes.Items() {
 			fmt.Fprintf(&b, " %v", vs.Object.Key)
 		}

@@ -101,6 +101,8 @@ type SidecarConfig struct {
 type GatewayServer struct {
 	Gateway *config.Object
 	Server  *networking.Server
+	// Port is where the routers listen for the server.
+	Port uint32
 	// Routes are the VirtualServices that name the gateway and may attach to it, in order of precedence
 	// (older first). Whether a host of theirs fits a host of the server is for the generator to see.
 	Routes *intern.List[*VirtualService]

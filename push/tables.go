@@ -19,6 +19,7 @@ type tables struct {
 	routes       intern.Lists[*VirtualService]
 	egress       intern.Lists[*Egress]
 	servers      intern.Lists[GatewayServer]
+	targets      intern.Lists[portTarget]
 	sources      intern.Lists[any]
 	strings      intern.Lists[string]
 	destinations intern.Lists[Destination]

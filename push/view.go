@@ -202,11 +202,8 @@ type serverViewIn struct {
 	tables    *tables
 	routes    *routeView
 	gateways  *intern.List[*config.Object]
+	targets   *intern.List[portTarget]
 	namespace string
-}
-
-func newServerView(in serverViewIn) *serverView {
-	return &serverView{in.tables.servers.Of(in.routes.servers(in.tables, in.gateways.Items(), in.namespace))}
 }
 
 // referenced lists the services that the routes of gateway servers name, sorted by host.

@@ -36,8 +36,8 @@ func TestGatewayListeners(t *testing.T) {
 		sc.DualStack = true
 		return sc
 	}
-	target := testServer(80, "HTTP", nil, "*")
-	target.Port.TargetPort = 8080 //nolint:staticcheck // honoured on machines
+	elsewhere := testGateway("a", nil, testServer(80, "HTTP", nil, "*"), testServer(443, "HTTPS", simple, "*"))
+	elsewhere[0].Port, elsewhere[1].Port = 8080, 8443
 
 	tests := []struct {
 		name  string
@@ -47,8 +47,8 @@ func TestGatewayListeners(t *testing.T) {
 		{"plain HTTP servers of several gateways share a port",
 			testRouter(testGateway("a", nil, testServer(80, "HTTP", nil, "a.example")), testGateway("b", nil, testServer(80, "HTTP2", redirect, "b.example"))),
 			[]string{"0.0.0.0_80 bound", "  all-> route http.80"}},
-		{"a server's target port is where it listens", testRouter(testGateway("a", nil, target)),
-			[]string{"0.0.0.0_8080 bound", "  all-> route http.8080"}},
+		{"the router's service leads ports elsewhere", testRouter(elsewhere),
+			[]string{"0.0.0.0_8080 bound", "  all-> route http.8080", "0.0.0.0_8443 bound", "  all-> tls route https.443.https-443.a.edge"}},
 		{"servers with bind addresses are apart",
 			testRouter(testGateway("a", nil, bound(testServer(80, "HTTP", nil, "*"), "127.0.0.2"), bound(testServer(80, "TCP", nil, "*"), "127.0.0.3"), bound(testServer(80, "HTTP", nil, "*"), "127.0.0.4"))),
 			[]string{"127.0.0.2_80 bound", "  all-> route http.80.127.0.0.2", "127.0.0.4_80 bound", "  all-> route http.80.127.0.0.4"}},

@@ -18,6 +18,8 @@ import (
 type gatewayServer struct {
 	gateway *config.Object
 	server  *networking.Server
+	// port is where the router listens for the server.
+	port uint32
 }
 
 // gatewayIn is all that the layout of a router's listeners depends on.
@@ -79,8 +81,8 @@ func (m gatewayMode) isTLS() bool { return m.endsTLS() || m == gatewayPassthroug
 // gatewayRoute is one route configuration of a router.
 type gatewayRoute struct {
 	name string
-	// servers are the indexes in Facets.Gateways of those that share it, in order of precedence; their ports
-	// have one number.
+	// servers are the indexes in Facets.Gateways of those that share it, in order of precedence; the
+	// router listens for them on one port.
 	servers []int
 }
 
@@ -88,7 +90,7 @@ type gatewayRoute struct {
 func gatewayServers(lists *intern.Lists[gatewayServer], sc *push.Scope) *intern.List[gatewayServer] {
 	out := make([]gatewayServer, 0, sc.Gateways.Len())
 	for _, g := range sc.Gateways.Items() {
-		out = append(out, gatewayServer{g.Gateway, g.Server})
+		out = append(out, gatewayServer{g.Gateway, g.Server, g.Port})
 	}
 	return lists.Of(out)
 }
@@ -112,7 +114,7 @@ func layOutGateways(in gatewayIn) *gatewayLayout {
 		if !ok {
 			continue
 		}
-		a := gatewayAddress(s.server, in.families)
+		a := gatewayAddress(s, in.families)
 		n, known := at[a]
 		if known && !out.ports[n].takes(use) {
 			continue
@@ -179,7 +181,7 @@ func useOf(index int, s gatewayServer) (gatewayUse, bool) {
 	case protocol == registry.UDP:
 		return u, false
 	case protocol.IsHTTP(): // its tls can only ask for a redirection
-		u.mode, u.sni, u.route = gatewayHTTP, nil, plainRouteName(s.server)
+		u.mode, u.sni, u.route = gatewayHTTP, nil, plainRouteName(s)
 	case tls == nil:
 		u.mode = gatewayTCP
 	case passthrough:
@@ -192,37 +194,27 @@ func useOf(index int, s gatewayServer) (gatewayUse, bool) {
 	return u, true
 }
 
-// listenPort is the port that a server listens on: its target port where it names one, since there is
-// no service in front of the router that would translate.
-func listenPort(s *networking.Server) uint32 {
-	//nolint:staticcheck // deprecated in Istio, where the gateway's Service translates ports; a VM has none
-	if p := s.GetPort().GetTargetPort(); p != 0 {
-		return p
-	}
-	return s.GetPort().GetNumber()
-}
-
-func gatewayAddress(s *networking.Server, f families) address {
-	ip, path := parseBind(s.Bind)
+func gatewayAddress(s gatewayServer, f families) address {
+	ip, path := parseBind(s.server.Bind)
 	if path != "" {
 		return address{path: path}
 	}
 	if !ip.IsValid() || f == dualStack && ip.IsUnspecified() { // such a listener has both
 		ip = f.wildcard()
 	}
-	return address{ip: ip, port: listenPort(s)}
+	return address{ip: ip, port: s.port}
 }
 
 // plainRouteName is "http.8080". Source: Istio, model.gatewayRDSRouteName; a bind address follows, as there.
-func plainRouteName(s *networking.Server) string {
-	return "http." + strconv.FormatUint(uint64(listenPort(s)), 10) + bindSuffix(s)
+func plainRouteName(s gatewayServer) string {
+	return "http." + strconv.FormatUint(uint64(s.port), 10) + bindSuffix(s.server)
 }
 
-// tlsRouteName is "https.443.portname.gateway.namespace". Source: Istio,
+// tlsRouteName is "https.443.portname.gateway.namespace", with the server's own port. Source: Istio,
 // model.gatewayRDSRouteName; a bind address follows, as there.
 func tlsRouteName(s gatewayServer) string {
 	return strings.Join([]string{
-		"https", strconv.FormatUint(uint64(listenPort(s.server)), 10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,
+		"https", strconv.FormatUint(uint64(s.server.GetPort().GetNumber()), 10), s.server.Port.Name, s.gateway.Name, s.gateway.Namespace,
 	}, ".") + bindSuffix(s.server)
 }
 

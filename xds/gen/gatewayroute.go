@@ -42,6 +42,7 @@ func planGatewayRoutes(in gatewayRoutesIn) *routeLayer {
 	items := make([]*resource.Resource, 0, len(in.layout.routes))
 	for _, r := range in.layout.routes {
 		p := gatewayHostPlanner{in: in, rules: rules, hosts: map[string]*gatewayHost{}, layer: out}
+		p.port = in.servers.Items()[r.servers[0]].Server.GetPort().GetNumber()
 		for _, i := range r.servers {
 			p.server(in.servers.Items()[i])
 		}
@@ -59,7 +60,7 @@ type gatewayHostPlanner struct {
 	rules *rulePlanner
 	// hosts is by name, in lower case.
 	hosts map[string]*gatewayHost
-	// port is the number that the servers of the route configuration are called by.
+	// port is the first server's, after which virtual hosts are called. Source: Istio.
 	port  uint32
 	layer *routeLayer
 }
@@ -74,7 +75,6 @@ type gatewayHost struct {
 // with the routes of all such VirtualServices, in order of precedence.
 func (p *gatewayHostPlanner) server(g push.GatewayServer) {
 	port := g.Server.GetPort().GetNumber()
-	p.port = port
 	gateway := g.Gateway.Namespace + "/" + g.Gateway.Name
 	https := parseProtocol(g.Server.GetPort().GetProtocol()) == registry.HTTPS
 	redirect := g.Server.GetTls().GetHttpsRedirect()
@@ -148,5 +148,5 @@ func (p *gatewayHostPlanner) virtualHosts() []*virtualHost {
 // commonHosts are the hosts that a server offers to the namespace of a VirtualService and that the
 // VirtualService names, in lower case: of two that overlap, the narrower one.
 func commonHosts(g push.GatewayServer, info *routeInfo) []string {
-	return narrow(info.hosts, serverHosts(gatewayServer{g.Gateway, g.Server}, info.vs.Object.Namespace))
+	return narrow(info.hosts, serverHosts(gatewayServer{gateway: g.Gateway, server: g.Server}, info.vs.Object.Namespace))
 }

@@ -75,7 +75,7 @@ func testGateway(name string, routes []*push.VirtualService, servers ...*network
 	o := &config.Object{Key: config.Key{Kind: config.Gateway, Namespace: "edge", Name: name}, Spec: &networking.Gateway{Servers: servers}}
 	var out []push.GatewayServer
 	for _, s := range servers {
-		out = append(out, push.GatewayServer{Gateway: o, Server: s, Routes: lists.Of(routes)})
+		out = append(out, push.GatewayServer{Gateway: o, Server: s, Port: s.Port.Number, Routes: lists.Of(routes)})
 	}
 	return out
 }

@@ -67,6 +67,40 @@ func TestGatewayHTTP(t *testing.T) {
 		all(harness.Status(301), answerHeader("Location", "https://one.test/x")))
 }
 
+// A gateway listens where its own service leads a server's port, and follows when the service changes.
+func TestGatewayListensAtTargetPort(t *testing.T) {
+	t.Parallel()
+	m := harness.New(t, nil)
+	v1 := backend(t, m, "v1")
+	ip := m.IP()
+	own := func(target int) string {
+		return fmt.Sprintf(`apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: gateway}
+spec:
+  hosts: [gateway.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 9080, targetPort: %d, name: http}]
+  endpoints: [{address: %s}]
+`, target, ip)
+	}
+	m.Write("gw.yaml", service("web.test", at(v1))+
+		gatewayYAML(ip, "  - {port: {number: 9080, name: http, protocol: HTTP}, hosts: [one.test]}\n")+
+		gatewayRoute("one.test", "  - route: [{destination: {host: web.test}}]\n"))
+	m.Write("own.yaml", own(19080))
+	p := gateway(m, ip)
+	p.Client(19080).Want(t, "the target port", harness.Request{Host: "one.test"}, harness.From("v1"))
+	if conn, err := net.Dial("tcp", ip+":9080"); err == nil {
+		conn.Close()
+		t.Error("the gateway listens on the port of its service too")
+	}
+	m.Write("own.yaml", own(19081))
+	p.Client(19081).Want(t, "another target port", harness.Request{Host: "one.test"}, harness.From("v1"))
+	m.Remove("own.yaml")
+	p.Client(9080).Want(t, "no service", harness.Request{Host: "one.test"}, harness.From("v1"))
+}
+
 // HTTPS at a gateway with a certificate from files, and TLS that passes through by SNI to a server that
 // has its own certificate.
 func TestGatewayTLS(t *testing.T) {
