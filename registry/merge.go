@@ -60,7 +60,7 @@ func (m Merging) Merge(parts []Instances) (Instances, []Conflict) {
 	out := parts[0]
 	var conflicts []Conflict
 	for _, p := range parts[1:] {
-		conflicts = append(conflicts, contradictions(out.Service, p.Service)...)
+		conflicts = append(conflicts, Contradictions(out.Service, p.Service)...)
 	}
 	out.Service = m.declared(parts)
 	u := m.unite(parts, out.Service.Ports)
@@ -166,8 +166,8 @@ func (u *union) place(e *Endpoint) string {
 	return string(b)
 }
 
-// contradictions are where a declaration says something else than the one that counts.
-func contradictions(counts, other *Service) []Conflict {
+// Contradictions are where a declaration says something else than the one that counts.
+func Contradictions(counts, other *Service) []Conflict {
 	var out []Conflict
 	add := func(field, format string, args ...any) {
 		out = append(out, Conflict{Counts: counts, Other: other, Field: field, Text: fmt.Sprintf(format, args...)})
@@ -182,7 +182,7 @@ func contradictions(counts, other *Service) []Conflict {
 		add("addresses", "are %v, not %v", other.Addresses, counts.Addresses)
 	}
 	for _, p := range other.Ports {
-		if q, ok := counts.Port(p.Number); ok && q.Protocol != p.Protocol && q.Protocol != Unknown && p.Protocol != Unknown {
+		if q, ok := counts.Port(p.Number); ok && q.Protocol.Contradicts(p.Protocol) {
 			add("ports", "port %d speaks %s, not %s", p.Number, p.Protocol, q.Protocol)
 		}
 	}
@@ -306,10 +306,11 @@ func (l *EndpointList) All() []Endpoint {
 
 // Equal says whether two lists hold the same endpoints in the same order.
 func (l *EndpointList) Equal(o *EndpointList) bool {
-	return l == o || l != nil && o != nil && slices.EqualFunc(l.Items, o.Items, func(a, b Endpoint) bool { return a.equal(&b) })
+	return l == o || l != nil && o != nil && slices.EqualFunc(l.Items, o.Items, func(a, b Endpoint) bool { return a.Equal(&b) })
 }
 
-func (e *Endpoint) equal(o *Endpoint) bool {
+// Equal says whether two endpoints are the same in all respects.
+func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e.Address == o.Address && e.Locality == o.Locality && e.Network == o.Network && e.Weight == o.Weight &&
 		e.ServiceAccount == o.ServiceAccount && e.Namespace == o.Namespace && e.Workload == o.Workload &&
 		e.TLSMode == o.TLSMode && e.Health == o.Health && maps.Equal(e.Ports, o.Ports) && maps.Equal(e.Labels, o.Labels)

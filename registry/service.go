@@ -46,6 +46,9 @@ func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWe
 // IsTLS says that the proxy routes by SNI and does not look inside.
 func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
 
+// Contradicts says that two declarations of one port, of which neither leaves the protocol open, name different ones.
+func (p Protocol) Contradicts(o Protocol) bool { return p != o && p != Unknown && o != Unknown }
+
 // Resolution is how the addresses of a service's endpoints are found.
 type Resolution uint8
 

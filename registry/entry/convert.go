@@ -2,9 +2,11 @@ package entry
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"net/netip"
 	"slices"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -132,34 +134,51 @@ func byAge(a, b *config.Object) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
-// clash warns of a host that several ServiceEntries of one namespace declare; conflicts are in what they contradict one another.
-func clash(host string, winner, other *config.Object, conflicts []registry.Conflict) feed.Problem {
-	p := feed.Problem{
-		Severity: feed.Warning, Source: cmp.Or(other.Origin.Source, source), Object: other.Key.String(), Field: "spec.hosts",
-		File: other.Origin.File, Line: other.Origin.Line,
+// differences are the settings in which a declaration of a host is not as the first one, which
+// decides.
+func differences(first, other *registry.Service) []string {
+	var out []string
+	for _, c := range registry.Contradictions(first, other) {
+		switch c.Field {
+		case "resolution":
+			return []string{fmt.Sprintf("its resolution is %s, not %s, so its ports and endpoints are not used",
+				resolutionOf(other.Resolution), resolutionOf(first.Resolution))}
+		case "ports":
+			out = append(out, "its "+c.Text+", so its endpoints do not serve that port")
+		case "addresses": // compared below, since the first one may have none
+		default:
+			out = append(out, "its "+c.Field+" "+c.Text)
+		}
 	}
+	if len(other.Addresses) > 0 && !slices.Equal(first.Addresses, other.Addresses) {
+		out = append(out, fmt.Sprintf("its addresses are %v, not %v", other.Addresses, first.Addresses))
+	}
+	if !slices.Equal(first.ExportTo, other.ExportTo) {
+		out = append(out, fmt.Sprintf("its exportTo is %q, not %q", other.ExportTo, first.ExportTo))
+	}
+	if !slices.Equal(first.SubjectAltNames, other.SubjectAltNames) {
+		out = append(out, fmt.Sprintf("its subjectAltNames are %q, not %q", other.SubjectAltNames, first.SubjectAltNames))
+	}
+	return out
+}
+
+// clash warns of a host that several ServiceEntries of one namespace declare differently.
+func clash(host string, winner, other *config.Object, differs []string) feed.Problem {
 	by := winner.Key.String()
 	if other.Origin.Source != winner.Origin.Source {
 		by += " of " + winner.Origin.Source
-	}
-	used := "endpoints of both are used"
-	first, second := winner.Spec.(*networking.ServiceEntry).Resolution, other.Spec.(*networking.ServiceEntry).Resolution
-	if resolution(first) != resolution(second) {
-		p.Contradicts = other.Origin.Source != winner.Origin.Source
-		used = "its endpoints are left out, because their resolution is " + second.String() + " and not " + first.String()
-	}
-	for _, c := range conflicts {
-		if c.Other.Object == p.Object && c.Field != "resolution" {
-			p.Contradicts = other.Origin.Source != winner.Origin.Source
-			used += "; here " + c.Text
-		}
 	}
 	rank := "it is older"
 	if winner.Created.Equal(other.Created) {
 		rank = "it comes first by name, and neither is older"
 	}
-	p.Text = "host " + host + " is declared by " + by + " too, whose ports and settings count (" + rank + "); " + used + ": declare the host once"
-	return p
+	return feed.Problem{
+		Severity: feed.Warning, Source: cmp.Or(other.Origin.Source, source),
+		Object: other.Key.String(), Field: "spec.hosts", File: other.Origin.File, Line: other.Origin.Line,
+		Contradicts: other.Origin.Source != winner.Origin.Source,
+		Text: fmt.Sprintf("host %s is declared by %s too, which decides (%s): %s; declare both alike",
+			host, by, rank, strings.Join(differs, "; ")),
+	}
 }
 
 // sorted are the keys of a set in order.

@@ -205,20 +205,17 @@ func (d *Deriver) derive(key registry.Key, entries []*config.Object) (out feed.U
 	}
 	var parts []registry.Instances
 	for _, o := range entries {
-		for _, s := range services(o) {
-			if s.Host == key.Host {
-				parts = append(parts, registry.Instances{Service: s, Endpoints: d.endpoints(o, s)})
-			}
+		all := services(o)
+		s := all[slices.IndexFunc(all, func(s *registry.Service) bool { return s.Host == key.Host })]
+		parts = append(parts, registry.Instances{Service: s, Endpoints: d.endpoints(o, s)})
+		if differs := differences(parts[0].Service, s); len(differs) > 0 {
+			out.Problems = append(out.Problems, clash(key.Host, entries[0], o, differs))
 		}
 		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
 			out.Problems = append(out.Problems, d.chosen(o)...)
 		}
 	}
-	merged, conflicts := registry.Merging{}.Merge(parts)
-	for _, o := range entries[1:] {
-		out.Problems = append(out.Problems, clash(key.Host, entries[0], o, conflicts))
-	}
-	out.Items = []registry.Instances{merged}
+	out.Items = []registry.Instances{unite(parts)}
 	return out
 }
 

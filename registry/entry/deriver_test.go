@@ -149,20 +149,6 @@ func TestDerive(t *testing.T) {
 			want: `shop/*.example.com [] auto [] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 3 external true
 `,
 		},
-		"one host in two entries: the first by name counts, endpoints of both, and a warning": {
-			objects: with(with(objects{}, config.ServiceEntry, "a", &networking.ServiceEntry{
-				Hosts: []string{"x.y"}, Addresses: []string{"240.0.0.9"}, Resolution: networking.ServiceEntry_STATIC,
-				Ports: []*networking.ServicePort{{Number: 1, Name: "tcp"}}, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.0.1"}},
-			}), config.ServiceEntry, "b", &networking.ServiceEntry{
-				Hosts: []string{"x.y"}, Resolution: networking.ServiceEntry_STATIC,
-				Ports: []*networking.ServicePort{{Number: 2, Name: "tcp"}}, Endpoints: []*networking.WorkloadEntry{{Address: "10.0.0.2"}},
-			}),
-			want: `shop/x.y [240.0.0.9/32] auto [] ports [{1 tcp TCP 0}] resolution 0 external true
-  10.0.0.1 ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/a
-  10.0.0.2 ports map[tcp:2] labels map[] locality  weight 0 sa "" tls "" workload shop/b
-  warning: ServiceEntry shop/b spec.hosts: host x.y is declared by ServiceEntry shop/a too, whose ports and settings count (it comes first by name, and neither is older); endpoints of both are used: declare the host once
-`,
-		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -213,17 +199,6 @@ func TestAddressLeftOut(t *testing.T) {
 	}
 	if got := text(d.Derive(t.Context(), objs)); !strings.Contains(got, "the store gave none") {
 		t.Errorf("nothing changed: got %q, want another try", got)
-	}
-}
-
-// A clash says whose endpoints are left out.
-func TestClashOfResolutions(t *testing.T) {
-	t.Parallel()
-	objs := with(with(objects{}, config.ServiceEntry, "a", serviceEntry(networking.ServiceEntry_STATIC, "x.y")),
-		config.ServiceEntry, "b", serviceEntry(networking.ServiceEntry_DNS, "x.y"))
-	got := text(entry.New(nil).Derive(t.Context(), objs))
-	if !strings.Contains(got, "its endpoints are left out, because their resolution is DNS and not STATIC") {
-		t.Errorf("got %q", got)
 	}
 }
 
@@ -365,31 +340,5 @@ func TestSelectorOfEmptyValue(t *testing.T) {
 	}
 	if got := batch.Updates[0].Items[0].Endpoints.All(); len(got) != 0 {
 		t.Errorf("selected %+v, want none", got)
-	}
-}
-
-// Who else declares a host, in another source, is named with that source, and what the two contradict one another in is told.
-func TestDeclaredBySources(t *testing.T) {
-	t.Parallel()
-	declared := func(objs objects, name, source, protocol string) objects {
-		spec := serviceEntry(networking.ServiceEntry_STATIC, "x.y")
-		spec.Ports, spec.Endpoints = []*networking.ServicePort{{Number: 80, Name: "http", Protocol: protocol}}, []*networking.WorkloadEntry{{Address: "10.0.0.1"}}
-		objs = with(objs, config.ServiceEntry, name, spec)
-		objs.At(config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: name}).Origin.Source = source
-		return objs
-	}
-	all := declared(declared(declared(objects{}, "a", "one", "HTTP"), "b", "one", "HTTP"), "c", "two", "TCP")
-	var problems []feed.Problem
-	for _, u := range entry.New(&ledger{}).Derive(t.Context(), all).Updates {
-		problems = append(problems, u.Problems...)
-	}
-	const tells = ", whose ports and settings count (it comes first by name, and neither is older); endpoints of both are used"
-	want := []feed.Problem{
-		{Severity: feed.Warning, Source: "one", Object: "ServiceEntry shop/b", Field: "spec.hosts", Text: "host x.y is declared by ServiceEntry shop/a too" + tells + ": declare the host once"},
-		{Severity: feed.Warning, Source: "two", Object: "ServiceEntry shop/c", Field: "spec.hosts", Contradicts: true,
-			Text: "host x.y is declared by ServiceEntry shop/a of one too" + tells + "; here port 80 speaks TCP, not HTTP: declare the host once"},
-	}
-	if d := cmp.Diff(want, problems); d != "" {
-		t.Errorf("(-want +got):\n%s", d)
 	}
 }

@@ -77,10 +77,11 @@ func (s assignmentSpec) hosts(usable func(*registry.Endpoint) bool) []host {
 			continue
 		}
 		h := host{Endpoint: ep, port: ep.Port(port)}
+		if h.port == 0 || h.port > math.MaxUint16 {
+			continue
+		}
 		if strings.HasPrefix(ep.Address, unixScheme) {
 			h.port = 0
-		} else if h.port == 0 || h.port > math.MaxUint16 {
-			continue
 		}
 		h.mutual = s.takesMutual(ep, h.port)
 		if s.order != nil && s.order.failover {

@@ -154,7 +154,7 @@ func TestAssignment(t *testing.T) {
 				at("10.0.0.1", func(e *registry.Endpoint) { e.Ports = map[string]uint32{web.Ports[0].Name: 0} }), at("10.0.0.2"),
 				at("unix:///web", func(e *registry.Endpoint) { e.Ports = map[string]uint32{web.Ports[0].Name: 0} }),
 			},
-			want: []string{"p0  w2: 10.0.0.2:80 /web"},
+			want: []string{"p0  w1: 10.0.0.2:80"},
 		},
 		"shares": {
 			service:   web,

@@ -78,7 +78,6 @@ func TestOutages(t *testing.T) { // not beside others: it has six Envoys under l
 	w := newWorld(t)
 	w.callEachOther()
 	w.fine()
-	w.problem("ServiceEntry shop/merged-xds", twice)
 	for _, o := range w.outages() {
 		w.suffer(o)
 	}

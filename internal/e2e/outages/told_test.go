@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -112,15 +111,11 @@ func (w *world) problem(words ...string) {
 	})
 }
 
-// twice is what is told of the merged service all the time: two sources declare it.
-const twice = "host " + merged + " is declared by ServiceEntry shop/merged-files of "
-
-// fine waits until ashored tells of no problem, but for that two sources declare the merged service.
+// fine waits until ashored tells of no problem.
 func (w *world) fine() {
 	w.t.Helper()
 	harness.Eventually(w.t, "no problem", func() error {
 		problems, err := w.Admin.Problems(context.Background())
-		problems = slices.DeleteFunc(problems, func(p feed.Problem) bool { return strings.Contains(p.Text, twice) })
 		if err == nil && len(problems) > 0 {
 			err = fmt.Errorf("problems are %v", problems)
 		}
