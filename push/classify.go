@@ -15,6 +15,7 @@ func (c *Context) Classify(n Node) Facets {
 	f := Facets{
 		Type:         n.Type,
 		Interception: n.Interception,
+		CapturesDNS:  n.CapturesDNS,
 		Capabilities: n.Capabilities,
 		IPv6Only:     ipv6Only(n.IPs.Items()),
 		DualStack:    dualStack(n.IPs.Items()),

@@ -58,6 +58,9 @@ type Node struct {
 	Locality       registry.Locality
 	Network        string
 	Interception   Interception
+	// CapturesDNS says that the workload's DNS queries are answered from the proxy's table of
+	// names: node metadata DNS_CAPTURE.
+	CapturesDNS bool
 	// HTTPProxyPort is where it wants the mesh's HTTP proxy: node metadata HTTP_PROXY_PORT. Zero: the mesh's.
 	HTTPProxyPort uint32
 	// Identity says that it has proven who it is, and so has a certificate of the mesh.
@@ -93,6 +96,8 @@ type Facets struct {
 	// Bind is the address of outbound listeners that bind a port of their own where nothing else says: the proxy's
 	// own when that is a loopback address, else 127.0.0.1. Zero unless Interception is None.
 	Bind netip.Addr
+	// CapturesDNS says that clients of the proxy resolve hosts to their allocated addresses.
+	CapturesDNS bool
 	// IPv6Only says that the proxy has no IPv4 address.
 	IPv6Only bool
 	// DualStack says that it has an IPv4 address, and an IPv6 address that others can reach.

@@ -69,8 +69,7 @@ func servicePlaces(s *registry.Service) []servicePlace {
 		return nil
 	}
 	ips := s.VirtualIPs()
-	shared := len(ips) > 0 && s.OtherDNS && len(s.Addresses) == 0 // it has an address of its own, and the others beside
-	if len(ips) == 0 || shared {
+	if len(s.Addresses) == 0 { // only proxies that capture DNS have its allocated addresses
 		ips = append(ips, netip.Prefix{})
 	}
 	var out []servicePlace
@@ -84,7 +83,7 @@ func servicePlaces(s *registry.Service) []servicePlace {
 				at.at = netip.Prefix{}
 			}
 			switch {
-			case shared && !at.at.IsValid() && p.Protocol == registry.Unknown: // most speak HTTP, and who does not has that address
+			case len(s.AutoAddresses) > 0 && !at.at.IsValid() && p.Protocol == registry.Unknown: // most speak HTTP
 			case p.Protocol == registry.UDP, p.Protocol.IsHTTP() && !at.at.IsSingleIP(), p.Protocol.IsTLS() && !at.at.IsValid():
 			case slices.Contains(out, at):
 			default:
@@ -189,7 +188,6 @@ func (p *placeSharing) share(s *registry.Service, why string) {
 	}
 	switch {
 	case has || winner == nil:
-	case s.WantsAddress(): // it is to have one of its own: who gives none tells why
 	case requests:
 		p.lose(s, winner, notHTTP, why)
 	default:
@@ -254,13 +252,13 @@ func (p *placeSharing) lose(s, winner *registry.Service, kind, why string) {
 	p.out = append(p.out, f)
 }
 
-// otherWay is the end of a sentence about connections to addresses that are nobody's own: those to an address that was
-// allocated do reach s.
+// otherWay is the end of a sentence about connections to addresses that are nobody's own: proxies
+// that capture DNS reach s by its allocated address.
 func (p *placeSharing) otherWay(s *registry.Service) string {
 	if p.at.at.IsValid() || len(s.AutoAddresses) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (those to its own address, %s, do)", s.AutoAddresses[0])
+	return fmt.Sprintf(" (proxies that capture DNS reach it by its allocated address, %s)", s.AutoAddresses[0])
 }
 
 // objectOf is the configuration that a service was made of; nil: none, it comes from a registry.

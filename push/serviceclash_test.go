@@ -21,7 +21,7 @@ func TestServiceClashes(t *testing.T) {
 		host, addresses, exportTo string
 		protocol                  registry.Protocol
 		object                    string
-		auto, dns, static         bool
+		auto                      bool
 	}
 	tcp := func(host, addresses string) service {
 		return service{host: host, addresses: addresses, protocol: registry.TCP}
@@ -30,8 +30,6 @@ func TestServiceClashes(t *testing.T) {
 	to := func(s service, exportTo string) service { s.exportTo = exportTo; return s }
 	of := func(s service, object string) service { s.object = object; return s }
 	auto := func(s service) service { s.auto = true; return s }
-	dns := func(s service) service { s.dns = true; return s }
-	static := func(s service) service { s.static = true; return s }
 	lost := func(host, what, to, why string) string {
 		return "warning ServiceEntry a/" + host + " spec.ports[1]: connections to " + what + " do not reach host " + host + " from clients that see both, because that is already the place of " + to + " (from s), " + why
 	}
@@ -44,19 +42,18 @@ func TestServiceClashes(t *testing.T) {
 		"one address":      {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2 10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
 		"in IPv6":          {[]service{tcp("z", "::ffff:10.0.0.1"), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
 		"an allocated one": {[]service{tcp("z", "10.0.0.1"), auto(tcp("a", "10.0.0.1"))}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
-		"allocated, and another DNS": {
-			[]service{dns(auto(tcp("z", "10.0.0.1"))), dns(auto(tcp("a", "10.0.0.2")))},
-			[]string{lost("a", any, "z", older+" (those to its own address, 10.0.0.2, do)")},
+		"allocated ones": {
+			[]service{auto(tcp("z", "10.0.0.1")), auto(tcp("a", "10.0.0.2"))},
+			[]string{lost("a", any, "z", older+" (proxies that capture DNS reach it by its allocated address, 10.0.0.2)")},
 		},
-		"allocated, sniffed, and another DNS": {[]service{dns(auto(with(tcp("z", "10.0.0.1"), registry.Unknown))), dns(auto(with(tcp("a", "10.0.0.2"), registry.Unknown)))}, nil},
-		"addresses, and another DNS":          {[]service{dns(tcp("z", "10.0.0.1")), dns(tcp("a", "10.0.0.2"))}, nil},
-		"two addresses":                       {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2")}, nil},
-		"one prefix":                          {[]service{tcp("z", "10.1.0.0/8"), tcp("a", "10.2.0.0/8")}, []string{lost("a", "addresses 10.0.0.0/8 port 9", "z", older)}},
-		"a prefix in another":                 {[]service{tcp("z", "10.0.0.0/8"), tcp("a", "10.2.0.0/16"), tcp("b", "10.2.0.1")}, nil},
-		"no address":                          {[]service{tcp("z", ""), tcp("a", "0.0.0.0/0"), tcp("b", "::")}, []string{lost("a", any, "z", older), lost("b", any, "z", older)}},
-		"to be allocated":                     {[]service{static(tcp("z", "")), static(tcp("a", "")), tcp("b", "")}, []string{lost("b", any, "z", older)}},
-		"sniffed":                             {[]service{tcp("z", "10.0.0.1"), with(tcp("a", "10.0.0.1"), registry.Unknown)}, []string{lost("a", "address 10.0.0.1 port 9 that are not HTTP", "z", older)}},
-		"sniffed is older":                    {[]service{with(tcp("z", "10.0.0.1"), registry.Unknown), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
+		"allocated, sniffed":  {[]service{auto(with(tcp("z", "10.0.0.1"), registry.Unknown)), auto(with(tcp("a", "10.0.0.2"), registry.Unknown))}, nil},
+		"allocated, TLS":      {[]service{auto(with(tcp("z", "10.0.0.1"), registry.TLS)), auto(with(tcp("a", "10.0.0.2"), registry.TLS))}, nil},
+		"two addresses":       {[]service{tcp("z", "10.0.0.1"), tcp("a", "10.0.0.2")}, nil},
+		"one prefix":          {[]service{tcp("z", "10.1.0.0/8"), tcp("a", "10.2.0.0/8")}, []string{lost("a", "addresses 10.0.0.0/8 port 9", "z", older)}},
+		"a prefix in another": {[]service{tcp("z", "10.0.0.0/8"), tcp("a", "10.2.0.0/16"), tcp("b", "10.2.0.1")}, nil},
+		"no address":          {[]service{tcp("z", ""), tcp("a", "0.0.0.0/0"), tcp("b", "::")}, []string{lost("a", any, "z", older), lost("b", any, "z", older)}},
+		"sniffed":             {[]service{tcp("z", "10.0.0.1"), with(tcp("a", "10.0.0.1"), registry.Unknown)}, []string{lost("a", "address 10.0.0.1 port 9 that are not HTTP", "z", older)}},
+		"sniffed is older":    {[]service{with(tcp("z", "10.0.0.1"), registry.Unknown), tcp("a", "10.0.0.1")}, []string{lost("a", "address 10.0.0.1 port 9", "z", older)}},
 		"sniffed twice": {
 			[]service{tcp("z", "10.0.0.1"), with(tcp("y", "10.0.0.1"), registry.Unknown), with(tcp("a", "10.0.0.1"), registry.Unknown)},
 			[]string{lost("a", "address 10.0.0.1 port 9", "z", older), lost("y", "address 10.0.0.1 port 9 that are not HTTP", "z", older)},
@@ -87,10 +84,7 @@ func TestServiceClashes(t *testing.T) {
 			for i, s := range tc.services {
 				made := &registry.Service{
 					Key: registry.Key{Host: s.host, Namespace: "a"}, ExportTo: strings.Fields(s.exportTo), Created: time.Unix(int64(i), 0),
-					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object, OtherDNS: s.dns, Resolution: registry.Passthrough,
-				}
-				if s.static {
-					made.Resolution = registry.Static
+					Ports: []registry.Port{{Number: 8, Protocol: registry.UDP}, {Number: 9, Protocol: s.protocol}}, Source: "s", Object: s.object,
 				}
 				if made.Object == "" {
 					made.Object = "ServiceEntry a/" + s.host
@@ -136,7 +130,7 @@ func TestServiceClashPlaces(t *testing.T) {
 	for _, name := range []string{"db", "x"} {
 		aged(&in, config.ServiceEntry, "a", name, &config.Object{Spec: &networking.ServiceEntry{Hosts: []string{name}}})
 		k := registry.Key{Host: name, Namespace: "a"}
-		in.Services = in.Services.With(k, &registry.Service{Key: k, Object: "ServiceEntry a/" + name, Resolution: registry.Passthrough, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
+		in.Services = in.Services.With(k, &registry.Service{Key: k, Object: "ServiceEntry a/" + name, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
 	}
 	var c crossings
 	kept := map[place][]finding{}
@@ -160,7 +154,7 @@ func TestServiceClashSource(t *testing.T) {
 	in := emptyInputs()
 	for i, host := range []string{"first", "second"} {
 		k := registry.Key{Host: host, Namespace: "a"}
-		in.Services = in.Services.With(k, &registry.Service{Key: k, Created: time.Unix(int64(i), 0), Source: "consul:" + host, Object: "Consul service " + host, Resolution: registry.Passthrough, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
+		in.Services = in.Services.With(k, &registry.Service{Key: k, Created: time.Unix(int64(i), 0), Source: "consul:" + host, Object: "Consul service " + host, Ports: []registry.Port{{Number: 9, Protocol: registry.TCP}}})
 	}
 	got := crossingsOf(&crossings{}, map[place][]finding{}, in)
 	if len(got) != 1 || !strings.Contains(got[0], "that is already the place of first (from consul:first), which is older") {

@@ -198,14 +198,13 @@ func found(s *Service, parts []Instances) *Service {
 	out := *s
 	out.AutoAddresses = slices.Clip(out.AutoAddresses)
 	for _, p := range parts {
-		out.OtherDNS = out.OtherDNS || p.Service.OtherDNS
 		for _, a := range p.Service.AutoAddresses {
 			if !slices.Contains(out.AutoAddresses, a) {
 				out.AutoAddresses = append(out.AutoAddresses, a)
 			}
 		}
 	}
-	if len(out.AutoAddresses) == len(s.AutoAddresses) && out.OtherDNS == s.OtherDNS {
+	if len(out.AutoAddresses) == len(s.AutoAddresses) {
 		return s
 	}
 	return &out

@@ -272,17 +272,17 @@ func TestUsed(t *testing.T) {
 	}
 }
 
-// Addresses that were allocated for one declaration stay when another counts, and so does that there is another DNS; where
-// connections go to the address that the client chose, they are of no use.
+// Addresses that were allocated for one declaration stay when another counts; where connections go
+// to the address that the client chose, they are of no use.
 func TestMergeKeepsAddresses(t *testing.T) {
 	t.Parallel()
 	a, b, c := netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("240.240.0.2"), netip.MustParseAddr("2001:2::2")
-	first, other := Service{AutoAddresses: []netip.Addr{a, c}}, Service{AutoAddresses: []netip.Addr{b, c}, OtherDNS: true}
+	first, other := Service{AutoAddresses: []netip.Addr{a, c}}, Service{AutoAddresses: []netip.Addr{b, c}}
 	got, _ := Merging{}.Merge([]Instances{part(first, "1"), part(other, "2")})
-	if want := []netip.Addr{a, c, b}; !slices.Equal(got.Service.AutoAddresses, want) || !got.Service.OtherDNS {
-		t.Errorf("got %+v, want %v, and another DNS", got.Service, want)
+	if want := []netip.Addr{a, c, b}; !slices.Equal(got.Service.AutoAddresses, want) {
+		t.Errorf("got %+v, want %v", got.Service, want)
 	}
-	if len(first.AutoAddresses) != 2 || first.OtherDNS {
+	if len(first.AutoAddresses) != 2 {
 		t.Error("the declaration was changed")
 	}
 	same := part(other, "1")

@@ -46,7 +46,8 @@ func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWe
 // IsTLS says that the proxy routes by SNI and does not look inside.
 func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
 
-// Contradicts says that two declarations of one port, of which neither leaves the protocol open, name different ones.
+// Contradicts says that two declarations of one port, of which neither leaves the protocol open,
+// name different ones.
 func (p Protocol) Contradicts(o Protocol) bool { return p != o && p != Unknown && o != Unknown }
 
 // Resolution is how the addresses of a service's endpoints are found.
@@ -68,11 +69,9 @@ type Service struct {
 	Key
 	// Addresses are the virtual IPs, single addresses or prefixes; empty when it has none.
 	Addresses []netip.Prefix
-	// AutoAddresses are virtual IPs that Ashore allocated, used when Addresses is empty.
+	// AutoAddresses are virtual IPs that Ashore allocated, for proxies that capture DNS, used when
+	// Addresses is empty.
 	AutoAddresses []netip.Addr
-	// OtherDNS says that a DNS which is not the mesh's knows the host too, and answers with the addresses of its endpoints,
-	// so that clients connect to those as well as to AutoAddresses.
-	OtherDNS bool
 	// Ports is in the order of declaration, at least one, numbers unique.
 	Ports []Port
 	// Resolution of its endpoints.
@@ -132,8 +131,7 @@ func (s *Service) WantsAddress() bool {
 	return len(s.Addresses) == 0 && len(s.AutoAddresses) == 0 && s.Resolution != Passthrough && !strings.HasPrefix(s.Host, "*")
 }
 
-// VirtualIPs are the addresses by which clients reach the service: the declared ones, or else the
-// allocated ones.
+// VirtualIPs are the addresses of the service: the declared ones, or else the allocated ones.
 func (s *Service) VirtualIPs() []netip.Prefix {
 	if len(s.Addresses) > 0 {
 		return s.Addresses

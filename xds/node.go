@@ -160,6 +160,9 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	default:
 		return fmt.Errorf("node metadata INTERCEPTION_MODE is %q, want REDIRECT, TPROXY or NONE", mode)
 	}
+	// Istio also read DNS_AUTO_ALLOCATE until its control plane allocated addresses by default, as
+	// Ashore does.
+	p.CapturesDNS = m["DNS_CAPTURE"].text == "true"
 	if port := m["HTTP_PROXY_PORT"].text; port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)
 		if err != nil {

@@ -30,6 +30,8 @@ type Proxy struct {
 	// Interception is REDIRECT (also when empty), TPROXY or NONE.
 	Interception  string `yaml:"interception"`
 	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
+	// CapturesDNS says that its workload's DNS queries are captured.
+	CapturesDNS bool `yaml:"capturesDNS"`
 	// Identity says that it has a certificate of the mesh.
 	Identity bool `yaml:"identity"`
 	// Group is the WorkloadGroup of its namespace that it registers with; empty: none.
@@ -76,7 +78,7 @@ func (p Proxy) Node(t testing.TB) push.Node {
 	slices.SortFunc(labels, func(a, b push.Label) int { return strings.Compare(a.Key, b.Key) })
 	out := push.Node{
 		Namespace: p.Namespace, IPs: addresses.Of(ips), Labels: lists.Of(labels),
-		Locality: registry.ParseLocality(p.Locality), HTTPProxyPort: p.HTTPProxyPort, Identity: p.Identity,
+		Locality: registry.ParseLocality(p.Locality), HTTPProxyPort: p.HTTPProxyPort, CapturesDNS: p.CapturesDNS, Identity: p.Identity,
 	}
 	if p.Name != "" {
 		out.ID, out.DNSDomain = p.Name+"."+p.Namespace, p.Namespace+".svc.cluster.local"

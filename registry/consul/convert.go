@@ -174,7 +174,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	}
 	ports := c.ports(list)
 	s := registry.Service{
-		Ports: ports, Resolution: registry.Static, OtherDNS: true,
+		Ports: ports, Resolution: registry.Static,
 		Object: c.at.object(c.name),
 	}
 	for _, in := range list {

@@ -306,7 +306,7 @@ func withoutAddress(host string, more int, refused error) string {
 		host, them = fmt.Sprintf("%s and %d more", host, more), "them"
 	}
 	if errors.Is(refused, errUnderWay) {
-		return fmt.Sprintf("there is no virtual address for %s yet, because %v (TCP clients cannot reach %s by address until then): see whether the store is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", host, errUnderWay, them)
+		return fmt.Sprintf("there is no virtual address for %s yet, because %v (proxies that capture DNS do not reach %s by TCP until then): see whether the store is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", host, errUnderWay, them)
 	}
-	return fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; TCP clients cannot reach %s by address until then): %v", host, them, cmp.Or(refused, errNone))
+	return fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; proxies that capture DNS do not reach %s by TCP until then): %v", host, them, cmp.Or(refused, errNone))
 }

@@ -117,10 +117,17 @@ func (f families) second() netip.Addr {
 	return netip.Addr{}
 }
 
-// virtualIPs are the addresses at which the proxy's clients reach a service: of allocated ones, those of its IP versions.
-func (f families) virtualIPs(s *registry.Service) []netip.Prefix {
+// virtualIPs are the addresses to which clients of the proxy connect: the declared ones, or else,
+// if the proxy captures DNS, the allocated ones of its IP versions.
+func (f families) virtualIPs(s *registry.Service, capturesDNS bool) []netip.Prefix {
 	all := s.VirtualIPs()
-	if len(s.Addresses) > 0 || f == dualStack {
+	if len(s.Addresses) > 0 {
+		return all
+	}
+	if !capturesDNS {
+		return nil
+	}
+	if f == dualStack {
 		return all
 	}
 	own := make([]netip.Prefix, 0, len(all))

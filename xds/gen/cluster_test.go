@@ -312,18 +312,22 @@ func TestNameTable(t *testing.T) {
 	several := testService("web.example.com", 1, "10.0.0.1 fd00::1 10.1.0.0/16", "tcp/80")
 	ep := func(a string, h registry.Health) registry.Endpoint { return registry.Endpoint{Address: a, Health: h} }
 	for name, c := range map[string]struct {
-		service *registry.Service
-		want    []string
+		service  *registry.Service
+		captures bool
+		want     []string
 	}{
-		"headless": {headless, []string{"web.example.com: 1=10.0.0.7 1=fd00::7 2=External"}},
-		"no own":   {plain, []string{"web.example.com: 1=10.0.0.7 1=fd00::7 2=External"}},
-		"given":    {given, []string{"web.example.com: 1=240.240.0.1 1=2001:2::1 2=External"}},
-		"prefix":   {prefix, nil},
-		"several":  {several, []string{"web.example.com: 1=10.0.0.1 1=fd00::1 2=External"}},
+		"headless":        {headless, true, []string{"web.example.com: 1=10.0.0.7 1=fd00::7 2=External"}},
+		"no own":          {plain, true, []string{"web.example.com: 1=10.0.0.7 1=fd00::7 2=External"}},
+		"given":           {given, true, []string{"web.example.com: 1=240.240.0.1 1=2001:2::1 2=External"}},
+		"given, no DNS":   {given, false, []string{"web.example.com: 1=10.0.0.7 1=fd00::7 2=External"}},
+		"prefix":          {prefix, true, nil},
+		"several":         {several, true, []string{"web.example.com: 1=10.0.0.1 1=fd00::1 2=External"}},
+		"several, no DNS": {several, false, []string{"web.example.com: 1=10.0.0.1 1=fd00::1 2=External"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			sc := ruleScope(t, c.service, "", ep("10.0.0.7", registry.Healthy), ep("10.0.0.8", registry.Unhealthy), ep("a.example.com", registry.Healthy), ep("fd00::7", registry.Healthy), ep("10.0.0.7", registry.Healthy))
+			sc.CapturesDNS = c.captures
 			set := New().Set(NameTableType, sc)
 			if diff := cmp.Diff(c.want, decodeNames(t, set.Get(NameTableName).Body())); diff != "" {
 				t.Errorf("names (-want +got):\n%s", diff)

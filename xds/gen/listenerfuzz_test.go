@@ -282,6 +282,9 @@ func randomScope(r *rand.Rand) *push.Scope {
 		}
 		vips := pick("", "", "10.0.0.1", "10.0.0.2", "10.1.0.0/16", "10.0.0.1 2001:2::1", "::/0", "0.0.0.0/0", "::ffff:10.0.0.1")
 		services[i] = testService(fmt.Sprintf("s%d.%s", i, pick("a.example", "b.example")), r.IntN(3), vips, ports...)
+		if vips == "" {
+			services[i].AutoAddresses = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, byte(i + 1)})}
+		}
 	}
 	var groups []*push.Egress
 	for range r.IntN(3) {
@@ -310,6 +313,7 @@ func randomScope(r *rand.Rand) *push.Scope {
 	}
 	sc := testScope(groups...)
 	sc.Interception = push.Interception(r.IntN(3))
+	sc.CapturesDNS = r.IntN(2) == 0
 	sc.HTTPProxyPort = []uint32{0, 80, 15002}[r.IntN(3)]
 	sc.Own = testOwn(pick("10.0.0.9", "2001:db8::1"), testService("self", 1, "", "http/80", "x/7006"))
 	if sc.Interception == push.None {

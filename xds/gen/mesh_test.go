@@ -54,7 +54,7 @@ func bigEndpoint(service, n int) registry.Endpoint {
 func addressed(in push.Inputs) push.Inputs {
 	for k, s := range in.Services.All() {
 		with := *s
-		with.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1")}
+		with.Addresses = []netip.Prefix{netip.MustParsePrefix("240.240.0.1/32")}
 		in.Services = in.Services.With(k, &with)
 	}
 	return in

@@ -17,7 +17,7 @@ const NameTableName = "name-table"
 
 // nameTables makes the table of host names and addresses from which a proxy's agent answers DNS.
 type nameTables struct {
-	plans     *memo.Func[*push.Destinations, namePlan]
+	plans     *memo.Func[namePlanIn, namePlan]
 	layers    *memo.Func[nameIn, resource.Layer]
 	endpoints *intern.Lists[*registry.EndpointList]
 }
@@ -30,9 +30,15 @@ func newNameTables() nameTables {
 	}
 }
 
+type namePlanIn struct {
+	destinations *push.Destinations
+	// capturesDNS says that the proxy has listeners at allocated addresses.
+	capturesDNS bool
+}
+
 // namePlan says whose endpoints the table names.
 type namePlan struct {
-	destinations *push.Destinations
+	namePlanIn
 	// headless are the services without an address of their own, in order.
 	headless []registry.Key
 }
@@ -45,7 +51,7 @@ type nameIn struct {
 }
 
 func (n nameTables) set(sc *push.Scope) resource.Set {
-	plan := n.plans.Get(sc.Destinations)
+	plan := n.plans.Get(namePlanIn{sc.Destinations, sc.CapturesDNS})
 	return resource.Set{Shared: n.layers.Get(nameIn{plan: plan, endpoints: endpointsOf(n.endpoints, plan.headless, sc)})}
 }
 
@@ -61,18 +67,21 @@ func endpointsOf(lists *intern.Lists[*registry.EndpointList], keys []registry.Ke
 	return lists.Of(out)
 }
 
-func planNames(d *push.Destinations) *namePlan {
-	p := &namePlan{destinations: d}
-	for _, dest := range d.Items() {
-		if headless(dest.Service) {
+func planNames(in namePlanIn) *namePlan {
+	p := &namePlan{namePlanIn: in}
+	for _, dest := range in.destinations.Items() {
+		if in.isHeadless(dest.Service) {
 			p.headless = append(p.headless, dest.Service.Key)
 		}
 	}
 	return p
 }
 
-// headless says that clients find a service by the addresses of its endpoints: it has none of its own.
-func headless(s *registry.Service) bool { return len(s.Addresses) == 0 && len(s.AutoAddresses) == 0 }
+// isHeadless says that clients find a service by the addresses of its endpoints: it has none of its
+// own.
+func (in namePlanIn) isHeadless(s *registry.Service) bool {
+	return len(s.Addresses) == 0 && (len(s.AutoAddresses) == 0 || !in.capturesDNS)
+}
 
 func buildNames(in nameIn) *resource.Layer {
 	table := resource.New(NameTableType, NameTableName, nil, func() []byte { return encodeNames(in) })
@@ -95,12 +104,13 @@ func encodeNames(in nameIn) []byte {
 	var table []byte
 	next := 0
 	for _, d := range in.plan.destinations.Items() {
-		var endpoints *registry.EndpointList
-		if headless(d.Service) {
-			endpoints = in.endpoints.Items()[next]
+		var ips []string
+		if in.plan.isHeadless(d.Service) {
+			ips = endpointAddresses(in.endpoints.Items()[next])
 			next++
+		} else {
+			ips = serviceAddresses(d.Service)
 		}
-		ips := addressesOf(d.Service, endpoints)
 		if len(ips) == 0 {
 			continue
 		}
@@ -117,16 +127,21 @@ func encodeNames(in nameIn) []byte {
 	return table
 }
 
-// addressesOf are the addresses to which a name resolves: the service's own single addresses, or
-// those of its endpoints where it has none. Prefixes are no answer to a query.
-// Source: Istio, "DNS Proxying": headless services resolve to their endpoints.
-func addressesOf(s *registry.Service, endpoints *registry.EndpointList) []string {
+// serviceAddresses are a service's own single addresses. Prefixes are no answer to a query.
+func serviceAddresses(s *registry.Service) []string {
 	var out []string
 	for _, p := range s.VirtualIPs() {
 		if p.IsSingleIP() {
 			out = append(out, p.Addr().String())
 		}
 	}
+	return out
+}
+
+// endpointAddresses are the addresses of healthy endpoints.
+// Source: Istio, "DNS Proxying": headless services resolve to their endpoints.
+func endpointAddresses(endpoints *registry.EndpointList) []string {
+	var out []string
 	seen := map[string]bool{} // several may share an address, and differ in their ports
 	for i := range endpoints.All() {
 		ep := &endpoints.Items[i]

@@ -28,6 +28,8 @@ type egressGroup struct {
 type outboundIn struct {
 	groups       *intern.List[egressGroup]
 	interception push.Interception
+	// capturesDNS says that clients resolve hosts to their allocated addresses.
+	capturesDNS bool
 	// bind is where bound listeners are that name no address; the zero address is the loopback one.
 	bind netip.Addr
 	// families are the IP versions that the proxy has.
@@ -100,6 +102,7 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 	return outboundIn{
 		groups:       egressGroups(lists, sc),
 		interception: sc.Interception,
+		capturesDNS:  sc.CapturesDNS,
 		bind:         sc.Bind,
 		families:     familiesOf(sc),
 		proxyPort:    sc.HTTPProxyPort,
@@ -109,11 +112,13 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 
 // layOutOutbound decides what each outbound listener carries.
 //
-// Source: Istio. An HTTP port is one wildcard listener for all services of that number. A TCP, TLS or
-// sniffed port is a listener on each virtual IP, and on the wildcard address where the service has
-// none or has prefixes, or where clients may know the addresses of its endpoints (Service.OtherDNS).
-// What meets on one address is merged: HTTP and TCP by protocol detection, several TCP services by what tells their connections apart (prefix, SNI), and where nothing does the
-// older service wins. MySQL and Mongo, where the server speaks first, are not merged with other
+// Source: Istio. An HTTP port is one wildcard listener for all services of that number. A TCP, TLS
+// or sniffed port is a listener on each virtual IP, and on the wildcard address where the service
+// has none or has prefixes. Allocated addresses count only if the proxy captures DNS. A TLS port of
+// a service that declares no address has both: by SNI it takes nothing from others. (Istio has no
+// wildcard listener then.) What meets on one address is merged: HTTP and TCP by protocol detection,
+// several TCP services by what tells their connections apart (prefix, SNI), and where nothing does
+// the older service wins. MySQL and Mongo, where the server speaks first, are not merged with other
 // protocols: the older wins. A Sidecar's egress listener with a port takes that port from the ones
 // that have none.
 func layOutOutbound(in outboundIn) *outboundLayout {
@@ -204,8 +209,8 @@ func (b *layoutBuilder) add(i int, at address, bound bool, protocol registry.Pro
 		b.put(i, at, bound, false, protocol, t)
 		return
 	}
-	ips := b.in.families.virtualIPs(t.service)
-	if len(ips) == 0 || t.service.OtherDNS && len(t.service.Addresses) == 0 {
+	ips := b.in.families.virtualIPs(t.service, b.in.capturesDNS)
+	if len(ips) == 0 || protocol.IsTLS() && len(t.service.Addresses) == 0 {
 		any := at
 		any.ip = b.in.families.wildcard()
 		b.put(i, any, bound, false, protocol, t)

@@ -94,12 +94,12 @@ func TestOutboundLayout(t *testing.T) {
 	six := testService("six", 1, "2001:2::1", "tcp/70")
 	udp := testService("udp", 1, "10.0.0.9", "udp/53")
 
-	given := func(host string, dns bool, ports ...string) *registry.Service {
+	given := func(host string, ports ...string) *registry.Service {
 		s := testService(host, 1, "", ports...)
-		s.AutoAddresses, s.OtherDNS = []netip.Addr{netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")}, dns
+		s.AutoAddresses = []netip.Addr{netip.MustParseAddr("240.240.0.1"), netip.MustParseAddr("2001:2::1")}
 		return s
 	}
-	dual := func(sc *push.Scope) { sc.DualStack = true }
+	capturing := func(sc *push.Scope) { sc.CapturesDNS = true }
 
 	port := func(bind, protocol string, number uint32, mode networking.CaptureMode) *networking.IstioEgressListener {
 		l := &networking.IstioEgressListener{Bind: bind, CaptureMode: mode}
@@ -121,18 +121,22 @@ func TestOutboundLayout(t *testing.T) {
 			routes: []string{"80 group=0 port=80 host=", "90 group=0 port=90 host="}},
 		{name: "tcp listens on the virtual IP", scope: testScope(testEgress(nil, db)),
 			ports: []string{"10.0.0.3_3306 group=0 tcp=db:3306"}},
-		{name: "of allocated addresses those of the proxy's IP version", scope: testScope(testEgress(nil, given("db", false, "tcp/5432"))),
-			ports: []string{"240.240.0.1_5432 group=0 tcp=db:5432"}},
-		{name: "of IPv6", scope: testScope(testEgress(nil, given("db", false, "tcp/5432"))), edit: func(sc *push.Scope) { sc.IPv6Only = true },
+		{name: "allocated addresses do not count without DNS capture", scope: testScope(testEgress(nil, given("db", "tcp/5432", "x/90", "tls/443", "http/80"))),
+			ports:  []string{"0.0.0.0_80 group=0 route=80", "0.0.0.0_90 group=0 route=90 tcp=db:90", "0.0.0.0_443 group=0 tcp=db:443", "0.0.0.0_5432 group=0 tcp=db:5432"},
+			routes: []string{"80 group=0 port=80 host=", "90 group=0 port=90 host="}},
+		{name: "with DNS capture: allocated addresses of the proxy's IP version, and TLS on the wildcard too",
+			scope: testScope(testEgress(nil, given("db", "tcp/5432", "x/90", "tls/443", "http/80"))), edit: capturing,
+			ports: []string{"0.0.0.0_80 group=0 route=80", "0.0.0.0_443 group=0 tcp=db:443",
+				"240.240.0.1_90 group=0 route=db:90 tcp=db:90", "240.240.0.1_443 group=0 tcp=db:443", "240.240.0.1_5432 group=0 tcp=db:5432"},
+			routes: []string{"80 group=0 port=80 host=", "db:90 group=0 port=90 host=db"}},
+		{name: "of IPv6", scope: testScope(testEgress(nil, given("db", "tcp/5432"))), edit: func(sc *push.Scope) { sc.CapturesDNS, sc.IPv6Only = true, true },
 			ports: []string{"2001:2::1_5432 group=0 tcp=db:5432"}},
-		{name: "of both", scope: testScope(testEgress(nil, given("db", false, "tcp/5432"))), edit: dual,
+		{name: "of both", scope: testScope(testEgress(nil, given("db", "tcp/5432"))), edit: func(sc *push.Scope) { sc.CapturesDNS, sc.DualStack = true, true },
 			ports: []string{"240.240.0.1_5432 group=0 tcp=db:5432", "2001:2::1_5432 group=0 tcp=db:5432"}},
+		{name: "declared addresses count alone", scope: testScope(testEgress(nil, testService("tls", 1, "10.0.0.1", "tls/443"))), edit: capturing,
+			ports: []string{"10.0.0.1_443 group=0 tcp=tls:443"}},
 		{name: "an address of the other version alone is better than none", scope: testScope(testEgress(nil, six)),
 			ports: []string{"2001:2::1_70 group=0 tcp=six:70"}},
-		{name: "another DNS: the wildcard beside the allocated address", scope: testScope(testEgress(nil, given("db", true, "tcp/5432", "x/90", "http/80"))),
-			ports: []string{"0.0.0.0_80 group=0 route=80", "0.0.0.0_90 group=0 route=90 tcp=db:90", "0.0.0.0_5432 group=0 tcp=db:5432",
-				"240.240.0.1_90 group=0 route=db:90 tcp=db:90", "240.240.0.1_5432 group=0 tcp=db:5432"},
-			routes: []string{"80 group=0 port=80 host=", "90 group=0 port=90 host=", "db:90 group=0 port=90 host=db"}},
 		{name: "prefixes listen on the wildcard", scope: testScope(testEgress(nil, lan)),
 			ports: []string{"0.0.0.0_5000 group=0 tcp=lan:5000@10.1.0.0/16", "10.0.0.5_5000 group=0 tcp=lan:5000"}},
 		{name: "http and tcp on one port", scope: testScope(testEgress(nil, api, raw, oldRaw)),

@@ -50,9 +50,10 @@ func virtualIPs(t *testing.T, m *harness.Mesh, hosts ...string) []string {
 	return out
 }
 
-// Two services of Consul that share a port, and do not speak HTTP, are told apart by their virtual addresses where
-// connections are redirected, and have the same ones after a restart and a registration; HTTP finds its service by the
-// addresses of instances as well, which Consul's own DNS answers with. Needs root for network namespaces.
+// Where connections are redirected, services of Consul are reached by the addresses of their
+// instances, which Consul's DNS answers with: HTTP by host, all else by port. HTTP is also taken at
+// virtual addresses, which stay the same after a restart and a registration. Needs root for network
+// namespaces.
 func TestRedirected(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
@@ -66,28 +67,27 @@ func TestRedirected(t *testing.T) {
 	there.TCPEcho(t, "cache", there.IP+":7001")
 	there.Backend(t, "web", there.IP+":8080")
 	c.put("db-1", there.IP, 7000, "passing", said("ashore-port", "5432", "protocol", "tcp"))
-	c.put("cache-1", there.IP, 7001, "passing", said("ashore-port", "5432", "protocol", "tcp"))
+	c.put("cache-1", there.IP, 7001, "passing", said("ashore-port", "6379", "protocol", "tcp"))
 	c.put("web-1", there.IP, 8080, "passing")
 	m := harness.New(t, nil, harness.In(here), harness.Sources(fmt.Sprintf("{name: dc1, kind: consul, address: %q}", "http://"+a.Address)))
-	hosts := []string{"db.service.consul", "cache.service.consul", "web.service.consul", "db.service.dc1.consul"}
+	hosts := []string{"db.service.consul", "cache.service.consul", "web.service.consul"}
 	ips := virtualIPs(t, m, hosts...)
 	here.NFT(fmt.Sprintf(redirect, harness.ProxyGID))
 	client := m.Proxy(harness.Workload{Name: "client", Redirected: here})
 
-	apart := func(what string) {
+	byPort := func(what string) {
 		t.Helper()
-		for i, want := range []string{"db", "cache"} {
-			harness.Eventually(t, want+" "+what, func() error { return greets(here, net.JoinHostPort(ips[i], "5432"), want) })
+		for port, want := range map[string]string{"5432": "db", "6379": "cache"} {
+			harness.Eventually(t, want+" "+what, func() error { return greets(here, net.JoinHostPort(there.IP, port), want) })
 		}
 	}
-	apart("by its virtual address")
-	harness.Eventually(t, "db by its other host", func() error { return greets(here, net.JoinHostPort(ips[3], "5432"), "db") })
+	byPort("by its port")
 	call := harness.Request{Host: "web.service.consul:8080"}
 	here.Client(t, net.JoinHostPort(ips[2], "8080")).Want(t, "HTTP by virtual address", call, harness.From("web"))
 	here.Client(t, there.IP+":8080").Want(t, "HTTP by the address of an instance", call, harness.From("web"))
 	for stat, least := range map[string]int{
-		"cluster.outbound|5432||db.service.consul;.upstream_cx_total": 1, "cluster.outbound|5432||cache.service.consul;.upstream_cx_total": 1,
-		"cluster.outbound|5432||db.service.dc1.consul;.upstream_cx_total": 1, "cluster.outbound|8080||web.service.consul;.upstream_rq_completed": 2,
+		"cluster.outbound|5432||db.service.consul;.upstream_cx_total": 1, "cluster.outbound|6379||cache.service.consul;.upstream_cx_total": 1,
+		"cluster.outbound|8080||web.service.consul;.upstream_rq_completed": 2,
 	} {
 		if got := client.Stat(stat); got < least {
 			t.Errorf("%s is %d, want at least %d: the traffic went another way", stat, got, least)
@@ -100,7 +100,7 @@ func TestRedirected(t *testing.T) {
 	if after := virtualIPs(t, m, append(hosts, "another.service.consul")...); !slices.Equal(after[:len(ips)], ips) {
 		t.Errorf("addresses were %v and are %v", ips, after)
 	}
-	apart("after a restart")
+	byPort("after a restart")
 }
 
 // greets connects from within a network namespace and reads the greeting of a TCPEcho.

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/types/known/structpb"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
@@ -96,7 +97,10 @@ func names(t *testing.T, m *harness.Mesh, id *harness.Identity, what string, wan
 		if err != nil {
 			return err
 		}
-		node := &corev3.Node{Id: fmt.Sprintf("sidecar~%s~a-1.shop~shop.svc.cluster.local", id.IP)}
+		node := &corev3.Node{
+			Id:       fmt.Sprintf("sidecar~%s~a-1.shop~shop.svc.cluster.local", id.IP),
+			Metadata: &structpb.Struct{Fields: map[string]*structpb.Value{"DNS_CAPTURE": structpb.NewStringValue("true")}},
+		}
 		if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{Node: node, TypeUrl: xds.NameTableType}); err != nil {
 			return err
 		}
