@@ -98,9 +98,6 @@ func (c *checker) servicePorts(se *networking.ServiceEntry) {
 			c.errorf(path+".name", "the name %s is that of spec.ports[%d] too", quote(p.Name), j)
 		}
 		numbers[p.Number], names[p.Name] = i, i
-		if p.TargetPort != 0 && p.TargetPort != p.Number && se.Resolution == networking.ServiceEntry_NONE {
-			c.warnf(path+".targetPort", "with the resolution NONE connections go to the port that the client chose: this has no effect")
-		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	clusterv3 "github.com/envoyproxy/go-control-plane/envoy/config/cluster/v3"
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/anypb"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -60,6 +61,9 @@ type clusterShape struct {
 	router    bool
 	caps      push.Capabilities
 	families  families
+	// upstreamPort replaces the port of the client's destination; zero: it stays. Only for
+	// byOriginal.
+	upstreamPort uint32
 	// names is the service whose subjectAltNames matter; nil: they do not.
 	names *registry.Service
 	// peer is the host that the endpoints have to prove where no request names one; empty: they are not
@@ -120,6 +124,9 @@ func (s clusterSpec) shape() clusterShape {
 	shape := clusterShape{
 		discovery: s.discovery(), protocol: port.Protocol, policy: s.policy,
 		mesh: s.mesh, router: s.router, caps: s.caps, families: s.families,
+	}
+	if shape.discovery == byOriginal && s.service.Resolution == registry.Passthrough { // Source: Istio, PassthroughTargetPorts
+		shape.upstreamPort = port.TargetPort
 	}
 	if usesTLS(s.policy.tls) {
 		shape.peer = s.service.Host
@@ -204,6 +211,11 @@ func (s clusterShape) cluster() *clusterv3.Cluster {
 	case byOriginal:
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_ORIGINAL_DST}
 		c.LbPolicy = clusterv3.Cluster_CLUSTER_PROVIDED
+		if s.upstreamPort != 0 {
+			c.LbConfig = &clusterv3.Cluster_OriginalDstLbConfig_{OriginalDstLbConfig: &clusterv3.Cluster_OriginalDstLbConfig{
+				UpstreamPortOverride: wrapperspb.UInt32(s.upstreamPort),
+			}}
+		}
 	default:
 		c.ClusterDiscoveryType = &clusterv3.Cluster_Type{Type: clusterv3.Cluster_EDS}
 		c.EdsClusterConfig = &clusterv3.Cluster_EdsClusterConfig{EdsConfig: fromADS()}
