@@ -37,6 +37,7 @@ type Agent struct {
 	process    *process
 	supervisor *supervisor
 	ready      *readiness
+	scrapes    chan struct{} // capacity maxScrapes
 
 	// What a workload with an identity has more; nil with Dev.
 	keeper    *Keeper
@@ -64,7 +65,8 @@ func New(c Config) (*Agent, error) {
 	if c.makeLink == nil {
 		c.makeLink = newLink
 	}
-	a := &Agent{settings: c.Settings, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings)}
+	a := &Agent{settings: c.Settings, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
+		scrapes: make(chan struct{}, maxScrapes)}
 	if err := a.identify(c.Log, c.makeLink); err != nil {
 		return nil, err
 	}

@@ -46,7 +46,11 @@ func (c *control) Run(ctx context.Context, l net.Listener) error {
 	return serveHTTP(ctx, l, mux, c.log)
 }
 
-// serveHTTP serves on l until ctx ends. Whoever is silent for long is hung up on: others can reach the status port.
+// maxConns bounds the connections to one of the agent's ports.
+const maxConns = 1000
+
+// serveHTTP serves on l until ctx ends. Others can reach the status port: slow clients and many
+// connections are cut off.
 func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Logger) error {
 	server := &http.Server{
 		Handler:           h,
@@ -55,6 +59,7 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Lo
 		WriteTimeout:      5 * adminTimeout,
 		IdleTimeout:       2 * time.Minute, // more than what is between two scrapes
 		MaxHeaderBytes:    16 << 10,
+		ConnState:         newConnLimiter(maxConns).note,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
 	return httpserver.Run(ctx, server, l, answering)

@@ -10,13 +10,17 @@ import (
 	"github.com/prometheus/common/expfmt"
 )
 
+// maxScrapes bounds the scrapes that are answered at one time; more get 429. The server's write
+// timeout ends one whose reader is slow.
+const maxScrapes = 4
+
 // serveMetrics answers with the agent's own metrics and, after them, Envoy's.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
-	case a.ready.slots <- struct{}{}:
-		defer func() { <-a.ready.slots }()
+	case a.scrapes <- struct{}{}:
+		defer func() { <-a.scrapes }()
 	default:
-		http.Error(w, "too many questions at one time", http.StatusTooManyRequests)
+		http.Error(w, "too many scrapes at one time", http.StatusTooManyRequests)
 		return
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*adminTimeout)

@@ -13,28 +13,28 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// maxProbes bounds the questions that are answered at one time; more get 429.
-const maxProbes = 16
-
 // toldFor is how long an answer of what a starting Envoy has not got yet stands.
 const toldFor = time.Second
 
-// readiness answers whether the workload's proxy is ready.
+// readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
+// the latest result at once, so that nothing can make it wait.
 type readiness struct {
 	admin      *admin
 	supervisor *supervisor
-	replicas   []string     // of the control plane, for messages
-	log        hclog.Logger // set once
-	slots      chan struct{}
+	replicas   []string         // of the control plane, for messages
+	log        hclog.Logger     // set once
 	metrics    http.HandlerFunc // set once, before Run; nil: none
 	trouble    func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
 	now        func() time.Time // set once
 
-	mu         sync.Mutex
-	draining   bool // guarded by mu
-	configured int  // guarded by mu: the run of Envoy that is known to have its configuration
-	ready      bool // guarded by mu: the latest answer, to log changes
-	told       told // guarded by mu: the latest answer of lacking
+	// The following fields belong to the goroutine that calls check.
+	configured int  // the run of Envoy that is known to have its configuration
+	failures   int  // checks in a row that failed
+	told       told // the latest answer of lacking
+
+	mu       sync.Mutex
+	draining bool  // guarded by mu
+	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
 // told is an answer of what Envoy has not got yet.
@@ -45,7 +45,8 @@ type told struct {
 }
 
 func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, slots: make(chan struct{}, maxProbes), now: time.Now}
+	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, now: time.Now,
+		result: errors.New("Envoy is starting")}
 }
 
 // Run serves on l until ctx ends.
@@ -60,21 +61,23 @@ func (s *readiness) Run(ctx context.Context, l net.Listener) error {
 }
 
 // serve answers 200, or 503 with the reason.
-func (s *readiness) serve(w http.ResponseWriter, r *http.Request) {
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	default:
-		http.Error(w, "too many questions at one time", http.StatusTooManyRequests)
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), adminTimeout)
-	defer cancel()
-	if err := s.check(ctx); err != nil {
+func (s *readiness) serve(w http.ResponseWriter, _ *http.Request) {
+	if err := s.state(); err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+// state is nil when Envoy serves with a configuration from the control plane; otherwise it says
+// what is missing.
+func (s *readiness) state() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining {
+		return errors.New("draining: this proxy is about to end")
+	}
+	return s.result
 }
 
 // drain makes every answer from now on "not ready".
@@ -84,22 +87,29 @@ func (s *readiness) drain() {
 	s.draining = true
 }
 
-// check is nil when Envoy serves with a configuration from the control plane; otherwise it says what is missing.
+// unreadyAfter is how many failed checks in a row make a ready Envoy unready: it may answer one
+// late when it is busy, and one that ended may be back at once.
+const unreadyAfter = 3
+
+// check asks Envoy and keeps the result. It returns what it found, also when that does not count
+// yet.
 func (s *readiness) check(ctx context.Context) error {
 	err := s.examine(ctx)
+	if s.failures++; err == nil {
+		s.failures = 0
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.draining {
-		err = errors.New("draining: this proxy is about to end")
+	was := s.result == nil
+	switch {
+	case ctx.Err() != nil || was && err != nil && s.failures < unreadyAfter:
+		return err
+	case !was && err == nil:
+		s.log.Info("envoy is ready")
+	case was && err != nil && !s.draining:
+		s.log.Warn("envoy is not ready any more", "reason", err)
 	}
-	if ready := err == nil; ready != s.ready {
-		s.ready = ready
-		if ready {
-			s.log.Info("envoy is ready")
-		} else if !s.draining && ctx.Err() == nil {
-			s.log.Warn("envoy is not ready any more", "reason", err)
-		}
-	}
+	s.result = err
 	return err
 }
 
@@ -111,18 +121,13 @@ func (s *readiness) examine(ctx context.Context) error {
 		}
 		return s.lacking(ctx, run)
 	}
-	s.mu.Lock()
-	known := s.configured == run
-	s.mu.Unlock()
-	if known {
+	if s.configured == run {
 		return nil
 	}
 	// Live is not enough: Envoy is live too when its first configuration was refused.
 	if err := s.waiting(ctx); err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.configured = run
 	return nil
 }
@@ -138,15 +143,10 @@ const (
 // lacking is waiting of an Envoy that does not serve yet, asked once in toldFor: Envoy looks through all metrics for it, on the
 // thread that takes in its configuration, and those who ask whether it is ready would keep it from getting so.
 func (s *readiness) lacking(ctx context.Context, run int) error {
-	s.mu.Lock()
-	last := s.told
-	s.mu.Unlock()
-	if last.run == run && last.err != nil && s.now().Sub(last.at) < toldFor {
+	if last := s.told; last.run == run && last.err != nil && s.now().Sub(last.at) < toldFor {
 		return last.err
 	}
 	err := s.waiting(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.told = told{run: run, at: s.now(), err: err}
 	return err
 }

@@ -45,7 +45,7 @@ func linkTodo(trouble string, addresses []string) string {
 
 func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.serverInfo(ctx)
-	readyErr := a.ready.check(ctx)
+	readyErr := a.ready.state()
 	restarts := max(a.supervisor.Runs()-1, 0)
 	switch {
 	case infoErr != nil && a.supervisor.Trouble() != "":

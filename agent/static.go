@@ -152,9 +152,12 @@ func onePathListener(name string, at *corev3.Address, path, cluster string) (*li
 		return nil, err
 	}
 	manager, err := pack(&hcmv3.HttpConnectionManager{
-		CodecType:   hcmv3.HttpConnectionManager_AUTO,
-		StatPrefix:  name,
-		HttpFilters: []*hcmv3.HttpFilter{{Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router}}},
+		CodecType:  hcmv3.HttpConnectionManager_AUTO,
+		StatPrefix: name,
+		// Anybody can connect, and no limit on connections holds here.
+		CommonHttpProtocolOptions: &corev3.HttpProtocolOptions{IdleTimeout: durationpb.New(10 * time.Second)},
+		RequestHeadersTimeout:     durationpb.New(5 * time.Second),
+		HttpFilters:               []*hcmv3.HttpFilter{{Name: "envoy.filters.http.router", ConfigType: &hcmv3.HttpFilter_TypedConfig{TypedConfig: router}}},
 		RouteSpecifier: &hcmv3.HttpConnectionManager_RouteConfig{RouteConfig: &routev3.RouteConfiguration{
 			Name: name,
 			VirtualHosts: []*routev3.VirtualHost{{Name: name, Domains: []string{"*"}, Routes: []*routev3.Route{{
