@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"sync"
@@ -74,6 +75,18 @@ type view struct {
 	signer *Signer
 	bundle *Bundle
 	server *tls.Certificate
+	// former is what was presented before server; nil: nothing was.
+	former *tls.Certificate
+}
+
+// presented is the control plane's certificate at a time. While server is not valid yet, because
+// the clock was set back, it is the former one, if that is valid.
+func (v *view) presented(now time.Time) *tls.Certificate {
+	f := v.former
+	if now.Before(v.server.Leaf.NotBefore) && f != nil && !now.Before(f.Leaf.NotBefore) && now.Before(f.Leaf.NotAfter) {
+		return f
+	}
+	return v.server
 }
 
 // NewManager finds the authority again, or makes one in an empty folder. It returns when there is what to sign with.
@@ -150,7 +163,7 @@ func (m *Manager) Bundle() *Bundle { return m.view.Load().bundle }
 
 // ServerCertificate is the control plane's own certificate, for tls.Config.GetCertificate.
 func (m *Manager) ServerCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
-	return m.view.Load().server, nil
+	return m.view.Load().presented(m.config.Now()), nil
 }
 
 // CreateReplicaToken makes a token that lets one more replica sign below the root that signs now: the text, which stands
@@ -202,8 +215,10 @@ func (m *Manager) publish(now time.Time) error {
 	was := m.view.Load()
 	if was != nil && was.signer == v.signer && was.bundle == v.bundle {
 		leaf := was.server.Leaf
-		// One that is not valid yet was made while the clock was ahead.
-		if !now.Before(leaf.NotBefore) && !due(leaf, earlier(now.Add(serverLife), v.signer.Cert.NotAfter), now) {
+		if now.Before(leaf.NotBefore) {
+			m.config.Log.Warn("the clock was set back: the control plane's certificate is made anew",
+				"begins", leaf.NotBefore)
+		} else if !due(leaf, earlier(now.Add(serverLife), v.signer.Cert.NotAfter), now) {
 			return nil
 		}
 	}
@@ -211,10 +226,23 @@ func (m *Manager) publish(now time.Time) error {
 	if err != nil {
 		return err
 	}
-	v.server = server
+	if v.server = server; was != nil {
+		v.former = was.presented(now)
+	}
 	m.view.Store(v)
 	if was == nil || was.signer != v.signer || was.bundle != v.bundle {
 		m.tell()
 	}
 	return nil
+}
+
+// earlyServer says that the control plane's own certificate was made while the clock was ahead;
+// empty: it was not.
+func earlyServer(leaf *x509.Certificate, now time.Time) string {
+	if !now.Before(leaf.NotBefore) {
+		return ""
+	}
+	return fmt.Sprintf("this machine's clock was set back: it says %s, and the control plane's certificate begins at %s; "+
+		"the former one is used until another is made: see that the clock is right (timedatectl, chrony)",
+		now.UTC().Format(time.RFC3339), leaf.NotBefore.UTC().Format(time.RFC3339))
 }

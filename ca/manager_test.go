@@ -379,14 +379,26 @@ func TestServerCertificate(t *testing.T) {
 	}
 }
 
-// A clock that leaps ahead and back leaves nothing behind that is not valid yet.
+// A clock that leaps ahead and back leaves nothing behind that is not valid yet: the former
+// certificate of the control plane is presented until there is another, and the problems name the
+// clock.
 func TestClockLeapsBack(t *testing.T) {
 	t.Parallel()
 	for _, leap := range []time.Duration{13 * time.Hour, 20 * 24 * time.Hour} {
 		h := newHouse(t)
 		m := h.move()
 		h.later(m, leap)
-		h.later(m, -leap)
+		h.later(nil, -leap) // the manager has not looked since
+		if err := joins(t, m, RootID(m.Signer().Root), "localhost", noon); err != nil {
+			t.Errorf("after %s ahead, at once: %v", leap, err)
+		}
+		if p := show(t, m).Problems; len(p) != 1 || !strings.Contains(p[0], "clock was set back") {
+			t.Errorf("after %s ahead, at once: problems %q", leap, p)
+		}
+		h.later(m, 0)
+		if p := show(t, m).Problems; len(p) != 0 {
+			t.Errorf("after %s ahead: problems %q", leap, p)
+		}
 		if err := joins(t, m, RootID(m.Signer().Root), "localhost", noon); err != nil {
 			t.Errorf("after %s ahead: %v", leap, err)
 		}

@@ -118,7 +118,7 @@ func (m *Manager) distrust() {
 	if was == nil || m.own.bundle == was.bundle {
 		return
 	}
-	m.view.Store(&view{signer: was.signer, bundle: m.own.bundle, server: was.server})
+	m.view.Store(&view{signer: was.signer, bundle: m.own.bundle, server: was.server, former: was.former})
 	m.tell()
 }
 

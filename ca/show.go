@@ -103,6 +103,9 @@ func (m *Manager) show(ctx context.Context) (Status, error) {
 	if m.trouble != "" {
 		s.Problems = append(s.Problems, m.trouble)
 	}
+	if early := earlyServer(v.server.Leaf, now); early != "" {
+		s.Problems = append(s.Problems, early)
+	}
 	return s, nil
 }
 
