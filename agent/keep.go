@@ -40,6 +40,9 @@ type Keeper struct {
 	mu       sync.Mutex
 	id       *Identity                  // guarded by mu
 	joined   Joined                     // guarded by mu
+	former   *Identity                  // guarded by mu: the one with the certificate before; nil: none since the start
+	before   Joined                     // guarded by mu: how former came
+	early    time.Time                  // guarded by mu: see Renewal.Early
 	due      time.Time                  // guarded by mu: of the next try
 	trouble  error                      // guarded by mu: of the last try
 	tries    int                        // guarded by mu: in vain since the last certificate
@@ -214,6 +217,7 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 		case k.renewed <- struct{}{}:
 		default: // it has been told and did not look yet
 		}
+		k.former, k.before = k.id, k.joined
 	}
 	k.id, k.joined = id, j
 	k.tell()

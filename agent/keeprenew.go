@@ -23,15 +23,20 @@ func (k *Keeper) Run(ctx context.Context) error {
 
 // clockLook is how often the clock is looked at while nothing is due: timers stand still while a machine sleeps, and clocks
 // are set.
-const clockLook = time.Minute
+const clockLook = 5 * time.Second
 
 // awaitDue waits until the certificate is to be renewed. False: ctx ended.
 func (k *Keeper) awaitDue(ctx context.Context) bool {
 	for ctx.Err() == nil {
+		if k.useFormer() {
+			return true
+		}
 		k.mu.Lock()
-		left := k.due.Sub(k.clock())
+		now := k.clock()
+		left := k.due.Sub(now)
+		early := now.Before(k.id.Leaf().NotBefore)
 		k.mu.Unlock()
-		if left <= 0 {
+		if left <= 0 || early && left > 2*longestRetry { // due was planned by a clock that was ahead
 			return true
 		}
 		select {
@@ -42,6 +47,34 @@ func (k *Keeper) awaitDue(ctx context.Context) bool {
 		}
 	}
 	return false
+}
+
+// useFormer goes back to the certificate before when the latest one is not valid yet, because the
+// clock was set back, and that one is. It says whether it did; then a new one is to be asked for.
+func (k *Keeper) useFormer() bool {
+	k.saving.Lock()
+	defer k.saving.Unlock()
+	k.mu.Lock()
+	now, early, former, j := k.clock(), k.id, k.former, k.before
+	k.mu.Unlock()
+	begins := early.Leaf().NotBefore
+	if !now.Before(begins) || former == nil {
+		return false
+	}
+	if leaf := former.Leaf(); now.Before(leaf.NotBefore) || !now.Before(leaf.NotAfter) {
+		return false
+	}
+	former = former.withRoots(early.Roots)
+	k.log.Warn("the clock was set back: the certificate is not valid yet, and the former one is used",
+		"begins", begins, "serial", former.Serial())
+	if err := k.store.save(former, j); err != nil {
+		k.log.Error("the former certificate is used until this agent restarts", "error", err)
+	}
+	k.replace(former, j)
+	k.mu.Lock()
+	k.early = begins
+	k.mu.Unlock()
+	return true
 }
 
 // plan says when the certificate is renewed next. start says that the agent has just begun.
@@ -121,6 +154,7 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	}
 	k.mu.Lock()
 	k.renewals++
+	k.early = time.Time{}
 	k.skew = clockSkew(next, now)
 	k.mu.Unlock()
 	k.replace(next, joined)
@@ -176,11 +210,14 @@ type Renewal struct {
 	Count uint64
 	// Skew is how far this machine's clock was ahead of the authority's when the last certificate came.
 	Skew time.Duration
+	// Early is when the last certificate begins, while the one before is used because the clock was
+	// set back; else zero.
+	Early time.Time
 }
 
 // Renewal tells how it goes.
 func (k *Keeper) Renewal() Renewal {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return Renewal{k.due, k.trouble, k.tries, k.renewals, k.skew}
+	return Renewal{k.due, k.trouble, k.tries, k.renewals, k.skew, k.early}
 }

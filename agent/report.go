@@ -106,6 +106,9 @@ func (a *Agent) Report(ctx context.Context) *Report {
 // clockTolerance is how far a clock may be off before it is told.
 const clockTolerance = time.Minute
 
+// todoClock is what to do about a clock that is wrong.
+const todoClock = "set the clock (timedatectl, chrony)"
+
 func (a *Agent) sayClock(r *Report) {
 	if a.keeper == nil {
 		r.say("clock", stateOK, "", "not compared")
@@ -113,12 +116,15 @@ func (a *Agent) sayClock(r *Report) {
 	}
 	n := a.keeper.Renewal()
 	switch {
+	case !n.Early.IsZero():
+		r.say("clock", stateWarn, todoClock, "was set back: the last certificate begins at %s, and the one before is used",
+			n.Early.UTC().Format(time.RFC3339))
 	case n.Skew.Abs() > clockTolerance:
 		way := "ahead of"
 		if n.Skew < 0 {
 			way = "behind"
 		}
-		r.say("clock", stateWarn, "set the clock (timedatectl, chrony)", "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
+		r.say("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
 	default:
 		r.say("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
 	}

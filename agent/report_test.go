@@ -101,6 +101,8 @@ func TestReport(t *testing.T) {
 		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
 			"warn SERIAL not renewed after 1 try: no answer", "renewing is tried again by itself"},
 		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
+		{"a clock that was set back", func(a *Agent, _ *fakeLink) { a.keeper.early = time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC) }, "clock",
+			"warn was set back: the last certificate begins at 2026-11-24T00:00:00Z, and the one before is used", "set the clock"},
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},

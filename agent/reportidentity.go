@@ -35,7 +35,7 @@ func sayKept(r *Report, id *Identity, j Joined, n Renewal, now time.Time) {
 	case orphan != nil:
 		r.say("certificate", stateBad, todoJoin, "%s %s: its root is not one of the mesh any more", id.Serial(), because(n))
 	case now.Before(leaf.NotBefore):
-		r.say("certificate", stateBad, "set the clock (timedatectl, chrony)", "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
+		r.say("certificate", stateBad, todoClock, "%s begins in %s by this machine's clock", id.Serial(), span(leaf.NotBefore.Sub(now)))
 	case left <= 0 && n.Trouble == nil:
 		r.say("certificate", stateBad, "let the agent run: it renews a certificate that has ended for as long as the control plane allows; else join again", "%s ended %s ago", id.Serial(), span(-left))
 	case left <= 0 && !n.refused():

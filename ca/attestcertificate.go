@@ -15,9 +15,11 @@ import (
 // certificateAttestor is its name.
 const certificateAttestor = "certificate"
 
-// CertificateAttestor proves who calls by the workload's own certificate, for renewal: also for a while after its end, for
-// the ledger then still says whose key it is. A certificate whose root is trusted no longer renews too, when the ledger has
-// it by its hash: it was issued here, and who has the root's key can make none that the ledger has.
+// CertificateAttestor proves who calls by the workload's own certificate, for renewal: also for a
+// while after its end, and before its begin after the clock was set back, for the ledger then still
+// says whose key it is. A certificate whose root is trusted no longer renews too, when the ledger
+// has it by its hash: it was issued here, and who has the root's key can make none that the ledger
+// has.
 type CertificateAttestor struct {
 	peers  *PeerVerifier
 	ledger *Ledger
@@ -47,6 +49,8 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	at := c.Now
 	if end := c.Peer[0].NotAfter; at.After(end) && !at.After(end.Add(a.ledger.grace)) {
 		at = end.Add(-time.Second) // the chain is judged by when it last was valid
+	} else if begin := c.Peer[0].NotBefore; at.Before(begin) && at.After(begin.Add(-a.ledger.grace)) {
+		at = begin // the clock was ahead when it was issued, and has been set back
 	}
 	p, h, by, err := a.prove(ctx, c.Peer, at)
 	if err != nil {

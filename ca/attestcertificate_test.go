@@ -59,6 +59,49 @@ func TestRenewalBelowARetiredRoot(t *testing.T) {
 	}
 }
 
+// A clock that was ahead while a certificate was issued, and is set back, leaves nobody out: the
+// certificate before it renews, and so does the one that is not valid yet.
+func TestRenewalAfterTheClockWasSetBack(t *testing.T) {
+	t.Parallel()
+	for _, with := range []string{"the former", "the latest", "one from a time beyond the grace"} {
+		t.Run(with, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, nil)
+			l.serve()
+			first := l.join("shop/web", "a")
+			leap := 47 * time.Hour
+			if with == "one from a time beyond the grace" {
+				leap = 7 * 24 * time.Hour
+				l.ledger.grace = 8 * 24 * time.Hour
+			}
+			l.pass(leap)
+			second, _, err := l.ask(client{cert: first})
+			if err != nil {
+				t.Fatal(err)
+			}
+			l.pass(-leap)
+			l.ledger.grace = 48 * time.Hour
+			c := client{cert: second}
+			if with == "the former" {
+				c.cert = first
+			}
+			third, _, err := l.ask(c)
+			if leap > l.ledger.grace {
+				if err := wantRefused(err, codes.Unauthenticated, publicCertificate); err != nil {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if third.Leaf.NotBefore.After(l.now()) {
+				t.Errorf("the new certificate begins at %s", third.Leaf.NotBefore)
+			}
+		})
+	}
+}
+
 // Below a retired root all else that makes a certificate good is asked for still, and that the ledger has this very one.
 func TestRefusedBelowARetiredRoot(t *testing.T) {
 	t.Parallel()

@@ -190,8 +190,8 @@ func TestRefusals(t *testing.T) {
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "untrusted"},
 		"certificate that the ledger does not know": {func(l *lab) client { return client{cert: hour(l, l.signer, webID, nil)} },
 			codes.Unauthenticated, publicUnknown, audit.CertificateRefuse, "key unknown"},
-		"certificate not valid yet": {func(l *lab) client {
-			return client{cert: l.certificate(l.signer, webID, noon.Add(time.Minute), noon.Add(time.Hour), nil)}
+		"certificate that begins after the grace": {func(l *lab) client {
+			return client{cert: l.certificate(l.signer, webID, noon.Add(49*time.Hour), noon.Add(50*time.Hour), nil)}
 		}, codes.Unauthenticated, publicCertificate, audit.CertificateRefuse, "expired"},
 		"certificate beyond its grace": {func(l *lab) client {
 			c := l.join("shop/web", "a")

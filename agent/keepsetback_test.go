@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/ca"
+)
+
+// After a clock that was ahead is set back, nothing that is not valid yet stays in use: the former
+// certificate is used at once, on disk too, and a new one is asked for. The state says that it is
+// the clock.
+func TestClockSetBack(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]bool{"the control plane answers": false, "the control plane is away": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				m := newMesh(t, "cluster.local")
+				const life = 24 * time.Hour
+				k := kept(t, m, life)
+				first := k.Identity()
+				var ahead atomic.Int64
+				var gone atomic.Bool
+				k.clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+				k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+					if gone.Load() {
+						return nil, nil, errors.New("away")
+					}
+					id, err := parseAnswer(q.key, issuedAt(t, m, q, life, k.clock()))
+					return id, nil, err
+				}
+				defer keeping(t, k)()
+				ahead.Store(int64(48 * time.Hour))
+				time.Sleep(time.Minute)
+				synctest.Wait()
+				if k.Identity() == first || k.Renewal().Count != 1 {
+					t.Fatalf("two days ahead: renewed %d times", k.Renewal().Count)
+				}
+				gone.Store(away)
+				ahead.Store(0)
+				time.Sleep(2 * clockLook)
+				synctest.Wait()
+				id, n := k.Identity(), k.Renewal()
+				if leaf := id.Leaf(); time.Now().Before(leaf.NotBefore) || time.Now().After(leaf.NotAfter) {
+					t.Errorf("the certificate in use begins at %s, and it is %s", leaf.NotBefore, time.Now())
+				}
+				if on, _, err := k.store.load(); err != nil || on.Serial() != id.Serial() {
+					t.Errorf("another certificate is on disk: %v, error %v", on, err)
+				}
+				if back := id.Serial() == first.Serial(); back != away || n.Early.IsZero() == away {
+					t.Errorf("the former certificate is used: %v, the clock is named: %v; want %v", back, !n.Early.IsZero(), away)
+				}
+				gone.Store(false)
+				time.Sleep(2 * longestRetry)
+				synctest.Wait()
+				if n := k.Renewal(); !n.Early.IsZero() || n.Trouble != nil || n.Count != 2 {
+					t.Errorf("in the end: %+v", n)
+				}
+			})
+		})
+	}
+}
+
+// An agent that starts with a certificate that is not valid yet, and has no former one, asks for
+// another at once.
+func TestStartBeforeTheCertificateBegins(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := newMesh(t, "cluster.local")
+		key := must(newKey())
+		later := time.Now().Add(48 * time.Hour)
+		id := must(parseAnswer(key, issuedAt(t, m, asking{key: key}, 24*time.Hour, later)))
+		dir := stateFolder(t)
+		if err := (store{dir}).save(id, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: later, Renewed: later}); err != nil {
+			t.Fatal(err)
+		}
+		k := keeper(t, dir)
+		asked := answers(t, k, m, 24*time.Hour, func() error { return nil })
+		defer keeping(t, k)()
+		time.Sleep(2 * clockLook)
+		synctest.Wait()
+		if len(asked()) != 1 || time.Now().Before(k.Identity().Leaf().NotBefore) {
+			t.Errorf("asked %d times, the certificate begins at %s", len(asked()), k.Identity().Leaf().NotBefore)
+		}
+	})
+}
+
+// issuedAt is what an authority answers whose clock says now.
+func issuedAt(t *testing.T, m *mesh, q asking, life time.Duration, now time.Time) []string {
+	t.Helper()
+	r := must(ca.ParseRequest(must(newRequest(q.key))))
+	leaf := must(ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: web(), Request: r}, now, rand.Reader))
+	return []string{string(ca.EncodeCertificates(leaf)), string(ca.EncodeCertificates(m.signer.Cert)), string(ca.EncodeCertificates(m.root.Cert))}
+}
