@@ -101,10 +101,22 @@ func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
 	return in, out, nil
 }
 
-// sayInterception tells whether the rules that redirect connections do anything, of a workload that lives by such. They are not the
-// agent's, and without them the workload works, in plaintext and without policies.
+// sayInterception tells whether the rules that redirect connections do anything, of a workload that
+// lives by such. They are not the agent's, and without them the workload works, in plaintext and
+// without policies. Of another workload it tells the ports at which its callers do not meet Envoy,
+// if there are any.
 func (a *Agent) sayInterception(ctx context.Context, r *Report) {
 	if a.settings.Workload.Interception != "redirect" {
+		if a.link == nil {
+			return
+		}
+		if ports := a.link.LinkState().Bypassed; ports != "" {
+			const todo = "write a Sidecar with an ingress listener for each of these ports, " +
+				"whose defaultEndpoint is the application on a loopback address"
+			r.say("interception", stateWarn, todo,
+				"connections to %s reach the application past Envoy: no mutual TLS and no policies there",
+				portsWord(ports))
+		}
 		return
 	}
 	n, err := a.admin.redirected(ctx)
@@ -128,4 +140,12 @@ func (n *redirection) judge() (state, todo, text string) {
 			n.inPort, since, n.out, n.outPort)
 	}
 	return stateOK, "", fmt.Sprintf("%d connections came in by way of %d, %d went out by way of %d, %s", n.in, n.inPort, n.out, n.outPort, since)
+}
+
+// portsWord is "port 80" or "ports 80, 81".
+func portsWord(ports string) string {
+	if strings.Contains(ports, ",") {
+		return "ports " + ports
+	}
+	return "port " + ports
 }

@@ -54,6 +54,8 @@ type LinkState struct {
 	CopyError   string `json:"copyError,omitempty"`
 	// Rejected is what Envoy refused of its configuration, in its words; empty: nothing.
 	Rejected string `json:"rejected,omitempty"`
+	// Bypassed are the ports of the workload at which connections reach it past Envoy, "80, 81".
+	Bypassed string `json:"bypassed,omitempty"`
 }
 
 // newLink is the product's: the caching proxy, over connections that present the workload's certificate.
@@ -146,7 +148,7 @@ func (l proxyLink) ReportHealth(h Health) {
 func (l proxyLink) LinkState() LinkState {
 	s := l.Status()
 	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CopyFrom, Confirmed: s.Confirmed, Old: s.Old,
-		CopyRefused: s.CopyRefused, CopyError: s.CopyError}
+		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Bypassed: s.Bypassed}
 	if s.Envoys > 0 { // what an Envoy refused that has ended is over: the next one judges by itself
 		out.Rejected = refusedText(s.Words)
 	}

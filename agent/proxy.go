@@ -84,6 +84,7 @@ type proxy struct {
 	health    *healthReport // guarded by mu; nil: never reported
 	link      linkState     // guarded by mu
 	confirmed time.Time     // guarded by mu: when a control plane confirmed last what is held; zero: never
+	bypassed  string        // guarded by mu: ports at which connections reach the workload past Envoy, "8080, 9090"
 	onCopy    time.Time     // guarded by mu: since when it runs on a copy; zero: it does not
 	refusal   string        // guarded by mu: why the copy on disk was not used; empty: it was, or there was none
 	writeErr  string        // guarded by mu: why the copy could not be written; empty: it could
@@ -252,6 +253,9 @@ type proxyStatus struct {
 	Words              []string
 	// Envoys is how many streams of Envoy are open.
 	Envoys int
+	// Bypassed are the ports of the workload at which connections reach it past Envoy, "80, 81",
+	// as the control plane said last.
+	Bypassed string
 }
 
 // Text is the status in one line: "connected to …", "running on a copy from … (… old)", "not connected".
@@ -272,7 +276,7 @@ func (s *proxyStatus) Text(now time.Time) string {
 func (p *proxy) Status() proxyStatus {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := proxyStatus{Since: p.link.since, LastError: p.link.lastErr, Confirmed: p.confirmed, CopyFrom: p.onCopy,
+	s := proxyStatus{Since: p.link.since, LastError: p.link.lastErr, Confirmed: p.confirmed, CopyFrom: p.onCopy, Bypassed: p.bypassed,
 		CopyRefused: p.refusal, CopyError: p.writeErr, Envoys: len(p.relay.streams), Words: p.relay.refusedWords()}
 	if p.link.proven {
 		s.Connected, s.Confirmed = p.link.address, p.heard()

@@ -42,6 +42,9 @@ type upstreamLink struct {
 const (
 	// rootsName is what the one resource of the mesh's roots is called.
 	rootsName = "trust-bundle"
+	// bypassedPorts is the member of its proxyMetadata that names ports of the workload which Envoy
+	// does not stand before.
+	bypassedPorts = "ASHORE_BYPASSED_PORTS"
 	// maxSilence is how many questions in a row, a confirmGap apart, a control plane may leave without an answer: then it is left.
 	maxSilence = 2
 )
@@ -266,6 +269,7 @@ func (p *proxy) question(l *upstreamLink) error {
 func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
 	var pem []string
 	var err error
+	bypassed := ""
 	for _, it := range reply.Items {
 		var m meshv1alpha1.ProxyConfig
 		if err = proto.Unmarshal(it.Body, &m); err != nil {
@@ -273,6 +277,7 @@ func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
 			break
 		}
 		pem = append(pem, m.GetCaCertificatesPem()...)
+		bypassed = m.GetProxyMetadata()[bypassedPorts]
 	}
 	if err == nil && len(reply.Items) > 0 {
 		err = p.cfg.SetRoots(pem)
@@ -283,6 +288,9 @@ func (p *proxy) hearRoots(l *upstreamLink, reply *ads.Reply) {
 		p.log.Warn("the mesh's roots are not taken", "error", err)
 	}
 	p.locked(func() {
+		if len(reply.Items) > 0 {
+			p.bypassed = bypassed
+		}
 		if i := l.up.find(proxyConfigTypeURL); i != nil {
 			i.Take(reply)
 			i.Answer(rejected)

@@ -67,7 +67,7 @@ func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
 // ownOf finds what is n's alone.
 func (c *Context) ownOf(n Node) *Own {
 	in := c.inboundOf(n)
-	slices.SortFunc(in, func(a, b Inbound) int {
+	slices.SortStableFunc(in, func(a, b Inbound) int {
 		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key), cmp.Compare(a.Port.Number, b.Port.Number))
 	})
 	in = slices.CompactFunc(in, func(a, b Inbound) bool {
@@ -88,7 +88,7 @@ func (c *Context) inboundOf(n Node) []Inbound {
 			}
 			for _, p := range s.Ports {
 				if target := w.target(p); target != 0 {
-					in = append(in, Inbound{Service: s, Port: p, TargetPort: target})
+					in = append(in, Inbound{s, p, target, w.mutual, w.intercepted})
 				}
 			}
 		}

@@ -118,9 +118,9 @@ func (c *Context) Targets(to string, port uint32) []Target {
 		for i := range list.Len() {
 			ep := &list.Items[i]
 			if strings.EqualFold(s.Host, host) {
-				out = append(out, portsOfService(s, ep, servicePort, port)...)
+				out = append(out, c.portsOfService(s, ep, servicePort, port)...)
 			} else if isWorkload(ep, host) {
-				out = append(out, portsTo(s, ep, 0, cmp.Or(servicePort, port))...)
+				out = append(out, c.portsTo(s, ep, 0, cmp.Or(servicePort, port))...)
 			}
 		}
 	}
@@ -155,25 +155,26 @@ func isWorkload(ep *registry.Endpoint, name string) bool {
 }
 
 // portsOfService are the ports of an endpoint for a port of its service, or else for one of its own of that number.
-func portsOfService(s *registry.Service, ep *registry.Endpoint, number, own uint32) []Target {
+func (c *Context) portsOfService(s *registry.Service, ep *registry.Endpoint, number, own uint32) []Target {
 	if slices.ContainsFunc(s.Ports, func(p registry.Port) bool { return p.Number == number }) {
-		return portsTo(s, ep, number, own)
+		return c.portsTo(s, ep, number, own)
 	}
 	if number != 0 && own != 0 && number != own {
 		return nil
 	}
-	return portsTo(s, ep, 0, cmp.Or(own, number))
+	return c.portsTo(s, ep, 0, cmp.Or(own, number))
 }
 
 // portsTo are the ports of an endpoint for a port of its service, or of its own; zero: any.
-func portsTo(s *registry.Service, ep *registry.Endpoint, servicePort, own uint32) []Target {
+func (c *Context) portsTo(s *registry.Service, ep *registry.Endpoint, servicePort, own uint32) []Target {
 	var out []Target
 	for _, p := range s.Ports {
 		if number := ep.Port(p); number != 0 && (servicePort == 0 || servicePort == p.Number) && (own == 0 || own == number) {
 			out = append(out, Target{
 				Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
-				Port: number, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown, MutualTLS: ep.TLSMode != "",
-				host: s.Host, servicePort: p.Number, labels: ep.Labels,
+				Port: number, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown,
+				MutualTLS: c.inboundListeners().TakesMutual(ep, number),
+				host:      s.Host, servicePort: p.Number, labels: ep.Labels,
 			})
 		}
 	}

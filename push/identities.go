@@ -21,6 +21,8 @@ type Identities struct {
 	Unnamed bool
 	// MutualTLS says that some endpoint takes the mesh's mutual TLS.
 	MutualTLS bool
+	// Unintercepted says that connections to some endpoint reach it past its proxy.
+	Unintercepted bool
 }
 
 // tlsModeIstio is the Endpoint.TLSMode of what takes the mesh's mutual TLS.
@@ -59,6 +61,7 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	for i := range l.All() {
 		ep := &l.Items[i]
 		out.MutualTLS = out.MutualTLS || ep.TLSMode == tlsModeIstio
+		out.Unintercepted = out.Unintercepted || !ep.Intercepted()
 		if ep.ServiceAccount != "" {
 			named = addIdentity(named, Identity{ep.Namespace, ep.ServiceAccount})
 		}

@@ -81,6 +81,7 @@ func describe(c *push.Context, n push.Node) string {
 	sc := c.Scope(f)
 	fmt.Fprintf(&b, "modes %v disabled %v\n", push.PeerModesOf(f.PeerAuthentication.Items(), "root", &intern.Lists[push.PortMode]{}).At(8080),
 		sc.PeerAuthentications.Disabling().Disabled("a", map[string]string{"app": "web"}, 8080))
+	fmt.Fprintf(&b, "inbound listener %v\n", sc.InboundListeners.At("a", map[string]string{"app": "web"}, 8080))
 	fmt.Fprintf(&b, "namespace %q locality %q sources %d bind %v\n", f.Namespace, f.Locality, f.RouteSources.Len(), f.Bind)
 	for _, l := range []*intern.List[*config.Object]{f.PeerAuthentication, f.RequestAuthentication, f.AuthorizationPolicy} {
 		for _, o := range l.Items() {
@@ -95,7 +96,7 @@ func describe(c *push.Context, n push.Node) string {
 	}
 	if f.Own != nil {
 		for _, i := range f.Own.Inbound.Items() {
-			fmt.Fprintf(&b, "inbound %v %d -> %d\n", i.Service.Key, i.Port.Number, i.TargetPort)
+			fmt.Fprintf(&b, "inbound %v %d -> %d mutual %v intercepted %v\n", i.Service.Key, i.Port.Number, i.TargetPort, i.Mutual, i.Intercepted)
 		}
 	}
 	for _, d := range sc.Destinations.Items() {
@@ -107,7 +108,7 @@ func describe(c *push.Context, n push.Node) string {
 			}
 		}
 		for _, id := range d.Identities.Names.Items() {
-			fmt.Fprintf(&b, " identity %v %v", id, d.Identities.MutualTLS)
+			fmt.Fprintf(&b, " identity %v %v %v", id, d.Identities.MutualTLS, d.Identities.Unintercepted)
 		}
 		if d.Identities.Unnamed {
 			b.WriteString(" unnamed")
@@ -163,6 +164,9 @@ func (e *editor) edit(what, which, how byte) {
 			ep.ServiceAccount = []string{"", "web", "db"}[(int(how)/5+i)%3]
 			ep.TLSMode = []string{"", "istio"}[int(how)/3%2]
 			ep.Health = registry.Health(which % 3)
+			if how%4 == 1 {
+				ep.Labels = map[string]string{registry.InterceptionLabel: registry.InterceptionNone}
+			}
 			e.in.Endpoints.At(registry.Key{Host: host, Namespace: ns}).Items[i] = ep
 		}
 	case 2:
@@ -195,6 +199,9 @@ func (e *editor) edit(what, which, how byte) {
 			return
 		}
 		s := &networking.Sidecar{Egress: []*networking.IstioEgressListener{{Hosts: []string{[]string{"./*", "*/*", "b/*", "*/*.example.com", "~/*"}[int(how)%5]}}}}
+		if how%4 == 1 {
+			s.Ingress = []*networking.IstioIngressListener{{Port: &networking.SidecarPort{Number: 8080}}}
+		}
 		if how%3 == 0 {
 			s.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "web"}}
 		}

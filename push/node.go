@@ -130,4 +130,7 @@ type Inbound struct {
 	Port    registry.Port
 	// TargetPort is where the workload listens.
 	TargetPort uint32
+	// Mutual says that the endpoint is one that takes mutual TLS, and Intercepted that clients take
+	// its proxy for standing before every port.
+	Mutual, Intercepted bool
 }

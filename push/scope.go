@@ -27,6 +27,9 @@ type Scope struct {
 	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
 	// PeerAuthentications are all of the mesh: by them clients know how servers take connections. Nil: there are none.
 	PeerAuthentications *PeerPolicies
+	// InboundListeners tells clients where workloads have inbound listeners to which nothing is
+	// redirected. Nil: nowhere.
+	InboundListeners *InboundListeners
 	// Trust is whom workloads believe; nil: there is no certificate authority.
 	Trust *Trust
 	// Keys are those of the issuers of tokens; nil: none was fetched.

@@ -7,19 +7,29 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/pmap"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // sidecars is the index of Sidecar objects; those of one namespace stand together.
 type sidecars struct {
 	byKey pmap.Map[config.Key, *SidecarConfig]
+	// ingress is how many of them have ingress listeners.
+	ingress int
 }
 
 func (x sidecars) with(key config.Key, o *config.Object) sidecars {
+	if old := x.byKey.At(key); old != nil && len(old.Spec.Ingress) > 0 {
+		x.ingress--
+	}
 	if o == nil {
 		x.byKey = x.byKey.Without(key)
 		return x
 	}
-	x.byKey = x.byKey.With(key, &SidecarConfig{Object: o, Spec: o.Spec.(*networking.Sidecar)})
+	s := &SidecarConfig{Object: o, Spec: o.Spec.(*networking.Sidecar)}
+	if len(s.Spec.Ingress) > 0 {
+		x.ingress++
+	}
+	x.byKey = x.byKey.With(key, s)
 	return x
 }
 
@@ -27,19 +37,28 @@ func (x sidecars) with(key config.Key, o *config.Object) sidecars {
 // it, else its namespace's default, else the root namespace's default; the older of several.
 // Source: istio.io, Sidecar: "one and only one".
 func (x sidecars) governing(n Node, root string) *SidecarConfig {
-	if n.Type != Sidecar || x.byKey.Len() == 0 {
+	if n.Type != Sidecar {
+		return nil
+	}
+	return x.governingWorkload(n.Namespace, root, func(want map[string]string) bool { return selects(want, n.Labels) })
+}
+
+// governingWorkload is governing for a workload of a namespace whose labels are compared by
+// selects.
+func (x sidecars) governingWorkload(namespace, root string, selects func(want map[string]string) bool) *SidecarConfig {
+	if x.byKey.Len() == 0 {
 		return nil
 	}
 	var selecting, fallback []*SidecarConfig
-	for s := range x.of(n.Namespace) {
+	for s := range x.of(namespace) {
 		switch want := s.Spec.GetWorkloadSelector().GetLabels(); {
 		case len(want) == 0:
 			fallback = append(fallback, s)
-		case selects(want, n.Labels):
+		case selects(want):
 			selecting = append(selecting, s)
 		}
 	}
-	if len(selecting) == 0 && len(fallback) == 0 && n.Namespace != root {
+	if len(selecting) == 0 && len(fallback) == 0 && namespace != root {
 		for s := range x.of(root) {
 			if len(s.Spec.GetWorkloadSelector().GetLabels()) == 0 {
 				fallback = append(fallback, s)
@@ -63,4 +82,47 @@ func (x sidecars) of(namespace string) func(yield func(*SidecarConfig) bool) {
 			}
 		}
 	}
+}
+
+// InboundListeners tells clients at which ports Sidecars give workloads inbound listeners. Its
+// pointer is kept as long as no Sidecar changes; nil: none gives any.
+type InboundListeners struct {
+	sidecars sidecars
+	root     string
+}
+
+// inboundListenersIn is everything that they depend on.
+type inboundListenersIn struct {
+	sidecars sidecars
+	root     string
+}
+
+func newInboundListeners(in inboundListenersIn) *InboundListeners {
+	return &InboundListeners{in.sidecars, in.root}
+}
+
+// At says that the Sidecar of a workload with these labels has an ingress listener for a port.
+func (l *InboundListeners) At(namespace string, labels map[string]string, port uint32) bool {
+	if l == nil {
+		return false
+	}
+	selects := func(want map[string]string) bool { return selectsAll(want, labels) }
+	s := l.sidecars.governingWorkload(namespace, l.root, selects)
+	return s != nil && slices.ContainsFunc(s.Spec.Ingress, func(i *networking.IstioIngressListener) bool {
+		return i.GetPort().GetNumber() == port
+	})
+}
+
+// inboundListeners is the index for clients.
+func (c *Context) inboundListeners() *InboundListeners {
+	if c.sidecars.ingress == 0 {
+		return nil
+	}
+	return c.tables.inboundListeners.Get(inboundListenersIn{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
+}
+
+// TakesMutual says that an endpoint takes the mesh's mutual TLS at a port, as far as its proxy
+// goes.
+func (l *InboundListeners) TakesMutual(ep *registry.Endpoint, port uint32) bool {
+	return ep.TLSMode == tlsModeIstio && (ep.Intercepted() || l.At(ep.Namespace, ep.Labels, port))
 }

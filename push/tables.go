@@ -38,6 +38,8 @@ type tables struct {
 
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[peerPoliciesIn, PeerPolicies]
+
+	inboundListeners *memo.Func[inboundListenersIn, InboundListeners]
 }
 
 // destinationsKey gives lists of destinations their identity.
@@ -58,5 +60,7 @@ func newTables() *tables {
 		scope:       memo.New(func(s Scope) *Scope { return &s }),
 
 		peerPolicies: memo.New(newPeerPolicies),
+
+		inboundListeners: memo.New(newInboundListeners),
 	}
 }

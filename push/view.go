@@ -20,7 +20,8 @@ func (c *Context) Scope(f Facets) *Scope {
 	v := c.viewOf(f)
 	return c.tables.scope.Get(Scope{
 		Facets: f, Mesh: c.in.Mesh, Destinations: v.destinations, Egress: v.egress, Endpoints: c.in.Endpoints,
-		PeerAuthentications: c.peerPolicies(), Trust: c.in.Trust, Keys: c.in.Keys,
+		PeerAuthentications: c.peerPolicies(), InboundListeners: c.inboundListeners(),
+		Trust: c.in.Trust, Keys: c.in.Keys,
 	})
 }
 

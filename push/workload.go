@@ -32,6 +32,9 @@ type workload struct {
 	namespace string
 	locality  registry.Locality
 	ports     *intern.List[namedPort]
+	// mutual and intercepted are what clients go by: Endpoint.TLSMode is "istio",
+	// Endpoint.Intercepted.
+	mutual, intercepted bool
 }
 
 // workloads is the index of endpoints by address: how a sidecar finds what it serves.
@@ -67,7 +70,10 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		if err != nil {
 			continue // a name or a unix socket: no proxy introduces itself by it
 		}
-		out[a] = append(out[a], workload{namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep))})
+		out[a] = append(out[a], workload{
+			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
+			mutual: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),
+		})
 	}
 	return out
 }

@@ -54,6 +54,13 @@ type Endpoint struct {
 	Health Health
 }
 
+// InterceptionLabel, with the value InterceptionNone, says of an endpoint that connections reach
+// the application itself, past its proxy, except at the ports of a Sidecar's ingress listeners.
+const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
+
+// Intercepted says that connections to the endpoint reach its proxy at every port.
+func (e *Endpoint) Intercepted() bool { return e.Labels[InterceptionLabel] != InterceptionNone }
+
 // Port is the port of the endpoint for service port p: its own by name, else the target port, else
 // the number. Zero: it has none for p.
 func (e *Endpoint) Port(p Port) uint32 {

@@ -44,6 +44,9 @@ type Registration struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Locality Locality          `json:"locality,omitzero"`
 	Network  string            `json:"network,omitempty"`
+	// Unintercepted says that connections reach the workload past its proxy: the INTERCEPTION_MODE of
+	// a sidecar is NONE.
+	Unintercepted bool `json:"unintercepted,omitempty"`
 	// Probed says that the proxy asks the workload whether it is ready: until it has reported, it is not.
 	Probed bool `json:"probed,omitempty"`
 	// Health is what the proxy reported last.

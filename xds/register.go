@@ -13,6 +13,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
@@ -51,6 +52,7 @@ func (st *stream) register(ctx context.Context) error {
 		Labels:          map[string]string{},
 		Locality:        st.proxy.Locality,
 		Network:         st.proxy.Network,
+		Unintercepted:   st.proxy.Type == push.Sidecar && st.proxy.Interception == push.None,
 		Probed:          ask.probed,
 		Session:         s.name + "." + st.prefix(),
 	}

@@ -201,7 +201,7 @@ func registering(t *testing.T) (*authority, *registry.Memory, *plane) {
 func TestRegistrationContents(t *testing.T) {
 	t.Parallel()
 	a, rt, p := registering(t)
-	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"}, "INSTANCE_IPS": "10.1.1.1,2001:db8::1",
+	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "LABELS": map[string]any{"version": "v2"}, "INSTANCE_IPS": "10.1.1.1,2001:db8::1", "INTERCEPTION_MODE": "NONE",
 		"PROXY_CONFIG": map[string]any{"readinessProbe": map[string]any{"httpGet": map[string]any{"port": 8080}}}})
 	if err := call(t, p, a.web()).connects(n); err != nil {
 		t.Fatal(err)
@@ -210,7 +210,7 @@ func TestRegistrationContents(t *testing.T) {
 	if r == nil {
 		t.Fatalf("registered: %s", names(rt))
 	}
-	if r.Identity != "spiffe://cluster.local/ns/shop/sa/web" || fmt.Sprint(r.Addresses) != "[10.1.1.1 2001:db8::1]" || !r.Probed {
+	if r.Identity != "spiffe://cluster.local/ns/shop/sa/web" || fmt.Sprint(r.Addresses) != "[10.1.1.1 2001:db8::1]" || !r.Probed || !r.Unintercepted {
 		t.Errorf("got %+v", r)
 	}
 	if d := cmp.Diff(map[string]string{"version": "v2"}, r.Labels); d != "" {
@@ -742,5 +742,20 @@ func TestConflictingRegistrations(t *testing.T) {
 				t.Errorf("the address is free: %v, problems %v", err, p.server.RefusedRegistrations())
 			}
 		})
+	}
+}
+
+// A router stands before its own ports: nothing has to be redirected to it.
+func TestRouterIsNotBypassed(t *testing.T) {
+	t.Parallel()
+	a, rt, p := registering(t)
+	n := node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "INSTANCE_IPS": "10.1.1.1", "INTERCEPTION_MODE": "NONE"})
+	n.Id = strings.Replace(n.Id, "sidecar~", "router~", 1)
+	if err := call(t, p, a.web()).connects(n); err != nil {
+		t.Fatal(err)
+	}
+	r := rt.Registrations().At(registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.1.1.1"})
+	if r == nil || r.Unintercepted {
+		t.Errorf("registered %+v", r)
 	}
 }

@@ -160,6 +160,9 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	if !provenAs(r, group.Namespace, Account(g)) {
 		return nil
 	}
+	if _, said := spec.Labels[registry.InterceptionLabel]; r.Unintercepted && !said {
+		spec.Labels[registry.InterceptionLabel] = registry.InterceptionNone
+	}
 	if r.Identity != "" {
 		spec.ServiceAccount = Account(g)
 	} else if _, said := spec.Labels[tlsModeLabel]; !said { // without a certificate it takes no mutual TLS

@@ -72,6 +72,8 @@ func healthyReport(r *registry.Registration) {
 
 func probing(r *registry.Registration) { r.Probed = true }
 
+func unintercepted(r *registry.Registration) { r.Unintercepted = true }
+
 func reportsFor(name string) func(*registry.Registration) {
 	return func(r *registry.Registration) { r.Group, r.Name = "", name }
 }
@@ -83,6 +85,9 @@ func endpointsOf(b feed.Batch[registry.Instances]) string {
 		for _, in := range u.Items {
 			for _, ep := range in.Endpoints.All() {
 				text := ep.Address + " " + ep.Workload + " sa=" + ep.ServiceAccount + " tls=" + ep.TLSMode
+				if !ep.Intercepted() {
+					text += " not intercepted"
+				}
 				if ep.Health != registry.Healthy {
 					text += " unhealthy"
 				}
@@ -113,6 +118,8 @@ func TestRegistered(t *testing.T) {
 	t.Parallel()
 	probedGroup := apiGroup()
 	probedGroup.Probe = &networking.ReadinessProbe{}
+	redirected := apiGroup()
+	redirected.Metadata = &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{registry.InterceptionLabel: "redirect"}}
 	noAccount := apiGroup()
 	noAccount.Template.ServiceAccount = ""
 	written := func(address string, annotations ...string) objects {
@@ -143,6 +150,8 @@ func TestRegistered(t *testing.T) {
 		"nobody's identity":                      {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "", func(r *registry.Registration) { r.Identity = "nonsense" })}, ""},
 		"its labels say no mutual TLS":           {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"security.istio.io/tlsMode": "disabled"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls="},
 		"its labels are others than its group's": {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", func(r *registry.Registration) { r.Labels = map[string]string{"app": "web"} })}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
+		"nothing is redirected to its proxy":     {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unintercepted)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio not intercepted"},
+		"its group says otherwise":               {shop(redirected), []registry.Registration{join("api", "10.0.0.1", "api", unintercepted)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
 		"unhealthy":                              {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", unhealthy)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
 		"asked by its proxy, no report":          {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio unhealthy"},
 		"asked by its proxy, healthy":            {shop(apiGroup()), []registry.Registration{join("api", "10.0.0.1", "api", probing, healthyReport)}, "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},

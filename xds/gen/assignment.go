@@ -21,12 +21,13 @@ type assignmentSpec struct {
 	service *registry.Service
 	port    uint32
 	// mutual says that the cluster speaks mutual TLS to endpoints that take it; peers, set only then, are the policies
-	// by which they may not.
+	// by which they may not. inbound is set when some of them have no redirection.
 	mutual    bool
 	subset    *networking.Subset
 	endpoints *registry.EndpointList
 	order     *ordering
 	peers     *push.PeerPolicies
+	inbound   *push.InboundListeners
 }
 
 // buildAssignment makes the load assignment of a spec; an empty one where there are no endpoints, so

@@ -66,6 +66,9 @@ type clusterIn struct {
 	client client
 	// peers are the policies by which endpoints may not take mutual TLS, set only when there are resolved.keys.
 	peers *push.PeerPolicies
+	// inbound are the inbound listeners of endpoints to which nothing is redirected, set as peers
+	// are.
+	inbound *push.InboundListeners
 }
 
 func (c *clusters) set(sc *push.Scope) resource.Set {
@@ -82,7 +85,7 @@ func (c *clusters) set(sc *push.Scope) resource.Set {
 	if len(r.keys) > 0 {
 		in.caps = sc.Capabilities & capDNSCluster
 		if in.identity {
-			in.peers = sc.PeerAuthentications.Disabling()
+			in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 		}
 	}
 	if r.ordered {
@@ -162,6 +165,7 @@ type clusterSpec struct {
 	endpoints  *registry.EndpointList
 	order      *ordering
 	peers      *push.PeerPolicies
+	inbound    *push.InboundListeners
 }
 
 // madeCluster is a cluster, and the shape that an outbound one is encoded with.
@@ -219,9 +223,13 @@ func (c *clusters) buildShared(in clusterIn) *clusterLayer {
 			spec.port, spec.subset, spec.policy = port, s, policyFor(d.Rule, s, port)
 			spec = spec.withMutual(in.identity, d.Identities)
 			if dns {
-				spec.order, spec.peers = c.orders.get(spec.policy.order(in.resolved.mesh), in.client), nil
+				spec.order = c.orders.get(spec.policy.order(in.resolved.mesh), in.client)
+				spec.peers, spec.inbound = nil, nil
 				if spec.mutual == mutualAuto {
 					spec.peers = in.peers
+				}
+				if spec.mutual == mutualAuto && d.Identities.Unintercepted {
+					spec.inbound = in.inbound
 				}
 			}
 			out = append(out, c.outbound.Get(spec))

@@ -140,7 +140,8 @@ func (s clusterSpec) shape() clusterShape {
 // assignment are the endpoints that the cluster carries.
 func (s clusterSpec) assignment() assignmentSpec {
 	return assignmentSpec{
-		service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order, mutual: s.mutual == mutualAuto, peers: s.peers,
+		service: s.service, port: s.port, subset: s.subset, endpoints: s.endpoints, order: s.order,
+		mutual: s.mutual == mutualAuto, peers: s.peers, inbound: s.inbound,
 	}
 }
 

@@ -33,6 +33,8 @@ type assignmentIn struct {
 	identity     bool
 	// peers are the policies by which endpoints may not take mutual TLS; nil: none says so.
 	peers *push.PeerPolicies
+	// inbound are the inbound listeners of endpoints to which nothing is redirected.
+	inbound *push.InboundListeners
 }
 
 // assignmentPlan are the assignments of a scope, by service, without their endpoints.
@@ -51,7 +53,7 @@ type assignmentLayerIn struct {
 func (e *endpoints) set(sc *push.Scope) resource.Set {
 	in := assignmentIn{destinations: sc.Destinations, mesh: sc.Mesh, router: sc.Type == push.Router, client: clientOf(sc), identity: sc.Identity}
 	if in.identity {
-		in.peers = sc.PeerAuthentications.Disabling()
+		in.peers, in.inbound = sc.PeerAuthentications.Disabling(), sc.InboundListeners
 	}
 	plan := e.plans.Get(in)
 	return resource.Set{Shared: e.layers.Get(assignmentLayerIn{plan, sc.Endpoints})}
@@ -71,6 +73,9 @@ func (e *endpoints) plan(in assignmentIn) *assignmentPlan {
 			spec := assignmentSpec{service: d.Service, port: port, subset: s, order: e.orders.get(policy.order(in.mesh), in.client)}
 			if cluster.mutualTLS(in.identity, d.Identities) == mutualAuto {
 				spec.mutual, spec.peers = true, in.peers
+				if d.Identities.Unintercepted {
+					spec.inbound = in.inbound
+				}
 			}
 			p.specs = append(p.specs, spec)
 		})

@@ -25,8 +25,8 @@ type inboundListenersIn struct {
 	modes push.PeerModes
 	// epoch changes with revocations.
 	epoch uint64
-	// unguarded says that policies protect a workload that takes its connections itself.
-	unguarded bool
+	// bypassed is what is wrong with ports that have no listener.
+	bypassed bypass
 }
 
 // inboundPort is one port that the workload serves.
@@ -68,8 +68,8 @@ func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 		out = append(out, listenerSpec{base: in.base, name: p.at.name(), at: p.at, side: sideInbound, bound: true, chains: set.list(), epoch: in.epoch})
 	}
 	if in.base.interception == push.None {
-		if in.unguarded {
-			out = append(out, listenerSpec{base: in.base, name: in.workload(), unguarded: true})
+		if in.bypassed != (bypass{}) {
+			out = append(out, listenerSpec{base: in.base, name: in.workload(), bypassed: in.bypassed})
 		}
 		return out
 	}

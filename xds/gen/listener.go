@@ -102,7 +102,7 @@ func (l *listeners) set(sc *push.Scope) resource.Set {
 	}).Layer}
 	if sc.Own != nil {
 		in := inboundListenersIn{base: base, own: sc.Own, sidecar: sc.Sidecar, modes: l.peerModesOf(sc), epoch: epochOf(sc)}
-		in.unguarded = in.bypassed() && (isProtected(sc) || in.modes.Strict())
+		in.bypassed = bypassOf(sc, in.modes)
 		out.Own = &l.inbound.Get(in).Layer
 	}
 	return out

@@ -21,8 +21,8 @@ import (
 // buildListener makes one listener. It is encoded at once: what Envoy would refuse of it shows only then.
 func buildListener(s listenerSpec) *madeListener {
 	out := &madeListener{}
-	if s.unguarded {
-		out.refused = append(out.refused, unguardedWorkload(s.name))
+	if s.bypassed != (bypass{}) {
+		out.refused = s.bypassed.problems(s.name)
 		return out
 	}
 	report := func(what string, err error) {

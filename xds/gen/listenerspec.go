@@ -27,8 +27,9 @@ type listenerSpec struct {
 	// fallback says that connections which no chain matches go where the proxy's policy for unknown
 	// destinations says; else they are closed.
 	fallback bool
-	// unguarded says that there is no such listener, which is told of: see inboundListenersIn.unguarded.
-	unguarded bool
+	// bypassed, when not zero, says that this is no listener but the problems of a workload whose
+	// name it has.
+	bypassed bypass
 	// epoch changes with revocations: see markEpoch. Zero: nobody was revoked, or the listener is not for callers.
 	epoch uint64
 }

@@ -174,9 +174,10 @@ func (p *encodedPeer) appendSocket(b []byte, field protowire.Number, sni string)
 // appendTLSMode appends the mark of endpoints that take mutual TLS. Source: Istio, TLSModeLabelShortname.
 func appendTLSMode(b []byte) []byte { return appendTextMember(b, "tlsMode", "istio") }
 
-// takesMutual says that an endpoint takes mutual TLS at a port: it says so, and no PeerAuthentication denies it.
+// takesMutual says that an endpoint takes mutual TLS at a port: it says so, its proxy stands before
+// the port, and no PeerAuthentication denies it.
 func (s assignmentSpec) takesMutual(ep *registry.Endpoint, port uint32) bool {
-	return s.mutual && ep.TLSMode == "istio" && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
+	return s.mutual && s.inbound.TakesMutual(ep, port) && !s.peers.Disabled(ep.Namespace, ep.Labels, port)
 }
 
 // endpointMetadata is what an endpoint's metadata says of it.

@@ -15,18 +15,26 @@ const ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
 // ProxyConfigName is the name of the one resource of type ProxyConfigType.
 const ProxyConfigName = "trust-bundle"
 
-// bundles makes the resource that holds the trusted authorities. It depends on nothing but their certificates: a
-// revocation sends none anew.
+// BypassedPorts is the member of ProxyConfig.proxyMetadata that tells an agent at which ports of
+// its workload connections reach the application past Envoy, "8080, 9090".
+const BypassedPorts = "ASHORE_BYPASSED_PORTS"
+
+// bundles makes the resource that holds the trusted authorities, and BypassedPorts where there are
+// any. It depends on nothing else: a revocation sends none anew.
 type bundles struct {
 	roots  *intern.Lists[string]
+	modes  *intern.Lists[push.PortMode]
 	layers *memo.Func[bundleIn, resource.Layer]
 }
 
 // bundleIn is everything that the resource depends on.
-type bundleIn struct{ roots *intern.List[string] }
+type bundleIn struct {
+	roots    *intern.List[string]
+	bypassed string
+}
 
 func newBundles() bundles {
-	return bundles{roots: &intern.Lists[string]{}, layers: memo.New(buildBundle)}
+	return bundles{roots: &intern.Lists[string]{}, modes: &intern.Lists[push.PortMode]{}, layers: memo.New(buildBundle)}
 }
 
 // set is empty without a certificate authority.
@@ -34,12 +42,21 @@ func (b bundles) set(sc *push.Scope) resource.Set {
 	if sc.Trust == nil {
 		return resource.Set{}
 	}
-	return resource.Set{Shared: b.layers.Get(bundleIn{b.roots.Of(sc.Trust.Roots)})}
+	in := bundleIn{roots: b.roots.Of(sc.Trust.Roots)}
+	if sc.Interception == push.None && sc.Own != nil {
+		modes := push.PeerModesOf(sc.PeerAuthentication.Items(), sc.Mesh.Config.GetRootNamespace(), b.modes)
+		in.bypassed = bypassOf(sc, modes).ports
+	}
+	return resource.Set{Shared: b.layers.Get(in)}
 }
 
 func buildBundle(in bundleIn) *resource.Layer {
 	r := resource.New(ProxyConfigType, ProxyConfigName, nil, func() []byte {
-		return resource.Encode(&meshconfig.ProxyConfig{CaCertificatesPem: in.roots.Items()})
+		c := &meshconfig.ProxyConfig{CaCertificatesPem: in.roots.Items()}
+		if in.bypassed != "" {
+			c.ProxyMetadata = map[string]string{BypassedPorts: in.bypassed}
+		}
+		return resource.Encode(c)
 	})
 	return resource.NewLayer([]*resource.Resource{r})
 }

@@ -1,19 +1,81 @@
 package gen
 
 import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
-// bypassed says that the workload serves something and takes its connections itself: nothing is redirected to the proxy,
-// and no ingress listener of a Sidecar stands before the workload.
-func (in inboundListenersIn) bypassed() bool {
-	return in.base.interception == push.None && in.own.Inbound.Len() > 0 && (in.sidecar == nil || len(in.sidecar.Spec.Ingress) == 0)
+// bypass is what is wrong with ports at which connections reach the workload past its proxy:
+// nothing is redirected, and no ingress listener of a Sidecar stands before them. The ports are
+// texts, "8080, 9090". Comparable; the zero value: nothing is.
+type bypass struct {
+	// plain are ports whose callers speak plaintext instead of mutual TLS.
+	plain string
+	// broken are ports whose callers speak mutual TLS, which the application does not understand.
+	broken string
+	// unguarded are all such ports of a workload that policies are to protect.
+	unguarded string
+	// ports are all of the above.
+	ports string
 }
 
-// isProtected says that policies judge who calls the workload.
-func isProtected(sc *push.Scope) bool {
-	return sc.AuthorizationPolicy.Len()+sc.RequestAuthentication.Len() > 0
+// bypassOf finds what is wrong with the ports of a sidecar's workload, which takes connections in
+// these modes.
+func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
+	if sc.Interception != push.None || sc.Own == nil {
+		return bypass{}
+	}
+	listeners := workloadIn{
+		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception,
+		families: familiesOf(sc), listenPort: inboundListenPort(sc.Mesh),
+	}.ports()
+	mutual := sc.Identity && sc.Mesh.Config.GetEnableAutoMtls().GetValue()
+	protected := modes.Strict() || sc.AuthorizationPolicy.Len()+sc.RequestAuthentication.Len() > 0
+	var plain, broken, unguarded []uint32
+	for _, p := range sc.Own.Inbound.Items() {
+		covered := slices.ContainsFunc(listeners, func(l inboundPort) bool { return l.port == p.TargetPort })
+		if covered || p.Port.Protocol == registry.UDP {
+			continue
+		}
+		if protected {
+			unguarded = append(unguarded, p.TargetPort)
+		}
+		switch {
+		case !mutual || !p.Mutual || modes.At(p.TargetPort) == push.PeerDisable:
+		case p.Intercepted:
+			broken = append(broken, p.TargetPort)
+		default:
+			plain = append(plain, p.TargetPort)
+		}
+	}
+	return bypass{
+		plain: portsText(plain), broken: portsText(broken), unguarded: portsText(unguarded),
+		ports: portsText(slices.Concat(plain, broken, unguarded)),
+	}
+}
+
+// portsText lists ports, each once.
+func portsText(ports []uint32) string {
+	slices.Sort(ports)
+	var out []string
+	for _, p := range slices.Compact(ports) {
+		out = append(out, strconv.FormatUint(uint64(p), 10))
+	}
+	return strings.Join(out, ", ")
+}
+
+// atPorts is "at port 80" or "at ports 80, 81".
+func atPorts(ports string) string {
+	if strings.Contains(ports, ",") {
+		return "at ports " + ports
+	}
+	return "at port " + ports
 }
 
 // workload is how operators know the workload: by its first address.
@@ -24,8 +86,22 @@ func (in inboundListenersIn) workload() string {
 	return "without an address"
 }
 
-// unguardedWorkload is the problem of a workload that policies are to protect and that its proxy does not stand before.
-func unguardedWorkload(name string) feed.Problem {
-	return feed.Problem{Severity: feed.Warning, Text: "the workload " + name + " takes its connections itself, so that its policies (a PeerAuthentication with STRICT, AuthorizationPolicy, RequestAuthentication) are not enforced: " +
-		"redirect its connections to the proxy, or write a Sidecar with ingress listeners and let the application listen on a loopback address alone"}
+// problems are those of the workload of that name.
+func (b bypass) problems(workload string) []feed.Problem {
+	const listener = "write a Sidecar with an ingress listener for each of these ports, " +
+		"whose defaultEndpoint is the application on a loopback address, or redirect the connections to the proxy"
+	var out []feed.Problem
+	say := func(ports, text string) {
+		if ports != "" {
+			where := fmt.Sprintf("the workload %s takes its connections itself %s, past its proxy: ", workload, atPorts(ports))
+			out = append(out, feed.Problem{Severity: feed.Warning, Text: where + text})
+		}
+	}
+	say(b.plain, "callers speak plaintext there, and those whose DestinationRule says ISTIO_MUTUAL fail; "+listener)
+	say(b.broken, "callers speak mutual TLS there, which the application does not understand (503); "+listener+
+		", or give the endpoint the label "+registry.InterceptionLabel+": "+registry.InterceptionNone+" for plaintext")
+	say(b.unguarded, "its policies (a PeerAuthentication with STRICT, AuthorizationPolicy, RequestAuthentication) "+
+		"are not enforced there; "+listener+
+		", and let the application listen there alone")
+	return out
 }

@@ -1,0 +1,125 @@
+package identity
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+)
+
+// secondPort is another port of the service in these tests.
+const secondPort = 8082
+
+// twoPorts is a service web.test with two ports, and a Sidecar with that ingress.
+func twoPorts(ingress string) string {
+	return group("web") + fmt.Sprintf(`---
+apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: web, namespace: shop}
+spec:
+  hosts: [web.test]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports:
+  - {number: %d, name: http, protocol: HTTP}
+  - {number: %d, name: http-second, protocol: HTTP}
+  workloadSelector: {labels: {app: web}}
+---
+apiVersion: networking.istio.io/v1
+kind: Sidecar
+metadata: {name: web, namespace: shop}
+spec:
+  workloadSelector: {labels: {app: web}}
+  egress: [{hosts: ["~/*"]}]
+  ingress: [%s]
+`, httpPort, secondPort, ingress)
+}
+
+// A workload to which nothing is redirected is called in plaintext, and by mutual TLS at the ports
+// for which a Sidecar has an ingress listener. The operator and the workload are told, with what to
+// do; a rule that demands mutual TLS gets none.
+func TestPlaintextWithoutInboundListener(t *testing.T) {
+	t.Parallel()
+	m := harness.New(t, map[string]string{"web.yaml": twoPorts(""), "a.yaml": group("a")}, harness.Secure(""))
+	ip := m.IP()
+	harness.NewBackend(t, "plain", fmt.Sprintf("%s:%d", ip, httpPort))
+	web := m.Join(harness.Workload{Name: "web-1", Group: "shop/web", IP: ip})
+	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
+	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
+	plain.Want(t, "the application itself", call(), unproven("plain"))
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at ports %d, %d", ip, httpPort, secondPort), "plaintext", "ingress listener", "ISTIO_MUTUAL")
+	web.WantLine("interception", "warn ", fmt.Sprintf("ports %d, %d", httpPort, secondPort))
+
+	harness.NewBackend(t, "behind", fmt.Sprintf("%s:%d", ip, httpAppPort))
+	m.Write("web.yaml", twoPorts(fmt.Sprintf(`{port: {number: %d, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:%d"}`, secondPort, httpAppPort)))
+	second.Want(t, "the application behind its proxy", call(), proven("behind"))
+	plain.Want(t, "the other port", call(), unproven("plain"))
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort))
+	web.WantLine("interception", "warn ", fmt.Sprintf("port %d reach", httpPort))
+
+	m.Write("mode.yaml", mode("STRICT"))
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "STRICT", "are not enforced")
+	second.Want(t, "STRICT behind the proxy", call(), proven("behind"))
+	m.Write("rule.yaml", `apiVersion: networking.istio.io/v1
+kind: DestinationRule
+metadata: {name: web, namespace: shop}
+spec: {host: web.test, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}}
+`)
+	plain.Want(t, "a rule that demands mutual TLS", call(), harness.Status(http.StatusServiceUnavailable))
+	second.Want(t, "a rule that demands mutual TLS, behind the proxy", call(), proven("behind"))
+}
+
+// certificateHeader is what the server's proxy tells the application of the caller's certificate.
+const certificateHeader = "X-Forwarded-Client-Cert"
+
+// proven checks that a backend answered whose proxy saw the client's certificate.
+func proven(backend string) func(harness.Answer) error {
+	return func(a harness.Answer) error {
+		if err := harness.From(backend)(a); err != nil {
+			return err
+		}
+		if got := a.Seen.Header.Get(certificateHeader); !strings.Contains(got, "/ns/shop/sa/a") {
+			return fmt.Errorf("the caller's certificate is %q", got)
+		}
+		return nil
+	}
+}
+
+// unproven checks that a backend answered that no proxy told of a certificate.
+func unproven(backend string) func(harness.Answer) error {
+	return func(a harness.Answer) error {
+		if err := harness.From(backend)(a); err != nil {
+			return err
+		}
+		if got := a.Seen.Header.Get(certificateHeader); got != "" {
+			return fmt.Errorf("the caller's certificate is %q", got)
+		}
+		return nil
+	}
+}
+
+// told waits until one problem has all of words.
+func told(t *testing.T, m *harness.Mesh, words ...string) {
+	t.Helper()
+	harness.Eventually(t, fmt.Sprintf("a problem with %q", words), func() error {
+		list, err := m.Admin.Problems(context.Background())
+		if err != nil {
+			return err
+		}
+		var texts []string
+		for _, p := range list {
+			missing := false
+			for _, w := range words {
+				missing = missing || !strings.Contains(p.Text, w)
+			}
+			if !missing {
+				return nil
+			}
+			texts = append(texts, p.Text)
+		}
+		return fmt.Errorf("the problems are %q", texts)
+	})
+}
