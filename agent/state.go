@@ -22,7 +22,7 @@ func lockState(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder (setting state): %w", err)
 	}
-	if err := wholefile.Guard(dir); err != nil {
+	if err := wholefile.Guard(dir, "set another folder (setting state, or --state)"); err != nil {
 		return nil, err
 	}
 	path := filepath.Join(dir, "lock")

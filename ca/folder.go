@@ -42,13 +42,13 @@ func (f folder) about(what, name string) {
 	}
 }
 
-// open makes the folder as far as it is not there, for its owner alone, and removes what a kill left half-written. A
-// folder that wholefile.Guard refuses is an error.
+// open makes the folder as far as it is not there, for its owner alone, and removes what a kill
+// left half-written. A folder that wholefile.Guard refuses is an error.
 func (f folder) open() error {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return err
 	}
-	if err := wholefile.Guard(f.path); err != nil {
+	if err := wholefile.Guard(f.path, "replace it with a folder that this user alone can write to"); err != nil {
 		return err
 	}
 	if err := os.Chmod(f.path, 0o700); err != nil {

@@ -91,7 +91,8 @@ func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logg
 	if err != nil {
 		return d, err
 	}
-	if err := wholefile.Guard(s.State); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err = wholefile.Guard(s.State, "set another folder (setting state, or --state)")
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return d, err
 	}
 	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Lost: s.Store.lost(), Log: log.Named("store")}); err != nil {

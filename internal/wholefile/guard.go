@@ -10,31 +10,33 @@ import (
 	"syscall"
 )
 
-// Guard returns an error unless dir is a folder that this user alone can write to: not a symbolic link, owned by the
-// user that runs the program, root included, and not writable by others. Who can write there can replace any file.
-// Errors: those of the file system, or "state folder X …", with what to do.
-func Guard(dir string) error {
+// Guard returns an error unless dir is a folder that this user alone can write to: not a symbolic
+// link, owned by the user that runs the program, root included, and not writable by others. Who can
+// write there can replace any file. remedy ends the text of an error: what to do when the folder
+// cannot be mended.
+func Guard(dir, remedy string) error {
 	dir = filepath.Clean(dir) // with a slash at its end Lstat would follow a link
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("state folder (setting state): %w", err)
+		return fmt.Errorf("state folder: %w: %s", err, remedy)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		target, err := filepath.EvalSymlinks(dir)
 		if err != nil {
-			return fmt.Errorf("state folder %s is a symbolic link that leads nowhere (%v): remove it, or set another folder (setting state, or --state)", dir, err)
+			return fmt.Errorf("state folder %s is a symbolic link that leads nowhere (%v): remove it, or %s",
+				dir, err, remedy)
 		}
-		return fmt.Errorf("state folder %s is a symbolic link to %s: name the folder itself (setting state, or --state)", dir, target)
+		return fmt.Errorf("state folder %s is a symbolic link to %s: %s", dir, target, remedy)
 	}
 	st, ok := info.Sys().(*syscall.Stat_t)
 	switch {
 	case ok && int(st.Uid) != os.Geteuid():
 		owner, self := userName(int(st.Uid)), userName(os.Geteuid())
-		return fmt.Errorf("state folder %s belongs to the user %s, and this program runs as %s: if you trust what is in it, run \"chown -R %s %s\"; "+
-			"otherwise set another folder (setting state, or --state)", dir, owner, self, self, dir)
+		return fmt.Errorf("state folder %s belongs to the user %s, and this program runs as %s: "+
+			"if you trust what is in it, run \"chown -R %s %s\"; otherwise %s", dir, owner, self, self, dir, remedy)
 	case info.Mode().Perm()&0o022 != 0:
-		return fmt.Errorf("state folder %s can be written by other users (%v): make it this user's alone (chmod 700), or set another folder (setting state, or --state)",
-			dir, info.Mode())
+		return fmt.Errorf("state folder %s can be written by other users (%v): "+
+			"make it this user's alone (chmod 700), or %s", dir, info.Mode(), remedy)
 	}
 	return nil
 }
