@@ -21,7 +21,7 @@ func (t *tool) sourcesCommand() *cobra.Command {
   ok          it has been read, and is followed
   not read    nothing is known of it yet; "waits" says that no proxy is served before it is known
   stale       older content than there is, or may be, is in use, as old as AGE says
-  reading     many files have changed: how many are still to be read before they take effect, all at once
+  reading     files are being read, N are left; they take effect together
 
 ITEMS counts what it supplies, PROBLEMS what is wrong with that, LAG is how long its last change took to get
 here from ORIGIN, where it reads. "serviceentry" are the services that are made of configuration, from whatever
