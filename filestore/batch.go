@@ -17,8 +17,8 @@ type saying struct{ object, field, file, text string }
 func (f *folder) batch(full bool) (feed.Batch[*config.Object], bool) {
 	b := feed.Batch[*config.Object]{Source: f.src.name, Full: full, Since: f.since}
 	now := time.Now()
-	f.tellClaims()
-	f.place()
+	f.markChangedClaims()
+	f.assignTombstones()
 	f.forget()
 	for _, group := range slices.Sorted(maps.Keys(f.changedGroups)) {
 		u := f.update(group)

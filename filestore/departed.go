@@ -63,17 +63,17 @@ func (f *folder) depart(from *file, objects []*config.Object) {
 	for _, o := range objects {
 		if !f.defined(o.Key, from, false) {
 			f.gone = append(f.gone, departed{object: o, file: from.name, from: name, goodAt: from.goodAt, at: now})
-			f.departs = true
+			f.newTombstones = true
 		}
 	}
 }
 
-// place gives what departed since the last batch to the files that mean it.
-func (f *folder) place() {
-	if !f.departs {
+// assignTombstones gives what departed since the last batch to the files that mean it.
+func (f *folder) assignTombstones() {
+	if !f.newTombstones {
 		return
 	}
-	f.departs = false
+	f.newTombstones = false
 	f.forget()
 	for _, name := range slices.Sorted(maps.Keys(f.index.wrong)) {
 		x := f.files[name]

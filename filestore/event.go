@@ -22,13 +22,13 @@ func (f *folder) event(e fsnotify.Event) {
 	for _, name := range slices.Sorted(maps.Keys(f.links[e.Name])) {
 		f.changed(name, e, "")
 	}
-	rel, inside := within(root, e.Name)
+	rel, inFolder := within(root, e.Name)
 	switch {
 	case e.Name == root:
 		f.rootChanged(e)
-	case inside && f.files[rel] == nil && (f.crowded || len(f.files) >= f.src.cfg.maxEntries):
+	case inFolder && f.files[rel] == nil && (f.overLimit || len(f.files) >= f.src.cfg.maxEntries):
 		f.scanAt(time.Now().Add(rescanSoon)) // the scan says whether there is room for it
-	case !inside || hidden(filepath.Dir(rel)):
+	case !inFolder || hidden(filepath.Dir(rel)):
 	case hidden(filepath.Base(rel)):
 		// Kubernetes and others change what visible symlinks mean by a hidden one.
 		if e.Has(fsnotify.Create) && isLink(e.Name) {

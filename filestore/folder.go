@@ -29,10 +29,10 @@ type folder struct {
 
 	dirs   map[string]bool           // folders that the last scan read
 	failed map[string]config.Problem // folders that cannot be read
-	// crowded says that there are more files than are read: no new one is.
-	crowded bool
-	loops   map[string]config.Problem // symlinks that are not followed
-	keepup  error                     // why contents cannot be kept
+	// overLimit says that there are more files than are read: no new one is.
+	overLimit bool
+	loops     map[string]config.Problem // symlinks that are not followed
+	keepup    error                     // why contents cannot be kept
 	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
 	unloaded error
 	absence  absence
@@ -41,15 +41,15 @@ type folder struct {
 
 	awaitedSince time.Time // since when it was
 
-	ready     nameQueue // files to be read now
-	pending   pending
-	scanNow   bool
-	scanTook  time.Duration // by the last scan, without reading what it found
-	departs   bool          // something is in gone that no file was asked to adopt yet
-	progress  progress
-	reading   bool      // progress was told, and its end was not
-	movedFrom string    // named by the notification before this one as moved away
-	since     time.Time // when the first change that is not sent yet was noticed
+	ready         nameQueue // files to be read now
+	pending       pending
+	scanNow       bool
+	scanTook      time.Duration // by the last scan, without reading what it found
+	newTombstones bool          // something is in gone that no file was asked to adopt yet
+	progress      progress
+	reading       bool      // progress was told, and its end was not
+	movedFrom     string    // named by the notification before this one as moved away
+	since         time.Time // when the first change that is not sent yet was noticed
 
 	changedGroups map[string]bool
 	said          map[string]map[saying]time.Time // the problems that were sent, by group, and since when they are
@@ -98,7 +98,7 @@ func (f *folder) take(r reading, keptAlready bool) {
 	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
 	lately := x.lately
 	x.lately = lately && r.err != nil
-	delete(f.index.away, x.name)
+	delete(f.index.missing, x.name)
 	f.index.update(x)
 	if x.edited != edited {
 		f.lately = x.edited
@@ -141,7 +141,7 @@ func (f *folder) missing(names []string) {
 
 // drop forgets files that were deleted.
 func (f *folder) drop(names ...string) {
-	twins := f.twins(names)
+	byHash := f.filesByHash(names)
 	for _, name := range names {
 		x := f.files[name]
 		if x == nil {
@@ -153,7 +153,7 @@ func (f *folder) drop(names ...string) {
 		delete(f.files, name)
 		f.unlink(x)
 		f.index.drop(name)
-		f.bequeath(x, twins)
+		f.bequeath(x, byHash)
 		objects := x.objects
 		x.objects = nil
 		f.supply(x)
@@ -173,8 +173,8 @@ func (f *folder) supply(x *file) {
 	f.dismiss(x)
 }
 
-// tellClaims notes the files for which something has changed because others define the same objects.
-func (f *folder) tellClaims() {
+// markChangedClaims notes the files for which something has changed because others define the same objects.
+func (f *folder) markChangedClaims() {
 	claimed := slices.Collect(maps.Keys(f.index.claimed))
 	clear(f.index.claimed)
 	for _, k := range claimed {

@@ -23,7 +23,7 @@ func (f *folder) inherit(x *file, r reading, clash bool) {
 	f.forget()
 	m := x.meaning(r)
 	from := slices.DeleteFunc(slices.Clone(f.gone), func(d departed) bool { return f.defined(d.object.Key, x, false) })
-	for _, name := range slices.Sorted(maps.Keys(f.index.away)) {
+	for _, name := range slices.Sorted(maps.Keys(f.index.missing)) {
 		away := f.files[name]
 		whole := x.claims == nil && len(x.objects) == 0 && away.seen == r.digest
 		if away == x || !whole && !slices.ContainsFunc(away.objects, m.perhaps) || f.there(name) {
@@ -39,8 +39,9 @@ func (f *folder) inherit(x *file, r reading, clash bool) {
 	f.adopt(x, m, from)
 }
 
-// twins are the files by what they hold, sorted; nil when nothing needs them to take one of names away.
-func (f *folder) twins(names []string) map[[sha256.Size]byte][]string {
+// filesByHash are the files by what they hold, sorted; nil when nothing needs them to take one of
+// names away.
+func (f *folder) filesByHash(names []string) map[[sha256.Size]byte][]string {
 	if !slices.ContainsFunc(names, func(name string) bool { x := f.files[name]; return x != nil && len(x.held) > 0 }) {
 		return nil
 	}
@@ -52,13 +53,13 @@ func (f *folder) twins(names []string) map[[sha256.Size]byte][]string {
 	return out
 }
 
-// bequeath gives what is in use of a file that went away to those that hold what it held at last, its twins, and reads
-// them again.
-func (f *folder) bequeath(from *file, twins map[[sha256.Size]byte][]string) {
+// bequeath gives what is in use of a file that went away to those that hold what it held at last,
+// and reads them again.
+func (f *folder) bequeath(from *file, byHash map[[sha256.Size]byte][]string) {
 	if len(from.held) == 0 {
 		return
 	}
-	for _, name := range twins[from.seen] {
+	for _, name := range byHash[from.seen] {
 		x := f.files[name]
 		if x == nil || x.seen != from.seen {
 			continue

@@ -6,18 +6,18 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// index finds the few files that a change of another one may concern. Looking at all of them for each change
-// would take a time that grows with the square of their number.
+// index finds the few files that a change of another one may concern. Looking at all of them for
+// each change would take a time that grows with the square of their number.
 type index struct {
-	wrong   map[string]bool     // files with an error
-	hosting map[string]bool     // files with guests
-	away    map[string]bool     // files with objects that seem to have gone
-	claimed map[config.Key]bool // keys whose claims have changed since the last batch
+	wrong        map[string]bool     // files with an error
+	withRetained map[string]bool     // files with retained objects (guests)
+	missing      map[string]bool     // files with objects that seem to have gone
+	claimed      map[config.Key]bool // keys whose claims have changed since the last batch
 }
 
 func newIndex() index {
 	return index{
-		wrong: map[string]bool{}, hosting: map[string]bool{}, away: map[string]bool{},
+		wrong: map[string]bool{}, withRetained: map[string]bool{}, missing: map[string]bool{},
 		claimed: map[config.Key]bool{},
 	}
 }
@@ -25,21 +25,21 @@ func newIndex() index {
 // update brings a file up to date.
 func (i index) update(x *file) {
 	mark(i.wrong, x.name, x.wrong)
-	mark(i.hosting, x.name, len(x.guests) > 0)
+	mark(i.withRetained, x.name, len(x.guests) > 0)
 }
 
 // leave notes that a file seems to have gone; nil: it was not known.
 func (i index) leave(x *file) {
 	if x != nil && len(x.objects) > 0 {
-		i.away[x.name] = true
+		i.missing[x.name] = true
 	}
 }
 
 // drop forgets a file.
 func (i index) drop(name string) {
 	delete(i.wrong, name)
-	delete(i.hosting, name)
-	delete(i.away, name)
+	delete(i.withRetained, name)
+	delete(i.missing, name)
 }
 
 func mark(set map[string]bool, name string, is bool) {

@@ -17,7 +17,8 @@ type claim struct {
 	object *config.Object
 }
 
-// set replaces what a file defines, and adds the keys to touched for whose other files something has changed by that.
+// set replaces what a file defines, and adds the keys to touched for whose other files something
+// has changed by that.
 func (o owners) set(x *file, touched map[config.Key]bool) {
 	defined := make(map[config.Key]*config.Object, len(x.objects))
 	for _, obj := range x.objects {

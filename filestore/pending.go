@@ -8,7 +8,7 @@ type pending struct {
 	due     map[string]time.Time
 	first   map[string]time.Time // when the waiting began
 	removal map[string]bool      // those that seem to be deleted
-	removed time.Time            // when all of removal is due, whatever due says
+	removed time.Time            // when all of removal is due; overrides due
 	next    time.Time            // nothing is due before; zero: nothing is waiting
 }
 

@@ -80,14 +80,14 @@ func lineOf(problems []config.Problem, k config.Key) int {
 // dismiss ends the stay of guests of other files that a file defines, when it was changed lately: they
 // were moved to it. One that it defined all along was not.
 func (f *folder) dismiss(x *file) {
-	if len(f.index.hosting) == 0 || !f.recent(x) {
+	if len(f.index.withRetained) == 0 || !f.recent(x) {
 		return
 	}
 	for _, o := range x.objects {
 		if len(f.owners[o.Key]) < 2 || x.isGuest(o.Key) {
 			continue
 		}
-		for _, name := range slices.Sorted(maps.Keys(f.index.hosting)) {
+		for _, name := range slices.Sorted(maps.Keys(f.index.withRetained)) {
 			if host := f.files[name]; host != x && host.isGuest(o.Key) {
 				host.part(o.Key)
 				f.supply(host)

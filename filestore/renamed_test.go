@@ -287,7 +287,7 @@ func (w *edited) pass(d time.Duration, sent bool) {
 
 // keys are the names of what is in use.
 func (w *edited) keys() []string {
-	w.f.place() // as the next batch does
+	w.f.assignTombstones() // as the next batch does
 	names := map[string]bool{}
 	for _, x := range w.f.files {
 		items, _ := w.f.owners.split(x)

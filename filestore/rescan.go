@@ -27,7 +27,7 @@ func (f *folder) scan() *listing {
 			f.watch.remove(dir)
 		}
 	}
-	f.failed, f.dirs, f.crowded = f.failures(l), l.dirs, l.entries > l.most
+	f.failed, f.dirs, f.overLimit = f.failures(l), l.dirs, l.entries > l.most
 	f.loops = l.loops
 	f.changedGroups[rootGroup] = true
 	return l
@@ -75,7 +75,7 @@ func (f *folder) rescan() {
 	}
 	lost := f.lost(l)
 	f.miss(lost, now)
-	clear(f.index.away)
+	clear(f.index.missing)
 	for _, name := range lost {
 		f.index.leave(f.files[name])
 	}

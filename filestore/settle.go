@@ -70,7 +70,8 @@ type progress func(left int) bool
 // progressEvery is after how many files progress is told, when there are more.
 const progressEvery = 1000
 
-// readings reads files, several at once when there are several. Not all are there when progress says to stop.
+// readings reads files, several at once when there are several. Not all are there when progress
+// says to stop.
 func (f *folder) readings(names []string) (out map[string]reading, all bool) {
 	out = make(map[string]reading, len(names))
 	for len(names) > progressEvery {
