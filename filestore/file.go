@@ -148,6 +148,9 @@ func readFile(f *os.File) (data []byte, s stamp, err error) {
 	if err != nil {
 		return nil, s, err
 	}
+	if !before.Mode().IsRegular() { // it was replaced since openRegular looked at it
+		return nil, s, irregular(f.Name())
+	}
 	// one more than allowed shows Parse that there is too much
 	if data, err = io.ReadAll(io.LimitReader(f, config.MaxFileSize+1)); err != nil {
 		return nil, s, err

@@ -14,8 +14,8 @@ type refusedError string
 
 func (e refusedError) Error() string { return string(e) }
 
-// inside is where a path in dir ends once symbolic links are followed, relative to dir. An end outside of dir is a
-// refusedError; dir itself may be a link.
+// inside is where a path in dir ends once symbolic links are followed, relative to dir. An end
+// outside of dir is a refusedError; dir itself may be a link.
 func inside(dir, path string) (string, error) {
 	root, err := filepath.EvalSymlinks(dir)
 	if err != nil {
@@ -60,7 +60,8 @@ func (s *Source) open(name string) (f *os.File, link string, err error) {
 	return f, link, err
 }
 
-// openRegular opens a regular file. Devices and pipes are not opened: that may have an effect, or wait.
+// openRegular opens a regular file. Devices and pipes are not opened: that may have an effect, or
+// wait.
 func openRegular(
 	path string, stat func(string) (fs.FileInfo, error), open func(string, int, fs.FileMode) (*os.File, error),
 ) (*os.File, error) {
@@ -69,9 +70,13 @@ func openRegular(
 		return nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is not a regular file: remove it, or give it another extension", path)
+		return nil, irregular(path)
 	}
 	return open(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+}
+
+func irregular(path string) error {
+	return fmt.Errorf("%s is not a regular file: remove it, or give it another extension", path)
 }
 
 // link watches the place where a symlink ends.
