@@ -31,6 +31,7 @@ type folder struct {
 	failed map[string]config.Problem // folders that cannot be read
 	// overLimit says that there are more files than are read: no new one is.
 	overLimit bool
+	retrySoon bool                      // a folder could not be read, or overLimit: scan again soon
 	loops     map[string]config.Problem // symlinks that are not followed
 	keepup    error                     // why contents cannot be kept
 	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
@@ -58,7 +59,9 @@ type folder struct {
 func newFolder(s *Source, w *watcher, k *keeper) *folder {
 	return &folder{
 		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{}, goneKept: map[string][]departed{}, adopted: map[string]bool{}, links: map[string]map[string]bool{}, index: newIndex(),
+		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{},
+		goneKept: map[string][]departed{}, adopted: map[string]bool{},
+		links: map[string]map[string]bool{}, index: newIndex(),
 		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
 		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
 	}
@@ -173,7 +176,8 @@ func (f *folder) supply(x *file) {
 	f.dismiss(x)
 }
 
-// markChangedClaims notes the files for which something has changed because others define the same objects.
+// markChangedClaims notes the files for which something has changed because others define the same
+// objects.
 func (f *folder) markChangedClaims() {
 	claimed := slices.Collect(maps.Keys(f.index.claimed))
 	clear(f.index.claimed)

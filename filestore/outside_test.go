@@ -1,12 +1,14 @@
 package filestore
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -14,8 +16,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Symlinks out of the folder are refused, and what was in use before stays. Those that stay inside are followed, and so is
-// the folder itself.
+// Symlinks out of the folder are refused, and what was in use before stays. Those that stay inside
+// are followed, and so is the folder itself.
 func TestSymlinksOutside(t *testing.T) {
 	t.Parallel()
 	secret := folderOf(t, map[string]string{"key.yaml": "secret: hunter2", "good.yaml": entry("x", "10.0.0.9")})
@@ -58,26 +60,92 @@ func link(t *testing.T, to, path string) {
 	}
 }
 
-// A file whose link is changed while it is opened is not read from elsewhere.
+// Nothing is read from elsewhere while a folder is swapped for a link that leads out, again and
+// again.
 func TestOpenInside(t *testing.T) {
 	t.Parallel()
-	secret := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.9")})
-	dir := folderOf(t, map[string]string{"in/a.yaml": entry("a", "10.0.0.1")})
-	root, err := os.OpenRoot(dir)
+	outside := folderOf(t, map[string]string{"a.yaml": "outside"})
+	dir := folderOf(t, map[string]string{"in/a.yaml": "inside"})
+	in, own, out := filepath.Join(dir, "in"), filepath.Join(dir, "own"), filepath.Join(dir, "out")
+	link(t, outside, out)
+	s, err := New(Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer root.Close()
-	rel, err := inside(dir, filepath.Join(dir, "in/a.yaml"))
+	ctx, stop := context.WithCancel(t.Context())
+	swapped := make(chan error)
+	go func() {
+		var err error
+		for err == nil && ctx.Err() == nil {
+			err = errors.Join(os.Rename(in, own), os.Rename(out, in), os.Rename(in, out), os.Rename(own, in))
+		}
+		stop() // after an error there may be nothing to open
+		swapped <- err
+	}()
+	opened := 0
+	for opened < 1000 && !t.Failed() && ctx.Err() == nil {
+		f, _, err := s.open("in/a.yaml")
+		if err != nil {
+			continue
+		}
+		opened++
+		if data, _, err := readFile(f); err != nil || string(data) != "inside" {
+			t.Errorf("read %q, %v", data, err)
+		}
+	}
+	stop()
+	if err := <-swapped; err != nil {
+		t.Error(err)
+	}
+}
+
+// A pipe that was put in the place of a file between looking at it and opening it does not count as
+// empty.
+func TestReadPipe(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "a.yaml")
+	if err := syscall.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Rename(filepath.Join(dir, "in"), filepath.Join(dir, "was")); err != nil {
-		t.Fatal(err)
+	if data, _, err := readFile(f); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		t.Errorf("read %q, %v", data, err)
 	}
-	link(t, secret, filepath.Join(dir, "in"))
-	if f, err := openRegular(rel, root.Stat, root.OpenFile); err == nil {
-		t.Errorf("opened %s", f.Name())
+}
+
+// A folder is scanned again soon while it cannot be read or holds too many files, which may pass. A
+// refused link stays.
+func TestRetrySoon(t *testing.T) {
+	t.Parallel()
+	refused := folderOf(t, nil)
+	link(t, t.TempDir(), filepath.Join(refused, "outside"))
+	for name, c := range map[string]struct {
+		cfg  Config
+		soon bool
+	}{
+		"in order":       {Config{Dir: folderOf(t, nil)}, false},
+		"a refused link": {Config{Dir: refused}, false},
+		"not there":      {Config{Dir: filepath.Join(t.TempDir(), "none")}, true},
+		"too many files": {Config{Dir: folderOf(t, map[string]string{"a": "", "b": ""}), maxEntries: 1}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s, err := New(c.cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := newWatcher()
+			defer w.close()
+			f := newFolder(s, w, nil)
+			f.scan()
+			f.scanTook = 0
+			if next := f.nextScan(); (next == rescanSoon) != c.soon {
+				t.Errorf("the next scan is in %v, want soon %v", next, c.soon)
+			}
+		})
 	}
 }
 
@@ -92,12 +160,16 @@ func TestDepth(t *testing.T) {
 	w.want("a=10.0.0.1 b=10.0.0.1", "the folder is not read: it is nested in more than 32 folders")
 }
 
-// With too many files the last content stays, and what is changed in it still takes effect. It ends with what does not
-// belong there.
+// With too many files the last content stays, and what is changed in it still takes effect, also in
+// a folder that the scan does not reach, and after a restart. It ends with what does not belong
+// there.
 func TestTooManyFiles(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1")})
-	w := run(t, Config{Dir: dir, Rescan: 100 * time.Millisecond, maxEntries: 50})
+	dir := folderOf(t, map[string]string{"shop/a.yaml": entry("a", "10.0.0.1")})
+	cfg := Config{
+		Dir: dir, Rescan: 100 * time.Millisecond, LastGood: &memory{kept: map[string][]byte{}}, maxEntries: 50,
+	}
+	w := run(t, cfg)
 	w.want("a=10.0.0.1")
 	crowd := filepath.Join(dir, "crowd")
 	if err := os.Mkdir(crowd, 0o755); err != nil {
@@ -109,16 +181,23 @@ func TestTooManyFiles(t *testing.T) {
 		}
 	}
 	w.want("a=10.0.0.1", "it has more than 50 files and folders")
-	put(t, dir, "b.yaml", entry("b", "10.0.0.1"))
-	put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+	put(t, dir, "shop/b.yaml", entry("b", "10.0.0.1"))
+	put(t, dir, "shop/a.yaml", entry("a", "10.0.0.2"))
 	w.want("a=10.0.0.2", "it has more than 50 files and folders")
+	w.stop()
+	put(t, dir, "shop/a.yaml", entry("a", "10.0.0.3"))
+	w = run(t, cfg)
+	w.want("a=10.0.0.3", "it has more than 50 files and folders")
+	put(t, dir, "shop/a.yaml", entry("a", "10.0.0.4"))
+	w.want("a=10.0.0.4", "it has more than 50 files and folders")
 	if err := os.RemoveAll(crowd); err != nil {
 		t.Fatal(err)
 	}
-	w.want("a=10.0.0.2 b=10.0.0.1")
+	w.want("a=10.0.0.4 b=10.0.0.1")
 }
 
-// While many files are read the source says how many, and what they define takes effect at once, all together.
+// While many files are read the source says how many, and what they define takes effect at once,
+// all together.
 func TestReadingMany(t *testing.T) {
 	t.Parallel()
 	files := map[string]string{}

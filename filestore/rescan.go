@@ -18,6 +18,9 @@ func (f *folder) scan() *listing {
 	f.watch.err = nil
 	f.watchAround()
 	l := scan(f.src.cfg.Dir, f.src.cfg.FollowSymlinks, f.src.cfg.maxEntries, f.watch.add)
+	if f.overLimit = l.overLimit(); f.overLimit {
+		l.addKnown(f.src.cfg.Dir, f.files)
+	}
 	linked := make(map[string]bool, len(f.links)) // folders in which symlinks end
 	for end := range f.links {
 		linked[filepath.Dir(end)] = true
@@ -27,8 +30,8 @@ func (f *folder) scan() *listing {
 			f.watch.remove(dir)
 		}
 	}
-	f.failed, f.dirs, f.overLimit = f.failures(l), l.dirs, l.entries > l.most
-	f.loops = l.loops
+	f.failed, f.dirs, f.loops = f.failures(l), l.dirs, l.loops
+	f.retrySoon = f.overLimit || l.unreadable()
 	f.changedGroups[rootGroup] = true
 	return l
 }

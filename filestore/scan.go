@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	// maxEntries is how many files and folders there may be, those that are no configuration included.
+	// maxEntries is how many files and folders there may be, those that are no configuration
+	// included.
 	maxEntries = 100_000
 	// maxFolders is how deep folders nest.
 	maxFolders = 32
@@ -36,9 +37,9 @@ type listing struct {
 	most    int                        // how many may be
 }
 
-// scan lists a folder without reading files. A folder that is reached twice is read once, under its own
-// path rather than a symlink's, so symlinks cannot lead in a circle. With more than most entries the whole
-// folder has failed.
+// scan lists a folder without reading files. A folder that is reached twice is read once, under its
+// own path rather than a symlink's, so symlinks cannot lead in a circle. With more than most
+// entries the whole folder has failed.
 func scan(root string, follow bool, most int, watch func(dir string, in stamp)) *listing {
 	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{}, loops: map[string]config.Problem{},
 		seen: map[[2]uint64]string{}, watch: watch, follow: follow, most: most}
@@ -52,7 +53,7 @@ func scan(root string, follow bool, most int, watch func(dir string, in stamp)) 
 		}
 		l.dir(root, next)
 	}
-	if l.entries > l.most {
+	if l.overLimit() {
 		clear(l.files) // which of them are there is a matter of chance
 		l.failed["."] = refusedError(fmt.Sprintf("it has more than %d files and folders, "+
 			"counting those that are no configuration: move out what does not belong there", most))
@@ -88,7 +89,7 @@ func (l *listing) dir(root, rel string) {
 	l.dirs[rel] = true
 	slices.SortFunc(entries, func(a, b fs.DirEntry) int { return cmp.Compare(a.Name(), b.Name()) })
 	for _, e := range entries {
-		if l.entries > l.most {
+		if l.overLimit() {
 			return
 		}
 		if !hidden(e.Name()) {
@@ -130,6 +131,33 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	default:
 		l.files[rel] = stamp{} // a link to nowhere, or it is gone again: reading it tells
 	}
+}
+
+func (l *listing) overLimit() bool { return l.entries > l.most }
+
+// addKnown adds the known files and their folders to a listing that ended at the limit.
+func (l *listing) addKnown(root string, known map[string]*file) {
+	for dir := range parents(known) {
+		if info, err := os.Stat(filepath.Join(root, dir)); err == nil {
+			l.watch(filepath.Join(root, dir), stampOf(info))
+			l.dirs[dir] = true
+		}
+	}
+	for name := range known {
+		if info, err := os.Stat(filepath.Join(root, name)); err == nil {
+			l.files[name] = stampOf(info)
+		}
+	}
+}
+
+// unreadable says that a folder could not be read although it is not refused.
+func (l *listing) unreadable() bool {
+	for _, err := range l.failed {
+		if refused := refusedError(""); !errors.As(err, &refused) {
+			return true
+		}
+	}
+	return false
 }
 
 // unknown says that nothing can be said about a file, because a folder on its way cannot be read.

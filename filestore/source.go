@@ -16,15 +16,18 @@ import (
 
 // Config says what to read and how.
 type Config struct {
-	// Dir is the folder; required. Folders within it are read too. What is hidden (its name begins with
-	// a dot) is not, and only .yaml, .yml and .json files are. It may be a symlink, and symlinks within it are followed.
+	// Dir is the folder; required. Folders within it are read too. What is hidden (its name begins
+	// with a dot) is not, and only .yaml, .yml and .json files are. It may be a symlink, and
+	// symlinks within it are followed.
 	Dir string
-	// FollowSymlinks has symlinks be followed that lead out of Dir, too. Default false: they are problems.
+	// FollowSymlinks has symlinks be followed that lead out of Dir, too. Default false: they are
+	// problems.
 	FollowSymlinks bool
 	// LastGood keeps last good contents, by the names of files; nil: they are forgotten when the process ends.
 	LastGood lastgood.Store
-	// Rescan is how often the folder is compared with what is known of it, in case a notification was
-	// lost. Default 30s; every second while a folder cannot be read, or is empty.
+	// Rescan is how often the folder is compared with what is known of it, in case a notification
+	// was lost. Default 30s; every second while a folder cannot be read, is empty, or holds too
+	// many files.
 	Rescan time.Duration
 	// Settle is how long a file that is written in place, or was deleted, must be left alone before it is read, or
 	// gone. Default 50ms.
@@ -129,7 +132,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 // mountsEvery is how often it is looked whether something was mounted or unmounted.
 const mountsEvery = time.Second
 
-// rescanSoon is how often a folder that cannot be read is tried again.
+// rescanSoon is how often a folder that cannot be read, or holds too many files, is scanned.
 const rescanSoon = time.Second
 
 // loop sends what start found, and then waits for changes. Only one of these things can happen at a
@@ -179,7 +182,8 @@ func (f *folder) loop(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	}
 }
 
-// send sends what has changed since the last batch, if anything; full says that this is the first one. False: ctx ended.
+// send sends what has changed since the last batch, if anything; full says that this is the first
+// one. False: ctx ended.
 func (f *folder) send(ctx context.Context, out chan<- feed.Batch[*config.Object], full bool) bool {
 	if ctx.Err() != nil {
 		return false // not all may have been read
@@ -203,8 +207,8 @@ func (f *folder) send(ctx context.Context, out chan<- feed.Batch[*config.Object]
 	}
 }
 
-// events acts on the notifications that have come meanwhile, and reads what they name at once: a checkout of thousands of
-// files makes a few batches.
+// events acts on the notifications that have come meanwhile, and reads what they name at once: a
+// checkout of thousands of files makes a few batches.
 func (f *folder) events() {
 	for range eventBuffer {
 		select {
@@ -221,7 +225,7 @@ func (f *folder) events() {
 // nextScan is the time until the next scan. Scans take a tenth of the time at most.
 func (f *folder) nextScan() time.Duration {
 	next := f.src.cfg.Rescan
-	if len(f.failed) > 0 || f.absence.is() {
+	if f.retrySoon || f.absence.is() {
 		next = min(rescanSoon, next)
 	}
 	return max(next, 9*f.scanTook)

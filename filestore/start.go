@@ -53,6 +53,9 @@ func (f *folder) start(ctx context.Context) error {
 		}
 	}
 	f.fill(l, kept, last)
+	if ctx.Err() != nil {
+		return nil // not all was read
+	}
 	lost := f.lost(l)
 	for _, name := range lost {
 		f.missed[name] = cmp.Or(f.missedKept[name], now)
@@ -91,7 +94,8 @@ func (f *folder) fill(l *listing, kept map[string]record, last lastChange) {
 		}
 		return cmp.Or(f.files[a].known.Compare(f.files[b].known), cmp.Compare(a, b))
 	})
-	readings, all := f.readings(slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, there := l.files[n]; return !there }))
+	there := slices.DeleteFunc(slices.Clone(names), func(n string) bool { _, ok := l.files[n]; return !ok })
+	readings, all := f.readings(there)
 	if !all {
 		return
 	}

@@ -188,7 +188,10 @@ func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource,
 // files makes the source of a folder. A required one is refused here when nothing can be made of it. Others are waited for, and so is
 // one that vanishes between here and its first reading while all the rest is at work.
 func (m *sourceMaker) files(ctx context.Context, s sourceSettings, o filesSource) (madeSource, error) {
-	files, err := filestore.New(filestore.Config{Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, LastGood: m.home, Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name)})
+	files, err := filestore.New(filestore.Config{
+		Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, LastGood: m.home,
+		Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name),
+	})
 	if err == nil && s.Required {
 		err = files.Check(ctx)
 	}
@@ -232,7 +235,8 @@ func filled(o filesSource) error {
 		return errors.New(problems[0].String())
 	}
 	if len(files) == 0 {
-		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do", o.Folder)
+		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do",
+			o.Folder)
 	}
 	return nil
 }

@@ -139,15 +139,14 @@ func (m *Mesh) developed() []string {
 	return []string{"--dev", "--config", m.SettingsFile()}
 }
 
-// Write puts a file in place by rename, as deployment tools do.
+// Write puts a file in place by rename, as deployment tools do. Its name may contain folders.
 func (m *Mesh) Write(name, text string) {
 	m.T.Helper()
 	path := filepath.Join(m.Files, name)
-	tmp := filepath.Join(m.Files, "."+name+".tmp")
-	if err := os.WriteFile(tmp, []byte(text), 0o600); err != nil {
-		m.T.Fatal(err)
-	}
-	if err := os.Rename(tmp, path); err != nil {
+	dir := filepath.Dir(path)
+	tmp := filepath.Join(dir, "."+filepath.Base(path)+".tmp")
+	err := errors.Join(os.MkdirAll(dir, 0o700), os.WriteFile(tmp, []byte(text), 0o600), os.Rename(tmp, path))
+	if err != nil {
 		m.T.Fatal(err)
 	}
 }
