@@ -47,15 +47,14 @@ type ServerConfig struct {
 const (
 	// maxMessage bounds a request, in bytes.
 	maxMessage = 64 << 10
-	// bodyTimeout is how long a request may take to arrive. Its call is in progress meanwhile.
-	bodyTimeout = 5 * time.Second
-	// rateKeys is how many addresses or callers each rate limit remembers.
-	rateKeys = 10000
+	// defaultBodyTimeout is how long a request may take to arrive. Its call is in progress meanwhile.
+	defaultBodyTimeout = 5 * time.Second
 )
 
-// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call waits for its turn and is
-// authenticated. Then it waits for its turn as one of that caller, is received, and is answered. Nothing is received from
-// who is not authenticated, or whose turn it is not. Safe for concurrent use.
+// Server is Istio's certificate service: istio.v1.auth.IstioCertificateService. A call waits for a
+// slot of its address and is authenticated. Then it waits for a slot of its caller, is received, and is
+// answered. A request is received only after authentication, and only once its call has a slot. Safe for
+// concurrent use.
 type Server struct {
 	config  ServerConfig
 	metrics *serverMetrics
@@ -86,11 +85,11 @@ func NewServer(c ServerConfig) (*Server, error) {
 		return nil, err
 	}
 	return &Server{
-		config: c, metrics: m, calls: newCallLimiter(), bodyTimeout: bodyTimeout,
-		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500, Keys: rateKeys},
-		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10, Keys: rateKeys},
-		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50, Keys: rateKeys},
-		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second, Keys: rateKeys},
+		config: c, metrics: m, calls: newCallLimiter(), bodyTimeout: defaultBodyTimeout,
+		byAddress:        ratelimit.Limiter{Burst: 4000, Every: time.Second / 500},
+		refusedByAddress: ratelimit.Limiter{Burst: 200, Every: time.Second / 10},
+		byCaller:         ratelimit.Limiter{Burst: 500, Every: time.Second / 50},
+		written:          ratelimit.Limiter{Burst: 100, Every: 10 * time.Second},
 		writtenAll:       ratelimit.Limiter{Burst: 2000, Every: time.Second / 2},
 	}, nil
 }
@@ -145,7 +144,7 @@ func (s *Server) createCertificate(ctx context.Context, decode func(any) error) 
 		return nil, s.refuse(c, p, err)
 	}
 	defer release()
-	// Empty has no fields, so the request stays as it was sent: decoded, it may take many times its size.
+	// Receive into Empty, which keeps the raw bytes: a decoded request may be many times larger.
 	raw := &emptypb.Empty{}
 	if err := decode(raw); err != nil {
 		return nil, s.refuse(c, p, refuseRequest(err))
@@ -263,7 +262,10 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 	if !bundle.has(signer.root) {
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner, signer.root)
 	}
-	leaf, err := Issue(signer, s.config.Rules, Grant{ID: p.ID, Workload: lastingName(workload), Request: request, Validity: seconds(r.GetValidityDuration())}, c.Now, rand.Reader)
+	grant := Grant{
+		ID: p.ID, Workload: lastingName(workload), Request: request, Validity: seconds(r.GetValidityDuration()),
+	}
+	leaf, err := Issue(signer, s.config.Rules, grant, c.Now, rand.Reader)
 	if err != nil {
 		return nil, err
 	}

@@ -12,8 +12,11 @@ import (
 const (
 	defaultBurst = 50
 	defaultEvery = 10 * time.Second
-	defaultKeys  = 4096
 )
+
+// maxKeys is how many keys a Limiter remembers. For one more, the least recently used is evicted: its
+// next event finds a full burst.
+const maxKeys = 10_000
 
 // Limiter limits each key by itself. The zero value is ready for use. Safe for concurrent use.
 type Limiter struct {
@@ -21,9 +24,6 @@ type Limiter struct {
 	Burst int
 	// Every is how long it takes until one more event is allowed. Zero means 10s. Set before use.
 	Every time.Duration
-	// Keys is how many keys are remembered. For one more, the least recently used is evicted: its
-	// next event finds a full burst. Zero means 4096. Set before use.
-	Keys int
 
 	mu     sync.Mutex
 	byKey  map[string]*list.Element // guarded by mu: the elements of recent
@@ -59,8 +59,8 @@ func (l *Limiter) Exhausted(key string, now time.Time) bool {
 	return ok && e.Value.(*bucket).tokens.TokensAt(now) < 1 //nolint:forcetypeassert // the list holds nothing else
 }
 
-// Charge counts n more events of a key, allowed or not. The next one is allowed when all of them have
-// been made up for.
+// Charge counts n more events of a key, allowed or not. The next one is allowed once enough
+// tokens have refilled.
 func (l *Limiter) Charge(key string, n int, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -81,7 +81,7 @@ func (l *Limiter) bucket(key string, now time.Time) *bucket {
 	if l.byKey == nil {
 		l.byKey = map[string]*list.Element{}
 	}
-	if l.recent.Len() >= cmp.Or(l.Keys, defaultKeys) {
+	if l.recent.Len() >= maxKeys {
 		oldest := l.recent.Remove(l.recent.Back()).(*bucket) //nolint:forcetypeassert // the list holds nothing else
 		delete(l.byKey, oldest.key)
 	}

@@ -50,12 +50,6 @@ func TestDefaults(t *testing.T) {
 	if got := allowed(&l, "a", noon.Add(20*time.Second)); got != 2 {
 		t.Errorf("got %d events after 20s, want 2", got)
 	}
-	for i := range 2 * defaultKeys {
-		l.Allow(fmt.Sprint(i), noon)
-	}
-	if len(l.byKey) != 4096 || l.recent.Len() != 4096 {
-		t.Errorf("%d and %d keys are remembered, want 4096", len(l.byKey), l.recent.Len())
-	}
 }
 
 func TestDropped(t *testing.T) {
@@ -76,9 +70,16 @@ func TestDropped(t *testing.T) {
 
 func TestEvictsTheLeastRecentlyUsedKey(t *testing.T) {
 	t.Parallel()
-	l := Limiter{Burst: 1, Every: time.Hour, Keys: 3}
-	for _, key := range []string{"a", "b", "c", "a", "d"} { // d evicts b
+	l := Limiter{Burst: 1, Every: time.Hour}
+	keys := []string{"a", "b", "c"}
+	for i := range maxKeys - len(keys) {
+		keys = append(keys, fmt.Sprint(i))
+	}
+	for _, key := range append(keys, "a", "d") { // d evicts b
 		l.Allow(key, noon)
+	}
+	if len(l.byKey) != maxKeys || l.recent.Len() != maxKeys {
+		t.Errorf("%d and %d keys are remembered, want %d", len(l.byKey), l.recent.Len(), maxKeys)
 	}
 	for _, key := range []string{"a", "c", "d"} {
 		if !l.Exhausted(key, noon) {

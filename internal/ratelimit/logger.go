@@ -6,8 +6,7 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// logBurst is how many lines of one kind a peer may cause at once. A proxy that restarts has connected
-// twice, and the second line tells that it is back.
+// logBurst is how many lines of one kind a peer may cause at once. Two, so that a restart is logged.
 const logBurst = 2
 
 // Logger writes the lines that peers can cause at will: of each key and message two at once, then one a
