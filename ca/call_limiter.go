@@ -14,11 +14,8 @@ const (
 	// progress holds a request of up to the receive limit of the server.
 	maxCalls, maxKeyCalls = 16, 2
 	// maxQueue is how many calls are in progress or wait. A call that waits holds what one flow-control
-	// window of its stream lets through: 64 KiB.
+	// window of its stream lets through, 64 KiB: 128 MiB for all of them.
 	maxQueue = 2048
-	// maxAddressQueue is how many of them come from one address and are not authenticated yet. A fleet
-	// behind NAT may start at once.
-	maxAddressQueue = 1024
 	// maxCallerQueue is how many of them come from one authenticated caller. Pods that share a service
 	// account are one caller.
 	maxCallerQueue = 64
@@ -30,8 +27,9 @@ const (
 var errQueueFull = errors.New("too many calls wait")
 
 // callLimiter lets few calls be in progress, and few of those of one key. Others wait in the order in
-// which they came. One key takes at most maxKeyCalls places of the queue that all keys share, so it
-// cannot keep others out. Safe for concurrent use.
+// which they came. At most maxKeyCalls calls of one key compete for the shared slots. A key may have no
+// more calls than the queue has free places: one key takes at most half of the queue, and a few keys
+// cannot fill it. Safe for concurrent use.
 type callLimiter struct {
 	running *semaphore.Weighted // of all keys
 	timeout time.Duration       // how long a call waits
@@ -51,8 +49,8 @@ func newCallLimiter() *callLimiter {
 	return &callLimiter{running: semaphore.NewWeighted(maxCalls), timeout: queueTimeout, keys: map[string]*keyCalls{}}
 }
 
-// acquire waits until a call of a key may be in progress; queue is how many calls the key may have, in
-// progress or waiting. Errors: errQueueFull, or why ctx ended.
+// acquire waits until a call of a key may be in progress; queue is how many calls the key may have at
+// most, in progress or waiting. Errors: errQueueFull, or why ctx ended.
 func (l *callLimiter) acquire(ctx context.Context, key string, queue int) (release func(), err error) {
 	k := l.enter(key, queue)
 	if k == nil {
@@ -82,7 +80,7 @@ func (l *callLimiter) enter(key string, queue int) *keyCalls {
 	if k == nil {
 		k = &keyCalls{running: semaphore.NewWeighted(maxKeyCalls)}
 	}
-	if l.calls >= maxQueue || k.calls >= queue {
+	if k.calls >= min(queue, maxQueue-l.calls) {
 		return nil
 	}
 	l.calls++

@@ -84,6 +84,24 @@ func TestCallQueueIsFull(t *testing.T) {
 	})
 }
 
+// A few keys do not fill the queue of all keys.
+func TestCallQueueIsShared(t *testing.T) {
+	t.Parallel()
+	l := newCallLimiter()
+	for _, tc := range []struct {
+		key  string
+		want int
+	}{{"a", maxQueue / 2}, {"b", maxQueue / 4}, {"c", maxQueue / 8}} {
+		n := 0
+		for l.enter(tc.key, maxQueue) != nil {
+			n++
+		}
+		if n != tc.want {
+			t.Errorf("key %s has %d calls, want %d", tc.key, n, tc.want)
+		}
+	}
+}
+
 // A call does not wait forever, and not for longer than its caller does.
 func TestCallQueueTimeout(t *testing.T) {
 	t.Parallel()

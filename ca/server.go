@@ -211,7 +211,7 @@ func (s *Server) admit(ctx context.Context, c Call) (*Proof, error) {
 	if ok, _ := s.byAddress.Allow(from, c.Now); !ok {
 		return nil, busy("too many calls come from this address; wait", "address too often")
 	}
-	release, err := s.acquire(ctx, "address "+from, maxAddressQueue)
+	release, err := s.acquire(ctx, "address "+from, maxQueue)
 	if err != nil {
 		return nil, err
 	}
