@@ -61,7 +61,11 @@ func (a *CertificateAttestor) Attest(ctx context.Context, c Call) (*Proof, error
 	if err != nil {
 		return nil, refuseCertificate("no identity", err)
 	}
-	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: "workload " + w.Name, Leaf: p.Leaf, by: by, seen: &h}
+	caller := "workload " + w.Name
+	if strings.Contains(w.Name, accountSign) { // whoever has a token of the account can make many such workloads
+		caller = accountCaller(id)
+	}
+	proof := &Proof{ID: id, How: certificateAttestor, Group: w.Group, Caller: caller, Leaf: p.Leaf, by: by, seen: &h}
 	proof.Bind = func(_ context.Context, q Ask) (string, error) {
 		if _, short, _ := strings.Cut(w.Name, "/"); q.Workload != "" && q.Workload != short {
 			return "", refuseCertificate("other workload", fmt.Errorf("workload %s asks for a certificate of %.260q", w.Name, q.Workload))

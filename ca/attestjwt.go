@@ -242,7 +242,7 @@ func claim(claims map[string]any, path []string) (string, error) {
 // proof is who a token proves. A service account has many machines: its workloads are told apart by the pods that their
 // tokens name, so that a new key is the same workload, or else by their first keys.
 func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
-	p := &Proof{ID: id, How: jwtAttestor, Caller: "account " + id.String()}
+	p := &Proof{ID: id, How: jwtAttestor, Caller: accountCaller(id)}
 	account := id.Namespace + "/" + id.ServiceAccount
 	p.Bind = func(ctx context.Context, q Ask) (string, error) {
 		if pod != "" {
@@ -255,13 +255,17 @@ func (a *JWTAttestor) proof(id spiffe.ID, pod string) *Proof {
 		if version != "" && strings.HasPrefix(k.Workload, account+accountSign) {
 			return k.Workload, nil
 		}
-		return account + accountSign + q.Key.String()[:16], a.ledger.mayAdd(ctx, account)
+		return account + accountSign + hex.EncodeToString(q.Key[:keyNameSize]), a.ledger.mayAdd(ctx, account)
 	}
 	return p
 }
 
-// maxPod bounds the name of a pod that is taken into that of a workload.
-const maxPod = 100
+// accountCaller is what calls of a service account are counted by.
+func accountCaller(id spiffe.ID) string { return "account " + id.String() }
+
+// maxPod bounds the name of a pod that is taken into that of a workload. keyNameSize is how many bytes of
+// a key's hash are.
+const maxPod, keyNameSize = 100, 8
 
 // podOf is the pod that a token of Kubernetes is bound to, or empty. Those of several issuers, which may be called alike, are
 // told apart.

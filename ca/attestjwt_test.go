@@ -278,6 +278,31 @@ func TestJWTJoins(t *testing.T) {
 	}
 }
 
+// A service account is one caller, however many workloads it makes with keys of its own.
+func TestJWTAccountIsOneCaller(t *testing.T) {
+	t.Parallel()
+	p, l := newIDP(t), newLab(t, nil)
+	a := l.newJWT(Issuer{Name: "https://idp", File: p.file})
+	l.server.config.Attestors = append(l.server.config.Attestors, a)
+	l.serve()
+	token := p.sign("a", good(nil))
+	cert, _, err := l.ask(client{token: token})
+	if err != nil {
+		t.Fatal(err)
+	}
+	joins, err := a.Attest(t.Context(), Call{Bearer: token, Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	renews, err := NewCertificateAttestor(l.peers, l.ledger).Attest(t.Context(), Call{Peer: chainOf(t, cert), Now: noon})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if joins.Caller != renews.Caller {
+		t.Errorf("an account is %q when it joins and %q when it renews", joins.Caller, renews.Caller)
+	}
+}
+
 // A token that names a pod is for one workload, whatever keys it makes: they are one record, and one revocation ends it.
 func TestJWTOfPod(t *testing.T) {
 	t.Parallel()
