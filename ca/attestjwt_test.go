@@ -257,6 +257,9 @@ func TestJWTJoins(t *testing.T) {
 	if err := l.audited(audit.WorkloadJoin, "shop/web~"); err != nil {
 		t.Error(err)
 	}
+	if got := WorkloadName(first.Leaf); got != "" {
+		t.Errorf("the certificate names %q, which another key would change", got)
+	}
 	if _, _, err := l.ask(c); err != nil {
 		t.Errorf("the same key again: %v", err)
 	}
@@ -315,8 +318,12 @@ func TestJWTOfPod(t *testing.T) {
 		}}))}
 	}
 	for range 3 {
-		if _, _, err := l.ask(pod("web-1")); err != nil {
+		cert, _, err := l.ask(pod("web-1"))
+		if err != nil {
 			t.Fatal(err)
+		}
+		if got := WorkloadName(cert.Leaf); got != "shop/web~web-1" {
+			t.Fatalf("the certificate names %q, want shop/web~web-1", got)
 		}
 	}
 	w, err := l.ledger.Workload(t.Context(), "shop/web~web-1")

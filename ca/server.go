@@ -263,7 +263,7 @@ func (s *Server) answer(ctx context.Context, c Call, p *Proof, raw []byte) (*sec
 		return nil, fmt.Errorf("%w: this replica signs below the root %s, which is not trusted any more", ErrSigner, signer.root)
 	}
 	grant := Grant{
-		ID: p.ID, Workload: lastingName(workload), Request: request, Validity: seconds(r.GetValidityDuration()),
+		ID: p.ID, Workload: stableName(workload), Request: request, Validity: seconds(r.GetValidityDuration()),
 	}
 	leaf, err := Issue(signer, s.config.Rules, grant, c.Now, rand.Reader)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/asn1"
+	"encoding/hex"
 	"strings"
 )
 
@@ -26,9 +27,11 @@ func WorkloadName(leaf *x509.Certificate) string {
 	return ""
 }
 
-// lastingName is the name of a workload, or empty when it would have another one with another key.
-func lastingName(workload string) string {
-	if strings.Contains(workload, accountSign) {
+// stableName is the name of a workload, or empty when the name was made of its first key: it would have
+// another one with another key. A pod called like that is without a name too.
+func stableName(workload string) string {
+	_, suffix, _ := strings.Cut(workload, accountSign)
+	if key, err := hex.DecodeString(suffix); err == nil && len(key) == keyNameSize {
 		return ""
 	}
 	return workload

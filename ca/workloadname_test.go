@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// Each certificate of a workload names it, whatever key it renews with. A name that goes with the key is left out.
+// Each certificate of a workload names it, whatever key it renews with.
 func TestCertificateNamesWorkload(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, nil)
@@ -25,9 +25,6 @@ func TestCertificateNamesWorkload(t *testing.T) {
 	}
 	if got := WorkloadName(l.join("shop/web", "web-2").Leaf); got != "shop/web-2" {
 		t.Errorf("another workload's certificate names %q", got)
-	}
-	if got := lastingName("shop/web" + accountSign + "0123"); got != "" {
-		t.Errorf("a workload that has its name from its key is named %q", got)
 	}
 	foreign := l.certificateFor(testKey(t, ECDSAP256), "spiffe://cluster.local/ns/shop/sa/web")
 	if got := WorkloadName(foreign.Leaf); got != "" {
