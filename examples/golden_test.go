@@ -83,10 +83,10 @@ func objects(t *testing.T, folder string) []*config.Object {
 // group's labels too, from here on.
 func registered(t *testing.T, objects []*config.Object, proxies []goldentest.Proxy) []*config.Object {
 	t.Helper()
-	groups := map[config.Key]*networking.WorkloadGroup{}
+	groups := map[config.Key]*config.Object{}
 	for _, o := range objects {
 		if o.Kind == config.WorkloadGroup {
-			groups[o.Key] = o.Spec.(*networking.WorkloadGroup)
+			groups[o.Key] = o
 		}
 	}
 	for i, p := range proxies {
@@ -97,10 +97,12 @@ func registered(t *testing.T, objects []*config.Object, proxies []goldentest.Pro
 		if g == nil {
 			t.Fatalf("proxy %s: there is no WorkloadGroup %s/%s", p.Name, p.Namespace, p.Group)
 		}
-		proxies[i].Labels = entry.GroupLabels(g, p.Labels)
+		proxies[i].Labels = entry.GroupLabels(g.Spec.(*networking.WorkloadGroup), p.Labels)
 		o := &config.Object{
-			Key:  config.Key{Kind: config.WorkloadEntry, Namespace: p.Namespace, Name: p.Name},
-			Spec: &networking.WorkloadEntry{Address: p.Addresses[0], Labels: proxies[i].Labels, ServiceAccount: entry.Account(g)},
+			Key: config.Key{Kind: config.WorkloadEntry, Namespace: p.Namespace, Name: p.Name},
+			Spec: &networking.WorkloadEntry{
+				Address: p.Addresses[0], Labels: proxies[i].Labels, ServiceAccount: entry.AccountOf(g).Name,
+			},
 		}
 		o.Hash = config.HashOf(o)
 		objects = append(objects, o)

@@ -14,6 +14,7 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
 // maxRegistrations is how many registrations one workload may have at once. It needs one for each
@@ -22,19 +23,18 @@ const maxRegistrations = 16
 
 // claim is the use of an address by an identity.
 type claim struct {
-	namespace, account string
-	address            netip.Addr
-	network            string            // empty: unknown
-	ports              map[string]uint32 // empty: all ports
-	owner              string            // the WorkloadEntry or the workload, for messages
+	account entry.Account
+	address netip.Addr
+	network string            // empty: unknown
+	ports   map[string]uint32 // empty: all ports
+	owner   string            // the WorkloadEntry or the workload, for messages
 }
 
-// declaredClaim is the claim of a WorkloadEntry with an IP address.
+// declaredClaim is the claim of a WorkloadEntry with that IP address.
 func declaredClaim(o *config.Object, address netip.Addr) claim {
 	w := o.Spec.(*networking.WorkloadEntry)
 	return claim{
-		namespace: o.Namespace, account: cmp.Or(w.ServiceAccount, "default"),
-		address: address, network: w.Network, ports: w.Ports, owner: o.Key.String(),
+		account: entry.AccountOf(o), address: address, network: w.Network, ports: w.Ports, owner: o.Key.String(),
 	}
 }
 
@@ -43,7 +43,7 @@ func declaredClaim(o *config.Object, address netip.Addr) claim {
 func registeredClaim(r *registry.Registration, group *config.Object) claim {
 	id, _ := spiffe.Parse(r.Identity) // it was verified when the workload registered
 	c := claim{
-		namespace: id.Namespace, account: id.ServiceAccount,
+		account: entry.Account{Namespace: id.Namespace, Name: id.ServiceAccount},
 		address: r.Addresses[0], network: r.Network, owner: "workload " + r.Namespace + "/" + r.Name,
 	}
 	if group != nil {
@@ -55,9 +55,8 @@ func registeredClaim(r *registry.Registration, group *config.Object) claim {
 
 // conflict returns an error if c and other are of two identities and share an address and a port.
 func (c claim) conflict(other claim) error {
-	sameIdentity := c.namespace == other.namespace && c.account == other.account
 	sameNetwork := c.network == other.network || c.network == "" || other.network == ""
-	if c.address != other.address || sameIdentity || !sameNetwork || !sharePort(c.ports, other.ports) {
+	if c.address != other.address || c.account == other.account || !sameNetwork || !sharePort(c.ports, other.ports) {
 		return nil
 	}
 	ports := "all ports"
@@ -65,9 +64,9 @@ func (c claim) conflict(other claim) error {
 		ports = fmt.Sprintf("ports %v", slices.Sorted(maps.Values(c.ports)))
 	}
 	return status.Errorf(codes.FailedPrecondition,
-		"%s of service account %s/%s cannot register the address %s (%s): %s of service account %s/%s uses it; "+
+		"%s of service account %s cannot register the address %s (%s): %s of service account %s uses it; "+
 			"remove one of them, or give both different ports",
-		c.owner, c.namespace, c.account, c.address, ports, other.owner, other.namespace, other.account)
+		c.owner, c.account, c.address, ports, other.owner, other.account)
 }
 
 // sharePort says whether two sets of ports have one in common. An empty set stands for all ports.

@@ -11,7 +11,6 @@ import (
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
-	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -50,15 +49,10 @@ func (st *stream) mayRegister(ctx context.Context) (target *config.Object, err e
 	if o == nil {
 		return nil, status.Errorf(codes.FailedPrecondition, "cannot find %s %s/%s", kind, st.proxy.Namespace, name)
 	}
-	account := ""
-	switch spec := o.Spec.(type) {
-	case *networking.WorkloadGroup:
-		account = entry.Account(spec)
-	case *networking.WorkloadEntry:
-		account = cmp.Or(spec.ServiceAccount, "default")
-	}
-	if id := st.who.Identity; id != (spiffe.ID{}) && (id.Namespace != o.Namespace || id.ServiceAccount != account) {
-		return nil, status.Errorf(codes.PermissionDenied, "%s %s/%s is of service account %q, the certificate is of %s", kind, o.Namespace, o.Name, account, id)
+	id, account := st.who.Identity, entry.AccountOf(o)
+	if id != (spiffe.ID{}) && account != (entry.Account{Namespace: id.Namespace, Name: id.ServiceAccount}) {
+		return nil, status.Errorf(codes.PermissionDenied,
+			"%s %s/%s is of service account %q, the certificate is of %s", kind, o.Namespace, o.Name, account.Name, id)
 	}
 	return o, st.joined(ctx)
 }

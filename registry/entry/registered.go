@@ -137,11 +137,6 @@ func sameEndpoint(a, b *config.Object, from, to *registry.Registration) bool {
 		from.Health.State == to.Health.State && from.DisconnectedAt.IsZero() == to.DisconnectedAt.IsZero()
 }
 
-// Account is the service account of a group's workloads: the template's, or else "default".
-func Account(g *networking.WorkloadGroup) string {
-	return cmp.Or(g.GetTemplate().GetServiceAccount(), "default")
-}
-
 // entryOf makes the WorkloadEntry of a registered workload. It is nil when there is no such group, or another identity
 // belongs to it by now.
 func entryOf(r *registry.Registration, group *config.Object) *config.Object {
@@ -157,14 +152,15 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	spec.Locality = cmp.Or(r.Locality.String(), spec.Locality)
 	spec.Network = cmp.Or(r.Network, spec.Network)
 	spec.Labels = registeredLabels(r, g)
-	if !provenAs(r, group.Namespace, Account(g)) {
+	account := AccountOf(group)
+	if !provenAs(r, account) {
 		return nil
 	}
 	if _, said := spec.Labels[registry.InterceptionLabel]; r.Unintercepted && !said {
 		spec.Labels[registry.InterceptionLabel] = registry.InterceptionNone
 	}
 	if r.Identity != "" {
-		spec.ServiceAccount = Account(g)
+		spec.ServiceAccount = account.Name
 	} else if _, said := spec.Labels[tlsModeLabel]; !said { // without a certificate it takes no mutual TLS
 		spec.Labels[tlsModeLabel] = "disabled"
 	}
@@ -179,13 +175,13 @@ func entryOf(r *registry.Registration, group *config.Object) *config.Object {
 	return o
 }
 
-// provenAs says that a workload has proven to be of a service account, or nothing: only in development may it have.
-func provenAs(r *registry.Registration, namespace, account string) bool {
+// provenAs reports whether r has this identity. A registration without one (--dev) matches all.
+func provenAs(r *registry.Registration, account Account) bool {
 	if r.Identity == "" {
 		return true
 	}
 	id, err := spiffe.Parse(r.Identity)
-	return err == nil && id.Namespace == namespace && id.ServiceAccount == account
+	return err == nil && account == Account{id.Namespace, id.ServiceAccount}
 }
 
 // registeredLabels are those of the group's metadata over the template's over the proxy's: what the group says of its

@@ -1,7 +1,6 @@
 package entry
 
 import (
-	"cmp"
 	"maps"
 	"net/netip"
 
@@ -44,7 +43,7 @@ func (d *Deriver) selected(namespace string, want map[string]string) []registry.
 func (d *Deriver) writtenHealth(o *config.Object) registry.Health {
 	probed := o.Annotations[probedAnnotation] == "true"
 	r := d.registered.all.At(registry.RegistrationKey{Namespace: o.Namespace, Name: o.Name})
-	if r == nil || !provenAs(r, o.Namespace, cmp.Or(o.Spec.(*networking.WorkloadEntry).ServiceAccount, "default")) {
+	if r == nil || !provenAs(r, AccountOf(o)) {
 		return healthOf(registry.Report{}, probed)
 	}
 	return healthOf(r.Health, probed || r.Probed)
@@ -73,8 +72,8 @@ func (s *selection) add(ep registry.Endpoint, r *registry.Registration) {
 		if other.Network != ep.Network && other.Network != "" && ep.Network != "" {
 			continue
 		}
-		if cmp.Or(other.ServiceAccount, "default") != cmp.Or(ep.ServiceAccount, "default") {
-			continue // one identity has no say in the health of another
+		if newAccount(other.Namespace, other.ServiceAccount) != newAccount(ep.Namespace, ep.ServiceAccount) {
+			continue // one identity must not change the health of another
 		}
 		if i < s.written {
 			other.Health = max(other.Health, ep.Health)

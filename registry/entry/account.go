@@ -1,0 +1,26 @@
+package entry
+
+import (
+	"cmp"
+
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// Account is a service account: the identity of a workload within its trust domain.
+type Account struct{ Namespace, Name string }
+
+// String returns "namespace/name".
+func (a Account) String() string { return a.Namespace + "/" + a.Name }
+
+// AccountOf returns the service account of a WorkloadEntry, or of the workloads of a WorkloadGroup. Where
+// the object names none it is "default", as in Istio.
+func AccountOf(o *config.Object) Account {
+	if g, ok := o.Spec.(*networking.WorkloadGroup); ok {
+		return newAccount(o.Namespace, g.GetTemplate().GetServiceAccount())
+	}
+	return newAccount(o.Namespace, o.Spec.(*networking.WorkloadEntry).ServiceAccount)
+}
+
+func newAccount(namespace, name string) Account { return Account{namespace, cmp.Or(name, "default")} }
