@@ -1,8 +1,6 @@
 package push
 
 import (
-	"iter"
-
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/registry"
@@ -43,6 +41,7 @@ type Context struct {
 	sidecars  sidecars
 	gateways  gateways
 	workloads workloads
+	entries   workloadEntries
 
 	peers, requests, authorization policies
 	identities                     identities
@@ -79,20 +78,6 @@ func (c *Context) Inputs() Inputs { return c.in }
 // Object returns the configuration object of that key; nil when there is none.
 func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }
 
-// WorkloadEntries are the WorkloadEntry objects of all namespaces.
-func (c *Context) WorkloadEntries() iter.Seq[*config.Object] { return WorkloadEntries(c.in.Objects) }
-
-// WorkloadEntries are those of objects.
-func WorkloadEntries(objects Objects) iter.Seq[*config.Object] {
-	return func(yield func(*config.Object) bool) {
-		for k, o := range objects.From(config.Key{Kind: config.WorkloadEntry}) {
-			if k.Kind != config.WorkloadEntry || !yield(o) {
-				return
-			}
-		}
-	}
-}
-
 // index brings one changed object into the index of its kind. One that has only moved, say to another line of
 // its file, has no other effect than before: the index keeps the old pointer, and with it all that was made of it.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
@@ -108,6 +93,8 @@ func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 		c.sidecars = c.sidecars.with(ch.Key, ch.New)
 	case config.Gateway:
 		c.gateways = c.gateways.with(ch.Key, ch.New)
+	case config.WorkloadEntry:
+		c.entries = c.entries.with(ch.Old, ch.New)
 	case config.PeerAuthentication:
 		c.peers = c.peers.with(ch.Key, ch.New)
 	case config.RequestAuthentication:

@@ -86,11 +86,7 @@ func sharePort(a, b map[string]uint32) bool {
 
 // conflictDeclared returns an error if a WorkloadEntry of another identity uses the address.
 func (c claim) conflictDeclared(current Context) error {
-	for o := range current.WorkloadEntries() {
-		address, err := netip.ParseAddr(o.Spec.(*networking.WorkloadEntry).Address)
-		if err != nil || address.Unmap() != c.address {
-			continue
-		}
+	for o := range current.WorkloadEntriesAt(c.address) {
 		if err := c.conflict(declaredClaim(o, c.address)); err != nil {
 			return err
 		}
@@ -98,18 +94,13 @@ func (c claim) conflictDeclared(current Context) error {
 	return nil
 }
 
-// conflictRegistered returns an error if a registration of another identity uses the address.
-func (c claim) conflictRegistered(current Context, key registry.RegistrationKey, all registry.Registrations) error {
-	for k, r := range all.All() {
-		if r.Addresses[0] != c.address || k == key || k.Group == "" || r.Identity == "" {
-			continue
-		}
-		group := current.Object(config.Key{Kind: config.WorkloadGroup, Namespace: k.Namespace, Name: k.Group})
-		if err := c.conflict(registeredClaim(r, group)); err != nil {
-			return err
-		}
+// conflictRegistered returns an error if r is a registration of another identity and uses the address.
+func (c claim) conflictRegistered(current Context, r *registry.Registration) error {
+	if r.Addresses[0] != c.address || r.Group == "" || r.Identity == "" {
+		return nil
 	}
-	return nil
+	group := current.Object(config.Key{Kind: config.WorkloadGroup, Namespace: r.Namespace, Name: r.Group})
+	return c.conflict(registeredClaim(r, group))
 }
 
 // checkAddress returns an error if a workload of group whose connection comes from may not register

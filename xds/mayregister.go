@@ -85,44 +85,47 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 	if r.Identity == "" { // in development
 		return checkAddress(nil, r.Addresses[0], from)
 	}
-	s, all := st.server, st.server.cfg.Runtime.Registrations()
-	old, ok := all.Get(r.RegistrationKey)
-	known := ok && old.Identity == r.Identity && old.Workload == r.Workload
-	if r.Group != "" {
+	s, current := st.server, st.server.current.Load().context
+	var c claim
+	if r.Group != "" { // otherwise its WorkloadEntry uses the address
 		if err := checkAddress(target, r.Addresses[0], from); err != nil {
 			return err
 		}
-	}
-	if !known {
-		if err := s.mayAdd(r, all); err != nil {
+		c = registeredClaim(r, target)
+		if err := c.conflictDeclared(current); err != nil {
 			return err
 		}
 	}
-	if r.Group == "" {
-		return nil // it uses no address: its WorkloadEntry does
+	all := s.cfg.Runtime.Registrations()
+	if old, ok := all.Get(r.RegistrationKey); ok && old.Identity == r.Identity && old.Workload == r.Workload {
+		return nil
 	}
-	c, current := registeredClaim(r, target), s.current.Load().context
-	if err := c.conflictDeclared(current); err != nil || known {
-		return err
-	}
-	return c.conflictRegistered(current, r.RegistrationKey, all)
+	return s.mayAdd(r, c, current, all)
 }
 
-// mayAdd returns an error if the workload of r has too many registrations, or adds them too fast.
-func (s *Server) mayAdd(r *registry.Registration, all registry.Registrations) error {
+// mayAdd returns an error if the workload of r has too many registrations or adds them too fast, or if
+// another registration conflicts with its claim c. The zero claim conflicts with none.
+func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all registry.Registrations) error {
 	if ok, _ := s.newcomers.Allow(r.Workload, time.Now()); !ok {
 		return status.Error(codes.ResourceExhausted, "this workload has registered too often: wait")
 	}
 	n := 0
+	var conflict error
 	for key, other := range all.All() {
-		if other.Workload == r.Workload && key != r.RegistrationKey {
+		if key == r.RegistrationKey {
+			continue
+		}
+		if other.Workload == r.Workload {
 			n++
+		}
+		if conflict == nil {
+			conflict = c.conflictRegistered(current, other)
 		}
 	}
 	if n >= maxRegistrations {
 		return status.Errorf(codes.ResourceExhausted, "this workload has %d registrations, more are not allowed", n)
 	}
-	return nil
+	return conflict
 }
 
 // refuseRegistration counts and records that the stream may not register.

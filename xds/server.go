@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"net/netip"
 	"runtime"
 	"slices"
 	"sync"
@@ -34,8 +35,8 @@ type Context interface {
 	Scope(f push.Facets) *push.Scope
 	// Object returns the configuration object of that key; nil when there is none.
 	Object(key config.Key) *config.Object
-	// WorkloadEntries are those that operators wrote.
-	WorkloadEntries() iter.Seq[*config.Object]
+	// WorkloadEntriesAt returns the WorkloadEntry objects with that IP address, in all namespaces.
+	WorkloadEntriesAt(address netip.Addr) iter.Seq[*config.Object]
 }
 
 // Generator makes the resources of a scope. Its results are remembered: equal scopes give equal sets.
@@ -134,9 +135,10 @@ type Server struct {
 	news     atomic.Uint64     // counts calls of PublishObjects
 	speakers speakers          // safe for concurrent use
 	peerLog  *ratelimit.Logger // set once; the lines that peers can cause at will
-	// Who may do what so often: newcomers by workload register anew, unregistered are written down as such, readers of
-	// configuration are written down. Safe for concurrent use.
-	newcomers, unregistered, readers ratelimit.Limiter
+
+	newcomers    ratelimit.Limiter // safe for concurrent use; new registrations, by workload
+	unregistered ratelimit.Limiter // safe for concurrent use; audit events of refused registrations, by peer
+	readers      ratelimit.Limiter // safe for concurrent use; audit events of readers of configuration, by peer
 
 	refusals refusals // safe for concurrent use
 

@@ -3,6 +3,7 @@ package xdstest
 import (
 	"iter"
 	"maps"
+	"net/netip"
 	"sync"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -35,8 +36,10 @@ func (c *Context) Scope(push.Facets) *push.Scope { return c.scope }
 // Object implements xds.Context.
 func (c *Context) Object(key config.Key) *config.Object { return c.Objects.At(key) }
 
-// WorkloadEntries implements xds.Context.
-func (c *Context) WorkloadEntries() iter.Seq[*config.Object] { return push.WorkloadEntries(c.Objects) }
+// WorkloadEntriesAt implements xds.Context.
+func (c *Context) WorkloadEntriesAt(address netip.Addr) iter.Seq[*config.Object] {
+	return push.Build(nil, push.Inputs{Mesh: &push.Mesh{}, Objects: c.Objects}).WorkloadEntriesAt(address)
+}
 
 // Context makes a context of sets by type.
 func (m *Mesh) Context(sets map[string]resource.Set) *Context {
