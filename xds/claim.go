@@ -59,14 +59,19 @@ func (c claim) conflict(other claim) error {
 	if c.address != other.address || c.account == other.account || !sameNetwork || !sharePort(c.ports, other.ports) {
 		return nil
 	}
-	ports := "all ports"
-	if len(c.ports) > 0 {
-		ports = fmt.Sprintf("ports %v", slices.Sorted(maps.Values(c.ports)))
-	}
 	return status.Errorf(codes.FailedPrecondition,
-		"%s of service account %s cannot register the address %s (%s): %s of service account %s uses it; "+
-			"remove one of them, or give both different ports",
-		c.owner, c.account, c.address, ports, other.owner, other.account)
+		"%s of service account %s cannot register the address %s (%s): %s of service account %s uses it (%s); "+
+			"remove one of them, give both the same serviceAccount if they are one workload, or set different ports "+
+			"(template.ports of a WorkloadGroup, ports of a WorkloadEntry)",
+		c.owner, c.account, c.address, c.shownPorts(), other.owner, other.account, other.shownPorts())
+}
+
+// shownPorts is the ports of c in messages.
+func (c claim) shownPorts() string {
+	if len(c.ports) == 0 {
+		return "all ports"
+	}
+	return fmt.Sprintf("ports %v", slices.Sorted(maps.Values(c.ports)))
 }
 
 // sharePort says whether two sets of ports have one in common. An empty set stands for all ports.

@@ -107,7 +107,7 @@ func (st *stream) mayBegin(target *config.Object, r *registry.Registration) erro
 // another registration conflicts with its claim c. The zero claim conflicts with none.
 func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all registry.Registrations) error {
 	if ok, _ := s.newcomers.Allow(r.Workload, time.Now()); !ok {
-		return status.Error(codes.ResourceExhausted, "this workload has registered too often: wait")
+		return status.Errorf(codes.ResourceExhausted, "workload %s has registered new addresses too often: wait", r.Workload)
 	}
 	n := 0
 	var conflict error
@@ -123,7 +123,9 @@ func (s *Server) mayAdd(r *registry.Registration, c claim, current Context, all 
 		}
 	}
 	if n >= maxRegistrations {
-		return status.Errorf(codes.ResourceExhausted, "this workload has %d registrations, more are not allowed", n)
+		return status.Errorf(codes.ResourceExhausted, "workload %s cannot register %s: it has %d registrations already, "+
+			"and more are not allowed; stop agents that use its identity (ashorectl get workloadentries shows their addresses)",
+			r.Workload, r.Addresses[0], n)
 	}
 	return conflict
 }

@@ -67,7 +67,7 @@ func (x *refusals) problems(now time.Time) []feed.Problem {
 		origin := r.target.Origin
 		out = append(out, feed.Problem{
 			Severity: feed.Warning, Source: origin.Source, File: origin.File, Line: origin.Line,
-			Object: r.target.Key.String(), Since: r.first, Text: "a workload cannot register: " + r.text,
+			Object: r.target.Key.String(), Since: r.first, Text: "registration refused: " + r.text,
 		})
 	}
 	feed.SortProblems(out)

@@ -31,7 +31,7 @@ func TestRefusals(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", what, got, want)
 		}
 	}
-	const first, second = "WorkloadGroup shop/api: a workload cannot register: in use", "WorkloadGroup shop/web: a workload cannot register: not allowed"
+	const first, second = "WorkloadGroup shop/api: registration refused: in use", "WorkloadGroup shop/web: registration refused: not allowed"
 	x.note(api, at(1), errors.New("in use"), now)
 	x.note(web, at(1), errors.New("not allowed"), now)
 	x.note(web, at(2), nil, now)

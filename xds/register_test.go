@@ -607,7 +607,7 @@ func TestOneWorkloadRegistersFew(t *testing.T) {
 	if err := at(another, "10.0.2.1"); err != nil {
 		t.Errorf("another machine: %v", err)
 	}
-	if got := p.server.RefusedRegistrations(); len(got) != 8 || !strings.Contains(got[0].Text, "this workload has 16 registrations") || got[0].Object != "WorkloadGroup shop/web" {
+	if got := p.server.RefusedRegistrations(); len(got) != 8 || !strings.Contains(got[0].Text, "workload shop/web-1 cannot register 10.0.1.16: it has 16 registrations already") || got[0].Object != "WorkloadGroup shop/web" {
 		t.Errorf("problems: %v", got)
 	}
 	if err := at(another, "10.0.1.0"); err != nil { // of the same identity: it takes the registration over, as one more of its own
