@@ -63,6 +63,20 @@ func TestReport(t *testing.T) {
 		{"joined elsewhere", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: PermissionDenied: the certificate's key is in no record here: this control plane does not share its records with the one where the workload joined"}
 		}, "control plane", "bad none since ", "join again: stop the agent, where it runs, and then paste here a new line"},
+		{"an address in use", func(_ *Agent, l *fakeLink) {
+			err := status.Error(codes.FailedPrecondition, "WorkloadEntry shop/db uses the address")
+			l.state = LinkState{Since: long, Trouble: streamError("a:1", err)}
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses the address",
+			"correct what the control plane's answer names"},
+		{"an address that is not allowed", func(_ *Agent, l *fakeLink) {
+			err := status.Error(codes.PermissionDenied, "set the workload's address")
+			l.state = LinkState{Since: long, Trouble: streamError("a:1", err)}
+		}, "control plane", "bad none since 3h0m0s: control plane a:1: PermissionDenied: set the workload's address",
+			"correct what the control plane's answer names"},
+		{"another key", func(_ *Agent, l *fakeLink) {
+			err := status.Error(codes.PermissionDenied, "the certificate registers nobody: it was replaced")
+			l.state = LinkState{Since: now, Trouble: streamError("a:1", err)}
+		}, "control plane", "bad none since ", "restore it or join again"},
 		{"a wrong clock", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
 		}, "control plane", "bad none since ", "set the clock (timedatectl, chrony)"},
@@ -75,10 +89,10 @@ func TestReport(t *testing.T) {
 		}, "registration", "warn shop/web at 127.0.15.40, well, but no control plane hears of it", ""},
 		{"nothing ever came", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: nothing listens there"}
-		}, "configuration", "bad none: no control plane has answered since this agent started, and there is no copy on disk", "make a control plane reachable: a:1"},
+		}, "configuration", "bad none: no control plane has sent any since this agent started, and there is no copy on disk", "make a control plane reachable: a:1"},
 		{"the control plane went away", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: long, Confirmed: long, Trouble: "control plane a:1: nothing listens there"}
-		}, "configuration", "warn as it was 3h0m0s ago, when the control plane went away", ""},
+		}, "configuration", "warn as it was 3h0m0s ago, when the stream to the control plane ended", ""},
 		{"a port that another program has", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1", Rejected: "Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use\n"}
 		}, "configuration", "bad Envoy refuses a part: Error adding/updating listener(s) 127.0.0.2_8080: cannot bind '127.0.0.2:8080': Address already in use",
@@ -88,7 +102,7 @@ func TestReport(t *testing.T) {
 		{"too old", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Confirmed: long, Old: true, CopyFrom: long}
 		}, "configuration",
-			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339), "revocations and policies are not known here"},
+			"bad no control plane confirmed it since " + long.UTC().Format(time.RFC3339) + ", 3h0m0s ago: revocations and policies are not known here", "make a control plane reachable: a:1"},
 		{"a copy that is not used", func(_ *Agent, l *fakeLink) { l.state = LinkState{CopyRefused: "it is of another machine"} }, "configuration",
 			"bad none: the copy on disk is not used: it is of another machine", ""},
 		{"too many of its connections", func(_ *Agent, l *fakeLink) {
@@ -418,5 +432,14 @@ func TestRefusedText(t *testing.T) {
 		if got := refusedText(words); got != want {
 			t.Errorf("%q: got %q", words, got)
 		}
+	}
+}
+
+// The control plane says why it refuses a workload. The agent adds no guess.
+func TestStreamErrorDenied(t *testing.T) {
+	t.Parallel()
+	const want = "control plane a:1: PermissionDenied: set the workload's address"
+	if got := streamError("a:1", status.Error(codes.PermissionDenied, "set the workload's address")); got != want {
+		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -16,9 +16,11 @@ const linkLine = "control plane"
 // What to do about a control plane that answers, and refuses. A line that is pasted beside an agent that runs joins nobody anew.
 const (
 	todoNotAccepted = "the control plane does not accept this workload: see \"ashorectl workload list\" and \"ashorectl audit tail\" there, and restore it or join again"
-	todoJoin        = "join again: stop the agent, where it runs, and then paste here a new line of \"ashorectl join-token create\", which starts it anew"
-	todoReplaced    = "give this machine a name of its own, or take the place back: stop the agent, and paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"
-	todoUnknown     = todoJoin + "; or, if this workload joined at another control plane that is still there, name under xds.addresses only that one and those that share its records"
+	todoRefused     = "correct what the control plane's answer names, in this agent's settings or in the mesh's configuration: " +
+		"until then this workload gets no configuration, policies or revocations"
+	todoJoin     = "join again: stop the agent, where it runs, and then paste here a new line of \"ashorectl join-token create\", which starts it anew"
+	todoReplaced = "give this machine a name of its own, or take the place back: stop the agent, and paste here a new line of \"ashorectl join-token create\" with --name NAME, or with --replace"
+	todoUnknown  = todoJoin + "; or, if this workload joined at another control plane that is still there, name under xds.addresses only that one and those that share its records"
 )
 
 // acceptTodo is what helps a workload that control planes do not accept, by their words.

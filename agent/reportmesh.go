@@ -31,8 +31,13 @@ func linkTodo(trouble string, addresses []string) string {
 		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(trouble, w) })
 	}
 	switch {
-	case has(codes.Unauthenticated.String(), codes.PermissionDenied.String()):
+	case has(codes.Unauthenticated.String(), "registers nobody"):
 		return acceptTodo(trouble)
+	case has(codes.PermissionDenied.String(), codes.FailedPrecondition.String(), codes.InvalidArgument.String()):
+		if todo := acceptTodo(trouble); todo != todoNotAccepted {
+			return todo
+		}
+		return todoRefused
 	case has(codes.ResourceExhausted.String()):
 		return "see whether another program uses a copy of this workload's identity; if all is as it should be, raise the bound that is named at the control plane"
 	case has("set the clock"):
@@ -71,7 +76,9 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 	case s.Rejected != "":
 		r.say("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
 	case s.Old:
-		r.say("configuration", stateBad, "make a control plane reachable: revocations and policies are not known here", "no control plane confirmed it since %s, %s ago", s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
+		r.say("configuration", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses),
+			"no control plane confirmed it since %s, %s ago: revocations and policies are not known here",
+			s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
 	case s.CopyRefused != "" && s.Address == "":
 		r.say("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
 	case s.CopyError != "":
@@ -79,9 +86,9 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 	case !s.CopyFrom.IsZero():
 		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
 	case s.Address == "" && s.Confirmed.IsZero():
-		r.say("configuration", stateBad, "", "none: no control plane has answered since this agent started, and there is no copy on disk")
+		r.say("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
 	case s.Address == "":
-		r.say("configuration", stateWarn, "", "as it was %s ago, when the control plane went away", span(now.Sub(s.Since)))
+		r.say("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
 	case a.cutter.Text() != "":
 		r.say("configuration", stateOK, "", "live; %s", a.cutter.Text())
 	default:
@@ -111,7 +118,7 @@ func (a *Agent) sayRegistration(r *Report) {
 	case !h.Healthy:
 		r.say("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
 	case a.link.LinkState().Address == "":
-		r.say("registration", stateWarn, "", "%s, well, but no control plane hears of it: it counts until its lease ends", where)
+		r.say("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
 	case probed.refused != nil:
 		r.say("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, groupProbeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
 	default:

@@ -217,11 +217,6 @@ func streamError(address string, err error) string {
 	}
 	todo := ""
 	switch s.Code() {
-	case codes.PermissionDenied:
-		if acceptTodo(s.Message()) != todoNotAccepted {
-			break // the words say it
-		}
-		todo = "; the workload may be revoked, or its settings name another namespace or service account than its certificate"
 	case codes.Unauthenticated:
 		todo = "; see \"ashore-agent status\" for the state of its certificate, or join again"
 	case codes.Unimplemented:
