@@ -6,10 +6,6 @@ import (
 	"strings"
 )
 
-// AllowAddressesAnnotation on a WorkloadGroup lists the addresses, "192.0.2.7, 10.1.0.0/16", that its
-// workloads may register although their connections come from others: behind NAT, or with several.
-const AllowAddressesAnnotation = "ashore.io/allow-addresses"
-
 // AllowedAddresses are those of AllowAddressesAnnotation. There are none if it is unset or invalid.
 func AllowedAddresses(group *Object) []netip.Prefix {
 	out, _ := parseRanges(group.Annotations[AllowAddressesAnnotation])

@@ -55,7 +55,7 @@ func (c *checker) metadata() {
 	c.why("metadata.namespace", checkDNSLabel(c.object.Namespace))
 	c.labels("metadata.labels", c.object.Labels)
 	for _, k := range slices.Sorted(maps.Keys(c.object.Annotations)) {
-		c.why(entry("metadata.annotations", k), checkAnnotation(k, c.object.Annotations[k]))
+		c.annotation("metadata.annotations", c.object.Kind, k, c.object.Annotations[k])
 	}
 }
 

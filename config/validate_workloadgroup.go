@@ -16,10 +16,11 @@ func validateWorkloadGroup(c *checker) {
 	c.why(entry("metadata.annotations", AllowAddressesAnnotation), why)
 	c.labels("spec.metadata.labels", g.Metadata.GetLabels())
 	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
-		c.why(entry("spec.metadata.annotations", k), checkAnnotation(k, g.Metadata.Annotations[k]))
 		if k == AllowAddressesAnnotation {
 			c.errorf(entry("spec.metadata.annotations", k), "it is about the group and not its workloads: write it in metadata.annotations")
+			continue
 		}
+		c.annotation("spec.metadata.annotations", WorkloadEntry, k, g.Metadata.Annotations[k])
 	}
 	switch t := g.Template; {
 	case t == nil:

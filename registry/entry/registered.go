@@ -21,14 +21,13 @@ import (
 // RegisteredSource is where the WorkloadEntries of registered workloads come from, to people.
 const RegisteredSource = "workloads"
 
-// Annotations of the WorkloadEntries of registered workloads. All but the last are Istio's: pilot/pkg/autoregistration there.
+// Istio's annotations of the WorkloadEntries of registered workloads: pilot/pkg/autoregistration there.
 const (
 	groupAnnotation        = "istio.io/autoRegistrationGroup"
 	replicaAnnotation      = "istio.io/workloadController"
 	connectedAnnotation    = "istio.io/connectedAt"
 	disconnectedAnnotation = "istio.io/disconnectedAt"
 	probedAnnotation       = "proxy.istio.io/health-checks-enabled"
-	healthAnnotation       = "ashore.io/health"
 )
 
 // localityLabel says where a pod of Kubernetes runs. A workload's locality comes with its node.
@@ -205,7 +204,7 @@ func registeredAnnotations(r *registry.Registration, g *networking.WorkloadGroup
 		out[disconnectedAnnotation] = r.DisconnectedAt.UTC().Format(time.RFC3339Nano)
 	}
 	out[probedAnnotation] = strconv.FormatBool(probed(r, g))
-	out[healthAnnotation] = healthText(r.Health)
+	out[config.HealthAnnotation] = healthText(r.Health)
 	return out
 }
 

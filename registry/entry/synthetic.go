@@ -16,9 +16,6 @@ import (
 // syntheticPrefix begins the names of the ServiceEntries that Synthetic makes, so that they are no operator's.
 const syntheticPrefix = "registry-"
 
-// sourceAnnotation tells where the service of such a ServiceEntry is from.
-const sourceAnnotation = "ashore.io/source"
-
 // Synthetic is the ServiceEntry that declares a service as a registry knows it, for control planes that know
 // no such registry. Endpoints that may be sent nothing are left out, since a ServiceEntry cannot say so; addresses that were
 // allocated are too, since they have a meaning here alone, and endpoints that do not have all ports, which it cannot say either.
@@ -53,7 +50,7 @@ func Synthetic(in registry.Instances) *config.Object {
 	}
 	o := &config.Object{
 		Key:    SyntheticKey(s.Key),
-		Labels: s.Labels, Annotations: map[string]string{sourceAnnotation: kindOf(s.Source)}, Created: s.Created,
+		Labels: s.Labels, Annotations: map[string]string{config.SourceAnnotation: kindOf(s.Source)}, Created: s.Created,
 		Origin: config.Origin{Source: s.Source}, Spec: spec,
 	}
 	o.Hash = config.HashOf(o)
@@ -86,7 +83,7 @@ func SyntheticOf(k config.Key) (registry.Key, bool) {
 // knows there, and nobody declared it.
 func synthetic(o *config.Object) bool {
 	spec, ok := o.Spec.(*networking.ServiceEntry)
-	return ok && o.Annotations[sourceAnnotation] != "" && len(spec.Hosts) == 1 && o.Name == syntheticPrefix+spec.Hosts[0]
+	return ok && o.Annotations[config.SourceAnnotation] != "" && len(spec.Hosts) == 1 && o.Name == syntheticPrefix+spec.Hosts[0]
 }
 
 // portNames are the names of a service's ports; one without is called by its number, for a ServiceEntry needs them.
