@@ -28,14 +28,19 @@ func checkPolicyPrincipal(v string) string {
 }
 
 // doubtPrincipal says why a value is most likely meant for an identity of a mesh and is that of nobody. Certificates of others
-// have URIs of other forms: of these nothing is said.
+// have URIs of other forms: of these nothing is said, unless they look like a namespace and a service account.
 func doubtPrincipal(v string) string {
 	if v == "" || checkPolicyPrincipal(v) != "" || canBeWorkload(v) {
 		return ""
 	}
 	parts := strings.Split(strings.Trim(v, "*"), "/")
 	if len(parts) > 1 && parts[0] != "" && parts[len(parts)-1] != "" && !slices.Contains(parts, "ns") && !slices.Contains(parts, "sa") {
-		return ""
+		if checkPolicyAccount(v) != "" {
+			return ""
+		}
+		id := "/ns/" + parts[0] + "/sa/" + parts[1]
+		return quote(v) + " is no workload's identity: write it in serviceAccounts, or as the principal cluster.local" + id +
+			", with the mesh's trust domain, or *" + id + " for any"
 	}
 	hint := ""
 	switch {

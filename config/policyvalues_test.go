@@ -26,7 +26,8 @@ func TestDoubtPrincipal(t *testing.T) {
 		{"*", ""}, {"*/sa/web", ""}, {"*/web", ""}, {"*web", ""}, {"*ns/shop/sa/web", ""}, {"*s/shop/sa/web", ""}, {"*/ns/shop/sa/web", ""}, {"*local/ns/shop/sa/web", ""},
 		{"cluster.local/*", ""}, {"cluster.local/ns/*", ""}, {"cluster.local/n*", ""}, {"cluster.local/ns/shop/*", ""}, {"cluster.local/ns/shop/s*", ""}, {"cluster.local/ns/sh*", ""},
 		{"cluster.local/ns/shop/sa/*", ""}, {"cluster.local/ns/shop/sa/we*", ""}, {"cluster*", ""},
-		{"partner.example/client", ""}, {"partner.example/path/client", ""},
+		{"shop/web", "write it in serviceAccounts, or as the principal cluster.local/ns/shop/sa/web"},
+		{"partner.example/client", ""}, {"shop/path/client", ""}, {"*shop/web", ""}, {"partner.example/path/client", ""},
 	} {
 		if got := doubtPrincipal(tc.value); tc.want == "" && got != "" || !strings.Contains(got, tc.want) {
 			t.Errorf("%s: got %q, want %q", tc.value, got, tc.want)
