@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -222,7 +221,7 @@ func (c *checker) meshTLSParameters(path string, t *mesh.MeshConfig_TLSConfig) {
 	c.unique(path+".ecdhCurves", t.EcdhCurves)
 	for i, curve := range t.EcdhCurves {
 		if !slices.Contains(curves(), curve) {
-			c.errorf(at(path+".ecdhCurves", i), "unknown curve %s%s; Envoy knows %s", quote(curve), didYouMean(curve, curves()), strings.Join(curves(), ", "))
+			c.errorf(at(path+".ecdhCurves", i), "unknown curve %s%s", quote(curve), meantOrOneOf(curve, curves()))
 		}
 	}
 	c.ciphers(path+".cipherSuites", t.CipherSuites)

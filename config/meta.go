@@ -96,7 +96,7 @@ func (d *decoder) kind(h *head, n *yaml.Node) bool {
 	}
 	hint := didYouMean(n.Value, names)
 	if hint == "" {
-		hint = ": of Istio's kinds Ashore takes " + strings.Join(atWork, ", ") + ": remove the rest"
+		hint = "; Ashore takes only " + strings.Join(atWork, ", ") + ": remove this object"
 	}
 	name := ""
 	if isLabel(n.Value, true, 63) {

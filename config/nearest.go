@@ -1,6 +1,11 @@
 package config
 
-import "github.com/ashore-mesh/ashore/internal/nearest"
+import (
+	"cmp"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/nearest"
+)
 
 // meant is the name among names that name was most likely meant to be; empty when none is near, or
 // when there is too much to compare: a hint must not cost more than the file that it is about.
@@ -18,4 +23,9 @@ func didYouMean(name string, names []string) string {
 		return ", did you mean " + quote(n) + "?"
 	}
 	return ""
+}
+
+// meantOrOneOf is the hint that follows an unknown name: the nearest of names, or else all of them.
+func meantOrOneOf(name string, names []string) string {
+	return cmp.Or(didYouMean(name, names), "; use one of "+strings.Join(names, ", "))
 }

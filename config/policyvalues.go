@@ -176,14 +176,17 @@ func checkPolicyPath(v string) string {
 
 // doubtPath warns of stars that are ordinary characters, as they are in Istio.
 func doubtPath(v string) string {
-	literal, found := strings.CutPrefix(v, "*")
-	if !found {
-		literal = strings.TrimSuffix(v, "*")
+	literal, how := v, "that are "
+	if text, ok := strings.CutPrefix(v, "*"); ok {
+		literal, how = text, "that end with "
+	} else if text, ok := strings.CutSuffix(v, "*"); ok {
+		literal, how = text, "that begin with "
 	}
 	if !strings.Contains(literal, "*") || strings.ContainsAny(v, "{}") {
 		return ""
 	}
-	return quote(v) + " takes " + quote(literal) + " literally: only one star, at the beginning or at the end, stands for anything; write one star, or {*} and {**} for segments"
+	return quote(v) + " matches only paths " + how + quote(literal) + ", star included, and not " + quote(strings.ReplaceAll(literal, "*", "a")) +
+		": one star, at the beginning or at the end, stands for anything; write only that, or {*} and {**} for segments"
 }
 
 // checkPolicyTemplate is the rule for paths with {*} for one segment or {**} for any number of them.

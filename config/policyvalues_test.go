@@ -39,11 +39,11 @@ func TestDoubtPrincipal(t *testing.T) {
 func TestDoubtPath(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ value, want string }{
-		{"/dex/**", `takes "/dex/*" literally`},
-		{"/a*b", `takes "/a*b" literally`},
-		{"/*/b*", `takes "/*/b" literally`},
-		{"*/b*", `takes "/b*" literally`},
-		{"**", `takes "*" literally`},
+		{"/dex/**", `matches only paths that begin with "/dex/*", star included, and not "/dex/a"`},
+		{"/a*b", `matches only paths that are "/a*b", star included, and not "/aab"`},
+		{"/*/b*", `that begin with "/*/b"`},
+		{"*/b*", `that end with "/b*"`},
+		{"**", `that end with "*"`},
 		{"*", ""}, {"/dex/*", ""}, {"*/dex", ""}, {"/dex", ""}, {"/dex/{**}", ""}, {"/{*}/dex", ""},
 	} {
 		if why := checkPolicyPath(tc.value); why != "" {

@@ -193,7 +193,7 @@ func policyAttribute(key string) (check func(string) string, why string) {
 			return anything, checkPolicyKey(key, prefix, rest)
 		}
 	}
-	return nil, "the attribute " + quote(key) + " is unknown" + didYouMean(key, policyAttributes()) + "; the attributes are " + strings.Join(policyAttributes(), ", ")
+	return nil, "the attribute " + quote(key) + " is unknown" + meantOrOneOf(key, policyAttributes())
 }
 
 // policyAttributes are the names that a condition may have.

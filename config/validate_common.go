@@ -118,7 +118,7 @@ func (c *checker) protocol(path, name string, except ...string) {
 		return
 	}
 	if !slices.Contains(protocols(), upper) {
-		c.errorf(path, "unknown protocol %s%s; use one of %s", quote(name), didYouMean(name, protocols()), strings.Join(allowedProtocols(except), ", "))
+		c.errorf(path, "unknown protocol %s%s", quote(name), meantOrOneOf(name, allowedProtocols(except)))
 	}
 }
 

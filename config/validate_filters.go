@@ -53,8 +53,7 @@ func (c *checker) abort(path string, a *networking.HTTPFaultInjection_Abort) {
 		}
 	case *networking.HTTPFaultInjection_Abort_GrpcStatus:
 		if !slices.Contains(grpcStatuses(), t.GrpcStatus) {
-			c.errorf(path+".grpcStatus", "unknown status %s%s; use one of %s", quote(t.GrpcStatus),
-				didYouMean(t.GrpcStatus, grpcStatuses()), strings.Join(grpcStatuses(), ", "))
+			c.errorf(path+".grpcStatus", "unknown status %s%s", quote(t.GrpcStatus), meantOrOneOf(t.GrpcStatus, grpcStatuses()))
 		}
 	case *networking.HTTPFaultInjection_Abort_Http2Error:
 		c.unsupported(path+".http2Error", "an abort by an HTTP/2 error", "use httpStatus or grpcStatus")
@@ -96,8 +95,7 @@ func (c *checker) cors(path string, p *networking.CorsPolicy) {
 	}
 	for i, m := range p.AllowMethods {
 		if !slices.Contains(corsMethods(), m) {
-			c.errorf(at(path+".allowMethods", i), "unknown method %s%s; use one of %s",
-				quote(m), didYouMean(m, corsMethods()), strings.Join(corsMethods(), ", "))
+			c.errorf(at(path+".allowMethods", i), "unknown method %s%s", quote(m), meantOrOneOf(m, corsMethods()))
 		}
 	}
 	for i, h := range p.AllowHeaders {

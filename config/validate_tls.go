@@ -237,7 +237,7 @@ func (c *checker) ciphers(path string, suites []string) {
 	c.unique(path, suites)
 	for i, s := range suites {
 		if !slices.Contains(cipherSuites(), s) {
-			c.errorf(at(path, i), "unknown cipher suite %s%s; Envoy knows %s", quote(s), didYouMean(s, cipherSuites()), strings.Join(cipherSuites(), ", "))
+			c.errorf(at(path, i), "unknown cipher suite %s%s", quote(s), meantOrOneOf(s, cipherSuites()))
 		}
 	}
 }
