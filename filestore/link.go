@@ -17,11 +17,11 @@ func (e refusedError) Error() string { return string(e) }
 // inside is where a path in dir ends once symbolic links are followed, relative to dir. An end
 // outside of dir is a refusedError; dir itself may be a link.
 func inside(dir, path string) (string, error) {
-	root, err := filepath.EvalSymlinks(dir)
+	root, err := realPath(dir)
 	if err != nil {
 		return "", err
 	}
-	end, err := filepath.EvalSymlinks(path)
+	end, err := realPath(path)
 	if err != nil {
 		return "", err
 	}
@@ -30,10 +30,20 @@ func inside(dir, path string) (string, error) {
 	}
 	rel, ok := within(root, end)
 	if !ok {
-		return "", refusedError(fmt.Sprintf("a symbolic link leads out of the folder, to %s: "+
-			"put the content itself here, or set followSymlinks for this source", end))
+		return "", refusedError(fmt.Sprintf("a symbolic link leads out of the folder, to %s: put the content itself here "+
+			"(only sources with followSymlinks, and ashorectl validate --follow-symlinks, follow it)", end))
 	}
 	return rel, nil
+}
+
+// realPath is the absolute path without symbolic links. A link may name an absolute path, so two
+// paths can only be compared when both are absolute.
+func realPath(path string) (string, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return "", err
+	}
+	return filepath.EvalSymlinks(path)
 }
 
 // open opens a regular file of the folder, and returns where it ends when it is a symbolic link.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -49,6 +50,30 @@ func TestSymlinksOutside(t *testing.T) {
 	}
 	if files, problems := List(around, true); len(files) != 6 || len(problems) != 0 {
 		t.Errorf("List, with symlinks followed: %q, %v; want six files", files, problems)
+	}
+}
+
+// A relative path of a folder, as ashorectl takes, allows the same links as an absolute one.
+func TestListRelative(t *testing.T) {
+	t.Parallel()
+	dir := folderOf(t, map[string]string{"sub/a.yaml": entry("a", "10.0.0.1"), "out/b.yaml": entry("b", "10.0.0.1")})
+	link(t, filepath.Join(dir, "sub/a.yaml"), filepath.Join(dir, "sub/absolute.yaml"))
+	link(t, filepath.Join(dir, "out/b.yaml"), filepath.Join(dir, "sub/out.yaml"))
+	here, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	relative, err := filepath.Rel(here, filepath.Join(dir, "sub"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, problems := List(relative, false)
+	want := []string{filepath.Join(relative, "a.yaml"), filepath.Join(relative, "absolute.yaml")}
+	if !slices.Equal(files, want) {
+		t.Errorf("files %q, want %q", files, want)
+	}
+	if len(problems) != 1 || problems[0].File != filepath.Join(relative, "out.yaml") {
+		t.Errorf("problems %v, want one of out.yaml", problems)
 	}
 }
 
@@ -219,4 +244,5 @@ func TestReadingMany(t *testing.T) {
 	if b := <-out; !b.Full || b.Standing == nil || b.Standing.Reading != 0 {
 		t.Errorf("got %d updates, full %v, %+v; want everything, and the end of reading", len(b.Updates), b.Full, b.Standing)
 	}
+
 }
