@@ -229,7 +229,8 @@ func TestReadingMany(t *testing.T) {
 	for i := range 2*progressEvery + 1 {
 		files[fmt.Sprintf("%d.yaml", i)] = "# nothing\n"
 	}
-	s, err := New(Config{Dir: folderOf(t, files)})
+	dir := folderOf(t, files)
+	s, err := New(Config{Dir: dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -245,4 +246,13 @@ func TestReadingMany(t *testing.T) {
 		t.Errorf("got %d updates, full %v, %+v; want everything, and the end of reading", len(b.Updates), b.Full, b.Standing)
 	}
 
+	// Looking for writers of many new files takes time, too: the first batch says how many there are.
+	if err := os.Rename(folderOf(t, files), filepath.Join(dir, "new")); err != nil {
+		t.Fatal(err)
+	}
+	for _, left := range []int{2*progressEvery + 1, 2*progressEvery + 1, progressEvery + 1} {
+		if b := <-out; b.Standing == nil || b.Standing.Reading != left {
+			t.Errorf("new folder: got %+v, want that %d files are being read", b, left)
+		}
+	}
 }

@@ -60,16 +60,24 @@ func (f *folder) rescan() {
 	f.pending.drop(scanName)
 	l := f.scan()
 	now := time.Now()
-	var changed []string
+	var differ []string
 	for name, s := range l.files {
 		delete(f.missed, name) // it is back; who takes it away another time does that then
 		x := f.files[name]
 		if x != nil && x.stamp == s && s != (stamp{}) {
 			continue
 		}
-		if _, waiting := f.pending.due[name]; waiting {
-			continue
+		if _, waiting := f.pending.due[name]; !waiting {
+			differ = append(differ, name)
 		}
+	}
+	// Opening thousands of files to look for their writers takes as long as reading them.
+	if len(differ) > progressEvery && !f.progress(len(differ)) {
+		return
+	}
+	var changed []string
+	for _, name := range differ {
+		s := l.files[name]
 		if done, ok := f.src.written(name); ok && !done || !ok && now.Sub(s.modified) < f.src.cfg.Settle {
 			f.pending.touch(name, false, now)
 			continue
