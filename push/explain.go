@@ -31,7 +31,7 @@ func (c *Context) Explain(call Call, to string) []Explained {
 		if a, err := netip.ParseAddr(t.Address); err == nil {
 			one.Destination = a
 		}
-		if one.Host == "" && !t.TCP {
+		if one.Host == "" && !t.TCP && !strings.HasPrefix(t.host, "*") {
 			one.Host = t.host
 		}
 		out = append(out, Explained{Target: t, Judgement: c.Scope(c.Classify(t.node())).JudgeHandshake(one), Call: one})

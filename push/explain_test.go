@@ -93,6 +93,20 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// Invalid hosts are denied whatever policies say.
+func TestExplainHost(t *testing.T) {
+	t.Parallel()
+	c := explained(t, "", nil)
+	for host, want := range map[string]Verdict{
+		"web.example.:80": Allowed, "admin.test..": Denied, "admin.test.:8.": Denied, "user@web.example": Denied,
+	} {
+		got := c.Explain(Call{Method: "GET", Path: "/", Host: host}, "web.example:80")[0]
+		if got.Verdict != want || want == Denied && !strings.Contains(got.Reason, "invalid Host header") {
+			t.Errorf("%s: got %s: %s, want %s", host, got.Verdict, got.Reason, want)
+		}
+	}
+}
+
 // What PeerAuthentication closes is denied before any policy is asked, and where it disables mutual TLS everybody is nobody.
 func TestExplainPeers(t *testing.T) {
 	t.Parallel()

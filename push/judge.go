@@ -68,6 +68,9 @@ func (sc *Scope) Judge(call Call) Judgement {
 		return Judgement{Verdict: Denied, Reason: call.Revoked + " is revoked"}
 	}
 	call.Host = normalHost(call.Host)
+	if !call.TCP && call.Host != "" && !isValidHost(call.Host) {
+		return Judgement{Verdict: Denied, Reason: "proxies answer 400 to the invalid Host header " + strconv.Quote(call.Host)}
+	}
 	call.Path = normalPath(call.Path, sc.Mesh.Config.GetPathNormalization().GetNormalization())
 	out := Judgement{Path: call.Path}
 	for _, action := range []security.AuthorizationPolicy_Action{

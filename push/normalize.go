@@ -1,6 +1,7 @@
 package push
 
 import (
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -8,13 +9,23 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// normalHost is a host as proxies compare it: without the final dot of its name.
+// ValidHost is a regular expression for the Host headers that proxies accept, after normalHost:
+// a name without empty labels, or an address; a port may follow.
+const ValidHost = `([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\])(:[0-9]*)?`
+
+func isValidHost(host string) bool {
+	ok, err := regexp.MatchString("^("+ValidHost+")$", host)
+	return ok && err == nil
+}
+
+// normalHost is a host as proxies compare it: without one dot at the end of the name, or of the port.
+// Source: Envoy, strip_trailing_host_dot.
 func normalHost(host string) string {
-	name, port := host, ""
-	if i := strings.LastIndexByte(host, ':'); i >= 0 {
-		name, port = host[:i], host[i:]
+	i := strings.LastIndexByte(host, '.')
+	if i >= 0 && (i == len(host)-1 || host[i+1] == ':') {
+		return host[:i] + host[i+1:]
 	}
-	return strings.TrimSuffix(name, ".") + port
+	return host
 }
 
 // normalPath is a path as proxies compare it. Source: istio.io, MeshConfig.pathNormalization; DEFAULT is BASE. What each

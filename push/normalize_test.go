@@ -51,3 +51,34 @@ func TestNormalPath(t *testing.T) {
 		}
 	}
 }
+
+// Hosts lose one trailing dot, as in Envoy, and are compared only when they are valid then.
+func TestNormalHost(t *testing.T) {
+	t.Parallel()
+	for _, tc := range []struct {
+		host, want string
+		valid      bool
+	}{
+		{"admin.test", "admin.test", true},
+		{"Admin_1.test.", "Admin_1.test", true},
+		{"admin.test.:80", "admin.test:80", true},
+		{"admin.test:", "admin.test:", true},
+		{"10.0.0.1:80", "10.0.0.1:80", true},
+		{"[::ffff:10.0.0.1]:80", "[::ffff:10.0.0.1]:80", true},
+		{"[::1].", "[::1]", true},
+		{"admin.test..", "admin.test.", false},
+		{"admin.test..:80", "admin.test.:80", false},
+		{"admin.test.:8.", "admin.test.:8", false},
+		{"admin..test", "admin..test", false},
+		{"admin.test;x", "admin.test;x", false},
+		{"user@admin.test", "user@admin.test", false},
+		{"admin.test:8x", "admin.test:8x", false},
+		{"[admin.test]", "[admin.test]", false},
+		{"[bad.cafe]", "[bad.cafe]", false},
+		{".", "", false},
+	} {
+		if got := normalHost(tc.host); got != tc.want || isValidHost(got) != tc.valid {
+			t.Errorf("%s: got %s, valid: %v, want %s, valid: %v", tc.host, got, isValidHost(got), tc.want, tc.valid)
+		}
+	}
+}

@@ -7,12 +7,14 @@ import (
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ashore-mesh/ashore/push"
 )
 
-// badHostFilter refuses requests whose Host is not one plain host. It stands before all policies.
+// badHostFilter refuses requests without a valid Host header. It stands before all policies.
 //
 // Policies compare the whole header, and an application may use a part of it: of "web,admin", which
-// Envoy 1.40 makes of two Host headers, of "user@admin", or of "%61dmin". A space Envoy refuses itself.
+// Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..", of which Envoy strips one dot.
 func badHostFilter() *hcmv3.HttpFilter {
 	return httpFilter("ashore.bad_host", packed(&httprbacv3.RBAC{Rules: &rbacv3.RBAC{
 		Action: rbacv3.RBAC_DENY,
@@ -32,11 +34,13 @@ func badHostReply() *hcmv3.LocalReplyConfig {
 			FilterSpecifier: &accesslogv3.AccessLogFilter_HeaderFilter{HeaderFilter: header},
 		},
 		StatusCode: wrapperspb.UInt32(400),
-		Body:       inlineString("the request does not name one plain host\n"),
+		Body:       inlineString("invalid Host header\n"),
 	}}}
 }
 
-// badHost matches such requests.
+// badHost matches such requests. Envoy has stripped a trailing dot.
 func badHost() *routev3.HeaderMatcher {
-	return policyHeader(":authority", "", regexMatch(`.*[,@%].*`))
+	m := policyHeader(":authority", "", regexMatch(push.ValidHost))
+	m.InvertMatch = true
+	return m
 }

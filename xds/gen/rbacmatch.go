@@ -58,8 +58,8 @@ func policyHeader(name, v string, match *matcherv3.StringMatcher) *routev3.Heade
 	return m
 }
 
-// hostMatch translates a host, in any case. wide says that one without a port stands for every port. Envoy has taken off
-// a final dot before.
+// hostMatch translates a host, in any case. wide says that one without a port stands for every port.
+// Envoy has stripped a trailing dot, and badHostFilter has refused invalid hosts.
 func hostMatch(v string, wide bool) *matcherv3.StringMatcher {
 	m := nameMatch(v)
 	if m == nil || v == "*" {

@@ -123,12 +123,37 @@ spec: {action: DENY, rules: [{to: [{operation: {notHosts: [web.test, "web.test:*
 			{"/", []string{"web.test\tadmin.test"}, 400, 0},
 			{"/", []string{"user@admin.test"}, 400, 0},
 			{"/", []string{"%61dmin.test"}, 400, 400},
+			{"/", []string{"admin.test.."}, 400, 400},
+			{"/", []string{"admin.test..:80"}, 400, 400},
+			{"/", []string{"admin.test.:8."}, 400, 400},
+			{"/", []string{".admin.test"}, 400, 400},
+			{"/", []string{"admin..test"}, 400, 400},
+			{"/", []string{"admin.test;x"}, 400, 400},
+			{"/", []string{"admin.test:8x"}, 400, 400},
+			{"/", []string{"admin.test:80:80"}, 400, 400},
+			{"/", []string{"[admin.test]"}, 400, 400},
+			{"/", []string{"[bad.cafe]"}, 400, 400},
+			{"/", []string{"web.test/admin.test"}, 400, 0},
+			{"/", []string{"\x80admin.test"}, 400, 0},
+			{"/", []string{""}, 400, 0},
+			{"/", []string{"", "admin.test"}, 403, 403},
+			{"/", []string{"", "ADMIN.test.."}, 400, 400},
+			{"http://admin.test/", []string{"web.test"}, 403, 0},
+			{"http://admin.test../", []string{"web.test"}, 400, 0},
+			{"http://user@admin.test/", []string{"web.test"}, 403, 0},
+			{"/", []string{"WEB.test"}, 200, 200},
+			{"/", []string{"web.test:"}, 200, 200},
+			{"/", []string{"web_1.test-2"}, 200, 200},
+			{"/", []string{"localhost"}, 200, 200},
+			{"/", []string{"10.0.0.1:8080"}, 200, 200},
+			{"/", []string{"[2001:db8::1]"}, 200, 200},
+			{"/", []string{"[::ffff:10.0.0.1]:8080"}, 200, 200},
 		} {
 			check := func(protocol string, want int, ask func(*testing.T, string, []string) int) {
 				before := backend.Requests()
 				got := ask(t, tc.path, tc.hosts)
 				if reached := backend.Requests() > before; got != want || reached != (want == 200) {
-					t.Errorf("%s, %s, %q: got %d, reached: %v, want %d", door, protocol, tc.hosts, got, reached, want)
+					t.Errorf("%s, %s, %s %q: got %d, reached: %v, want %d", door, protocol, tc.path, tc.hosts, got, reached, want)
 				}
 				last := backend.Last()
 				if host := last[len(last)-1].Host; want == 200 && strings.Contains(host, "admin") {
