@@ -16,14 +16,15 @@ import (
 // served is what something that may have a proxy takes connections at.
 type served struct {
 	labels map[string]string
-	// targets are the ports where it listens, by the port of the service that leads there; what is declared without a service
+	// targets are the ports where it listens, by port of the service; what is declared without a service
 	// stands under its own.
-	targets map[uint32]uint32
-	service *registry.Service // nil: none
+	targets  map[uint32]uint32
+	service  *registry.Service  // nil: none
+	endpoint *registry.Endpoint // of the service; nil: none
 	// chooses says that it is of whoever has these labels, as a Gateway or a Sidecar.
 	chooses bool
-	// gateway says that a service of its proxies may lead its ports elsewhere.
-	gateway bool
+	// servers are those of a Gateway; services of its proxies may map their ports.
+	servers []*networking.Server
 }
 
 // policyPorts tells of ports in AuthorizationPolicies at which nobody listens whom they select, such as those of services whose
@@ -92,12 +93,10 @@ func (c *Context) selected(all map[string][]served, o *config.Object) []served {
 func (d *dangling) listens(o *config.Object, path string, ports []string, some []served) {
 	at := map[uint32]bool{}
 	for _, s := range some {
-		for port, n := range s.targets {
-			if _, target := leadsTo(some, port); s.gateway && n == port && target != 0 {
-				n = target
-			}
+		for _, n := range s.targets {
 			at[n] = true
 		}
+		d.context.serverPorts(s, some, at)
 	}
 	if len(at) == 0 {
 		return
@@ -108,7 +107,7 @@ func (d *dangling) listens(o *config.Object, path string, ports []string, some [
 			continue
 		}
 		field := fmt.Sprintf("%s[%d]", path, i)
-		if host, target := leadsTo(some, uint32(n)); host == "" {
+		if host, target := leadsTo(some, uint32(n), at); host == "" {
 			d.warn(o.Key, field, "nothing is known of a workload that this selects and that listens at port %d (they listen at %s), so this matches nothing, unless one does at a port that is declared nowhere: write one of these, or declare it, "+
 				"in a service or the ports of a WorkloadGroup", n, someNumbers(at))
 		} else if !slices.Contains(ports, strconv.Itoa(int(target))) {
@@ -117,10 +116,33 @@ func (d *dangling) listens(o *config.Object, path string, ports []string, some [
 	}
 }
 
-// leadsTo is the service with a port and where its workloads listen; no host: there is none.
-func leadsTo(some []served, port uint32) (host string, target uint32) {
+// serverPorts adds to at where the proxies of a Gateway listen: on the ports that their services map, or
+// else, when no proxy is known, on those of the servers.
+func (c *Context) serverPorts(gateway served, some []served, at map[uint32]bool) {
+	add := func(targets []portTarget) {
+		for _, s := range gateway.servers {
+			if n := listenPort(s, targets); n != 0 {
+				at[n] = true
+			}
+		}
+	}
+	known := false
 	for _, s := range some {
-		if n, ok := s.targets[port]; ok && s.service != nil {
+		if len(gateway.servers) > 0 && s.endpoint != nil && selectsAll(gateway.labels, s.labels) {
+			proxy := Target{Namespace: s.endpoint.Namespace, Address: s.endpoint.Address}.node()
+			add(c.targetPorts(proxy).Items())
+			known = true
+		}
+	}
+	if !known {
+		add(nil)
+	}
+}
+
+// leadsTo is the service with a port and where its workloads listen, one of at; no host: there is none.
+func leadsTo(some []served, port uint32, at map[uint32]bool) (host string, target uint32) {
+	for _, s := range some {
+		if n, ok := s.targets[port]; ok && s.service != nil && at[n] {
 			return s.service.Host, n
 		}
 	}
@@ -146,7 +168,7 @@ func (c *Context) served() map[string][]served {
 		}
 		for i := range l.All() {
 			ep := &l.Items[i]
-			x := served{labels: ep.Labels, targets: make(map[uint32]uint32, len(s.Ports)), service: s}
+			x := served{labels: ep.Labels, targets: make(map[uint32]uint32, len(s.Ports)), service: s, endpoint: ep}
 			for _, p := range s.Ports {
 				if n := ep.Port(p); n != 0 {
 					x.targets[p.Number] = n
@@ -160,7 +182,7 @@ func (c *Context) served() map[string][]served {
 			if k.Kind != kind {
 				break
 			}
-			if namespace, x := declared(c.policyNamespace(o), o); len(x.targets) > 0 {
+			if namespace, x := declared(c.policyNamespace(o), o); len(x.targets)+len(x.servers) > 0 {
 				out[namespace] = append(out[namespace], x)
 			}
 		}
@@ -188,12 +210,7 @@ func declared(namespace string, o *config.Object) (string, served) {
 			own(n)
 		}
 	case *networking.Gateway:
-		namespace, x.labels, x.chooses, x.gateway = "", s.Selector, true, true
-		for _, server := range s.Servers {
-			if n := server.GetPort().GetNumber(); n != 0 {
-				x.targets[n] = listenPort(server, nil)
-			}
-		}
+		namespace, x.labels, x.chooses, x.servers = "", s.Selector, true, s.Servers
 	case *networking.Sidecar:
 		x.labels, x.chooses = s.GetWorkloadSelector().GetLabels(), true
 		for _, in := range s.Ingress {

@@ -57,6 +57,16 @@ metadata: {name: front, namespace: edge}
 spec: {selector: {istio: front}, servers: [{port: {number: 81, name: http, protocol: HTTP}, hosts: ["*"]}]}
 ---
 apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: other-front, namespace: other-edge}
+spec:
+  hosts: [other-front.example]
+  location: MESH_INTERNAL
+  ports: [{number: 82, name: http, protocol: HTTP}]
+  resolution: STATIC
+  endpoints: [{address: 10.0.0.4, labels: {istio: front}}]
+---
+apiVersion: networking.istio.io/v1
 kind: Sidecar
 metadata: {name: web, namespace: shop}
 spec: {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 9200, name: http, protocol: HTTP}, defaultEndpoint: "127.0.0.1:9200"}], egress: [{hosts: ["*/*"]}]}
@@ -80,6 +90,8 @@ spec: {workloadSelector: {labels: {app: web}}, ingress: [{port: {number: 9200, n
 		{"other", "", `to: [{operation: {ports: ["8000"]}}]`, ""},
 		{"edge", "istio: ingress", `to: [{operation: {ports: ["80"]}}]`, ""},
 		{"edge", "istio: front", `to: [{operation: {ports: ["8081"]}}]`, ""},
+		// the service of namespace edge maps no port of the gateway in other-edge
+		{"istio-system", "istio: front", `to: [{operation: {ports: ["81"]}}]`, ""},
 		{"edge", "istio: front", `to: [{operation: {ports: ["81"]}}]`, "it is a port of the service front.example, whose workloads listen at 8081"},
 	} {
 		got := ""

@@ -7,7 +7,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 )
 
-// A router listens where its own service leads the port of a server: of several services the oldest counts.
+// A router listens where its own service maps the port of a server: of several services the oldest counts.
 func TestGatewayPorts(t *testing.T) {
 	t.Parallel()
 	gateway := func(port string) string {
@@ -45,7 +45,7 @@ spec:
 		"another workload":             {gateway("number: 80") + service("a", "edge", old, "number: 80, targetPort: 8080", "address: 10.0.0.8"), 80},
 		"another namespace":            {gateway("number: 80") + service("a", "shop", old, "number: 80, targetPort: 8080", own), 80},
 		"an older service":             {gateway("number: 80") + to8080 + service("b", "edge", old, "number: 80, targetPort: 8082", own), 8082},
-		"an older one that leads here": {gateway("number: 80") + to8080 + service("b", "edge", old, "number: 80", own), 80},
+		"an older one on its own port": {gateway("number: 80") + to8080 + service("b", "edge", old, "number: 80", own), 80},
 		"a targetPort of the server":   {gateway("number: 80, targetPort: 8083") + to8080, 8083},
 	} {
 		c := push.Build(nil, read(t, tc.text))

@@ -142,7 +142,7 @@ func (c *gatewayClaim) finding(other *gatewayClaim, why string, all bool) findin
 	return finding{problem: p, what: fmt.Sprintf("%s %d %s", other.gateway.Key, other.index, why)}
 }
 
-// placeOf is where s listens on routers whose services do not lead its port elsewhere. All addresses of one family
+// placeOf is where s listens on routers whose services do not map its port. All addresses of one family
 // stand for all of both, which a router of two families makes of them. A unix socket has no port.
 func placeOf(s *networking.Server) gatewayPlace {
 	port := listenPort(s, nil)

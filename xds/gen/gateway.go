@@ -50,6 +50,9 @@ func (p *gatewayPlanner) listener(port *gatewayPort) listenerSpec {
 	if port.at.wildcard() {
 		s.also = p.in.base.families.second()
 	}
+	if len(port.problems) > 0 {
+		s.problems = port
+	}
 	set := newChainSet(p.lists)
 	for _, use := range port.servers {
 		server := p.in.servers.Items()[use.index]

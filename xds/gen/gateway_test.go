@@ -1,6 +1,8 @@
 package gen
 
 import (
+	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -47,7 +49,7 @@ func TestGatewayListeners(t *testing.T) {
 		{"plain HTTP servers of several gateways share a port",
 			testRouter(testGateway("a", nil, testServer(80, "HTTP", nil, "a.example")), testGateway("b", nil, testServer(80, "HTTP2", redirect, "b.example"))),
 			[]string{"0.0.0.0_80 bound", "  all-> route http.80"}},
-		{"the router's service leads ports elsewhere", testRouter(elsewhere),
+		{"the router's service maps ports", testRouter(elsewhere),
 			[]string{"0.0.0.0_8080 bound", "  all-> route http.8080", "0.0.0.0_8443 bound", "  all-> tls route https.443.https-443.a.edge"}},
 		{"servers with bind addresses are apart",
 			testRouter(testGateway("a", nil, bound(testServer(80, "HTTP", nil, "*"), "127.0.0.2"), bound(testServer(80, "TCP", nil, "*"), "127.0.0.3"), bound(testServer(80, "HTTP", nil, "*"), "127.0.0.4"))),
@@ -117,5 +119,48 @@ func TestGatewayLayoutRoutes(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got.routes, cmp.AllowUnexported(gatewayRoute{})); d != "" {
 		t.Errorf("routes (-want +got):\n%s", d)
+	}
+}
+
+// A server that is left out because a service maps ports is a problem; conflicts that the Gateways
+// have by themselves are found by package push.
+func TestGatewayMappedPortConflicts(t *testing.T) {
+	t.Parallel()
+	simple := &networking.ServerTLSSettings{Mode: networking.ServerTLSSettings_SIMPLE}
+	mapped := func(to uint32, servers []push.GatewayServer) []push.GatewayServer {
+		for i := range servers {
+			servers[i].Port = to
+		}
+		return servers
+	}
+	for name, tc := range map[string]struct {
+		scope *push.Scope
+		want  string
+	}{
+		"HTTP beside HTTP": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
+			testGateway("b", nil, testServer(8080, "HTTP", nil, "*"))), ""},
+		"TLS beside a mapped HTTP server": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
+			testGateway("b", nil, testServer(8080, "HTTPS", simple, "*"))),
+			"port 8080 of this server and port 80 of Gateway edge/a both become port 8080"},
+		"a host of another server": {testRouter(testGateway("a", nil, testServer(8443, "HTTPS", simple, "x.example")),
+			testGateway("a2", nil, testServer(8443, "HTTPS", simple, "y.example")),
+			mapped(8443, testGateway("b", nil, testServer(443, "HTTPS", simple, "y.example")))),
+			"port 443 of this server and port 8443 of Gateway edge/a2 both become port 8443"},
+		"a conflict without services": {testRouter(testGateway("a", nil, testServer(80, "HTTP", nil, "*")),
+			testGateway("b", nil, testServer(80, "HTTPS", simple, "*"))), ""},
+		"the same port, mapped": {testRouter(mapped(8080, testGateway("a", nil, testServer(80, "HTTP", nil, "*"))),
+			mapped(8080, testGateway("b", nil, testServer(80, "HTTPS", simple, "*")))), ""},
+	} {
+		g := New()
+		held := g.listeners.set(tc.scope)
+		got := ""
+		for _, p := range g.Refused() {
+			got += p.String() + "\n"
+		}
+		if tc.want == "" && got != "" || tc.want != "" && !strings.Contains(got, "Gateway edge/b spec.servers[0]: ") ||
+			!strings.Contains(got, tc.want) {
+			t.Errorf("%s: got %q, want %q", name, got, tc.want)
+		}
+		runtime.KeepAlive(held)
 	}
 }

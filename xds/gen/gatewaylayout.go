@@ -2,6 +2,7 @@ package gen
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
@@ -43,6 +45,8 @@ type gatewayPort struct {
 	at address
 	// servers are those that share it, in order of precedence: either all plain HTTP, or all TLS, or one TCP.
 	servers []gatewayUse
+	// problems name the servers that are left out because a service maps ports of the router.
+	problems []feed.Problem
 }
 
 // gatewayUse is one server at work on a port.
@@ -116,8 +120,14 @@ func layOutGateways(in gatewayIn) *gatewayLayout {
 		}
 		a := gatewayAddress(s, in.families)
 		n, known := at[a]
-		if known && !out.ports[n].takes(use) {
-			continue
+		if known {
+			if other := out.ports[n].conflict(use); other != nil {
+				o := in.servers.Items()[other.index]
+				if s.declaredPort() != o.declaredPort() { // else package push reports it
+					out.ports[n].problems = append(out.ports[n].problems, s.leftOut(o))
+				}
+				continue
+			}
 		}
 		if use.mode == gatewayHTTPS {
 			if _, taken := routes[use.route]; taken {
@@ -149,23 +159,40 @@ func layOutGateways(in gatewayIn) *gatewayLayout {
 	return out
 }
 
-// takes says whether use may join what is on the port.
-func (p *gatewayPort) takes(use gatewayUse) bool {
-	first := p.servers[0].mode
+// conflict returns a server with which use cannot share the port; nil: there is none.
+func (p *gatewayPort) conflict(use gatewayUse) *gatewayUse {
+	first := &p.servers[0]
 	switch {
-	case use.mode == gatewayHTTP:
-		return first == gatewayHTTP
-	case !use.mode.isTLS() || !first.isTLS():
-		return false
+	case use.mode == gatewayHTTP && first.mode == gatewayHTTP:
+		return nil
+	case !use.mode.isTLS() || !first.mode.isTLS():
+		return first
 	}
-	for _, s := range p.servers {
-		for _, h := range use.sni {
-			if slices.Contains(s.sni, h) {
-				return false
-			}
+	for i := range p.servers {
+		if slices.ContainsFunc(use.sni, func(h string) bool { return slices.Contains(p.servers[i].sni, h) }) {
+			return &p.servers[i]
 		}
 	}
-	return true
+	return nil
+}
+
+// declaredPort is where the server listens on a router whose services do not map its port.
+func (s gatewayServer) declaredPort() uint32 {
+	//nolint:staticcheck // deprecated in Istio
+	return cmp.Or(s.server.GetPort().GetTargetPort(), s.server.GetPort().GetNumber())
+}
+
+// leftOut is the problem of a server that cannot share its port with other, which comes first.
+func (s gatewayServer) leftOut(other gatewayServer) feed.Problem {
+	i := slices.Index(s.gateway.Spec.(*networking.Gateway).Servers, s.server)
+	return feed.Problem{
+		Severity: feed.Error, Source: s.gateway.Origin.Source, Object: s.gateway.Key.String(),
+		Field: fmt.Sprintf("spec.servers[%d]", i), File: s.gateway.Origin.File, Line: s.gateway.Origin.Line,
+		Text: fmt.Sprintf("the server is left out on a gateway whose own service maps ports: "+
+			"port %d of this server and port %d of %s both become port %d, and these servers cannot share a port: "+
+			"choose another targetPort in the service, or another port or other hosts for a server",
+			s.declaredPort(), other.declaredPort(), other.gateway.Key, s.port),
+	}
 }
 
 // useOf says what a server does; false when it can do nothing (UDP).

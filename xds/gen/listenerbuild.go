@@ -25,6 +25,9 @@ func buildListener(s listenerSpec) *madeListener {
 		out.refused = s.bypassed.problems(s.name)
 		return out
 	}
+	if s.problems != nil {
+		out.refused = slices.Clone(s.problems.problems)
+	}
 	report := func(what string, err error) {
 		if errors.Is(err, errNoIdentity) {
 			out.refused = append(out.refused, strictWithoutIdentity(what))

@@ -30,6 +30,8 @@ type listenerSpec struct {
 	// bypassed, when not zero, says that this is no listener but the problems of a workload whose
 	// name it has.
 	bypassed bypass
+	// problems is the port of a gateway whose problems are reported; nil: it has none.
+	problems *gatewayPort
 	// epoch changes with revocations: see markEpoch. Zero: nobody was revoked, or the listener is not for callers.
 	epoch uint64
 }

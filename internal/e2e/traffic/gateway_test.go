@@ -67,7 +67,7 @@ func TestGatewayHTTP(t *testing.T) {
 		all(harness.Status(301), answerHeader("Location", "https://one.test/x")))
 }
 
-// A gateway listens where its own service leads a server's port, and follows when the service changes.
+// A gateway listens where its own service maps a server's port, and follows when the service changes.
 func TestGatewayListensAtTargetPort(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, nil)
