@@ -26,6 +26,10 @@ func lowerHosts(o *Object) {
 		lowerRoutes(s)
 	case *networking.DestinationRule:
 		s.Host = strings.ToLower(s.Host)
+		lowerSNI(s.TrafficPolicy)
+		for _, subset := range s.Subsets {
+			lowerSNI(subset.GetTrafficPolicy())
+		}
 	case *networking.ServiceEntry:
 		lowerAll(s.Hosts)
 		for _, e := range s.Endpoints {
@@ -74,6 +78,17 @@ func lowerRoutes(vs *networking.VirtualService) {
 func lowerDestination(d *networking.Destination) {
 	if d != nil {
 		d.Host = strings.ToLower(d.Host)
+	}
+}
+
+func lowerSNI(p *networking.TrafficPolicy) {
+	if t := p.GetTls(); t != nil {
+		t.Sni = strings.ToLower(t.Sni)
+	}
+	for _, port := range p.GetPortLevelSettings() {
+		if t := port.GetTls(); t != nil {
+			t.Sni = strings.ToLower(t.Sni)
+		}
 	}
 }
 

@@ -38,6 +38,14 @@ func TestHostsAreInLowerCase(t *testing.T) {
 		},
 		{"DestinationRule", "host: A.Example, subsets: [{name: V1, labels: {a: B}}]", "host: a.example, subsets: [{name: V1, labels: {a: B}}]"},
 		{
+			"DestinationRule", "host: a.example, trafficPolicy: {tls: {mode: SIMPLE, sni: A.Example}, " +
+				"portLevelSettings: [{port: {number: 80}, tls: {mode: SIMPLE, sni: B.Example}}]}, " +
+				"subsets: [{name: v1, labels: {a: b}, trafficPolicy: {tls: {mode: SIMPLE, sni: C.Example}}}]",
+			"host: a.example, trafficPolicy: {tls: {mode: SIMPLE, sni: a.example}, " +
+				"portLevelSettings: [{port: {number: 80}, tls: {mode: SIMPLE, sni: b.example}}]}, " +
+				"subsets: [{name: v1, labels: {a: b}, trafficPolicy: {tls: {mode: SIMPLE, sni: c.example}}}]",
+		},
+		{
 			"ServiceEntry", "hosts: [A.Example, '*.B.Example'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS, endpoints: [{address: C.Example}]",
 			"hosts: [a.example, '*.b.example'], ports: [{number: 80, name: http, protocol: HTTP}], resolution: DNS, endpoints: [{address: c.example}]",
 		},
