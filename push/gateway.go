@@ -64,7 +64,7 @@ func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
 }
 
 // listenPort is where a router listens for a server: at its targetPort, else where the router's own
-// service leads its port, else at the port itself.
+// service maps its port, else at the port itself.
 func listenPort(s *networking.Server, targets []portTarget) uint32 {
 	//nolint:staticcheck // deprecated in Istio
 	if p := s.GetPort().GetTargetPort(); p != 0 {

@@ -17,8 +17,8 @@ type Identity struct{ Namespace, ServiceAccount string }
 type Identities struct {
 	// Names are the service accounts that endpoints name, sorted, each once.
 	Names *intern.List[Identity]
-	// Unnamed says that there are endpoints and none of them names a service account.
-	Unnamed bool
+	// AnyName says that there are endpoints and none of them names a service account.
+	AnyName bool
 	// MutualTLS says that some endpoint takes the mesh's mutual TLS.
 	MutualTLS bool
 	// Unintercepted says that connections to some endpoint reach it past its proxy.
@@ -67,7 +67,7 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 		}
 	}
 	out.Names = t.identities.Of(named)
-	out.Unnamed = l.Len() > 0 && len(named) == 0
+	out.AnyName = l.Len() > 0 && len(named) == 0
 	return out
 }
 

@@ -33,7 +33,7 @@ func TestIdentities(t *testing.T) {
 		n.Identity = true
 		before := c.Scope(c.Classify(n)).Destinations
 		d, _ := before.Get("web")
-		if got := fmt.Sprint(d.Identities.Names.Items(), d.Identities.MutualTLS, d.Identities.Unnamed); got != tc.want {
+		if got := fmt.Sprint(d.Identities.Names.Items(), d.Identities.MutualTLS, d.Identities.AnyName); got != tc.want {
 			t.Errorf("%s: got %s, want %s", name, got, tc.want)
 		}
 		// health, weight and one more of the same

@@ -110,7 +110,7 @@ func describe(c *push.Context, n push.Node) string {
 		for _, id := range d.Identities.Names.Items() {
 			fmt.Fprintf(&b, " identity %v %v %v", id, d.Identities.MutualTLS, d.Identities.Unintercepted)
 		}
-		if d.Identities.Unnamed {
+		if d.Identities.AnyName {
 			b.WriteString(" unnamed")
 		}
 		for _, ep := range sc.Endpoints.At(d.Service.Key).All() {

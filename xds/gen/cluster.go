@@ -34,14 +34,14 @@ func newClusters(orders orderings) *clusters {
 		resolved:  memo.New(findResolved),
 		shapes:    memo.New(encodeShape),
 		peers:     memo.New(encodePeer),
-		fixed:     memo.NewMarking(buildFixed, (*madeCluster).isRefused),
-		workload:  memo.NewMarking(buildWorkload, (*madeCluster).isRefused),
+		fixed:     memo.NewMarking(buildFixed, (*madeCluster).hasProblem),
+		workload:  memo.NewMarking(buildWorkload, (*madeCluster).hasProblem),
 		endpoints: &intern.Lists[*registry.EndpointList]{},
 		pools:     &intern.Lists[inboundPool]{},
 		services:  &intern.Lists[*registry.Service]{},
 		orders:    orders,
 	}
-	c.outbound = memo.NewMarking(c.buildCluster, (*madeCluster).isRefused)
+	c.outbound = memo.NewMarking(c.buildCluster, (*madeCluster).hasProblem)
 	c.shared = memo.New(c.buildShared)
 	c.own = memo.New(c.buildOwn)
 	return c
@@ -150,8 +150,8 @@ type clusterSpec struct {
 	// the small ones stand together: what is not larger than 128 bytes is kept without an allocation of its own
 	router bool
 	mutual mutual // whether mutual TLS is spoken
-	// unnamed says that no endpoint names a service account, where mutual TLS is spoken.
-	unnamed bool
+	// anyName says that no endpoint names a service account, where mutual TLS is spoken.
+	anyName bool
 	// families is set only where the cluster carries its endpoints, as are the last four.
 	families families
 	subset   *networking.Subset
@@ -174,11 +174,11 @@ type madeCluster struct {
 	resource *resource.Resource
 	shape    *encodedShape
 	peer     *encodedPeer
-	// refused, when not nil, says why Envoy would refuse the cluster.
-	refused *feed.Problem
+	// problem, when not nil, says why Envoy would refuse the cluster, or warns about it.
+	problem *feed.Problem
 }
 
-func (c *madeCluster) isRefused() bool { return c.refused != nil }
+func (c *madeCluster) hasProblem() bool { return c.problem != nil }
 
 // clusterLayer is a layer of clusters together with what they were made of. Whoever holds the layer
 // holds all of it (a pointer into a struct keeps the struct), so that the next clusters of these

@@ -104,14 +104,14 @@ func (c *clusters) buildCluster(s clusterSpec) *madeCluster {
 	}
 	encoded := c.shapes.Get(shape)
 	if encoded.err != nil {
-		return &madeCluster{shape: encoded, refused: refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
+		return &madeCluster{shape: encoded, problem: refused(s.rule, "the cluster "+name+" is left out, so that requests to it fail", encoded.err)}
 	}
 	made := &madeCluster{shape: encoded}
 	switch s.mutual {
 	case mutualAuto, mutualAlways:
-		made.peer, made.refused = c.peers.Get(s.peer(encoded.http2)), s.unchecked(name)
+		made.peer, made.problem = c.peers.Get(s.peer(encoded.http2)), s.anyNameProblem(name)
 	case mutualClosed:
-		made.refused = s.withoutIdentity(name)
+		made.problem = s.withoutIdentity(name)
 	}
 	peer := made.peer
 	made.resource = resource.New(ClusterType, name, refs, func() []byte { return s.encode(name, encoded, peer, hosts) })

@@ -50,10 +50,10 @@ func (s clusterSpec) mutualTLS(identity bool, ids push.Identities) mutual {
 
 // withMutual sets what the cluster needs for mutual TLS, nothing where it speaks none.
 func (s clusterSpec) withMutual(identity bool, ids push.Identities) clusterSpec {
-	s.mutual, s.identities, s.unnamed = s.mutualTLS(identity, ids), nil, false
+	s.mutual, s.identities, s.anyName = s.mutualTLS(identity, ids), nil, false
 	if s.mutual == mutualAuto || s.mutual == mutualAlways {
 		s.identities = ids.Names
-		s.unnamed = ids.Unnamed || ids.Names == nil && s.discovery() == byOriginal
+		s.anyName = ids.AnyName || ids.Names == nil && s.discovery() == byOriginal
 	}
 	return s
 }
@@ -83,7 +83,7 @@ func (s clusterSpec) peer(http2 bool) peerSpec {
 	case len(s.service.SubjectAltNames) > 0:
 		p.names = s.service
 	default:
-		p.identities, p.anyName = s.identities, s.unnamed
+		p.identities, p.anyName = s.identities, s.anyName
 	}
 	return p
 }
@@ -202,8 +202,8 @@ func (m endpointMetadata) append(b []byte, field protowire.Number) []byte {
 	})
 }
 
-// unchecked is the problem of a cluster whose mutual TLS checks no name; nil: it does.
-func (s clusterSpec) unchecked(name string) *feed.Problem {
+// anyNameProblem is the problem of a cluster whose mutual TLS checks no name; nil: it does.
+func (s clusterSpec) anyNameProblem(name string) *feed.Problem {
 	if !s.peer(false).anyName {
 		return nil
 	}

@@ -124,22 +124,22 @@ func TestMutualNames(t *testing.T) {
 	if want := []string{"istio", "h2"}; !slices.Equal(u.CommonTlsContext.AlpnProtocols, want) {
 		t.Errorf("got %v, want %v", u.CommonTlsContext.AlpnProtocols, want)
 	}
-	if s.unchecked("c") != nil {
+	if s.anyNameProblem("c") != nil {
 		t.Error("a cluster that has no endpoints yet takes any certificate")
 	}
-	s.unnamed = true
-	if p := s.unchecked("c"); p == nil || p.Severity != feed.Warning {
+	s.anyName = true
+	if p := s.anyNameProblem("c"); p == nil || p.Severity != feed.Warning {
 		t.Errorf("got %v, want a warning that no name is checked", p)
 	}
 	s.service = &registry.Service{Key: s.service.Key, SubjectAltNames: []string{"x"}}
-	if s.unchecked("c") != nil {
+	if s.anyNameProblem("c") != nil {
 		t.Error("subjectAltNames of the service do not count")
 	}
 	always := policy{tls: &networking.ClientTLSSettings{Mode: networking.ClientTLSSettings_ISTIO_MUTUAL}}
 	for resolution, want := range map[registry.Resolution]bool{registry.Passthrough: true, registry.Static: false} {
 		s := clusterSpec{service: &registry.Service{Resolution: resolution}, policy: always, mesh: m}.withMutual(true, push.Identities{})
-		if s.unnamed != want {
-			t.Errorf("without endpoints, resolution %v: any name will do: %v, want %v", resolution, s.unnamed, want)
+		if s.anyName != want {
+			t.Errorf("without endpoints, resolution %v: any name will do: %v, want %v", resolution, s.anyName, want)
 		}
 	}
 }

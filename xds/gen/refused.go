@@ -69,7 +69,7 @@ func (g *Generator) Refused() []feed.Problem {
 	}
 	for _, clusters := range [][]*madeCluster{g.clusters.outbound.Marked(), g.clusters.workload.Marked(), g.clusters.fixed.Marked()} {
 		for _, c := range clusters {
-			out = append(out, *c.refused)
+			out = append(out, *c.problem)
 		}
 	}
 	for _, l := range g.listeners.resources.Marked() {
