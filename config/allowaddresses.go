@@ -29,7 +29,7 @@ func parseRanges(list string) (out []netip.Prefix, why string) {
 			return nil, fmt.Sprintf("%s is not an address or a range: write a list such as 192.0.2.7, 10.1.0.0/16", quote(text))
 		}
 		if p != p.Masked() {
-			return nil, fmt.Sprintf("the range %s has bits of a host: write %s", quote(text), p.Masked())
+			return nil, fmt.Sprintf("the range %s has host bits set: write %s", quote(text), p.Masked())
 		}
 		out = append(out, p)
 	}

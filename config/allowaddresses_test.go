@@ -19,7 +19,7 @@ func TestAllowAddresses(t *testing.T) {
 		"an empty part":   {`"10.0.0.0/8,"`, "[]", `"" is not an address or a range`},
 		"a zone":          {`"fe80::1%eth0"`, "[]", `is not an address or a range`},
 		"a mapped range":  {`"::ffff:10.0.0.0/104"`, "[]", `is not an address or a range`},
-		"bits of a host":  {`10.1.2.3/16`, "[]", `"10.1.2.3/16" has bits of a host: write 10.1.0.0/16`},
+		"host bits":       {`10.1.2.3/16`, "[]", `"10.1.2.3/16" has host bits set: write 10.1.0.0/16`},
 		"too long prefix": {`10.0.0.0/33`, "[]", `is not an address or a range`},
 	} {
 		text := "apiVersion: networking.istio.io/v1\nkind: WorkloadGroup\nmetadata:\n  name: web\n  namespace: shop\n  annotations:\n    ashore.io/allow-addresses: " + tc.value + "\nspec: {template: {}}\n"

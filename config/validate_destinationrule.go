@@ -132,7 +132,7 @@ func (c *checker) cookie(path string, k *networking.LoadBalancerSettings_Consist
 	names := make(map[string]int, len(k.Attributes))
 	for i, a := range k.Attributes {
 		if j, twice := names[strings.ToLower(a.Name)]; twice {
-			c.errorf(at(path+".attributes", i)+".name", "the attribute %s is that of item %d too: remove one of the two", quote(a.Name), j)
+			c.errorf(at(path+".attributes", i)+".name", "%s is a duplicate of item %d: remove one of the two", quote(a.Name), j)
 		}
 		names[strings.ToLower(a.Name)] = i
 		if !isHeaderToken(a.Name) {

@@ -27,7 +27,7 @@ func validateGateway(c *checker) {
 		c.samePort(path, taken, i, s)
 		if name := s.Port.GetName(); name != "" {
 			if j, twice := names[name]; twice {
-				c.errorf(path+".port.name", "the name %s is that of spec.servers[%d] too: names are unique within a Gateway", quote(name), j)
+				c.errorf(path+".port.name", "the name %s is already used by spec.servers[%d]: names are unique within a Gateway", quote(name), j)
 			}
 			names[name] = i
 		}
@@ -161,7 +161,7 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 			s.Port.Protocol, t.protocol, t.index, placeText(s))
 		return
 	} else if family(t.protocol) == "TCP" {
-		c.errorf(path+".port.number", "%s is that of spec.servers[%d] too, and connections without TLS cannot be told apart by host", placeText(s), t.index)
+		c.errorf(path+".port.number", "%s is already used by spec.servers[%d], and connections without TLS cannot be told apart by host", placeText(s), t.index)
 		return
 	}
 	for j, h := range s.Hosts {
@@ -169,7 +169,7 @@ func (c *checker) samePort(path string, taken map[address]*shared, i int, s *net
 			h = host // clients say no namespace
 		}
 		if other, twice := t.hosts[h]; twice && other != i {
-			c.errorf(at(path+".hosts", j), "%s on %s is that of spec.servers[%d] too: remove one of them", quote(h), placeText(s), other)
+			c.errorf(at(path+".hosts", j), "%s on %s is already used by spec.servers[%d]: remove one of them", quote(h), placeText(s), other)
 			continue
 		}
 		t.hosts[h] = i

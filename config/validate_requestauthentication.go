@@ -110,7 +110,7 @@ func (c *checker) jwtOutput(path string, r *security.JWTRule) {
 		c.filled(p+".claim", o.GetClaim())
 		name := strings.ToLower(o.GetHeader())
 		if j, twice := seen[name]; twice {
-			c.errorf(p+".header", "the header is that of item %d too: a claim needs one of its own", j)
+			c.errorf(p+".header", "duplicate of item %d: a claim needs one of its own", j)
 		}
 		seen[name] = i
 	}

@@ -77,7 +77,7 @@ func (c *checker) addresses(se *networking.ServiceEntry) {
 // servicePorts checks the ports of the service.
 func (c *checker) servicePorts(se *networking.ServiceEntry) {
 	if len(se.Ports) == 0 {
-		c.warnf("spec.ports", "without ports no traffic is for this service: write number, name and protocol")
+		c.warnf("spec.ports", "the service has no ports and gets no traffic: write number, name and protocol")
 	}
 	numbers, names := map[uint32]int{}, map[string]int{}
 	for i, p := range se.Ports {

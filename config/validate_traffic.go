@@ -149,7 +149,7 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		return
 	}
 	if len(l.Distribute) > 0 && (len(l.Failover) > 0 || len(l.FailoverPriority) > 0) {
-		c.errorf(path, "distribute excludes failover and failoverPriority: remove one of them")
+		c.errorf(path, "distribute cannot be combined with failover or failoverPriority: remove one of them")
 	}
 	if n := len(l.Distribute); n > maxShares {
 		c.errorf(path+".distribute", "there are at most %d rules, not %d", maxShares, n)
@@ -173,7 +173,7 @@ func (c *checker) locality(path string, l *networking.LocalityLoadBalancerSettin
 		key, value, _ := strings.Cut(label, "=")
 		c.why(at(path+".failoverPriority", i), checkLabel(key, value))
 		if len(l.Failover) > 0 && slices.Contains(topologyLabels(), label) {
-			c.errorf(at(path+".failoverPriority", i), "%s excludes failover: both order localities; remove one of the two", quote(label))
+			c.errorf(at(path+".failoverPriority", i), "%s cannot be combined with failover: both order localities; remove one of the two", quote(label))
 		}
 	}
 }
