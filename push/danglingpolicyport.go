@@ -116,8 +116,8 @@ func (d *dangling) listens(o *config.Object, path string, ports []string, some [
 	}
 }
 
-// serverPorts adds to at where the proxies of a Gateway listen: on the ports that their services map, or
-// else, when no proxy is known, on those of the servers.
+// serverPorts adds to at where the proxies of a Gateway listen: on the ports that their services
+// map, or, when no proxy is known, on those of the servers.
 func (c *Context) serverPorts(gateway served, some []served, at map[uint32]bool) {
 	add := func(targets []portTarget) {
 		for _, s := range gateway.servers {

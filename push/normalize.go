@@ -18,7 +18,7 @@ func isValidHost(host string) bool {
 	return ok && err == nil
 }
 
-// normalHost is a host as proxies compare it: without one dot at the end of the name, or of the port.
+// normalHost is a host as proxies compare it: without one dot at the end of the name or the port.
 // Source: Envoy, strip_trailing_host_dot.
 func normalHost(host string) string {
 	i := strings.LastIndexByte(host, '.')

@@ -14,7 +14,7 @@ import (
 // badHostFilter refuses requests without a valid Host header. It stands before all policies.
 //
 // Policies compare the whole header, and an application may use a part of it: of "web,admin", which
-// Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..", of which Envoy strips one dot.
+// Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..". Envoy strips one dot only.
 func badHostFilter() *hcmv3.HttpFilter {
 	return httpFilter("ashore.bad_host", packed(&httprbacv3.RBAC{Rules: &rbacv3.RBAC{
 		Action: rbacv3.RBAC_DENY,

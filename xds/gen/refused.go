@@ -58,8 +58,9 @@ func refused(o *config.Object, what string, err error) *feed.Problem {
 
 // Refused are the parts that Envoy would refuse, and that refuse traffic instead, among those that
 // somebody holds. Each is an error in Ashore's validation: with it, the object would not have been taken.
-// Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways leave out because
-// of the ports of their services are errors too. It costs as much as there are of them, not as the mesh is large: it may be asked often.
+// Warnings among them are of proxies that lack what mutual TLS needs. Servers that gateways
+// leave out because services map their ports are errors too. It costs as much as there are of them, not as
+// the mesh is large: it may be asked often.
 func (g *Generator) Refused() []feed.Problem {
 	var out []feed.Problem
 	for _, routes := range [][]*encodedRoutes{g.routes.rules.Marked(), g.routes.defaults.Marked()} {
