@@ -15,6 +15,7 @@ type Cache struct {
 	names    interner
 	diffs    *memo.Func[diffKey, diff]
 	versions *memo.Func[contentKey, string]
+	chunks   *memo.Func[chunkKey, chunk]
 }
 
 // NewCache makes an empty one.
@@ -22,6 +23,7 @@ func NewCache() *Cache {
 	return &Cache{
 		diffs:    memo.New(compare),
 		versions: memo.New(contentVersion),
+		chunks:   memo.New(encodeChunk),
 	}
 }
 

@@ -5,8 +5,6 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -25,7 +23,7 @@ type diff struct {
 	gone    []string             // sorted; names that the client has and that do not exist any more
 
 	deltaOnce, stateOnce sync.Once
-	delta, state         []byte
+	delta, state         encoding
 }
 
 // empty says whether there is nothing to tell.
@@ -43,14 +41,14 @@ func (d *diff) find(name string) (r *resource.Resource, removed bool) {
 	return nil, removed
 }
 
-// encoded are the elements of a response that carries the whole diff.
-func (d *diff) encoded(states bool) []byte {
+// encoded are the elements of a response that carries the whole diff; layer is the one that it leads to.
+func (d *diff) encoded(c *Cache, layer *resource.Layer, states bool) [][]byte {
 	if states {
-		d.stateOnce.Do(func() { d.state = encode(d.changed, nil, true) })
-		return d.state
+		d.stateOnce.Do(func() { d.state = c.encode(layer, d.changed, nil, true) })
+		return d.state.parts
 	}
-	d.deltaOnce.Do(func() { d.delta = encode(d.changed, d.removed, false) })
-	return d.delta
+	d.deltaOnce.Do(func() { d.delta = c.encode(layer, d.changed, d.removed, false) })
+	return d.delta.parts
 }
 
 // compare computes a diff.
@@ -126,42 +124,6 @@ func (d *diff) add(kind *Kind, name string, known bool, had, next *resource.Reso
 
 // same says whether two resources of one name are equal for a client.
 func same(a, b *resource.Resource) bool { return a == b || a.Version() == b.Version() }
-
-// fieldRemoved is DeltaDiscoveryResponse.removed_resources.
-const fieldRemoved = 6
-
-// encode lays out the elements of a response. One resource alone is not copied.
-func encode(changed []*resource.Resource, removed []string, states bool) []byte {
-	if len(changed) == 1 && len(removed) == 0 {
-		return entry(changed[0], states)
-	}
-	size := 0
-	for _, r := range changed {
-		size += len(entry(r, states))
-	}
-	for _, name := range removed {
-		size += protowire.SizeTag(fieldRemoved) + protowire.SizeBytes(len(name))
-	}
-	if size == 0 {
-		return nil
-	}
-	b := make([]byte, 0, size)
-	for _, r := range changed {
-		b = append(b, entry(r, states)...)
-	}
-	for _, name := range removed {
-		b = protowire.AppendString(protowire.AppendTag(b, fieldRemoved, protowire.BytesType), name)
-	}
-	return b
-}
-
-// entry is one encoded resource of a response.
-func entry(r *resource.Resource, states bool) []byte {
-	if states {
-		return r.StateEntry()
-	}
-	return r.Entry()
-}
 
 // search finds a name in resources that are sorted by name.
 func search(items []*resource.Resource, name string) (int, bool) {

@@ -49,15 +49,13 @@ func (s *Subscription) respond(to resource.Set, p, group *plan) *Response {
 	} else {
 		r.Resources, r.Removed = p.changes(), p.removals()
 		if p.shared != nil {
-			r.Parts = append(r.Parts, p.shared.encoded(s.states))
+			r.Parts = append(r.Parts, p.shared.encoded(s.cache, to.Shared, s.states)...)
 		}
 		removed := p.removed
 		if s.states {
 			removed, r.Removed = nil, 0
 		}
-		if b := encode(p.changed, removed, s.states); b != nil {
-			r.Parts = append(r.Parts, b)
-		}
+		r.Parts = append(r.Parts, s.cache.encode(nil, p.changed, removed, s.states).parts...)
 	}
 	r.Parts = append(r.Parts, s.tail(r.Nonce, to))
 	return r
@@ -87,7 +85,7 @@ func (s *Subscription) whole(r *Response, to resource.Set, group *plan) {
 	if len(s.exceptions) == 0 && !s.overlaps(full, to.Own) {
 		if !full.empty() {
 			r.Resources = len(full.changed)
-			r.Parts = append(r.Parts, full.encoded(true))
+			r.Parts = append(r.Parts, full.encoded(s.cache, to.Shared, true)...)
 		}
 		var own []*resource.Resource
 		for _, o := range to.Own.Items() {
@@ -96,17 +94,13 @@ func (s *Subscription) whole(r *Response, to resource.Set, group *plan) {
 			}
 		}
 		r.Resources += len(own)
-		if b := encode(own, nil, true); b != nil {
-			r.Parts = append(r.Parts, b)
-		}
+		r.Parts = append(r.Parts, s.cache.encode(nil, own, nil, true).parts...)
 		return
 	}
 	content, spoilt := s.content(to, group)
 	r.spoilt = spoilt
 	r.Resources = len(content)
-	if b := encode(content, nil, true); b != nil {
-		r.Parts = append(r.Parts, b)
-	}
+	r.Parts = append(r.Parts, s.cache.encode(nil, content, nil, true).parts...)
 }
 
 // overlaps says whether a name of own stands in d too.
