@@ -118,8 +118,7 @@ func (a ashored) arguments(xds, metrics, state, socket string) ([]string, error)
 	if !a.secure {
 		return []string{"--dev", "--files", a.files, "--state", state, "--xds-address", xds, "--metrics-address", metrics, "--admin-socket", socket}, nil
 	}
-	// The whole fleet comes from one address.
-	settings := fmt.Sprintf("sources: [{kind: files, folder: %s}]\nstate: %s\nxds: {address: %q, addressConnections: 1000000}\nmetrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n", a.files, state, xds, metrics, socket, a.authority)
+	settings := fmt.Sprintf("sources: [{kind: files, folder: %s}]\nstate: %s\nxds: {address: %q}\nmetrics: {address: %q}\nadmin: {socket: %s}\nca: {plugged: %q}\n", a.files, state, xds, metrics, socket, a.authority)
 	path := state + ".yaml"
 	return []string{"--config", path}, os.WriteFile(path, []byte(settings), 0o600)
 }

@@ -15,7 +15,7 @@ type buffers struct {
 }
 
 // minBufferBits and maxBufferBits are the smallest and largest capacities, as powers of two.
-const minBufferBits, maxBufferBits = 10, 24
+const minBufferBits, maxBufferBits = 10, 18
 
 var _ mem.BufferPool = (*buffers)(nil)
 

@@ -47,12 +47,12 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 }
 
 const (
-	// maxRequest bounds one request of any service on the server, in bytes. The names of 50,000 clusters and a node fit.
+	// maxRequest bounds one request of any service on the server, in bytes: 20,000 long names with their versions and a node fit.
 	maxRequest = 4 << 20
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
 	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
-	maxStreams = 64
+	maxStreams = 32
 	// maxIdle is how long a connection may have no stream.
 	maxIdle = 10 * time.Minute
 )
@@ -68,8 +68,9 @@ func ServerOptions() []grpc.ServerOption {
 		grpc.MaxHeaderListSize(maxHeaders),
 		grpc.MaxConcurrentStreams(maxStreams),
 		// Fixed windows, since measuring the connection costs pings. A stream that is not read, such as a call for a
-		// certificate that waits, holds as much as the smaller one. For a larger message that is read gRPC widens it.
-		grpc.InitialWindowSize(64 << 10),
+		// certificate that waits, holds as much as the smaller one. For a larger message that is read gRPC widens it, which
+		// costs an answer: clients of state of the world repeat 100 KB of names with each acknowledgement.
+		grpc.InitialWindowSize(128 << 10),
 		grpc.InitialConnWindowSize(1 << 20),
 		// Only a connection that has something to read holds a buffer for it; without TLS, that is.
 		grpc.ReadBufferSize(32 << 10),

@@ -87,6 +87,9 @@ func (st *stream) deliver(ctx context.Context, first bool) error {
 		if r == nil {
 			return nil
 		}
+		if err := st.charge(); err != nil {
+			return err
+		}
 		if err := st.send(r); err != nil {
 			return err
 		}

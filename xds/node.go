@@ -61,7 +61,7 @@ type proxy struct {
 
 const (
 	// maxNode bounds an encoded node, which has some 60 KB.
-	maxNode = 1 << 20
+	maxNode = 256 << 10
 	// maxID bounds a node ID, which has an address and two DNS names.
 	maxID = 1 << 10
 	// maxVersion is how much of a version is kept.

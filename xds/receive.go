@@ -16,7 +16,11 @@ import (
 
 // take takes in one request. started says that the client asked for a type for the first time.
 func (st *stream) take(ctx context.Context, f *frame) (started bool, err error) {
-	defer f.in.Free()
+	size := f.in.Len()
+	defer func() {
+		f.in.Free()
+		_ = st.quota.hold(-size) // to hold less cannot fail
+	}()
 	r, err := st.reader.Read(f.in.ReadOnlyData())
 	if err != nil {
 		return false, status.Error(codes.InvalidArgument, err.Error())
@@ -66,6 +70,9 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 		s.metrics.refused.WithLabelValues("not authorized").Inc()
 		return err
 	}
+	if err := st.quota.hold(len(node)); err != nil {
+		return err
+	}
 	st.proxy = p
 	others, doubts, ok := s.add(st)
 	if !ok {
@@ -113,12 +120,20 @@ func (st *stream) receive(r *ads.Request) (started bool, err error) {
 		t.Distrust(st.doubt(r.TypeURL))
 		delete(st.doubts, r.TypeURL)
 	}
+	extra := t.CostOf(r, st.target(t))
+	if err := st.quota.hold(extra); err != nil {
+		return false, err
+	}
 	out, err := t.Receive(r, st.target(t), st.server.cfg.Limits, time.Now())
+	_ = st.quota.hold(-extra)
 	if err == nil {
 		err = st.checkNames()
 	}
 	if err != nil {
 		return false, status.Error(codes.ResourceExhausted, err.Error())
+	}
+	if err := st.charge(); err != nil {
+		return false, err
 	}
 	st.note(t, r, out)
 	st.offers(t)
@@ -144,6 +159,22 @@ func (st *stream) checkNames() error {
 	if bytes > most {
 		return fmt.Errorf("the names of all subscriptions have %d bytes, at most %d are allowed", bytes, most)
 	}
+	return nil
+}
+
+// charge has the quota hold what the subscriptions cost now. Errors: a status, when that is too much.
+func (st *stream) charge() error {
+	if st.quota == nil {
+		return nil
+	}
+	cost := 0
+	for _, t := range st.types {
+		cost += t.Cost(st.target(t))
+	}
+	if err := st.quota.hold(cost - st.cost); err != nil {
+		return err
+	}
+	st.cost = cost
 	return nil
 }
 

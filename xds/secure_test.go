@@ -55,6 +55,12 @@ func newAuthority(t *testing.T) *authority {
 // issue makes a certificate of spiffe://cluster.local/ns/<namespace>/sa/<account>.
 func (a *authority) issue(namespace, account string, validity time.Duration, now time.Time) tls.Certificate {
 	a.t.Helper()
+	return a.issueTo("", namespace, account, validity, now)
+}
+
+// issueTo is issue for a workload, "namespace/name".
+func (a *authority) issueTo(workload, namespace, account string, validity time.Duration, now time.Time) tls.Certificate {
+	a.t.Helper()
 	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
@@ -63,7 +69,7 @@ func (a *authority) issue(namespace, account string, validity time.Duration, now
 	if err != nil {
 		a.t.Fatal(err)
 	}
-	leaf, err := ca.Issue(a.signer, ca.Rules{MinValidity: time.Second}, ca.Grant{ID: id, Request: &ca.Request{Key: key.Public()}, Validity: validity}, now, rand.Reader)
+	leaf, err := ca.Issue(a.signer, ca.Rules{MinValidity: time.Second}, ca.Grant{ID: id, Workload: workload, Request: &ca.Request{Key: key.Public()}, Validity: validity}, now, rand.Reader)
 	if err != nil {
 		a.t.Fatal(err)
 	}
@@ -107,7 +113,7 @@ func newSecurePlane(t *testing.T, a *authority, change func(*xds.Config)) *plane
 	t.Helper()
 	server := a.issue("ashore", "control-plane", time.Hour, time.Now())
 	p := newPlane(t, nil, testport.Address(t), func(c *xds.Config) {
-		c.Verify = a.verify
+		c.Verify, c.Workload = a.verify, ca.WorkloadName
 		if change != nil {
 			change(c)
 		}
@@ -251,41 +257,6 @@ func TestNoVerifier(t *testing.T) {
 	p := newSecurePlane(t, a, func(c *xds.Config) { c.Verify = nil })
 	if err := call(t, p, a.web()).connects(node(t, map[string]any{})); status.Code(err) != codes.Unauthenticated {
 		t.Errorf("got %v", err)
-	}
-}
-
-// A certificate has so many streams, also by names that it makes up; another one is served.
-func TestStreamsOfOneCertificate(t *testing.T) {
-	t.Parallel()
-	a := newAuthority(t)
-	p := newSecurePlane(t, a, func(c *xds.Config) { c.PeerStreams = 2 })
-	named := func(name string) *corev3.Node {
-		n := node(t, map[string]any{})
-		n.Id = xdstest.NodeID(name, "10.0.0.1")
-		return n
-	}
-	web := a.web()
-	first := call(t, p, web)
-	for name, l := range map[string]*line{"a": first, "b": call(t, p, web)} {
-		if err := l.connects(named(name)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := call(t, p, web).connects(named("c")); status.Code(err) != codes.ResourceExhausted {
-		t.Errorf("a third stream: %v", err)
-	}
-	api := a.issue("shop", "api", time.Hour, time.Now())
-	if err := call(t, p, &api).connects(named("c")); err != nil {
-		t.Errorf("another certificate: %v", err)
-	}
-	if err := first.CloseSend(); err != nil {
-		t.Fatal(err)
-	}
-	if code := first.ended(); code != codes.Unknown { // io.EOF
-		t.Fatal(code)
-	}
-	if err := call(t, p, web).connects(named("c")); err != nil {
-		t.Errorf("after one has ended: %v", err)
 	}
 }
 

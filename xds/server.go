@@ -95,9 +95,11 @@ type Config struct {
 	// MaxTypes bounds the types that one stream may subscribe to. Zero means 64: all names that the kinds of configuration
 	// ever had are fewer.
 	MaxTypes int
-	// PeerStreams bounds the streams of one certificate, whichever nodes they say they are: each may hold a request that is
-	// not whole yet. Zero means 128.
-	PeerStreams int
+	// WorkloadStreams bounds the streams of one workload, over all of its certificates and connections. Zero means 16.
+	WorkloadStreams int
+	// WorkloadBytes bounds about how much memory the requests and subscriptions of one workload take, on all of its streams
+	// together. A proxy that subscribes to 10,000 names of usual length takes 1.5 MB. Zero means 16 MiB.
+	WorkloadBytes int
 	// Admissions is how many streams may have their first answers made at one time; the others wait
 	// their turn. Zero means two for each processor.
 	Admissions int
@@ -123,6 +125,7 @@ type Server struct {
 	cache   *ads.Cache    // set once
 	nodes   *nodes        // set once
 	past    *history      // set once
+	quotas  *quotas       // set once
 	admit   chan struct{} // set once; holds a token for each stream whose first answers are being made
 	stopped chan struct{} // set once; closed when Run ends
 	name    string        // set once; of this process, different from all others
@@ -145,7 +148,6 @@ type Server struct {
 	mu      sync.Mutex
 	streams map[*stream]struct{} // guarded by mu
 	clients map[string][]*stream // guarded by mu: the same by stream.client
-	peers   map[string]int       // guarded by mu: how many streams a certificate has, by fingerprint; also those without a node yet
 }
 
 // snapshot is a published context.
@@ -163,8 +165,11 @@ func New(cfg Config) (*Server, error) {
 	if cfg.MaxTypes == 0 {
 		cfg.MaxTypes = 64
 	}
-	if cfg.PeerStreams == 0 {
-		cfg.PeerStreams = 128
+	if cfg.WorkloadStreams == 0 {
+		cfg.WorkloadStreams = 16
+	}
+	if cfg.WorkloadBytes == 0 {
+		cfg.WorkloadBytes = 16 << 20
 	}
 	if cfg.Admissions == 0 {
 		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)
@@ -195,23 +200,27 @@ func New(cfg Config) (*Server, error) {
 		cache:   ads.NewCache(),
 		nodes:   newNodes(cfg.Generator.Capabilities),
 		past:    newHistory(),
+		quotas:  &quotas{streams: cfg.WorkloadStreams, bytes: cfg.WorkloadBytes, refused: m.refused.WithLabelValues("too much memory"), held: map[string]*usage{}},
 		admit:   make(chan struct{}, cfg.Admissions),
 		stopped: make(chan struct{}),
 		name:    rand.Text(),
 		recheck: make(chan struct{}, 1),
 		streams: map[*stream]struct{}{},
 		clients: map[string][]*stream{},
-		peers:   map[string]int{},
 	}, nil
 }
 
 // Run serves until ctx ends, then ends all streams, so that their clients try another replica.
 func (s *Server) Run(ctx context.Context) error {
+	forget := time.NewTicker(historyTime / 5)
+	defer forget.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			close(s.stopped)
 			return nil
+		case now := <-forget.C:
+			s.past.forget(now)
 		case <-s.recheck:
 			s.recheckAll()
 		}
@@ -261,26 +270,6 @@ func (s *Server) states(_ any, st grpc.ServerStream) error { return s.serve(st, 
 // connects anew.
 const maxClientStreams = 16
 
-// enter counts a stream of a certificate until leave is called; not ok when there are too many.
-func (s *Server) enter(fingerprint string) (leave func(), ok bool) {
-	if fingerprint == "" { // nobody: whoever opens a listener for such trusts all who reach it
-		return func() {}, true
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.peers[fingerprint] >= s.cfg.PeerStreams {
-		return nil, false
-	}
-	s.peers[fingerprint]++
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.peers[fingerprint]--; s.peers[fingerprint] == 0 {
-			delete(s.peers, fingerprint)
-		}
-	}, true
-}
-
 // add takes a stream in. It returns the others of the same client, which did not end yet, and what those that did
 // left in doubt; not ok when there are too many.
 func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt, ok bool) {
@@ -293,7 +282,7 @@ func (s *Server) add(st *stream) (others []*stream, doubts map[string]ads.Doubt,
 	}
 	s.clients[client] = append(slices.Clip(others), st)
 	s.streams[st] = struct{}{}
-	return others, s.past.take(client), true
+	return others, s.past.take(st.quota.workload(), client), true
 }
 
 // remove takes a stream out and remembers what it leaves in doubt, both at once: whoever connects sees one or the other.
@@ -301,7 +290,7 @@ func (s *Server) remove(st *stream) {
 	client, doubts := st.client(), st.doubted(nil)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.past.put(client, doubts)
+	s.past.put(st.quota.workload(), client, doubts, time.Now())
 	delete(s.streams, st)
 	left := slices.DeleteFunc(slices.Clone(s.clients[client]), func(o *stream) bool { return o == st })
 	if len(left) == 0 {

@@ -29,6 +29,7 @@ type stream struct {
 	serial uint64            // set once
 	who    Peer              // set once
 	checks uint64            // set once: how often Recheck had been called before who was verified
+	quota  *quota            // set once, before run: its part in what its workload may hold; nil: without limit
 	early  bool              // set once: there was no context yet when it came; it is told of configuration alone
 	proxy  *proxy            // set by run at the first request, before the server knows the stream
 
@@ -42,6 +43,7 @@ type stream struct {
 
 	// The following fields are used by run alone.
 	counted    string      // as which version
+	cost       int         // of its subscriptions, by what its quota holds
 	member     *membership // nil: its workload is not registered
 	labelled   labelled    // of the latest group
 	reader     *ads.Reader
@@ -76,13 +78,14 @@ func (s *Server) serve(g grpc.ServerStream, states bool) error {
 		s.peerLog.Log(hclog.Warn, hostOf(from).String(), "stream refused: its peer is not authenticated", "peer", from, "error", err)
 		return errUnauthenticated
 	}
-	leave, ok := s.enter(who.fingerprint)
-	if !ok {
+	q, err := s.quotaOf(who, addressOf(g.Context()))
+	if err != nil {
 		s.metrics.refused.WithLabelValues("too many streams").Inc()
-		return status.Errorf(codes.ResourceExhausted, "this certificate has %d streams, no more are served", s.cfg.PeerStreams)
+		return err
 	}
-	defer leave()
+	defer q.leave()
 	st := s.newStream(g, states, who, checks)
+	st.quota = q
 	st.early = early
 	go st.read()
 	done := make(chan error, 1)
@@ -184,6 +187,11 @@ func (st *stream) read() {
 	for {
 		f := &frame{}
 		if err := st.grpc.RecvMsg(f); err != nil {
+			st.readErr = err
+			return
+		}
+		if err := st.quota.hold(f.in.Len()); err != nil {
+			f.in.Free()
 			st.readErr = err
 			return
 		}

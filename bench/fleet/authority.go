@@ -84,7 +84,7 @@ func (a *Authority) Client(s Shape, i int) (*tls.Config, error) {
 		return nil, err
 	}
 	signer := a.manager.Signer()
-	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Request: &ca.Request{Key: key.Public()}}, time.Now(), rand.Reader)
+	leaf, err := ca.Issue(signer, ca.Rules{}, ca.Grant{ID: id, Workload: fmt.Sprintf("%s/proxy-%d", id.Namespace, i), Request: &ca.Request{Key: key.Public()}}, time.Now(), rand.Reader)
 	if err != nil {
 		return nil, err
 	}

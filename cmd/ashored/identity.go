@@ -156,7 +156,7 @@ func (id *identity) verify(chain []*x509.Certificate, now time.Time) (spiffe.ID,
 
 // credentials are those of the listener with TLS.
 func (id *identity) credentials() credentials.TransportCredentials {
-	return doorman{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify}
+	return limitedTLS{credentials.NewTLS(ca.ServerTLS(id.manager.ServerCertificate)), id.verify}
 }
 
 // revoked says why an identity or a certificate counts no more. It costs next to nothing.

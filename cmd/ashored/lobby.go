@@ -1,7 +1,6 @@
 package main
 
 import (
-	"crypto/sha256"
 	"crypto/x509"
 	"net"
 	"net/netip"
@@ -13,8 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/credentials"
 
+	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/crowd"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/internal/unfinished"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
 const (
@@ -28,11 +30,11 @@ const (
 
 // lobby is a listener that bounds how many are inside who have not proven who they are: they cost memory and file
 // descriptors before anything is known of them. Who comes in is in the first room until his handshake is done, then in the
-// second one, unless he has proven to be a workload: then he is a guest, and counts as one. Safe for concurrent use.
+// second one, unless he has proven to be a workload: then the limits of a workload hold for him. Safe for concurrent use.
 type lobby struct {
 	net.Listener
 	cuts   prometheus.Counter // set once
-	guests *guests            // set once
+	limits *connLimiter       // set once: of workloads
 
 	mu                   sync.Mutex
 	last                 uint64 // guarded by mu: the number of the latest visitor
@@ -53,15 +55,15 @@ type visitor struct {
 	lobby  *lobby
 	from   netip.Prefix
 	number uint64
-	in     *room  // guarded by lobby.mu; nil: none
-	guest  *guest // guarded by lobby.mu: as who it is counted; nil: it is not
-	gone   bool   // guarded by lobby.mu: it is closed, and comes into no room any more
+	in     *room   // guarded by lobby.mu; nil: none
+	client *client // guarded by lobby.mu: as whose connection it is counted; nil: it is not
+	gone   bool    // guarded by lobby.mu: it is closed, and comes into no room any more
 }
 
-// newLobby makes one of l, from where those may go on whom guests admits. Errors: a metric that is registered already.
-func newLobby(l net.Listener, g *guests, r prometheus.Registerer) (*lobby, error) {
+// newLobby makes one of l, from where those may go on whom limits admits. Errors: a metric that is registered already.
+func newLobby(l net.Listener, limits *connLimiter, r prometheus.Registerer) (*lobby, error) {
 	files := openFiles()
-	out := &lobby{Listener: l, guests: g,
+	out := &lobby{Listener: l, limits: limits,
 		handshakes: room{most: min(maxHandshakes, files/4), waiting: map[netip.Prefix][]*visitor{}},
 		unproven:   room{most: min(maxUnproven, files/4), waiting: map[netip.Prefix][]*visitor{}},
 		cuts: prometheus.NewCounter(prometheus.CounterOpts{Name: "ashore_unproven_connections_cut_total",
@@ -166,51 +168,70 @@ func (r *room) remove(v *visitor) {
 func (v *visitor) Close() error {
 	v.lobby.mu.Lock()
 	v.gone = true
-	if v.guest != nil {
-		v.lobby.guests.leave(*v.guest)
-		v.guest = nil
+	if v.client != nil {
+		v.lobby.limits.leave(*v.client)
+		v.client = nil
 	}
 	v.lobby.mu.Unlock()
 	v.lobby.move(v, nil)
 	return v.Conn.Close()
 }
 
-// greet lets v out of the lobby, if it has proven who it is; its handshake is done. Errors: it has, and is one too many; it
-// stays in the lobby until it has heard that.
-func (v *visitor) greet(info credentials.AuthInfo, proves func([]*x509.Certificate, time.Time) (spiffe.ID, error)) error {
+// greet lets v out of the lobby, if it has proven who it is; its handshake is done. It returns what the connection may hold of
+// unfinished requests; nil: nobody knows whose it is. Errors: it has, and is one too many; it stays in the lobby until it has
+// been told.
+func (v *visitor) greet(info credentials.AuthInfo, proves func([]*x509.Certificate, time.Time) (spiffe.ID, error)) (*unfinished.Budget, error) {
 	var chain []*x509.Certificate
 	if t, ok := info.(credentials.TLSInfo); ok {
 		chain = t.State.PeerCertificates
 	}
 	if len(chain) == 0 {
 		v.lobby.move(v, &v.lobby.unproven)
-		return nil
+		return nil, nil
 	}
 	id, err := proves(chain, time.Now())
 	if err != nil {
 		v.lobby.move(v, &v.lobby.unproven)
-		return nil
+		return nil, nil
 	}
-	return v.admit(guest{sha256.Sum256(chain[0].RawSubjectPublicKeyInfo), household{id, v.from}})
+	return v.admit(client{id, xds.QuotaKey(id, ca.WorkloadName(chain[0]), v.from), v.from})
 }
 
-// admit lets v out of the lobby as a guest. Errors: as of greet.
-func (v *visitor) admit(who guest) error {
+// admit lets v out of the lobby as a connection of a workload. Errors: as of greet.
+func (v *visitor) admit(who client) (*unfinished.Budget, error) {
 	l := v.lobby
-	l.mu.Lock()
-	var err error
-	if !v.gone {
-		if err = l.guests.enter(who); err == nil {
-			v.guest = &who
-		}
-	}
-	l.mu.Unlock()
+	budget, err := v.count(who)
 	if err == nil {
 		l.move(v, nil)
-		return nil
+		return budget, nil
 	}
-	l.guests.note(who, err)
+	l.limits.note(who, tooManyConnections, err)
 	l.move(v, &l.unproven)
 	time.AfterFunc(refusalTime, func() { _ = v.Conn.Close() }) // who serves it finds out, and closes it too
-	return err
+	return nil, err
+}
+
+// count counts v as a connection of a workload, unless it is closed.
+func (v *visitor) count(who client) (*unfinished.Budget, error) {
+	v.lobby.mu.Lock()
+	defer v.lobby.mu.Unlock()
+	if v.gone {
+		return nil, nil
+	}
+	w, err := v.lobby.limits.enter(who)
+	if err != nil {
+		return nil, err
+	}
+	v.client = &who
+	return w.unfinished, nil
+}
+
+// overflow notes that v is closed because its workload does not end its requests.
+func (v *visitor) overflow() {
+	v.lobby.mu.Lock()
+	who := v.client
+	v.lobby.mu.Unlock()
+	if who != nil {
+		v.lobby.limits.note(*who, tooMuchUnfinished, unfinished.ErrTooMuch)
+	}
 }

@@ -26,11 +26,11 @@ func newTestLobby(t *testing.T) (*lobby, func(from string) (outside, inside net.
 		t.Fatal(err)
 	}
 	r := prometheus.NewRegistry()
-	book, err := newGuests(bounds{workload: 2, address: 3}, r, testlog.New(t))
+	limits, err := newConnLimiter(2, r, testlog.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLobby(inner, book, r)
+	l, err := newLobby(inner, limits, r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -88,12 +88,9 @@ type xdsSettings struct {
 	PlaintextAddress string `yaml:"plaintextAddress"`
 	// Gap is the least time between two builds in a storm of changes. Default 50ms.
 	Gap time.Duration `yaml:"gap"`
-	// WorkloadConnections is how many connections to Address one workload may have at once; it is told by the public key of
-	// its certificate. Default 64.
+	// WorkloadConnections is how many connections to Address, and how many streams on all of them, one workload may have at once.
+	// What it may hold in memory grows with it beyond 16. Default 16.
 	WorkloadConnections int `yaml:"workloadConnections"`
-	// AddressConnections is how many all workloads of one identity may have that come from one address; of IPv6, from the 64
-	// bits of its network. Default 4096.
-	AddressConnections int `yaml:"addressConnections"`
 }
 
 type metricsSettings struct {
@@ -131,7 +128,7 @@ func defaults() settings {
 		sources:   defaultSources(defaultFiles),
 		Merge:     mergeSettings{Endpoints: "unite", Relayed: "alone"},
 		Domain:    "cluster.local",
-		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 64, AddressConnections: 4096},
+		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 16},
 		Metrics:   metricsSettings{Address: defaultMetrics},
 		Admin:     adminSettings{Socket: "/run/ashore/admin.sock"},
 		Log:       logSettings{Level: "info", Format: "text"},
@@ -219,10 +216,7 @@ func (s *settings) checkOwn(file string) error {
 // checkServed checks the addresses that are listened on, and how many may connect.
 func (s *settings) checkServed(wrong func(setting, format string, args ...any)) {
 	if s.XDS.WorkloadConnections < 1 {
-		wrong("xds.workloadConnections", "%d: want 1 or more, such as 64", s.XDS.WorkloadConnections)
-	}
-	if s.XDS.AddressConnections < s.XDS.WorkloadConnections {
-		wrong("xds.addressConnections", "%d: want as many as one workload may have (xds.workloadConnections, %d), or more", s.XDS.AddressConnections, s.XDS.WorkloadConnections)
+		wrong("xds.workloadConnections", "%d: want 1 or more, such as 16", s.XDS.WorkloadConnections)
 	}
 	if s.XDS.Address == "" && s.XDS.PlaintextAddress == "" {
 		wrong("xds.address", "empty, and xds.plaintextAddress is not set: there is no address to serve proxies at")

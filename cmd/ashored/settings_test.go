@@ -66,7 +66,6 @@ func TestWrongSettings(t *testing.T) {
 		{"advertised", "xds: {advertise: \"0.0.0.0:1\"}\n", `xds.advertise: "0.0.0.0" of "0.0.0.0:1" is no name or address`},
 		{"advertised without port", "xds: {advertise: mesh}\n", `xds.advertise: "mesh" is not an address`},
 		{"no connections", "xds: {workloadConnections: 0}\n", "ashored.yaml:1: xds.workloadConnections: 0: want 1 or more"},
-		{"fewer of an address", "xds: {workloadConnections: 9, addressConnections: 8}\n", "ashored.yaml:1: xds.addressConnections: 8: want as many as one workload may have (xds.workloadConnections, 9), or more"},
 		{"key type", "ca: {keyType: dsa}\n", `ashored.yaml:1: ca.keyType: "dsa" is not a type of key: want ecdsa or rsa`},
 		{"validity", "ca: {validity: 1s}\n", "ca.validity: 1s: want 1m or more"},
 		{"max validity", "ca: {maxValidity: 1h}\n", "ca.maxValidity: 1h0m0s is less than ca.validity, 24h0m0s"},

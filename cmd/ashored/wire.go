@@ -238,7 +238,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	}
 	tell.mind(id, d.store, back)
 	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
-		RegisterAnybody: s.dev, PeerStreams: 2 * s.XDS.WorkloadConnections, Audit: d.audit.Record})
+		RegisterAnybody: s.dev, WorkloadStreams: s.XDS.WorkloadConnections, WorkloadBytes: workloadLimit(workloadBytes, s.XDS.WorkloadConnections), Audit: d.audit.Record})
 	if err != nil {
 		return p, err
 	}
@@ -329,12 +329,12 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	id.fleet.Store(server)
 	id.readers.Store(tell)
 	id.run(p)
-	book, err := newGuests(bounds{workload: s.WorkloadConnections, address: s.AddressConnections}, d.registry, log)
+	limits, err := newConnLimiter(s.WorkloadConnections, d.registry, log)
 	if err != nil {
 		return err
 	}
 	out := newExits(d.secure)
-	in, err := newLobby(out, book, d.registry)
+	in, err := newLobby(out, limits, d.registry)
 	if err != nil {
 		return err
 	}

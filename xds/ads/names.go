@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"weak"
 )
 
@@ -19,6 +20,8 @@ type Names struct {
 
 	once  sync.Once
 	table []uint32 // open addressing: index into list plus one; made on first use
+
+	answersCost atomic.Int64 // see answers, plus one; 0: not counted yet
 }
 
 // All says whether everything is subscribed, not only the names of List.

@@ -281,8 +281,8 @@ func claim(value []byte) (name, version []byte, err error) {
 	return name, version, nil
 }
 
-// maxWords bounds what is kept of a client's error text.
-const maxWords = 16 << 10
+// maxWords bounds what is kept of a client's error text, in bytes.
+const maxWords = 4 << 10
 
 // rejection reads a google.rpc.Status.
 func rejection(value []byte) (*Rejection, error) {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -24,52 +25,51 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/xds"
 )
 
-// One workload, and all of an identity at an address, have so many connections; whoever closes one makes room.
-func TestGuestsBounds(t *testing.T) {
+// One workload has so many connections, whatever its keys and addresses; whoever closes one makes room.
+func TestConnectionsOfOneWorkload(t *testing.T) {
 	t.Parallel()
-	l, connect := newTestLobby(t) // two of a workload, three of an address
-	web := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
-	api := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "api"}
-	come := func(key byte, id spiffe.ID, from string) (net.Conn, error) {
+	l, connect := newTestLobby(t) // two of a workload
+	id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
+	come := func(workload, from string) (net.Conn, error) {
 		_, in := connect(from)
 		v := in.(*visitor)
-		return in, v.admit(guest{[32]byte{key}, household{id, v.from}})
+		_, err := v.admit(client{id, xds.QuotaKey(id, workload, v.from), v.from})
+		return in, err
 	}
-	welcome := func(key byte, id spiffe.ID, from string) net.Conn {
+	welcome := func(workload, from string) net.Conn {
 		t.Helper()
-		in, err := come(key, id, from)
+		in, err := come(workload, from)
 		if err != nil {
-			t.Errorf("workload %d of %s from %s: %v", key, id, from, err)
+			t.Errorf("workload %q from %s: %v", workload, from, err)
 		}
 		return in
 	}
-	refused := func(key byte, id spiffe.ID, from, want string) {
+	refused := func(workload, from string) {
 		t.Helper()
-		if _, err := come(key, id, from); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("workload %d of %s from %s: %v, want %q", key, id, from, err, want)
+		if _, err := come(workload, from); err == nil || !strings.Contains(err.Error(), "this workload has 2 connections, no more are served (setting xds.workloadConnections") {
+			t.Errorf("workload %q from %s: %v", workload, from, err)
 		}
 	}
-	first := welcome(1, web, "127.0.0.8")
-	welcome(1, web, "127.0.0.9")
-	refused(1, web, "127.0.0.8", "this workload has 2 connections")
-	refused(1, web, "127.0.0.10", "xds.workloadConnections")
-	welcome(2, web, "127.0.0.8")
-	welcome(3, web, "127.0.0.8")
-	refused(4, web, "127.0.0.8", "workloads of spiffe://mesh.example/ns/shop/sa/web at 127.0.0.8/32 have 3 connections")
-	welcome(4, web, "127.0.0.9")
-	welcome(5, api, "127.0.0.8")
+	first := welcome("shop/web-1", "127.0.0.8")
+	welcome("shop/web-1", "127.0.0.9")
+	refused("shop/web-1", "127.0.0.10")
+	welcome("shop/web-2", "127.0.0.8")
+	welcome("", "127.0.0.8") // without a name all of an identity at an address are one
+	welcome("", "127.0.0.8")
+	refused("", "127.0.0.8")
+	welcome("", "127.0.0.9")
 	for range 2 {
 		if err := first.Close(); err != nil && !errors.Is(err, net.ErrClosed) { // twice is once
 			t.Fatal(err)
 		}
 	}
-	welcome(4, web, "127.0.0.8")
-	refused(6, web, "127.0.0.8", "xds.addressConnections")
-	welcome(1, web, "127.0.0.10")
+	welcome("shop/web-1", "127.0.0.10")
+	refused("shop/web-1", "127.0.0.10")
 	r := prometheus.NewRegistry()
-	if err := r.Register(l.guests.refused); err != nil {
+	if err := r.Register(l.limits.refused); err != nil {
 		t.Fatal(err)
 	}
 	families, err := r.Gather()
@@ -77,14 +77,14 @@ func TestGuestsBounds(t *testing.T) {
 		t.Fatalf("%d metrics, error %v", len(families), err)
 	}
 	for _, m := range families[0].GetMetric() {
-		if n := m.GetCounter().GetValue(); n != 2 {
-			t.Errorf("%v counts %v, want 2", m.GetLabel(), n)
+		if reason := m.GetLabel()[0].GetValue(); m.GetCounter().GetValue() != map[string]float64{tooManyConnections: 3}[reason] {
+			t.Errorf("of %q the metric counts %v", reason, m.GetCounter().GetValue())
 		}
 	}
 }
 
 // What ends while it is greeted is not counted for ever, and nothing is left of who has gone.
-func TestGuestsLeave(t *testing.T) {
+func TestConnectionsThatEnd(t *testing.T) {
 	t.Parallel()
 	l, connect := newTestLobby(t)
 	_, in := connect("127.0.0.8")
@@ -93,20 +93,20 @@ func TestGuestsLeave(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, v := range []*visitor{in.(*visitor), gone.(*visitor)} {
-		if err := v.admit(guest{household: household{from: v.from}}); err != nil {
+		if _, err := v.admit(client{key: "web"}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if n := len(l.guests.households); n != 1 {
-		t.Errorf("%d households, want 1", n)
+	if n := l.limits.workloads["web"].count; n != 1 {
+		t.Errorf("%d connections are counted, want 1", n)
 	}
-	if err := in.Close(); err != nil || len(l.guests.households) != 0 || len(l.guests.keys) != 0 {
-		t.Errorf("closing: %v; left are %v and %v, want none", err, l.guests.households, l.guests.keys)
+	if err := in.Close(); err != nil || len(l.limits.workloads) != 0 {
+		t.Errorf("closing: %v; left are %v, want none", err, l.limits.workloads)
 	}
 }
 
 // What the settings say holds where ashored serves.
-func TestGuestsServed(t *testing.T) {
+func TestConnectionLimitServed(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	s.start(t)
@@ -121,7 +121,7 @@ func TestGuestsServed(t *testing.T) {
 	if err := web.stream(t, node(most))(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Errorf("one more: %v", err)
 	}
-	if !strings.Contains(s.metricsText(t), `ashore_connections_refused_total{by="workload"} 1`) {
+	if !strings.Contains(s.metricsText(t), `ashore_connections_refused_total{reason="connections"} 1`) {
 		t.Error("no metric tells of the refusal")
 	}
 }
@@ -142,10 +142,10 @@ func selfSigned(t *testing.T) tls.Certificate {
 }
 
 // A connection that is one too many is told so, in words, and then closed; those that are there are served on.
-func TestGuestTurnedAway(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	t.Parallel()
 	r := prometheus.NewRegistry()
-	book, err := newGuests(bounds{workload: 1, address: 9}, r, testlog.New(t))
+	book, err := newConnLimiter(1, r, testlog.New(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,10 +158,15 @@ func TestGuestTurnedAway(t *testing.T) {
 		t.Fatal(err)
 	}
 	serving := selfSigned(t)
-	proves := func([]*x509.Certificate, time.Time) (spiffe.ID, error) {
-		return spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}, nil
+	workload, other := selfSigned(t), selfSigned(t)
+	proves := func(chain []*x509.Certificate, _ time.Time) (spiffe.ID, error) {
+		id := spiffe.ID{TrustDomain: "mesh.example", Namespace: "shop", ServiceAccount: "web"}
+		if bytes.Equal(chain[0].Raw, other.Certificate[0]) {
+			id.ServiceAccount = "api"
+		}
+		return id, nil
 	}
-	creds := doorman{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), proves}
+	creds := limitedTLS{credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{serving}, ClientAuth: tls.RequireAnyClientCert, MinVersion: tls.VersionTLS13}), proves}
 	srv := grpc.NewServer(append(refusals(), grpc.Creds(creds))...)
 	healthv1.RegisterHealthServer(srv, health.NewServer())
 	served := make(chan error, 1)
@@ -172,7 +177,6 @@ func TestGuestTurnedAway(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	workload, other := selfSigned(t), selfSigned(t)
 	dial := func(cert tls.Certificate) healthv1.HealthClient {
 		conn, err := grpc.NewClient(inner.Addr().String(), grpc.WithTransportCredentials(credentials.NewTLS(&tls.Config{Certificates: []tls.Certificate{cert}, InsecureSkipVerify: true}))) //nolint:gosec // whom it trusts is not what is tested
 		if err != nil {

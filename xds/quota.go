@@ -1,0 +1,111 @@
+package xds
+
+import (
+	"net/netip"
+	"sync"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/internal/crowd"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+// QuotaKey names whom a quota is for: a workload, by the name in its certificate. Where that is empty, all workloads of the
+// identity that connect from one address share a quota.
+func QuotaKey(id spiffe.ID, workload string, from netip.Prefix) string {
+	account := id.Namespace + "/" + id.ServiceAccount
+	if workload != "" {
+		return account + " workload " + workload
+	}
+	return account + " address " + from.String()
+}
+
+// quotas bound what each workload makes the server hold, over all of its streams, connections and certificates. Safe for
+// concurrent use.
+type quotas struct {
+	streams, bytes int                // set once: of one workload
+	refused        prometheus.Counter // set once: streams that hold too much
+
+	mu   sync.Mutex
+	held map[string]*usage // guarded by mu: by QuotaKey
+}
+
+// usage is what the streams of one workload hold.
+type usage struct{ streams, bytes int }
+
+// quota is the part of one stream in its workload's usage. A nil quota has no limits. It is used by both goroutines of its stream.
+type quota struct {
+	all  *quotas // set once
+	of   *usage  // set once; guarded by all.mu
+	key  string  // set once
+	held int     // guarded by all.mu
+	left bool    // guarded by all.mu: the stream has ended, and nothing more counts
+}
+
+// workload is the key of the quota's workload; empty for nil.
+func (q *quota) workload() string {
+	if q == nil {
+		return ""
+	}
+	return q.key
+}
+
+// enter counts a stream until it leaves. Errors: a status, when there are too many.
+func (q *quotas) enter(key string) (*quota, error) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	u := q.held[key]
+	if u == nil {
+		u = &usage{}
+		q.held[key] = u
+	}
+	if u.streams >= q.streams {
+		return nil, status.Errorf(codes.ResourceExhausted, "this workload has %d streams, no more are served (setting xds.workloadConnections of the control plane)", q.streams)
+	}
+	u.streams++
+	return &quota{all: q, of: u, key: key}, nil
+}
+
+// hold counts that many bytes more, fewer when negative. Errors: a status, when the workload holds too many; they are not counted.
+func (q *quota) hold(bytes int) error {
+	if q == nil {
+		return nil
+	}
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	if q.left {
+		return nil
+	}
+	if bytes > 0 && q.of.bytes+bytes > q.all.bytes {
+		q.all.refused.Inc()
+		return status.Errorf(codes.ResourceExhausted, "the requests and subscriptions of this workload take more than %d KiB on all of its streams: subscribe to fewer names (or raise the setting xds.workloadConnections of the control plane)", q.all.bytes>>10)
+	}
+	q.of.bytes += bytes
+	q.held += bytes
+	return nil
+}
+
+// leave is the end of the stream.
+func (q *quota) leave() {
+	if q == nil {
+		return
+	}
+	q.all.mu.Lock()
+	defer q.all.mu.Unlock()
+	q.left = true
+	q.of.bytes -= q.held
+	if q.of.streams--; q.of.streams == 0 {
+		delete(q.all.held, q.key)
+	}
+}
+
+// quotaOf counts a stream of a peer from an address. Whoever opens a listener without TLS trusts all who reach it: they have
+// no quota. Errors: a status, when there are too many streams.
+func (s *Server) quotaOf(who Peer, from string) (*quota, error) {
+	if who.Identity == (spiffe.ID{}) {
+		return nil, nil
+	}
+	return s.quotas.enter(QuotaKey(who.Identity, who.Workload, crowd.Household(from)))
+}
