@@ -37,13 +37,15 @@ func TestManyRegistrations(t *testing.T) {
 		if i == 20 {
 			own = renewRegistered(t, m, own)
 		}
-		switch err := registerAs(t, m, own, "web", fmt.Sprint(subnet, 100+i), ""); status.Code(err) {
-		case codes.OK:
-			registered++
-		case codes.ResourceExhausted:
-		default:
-			t.Fatal(err)
-		}
+		t.Run(fmt.Sprint("address ", i), func(t *testing.T) { // its connection ends with it, or there would be too many
+			switch err := registerAs(t, m, own, "web", fmt.Sprint(subnet, 100+i), ""); status.Code(err) {
+			case codes.OK:
+				registered++
+			case codes.ResourceExhausted:
+			default:
+				t.Fatal(err)
+			}
+		})
 	}
 	if registered != 16 {
 		t.Errorf("one workload with two certificates has %d registrations, want 16", registered)
