@@ -98,7 +98,8 @@ func NewServer(c ServerConfig) (*Server, error) {
 func (s *Server) Register(g *grpc.Server) {
 	d := securityv1.IstioCertificateService_ServiceDesc
 	d.HandlerType, d.Methods = (*any)(nil), nil
-	d.Streams = []grpc.StreamDesc{{StreamName: "CreateCertificate", Handler: s.serve}}
+	// Without ClientStreams gRPC would not call the server's interceptors.
+	d.Streams = []grpc.StreamDesc{{StreamName: "CreateCertificate", Handler: s.serve, ClientStreams: true}}
 	g.RegisterService(&d, s)
 }
 

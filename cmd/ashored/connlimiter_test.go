@@ -121,7 +121,10 @@ func TestConnectionLimitServed(t *testing.T) {
 	if err := web.stream(t, node(most))(); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Errorf("one more: %v", err)
 	}
-	if !strings.Contains(s.metricsText(t), `ashore_connections_refused_total{reason="connections"} 1`) {
+	if err := web.ask(t, "", ""); status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "xds.workloadConnections") {
+		t.Errorf("a call for a certificate: %v", err)
+	}
+	if !strings.Contains(s.metricsText(t), `ashore_connections_refused_total{reason="connections"} 2`) {
 		t.Error("no metric tells of the refusal")
 	}
 }
