@@ -12,8 +12,8 @@ const (
 	// maxHistory is how many clients' doubts are remembered for one workload, and for all clients that have proven nothing
 	// together anonymousHistory.
 	maxHistory, anonymousHistory = 16, 10_000
-	// historyTime is how long they are: a client that reconnects does so within seconds. After it, one that claims to have
-	// what it rejected, or what was on its way, is believed.
+	// historyTime is how long they are: a client that reconnects does so within seconds. After that, the
+	// server accepts a client's claim about resources that it rejected or never acknowledged.
 	historyTime = 5 * time.Minute
 )
 

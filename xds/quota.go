@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// QuotaKey names whom a quota is for: a workload, by the name in its certificate. Where that is empty, all workloads of the
-// identity that connect from one address share a quota.
+// QuotaKey returns the key by which quotas are counted: the workload that the certificate names. If it
+// names none, all workloads of the identity that connect from one address share a quota.
 func QuotaKey(id spiffe.ID, workload string, from netip.Prefix) string {
 	account := id.Namespace + "/" + id.ServiceAccount
 	if workload != "" {

@@ -86,7 +86,7 @@ func TestMemoryOfOneWorkload(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = connect("shop/web-1", subscription("another"))
-	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "take more than 16384 KiB on all of its streams") || !strings.Contains(err.Error(), "xds.workloadConnections") {
+	if status.Code(err) != codes.ResourceExhausted || !strings.Contains(err.Error(), "take more than 12288 KiB on all of its streams") || !strings.Contains(err.Error(), "xds.workloadConnections") {
 		t.Fatalf("as many more: %v", err)
 	}
 	if _, err := connect("shop/web-2", subscription("another")); err != nil {

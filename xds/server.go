@@ -98,7 +98,7 @@ type Config struct {
 	// WorkloadStreams bounds the streams of one workload, over all of its certificates and connections. Zero means 16.
 	WorkloadStreams int
 	// WorkloadBytes bounds about how much memory the requests and subscriptions of one workload take, on all of its streams
-	// together. A proxy that subscribes to 10,000 names of usual length takes 1.5 MB. Zero means 16 MiB.
+	// together. A proxy that subscribes to 10,000 names of usual length takes 1.5 MB. Zero means 12 MiB.
 	WorkloadBytes int
 	// Admissions is how many streams may have their first answers made at one time; the others wait
 	// their turn. Zero means two for each processor.
@@ -169,7 +169,7 @@ func New(cfg Config) (*Server, error) {
 		cfg.WorkloadStreams = 16
 	}
 	if cfg.WorkloadBytes == 0 {
-		cfg.WorkloadBytes = 16 << 20
+		cfg.WorkloadBytes = 12 << 20
 	}
 	if cfg.Admissions == 0 {
 		cfg.Admissions = 2 * runtime.GOMAXPROCS(0)

@@ -24,9 +24,10 @@ import (
 // refusalTime is how long a connection that is one too many stays open, so that its client is told why.
 const refusalTime = 5 * time.Second
 
-// workloadBytes is how much memory the requests and subscriptions of one workload may take, on each 16 of its connections, and
-// unfinishedBytes how much its requests that have not arrived in full: the largest one fits.
-const workloadBytes, unfinishedBytes = 16 << 20, 6 << 20
+// workloadBytes limits the memory of one workload's requests and subscriptions, unfinishedBytes that of
+// its incomplete requests: the largest one fits. Both are for 16 connections and grow with the setting.
+// unprovenBytes limits the incomplete requests of a connection that no workload has proven to be its own.
+const workloadBytes, unfinishedBytes, unprovenBytes = 12 << 20, 6 << 20, 256 << 10
 
 // workloadLimit is that of a workload that may have so many connections.
 func workloadLimit(bytes, connections int) int { return max(bytes, bytes/16*connections) }
@@ -58,7 +59,7 @@ type client struct {
 func newConnLimiter(most int, r prometheus.Registerer, log hclog.Logger) (*connLimiter, error) {
 	l := &connLimiter{most: most, log: ratelimit.NewLogger(log), workloads: map[string]*workloadConns{},
 		refused: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "ashore_connections_refused_total",
-			Help: "Connections of workloads that were refused or closed, because one workload had too many or sent too much of requests that it did not end."}, []string{"reason"})}
+			Help: "Connections refused or closed because their workload exceeded a limit."}, []string{"reason"})}
 	for _, reason := range []string{tooManyConnections, tooMuchUnfinished} {
 		l.refused.WithLabelValues(reason)
 	}
@@ -120,13 +121,13 @@ func (d limitedTLS) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 		return out, info, nil
 	}
 	budget, err := v.greet(info, d.proves)
-	switch {
-	case err != nil:
+	if err != nil {
 		info = refusedConn{info, err}
-	case budget != nil:
-		out = unfinished.NewConn(out, budget, v.overflow)
 	}
-	return out, info, nil
+	if budget == nil {
+		budget = unfinished.NewBudget(unprovenBytes)
+	}
+	return unfinished.NewConn(out, budget, v.overflow), info, nil
 }
 
 // Clone implements credentials.TransportCredentials.

@@ -29,8 +29,8 @@ const (
 )
 
 // lobby is a listener that bounds how many are inside who have not proven who they are: they cost memory and file
-// descriptors before anything is known of them. Who comes in is in the first room until his handshake is done, then in the
-// second one, unless he has proven to be a workload: then the limits of a workload hold for him. Safe for concurrent use.
+// descriptors before anything is known of them. A connection counts as a handshake, then as unproven, until its certificate is
+// verified. Then the limits of its workload apply. Safe for concurrent use.
 type lobby struct {
 	net.Listener
 	cuts   prometheus.Counter // set once

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net"
 	"sync"
+
+	"golang.org/x/time/rate"
 )
 
-// ErrTooMuch is why a connection is closed.
-var ErrTooMuch = errors.New("too much of unfinished requests")
+// ErrTooMuch reports that a limit is exceeded; the connection has to be closed.
+var ErrTooMuch = errors.New("incomplete requests, or many tiny frames, exceed the limit of the workload")
 
 // Budget is what several connections may hold together. Safe for concurrent use.
 type Budget struct {
@@ -41,6 +43,9 @@ const (
 	prefixSize = 5
 	// frameCost is what a server holds for each frame besides its data.
 	frameCost = 96
+	// A frame with less data than tinyFrame costs more than it carries, and its message may be complete
+	// but not read yet. tinyBurst of them are allowed at once, and tinyRate a second.
+	tinyFrame, tinyBurst, tinyRate = 64, 4096, 100
 )
 
 // Conn is the server's end of a connection of HTTP/2, decrypted. It is read by one goroutine.
@@ -53,6 +58,8 @@ type Conn struct {
 	header  []byte           // of the frame that is being read
 	frame   frame            // whose header was read last
 	streams map[uint32]*tail // messages that have begun, by stream
+	tiny    *rate.Limiter    // frames of data that are smaller than tinyFrame
+	flooded bool             // tiny was exceeded
 
 	mu   sync.Mutex
 	held int  // guarded by mu
@@ -77,13 +84,18 @@ type tail struct {
 
 // NewConn makes one of a connection on which nothing has been read. cut is called when it is closed because of the budget.
 func NewConn(c net.Conn, b *Budget, cut func()) *Conn {
-	return &Conn{Conn: c, budget: b, cut: cut, skip: prefaceSize, streams: map[uint32]*tail{}}
+	return &Conn{Conn: c, budget: b, cut: cut, skip: prefaceSize, streams: map[uint32]*tail{},
+		tiny: rate.NewLimiter(tinyRate, tinyBurst)}
 }
 
 // Read implements net.Conn. Errors besides: ErrTooMuch.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	change := c.scan(b[:n])
+	if c.flooded {
+		c.cut()
+		return 0, ErrTooMuch
+	}
 	if change == 0 {
 		return n, err
 	}
@@ -151,6 +163,9 @@ func (c *Conn) begin() (change int) {
 		c.skip = size
 		c.frame = f
 		return c.endFrame()
+	}
+	if size < tinyFrame && !c.tiny.Allow() {
+		c.flooded = true
 	}
 	f.data, f.padded = size, flags&flagPadded != 0 && size > 0
 	c.frame = f

@@ -156,3 +156,21 @@ func TestTooMuch(t *testing.T) {
 		t.Errorf("after others have ended: %v", err)
 	}
 }
+
+// Complete messages in tiny frames are not held by the budget, but their number is limited.
+func TestTinyFrames(t *testing.T) {
+	t.Parallel()
+	var sent bytes.Buffer
+	sent.WriteString(http2.ClientPreface)
+	f := http2.NewFramer(&sent, nil)
+	for range 2 * tinyBurst {
+		if err := f.WriteData(1, false, message(0)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cuts := 0
+	c := NewConn(&readConn{Reader: bytes.NewReader(sent.Bytes())}, NewBudget(1<<20), func() { cuts++ })
+	if _, err := io.ReadAll(c); !errors.Is(err, ErrTooMuch) || cuts != 1 {
+		t.Errorf("error %v, cut %d times", err, cuts)
+	}
+}
