@@ -154,7 +154,8 @@ func differences(first, other *registry.Service) []string {
 		out = append(out, fmt.Sprintf("its addresses are %v, not %v", other.Addresses, first.Addresses))
 	}
 	if !slices.Equal(first.ExportTo, other.ExportTo) {
-		out = append(out, fmt.Sprintf("its exportTo is %q, not %q", other.ExportTo, first.ExportTo))
+		out = append(out, fmt.Sprintf("its exportTo is %q, not %q, so its ports and endpoints are not used",
+			other.ExportTo, first.ExportTo))
 	}
 	if !slices.Equal(first.SubjectAltNames, other.SubjectAltNames) {
 		out = append(out, fmt.Sprintf("its subjectAltNames are %q, not %q", other.SubjectAltNames, first.SubjectAltNames))

@@ -10,13 +10,13 @@ import (
 
 // unite makes one service of the declarations of one host, the deciding one first. It has the ports
 // of all of them. An endpoint serves only the ports of its own declaration, and none whose protocol
-// is another one there. All other settings are those of the first; a declaration of another
-// resolution is not used.
+// is another one there. All other settings are those of the first; a declaration with another
+// resolution or exportTo is not used, so private endpoints are never exported.
 // Source: Istio merges the ports of services of one host and namespace (SidecarScope).
 func unite(parts []registry.Instances) registry.Instances {
 	first := parts[0].Service
 	parts = slices.DeleteFunc(slices.Clone(parts), func(p registry.Instances) bool {
-		return p.Service.Resolution != first.Resolution
+		return p.Service.Resolution != first.Resolution || !slices.Equal(p.Service.ExportTo, first.ExportTo)
 	})
 	if len(parts) == 1 {
 		return parts[0]

@@ -128,6 +128,16 @@ func TestUnite(t *testing.T) {
   warning: ServiceEntry shop/b spec.hosts: ` + decides + `its resolution is DNS, not STATIC, so its ports and endpoints are not used; declare both alike
 `,
 		},
+		"a private declaration": {
+			[]*networking.ServiceEntry{declaration(at("10.0.0.1"), port(80, "http", "HTTP")), declaration(func(s *networking.ServiceEntry) {
+				at("10.0.0.2")(s)
+				s.ExportTo = []string{"."}
+			}, port(80, "http", "HTTP"), port(90, "admin", "HTTP"))},
+			head + `[{80 http HTTP 0}] resolution 0 external false
+  10.0.0.1 ports map[] shop/a
+  warning: ServiceEntry shop/b spec.hosts: ` + decides + `its exportTo is ["."], not [], so its ports and endpoints are not used; declare both alike
+`,
+		},
 		"other settings": {
 			[]*networking.ServiceEntry{declaration(at("10.0.0.1"), port(80, "http", "HTTP")), declaration(func(s *networking.ServiceEntry) {
 				s.Location, s.Addresses, s.ExportTo, s.SubjectAltNames = networking.ServiceEntry_MESH_EXTERNAL, []string{"240.0.0.8"}, []string{"."}, []string{"san"}
@@ -135,7 +145,7 @@ func TestUnite(t *testing.T) {
 			head + `[{80 http HTTP 0}] resolution 0 external false
   10.0.0.1 ports map[] shop/a
   warning: ServiceEntry shop/b spec.hosts: ` + decides + `its location is MESH_EXTERNAL, not MESH_INTERNAL; its addresses are [240.0.0.8/32], not [240.0.0.9/32]; ` +
-				`its exportTo is ["."], not []; its subjectAltNames are ["san"], not []; declare both alike
+				`its exportTo is ["."], not [], so its ports and endpoints are not used; its subjectAltNames are ["san"], not []; declare both alike
 `,
 		},
 	}
