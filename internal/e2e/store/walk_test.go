@@ -121,7 +121,7 @@ func TestBadInput(t *testing.T) {
 		"empty":          {1, "-f " + b.file("empty.yaml", ""), []string{"empty.yaml", "it is empty"}},
 		"unknown kind":   {1, "-f " + b.file("kind.yaml", strings.Replace(service("a", "1.1.1.1"), "ServiceEntry", "ServiceEntri", 1)), []string{"kind.yaml:3", "did you mean"}},
 		"wrong file":     {1, "-f " + b.file("wrong.yaml", "image: nginx\n"), []string{"wrong.yaml:1", "the kind is missing"}},
-		"half-written":   {1, "-f " + b.file("half.yaml", service("a", "1.1.1.1")[:150]), []string{"half.yaml:"}},
+		"half-written":   {1, "-f " + b.file("half.yaml", strings.TrimSuffix(service("a", "1.1.1.1"), "}]\n")), []string{"half.yaml:"}},
 		"wrong field":    {1, "-f " + b.file("field.yaml", strings.Replace(service("a", "1.1.1.1"), "8080", "80800", 1)), []string{"field.yaml:9", "spec.ports[0]"}},
 		"100 MB":         {1, "-f " + large, []string{"large.yaml"}},
 		"binary":         {1, "-f " + b.file("program.yaml", "\x7fELF\x02\xff\xfe"), []string{"program.yaml:1", "not UTF-8"}},
