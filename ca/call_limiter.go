@@ -14,7 +14,7 @@ const (
 	// progress holds a request of up to the receive limit of the server.
 	maxCalls, maxKeyCalls = 16, 2
 	// maxQueue is how many calls are in progress or wait. A call that waits holds what one flow-control
-	// window of its stream lets through, 64 KiB: 128 MiB for all of them.
+	// window of its stream lets through, 128 KiB: 256 MiB for all of them.
 	maxQueue = 2048
 	// maxCallerQueue is how many of them come from one authenticated caller. Pods that share a service
 	// account are one caller.

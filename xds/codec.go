@@ -52,7 +52,7 @@ const (
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
 	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
-	maxStreams = 32
+	maxStreams = 16
 	// maxIdle is how long a connection may have no stream.
 	maxIdle = 10 * time.Minute
 )
@@ -70,7 +70,7 @@ func ServerOptions() []grpc.ServerOption {
 		// Fixed windows, since measuring the connection costs pings. A stream that is not read, such as a call for a
 		// certificate that waits, holds as much as the smaller one. For a larger message that is read gRPC widens it, which
 		// costs an answer: clients of state of the world repeat 100 KB of names with each acknowledgement.
-		grpc.InitialWindowSize(64 << 10),
+		grpc.InitialWindowSize(128 << 10),
 		grpc.InitialConnWindowSize(1 << 20),
 		// Only a connection that has something to read holds a buffer for it; without TLS, that is.
 		grpc.ReadBufferSize(32 << 10),

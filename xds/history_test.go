@@ -12,8 +12,8 @@ func doubtful(name string) map[string]ads.Doubt {
 	return map[string]ads.Doubt{"t": {Names: []string{name}}}
 }
 
-// Streams of one client may end in another order than they began: a dead one, noticed late, does not end the doubt
-// that a newer one left.
+// Streams of one client may end in another order than they began: a dead one, noticed late, does
+// not end the doubt that a newer one left.
 func TestHistoryKeepsWhatNewerStreamsLeft(t *testing.T) {
 	t.Parallel()
 	for name, late := range map[string]map[string]ads.Doubt{"nothing": nil, "another type": {"u": {Names: []string{"y"}}}} {

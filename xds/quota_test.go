@@ -23,7 +23,8 @@ func named(t *testing.T, name string) *corev3.Node {
 	return n
 }
 
-// A workload has so many streams, whatever certificates and names it uses; another workload of its identity is served.
+// A workload has so many streams, whatever certificates and names it uses; another workload of its
+// identity is served.
 func TestStreamsOfOneWorkload(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -65,8 +66,8 @@ func subscription(host string) *discoveryv3.DeltaDiscoveryRequest {
 	return r
 }
 
-// A workload may subscribe to 15,000 names of which nothing is known. Beyond that it is refused on every stream, others are
-// not, and when its streams have ended it is served again.
+// A workload may subscribe to 15,000 names of which nothing is known. Beyond that it is refused on
+// every stream, others are not, and when its streams have ended it is served again.
 func TestMemoryOfOneWorkload(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)
@@ -103,8 +104,8 @@ func TestMemoryOfOneWorkload(t *testing.T) {
 	}
 }
 
-// A proxy that reconnects with 15,000 names that exist takes less than half of what its workload may, even while the stream that
-// it had before is still there.
+// A proxy that reconnects with 15,000 names that exist takes less than half of what its workload
+// may, even while the stream that it had before is still there.
 func TestMemoryOfLargeProxy(t *testing.T) {
 	t.Parallel()
 	a := newAuthority(t)

@@ -39,7 +39,8 @@ const (
 )
 
 const (
-	// prefixSize is how long the beginning of a message of gRPC is: a flag, and its length in four bytes.
+	// prefixSize is how long the beginning of a message of gRPC is: a flag, and its length in four
+	// bytes.
 	prefixSize = 5
 	// frameCost is what a server holds for each frame besides its data.
 	frameCost = 96
@@ -82,7 +83,8 @@ type tail struct {
 	cost   int
 }
 
-// NewConn makes one of a connection on which nothing has been read. cut is called when it is closed because of the budget.
+// NewConn makes one of a connection on which nothing has been read. cut is called when it is closed
+// because of the budget.
 func NewConn(c net.Conn, b *Budget, cut func()) *Conn {
 	return &Conn{Conn: c, budget: b, cut: cut, skip: prefaceSize, streams: map[uint32]*tail{},
 		tiny: rate.NewLimiter(tinyRate, tinyBurst)}

@@ -25,7 +25,8 @@ func message(size int) []byte {
 	return append([]byte{0, 0, byte(size >> 16), byte(size >> 8), byte(size)}, make([]byte, size)...)
 }
 
-// What is held are the messages that have begun and not ended, with what their frames cost, however the bytes arrive.
+// What is held are the messages that have begun and not ended, with what their frames cost, however
+// the bytes arrive.
 func TestHeld(t *testing.T) {
 	t.Parallel()
 	data := func(t *testing.T, f *http2.Framer, stream uint32, end bool, b []byte) {

@@ -6,18 +6,19 @@ import "github.com/ashore-mesh/ashore/xds/resource"
 const (
 	// nameCost is that of a subscribed name besides its letters.
 	nameCost = 64
-	// emptyCost is that of an answer to a name of which nothing is known, as Kind.Empty makes it, besides the letters, of which
-	// it has several copies.
+	// emptyCost is that of an answer to a name of which nothing is known, as Kind.Empty makes it,
+	// besides the letters, of which it has several copies.
 	emptyCost, emptyCopies = 400, 2
 	// exceptionCost is that of an exception.
 	exceptionCost = 256
-	// sentCost is that of a resource in a response which the client has not acknowledged. The resource itself is shared.
+	// sentCost is that of a resource in a response which the client has not acknowledged. The
+	// resource itself is shared.
 	sentCost = 100
 )
 
-// Cost is about how much memory a client takes with the subscription, in bytes: names, answers to those of which nothing is
-// known, and responses that are not acknowledged. The resources themselves are shared and do not count. to is what the client
-// should have.
+// Cost is about how much memory a client takes with the subscription, in bytes: names, answers to
+// those of which nothing is known, and responses that are not acknowledged. The resources
+// themselves are shared and do not count. to is what the client should have.
 func (s *Subscription) Cost(to resource.Set) int {
 	cost := s.names.cost() + len(s.exceptions)*exceptionCost
 	if s.kind.Empty != nil {
@@ -32,7 +33,8 @@ func (s *Subscription) Cost(to resource.Set) int {
 	return cost
 }
 
-// CostOf is about how much more memory it takes at most to receive a request, in bytes, besides the bytes that it lies in.
+// CostOf is about how much more memory it takes at most to receive a request, in bytes, besides the
+// bytes that it lies in.
 func (s *Subscription) CostOf(r *Request, to resource.Set) int {
 	cost := (r.unsubscribes + r.claimed) * nameCost
 	if r.Rejected != nil {
@@ -59,8 +61,8 @@ func (s *Subscription) CostOf(r *Request, to resource.Set) int {
 // cost is what the names cost by themselves.
 func (n *Names) cost() int { return n.Bytes() + len(n.List())*nameCost }
 
-// answers is what the answers cost to those names of which to has nothing. It is counted once for all who subscribe to the same
-// names, since they share these answers.
+// answers is what the answers cost to those names of which to has nothing. It is counted once for
+// all who subscribe to the same names, since they share these answers.
 func (n *Names) answers(to resource.Set) int {
 	if n == nil {
 		return 0

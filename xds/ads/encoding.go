@@ -11,11 +11,13 @@ import (
 // fieldRemoved is DeltaDiscoveryResponse.removed_resources.
 const fieldRemoved = 6
 
-// maxCopied is how long the elements of a response may be together, in bytes, to be copied into one piece.
+// maxCopied is how long the elements of a response may be together, in bytes, to be copied into one
+// piece.
 const maxCopied = 64 << 10
 
-// encoding is the elements of a response in pieces. A long one consists of the encodings of single resources and of chunks,
-// which all streams share: a client cannot have the server copy all of them by asking for one more name.
+// encoding is the elements of a response in pieces. A long one consists of the encodings of single
+// resources and of chunks, which all streams share: a client cannot have the server copy all of
+// them by asking for one more name.
 type encoding struct {
 	parts  [][]byte
 	chunks []*chunk // of which parts consist in part; they are shared as long as somebody holds them
@@ -39,7 +41,8 @@ func encodeChunk(k chunkKey) *chunk {
 	return &chunk{join(items, nil, k.states, sizeOf(items, nil, k.states))}
 }
 
-// encode lays out the elements of a response; changed are sorted by name, and mostly of layer. One resource alone is not copied.
+// encode lays out the elements of a response; changed are sorted by name, and mostly of layer. One
+// resource alone is not copied.
 func (c *Cache) encode(layer *resource.Layer, changed []*resource.Resource, removed []string, states bool) encoding {
 	size := sizeOf(changed, removed, states)
 	switch {
@@ -54,7 +57,8 @@ func (c *Cache) encode(layer *resource.Layer, changed []*resource.Resource, remo
 	items := layer.Items()
 	for rest := changed; len(rest) > 0; {
 		i, found := search(items, rest[0].Name)
-		if found && i%chunkSize == 0 && len(rest) >= chunkSize && len(items) >= i+chunkSize && slices.Equal(rest[:chunkSize], items[i:i+chunkSize]) {
+		whole := found && i%chunkSize == 0 && len(rest) >= chunkSize && len(items) >= i+chunkSize
+		if whole && slices.Equal(rest[:chunkSize], items[i:i+chunkSize]) {
 			one := c.chunks.Get(chunkKey{layer, i / chunkSize, states})
 			e.chunks, e.parts = append(e.chunks, one), append(e.parts, one.bytes)
 			rest = rest[chunkSize:]

@@ -11,8 +11,9 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// A long response consists of what resources and chunks of the layer have encoded already: it says the same as if it were
-// copied, and neither one name more nor one less has the server make a copy for a client.
+// A long response consists of what resources and chunks of the layer have encoded already: it says
+// the same as if it were copied, and neither one name more nor one less has the server make a copy
+// for a client.
 func TestLongResponsesAreShared(t *testing.T) {
 	t.Parallel()
 	var items []*resource.Resource

@@ -48,8 +48,9 @@ const (
 	attackTime = 4 * time.Second
 )
 
-// One workload renews its certificate as often as it may, opens connections and streams by the dozen and sends what costs
-// most. The peak of ashored's memory grows by 64 MiB at most, and comes back. Another proxy gets its routes meanwhile.
+// One workload renews its certificate as often as it may, opens connections and streams by the
+// dozen and sends what costs most. The peak of ashored's memory grows by 64 MiB at most, and comes
+// back. Another proxy gets its routes meanwhile.
 func TestMemoryOfOneWorkload(t *testing.T) {
 	t.Parallel()
 	t.Run("small mesh", func(t *testing.T) { attacks(t, fewServices) })
@@ -114,7 +115,8 @@ func attacks(t *testing.T, services int) {
 	t.Errorf("%d KiB are resident minutes later, %d KiB before", memoryOf(t, m, "VmRSS"), before)
 }
 
-// A real Envoy with 10,000 clusters is within the limits, also when it reconnects and says what it has.
+// A real Envoy with 10,000 clusters is within the limits, also when it reconnects and says what it
+// has.
 func TestLargeEnvoyIsServed(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"many.yaml": entries(manyServices), "groups.yaml": workloadGroup("good")}, harness.Secure("log: {level: warn}"))
@@ -253,7 +255,8 @@ type proxy struct {
 	end    func() // may be called again
 }
 
-// newProxy connects one, which subscribes to clusters, to these load assignments and to routes, and waits for its first route.
+// newProxy connects one, which subscribes to clusters, to these load assignments and to routes, and
+// waits for its first route.
 func newProxy(t *testing.T, m *harness.Mesh, own *tls.Certificate, names []string) *proxy {
 	t.Helper()
 	conn, err := dial(m, own, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(64<<20)))
@@ -367,7 +370,8 @@ func renew(ctx context.Context, m *harness.Mesh, own *tls.Certificate) (_ *tls.C
 	return out, nil
 }
 
-// end closes all connections, and gives the memory of the attacks back that the tests' own process took.
+// end closes all connections, and gives the memory of the attacks back that the tests' own process
+// took.
 func (a *attacker) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -412,8 +416,8 @@ func (a *attacker) each(ctx context.Context, connections int, f func(ctx context
 	all.Wait()
 }
 
-// unfinished sends the beginning of a request on each of many streams, in frames of that size, and goes on for as long as it
-// is let.
+// unfinished sends the beginning of a request on each of many streams, in frames of that size, and
+// goes on for as long as it is let.
 func (a *attacker) unfinished(ctx context.Context, size int) {
 	a.each(ctx, 40, func(ctx context.Context, _ int, own *tls.Certificate) error {
 		c, err := dialRaw(ctx, a.m.TLS(), own)
@@ -534,7 +538,8 @@ func (a *attacker) refuse(ctx context.Context, names func(int) []string) {
 	})
 }
 
-// reconnect comes again and again with another node ID, and leaves a response that it did not acknowledge.
+// reconnect comes again and again with another node ID, and leaves a response that it did not
+// acknowledge.
 func (a *attacker) reconnect(ctx context.Context) {
 	names := unknownNames(0)[:100]
 	for i := range names {

@@ -14,10 +14,12 @@ import (
 	"golang.org/x/net/http2/hpack"
 )
 
-// unfinishedSize is the length of the requests of a rawClient, of which it never sends the last byte.
+// unfinishedSize is the length of the requests of a rawClient, of which it never sends the last
+// byte.
 const unfinishedSize = 4<<20 - 1
 
-// rawClient is a client of discovery that sends frames as it likes. It keeps to the server's flow control.
+// rawClient is a client of discovery that sends frames as it likes. It keeps to the server's flow
+// control.
 type rawClient struct {
 	conn   net.Conn
 	framer *http2.Framer
@@ -63,7 +65,8 @@ func (c *rawClient) open(stream uint32) error {
 	return c.framer.WriteHeaders(http2.HeadersFrameParam{StreamID: stream, BlockFragment: block.Bytes(), EndHeaders: true})
 }
 
-// fill sends more of a request, in frames of that size, as far as the server lets it and at most so much.
+// fill sends more of a request, in frames of that size, as far as the server lets it and at most so
+// much.
 func (c *rawClient) fill(ctx context.Context, stream uint32, size, most int) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
