@@ -52,7 +52,7 @@ const (
 	// maxHeaders bounds the headers of one stream.
 	maxHeaders = 64 << 10
 	// maxStreams bounds the streams of one connection. A proxy has one for everything, and some for single types.
-	maxStreams = 16
+	maxStreams = 32
 	// maxIdle is how long a connection may have no stream.
 	maxIdle = 10 * time.Minute
 )
