@@ -476,7 +476,7 @@ func (a *attacker) opens(ctx context.Context, n int, own *tls.Certificate, first
 	return s, err
 }
 
-// subscribe asks for names on many streams and reads nothing.
+// subscribe asks for names on many streams, again and again, and reads nothing.
 func (a *attacker) subscribe(ctx context.Context, names func(int) []string, claim bool) {
 	a.each(ctx, 120, func(ctx context.Context, n int, own *tls.Certificate) error {
 		r := &discoveryv3.DeltaDiscoveryRequest{TypeUrl: endpointType, ResourceNamesSubscribe: names(n)}
@@ -490,7 +490,8 @@ func (a *attacker) subscribe(ctx context.Context, names func(int) []string, clai
 		if err != nil {
 			return err
 		}
-		<-ctx.Done()
+		for s.Send(r) == nil { // it waits when the server reads no more
+		}
 		_, err = s.Recv()
 		return err
 	})
