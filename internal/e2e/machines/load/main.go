@@ -1,0 +1,85 @@
+// Command load asks for a URL at a steady rate until it is told to end, and then prints how many requests were sent and
+// which failed. Every tenth request has a connection of its own.
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// result is what is printed, as JSON.
+type result struct {
+	Sent   int
+	Failed int
+	Errors []string // of the first failures
+}
+
+func main() {
+	rate := flag.Int("rate", 300, "requests a second")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
+	defer stop()
+	if err := json.NewEncoder(os.Stdout).Encode(load(ctx, flag.Arg(0), *rate)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func load(ctx context.Context, url string, rate int) result {
+	kept := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 50}}
+	own := &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	var mu sync.Mutex
+	var all sync.WaitGroup
+	var r result
+	tick := time.NewTicker(time.Second / time.Duration(rate))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			all.Wait()
+			return r
+		case <-tick.C:
+		}
+		client := kept
+		if r.Sent++; r.Sent%10 == 0 {
+			client = own
+		}
+		all.Go(func() {
+			start := time.Now()
+			err := get(client, url)
+			if err == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Failed++; len(r.Errors) < 10 {
+				r.Errors = append(r.Errors, fmt.Sprintf("%s: %v", start.Format("15:04:05.000"), err))
+			}
+		})
+	}
+}
+
+// get sends one request. Errors: none came, or its status is not 200.
+func get(c *http.Client, url string) error {
+	r, err := c.Get(url)
+	if err != nil {
+		return err
+	}
+	body, err := io.ReadAll(r.Body)
+	if err == nil {
+		err = r.Body.Close()
+	}
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("status %d: %.200s", r.StatusCode, body)
+	}
+	return err
+}
