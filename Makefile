@@ -25,8 +25,12 @@ SMOKE ?=
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
-# Where make package puts the archive.
+# Where make package puts the packages and the archive, and the version of the packages.
 DIST ?= dist
+VERSION ?= $(shell packaging/version.sh)
+# Raised when the package of Envoy changes and Envoy does not.
+ENVOY_RELEASE ?= 1
+envoy-version = $(shell sed -n 's/^\tversion = "\(.*\)"/\1/p' tools/envoy/wheel.go)
 
 .DEFAULT_GOAL := build
 
@@ -90,9 +94,27 @@ golden: ## rewrite the expectations of golden tests
 proto: ## make the Go code of our .proto files anew
 	cd tools/protogen && $(GO) run . -root ../.. mcp/legacypb/mcp.proto
 
-package: package-texts ## an archive of the programs and their documentation for this kind of machine, in dist/
-	CGO_ENABLED=0 $(GO) build -trimpath $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true) -o '$(DIST)/ashore/bin/' ./cmd/...
+package-flags = -trimpath $(shell git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
+
+package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
+	CGO_ENABLED=0 $(GO) build $(package-flags) -o '$(DIST)/ashore/bin/' ./cmd/...
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
+	@rm -rf '$(DIST)'/ashore_* '$(DIST)'/ashore-agent_* '$(DIST)'/ashore-[0-9]* '$(DIST)'/ashore-agent-[0-9]* '$(DIST)/packages'
+	@mkdir -p '$(DIST)/packages/completion'
+	@cp -r '$(DIST)/ashore' '$(DIST)/packages/doc' && rm -r '$(DIST)/packages/doc/bin'
+	@for program in ashored ashorectl ashore-agent; do for shell in bash zsh; do \
+		'$(DIST)/ashore/bin/'$$program completion $$shell >"$(DIST)/packages/completion/$$program.$$shell" || exit 1; \
+	done; done
+	@for arch in amd64 arm64; do \
+		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch && \
+		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build $(package-flags) -ldflags '-s -w' -o "$(DIST)/packages/$$arch/" ./cmd/... || exit 1; \
+		for format in deb rpm; do for name in ashore ashore-agent ashore-envoy; do \
+			[ -e "$(DIST)/$$name-$(envoy-version)-$(ENVOY_RELEASE).$$arch.$$format" ] || \
+			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
+				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
+		done; done; \
+	done
+	@rm -r '$(DIST)/packages'
 
 package-texts: # what people read, with everything that it links to
 	@rm -rf '$(DIST)/ashore'

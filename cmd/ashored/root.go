@@ -80,7 +80,7 @@ Exit codes: 0 ended by a signal; 1 it could not start or a part failed; 2 wrong 
 	fs.StringVar(&f.webhook, "webhook-address", "", "with --dev: address of validation over HTTPS, which needs --xds-tls-address (default: none)")
 	fs.StringVar(&f.socket, "admin-socket", "", "with --dev: admin socket (default: admin.sock in the state folder)")
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage(err) })
-	cmd.AddCommand(versionCommand(), checkStoreCommand())
+	cmd.AddCommand(initCommand(), versionCommand(), checkStoreCommand())
 	noMore := func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) }
 	completion.Refine(cmd, noMore, func(_ *cobra.Command, err error) error { return usage(err) })
 	return cmd

@@ -83,30 +83,38 @@ type doors struct {
 	registry      *prometheus.Registry
 }
 
-// open opens the store and the addresses. What is open is closed with the program. The store comes
+// open opens the state folder and the addresses. What is open is closed with the program. The store comes
 // first: of two programs with one state folder the second is told which process holds it.
 func (p *program) open(s settings, registry *prometheus.Registry, log hclog.Logger) (doors, error) {
 	d := doors{registry: registry}
+	if err := p.openState(s, &d, log); err != nil {
+		return d, err
+	}
+	return d, p.listen(s, &d)
+}
+
+// openState opens the store and the audit log in the state folder, and makes them when they are not there.
+func (p *program) openState(s settings, d *doors, log hclog.Logger) error {
 	check, err := checkCommand()
 	if err != nil {
-		return d, err
+		return err
 	}
 	err = wholefile.Guard(s.State, "set another folder (setting state, or --state)")
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return d, err
+		return err
 	}
 	if d.home, err = bolt.New(bolt.Config{Dir: s.State, CheckCommand: check, Lost: s.Store.lost(), Log: log.Named("store")}); err != nil {
-		return d, fmt.Errorf("store (setting state, or --state in development): %w", err)
+		return fmt.Errorf("store (setting state, or --state in development): %w", err)
 	}
 	p.close = append(p.close, d.home.Close)
 	if err := wholefile.Clean(s.State); err != nil {
-		return d, fmt.Errorf("state folder (setting state, or --state in development): %w", err)
+		return fmt.Errorf("state folder (setting state, or --state in development): %w", err)
 	}
 	if d.audit, err = openAudit(s, d.registry, log); err != nil {
-		return d, err
+		return err
 	}
 	p.close = append(p.close, d.audit.Close)
-	return d, p.listen(s, &d)
+	return nil
 }
 
 // auditProblems are what keeps events out of the audit log.

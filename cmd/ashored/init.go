@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/spf13/cobra"
+
+	"github.com/ashore-mesh/ashore/ca"
+	"github.com/ashore-mesh/ashore/filestore/bolt"
+)
+
+// initializedError says that the state folder belongs to a control plane already.
+type initializedError struct{ path string }
+
+func (e *initializedError) Error() string {
+	return fmt.Sprintf("%s exists: the state folder belongs to a control plane already, and nothing was changed. "+
+		"For a new one set another folder (setting state), or remove this one: every workload then has to join again", e.path)
+}
+
+func initCommand() *cobra.Command {
+	var config string
+	cmd := &cobra.Command{
+		Use:   "init",
+		Short: "Create the store and the root certificate of a new control plane",
+		Long: `Create the store and the root certificate of a new control plane in the state folder, as the user that
+runs it. An existing one is never replaced. The packages run this when they are installed first.
+
+Exit codes: 0 created; 1 it could not be created; 2 wrong usage or settings; 3 there is one already.`,
+		Example: `  runuser -u ashore -- ashored init
+  ashored init --config ashored.yaml`,
+		Args: func(cmd *cobra.Command, args []string) error { return usage(cobra.NoArgs(cmd, args)) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			s, err := (&flags{config: config}).settings(cmd)
+			if err != nil {
+				return err
+			}
+			s.Log.Level = "warn"
+			created, err := initialize(cmd.Context(), s, newLogger(s.Log, cmd.ErrOrStderr()))
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), created)
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&config, "config", defaultConfig, "settings file")
+	return cmd
+}
+
+// initialize creates the store and the root certificate, and returns what it created. A root that is shared or
+// plugged in is left to the first start. Errors: *initializedError when the state folder has either.
+func initialize(ctx context.Context, s settings, log hclog.Logger) (created string, err error) {
+	folder := filepath.Join(s.State, "ca")
+	for _, path := range []string{filepath.Join(s.State, bolt.FileName), folder} {
+		switch _, err := os.Lstat(path); {
+		case err == nil:
+			return "", &initializedError{path}
+		case !errors.Is(err, fs.ErrNotExist):
+			return "", fmt.Errorf("state folder (setting state): %w", err)
+		}
+	}
+	p := &program{}
+	defer func() { err = errors.Join(err, p.end()) }()
+	d := doors{registry: prometheus.NewRegistry()}
+	if err := p.openState(s, &d, log); err != nil {
+		return "", err
+	}
+	store := "created the store in " + s.State
+	if !s.secure() || s.Store.shared() || s.CA.Plugged != "" {
+		return store, nil
+	}
+	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
+		Dir: folder, TrustDomain: s.mesh.Config.GetTrustDomain(), KeyKind: s.CA.keyKind(), Names: s.serverNames(s.XDS.Advertise),
+		Records: d.home.Records(), Audit: d.audit.Record, Log: log,
+	})
+	if err != nil {
+		return "", authorityError(err)
+	}
+	root := authority.Bundle().Roots[0]
+	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", store, ca.RootID(root), root.NotAfter.Format(time.DateOnly)), nil
+}

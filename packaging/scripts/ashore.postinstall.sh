@@ -1,0 +1,21 @@
+#!/bin/sh
+# Arguments: dpkg "configure" and the version before; rpm the number of versions that there are.
+set -e
+case "$1" in configure | 1 | 2) ;; *) exit 0 ;; esac
+
+systemd-sysusers ashore.conf
+systemd-tmpfiles --create ashore.conf
+if [ -d /run/systemd/system ]; then systemctl daemon-reload; fi
+
+if [ "$1" = 1 ] || [ -e /run/ashore.install ]; then
+	rm -f /run/ashore.install
+	# Exit code 3: there is a control plane already, from before the package was removed.
+	runuser -u ashore -- ashored init || [ $? -eq 3 ]
+	systemctl enable ashored.service
+	verb=start
+else
+	verb=try-restart # Envoys go on without ashored, and agents come back to it
+fi
+if [ -d /run/systemd/system ] && ! systemctl "$verb" ashored.service; then
+	echo 'ashored did not start: "journalctl -u ashored" says why' >&2
+fi
