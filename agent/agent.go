@@ -46,7 +46,6 @@ type Agent struct {
 	secrets   *secrets
 
 	vitals *vitals
-	cutter *cutter
 	prober *prober
 
 	leaving atomic.Bool // the identity is removed at the end
@@ -104,7 +103,6 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	}
 	a.vitals = newVitals(a.link.ReportHealth)
 	a.prober = newProber(s, a.link.GroupProbe(), a.vitals.application, a.log)
-	a.cutter = newCutter(s, a.link.Revoked(), func() int { return a.process.PID() }, a.log)
 	return nil
 }
 
@@ -242,7 +240,6 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 		{Name: "identity", Run: a.keeper.Run},
 		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
-		{Name: "revoked workloads", Run: a.cutter.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		{Name: "probe", Run: a.prober.Run},
 	}

@@ -11,8 +11,6 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 	networking "istio.io/api/networking/v1alpha3"
-
-	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // link stands between Envoy and the control planes: Envoy's configuration comes through it.
@@ -24,8 +22,6 @@ type link interface {
 	ReportHealth(Health)
 	// LinkState says how it stands.
 	LinkState() LinkState
-	// Revoked tells the addresses of workloads that were revoked lately, the latest that there are, whenever they change.
-	Revoked() <-chan []revoked.Peer
 	// GroupProbe tells what the control plane says of the probe of the workload's group, the latest that there is, whenever it
 	// does; nothing for settings that do not follow it.
 	GroupProbe() <-chan groupNews
@@ -64,7 +60,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	peers, probes := make(chan []revoked.Peer, 1), make(chan groupNews, 1)
+	probes := make(chan groupNews, 1)
 	p, err := newProxy(proxyConfig{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
@@ -75,17 +71,10 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			}
 			return conn, nil
 		},
-		Renewed:  k.Renewed(),
-		Refused:  k.Doubt,
-		Accepted: k.Accepted,
-		SetRoots: k.SetRoots,
-		SetRevoked: func(latest []revoked.Peer) {
-			select {
-			case <-peers: // nobody has looked at these
-			default:
-			}
-			peers <- latest
-		},
+		Renewed:   k.Renewed(),
+		Refused:   k.Doubt,
+		Accepted:  k.Accepted,
+		SetRoots:  k.SetRoots,
 		SetProbe:  setProbe(s, probes),
 		Group:     s.Workload.Group,
 		Copy:      copyOf(s.State),
@@ -97,7 +86,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, diskError("open the copy of the configuration", err)
 	}
-	return proxyLink{p, peers, probes}, nil
+	return proxyLink{p, probes}, nil
 }
 
 // setProbe hands on the group's probe, or why it is not used; nil for settings that do not follow it.
@@ -125,15 +114,11 @@ func copyOf(state string) string { return filepath.Join(state, "copy") }
 // proxyLink is the proxy in the agent's words.
 type proxyLink struct {
 	*proxy
-	peers  chan []revoked.Peer // cap 1; written with the proxy's lock held
-	probes chan groupNews      // the same
+	probes chan groupNews // capacity 1; written with the proxy's lock held
 }
 
 // GroupProbe implements link.
 func (l proxyLink) GroupProbe() <-chan groupNews { return l.probes }
-
-// Revoked implements link.
-func (l proxyLink) Revoked() <-chan []revoked.Peer { return l.peers }
 
 // ReportHealth implements link.
 func (l proxyLink) ReportHealth(h Health) {

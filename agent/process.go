@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
-	"golang.org/x/sys/unix"
 )
 
 // killAfter is how long Envoy may take to end once it was asked to.
@@ -75,9 +74,6 @@ func (p *process) run(ctx context.Context) exit {
 	// https://github.com/golang/go/issues/27505
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	// The right to end sockets is the agent's. A program gets the ambient rights of the thread that starts it. A kernel that
-	// knows none gives none: nothing can be wrong.
-	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_LOWER, unix.CAP_NET_ADMIN, 0, 0)
 
 	w := &logWriter{log: p.log}
 	cmd := exec.CommandContext(ctx, p.path, p.args...)

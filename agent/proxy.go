@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -39,9 +38,6 @@ type proxyConfig struct {
 	// SetRoots takes the certificates of the mesh's roots, PEM, whenever they change. Its error is told to the control
 	// plane, which counts the roots as not received, and tells them again a minute later. Nil: the roots are not asked for.
 	SetRoots func(pem []string) error
-	// SetRevoked takes the addresses of workloads that were revoked lately, whenever they change. It must not wait. Nil:
-	// they are not asked for.
-	SetRevoked func([]revoked.Peer)
 	// SetProbe takes the probe of the workload's group whenever a control plane tells it, also when it is as before, and in
 	// newProxy the one of the copy: an empty one when the group has none, nil when no control plane tells any. Its error is
 	// told to the control plane; the one before is kept then. It must not wait. Nil: it is not asked for.

@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -83,7 +82,7 @@ func (st *envoyStream) doubt(typeURL string) ads.Doubt {
 // receive takes in a request. Errors say what Envoy may not do; the stream ends with them.
 func (st *envoyStream) receive(r *ads.Request, now time.Time) error {
 	switch r.TypeURL {
-	case healthTypeURL, proxyConfigTypeURL, revoked.Type, probeTypeURL:
+	case healthTypeURL, proxyConfigTypeURL, probeTypeURL:
 		return nil // these are the agent's own business
 	}
 	sub, err := st.sub(r.TypeURL)

@@ -20,7 +20,6 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -31,12 +30,11 @@ type fakeLink struct {
 	health []Health
 }
 
-func (*fakeLink) Register(*grpc.Server)          {}
-func (*fakeLink) Run(ctx context.Context) error  { <-ctx.Done(); return nil }
-func (l *fakeLink) ReportHealth(h Health)        { l.health = append(l.health, h) }
-func (l *fakeLink) LinkState() LinkState         { return l.state }
-func (*fakeLink) Revoked() <-chan []revoked.Peer { return nil }
-func (*fakeLink) GroupProbe() <-chan groupNews   { return nil }
+func (*fakeLink) Register(*grpc.Server)         {}
+func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
+func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
+func (l *fakeLink) LinkState() LinkState        { return l.state }
+func (*fakeLink) GroupProbe() <-chan groupNews  { return nil }
 
 // What is not well shows in its line, and with what to do.
 func TestReport(t *testing.T) {

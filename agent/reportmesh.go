@@ -89,8 +89,6 @@ func (a *Agent) sayConfiguration(r *Report, now time.Time) {
 		r.say("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
 	case s.Address == "":
 		r.say("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
-	case a.cutter.Text() != "":
-		r.say("configuration", stateOK, "", "live; %s", a.cutter.Text())
 	default:
 		r.say("configuration", stateOK, "", "live")
 	}

@@ -176,9 +176,6 @@ func (p *proxy) attach(next, old *upstreamLink) {
 		if p.cfg.SetRoots != nil {
 			next.askRoots()
 		}
-		if p.cfg.SetRevoked != nil {
-			next.askRevoked()
-		}
 		if p.cfg.SetProbe != nil {
 			next.askProbe()
 		}

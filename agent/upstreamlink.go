@@ -17,7 +17,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
 
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
@@ -223,10 +222,6 @@ func (p *proxy) hear(l *upstreamLink, raw []byte) error {
 	}
 	if reply.TypeURL == proxyConfigTypeURL {
 		p.hearRoots(l, reply)
-		return nil
-	}
-	if reply.TypeURL == revoked.Type {
-		p.hearRevoked(l, reply)
 		return nil
 	}
 	if reply.TypeURL == probeTypeURL {

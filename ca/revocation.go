@@ -9,14 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
@@ -51,10 +49,6 @@ type Revocation struct {
 	Certificates []RevokedLeaf `json:"certificates,omitempty"`
 	// Epoch is that of Revocations since it; zero in records of before there was one.
 	Epoch uint64 `json:"epoch,omitempty"`
-	// Addresses are from where it was known to speak then.
-	Addresses []netip.Addr `json:"addresses,omitempty"`
-	// Shown is until when somebody whom it puts out can show a certificate; zero in records of before it was known.
-	Shown time.Time `json:"shown,omitzero"`
 }
 
 // RevokedLeaf is a certificate that is put out.
@@ -218,21 +212,6 @@ func (l *Ledger) readRevocations(ctx context.Context) (*revokedSet, error) {
 		return nil, fmt.Errorf("list revocations: %w", err)
 	}
 	return newRevokedSet(records, more, l.now().Add(-l.outlive))
-}
-
-// Peers are the addresses of who was revoked, as of now: for revoked.Recent at least, and as long as a certificate can be
-// shown that a revocation puts out. Without one nobody gets past TLS, and what was open then was ended long ago.
-func (r *Revocations) Peers(now time.Time) []revoked.Peer {
-	var out []revoked.Peer
-	for _, x := range r.List {
-		if now.Sub(x.At) >= revoked.Recent && !now.Before(x.Shown.Add(lateClock)) {
-			continue
-		}
-		for _, a := range x.Addresses {
-			out = append(out, revoked.Peer{Address: a, Epoch: x.Epoch})
-		}
-	}
-	return revoked.Sort(out)
 }
 
 // revokedSet is Revocations for questions about one certificate.

@@ -3,7 +3,6 @@ package ca
 import (
 	"context"
 	"errors"
-	"net/netip"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +13,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // A revocation names every certificate that it puts out, holds for connections that were verified before, and is undone.
@@ -185,60 +183,5 @@ func TestBadRevocationRecord(t *testing.T) {
 	}
 	if _, err := NewLedger(t.Context(), LedgerConfig{Records: l.store, TrustDomain: "cluster.local"}); err == nil {
 		t.Error("a process starts without knowing who is revoked")
-	}
-}
-
-// From where a revoked workload spoke is told for a while, with the epoch of its revocation, and not once it is restored.
-func TestRevokedPeers(t *testing.T) {
-	t.Parallel()
-	l := newLab(t, nil)
-	l.serve()
-	l.join("shop/web", "a")
-	l.revoke(RevokeIdentity, "spiffe://cluster.local/ns/shop/sa/other")
-	at := []netip.Addr{netip.MustParseAddr("10.0.0.7"), netip.MustParseAddr("10.0.0.6")}
-	request := RevokeRequest{Kind: RevokeWorkload, Name: "shop/a", Addresses: at}
-	if err := l.ledger.Revoke(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	told := func(now time.Time) []revoked.Peer {
-		r, err := l.ledger.Revocations(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r.Peers(now)
-	}
-	want := []revoked.Peer{{Address: at[1], Epoch: 2}, {Address: at[0], Epoch: 2}}
-	if d := cmp.Diff(want, told(noon), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
-		t.Error(d)
-	}
-	w, err := l.ledger.Workload(t.Context(), "shop/a")
-	if err != nil {
-		t.Fatal(err)
-	}
-	end := w.Leaves[0].NotAfter.Add(lateClock)
-	if got := told(end.Add(-time.Second)); len(got) != 2 {
-		t.Errorf("while its certificate can be shown: %v", got)
-	}
-	if got := told(end); len(got) != 0 {
-		t.Errorf("after that: %v", got)
-	}
-	if err := l.ledger.Release(t.Context(), []netip.Addr{at[0], netip.MustParseAddr("10.0.0.9")}); err != nil {
-		t.Fatal(err)
-	}
-	if d := cmp.Diff(want[:1], told(noon), cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" {
-		t.Errorf("one is another's: %s", d)
-	}
-	if err := l.ledger.Restore(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
-	if got := told(noon); len(got) != 0 {
-		t.Errorf("restored: %v", got)
-	}
-	whole := RevokeRequest{Kind: RevokeIdentity, Name: w.Identity, Addresses: at}
-	if err := l.ledger.Revoke(t.Context(), whole); err != nil {
-		t.Fatal(err)
-	}
-	if before, after := told(end.Add(-time.Second)), told(end); len(before) != 2 || len(after) != 0 {
-		t.Errorf("an identity: %v while a certificate of it can be shown, %v after", before, after)
 	}
 }

@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // maxReason bounds an operator's words.
@@ -24,8 +22,6 @@ type RevokeRequest struct {
 	Name string
 	// Reason and By are an operator's.
 	Reason, By string
-	// Addresses are from where it is known to speak, for peers that can end connections; at most revoked.MaxAddresses count.
-	Addresses []netip.Addr
 }
 
 // Revoke puts something out. When it returns, renewal is refused and Run has word to tell; what was out already stays so.
@@ -90,13 +86,9 @@ func (l *Ledger) tryRevoke(ctx context.Context, r RevokeRequest) error {
 	if x, ok := l.unkept.get(key); ok {
 		return fmt.Errorf("%w since %s", ErrUnkept, x.At.Format(time.RFC3339))
 	}
-	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC(),
-		Addresses: r.Addresses[:min(len(r.Addresses), revoked.MaxAddresses)]}
+	x := Revocation{Format: 1, Kind: r.Kind, Name: r.Name, Reason: r.Reason, By: r.By, At: l.now().UTC()}
 	w, version, err := l.hit(ctx, &x)
 	if err != nil {
-		return err
-	}
-	if x.Shown, err = l.shown(ctx, &x); err != nil {
 		return err
 	}
 	epoch, err := l.epochWrite(ctx, func(e uint64) uint64 {
@@ -166,31 +158,6 @@ func (w *Workload) mark(serial string, revoked bool) *Leaf {
 		}
 	}
 	return nil
-}
-
-// shown is when the last certificate ends that a revocation puts out; zero: there is none. A workload's record that cannot be
-// read is left out: what matters is refused whatever it says.
-func (l *Ledger) shown(ctx context.Context, x *Revocation) (last time.Time, err error) {
-	leaves := x.Certificates
-	if x.Kind == RevokeIdentity && len(x.Addresses) > 0 {
-		all, err := l.Workloads(ctx)
-		if err != nil && len(all) == 0 {
-			return last, err
-		}
-		for _, w := range all {
-			for _, leaf := range w.Leaves {
-				if w.Identity == x.Name {
-					leaves = append(leaves, RevokedLeaf{leaf.SHA256, leaf.NotAfter})
-				}
-			}
-		}
-	}
-	for _, leaf := range leaves {
-		if leaf.NotAfter.After(last) {
-			last = leaf.NotAfter
-		}
-	}
-	return last, nil
 }
 
 // bySerial is the workload that has a certificate with a serial number. Errors: ErrNotFound.
@@ -301,43 +268,6 @@ func (l *Ledger) forgiven(ctx context.Context, r RevokeRequest) (w Workload, ver
 		w.mark(r.Name, false)
 	}
 	return w, version, nil
-}
-
-// Release has revocations forget addresses: somebody else speaks from there now. What they put out stays out.
-func (l *Ledger) Release(ctx context.Context, addresses []netip.Addr) error {
-	err := l.retry(func() error {
-		records, err := l.records.List(ctx, revocationTable)
-		if err != nil {
-			return err
-		}
-		for _, r := range records {
-			if r.Name != epochName && err == nil {
-				err = l.release(ctx, r, addresses)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("release addresses of revoked workloads: %w", err)
-	}
-	return nil
-}
-
-func (l *Ledger) release(ctx context.Context, r record.Record, addresses []netip.Addr) error {
-	x, err := decodeRevocation(r.Value)
-	if err != nil {
-		return err
-	}
-	kept := slices.DeleteFunc(slices.Clone(x.Addresses), func(a netip.Addr) bool { return slices.Contains(addresses, a) })
-	if len(kept) == len(x.Addresses) {
-		return nil
-	}
-	x.Addresses = kept
-	value, err := json.Marshal(x)
-	if err != nil {
-		return err
-	}
-	return l.records.Commit(ctx, record.Write{Key: r.Key, Value: value, Version: r.Version})
 }
 
 // revokedNow says why a certificate is out, by what was last read: the records are not asked.

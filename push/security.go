@@ -12,7 +12,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/internal/jwks"
 	"github.com/ashore-mesh/ashore/internal/pmap"
-	"github.com/ashore-mesh/ashore/internal/revoked"
 )
 
 // Trust is whom workloads believe, and whom not any more. Immutable: the pointer is the version. It comes from the
@@ -28,8 +27,6 @@ type Trust struct {
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
-	// Peers are from where those spoke that were revoked lately, sorted; for agents.
-	Peers []revoked.Peer
 	// Connections bounds how long callers who show a certificate use one connection for requests.
 	Connections ConnectionBounds
 }

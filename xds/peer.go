@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -220,4 +221,13 @@ func (st *stream) expel(why error) {
 	case st.cut <- why:
 	default: // it ends already
 	}
+}
+
+// hostOf is the host of "host:port"; not valid when that is none.
+func hostOf(address string) netip.Addr {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return ap.Addr().Unmap()
 }

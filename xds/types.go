@@ -6,7 +6,6 @@ import (
 
 	endpointv3 "github.com/envoyproxy/go-control-plane/envoy/config/endpoint/v3"
 
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -23,8 +22,6 @@ const (
 
 	// ProxyConfigType holds the trusted authorities of the mesh, for agents.
 	ProxyConfigType = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
-	// RevokedPeersType holds the addresses of workloads that were revoked lately, for agents.
-	RevokedPeersType = revoked.Type
 	// ProbeType holds the readiness probe of the WorkloadGroup that a workload registered from, for agents.
 	ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
@@ -50,7 +47,6 @@ func newKinds() kinds {
 		{TypeURL: ExtensionConfigType},
 		{TypeURL: NameTableType, Wildcard: true, Whole: true},
 		{TypeURL: ProxyConfigType, Wildcard: true, Whole: true},
-		{TypeURL: RevokedPeersType, Wildcard: true, Whole: true},
 		{TypeURL: ProbeType, Wildcard: true, Whole: true},
 	} {
 		k.known[kind.TypeURL] = kind
@@ -103,8 +99,6 @@ func short(typeURL string) string {
 		return "nds"
 	case ProxyConfigType:
 		return "pcds"
-	case RevokedPeersType:
-		return "rpds"
 	case ProbeType:
 		return "probe"
 	}

@@ -48,7 +48,7 @@ it. ashored logs who read a dump.`,
 
 // dumpTypes are the types that a proxy or its agent may ask for, by their short names.
 func dumpTypes() []string {
-	return []string{"cds", "eds", "lds", "rds", "sds", "ecds", "nds", "pcds", "rpds", "probe"}
+	return []string{"cds", "eds", "lds", "rds", "sds", "ecds", "nds", "pcds", "probe"}
 }
 
 // only is what of d has that name.

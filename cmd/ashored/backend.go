@@ -305,11 +305,11 @@ func notAsked(proxy, typ, asked string) error {
 	switch typ {
 	case "cds", "eds", "lds", "rds", "sds", "ecds":
 		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: it asked for %s alone", proxy, typ, asked))
-	case "pcds", "rpds", "probe":
+	case "pcds", "probe":
 		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no %s: Envoy itself never asks for it, the agents of workloads with an identity do; it asked for %s", proxy, typ, asked))
 	case "nds":
 		return admin.NewError(admin.ErrNotFound, fmt.Sprintf("%s is sent no nds, the table of names: Envoy itself never asks for it, clients that answer DNS do, as Istio's agent; it asked for %s", proxy, asked))
 	default:
-		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds, nds, pcds, rpds or probe; %s asked for %s", typ, proxy, asked))
+		return admin.NewError(admin.ErrInvalid, fmt.Sprintf("%q is not a type: want cds, eds, lds, rds, sds, ecds, nds, pcds or probe; %s asked for %s", typ, proxy, asked))
 	}
 }

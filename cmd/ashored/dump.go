@@ -32,8 +32,6 @@ func shortType(typeURL string) string {
 		return "nds"
 	case xds.ProxyConfigType:
 		return "pcds"
-	case xds.RevokedPeersType:
-		return "rpds"
 	case xds.ProbeType:
 		return "probe"
 	default:

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/big"
-	"net/netip"
 	"slices"
 	"strings"
 
@@ -14,7 +13,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/nearest"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/xds"
 )
 
 // Revoke implements admin.Workloads. An identity that nobody has is most likely mistyped: whoever revokes it is to know.
@@ -30,7 +28,6 @@ func (o operators) Revoke(ctx context.Context, r admin.RevokeRequest, who string
 		o.ledger.NotRevoked(q, err)
 		return admin.Revoked{}, err
 	}
-	q.Addresses = o.addresses(q, concerned)
 	err = o.ledger.Revoke(ctx, q)
 	if errors.Is(err, ca.ErrNotFound) {
 		return admin.Revoked{}, unknown(q, known)
@@ -182,23 +179,4 @@ func identities(workloads []ca.Workload) []string {
 		out = append(out, w.Identity)
 	}
 	return out
-}
-
-// addresses are from where the proxies speak that a revocation is about, as far as they are connected.
-func (o operators) addresses(q ca.RevokeRequest, concerned []ca.Workload) []netip.Addr {
-	server := o.fleet.Load()
-	if server == nil {
-		return nil
-	}
-	serials := map[string]bool{}
-	for _, w := range concerned {
-		for _, l := range w.Leaves {
-			if q.Kind != ca.RevokeSerial || strings.EqualFold(l.Serial, q.Name) {
-				serials[l.Serial] = true
-			}
-		}
-	}
-	return server.Addresses(func(p xds.Peer) bool {
-		return serials[p.Serial] || q.Kind == ca.RevokeIdentity && p.Identity.String() == q.Name
-	})
 }

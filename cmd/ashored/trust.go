@@ -4,13 +4,11 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/ca"
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
 )
@@ -22,8 +20,6 @@ const (
 	// hear of those that connect, bundleIdle otherwise.
 	bundlePace = 2 * time.Second
 	bundleIdle = time.Minute
-	// peersPace is how often is looked, while addresses of revoked workloads are told, whether they are another's or old now.
-	peersPace = time.Second
 )
 
 // trust tells the assembler whom workloads believe, and the streams that one of theirs may be revoked.
@@ -31,8 +27,6 @@ type trust struct {
 	identity    *identity
 	out         chan *push.Trust
 	connections push.ConnectionBounds // of callers that show a certificate
-
-	known *ca.Revocations // belongs to run; nil before the first were read
 }
 
 // run tells, anew on each change of roots or revocations, until ctx ends.
@@ -56,16 +50,9 @@ func (t *trust) run(ctx context.Context) error {
 		if next == told {
 			out = nil // there is nothing to tell
 		}
-		var look <-chan time.Time
-		if next != nil && len(next.Peers) > 0 {
-			look = time.After(peersPace)
-		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-look:
-			t.release(ctx, next.Peers)
-			next = withPeers(next, t.known.Peers(time.Now()))
 		case out <- next:
 			told = next
 		case <-roots:
@@ -87,52 +74,19 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 		server.Recheck()
 		t.identity.readers.Load().recheck()
 	}
-	t.known = known
 	b := t.identity.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates, Epoch: known.Epoch,
-		Peers: known.Peers(time.Now()), Connections: t.connections}
+		Connections: t.connections}
 	for _, r := range b.Roots {
 		out.Roots = append(out.Roots, string(ca.EncodeCertificates(r)))
 	}
 	return out, nil
 }
 
-// release has addresses of revoked workloads forgotten that are another's now: that one's connections are not to be ended.
-// Whoever is revoked himself, and whose stream is about to end, is not another one.
-func (t *trust) release(ctx context.Context, peers []revoked.Peer) {
-	server := t.identity.fleet.Load()
-	if server == nil {
-		return
-	}
-	var told []netip.Addr
-	for _, p := range peers {
-		told = append(told, p.Address)
-	}
-	held := server.Held(told, func(p xds.Peer) bool { return t.identity.peers.Revoked(p.Identity, ca.Fingerprint(p.Leaf())) == nil })
-	if len(held) == 0 {
-		return
-	}
-	t.identity.log.Info("addresses of revoked workloads are another's now: their connections are not ended any more", "addresses", held)
-	if err := t.identity.ledger.Release(ctx, held); err != nil && ctx.Err() == nil {
-		t.identity.log.Error("addresses of revoked workloads that are another's now cannot be released: connections of theirs are ended", "addresses", held, "error", err)
-	}
-}
-
-// withPeers is trust with these addresses of revoked workloads; equal things keep their pointer.
-func withPeers(trust *push.Trust, peers []revoked.Peer) *push.Trust {
-	if slices.Equal(trust.Peers, peers) {
-		return trust
-	}
-	out := *trust
-	out.Peers = peers
-	return &out
-}
-
 // sameTrust is old where found says the same: equal things keep their pointer.
 func sameTrust(old, found *push.Trust) *push.Trust {
 	if old != nil && old.ID == found.ID && old.Epoch == found.Epoch && slices.Equal(old.Roots, found.Roots) &&
-		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) &&
-		slices.Equal(old.Peers, found.Peers) {
+		slices.Equal(old.Identities, found.Identities) && slices.Equal(old.Certificates, found.Certificates) {
 		return old
 	}
 	return found

@@ -1,7 +1,6 @@
 package gen
 
 import (
-	"github.com/ashore-mesh/ashore/internal/revoked"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -17,7 +16,6 @@ type Generator struct {
 	extensions *extensions
 	names      nameTables
 	bundles    bundles
-	peers      revokedPeers
 	probes     probes
 }
 
@@ -33,7 +31,6 @@ func New() *Generator {
 		extensions: newExtensions(),
 		names:      newNameTables(),
 		bundles:    newBundles(),
-		peers:      newRevokedPeers(),
 		probes:     newProbes(),
 	}
 }
@@ -59,8 +56,6 @@ func (g *Generator) Set(typeURL string, sc *push.Scope) resource.Set {
 		return g.names.set(sc)
 	case ProxyConfigType:
 		return g.bundles.set(sc)
-	case revoked.Type:
-		return g.peers.set(sc)
 	case ProbeType:
 		return g.probes.set(sc)
 	default:
