@@ -25,7 +25,8 @@ type Interception uint8
 const (
 	// Redirect means that the host redirects connections to the proxy's two ports; Istio's default.
 	Redirect Interception = iota
-	// TProxy is Redirect that keeps addresses.
+	// TProxy means that the rules of ashore-agent redirect outbound connections to the proxy, and hand it
+	// inbound ones as they are.
 	TProxy
 	// None means that applications connect to the proxy's listeners by themselves.
 	None

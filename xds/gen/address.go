@@ -100,6 +100,19 @@ func familiesOf(sc *push.Scope) families {
 	}
 }
 
+// capturedFamilies are those of the connections that reach the proxy. With TPROXY the machine's rules
+// bring both, whichever addresses the workload has registered.
+func capturedFamilies(sc *push.Scope) families {
+	if sc.Interception == push.TProxy {
+		return dualStack
+	}
+	return familiesOf(sc)
+}
+
+// tproxyOutbound6 is where the agent's rules send outbound IPv6 connections: an address of its own on
+// the loopback interface, because the kernel does not accept a redirect to ::1 from other addresses.
+const tproxyOutbound6 = "fd61:7368:6f72:65::1"
+
 // wildcard is the address that stands for all; with both families, the one of IPv4, to which
 // listeners add the other.
 func (f families) wildcard() netip.Addr {

@@ -16,6 +16,8 @@ type fixedSpec struct {
 	name     string
 	mesh     *push.Mesh
 	families families
+	// interception is that of the inbound side.
+	interception push.Interception
 	// caps are those of capHandshake.
 	caps push.Capabilities
 }
@@ -34,6 +36,7 @@ func (c *clusters) fixedOf(in clusterIn) []*madeCluster {
 		return out
 	}
 	spec.name, spec.families, spec.caps = inboundPassthrough, in.families, in.handshakes
+	spec.interception = in.interception
 	return append(out, c.fixed.Get(spec))
 }
 
@@ -49,7 +52,7 @@ func (s fixedSpec) cluster() *clusterv3.Cluster {
 	}
 	c := s.passthrough()
 	if s.name == inboundPassthrough {
-		c.UpstreamBindConfig = s.families.loopback6()
+		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
 		refuseMarked(c, s.caps)
 	}
 	return c
@@ -82,16 +85,24 @@ func (s fixedSpec) passthrough() *clusterv3.Cluster {
 	return c
 }
 
-// loopback6 binds connections to the workload to addresses that the host does not redirect, so that
-// they do not come back to the proxy. Source: Istio, 127.0.0.6 and ::6.
-func (f families) loopback6() *corev3.BindConfig {
+// inboundSource is the source address of connections to the workload. The host does not redirect it, so
+// they do not come back to the proxy; nil where nothing is redirected. Source: Istio, 127.0.0.6 and ::6.
+// With TPROXY it is ::1 for IPv6, which every machine has.
+func inboundSource(i push.Interception, f families) *corev3.BindConfig {
 	source := func(ip string) *corev3.SocketAddress { return socketAddress(ip, 0).GetSocketAddress() }
+	v4, v6 := source("127.0.0.6"), source("::6")
+	switch {
+	case i == push.None:
+		return nil
+	case i == push.TProxy:
+		f, v6 = dualStack, source("::1")
+	}
 	switch f {
 	case onlyV6:
-		return &corev3.BindConfig{SourceAddress: source("::6")}
+		return &corev3.BindConfig{SourceAddress: v6}
 	case dualStack:
-		return &corev3.BindConfig{SourceAddress: source("127.0.0.6"), ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: source("::6")}}}
+		return &corev3.BindConfig{SourceAddress: v4, ExtraSourceAddresses: []*corev3.ExtraSourceAddress{{Address: v6}}}
 	default:
-		return &corev3.BindConfig{SourceAddress: source("127.0.0.6")}
+		return &corev3.BindConfig{SourceAddress: v4}
 	}
 }

@@ -45,11 +45,11 @@ type workloadSpec struct {
 	to address
 	// loop says that to is the proxy's own listener: nothing is sent there, or it would go round for ever.
 	loop bool
-	// bound says that the connection must not come from an address that the host redirects.
-	bound    bool
-	families families
-	pool     *networking.ConnectionPoolSettings
-	caps     push.Capabilities
+	// interception decides the source address, which the host must not redirect.
+	interception push.Interception
+	families     families
+	pool         *networking.ConnectionPoolSettings
+	caps         push.Capabilities
 	// decides is the object that sets pool, else the one that says where to is, for people; nil: none.
 	decides *config.Object
 	mesh    *push.Mesh
@@ -64,7 +64,7 @@ func (c *clusters) ownLayer(sc *push.Scope) *resource.Layer {
 		return nil
 	}
 	return &c.own.Get(workloadIn{
-		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
+		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: capturedFamilies(sc),
 		listenPort: inboundListenPort(sc.Mesh), mesh: sc.Mesh, caps: sc.Capabilities & capHandshake, pools: c.poolsOf(sc),
 	}).Layer
 }
@@ -94,7 +94,7 @@ func (c *clusters) buildOwn(in workloadIn) *clusterLayer {
 	for _, p := range in.ports() {
 		spec := workloadSpec{
 			port: p.port, protocol: p.protocol, to: in.target(p), mesh: in.mesh, families: in.families,
-			caps: in.caps, bound: in.interception != push.None,
+			caps: in.caps, interception: in.interception,
 		}
 		spec.loop = p.bound && spec.to == p.at
 		services, first := in.served(p.port)
@@ -233,8 +233,8 @@ func (s workloadSpec) cluster(name string) *clusterv3.Cluster {
 	default:
 		c.LoadAssignment = s.assignment(name)
 	}
-	if s.bound && s.to.path == "" && !s.to.ip.IsLoopback() {
-		c.UpstreamBindConfig = s.families.loopback6()
+	if s.to.path == "" && !s.to.ip.IsLoopback() {
+		c.UpstreamBindConfig = inboundSource(s.interception, s.families)
 	}
 	if !s.protocol.IsHTTP() {
 		refuseMarked(c, s.caps)

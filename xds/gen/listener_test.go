@@ -310,10 +310,10 @@ func TestListenerRefs(t *testing.T) {
 // How each listener gets its connections, by interception.
 func TestListenerSockets(t *testing.T) {
 	t.Parallel()
-	type socket struct{ unbound, handsOn, transparent, alone bool }
+	type socket struct{ unbound, handsOn, transparent, freebind, alone bool }
 	tests := map[push.Interception]map[string]socket{
 		push.Redirect: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true}, "virtualInbound": {}, "127.0.0.1_15002": {}},
-		push.TProxy: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true, transparent: true},
+		push.TProxy: {"10.0.0.3_3306": {unbound: true}, "virtualOutbound": {handsOn: true, freebind: true},
 			"virtualInbound": {transparent: true}, "127.0.0.1_15002": {}},
 		push.None: {"127.0.0.9_3306": {alone: true}, "127.0.0.9_15002": {alone: true}},
 	}
@@ -332,7 +332,7 @@ func TestListenerSockets(t *testing.T) {
 			got := socket{
 				unbound:     l.BindToPort != nil && !l.BindToPort.Value,
 				handsOn:     l.GetUseOriginalDst().GetValue(),
-				transparent: l.GetTransparent().GetValue(),
+				transparent: l.GetTransparent().GetValue(), freebind: l.GetFreebind().GetValue(),
 				alone:       l.EnableReusePort != nil && !l.EnableReusePort.Value,
 			}
 			if got != w {

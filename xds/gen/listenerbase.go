@@ -46,7 +46,7 @@ func settingsOf(sc *push.Scope) listenerSettings {
 		normalization: m.GetPathNormalization().GetNormalization(),
 		caps:          sc.Capabilities,
 		interception:  sc.Interception,
-		families:      familiesOf(sc),
+		families:      capturedFamilies(sc),
 		catchAll:      catchAllCluster(sc),
 		outboundPort:  outboundListenPort(sc.Mesh),
 		inboundPort:   inboundListenPort(sc.Mesh),

@@ -8,7 +8,6 @@ import (
 	listenerv3 "github.com/envoyproxy/go-control-plane/envoy/config/listener/v3"
 	httpinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/http_inspector/v3"
 	originaldstv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_dst/v3"
-	originalsrcv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/original_src/v3"
 	tlsinspectorv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/listener/tls_inspector/v3"
 	typev3 "github.com/envoyproxy/go-control-plane/envoy/type/v3"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -113,7 +112,13 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	if s.capture == captureHandOff {
 		l.UseOriginalDst = wrapperspb.Bool(true)
 	}
-	if s.capture != captureNone && s.base.interception == push.TProxy {
+	if s.base.interception != push.TProxy {
+		return
+	}
+	switch s.capture {
+	case captureHandOff:
+		l.Freebind = wrapperspb.Bool(true) // Envoy may start before the rules add tproxyOutbound6
+	case captureHere:
 		l.Transparent = wrapperspb.Bool(true)
 	}
 }
@@ -155,9 +160,6 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	var out []*listenerv3.ListenerFilter
 	if s.capture == captureHere {
 		out = append(out, listenerFilter("envoy.filters.listener.original_dst", packed(&originaldstv3.OriginalDst{})))
-		if s.base.interception == push.TProxy {
-			out = append(out, listenerFilter("envoy.filters.listener.original_src", packed(&originalsrcv3.OriginalSrc{Mark: proxyMark})))
-		}
 	}
 	if s.readsTLS() {
 		f := listenerFilter("envoy.filters.listener.tls_inspector", packed(&tlsinspectorv3.TlsInspector{}))
@@ -171,9 +173,6 @@ func (s listenerSpec) listenerFilters() []*listenerv3.ListenerFilter {
 	}
 	return out
 }
-
-// proxyMark is the mark of the proxy's own packets under TPROXY. Source: Istio, tools/istio-iptables.
-const proxyMark = 1337
 
 // readsTLS says that chains are chosen by what shows in TLS, or end it.
 func (s listenerSpec) readsTLS() bool {

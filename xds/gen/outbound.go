@@ -104,7 +104,7 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 		interception: sc.Interception,
 		capturesDNS:  sc.CapturesDNS,
 		bind:         sc.Bind,
-		families:     familiesOf(sc),
+		families:     capturedFamilies(sc),
 		proxyPort:    sc.HTTPProxyPort,
 		reserved:     [2]uint32{outboundListenPort(sc.Mesh), inboundListenPort(sc.Mesh)},
 	}

@@ -69,11 +69,15 @@ func (p *outboundPlanner) virtual() listenerSpec {
 		{name: "virtualOutbound-blackhole", match: chainMatch{port: b.outboundPort}, tcp: tcpSpec{cluster: blackHole, statPrefix: blackHole}},
 		{name: "virtualOutbound-catchall-tcp", tcp: tcpSpec{cluster: b.catchAll, statPrefix: b.catchAll}},
 	}
+	at, also := b.families.wildcard(), b.families.second()
+	if b.interception == push.TProxy {
+		at, also = onlyV4.loopback(), netip.MustParseAddr(tproxyOutbound6)
+	}
 	return listenerSpec{
 		base:    b,
 		name:    "virtualOutbound",
-		at:      address{ip: b.families.wildcard(), port: b.outboundPort},
-		also:    b.families.second(),
+		at:      address{ip: at, port: b.outboundPort},
+		also:    also,
 		side:    sideOutbound,
 		bound:   true,
 		capture: captureHandOff,

@@ -33,7 +33,7 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 	}
 	listeners := workloadIn{
 		own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception,
-		families: familiesOf(sc), listenPort: inboundListenPort(sc.Mesh),
+		families: capturedFamilies(sc), listenPort: inboundListenPort(sc.Mesh),
 	}.ports()
 	mutual := sc.Identity && sc.Mesh.Config.GetEnableAutoMtls().GetValue()
 	protected := modes.Strict() || sc.AuthorizationPolicy.Len()+sc.RequestAuthentication.Len() > 0
