@@ -102,11 +102,7 @@ func (c *checker) workload(w *Workload) {
 	if strings.Count(w.Locality, "/") > 2 || strings.HasPrefix(w.Locality, "/") {
 		c.fail("workload.locality", "%q is not a locality; want region, region/zone or region/zone/subzone", w.Locality)
 	}
-	if w.Interception == "tproxy" {
-		c.fail("workload.interception", "tproxy is not supported yet; want none or redirect")
-	} else {
-		c.oneOf("workload.interception", w.Interception, "none", "redirect")
-	}
+	c.oneOf("workload.interception", w.Interception, "none", "redirect", "tproxy")
 	c.between("workload.httpProxyPort", w.HTTPProxyPort, 0, 65535)
 }
 
@@ -145,7 +141,7 @@ func (c *checker) ports(s *Settings) {
 	c.between("ports.metrics", p.Metrics, 0, 65535)
 	c.between("ports.admin", p.Admin, Socket, 65535)
 	taken := map[int]string{}
-	if s.Workload.Interception == "redirect" {
+	if s.Workload.Interception != "none" {
 		taken[outboundPort], taken[inboundPort] = "redirected outgoing connections", "redirected incoming connections"
 	}
 	all := p.openPorts()
@@ -184,6 +180,7 @@ func (c *checker) rest(s *Settings) {
 		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
 	}
 	c.probe(&s.Probe)
+	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	c.oneOf("log.format", s.Log.Format, "text", "json")
 	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} { // made or not: a folder is for all ways to run

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
 // The listeners that redirected connections arrive at, as the control plane names them.
@@ -101,12 +103,30 @@ func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
 	return in, out, nil
 }
 
+// InterceptConfig is what the rules of a workload depend on whose interception is "tproxy", and how to check that its
+// machine works with them. The settings are complete.
+func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
+	if s.Workload.Interception != "tproxy" {
+		return intercept.Config{}, intercept.Checks{}, &UsageError{"workload.interception",
+			fmt.Sprintf("it is %s; set it to tproxy for rules of Ashore", s.Workload.Interception)}
+	}
+	c := intercept.Config{Settings: s.Interception}
+	for _, o := range s.Ports.openPorts() {
+		c.OwnPorts = append(c.OwnPorts, o.port)
+	}
+	return c, intercept.Checks{
+		ControlPlane: s.XDS.Addresses,
+		Plaintext:    s.Dev,
+		Ready:        "http://" + s.at(s.Ports.Status) + "/healthz/ready",
+	}, nil
+}
+
 // sayInterception tells whether the rules that redirect connections do anything, of a workload that
 // lives by such. They are not the agent's, and without them the workload works, in plaintext and
 // without policies. Of another workload it tells the ports at which its callers do not meet Envoy,
 // if there are any.
 func (a *Agent) sayInterception(ctx context.Context, r *Report) {
-	if a.settings.Workload.Interception != "redirect" {
+	if a.settings.Workload.Interception == "none" {
 		if a.link == nil {
 			return
 		}
@@ -124,13 +144,16 @@ func (a *Agent) sayInterception(ctx context.Context, r *Report) {
 		r.say("interception", stateWarn, "", "not known: Envoy does not answer") // its own line says what to do
 		return
 	}
-	state, todo, text := n.judge()
+	state, todo, text := n.judge(a.settings.Workload.Interception)
 	r.say("interception", state, todo, "%s", text)
 }
 
 // judge says what to make of it.
-func (n *redirection) judge() (state, todo, text string) {
-	const check = "check the rules that are to redirect connections to Envoy (\"nft list ruleset\"): this agent sets none; or set workload.interception to none"
+func (n *redirection) judge(mode string) (state, todo, text string) {
+	check := "check the rules that are to redirect connections to Envoy (\"nft list ruleset\"): this agent sets none; or set workload.interception to none"
+	if mode == "tproxy" {
+		check = "run \"ashore-agent intercept status\" as root; \"ashore-agent intercept install\" installs the rules"
+	}
 	since := "since Envoy started " + span(n.since) + " ago"
 	switch {
 	case n.inPort == 0 || n.outPort == 0:

@@ -27,7 +27,7 @@ func TestRedirectionIsJudged(t *testing.T) {
 		"just started":                   {redirection{15006, 15001, 0, 0, true, 5 * time.Second}, stateOK, "0 connections came in", ""},
 		"not configured":                 {redirection{0, 0, 0, 0, false, time.Hour}, stateWarn, "takes no redirected connections yet", ""},
 	} {
-		state, todo, text := tc.judge()
+		state, todo, text := tc.judge("redirect")
 		if state != tc.state || !strings.Contains(text, tc.text) || !strings.HasPrefix(todo, tc.todo) || tc.todo == "" && todo != "" {
 			t.Errorf("%s: %s %q, to do %q; want %s %q, %q", name, state, text, todo, tc.state, tc.text, tc.todo)
 		}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
 // Settings are everything that an operator can choose. Default holds the defaults; the tags are the names in
@@ -25,7 +27,9 @@ type Settings struct {
 	Ports    Ports    `yaml:"ports"`
 	Probe    Probe    `yaml:"probe"`
 	Drain    Drain    `yaml:"drain"`
-	Log      Log      `yaml:"log"`
+	// Interception is what the rules of "tproxy" intercept.
+	Interception intercept.Settings `yaml:"interception"`
+	Log          Log                `yaml:"log"`
 }
 
 // Workload is what stands beside Envoy, as the control plane is told.
@@ -52,7 +56,8 @@ type Workload struct {
 	Cluster string `yaml:"cluster"`
 	// Domain is the suffix of short host names.
 	Domain string `yaml:"domain"`
-	// Interception says how the workload's traffic reaches Envoy: "none" or "redirect" (by rules of one's own).
+	// Interception says how the workload's traffic reaches Envoy: "none", "redirect" (by the operator's own
+	// rules) or "tproxy" (by the rules of "ashore-agent intercept").
 	Interception string `yaml:"interception"`
 	// HTTPProxyPort makes Envoy an HTTP proxy of the mesh on this port. Zero: as the mesh says.
 	HTTPProxyPort int `yaml:"httpProxyPort"`
@@ -130,6 +135,8 @@ func Default() Settings {
 		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090},
 		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},
+
+		Interception: intercept.Default(),
 	}
 }
 

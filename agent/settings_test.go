@@ -45,7 +45,10 @@ func TestCheck(t *testing.T) {
 			[]string{`workload.addresses: "localhost" is not`, `workload.addresses: "0.0.0.0"`, `workload.addresses: "fe80::1%eth0"`}},
 		{"labels", func(s *Settings) { s.Workload.Labels = map[string]string{"app": "a b", "ok": "x"} }, []string{`workload.labels: "app": "a b" is not a label`}},
 		{"locality", func(s *Settings) { s.Workload.Locality = "a/b/c/d" }, []string{`workload.locality: "a/b/c/d"`}},
-		{"tproxy", func(s *Settings) { s.Workload.Interception = "tproxy" }, []string{"workload.interception: tproxy is not supported yet"}},
+		{"tproxy", func(s *Settings) { s.Workload.Interception = "tproxy" }, nil},
+		{"interception", func(s *Settings) {
+			s.Interception.ExcludeOutboundIPRanges, s.Interception.ExcludeInboundPorts = []string{"10.0.0.0/33"}, []string{"22", "9-8"}
+		}, []string{`interception.excludeOutboundIPRanges: "10.0.0.0/33" is not`, `interception.excludeInboundPorts: "9-8" is not a port`}},
 		{"interception", func(s *Settings) { s.Workload.Interception = "all" }, []string{`workload.interception: "all" is not known; want none or redirect`}},
 		{"control plane", func(s *Settings) { s.XDS.Addresses = []string{"127.0.0.1", ":15010", "a:0", "a:99999"} },
 			[]string{`xds.addresses: "127.0.0.1" is not host:port`, `xds.addresses: ":15010" is not host:port`, `xds.addresses: "a:0" has no port`, `xds.addresses: "a:99999" has no port`}},

@@ -60,7 +60,7 @@ func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writ
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
 	root.AddCommand(joinCommand(logging, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(stdout), leaveCommand(stdin, stdout),
-		bootstrapCommand(stdout), versionCommand(stdout))
+		interceptCommand(stdout), bootstrapCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root
 }

@@ -66,7 +66,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.StringVar, "workload.locality", "locality", "`region/zone/subzone` of the machine", func(s *s) *string { return &s.Workload.Locality })
 	setting(f, fs.StringVar, "workload.network", "network", "part of the network that the machine is in", func(s *s) *string { return &s.Workload.Network })
 	setting(f, fs.StringVar, "workload.cluster", "cluster", "group of machines that this one belongs to", func(s *s) *string { return &s.Workload.Cluster })
-	setting(f, fs.StringVar, "workload.interception", "interception", "how traffic reaches Envoy: none (applications connect to it) or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
+	setting(f, fs.StringVar, "workload.interception", "interception", "how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
 	setting(f, fs.IntVar, "workload.httpProxyPort", "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
 	setting(f, fs.StringVar, "state", "state", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
 	setting(f, fs.StringVar, "envoy.path", "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })

@@ -61,11 +61,17 @@ func (ns *Namespace) Command(argv ...string) {
 func (ns *Namespace) NFT(rules string) {
 	ns.t.Helper()
 	needs(ns.t, "nft", "nftables")
-	cmd := exec.Command("ip", append(ns.prefix()[1:], "nft", "-f", "-")...)
+	cmd := ns.Program("nft", "-f", "-")
 	cmd.Stdin = strings.NewReader(rules)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		ns.t.Fatalf("nft in %s: %v\n%s", ns.name, err, out)
 	}
+}
+
+// Program is one that will run in the namespace.
+func (ns *Namespace) Program(argv ...string) *exec.Cmd {
+	argv = append(ns.prefix(), argv...)
+	return exec.Command(argv[0], argv[1:]...)
 }
 
 func (ns *Namespace) prefix() []string {

@@ -1,0 +1,176 @@
+package intercept
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Checks say how to find out that a machine works with the rules.
+type Checks struct {
+	// ControlPlane is host:port of its replicas, of which one has to answer.
+	ControlPlane []string
+	// Plaintext says that they speak no TLS; then it is enough that one accepts the connection.
+	Plaintext bool
+	// Ready is the URL of the agent's readiness. Empty: not asked.
+	Ready string
+}
+
+// Result is one check and how it went. Err is nil when it succeeded.
+type Result struct {
+	Name string
+	Err  error
+}
+
+// checkTimeout bounds each check.
+const checkTimeout = 5 * time.Second
+
+// Run does the checks once.
+func (k Checks) Run(ctx context.Context, c Config) []Result {
+	out := []Result{{"control plane", k.controlPlane(ctx)}, {"ssh", checkSSH(c.Settings)}}
+	if k.Ready != "" {
+		out = append(out, Result{"agent", get(ctx, k.Ready)})
+	}
+	if c.Settings.CheckURL != "" {
+		out = append(out, Result{"outside", get(ctx, c.Settings.CheckURL)})
+	}
+	if c.DNSPort != 0 {
+		out = append(out, Result{"dns", errors.Join(askDNS(ctx, "udp"), askDNS(ctx, "tcp"))})
+	}
+	return out
+}
+
+func (k Checks) controlPlane(ctx context.Context) error {
+	var all error
+	for _, address := range k.ControlPlane {
+		err := k.reach(ctx, address)
+		if err == nil {
+			return nil
+		}
+		all = errors.Join(all, fmt.Errorf("%s does not answer: %w", address, err))
+	}
+	return all
+}
+
+// reach wants a word from the other side: Envoy too would accept a connection. Who it is does not matter here, and
+// that it refuses a client without a certificate is an answer.
+func (k Checks) reach(ctx context.Context, address string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if k.Plaintext {
+		return nil
+	}
+	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // see above
+	err = secure.HandshakeContext(ctx)
+	if _, refused := errors.AsType[tls.AlertError](err); refused {
+		return nil
+	}
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "remote error" {
+		return nil
+	}
+	return err
+}
+
+// checkSSH wants sshd's ports left alone: under a strict policy Envoy would refuse its clients.
+func checkSSH(s Settings) error {
+	all, err := listeners()
+	for _, l := range all {
+		if l.name == "sshd" && !covers(s.ExcludeInboundPorts, l.port) && (len(withoutAll(s.IncludeInboundPorts)) == 0 || covers(s.IncludeInboundPorts, l.port)) {
+			return fmt.Errorf("sshd listens on port %d, which the rules intercept: add it to interception.excludeInboundPorts", l.port)
+		}
+	}
+	return err
+}
+
+// covers says that port is in a list of ports and ranges.
+func covers(list []string, port uint64) bool {
+	return slices.ContainsFunc(list, func(s string) bool {
+		from, to, ok := parsePorts(s)
+		return ok && from <= port && port <= to
+	})
+}
+
+// get wants an answer that is not an error of the server: Envoy answers 503 when it cannot reach it.
+func get(ctx context.Context, url string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 500))
+	if resp.StatusCode >= 500 {
+		return fmt.Errorf("GET %s: %s: %s", url, resp.Status, bytes.TrimSpace(text))
+	}
+	return err
+}
+
+// askDNS wants any answer to a query as an application would send it: for the name servers of the root.
+func askDNS(ctx context.Context, network string) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(nameServer(), "53"))
+	if err != nil {
+		return fmt.Errorf("%w: does the agent run, with ports.dns open?", err)
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(checkTimeout)); err != nil {
+		return err
+	}
+	id := make([]byte, 2)
+	if _, err := rand.Read(id); err != nil {
+		return err
+	}
+	query := append(id, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 1) // recursion desired, one question: ". NS IN"
+	prefix := 0
+	if network == "tcp" {
+		query, prefix = append([]byte{0, byte(len(query))}, query...), 2
+	}
+	if _, err := conn.Write(query); err != nil {
+		return err
+	}
+	answer := make([]byte, 2048)
+	n, err := conn.Read(answer)
+	if err != nil {
+		return fmt.Errorf("no answer by %s: %w", network, err)
+	}
+	if n < prefix+3 || !bytes.Equal(answer[prefix:prefix+2], query[prefix:prefix+2]) || answer[prefix+2]&0x80 == 0 {
+		return fmt.Errorf("the answer by %s is not one", network)
+	}
+	return nil
+}
+
+// nameServer is the first one that applications ask.
+func nameServer() string {
+	data, err := os.ReadFile("/etc/resolv.conf")
+	if err != nil {
+		return "127.0.0.1" // as resolvers do without the file
+	}
+	for line := range strings.Lines(string(data)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			return f[1]
+		}
+	}
+	return "127.0.0.1"
+}

@@ -1,0 +1,232 @@
+package intercept
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"net/netip"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"syscall"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
+)
+
+// StateFolder holds the record of a confirmed installation. It belongs to root: what is in it decides which rules are
+// installed at boot.
+const StateFolder = "/var/lib/ashore-intercept"
+
+// Machine is where rules are installed. The zero value is this machine.
+type Machine struct {
+	// Folder is that of the record. Empty: StateFolder.
+	Folder string
+	// Timeout is how long Install waits for all checks to succeed. Zero: 30s.
+	Timeout time.Duration
+}
+
+// Record is a confirmed installation.
+type Record struct {
+	Confirmed time.Time
+	Config    Config
+}
+
+// Install replaces the rules and checks that the machine works with them. Rules that fail a check in the end, or
+// whose installation ctx or a hangup interrupts, are removed again, or replaced by those that were confirmed before.
+// Confirmed rules are recorded, so that Boot installs them.
+func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
+	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
+	defer stop()
+	c = c.withDefaults()
+	if err := preflight(ctx, c); err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
+	}
+	if err := envoyListens(); err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
+	}
+	var err error
+	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
+	}
+	before, err := m.Record()
+	if err != nil {
+		return err
+	}
+	if err := apply(ctx, c); err != nil {
+		return fmt.Errorf("no rules were installed: %w", err)
+	}
+	if err = m.confirm(ctx, c, checks); err == nil {
+		err = m.write(Record{time.Now(), c})
+	}
+	if err == nil {
+		return nil
+	}
+	undone, undo := "removed again", Machine.Delete
+	if before != nil {
+		undone, undo = "replaced by those that were confirmed before", func(_ Machine, ctx context.Context) error { return apply(ctx, before.Config) }
+	}
+	if problem := undo(m, context.WithoutCancel(ctx)); problem != nil {
+		return errors.Join(err, fmt.Errorf("the rules could not be %s: %w", undone, problem))
+	}
+	return fmt.Errorf("the rules were %s: %w", undone, err)
+}
+
+// confirm returns nil once all checks succeed at one time, else what failed last.
+func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
+	if m.Timeout == 0 {
+		m.Timeout = 30 * time.Second
+	}
+	end := time.Now().Add(m.Timeout)
+	for {
+		var failed error
+		for _, r := range checks.Run(ctx, c) {
+			if r.Err != nil {
+				failed = errors.Join(failed, fmt.Errorf("%s: %w", r.Name, r.Err))
+			}
+		}
+		if failed == nil || time.Now().After(end) {
+			return failed
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("interrupted before the checks had succeeded: %w", failed)
+		case <-time.After(500 * time.Millisecond):
+		}
+	}
+}
+
+// Boot installs the rules that were confirmed, without checks: control plane and Envoy may still be starting.
+// It returns false, and does nothing, when none were.
+func (m Machine) Boot(ctx context.Context) (bool, error) {
+	r, err := m.Record()
+	if r == nil || err != nil {
+		return false, err
+	}
+	if err := preflight(ctx, r.Config); err != nil {
+		return false, fmt.Errorf("no rules were installed: %w", err)
+	}
+	return true, apply(ctx, r.Config)
+}
+
+// Remove ends interception. Connections that go through Envoy stay; for their sake the table remains, without
+// effect on others, until Delete or the next boot.
+func (m Machine) Remove(ctx context.Context) error {
+	if err := m.forget(); err != nil {
+		return err
+	}
+	tables, err := nft(ctx, "", "list", "tables")
+	if err != nil || !hasTable(tables) {
+		return err
+	}
+	_, err = nft(ctx, drained, "-f", "-")
+	return err
+}
+
+// Delete ends interception and leaves nothing behind. Connections through Envoy are cut.
+func (m Machine) Delete(ctx context.Context) error {
+	if err := m.forget(); err != nil {
+		return err
+	}
+	_, err := nft(ctx, replace, "-f", "-")
+	return errors.Join(err, setAddress6(ctx, false))
+}
+
+// apply replaces the table in one transaction.
+func apply(ctx context.Context, c Config) error {
+	text, err := c.Render()
+	if err != nil {
+		return err
+	}
+	if _, err := nft(ctx, text, "-c", "-f", "-"); err != nil {
+		return fmt.Errorf("the kernel refuses the rules (it needs nft_nat, nft_redir, nft_tproxy, nft_fib_inet, nft_ct, nft_reject_inet): %w", err)
+	}
+	if err := setAddress6(ctx, true); err != nil {
+		return err
+	}
+	_, err = nft(ctx, text, "-f", "-")
+	return err
+}
+
+// envoyListens says whether somebody listens on Envoy's ports; preflight says whether that is Envoy.
+func envoyListens() error {
+	all, err := listeners()
+	for _, port := range []uint64{outboundPort, inboundPort} {
+		if err == nil && !slices.ContainsFunc(all, func(l listener) bool { return l.port == port }) {
+			err = fmt.Errorf("nothing listens on port %d: start the agent first (systemctl start ashore-agent), "+
+				"with workload.interception set to tproxy", port)
+		}
+	}
+	return err
+}
+
+// resolve finds the addresses of the control plane. One that is named has to be known: it is never intercepted.
+func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) {
+	var out []netip.AddrPort
+	for _, hp := range hostPorts {
+		host, port, err := net.SplitHostPort(hp)
+		if err != nil {
+			return nil, err
+		}
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil {
+			return nil, err
+		}
+		addrs, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
+		if err != nil {
+			return nil, fmt.Errorf("find the control plane: %w", err)
+		}
+		for _, a := range addrs {
+			out = append(out, netip.AddrPortFrom(a.Unmap().WithZone(""), uint16(n)))
+		}
+	}
+	slices.SortFunc(out, netip.AddrPort.Compare)
+	return slices.Compact(out), nil
+}
+
+func (m Machine) record() string {
+	if m.Folder == "" {
+		m.Folder = StateFolder
+	}
+	return filepath.Join(m.Folder, "confirmed.json")
+}
+
+// Record is that of the confirmed rules; nil when there are none.
+func (m Machine) Record() (*Record, error) {
+	data, _, err := readfile.Read(m.record(), 1<<20)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	r := &Record{}
+	if err := json.Unmarshal(data, r); err != nil {
+		return nil, fmt.Errorf("%s: %w: run \"ashore-agent intercept install\" again", m.record(), err)
+	}
+	return r, nil
+}
+
+func (m Machine) write(r Record) error {
+	data, err := json.MarshalIndent(r, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(m.record()), 0o755); err != nil {
+		return err
+	}
+	return wholefile.Write(m.record(), data)
+}
+
+func (m Machine) forget() error {
+	if err := os.Remove(m.record()); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,252 @@
+package intercept
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// nft runs nft and returns what it prints.
+func nft(ctx context.Context, input string, args ...string) (string, error) {
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		path = "/usr/sbin/nft" // not in the PATH of every root
+	}
+	return run(ctx, input, path, args...)
+}
+
+func run(ctx context.Context, input, program string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Stdin = strings.NewReader(input)
+	var out, problem bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problem
+	err := cmd.Run()
+	if err == nil {
+		return out.String(), nil
+	}
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, exec.ErrNotFound) {
+		return "", fmt.Errorf("%s is missing: install the package nftables (for ip: iproute2)", filepath.Base(program))
+	}
+	text := strings.TrimSpace(problem.String())
+	if strings.Contains(text, "Operation not permitted") {
+		text += " (this needs root)"
+	}
+	return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, text)
+}
+
+// setAddress6 adds Address6 to the loopback interface, or removes it.
+func setAddress6(ctx context.Context, add bool) error {
+	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
+	if errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" {
+		return nil // this machine has no IPv6
+	}
+	verb := "replace"
+	if !add {
+		verb = "delete"
+		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil || have == "" {
+			return err
+		}
+	}
+	_, err = run(ctx, "", "ip", "-6", "address", verb, Address6+"/128", "dev", "lo")
+	return err
+}
+
+// preflight refuses a machine on which the rules would do harm. The error says what to do.
+func preflight(ctx context.Context, c Config) error {
+	uid, err := userID(c.User)
+	if err != nil {
+		return err
+	}
+	gid, err := groupID(c.Group)
+	if err != nil {
+		return err
+	}
+	for _, name := range c.Settings.ExcludeUsers {
+		if _, err := userID(name); err != nil {
+			return fmt.Errorf("interception.excludeUsers: %w", err)
+		}
+	}
+	all, err := listeners()
+	if err != nil {
+		return err
+	}
+	for _, l := range all {
+		if l.port != outboundPort && l.port != inboundPort {
+			continue
+		}
+		if l.gid != gid || l.uid != uid {
+			return fmt.Errorf("%s listens on port %d as user %d and group %d; the rules would send its own connections back to it: "+
+				"run Envoy as user %s (%d) and group %s (%d), as ashore-envoy@.service does",
+				l.process(), l.port, l.uid, l.gid, c.User, uid, c.Group, gid)
+		}
+		if l.capabilities&capNetRaw == 0 {
+			return fmt.Errorf("%s listens on port %d without CAP_NET_RAW, so that it cannot take inbound connections: "+
+				"add AmbientCapabilities=CAP_NET_RAW to its unit", l.process(), l.port)
+		}
+	}
+	ruleset, err := nft(ctx, "", "list", "ruleset")
+	if err != nil {
+		return err
+	}
+	if chain := otherRedirect(ruleset); chain != "" {
+		return fmt.Errorf("the nat output chain %q redirects TCP connections already: remove those rules "+
+			"(another service mesh, perhaps; \"nft list ruleset\" shows them)", chain)
+	}
+	return nil
+}
+
+// capNetRaw is the bit of CAP_NET_RAW, which a transparent socket needs.
+const capNetRaw = 1 << 13
+
+func userID(name string) (uint64, error) {
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return id, nil
+	}
+	u, err := user.Lookup(name)
+	if err != nil {
+		return 0, fmt.Errorf("there is no user %s on this machine: install the packages ashore-agent and ashore-envoy, "+
+			"or name one that exists", name)
+	}
+	return strconv.ParseUint(u.Uid, 10, 32)
+}
+
+func groupID(name string) (uint64, error) {
+	if id, err := strconv.ParseUint(name, 10, 32); err == nil {
+		return id, nil
+	}
+	g, err := user.LookupGroup(name)
+	if err != nil {
+		return 0, fmt.Errorf("there is no group %s on this machine: install the packages ashore-agent and ashore-envoy", name)
+	}
+	return strconv.ParseUint(g.Gid, 10, 32)
+}
+
+// listener is a process that listens on a TCP port. The numbers are the effective ones.
+type listener struct {
+	port         uint64
+	pid, name    string
+	uid, gid     uint64
+	capabilities uint64
+}
+
+func (l listener) process() string { return fmt.Sprintf("process %s (%s)", l.pid, l.name) }
+
+// listeners are all that this network namespace has, once for each process and port. Source: proc(5).
+func listeners() ([]listener, error) {
+	ports := map[string]uint64{} // by socket, "socket:[1234]"
+	for _, file := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
+		data, err := os.ReadFile(file)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // no IPv6
+			return nil, err
+		}
+		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+			f := strings.Fields(lines.Text())
+			if len(f) < 10 || f[3] != "0A" {
+				continue
+			}
+			_, port, _ := strings.Cut(f[1], ":")
+			if n, err := hex.DecodeString(port); err == nil && len(n) == 2 {
+				ports["socket:["+f[9]+"]"] = uint64(n[0])<<8 | uint64(n[1])
+			}
+		}
+	}
+	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
+	if err != nil {
+		return nil, err
+	}
+	var out []listener
+	for _, file := range files {
+		socket, err := os.Readlink(file)
+		if err != nil {
+			continue // closed meanwhile
+		}
+		port, listens := ports[socket]
+		pid := strings.Split(file, "/")[2]
+		if !listens || slices.ContainsFunc(out, func(l listener) bool { return l.pid == pid && l.port == port }) {
+			continue
+		}
+		l := listener{port: port, pid: pid}
+		if err := l.readStatus(); errors.Is(err, fs.ErrNotExist) {
+			continue // ended meanwhile
+		} else if err != nil {
+			return nil, err
+		}
+		out = append(out, l)
+	}
+	return out, nil
+}
+
+func (l *listener) readStatus() error {
+	data, err := os.ReadFile("/proc/" + l.pid + "/status")
+	if err != nil {
+		return err
+	}
+	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
+		f := strings.Fields(lines.Text())
+		switch {
+		case len(f) < 2:
+		case f[0] == "Name:":
+			l.name = f[1]
+		case f[0] == "Uid:":
+			l.uid, err = strconv.ParseUint(f[2], 10, 32)
+		case f[0] == "Gid:":
+			l.gid, err = strconv.ParseUint(f[2], 10, 32)
+		case f[0] == "CapEff:":
+			l.capabilities, err = strconv.ParseUint(f[1], 16, 64)
+		}
+		if err != nil {
+			return fmt.Errorf("/proc/%s/status: %w", l.pid, err)
+		}
+	}
+	return nil
+}
+
+// otherRedirect finds a chain of type nat at the output hook, other than ours, from which rules lead to a redirect of
+// TCP. It reads nft's text, which also shows what iptables-nft wrote, while JSON does not with older releases.
+func otherRedirect(ruleset string) string {
+	redirects, jumps := map[string]bool{}, map[string][]string{}
+	var roots []string
+	var table, chain string
+	for line := range strings.Lines(ruleset) {
+		line, _, _ = strings.Cut(line, " comment ")
+		f := strings.Fields(line)
+		switch {
+		case len(f) == 0:
+		case f[0] == "table" && len(f) > 2:
+			table = f[1] + " " + f[2] + " "
+		case f[0] == "chain" && len(f) > 1:
+			chain = table + f[1]
+		case strings.HasPrefix(line, "\t\ttype nat hook output") && table != "inet ashore ":
+			roots = append(roots, chain)
+		default:
+			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 && i+1 < len(f) {
+				jumps[chain] = append(jumps[chain], table+f[i+1])
+			}
+			redirect := slices.Contains(f, "redirect") || strings.Contains(line, "REDIRECT")
+			if redirect && (strings.Contains(line, "tcp") || !strings.Contains(line, "udp")) {
+				redirects[chain] = true
+			}
+		}
+	}
+	for _, root := range roots {
+		for reached := []string{root}; len(reached) > 0; reached = reached[1:] {
+			if redirects[reached[0]] {
+				return reached[0]
+			}
+			reached = append(reached, jumps[reached[0]]...)
+			jumps[reached[0]] = nil
+		}
+	}
+	return ""
+}
