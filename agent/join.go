@@ -127,7 +127,7 @@ func (c *JoinConfig) prepare(s *Settings) error {
 		check.fail("--ca-hash", "%q is not the hash of a root certificate: %v", c.Hash, err)
 	}
 	if err := checkToken(c.Token); err != nil {
-		check.fail("--token", "%v", err)
+		check.fail("--token-file", "%v", err)
 	}
 	s.Workload.Namespace, s.Workload.Group = namespace, group
 	// The address is known when the control plane was reached: any other one stands for it in the check.

@@ -12,7 +12,7 @@ func checkToken(token string) error {
 	parts := strings.Split(token, ".")
 	switch {
 	case token == "":
-		return errors.New("not set; give the line that \"ashorectl join-token create\" prints whole, or a file with --token-file")
+		return errors.New("the token is empty; paste the whole command of \"ashorectl join-token create\", with the lines from EOF to EOF")
 	case len(token) > maxToken || strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("is not one of \"ashorectl join-token create\": it has spaces or other signs in it, or is too long")
 	case len(parts) != 3 || parts[0] != "ashore-join" || parts[1] == "" || parts[2] == "":

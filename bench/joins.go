@@ -190,18 +190,16 @@ func (j *joining) one(ctx context.Context, i int) {
 	j.simulator.Run(ctx, j.addr, node, k.ClientTLS(), func() { j.mark(&j.served) })
 }
 
-// joinConfig is what the line of a token says.
+// joinConfig is what the command of a token says.
 func joinConfig(t admin.Token) (agent.JoinConfig, error) {
 	c := agent.JoinConfig{Settings: agent.Default(), Group: t.Group, Log: hclog.NewNullLogger()}
-	words := strings.Fields(t.Command)
-	for i := 2; i+1 < len(words); i += 2 { // ashore-agent join --name value …
-		switch words[i] {
+	c.Token = t.Token
+	for i := 2; i+1 < len(t.Join); i += 2 { // ashore-agent join --name value …
+		switch t.Join[i] {
 		case "--control-plane":
-			c.Settings.XDS.Addresses = []string{words[i+1]}
+			c.Settings.XDS.Addresses = strings.Split(t.Join[i+1], ",")
 		case "--ca-hash":
-			c.Hash = words[i+1]
-		case "--token":
-			c.Token = words[i+1]
+			c.Hash = t.Join[i+1]
 		}
 	}
 	if c.Token == "" || c.Hash == "" || len(c.Settings.XDS.Addresses) == 0 {

@@ -26,12 +26,13 @@ joined again, moves to another --address when one is given, and a line whose ans
 machine. Address and Envoy are looked at before the token is used. The name of a machine that is alive is refused: give
 this one another name (--name), or let it take that one's place (--replace).`
 
-const joinExample = `  # the line that "ashorectl join-token create --group shop/web" prints
-  ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web --token ashore-join.…
+const joinExample = `  # the command that "ashorectl join-token create --group shop/web" prints; the token is on standard input
+  ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
+  ashore-join.…
+  EOF
 
-  # the token from a file, or from standard input, so that it does not stand in the list of processes
+  # the token from a file
   ashore-agent join … --token-file /run/token
-  ashore-agent join … --token-file - < /run/token
 
   # one of several machines that were cloned, and have one host name
   ashore-agent join … --name web-2
@@ -41,10 +42,10 @@ const joinExample = `  # the line that "ashorectl join-token create --group shop
 
 // joinFlags are what a workload joins with.
 type joinFlags struct {
-	planes           []string
-	hash, group      string
-	token, tokenFile string
-	replace, noRun   bool
+	planes         []string
+	hash, group    string
+	tokenFile      string
+	replace, noRun bool
 }
 
 func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
@@ -72,8 +73,7 @@ func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.
 	fs.StringSliceVar(&j.planes, "control-plane", nil, "`host:port` of the control plane's TLS port; several replicas with commas")
 	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
-	fs.StringVar(&j.token, "token", "", "the one-time `token`")
-	fs.StringVar(&j.tokenFile, "token-file", "", "`file` with the token; - is standard input")
+	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
 	fs.BoolVar(&j.replace, "replace", false, "take the place of a machine of this name that is alive: this one was installed anew, for instance")
 	fs.BoolVar(&j.noRun, "no-run", false, "join only, for a service manager to run \"ashore-agent run\"")
 	f.add(fs)
@@ -123,14 +123,9 @@ func joinLog(l agent.Log, stderr io.Writer) (hclog.Logger, error) {
 	return logger(l, stderr), nil
 }
 
-// readToken returns the token of the flags.
+// readToken reads the token from where the flags say.
 func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
-	switch {
-	case j.token != "" && j.tokenFile != "":
-		return "", usage(errors.New("--token and --token-file are both given; give one"))
-	case j.tokenFile == "":
-		return j.token, nil
-	case j.tokenFile == "-":
+	if j.tokenFile == "-" {
 		return agent.ReadToken(stdin)
 	}
 	file, err := os.Open(j.tokenFile)

@@ -26,11 +26,21 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// line is what joins a workload: the arguments after "join".
-type line struct{ plane, hash, token string }
+// line is what joins a workload.
+type line struct{ plane, hash, token, file string }
 
 func (l line) args() []string {
-	return []string{"join", "--control-plane", l.plane, "--ca-hash", l.hash, "--group", "shop/web", "--token", l.token}
+	return []string{"join", "--control-plane", l.plane, "--ca-hash", l.hash, "--group", "shop/web", "--token-file", l.file}
+}
+
+// tokenFile is a file with a token.
+func tokenFile(t *testing.T, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // authority is a control plane that gives certificates, and nothing else, until the test ends; next makes a line.
@@ -71,7 +81,7 @@ func authority(t *testing.T, address string) (next func() line) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return line{l.Addr().String(), "sha256:" + hex.EncodeToString(sum[:]), token}
+		return line{l.Addr().String(), "sha256:" + hex.EncodeToString(sum[:]), token, tokenFile(t, token)}
 	}
 }
 
@@ -164,17 +174,12 @@ func TestJoinOnly(t *testing.T) {
 		t.Run(from, func(t *testing.T) {
 			t.Parallel()
 			l, state := next(), filepath.Join(t.TempDir(), "s")
-			args := append(l.args()[:7:7], "--name", "web-"+from, "--state", state, "--no-run", "--labels", "version=v2", "--token-file")
+			args := append(l.args()[:7:7], "--name", "web-"+from, "--state", state, "--no-run", "--labels", "version=v2")
 			var stdin bytes.Buffer
 			if from == "stdin" {
 				stdin.WriteString(l.token + "\n")
-				args = append(args, "-")
 			} else {
-				file := filepath.Join(t.TempDir(), "token")
-				if err := os.WriteFile(file, []byte(l.token+"\n"), 0o600); err != nil {
-					t.Fatal(err)
-				}
-				args = append(args, file)
+				args = append(args, "--token-file", l.file)
 			}
 			var out, errs bytes.Buffer
 			if code := run(context.Background(), func(hclog.Logger) {}, args, &stdin, &out, &errs); code != 0 {
@@ -240,7 +245,7 @@ func TestJoinLooksFirst(t *testing.T) {
 // Wrong lines name the flag and what is wanted.
 func TestJoinErrors(t *testing.T) {
 	t.Parallel()
-	state := t.TempDir()
+	state, token := t.TempDir(), tokenFile(t, "ashore-join.a.b")
 	hash := "sha256:" + strings.Repeat("ab", 32)
 	for _, tc := range []struct {
 		args string
@@ -248,14 +253,13 @@ func TestJoinErrors(t *testing.T) {
 		want string
 	}{
 		{"join", 2, "--group: \"\" is not a WorkloadGroup; want namespace/name"},
-		{"join", 2, "--token: not set; give the line"},
+		{"join", 2, "--token-file: the token is empty; paste the whole command"},
 		{"join", 2, "--ca-hash: \"\" is not the hash"},
-		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b", 2, "--control-plane: not set; give host:port"},
-		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
-		{"join --token x --token-file y", 2, "--token and --token-file are both given; give one"},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
 		{"join --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
-		{"join --group shop/web --ca-hash " + hash + " --token ashore-join.a.b --control-plane 127.0.15.53:1 --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},
 		{"status now", 2, `unexpected argument "now"`},

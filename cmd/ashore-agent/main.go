@@ -27,7 +27,7 @@ func main() {
 	// Most of the heap is the configuration that is held, which seldom changes: collecting often costs little, and saves as
 	// much again as is held.
 	debug.SetGCPercent(20)
-	os.Exit(run(ctx, libs.Follow, takeArguments(), os.Stdin, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, libs.Follow, os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // errUsage marks errors of the command line and the settings: exit code 2.

@@ -20,7 +20,8 @@ func (*fake) CreateToken(_ context.Context, r admin.TokenRequest, _ string) (adm
 	}
 	ttl, err := time.ParseDuration(r.TTL)
 	return admin.Token{ID: "abc", Group: r.Group, Identity: "spiffe://cluster.local/ns/shop/sa/web", Expires: time.Now().Add(ttl + time.Second),
-		Command: "ashore-agent join --token ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
+		Join:  []string{"ashore-agent", "join", "--control-plane", "a:15012,[fd00::2]:15012"},
+		Token: "ashore-join.abc.secret", Notes: []string{"Mind the address."}}, err
 }
 
 func (*fake) ListTokens(context.Context) ([]admin.TokenStatus, error) {
@@ -134,8 +135,14 @@ func TestIdentityCommands(t *testing.T) {
 		waiting += fmt.Sprintf("proxy  p%02d   -              has not said that it has it\n", i)
 	}
 	for _, tc := range []struct{ args, out, errOut string }{
-		{"join-token create --group shop/web --ttl 30m", "ashore-agent join --token ashore-join.abc.secret\n",
-			"Run this on the workload's machine as root, once, within 30m. It becomes spiffe://cluster.local/ns/shop/sa/web (group shop/web).\nMind the address.\n"},
+		{"join-token create --group shop/web --ttl 30m", `# With dnf: dnf install -y ./ashore-agent-*.rpm ./ashore-envoy-*.rpm
+sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+$sudo apt install -y ./ashore-agent_*.deb ./ashore-envoy_*.deb &&
+$sudo ashore-agent join --control-plane 'a:15012,[fd00::2]:15012' <<'EOF'
+ashore-join.abc.secret
+EOF
+`,
+			"Paste this on the workload's machine, in the folder with the packages, within 30m. It becomes spiffe://cluster.local/ns/shop/sa/web (group shop/web).\nMind the address.\n"},
 		{"join-token list", `ID   GROUP     AGE  MADE BY            EXPIRES  STATE
 abc  shop/web  1m   user root (uid 0)  in 59m   unused
 def  shop/web  1h   -                  -        used by shop/web-1 1m ago
@@ -220,7 +227,7 @@ Mutual TLS is STRICT.
 		"workload list -o json":                    `"serial": "0b"`,
 		"ca show -o json":                          `"p09"`,
 		"ca replica-token --ttl 15m":               "ashore-replica.abc.15m",
-		"join-token create --group a/b -o json":    `"command": "ashore-agent join`,
+		"join-token create --group a/b -o json":    `"token": "ashore-join.abc.secret"`,
 		"__complete join-token revoke ":            "abc\n:4",
 		"__complete ca forget-replica ":            "b2\nc3\n:4",
 		"__complete workload restore ":             "serial:0c",

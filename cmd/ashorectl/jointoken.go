@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 	"time"
 
@@ -36,31 +37,32 @@ func group(use, short, long, example string, commands ...*cobra.Command) *cobra.
 func (t *tool) joinTokenCommand() *cobra.Command {
 	return group("join-token", "Let machines join the mesh",
 		`A join token lets one machine join, once, as a member of a WorkloadGroup: that group says which identity
-it gets. "create" prints the one line to run there. ashored keeps no token, only what proves one.`,
+it gets. "create" prints the commands to run there. ashored keeps no token, only its hash.`,
 		"  ashorectl join-token create --group shop/web\n  ashorectl join-token list",
 		t.createTokenCommand(), t.listTokensCommand(), t.revokeTokenCommand())
 }
 
 func (t *tool) createTokenCommand() *cobra.Command {
 	var of string
+	var installed bool
 	ttl := lifetime(time.Hour)
 	cmd := &cobra.Command{
-		Use:   "create --group NAMESPACE/NAME",
-		Short: "Print the one line that makes a machine join",
-		Long: `create makes a token and prints one line to run as root on the workload's machine. It has all that is
-needed: the control plane's address, the hash of its root certificate, by which the machine knows it, and
-the token. The key is made on that machine and never leaves it.
+		Use:   "create --group NAMESPACE/NAME [-- FLAGS OF ashore-agent join]",
+		Short: "Print the commands that make a machine join",
+		Long: `create makes a join token and prints the commands for the workload's machine. Paste all of them there, as root or
+as a user who may use sudo, in the folder with the packages. Flags after "--" are added to "ashore-agent join".
 
-The token serves one machine once; there, running the line again is harmless. Whoever has the line can
-join in that machine's place until it was run: pass it on as a password. Standard output is the line
-alone; what else is worth knowing goes to standard error. It needs the role operator.`,
+The token works once. Pasting the commands again on the same machine changes nothing. Whoever has the token can
+join in place of that machine: handle it as a password. Notes go to standard error. It needs the role operator.`,
 		Example: `  ashorectl join-token create --group shop/web
-  ashorectl join-token create --group shop/web --ttl 15m
-  ssh vm7 sudo $(ashorectl join-token create --group shop/web)`,
-		Args: atMost(0),
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if of == "" {
-				return usage(cmd, fmt.Errorf("--group is missing: name a WorkloadGroup, such as --group shop/web; \"ashorectl get workloadgroup\" lists them"))
+  ashorectl join-token create --group shop/api --installed -- --name api-1 --address 10.0.0.8 --interception none
+  ashorectl join-token create --group shop/web --installed | ssh vm7 sudo sh`,
+		RunE: func(cmd *cobra.Command, extra []string) error {
+			switch {
+			case of == "":
+				return usage(cmd, errors.New("--group is missing: name a WorkloadGroup, such as --group shop/web; \"ashorectl get workloadgroup\" lists them"))
+			case len(extra) > 0 && cmd.ArgsLenAtDash() != 0:
+				return usage(cmd, fmt.Errorf("unexpected argument %q: write flags of \"ashore-agent join\" after \"--\"", extra[0]))
 			}
 			made, err := ask(t, cmd, func(c *admin.Client, ctx context.Context) (admin.Token, error) {
 				return c.CreateToken(ctx, admin.TokenRequest{Group: of, TTL: ttl.String()})
@@ -68,16 +70,62 @@ alone; what else is worth knowing goes to standard error. It needs the role oper
 			if err != nil {
 				return err
 			}
-			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error { return madeToken(w, cmd.ErrOrStderr(), made, time.Now()) })
+			made.Join = append(made.Join, extra...)
+			return t.output.write(cmd.OutOrStdout(), made, func(w io.Writer) error {
+				if err := tokenNotes(cmd.ErrOrStderr(), made, time.Now()); err != nil {
+					return err
+				}
+				_, err := io.WriteString(w, joinScript(made, installed))
+				return err
+			})
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
 	cmd.Flags().StringVar(&of, "group", "", "WorkloadGroup that the machine becomes a member of, NAMESPACE/NAME (required)")
 	cmd.Flags().Var(&ttl, "ttl", "how long the token can be used, "+lifetimeForm)
+	cmd.Flags().BoolVar(&installed, "installed", false, "leave out the installation of the packages, and sudo")
 	must(cmd.RegisterFlagCompletionFunc("group", func(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
 		return t.completeObjects(cmd.Context(), []string{"workloadgroup"}, "")
 	}))
 	return cmd
+}
+
+// joinScript is what to paste into a POSIX shell on the workload's machine. It is one command list, so that the shell
+// has read the token before apt, which may read standard input, starts. The token is in a here-document: arguments can
+// be read by every user of the machine.
+func joinScript(made admin.Token, installed bool) string {
+	words := make([]string, len(made.Join))
+	for i, word := range made.Join {
+		words[i] = shellWord(word)
+	}
+	join := strings.Join(words, " ") + " <<'EOF'\n" + made.Token + "\nEOF\n"
+	if installed {
+		return join
+	}
+	return `# With dnf: dnf install -y ./ashore-agent-*.rpm ./ashore-envoy-*.rpm
+sudo=; [ "$(id -u)" = 0 ] || sudo=sudo
+$sudo apt install -y ./ashore-agent_*.deb ./ashore-envoy_*.deb &&
+$sudo ` + join
+}
+
+// shellWord is a word as a POSIX shell has to be given it.
+func shellWord(word string) string {
+	if regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`).MatchString(word) {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// tokenNotes writes what people should know beside the commands.
+func tokenNotes(w io.Writer, made admin.Token, now time.Time) error {
+	_, err := fmt.Fprintf(w, "Paste this on the workload's machine, in the folder with the packages, within %s. It becomes %s (group %s).\n",
+		span(made.Expires.Sub(now)), made.Identity, made.Group)
+	for _, note := range made.Notes {
+		if err == nil {
+			_, err = fmt.Fprintln(w, note)
+		}
+	}
+	return err
 }
 
 // lifetime is how long a token can be used, as a flag. ashored judges what is too short or too long.
@@ -100,20 +148,6 @@ func (l *lifetime) String() string { return time.Duration(*l).String() }
 
 // Type implements pflag.Value.
 func (l *lifetime) Type() string { return "duration" }
-
-// madeToken writes the command to w and the rest, for people, to aside.
-func madeToken(w, aside io.Writer, made admin.Token, now time.Time) error {
-	_, err := fmt.Fprintf(aside, "Run this on the workload's machine as root, once, within %s. It becomes %s (group %s).\n", span(made.Expires.Sub(now)), made.Identity, made.Group)
-	for _, note := range made.Notes {
-		if err == nil {
-			_, err = fmt.Fprintln(aside, note)
-		}
-	}
-	if err == nil {
-		_, err = fmt.Fprintln(w, made.Command)
-	}
-	return err
-}
 
 func (t *tool) listTokensCommand() *cobra.Command {
 	return &cobra.Command{

@@ -202,6 +202,7 @@ func TestMistakes(t *testing.T) {
 		{"frobnicate", 2, `unknown command "frobnicate"`},
 		{"ca frobnicate", 2, `ashorectl ca has no command "frobnicate": want forget-replica, replica-token, rotate, show`},
 		{"join-token create", 2, "--group is missing: name a WorkloadGroup"},
+		{"join-token create --group a/b c", 2, `unexpected argument "c": write flags of "ashore-agent join" after "--"`},
 		{"join-token create --group a/b --ttl 0s", 2, "want 1m to 168h, such as 15m or 24h"},
 		{"audit tail -n x", 2, `invalid argument "x" for "-n, --lines" flag: want a whole number`},
 		{"audit tail -n 99999999999999999999", 2, `for "-n, --lines" flag: the number is too large`},

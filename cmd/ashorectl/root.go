@@ -60,7 +60,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
   ashorectl validate -f config/             check files before they go live
   ashorectl apply -f web.yaml --dry-run     what writing it to the store would change; then without
   ashorectl rollback 41                     bring back what the store held at a revision
-  ashorectl join-token create --group shop/web   print the one line that makes a machine join
+  ashorectl join-token create --group shop/web   print the commands that make a machine join
   ashorectl workload list                   who has an identity, and what is revoked
   ashorectl authz explain shop/web shop/api --method GET --path /
   source <(ashorectl completion bash)       completion of commands, kinds and proxies`,

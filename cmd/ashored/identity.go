@@ -89,7 +89,7 @@ func newIdentity(ctx context.Context, c identityConfig) (*identity, error) {
 	bundle, signer := func() *ca.Bundle { return id.manager.Bundle() }, func() *ca.Signer { return id.manager.Signer() }
 	id.peers = ca.NewPeerVerifier(ca.PeerConfig{Bundle: bundle, Signer: signer, TrustDomain: domain, Aliases: s.mesh.Config.GetTrustDomainAliases(), Ledger: id.ledger})
 	id.manager, err = ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.address),
+		Dir: filepath.Join(s.State, "ca"), Plugged: s.CA.Plugged, TrustDomain: domain, KeyKind: s.CA.keyKind(), Names: s.serverNames(id.reach.addresses),
 		Records: c.records, Replica: s.replicaName(id.own), ReplicaAlive: id.serves, ReplicaTwin: id.twin, ReplicaToken: s.CA.ReplicaToken, Audit: c.audit, Log: c.log, Facts: id.facts,
 	})
 	if err != nil {

@@ -70,33 +70,32 @@ type member struct {
 	group string // the WorkloadGroup that it registers in; empty: none
 }
 
-// joined is the workload shop/web-1, which has joined, and the line that it was made with.
-func (s *secureSite) joined(t *testing.T) (web *member, command string) {
+// joined is the workload shop/web-1, which has joined, and the token that it used.
+func (s *secureSite) joined(t *testing.T) (web *member, made admin.Token) {
 	t.Helper()
 	made, err := admin.NewClient(s.socket).CreateToken(t.Context(), admin.TokenRequest{Group: "shop/web"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	web = s.newMember(t, made.Command)
-	if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+	web = s.newMember(t, made)
+	if err := web.ask(t, made.Token, "web-1"); err != nil {
 		t.Fatal(err)
 	}
-	return web, made.Command
+	return web, made
 }
 
-// newMember makes a key, and reads from a join command whom to believe.
-func (s *secureSite) newMember(t *testing.T, command string) *member {
+// newMember makes a key, and takes the hash of the root from a join command.
+func (s *secureSite) newMember(t *testing.T, made admin.Token) *member {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &member{site: s, hash: flagOf(command, "--ca-hash"), key: key}
+	return &member{site: s, hash: flagOf(made.Join, "--ca-hash"), key: key}
 }
 
-// flagOf is the value of a flag in a command line.
-func flagOf(command, name string) string {
-	words := strings.Fields(command)
+// flagOf is the value of a flag in the words of a command.
+func flagOf(words []string, name string) string {
 	if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
 		return words[i+1]
 	}
@@ -211,11 +210,11 @@ func TestIdentity(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	token := flagOf(made.Command, "--token")
-	if flagOf(made.Command, "--control-plane") != s.secure || flagOf(made.Command, "--group") != "shop/web" || made.Identity != "spiffe://cluster.local/ns/shop/sa/web" || len(made.Notes) != 1 {
+	token := made.Token
+	if flagOf(made.Join, "--control-plane") != s.secure || flagOf(made.Join, "--group") != "shop/web" || made.Identity != "spiffe://cluster.local/ns/shop/sa/web" || len(made.Notes) != 1 {
 		t.Errorf("made %+v", made)
 	}
-	web, thief := s.newMember(t, made.Command), s.newMember(t, made.Command)
+	web, thief := s.newMember(t, made), s.newMember(t, made)
 	for range 2 { // pasting the line twice is harmless
 		if err := web.ask(t, token, "web-1"); err != nil {
 			t.Fatalf("join: %v", err)

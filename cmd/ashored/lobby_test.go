@@ -140,12 +140,12 @@ func TestLobbyServed(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	s.start(t)
-	web, command := s.joined(t)
+	web, made := s.joined(t)
 	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
 	s.until(t, "nobody is in the lobby", func() bool { return strings.Contains(s.metricsText(t), `ashore_unproven_connections{stage="done"} 0`) })
-	stranger := s.newMember(t, command)
+	stranger := s.newMember(t, made)
 	if err := stranger.stream(t, webNode)(); status.Code(err) != codes.Unauthenticated {
 		t.Fatal(err)
 	}

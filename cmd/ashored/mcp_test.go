@@ -97,8 +97,8 @@ func TestJoinBeforeTheNeighbour(t *testing.T) {
 			if c.want != "" {
 				return
 			}
-			web := s.newMember(t, made.Command)
-			if err := web.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+			web := s.newMember(t, made)
+			if err := web.ask(t, made.Token, "web-1"); err != nil {
 				t.Error(err)
 			}
 		})

@@ -46,11 +46,11 @@ func joinedMetrics(t *testing.T) string {
 	t.Helper()
 	s := newSecureSite(t)
 	s.start(t)
-	web, command := s.joined(t)
+	web, made := s.joined(t)
 	if err := web.stream(t, webNode)(); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.newMember(t, command).ask(t, flagOf(command, "--token"), "web-1"); err == nil {
+	if err := s.newMember(t, made).ask(t, made.Token, "web-1"); err == nil {
 		t.Fatal("a used token was taken")
 	}
 	return s.metricsText(t)

@@ -77,16 +77,18 @@ func (o operators) CreateToken(ctx context.Context, r admin.TokenRequest, who st
 	if err != nil {
 		return admin.Token{}, answered(err)
 	}
-	out := admin.Token{ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Notes: o.reach.notes}
-	out.Command = fmt.Sprintf("ashore-agent join --control-plane %s --ca-hash %s --group %s --token %s", o.planes(), ca.RootID(o.manager.Signer().Root), t.Group, text)
-	return out, nil
+	return admin.Token{
+		ID: t.ID, Group: t.Group, Identity: o.identityOf(ctx, t.Group), Expires: t.Expires, Token: text, Notes: o.reach.notes,
+		Join: []string{"ashore-agent", "join", "--control-plane", strings.Join(o.planes(), ","),
+			"--ca-hash", ca.RootID(o.manager.Signer().Root), "--group", t.Group},
+	}, nil
 }
 
-// planes are where agents reach this control plane and, separated by commas, the other replicas that are alive.
-func (o operators) planes() string {
-	out := []string{o.reach.address}
+// planes are the addresses by which agents reach this control plane and the other replicas that are alive.
+func (o operators) planes() []string {
+	out := slices.Clone(o.reach.addresses)
 	if o.others == nil {
-		return out[0]
+		return out
 	}
 	for _, address := range o.others() {
 		// All may have one name that leads to each. What is no address, somebody else has written into the store: it would be typed
@@ -95,7 +97,7 @@ func (o operators) planes() string {
 			out = append(out, address)
 		}
 	}
-	return strings.Join(out, ",")
+	return out
 }
 
 // groupNames are the WorkloadGroups that are at work.

@@ -19,8 +19,8 @@ const lookupTime = 2 * time.Second
 
 // reach is where agents reach this control plane.
 type reach struct {
-	// address is HOST:PORT, as join commands say it.
-	address string
+	// addresses are HOST:PORT, as join commands name them: one, or those of the setting xds.advertise.
+	addresses []string
 	// notes are what an operator should know who hands the address on.
 	notes []string
 }
@@ -68,9 +68,9 @@ func outgoing(network string) netip.Addr {
 
 // findReach is where agents reach a listener: what is advertised, its own address, and where that is every address, this
 // machine's full name if that leads here, else the address that it has towards other networks.
-func findReach(ctx context.Context, advertised string, listener net.Addr, m machine) reach {
-	if advertised != "" {
-		return told(advertised)
+func findReach(ctx context.Context, advertised []string, listener net.Addr, m machine) reach {
+	if len(advertised) > 0 {
+		return told(advertised...)
 	}
 	host, port, err := net.SplitHostPort(listener.String())
 	ip, _ := netip.ParseAddr(host)
@@ -95,13 +95,16 @@ func findReach(ctx context.Context, advertised string, listener net.Addr, m mach
 	return r
 }
 
-// told is an address, with a note where it leads nobody here.
-func told(address string) reach {
-	host, _, err := net.SplitHostPort(address)
-	if ip, _ := netip.ParseAddr(host); err == nil && (host == localhost || ip.IsLoopback()) {
-		return reach{address, []string{fmt.Sprintf("%s is reached from this machine alone: for others set xds.address and xds.advertise.", address)}}
+// told is a reach by these addresses, with a note for each that only this machine can use.
+func told(addresses ...string) reach {
+	r := reach{addresses: addresses}
+	for _, address := range addresses {
+		host, _, err := net.SplitHostPort(address)
+		if ip, _ := netip.ParseAddr(host); err == nil && (host == localhost || ip.IsLoopback()) {
+			r.notes = append(r.notes, fmt.Sprintf("%s is reached from this machine alone: for others set xds.address and xds.advertise.", address))
+		}
 	}
-	return reach{address: address}
+	return r
 }
 
 // leadsHere says that others may know the machine by its name: one without a dot is known here alone, and one that leads

@@ -15,13 +15,14 @@ func TestReach(t *testing.T) {
 	addr := netip.MustParseAddr
 	names := map[string]string{"mesh.example": "10.0.0.5", "debian.example": "127.0.1.1", "moved.example": "10.9.9.9", "vm": "10.0.0.5"}
 	tests := map[string]struct {
-		advertised, listener, name string
-		addresses                  []netip.Addr
-		outgoing                   string // the address towards other networks
-		want, note                 string
+		advertised     []string
+		listener, name string
+		addresses      []netip.Addr
+		outgoing       string // the address towards other networks
+		want, note     string
 	}{
-		"advertised":            {advertised: "mesh.example:443", listener: "[::]:15012", want: "mesh.example:443"},
-		"advertised loopback":   {advertised: "localhost:443", listener: "[::]:15012", want: "localhost:443", note: "from this machine alone"},
+		"advertised":            {advertised: []string{"mesh.example:443", "10.0.0.5:443"}, listener: "[::]:15012", want: "mesh.example:443,10.0.0.5:443"},
+		"advertised loopback":   {advertised: []string{"localhost:443"}, listener: "[::]:15012", want: "localhost:443", note: "from this machine alone"},
 		"one address":           {listener: "10.0.0.5:15012", want: "10.0.0.5:15012"},
 		"one of IPv6":           {listener: "[fd00::2]:15012", want: "[fd00::2]:15012"},
 		"loopback":              {listener: "127.0.0.1:15012", want: "127.0.0.1:15012", note: "from this machine alone"},
@@ -55,7 +56,7 @@ func TestReach(t *testing.T) {
 					return a
 				}}
 			got := findReach(t.Context(), tc.advertised, listener, m)
-			if notes := strings.Join(got.notes, "\n"); got.address != tc.want || (notes == "") != (tc.note == "") || !strings.Contains(notes, tc.note) {
+			if notes := strings.Join(got.notes, "\n"); strings.Join(got.addresses, ",") != tc.want || (notes == "") != (tc.note == "") || !strings.Contains(notes, tc.note) {
 				t.Errorf("got %+v, want %s with a note of %q", got, tc.want, tc.note)
 			}
 		})
@@ -66,8 +67,8 @@ func TestReach(t *testing.T) {
 func TestThisMachine(t *testing.T) {
 	t.Parallel()
 	l := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("[::]:15012"))
-	r := findReach(t.Context(), "", l, thisMachine())
-	if host, port, err := net.SplitHostPort(r.address); err != nil || host == "" || port != "15012" {
+	r := findReach(t.Context(), nil, l, thisMachine())
+	if host, port, err := net.SplitHostPort(r.addresses[0]); err != nil || host == "" || port != "15012" {
 		t.Errorf("got %+v, %v", r, err)
 	}
 }

@@ -81,9 +81,9 @@ type xdsSettings struct {
 	// Address serves xDS and the certificate authority with TLS. Default :15012; empty, as in development: there is no
 	// authority, and nobody has an identity.
 	Address string `yaml:"address"`
-	// Advertise is where agents reach Address, HOST:PORT, for the line that makes them join. Default: Address, and where that
-	// is every address, what findReach finds.
-	Advertise string `yaml:"advertise"`
+	// Advertise is where agents reach Address: each HOST:PORT stands in the command that makes them join. Default: Address,
+	// and where that is every address, what findReach finds.
+	Advertise []string `yaml:"advertise"`
 	// PlaintextAddress serves xDS without TLS: for loopback, or a network that is trusted. What connects there has no identity. Default: off; 127.0.0.1:15010 in development.
 	PlaintextAddress string `yaml:"plaintextAddress"`
 	// Gap is the least time between two builds in a storm of changes. Default 50ms.

@@ -160,8 +160,8 @@ func (s *settings) checkAuthority(wrong func(setting, format string, args ...any
 			wrong("ca.names", "%q is neither a DNS name nor an IP address; it has no port here", n)
 		}
 	}
-	if s.XDS.Advertise != "" {
-		if err := checkAdvertised(s.XDS.Advertise); err != nil {
+	for _, address := range s.XDS.Advertise {
+		if err := checkAdvertised(address); err != nil {
 			wrong("xds.advertise", "%v", err)
 		}
 	}
@@ -197,9 +197,9 @@ func (s *settings) checkJWT(j jwtSettings) error {
 
 // serverNames are the names and addresses of the control plane's certificate, beyond those that it always has; reached is
 // where agents reach it.
-func (s *settings) serverNames(reached string) []string {
+func (s *settings) serverNames(reached []string) []string {
 	out := append([]string{machineName()}, s.CA.Names...)
-	for _, address := range []string{reached, s.XDS.Address, s.Webhook.Address} {
+	for _, address := range append(slices.Clone(reached), s.XDS.Address, s.Webhook.Address) {
 		if host, _, err := net.SplitHostPort(address); err == nil && host != "" && (net.ParseIP(host) == nil || !net.ParseIP(host).IsUnspecified()) {
 			out = append(out, host)
 		}

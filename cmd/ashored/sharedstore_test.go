@@ -307,10 +307,10 @@ func TestSourceExposed(t *testing.T) {
 // address.
 func TestPlanes(t *testing.T) {
 	t.Parallel()
-	o := operators{identity: &identity{reach: reach{address: "one.example:15012"}, others: func() []string {
+	o := operators{identity: &identity{reach: reach{addresses: []string{"one.example:15012"}}, others: func() []string {
 		return []string{"one.example:15012", "10.0.0.2:15012", "[2001:db8::1]:15012", "x; reboot #:15012", "$(reboot):15012", "two.example:`reboot`", "two.example:99999", "a,b:1", ""}
 	}}}
-	if got, want := o.planes(), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
+	if got, want := strings.Join(o.planes(), ","), "one.example:15012,10.0.0.2:15012,[2001:db8::1]:15012"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -31,8 +31,8 @@ func TestNameTaken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := s.newMember(t, made.Command)
-	err = second.ask(t, flagOf(made.Command, "--token"), "web-1")
+	second := s.newMember(t, made)
+	err = second.ask(t, made.Token, "web-1")
 	if status.Code(err) != codes.AlreadyExists || !strings.Contains(err.Error(), "connected from 10.0.0.9 since ") {
 		t.Errorf("the name of a machine that is connected: %v", err)
 	}
@@ -57,7 +57,7 @@ func TestNameTaken(t *testing.T) {
 	}
 
 	second.replace = true
-	if err := second.ask(t, flagOf(made.Command, "--token"), "web-1"); err != nil {
+	if err := second.ask(t, made.Token, "web-1"); err != nil {
 		t.Fatalf("to replace it: %v", err)
 	}
 	for err = nil; err == nil; { // what was sent before the cut

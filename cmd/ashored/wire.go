@@ -317,9 +317,9 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 	if !s.secure() {
 		return nil, nil
 	}
-	at, own := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine()), findReach(ctx, "", d.secure.Addr(), thisMachine())
-	log.Info("machines join here", "address", at.address)
-	return newIdentity(ctx, identityConfig{settings: s, reach: at, own: own.address, records: d.store.Records(), context: back.context, waiting: back.waiting, audit: d.audit.Record, registerer: d.registry, log: log})
+	at, own := findReach(ctx, s.XDS.Advertise, d.secure.Addr(), thisMachine()), findReach(ctx, nil, d.secure.Addr(), thisMachine())
+	log.Info("machines join here", "addresses", at.addresses)
+	return newIdentity(ctx, identityConfig{settings: s, reach: at, own: own.addresses[0], records: d.store.Records(), context: back.context, waiting: back.waiting, audit: d.audit.Record, registerer: d.registry, log: log})
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.

@@ -30,7 +30,7 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	}
 	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, LostGrace: s.Workloads.RestartGrace, Log: log}
 	if id != nil {
-		c.Replica, c.Address, c.Advertise, c.Answers, c.Member = s.replicaName(id.own), id.own, id.reach.address, id.answers, id.manager.ReplicaID()
+		c.Replica, c.Address, c.Advertise, c.Answers, c.Member = s.replicaName(id.own), id.own, id.reach.addresses, id.answers, id.manager.ReplicaID()
 	}
 	rt, err := shared.New(ctx, c)
 	if err != nil {

@@ -23,7 +23,7 @@ func (n *nouns) CreateToken(_ context.Context, r TokenRequest, who string) (Toke
 	if r.Group == "none/none" {
 		return Token{}, NewError(ErrNotFound, "there is no WorkloadGroup none/none")
 	}
-	return Token{ID: "abc", Group: r.Group, Command: "join " + r.TTL, Identity: who, Expires: time.Unix(5, 0).UTC(), Notes: []string{"note"}}, nil
+	return Token{ID: "abc", Group: r.Group, Join: []string{"join", r.TTL}, Token: "secret", Identity: who, Expires: time.Unix(5, 0).UTC(), Notes: []string{"note"}}, nil
 }
 
 func (n *nouns) ListTokens(context.Context) ([]TokenStatus, error) {

@@ -23,8 +23,10 @@ type Token struct {
 	// Identity is what who joins with it becomes, a SPIFFE ID.
 	Identity string    `json:"identity"`
 	Expires  time.Time `json:"expires"`
-	// Command is what to run on the workload's machine. It holds the token.
-	Command string `json:"command"`
+	// Join is the command to run on the workload's machine, as words. It reads Token from its standard input.
+	Join []string `json:"join"`
+	// Token is the secret that proves the membership of Group.
+	Token string `json:"token"`
 	// Notes are what is worth knowing before it is run, such as that the address in it may not be the right one.
 	Notes []string `json:"notes,omitempty"`
 }

@@ -42,7 +42,7 @@ type sign struct {
 	Name    string `json:"name"`
 	Address string `json:"address,omitempty"`
 	// Advertise is where agents find it.
-	Advertise string `json:"advertise,omitempty"`
+	Advertise []string `json:"advertise,omitempty"`
 	// Member is what the authority's records call it.
 	Member string `json:"member,omitempty"`
 	// Beat changes each time that it is written.

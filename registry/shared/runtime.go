@@ -27,7 +27,7 @@ type Config struct {
 	// Address is where the others find this control plane: what Answers of theirs is asked about. Empty: nowhere.
 	Address string
 	// Advertise is where agents find this control plane; the others tell machines that join. Empty: nobody does.
-	Advertise string
+	Advertise []string
 	// Member is what the certificate authority calls this control plane; Alive of the others answers by it. May be empty.
 	Member string
 	// Grace is how long a registration counts after its proxy has gone. Zero means 10s, as in Istio.
@@ -185,8 +185,8 @@ func (r *Runtime) advertise() {
 		if r.counts(x) {
 			alive++
 		}
-		if x.Advertise != "" && !x.cutOff {
-			list = append(list, x.Advertise)
+		if !x.cutOff {
+			list = append(list, x.Advertise...)
 		}
 	}
 	r.alive.Store(alive)

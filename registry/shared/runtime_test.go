@@ -485,7 +485,7 @@ func (fl *fleet) first() int {
 func TestCutOffEndsNothing(t *testing.T) {
 	replicas(t, 3, func(i int) shared.Config {
 		at := fmt.Sprintf("10.1.0.%d:15012", i)
-		return shared.Config{Address: at, Advertise: at, Answers: func(context.Context, string) bool { return true }}
+		return shared.Config{Address: at, Advertise: []string{at}, Answers: func(context.Context, string) bool { return true }}
 	}, func(fl *fleet) {
 		fl.same("")
 		cut := fl.first()
@@ -771,7 +771,7 @@ func TestRestored(t *testing.T) {
 // A replica tells where agents find the others, and which members of the mesh they are, as long as they are alive.
 func TestAdvertised(t *testing.T) {
 	replicas(t, 3, func(i int) shared.Config {
-		return shared.Config{Advertise: fmt.Sprintf("mesh%d.example:15012", i), Member: fmt.Sprintf("m%d", i)}
+		return shared.Config{Advertise: []string{fmt.Sprintf("mesh%d.example:15012", i)}, Member: fmt.Sprintf("m%d", i)}
 	}, func(fl *fleet) {
 		want := func(d time.Duration, i int, want ...string) {
 			fl.t.Helper()

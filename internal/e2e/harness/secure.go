@@ -80,14 +80,24 @@ func (m *Mesh) Token(group, ttl string) admin.Token {
 	return t
 }
 
-// Line is the printed line that makes a machine join, as words.
+// Line is the command that makes a machine join, as words, with the token in a file.
 func Line(t testing.TB, token admin.Token) []string {
 	t.Helper()
-	words := strings.Fields(token.Command)
-	if len(words) < 3 || words[0] != "ashore-agent" || words[1] != "join" {
-		t.Fatalf("the line to join is %q, want ashore-agent join …", token.Command)
+	if len(token.Join) < 3 || token.Join[0] != "ashore-agent" || token.Join[1] != "join" {
+		t.Fatalf("the command to join is %q, want ashore-agent join …", token.Join)
 	}
-	return append([]string{filepath.Join(programs, "ashore-agent")}, words[1:]...)
+	words := append([]string{filepath.Join(programs, "ashore-agent")}, token.Join[1:]...)
+	return append(words, "--token-file", TokenFile(t, token.Token))
+}
+
+// TokenFile is a file with a token.
+func TokenFile(t testing.TB, token string) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(token+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
 }
 
 // Join makes a token, runs its line as who pastes it, and waits until Envoy is ready.

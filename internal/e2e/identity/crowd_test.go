@@ -50,7 +50,7 @@ func TestCrowdJoins(t *testing.T) {
 	begin := time.Now()
 	certificates := make([]*tls.Certificate, crowd)
 	inTurns(t, crowd, crowd, func(i int) (err error) {
-		certificates[i], err = joinLine(ctx, m, harness.Line(t, tokens[i]), member(i))
+		certificates[i], err = join(ctx, m, tokens[i].Token, member(i))
 		return err
 	})
 	t.Logf("%d workloads have certificates after %v", crowd, time.Since(begin).Round(10*time.Millisecond))
@@ -138,8 +138,8 @@ func member(i int) string { return fmt.Sprintf("web-%d", i) }
 // memberIP is its address.
 func memberIP(i int) string { return fmt.Sprintf("10.200.%d.%d", i>>8, i&255) }
 
-// joinLine joins by the token of a line.
-func joinLine(ctx context.Context, m *harness.Mesh, line []string, name string) (_ *tls.Certificate, err error) {
+// join joins with a token.
+func join(ctx context.Context, m *harness.Mesh, token, name string) (_ *tls.Certificate, err error) {
 	conn, err := dialTLS(m.TLS(), nil)
 	if err != nil {
 		return nil, err
@@ -148,12 +148,6 @@ func joinLine(ctx context.Context, m *harness.Mesh, line []string, name string) 
 	key, err := ca.NewKey(ca.ECDSAP256, rand.Reader)
 	if err != nil {
 		return nil, err
-	}
-	token := ""
-	for i, word := range line[:len(line)-1] {
-		if word == "--token" {
-			token = line[i+1]
-		}
 	}
 	return certify(ctx, conn, key, token, name)
 }

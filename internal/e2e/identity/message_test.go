@@ -51,7 +51,8 @@ func impostor(t *testing.T, m *harness.Mesh, c *tls.Certificate) string {
 func TestJoinMessages(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web")}, harness.Secure(""))
-	good := harness.Line(t, m.Token("shop/web", ""))
+	token := m.Token("shop/web", "")
+	good := harness.Line(t, token)
 	with := func(pairs ...string) []string {
 		line := slices.Clone(good)
 		for i := 0; i < len(pairs); i += 2 {
@@ -85,7 +86,7 @@ func TestJoinMessages(t *testing.T) {
 		"no TLS":               {with("--control-plane", m.Metrics()), 1, []string{m.Metrics(), "it does not speak TLS", "15012"}},
 		"name unknown":         {with("--control-plane", "ashore.invalid:15012"), 1, []string{"the name ashore.invalid", "DNS", "/etc/resolv.conf"}},
 		"no port":              {with("--control-plane", "127.0.0.1"), 2, []string{"--control-plane", "\"127.0.0.1\" is not host:port", "15012"}},
-		"token cut short":      {with("--token", "ashore-join.abc"), 2, []string{"--token", "want ashore-join.ID.SECRET, copied whole"}},
+		"token cut short":      {with("--token-file", harness.TokenFile(t, "ashore-join.abc")), 2, []string{"--token-file", "want ashore-join.ID.SECRET, copied whole"}},
 		"group without slash":  {with("--group", "web"), 2, []string{"--group", "want namespace/name, such as shop/web"}},
 		"name with a space":    {with("--name", "web 1"), 2, []string{"--name", "\"web 1\""}},
 		"address of nobody":    {with("--address", "web-1"), 2, []string{"--address", "\"web-1\""}},
@@ -103,7 +104,7 @@ func TestJoinMessages(t *testing.T) {
 					t.Errorf("nothing says %q in:\n%s", w, out)
 				}
 			}
-			if token := good[slices.Index(good, "--token")+1]; strings.Contains(out, token[len(token)-20:]) {
+			if strings.Contains(out, token.Token[len(token.Token)-20:]) {
 				t.Errorf("it tells the token:\n%s", out)
 			}
 			if _, err := os.Stat(filepath.Join(state, "identity")); !errors.Is(err, os.ErrNotExist) {
