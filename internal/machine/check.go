@@ -1,0 +1,51 @@
+package machine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// startTime bounds how long a program may take to print its version.
+const startTime = 20 * time.Second
+
+// CheckEnvoy says why Envoy's program does not start on this machine.
+func CheckEnvoy(ctx context.Context, path string) error {
+	ctx, cancel := context.WithTimeout(ctx, startTime)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").CombinedOutput()
+	text := strings.TrimSpace(string(out))
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		// Also when the program is there and its loader is not: it is for another libc or architecture.
+		if _, statErr := os.Stat(path); statErr == nil {
+			return fmt.Errorf("Envoy %s cannot run here: it needs glibc for this architecture; install the package ashore-envoy for it", path)
+		}
+		return fmt.Errorf("Envoy is missing: there is no %s; install the package ashore-envoy", path)
+	case err != nil && strings.Contains(text, "GLIBC"):
+		return fmt.Errorf("Envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
+	case err != nil:
+		return fmt.Errorf("Envoy %s does not start (%w): %s; install the package ashore-envoy for this machine", path, err, text)
+	}
+	return nil
+}
+
+// CheckResolver says what is wrong with the resolver's settings, usually /etc/resolv.conf. A file that is not there is
+// right: the resolver then asks this machine.
+func CheckResolver(path string) error {
+	_, err := os.Stat(path)
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	target, linkErr := os.Readlink(path)
+	if linkErr != nil {
+		return nil
+	}
+	return fmt.Errorf("%s is a link to %s, which does not exist: names cannot be resolved; start what writes that file "+
+		"(for systemd-resolved: systemctl enable --now systemd-resolved), or replace the link with a file that names a server", path, target)
+}
