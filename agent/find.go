@@ -10,8 +10,11 @@ import (
 	"syscall"
 )
 
-// FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else .tools/envoy in
-// this folder or one above it, where "make tools" puts it.
+// packagedEnvoy is where the package ashore-envoy puts it.
+const packagedEnvoy = "/usr/lib/ashore/envoy"
+
+// FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else the one of the package
+// ashore-envoy, else .tools/envoy in this folder or one above it, where "make tools" puts it.
 // The error is a UsageError that says where was looked and what to do.
 func FindEnvoy(path string) (string, error) {
 	if path != "" {
@@ -19,6 +22,9 @@ func FindEnvoy(path string) (string, error) {
 	}
 	if found, err := exec.LookPath("envoy"); err == nil {
 		return filepath.Abs(found)
+	}
+	if _, err := os.Stat(packagedEnvoy); err == nil {
+		return runnable(packagedEnvoy)
 	}
 	dir, err := os.Getwd()
 	if err != nil {

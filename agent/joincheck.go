@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
-	"os"
 	"slices"
 	"syscall"
-
-	"github.com/ashore-mesh/ashore/internal/strictyaml"
 )
 
 // CheckAddress says whether this machine has the address that Envoy opens its ports on; one that is not given is found
@@ -37,17 +34,13 @@ func move(s *Settings) (before []string, err error) {
 	if len(s.Workload.Addresses) == 0 {
 		return nil, nil
 	}
-	own, file := Default(), OwnSettings(s.State)
-	text, err := os.ReadFile(file)
+	own, err := KeptSettings(s.State)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		own = *s
 	case err != nil:
-		return nil, diskError("read the settings", err)
+		return nil, err
 	default:
-		if _, err := strictyaml.Decode(file, text, &own); err != nil {
-			return nil, err
-		}
 		if slices.Equal(own.Workload.Addresses, s.Workload.Addresses) {
 			return nil, nil
 		}

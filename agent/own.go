@@ -13,6 +13,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/ashore-mesh/ashore/internal/strictyaml"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
@@ -37,6 +38,18 @@ func saveOwn(s *Settings) error {
 		return diskError("keep the settings", err)
 	}
 	return nil
+}
+
+// KeptSettings are the settings that joining left in a state folder, over the defaults.
+func KeptSettings(state string) (Settings, error) {
+	s, file := Default(), OwnSettings(state)
+	text, err := strictyaml.ReadFile(file)
+	if err != nil {
+		return s, diskError("read the settings", err)
+	}
+	_, err = strictyaml.Decode(file, text, &s)
+	s.State = state
+	return s, err
 }
 
 // changes are the settings that differ from the defaults, as a document. The state folder is left out: it is where the

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
 // claimPorts opens the status port and makes sure that the ports that Envoy will open are free: Envoy's own
@@ -55,12 +58,25 @@ func listenPatiently(ctx context.Context, address string) (net.Listener, error) 
 	}
 }
 
+// portOwner names the program that has a TCP address.
+func portOwner(address string) string {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return machine.Owner{}.String()
+	}
+	owner, err := machine.PortOwner(machine.Socket{Address: at})
+	if err != nil || owner == nil {
+		owner = &machine.Owner{} // it has ended since, or /proc cannot be read
+	}
+	return owner.String()
+}
+
 func (a *Agent) portError(o openPort, err error) error {
 	at := a.settings.at(o.port)
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return fmt.Errorf("%s is in use (%s): another program, or another workload with this address, has it; "+
-			"end it (\"ss -ltnp\" shows it), set another port, or give each workload its own address", at, o.names())
+		return fmt.Errorf("%s is in use (%s): %s has it; end it, set another port, or give each workload its own address",
+			at, o.names(), portOwner(at))
 	case errors.Is(err, syscall.EADDRNOTAVAIL):
 		return fmt.Errorf("%s is not an address of this machine (setting workload.addresses, or --address): %w", a.settings.Workload.Addresses[0], err)
 	case errors.Is(err, os.ErrPermission):

@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/build"
 )
 
 // Report is how an agent and its workload are: ten lines for people, and the same for programs.
@@ -23,6 +25,8 @@ type Report struct {
 	Todo []string `json:"todo,omitempty"`
 	// PID is the agent's process; zero: none runs.
 	PID int `json:"pid,omitempty"`
+	// Version is that of the agent's program; empty: none runs.
+	Version string `json:"version,omitempty"`
 	// Identity, Serial and Ends are those of the certificate.
 	Identity string    `json:"identity,omitempty"`
 	Serial   string    `json:"serial,omitempty"`
@@ -37,6 +41,8 @@ type Line struct {
 	// State is "ok", "warn" (it works, and will not for ever) or "bad".
 	State string `json:"state"`
 	Text  string `json:"text"`
+	// Todo is what to do; empty: nothing, or another line says it.
+	Todo string `json:"todo,omitempty"`
 }
 
 // The states of a line.
@@ -46,10 +52,13 @@ const (
 	stateBad  = "bad"
 )
 
-// say adds a line and, unless it is well, what to do.
+// say adds a line and, unless it is well, what to do. What an earlier line says to do is not said twice.
 func (r *Report) say(name, state, todo, format string, args ...any) {
-	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...))})
-	if state != stateOK && todo != "" && !slices.Contains(r.Todo, todo) {
+	if state == stateOK || slices.Contains(r.Todo, todo) {
+		todo = ""
+	}
+	r.Lines = append(r.Lines, Line{name, state, oneLine(fmt.Sprintf(format, args...)), todo})
+	if todo != "" {
 		r.Todo = append(r.Todo, todo)
 	}
 }
@@ -63,17 +72,15 @@ func (r *Report) finish() *Report {
 	return r
 }
 
-// Write writes the report for people: nine lines and what to do.
+// Write writes the report for people: a line for each subject, and below those that are not well what to do.
 func (r *Report) Write(w io.Writer) error {
 	var b strings.Builder
 	for _, l := range r.Lines {
 		fmt.Fprintf(&b, "%-14s %-4s  %s\n", l.Name, l.State, l.Text)
+		if l.Todo != "" {
+			fmt.Fprintf(&b, "%-14s %-4s  %s\n", "", "fix:", l.Todo)
+		}
 	}
-	todo := "nothing"
-	if len(r.Todo) > 0 {
-		todo = strings.Join(r.Todo, "; ")
-	}
-	fmt.Fprintf(&b, "%-14s %-4s  %s\n", "to do", "", todo)
 	_, err := io.WriteString(w, b.String())
 	return err
 }
@@ -90,6 +97,8 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	now := time.Now()
 	r := &Report{PID: os.Getpid()}
 	a.sayIdentity(r, now)
+	r.Version = build.Read().String()
+	r.say("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)
 	a.sayLink(r, now)
 	a.sayEnvoy(ctx, r)
 	a.sayInterception(ctx, r)
@@ -161,12 +170,13 @@ func OfflineReport(state string) *Report {
 	const away = "the agent does not run"
 	if f := lastFailure(state); f != nil {
 		todo = "mend what ended the agent, and " + todo
-		r.say("agent", stateBad, "", "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
+		r.say("agent", stateBad, todo, "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
+	} else {
+		r.say("agent", stateBad, todo, "%s", away)
 	}
 	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
 		r.say(name, stateBad, "", "%s", away)
 	}
-	r.Todo = append(r.Todo, todo)
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
 		r.say("disk", stateOK, "", "%s is not there yet", state)
 	} else {

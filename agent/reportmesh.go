@@ -58,10 +58,11 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	case infoErr != nil:
 		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
-		r.say("envoy", stateBad, "", "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
+		todo := ""
 		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
-			r.Todo = append(r.Todo, "see why Envoy is not ready")
+			todo = "see why Envoy is not ready"
 		}
+		r.say("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
 	default:
 		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", a.process.PID(), info.version(), restarts)
 	}

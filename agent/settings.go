@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ashore-mesh/ashore/agent/intercept"
@@ -175,7 +176,7 @@ func stateBase(dev bool) (string, error) {
 	switch {
 	case dev:
 		base, err = os.UserCacheDir()
-	case os.Geteuid() != 0:
+	case os.Geteuid() != 0 && !ownsPackagedState():
 		base, err = os.UserHomeDir()
 		base = filepath.Join(base, ".local", "state")
 	}
@@ -183,6 +184,19 @@ func stateBase(dev bool) (string, error) {
 		return "", fmt.Errorf("find a folder for the state (or set state): %w", err)
 	}
 	return filepath.Join(base, "ashore-agent"), nil
+}
+
+// PackagedState is the folder of the state folders of workloads that units of this machine run.
+const PackagedState = "/var/lib/ashore-agent"
+
+// ownsPackagedState says whether this process runs as the user of those units.
+func ownsPackagedState() bool {
+	info, err := os.Stat(PackagedState)
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) == os.Geteuid()
 }
 
 // own is the address that ports are opened on. Settings have been checked.
