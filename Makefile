@@ -27,6 +27,9 @@ ARGS ?=
 FUZZTIME ?= 10s
 # Where make package puts the packages and the archive, and the version of the packages.
 DIST ?= dist
+# Which packages it makes.
+ARCHITECTURES ?= amd64 arm64
+FORMATS ?= deb rpm
 VERSION ?= $(shell packaging/version.sh)
 # Raised when the package of Envoy changes and Envoy does not.
 ENVOY_RELEASE ?= 1
@@ -105,10 +108,10 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 	@for program in ashored ashorectl ashore-agent; do for shell in bash zsh; do \
 		'$(DIST)/ashore/bin/'$$program completion $$shell >"$(DIST)/packages/completion/$$program.$$shell" || exit 1; \
 	done; done
-	@for arch in amd64 arm64; do \
+	@for arch in $(ARCHITECTURES); do \
 		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build $(package-flags) -ldflags '-s -w' -o "$(DIST)/packages/$$arch/" ./cmd/... || exit 1; \
-		for format in deb rpm; do for name in ashore ashore-agent ashore-envoy; do \
+		for format in $(FORMATS); do for name in ashore ashore-agent ashore-envoy; do \
 			[ -e "$(DIST)/$$name-$(envoy-version)-$(ENVOY_RELEASE).$$arch.$$format" ] || \
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \

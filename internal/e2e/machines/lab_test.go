@@ -105,18 +105,36 @@ func (l *lab) get(url string) (status int, body string, err error) {
 	return r.StatusCode, string(b), err
 }
 
+// serveHTTP answers every request outside the mesh with a text.
+func (l *lab) serveHTTP(address, text string) {
+	l.t.Helper()
+	var listener net.Listener
+	if err := l.inside(func() (err error) { listener, err = net.Listen("tcp", address); return err }); err != nil {
+		l.t.Fatal(err)
+	}
+	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, text) })}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = server.Serve(listener) // it ends with the test
+	}()
+	l.t.Cleanup(func() {
+		_ = server.Close()
+		<-done
+	})
+}
+
 // machine is one machine of a lab.
 type machine struct {
-	lab        *lab
-	name       string
-	ip4, ip6   string
-	root       string // its file system, as the host sees it
-	cgroup     string // of its processes: systemd wants one of its own
-	init       int    // process of its systemd, as the host sees it; zero: it is off
-	container  *exec.Cmd
-	ended      chan struct{} // closed when the container has ended
-	console    lockedBuffer
-	unmountErr error
+	lab       *lab
+	name      string
+	ip4, ip6  string
+	root      string // its file system, as the host sees it
+	cgroup    string // of its processes: systemd wants one of its own
+	init      int    // process of its systemd, as the host sees it; zero: it is off
+	container *exec.Cmd
+	ended     chan struct{} // closed when the container has ended
+	console   lockedBuffer
 }
 
 // newMachine makes a machine with the last part of its addresses, and switches it on; booted waits for it.
@@ -175,6 +193,7 @@ func removeCgroup(t *testing.T, path string) {
 func (m *machine) write(path, text string) {
 	m.lab.t.Helper()
 	path = filepath.Join(m.root, path)
+	_ = os.Remove(path) // it may be a link
 	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o644)); err != nil {
 		m.lab.t.Fatal(err)
 	}
@@ -296,13 +315,29 @@ func (m *machine) reboot() {
 	m.boot()
 }
 
-// try runs a script on the machine, as root.
+// command is a script on the machine, run as root.
+func (m *machine) command(script string) *exec.Cmd {
+	return m.commandContext(context.Background(), script)
+}
+
+func (m *machine) commandContext(ctx context.Context, script string) *exec.Cmd {
+	return exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(m.init), "--mount", "--uts", "--ipc", "--net", "--pid",
+		"env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "bash", "-euo", "pipefail", "-c", "cd /root; "+script)
+}
+
+// try runs a script on the machine, as root, and returns all that it prints.
 func (m *machine) try(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "nsenter", "--target", strconv.Itoa(m.init), "--mount", "--uts", "--ipc", "--net", "--pid",
-		"env", "-i", "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LANG=C.UTF-8", "DEBIAN_FRONTEND=noninteractive", "bash", "-euo", "pipefail", "-c", "cd /root; "+script)
-	out, err := cmd.CombinedOutput()
+	out, err := m.commandContext(ctx, script).CombinedOutput()
+	return string(out), err
+}
+
+// output runs a script on the machine, as root, and returns its standard output.
+func (m *machine) output(script string) (string, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
+	defer cancel()
+	out, err := m.commandContext(ctx, script).Output()
 	return string(out), err
 }
 

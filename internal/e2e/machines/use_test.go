@@ -1,0 +1,269 @@
+package machines
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+	"time"
+)
+
+// reaches asks for the service backend on client until the answer is as wanted.
+func (s *suite) reaches(within time.Duration) {
+	s.t.Helper()
+	s.client.eventually(within, "curl -sS --fail --max-time 2 http://backend.shop.svc.cluster.local/ | grep -q 'backend saw'")
+}
+
+// outsideWorld: what is not of the mesh is reached as before, by both families, and SSH answers.
+func outsideWorld(t *testing.T, s *suite) {
+	for _, url := range []string{"http://outside.example.org:8080/", "-4 http://outside.example.org:8080/", "-6 http://outside.example.org:8080/", "http://" + outside4 + ":8080/", "-g http://[" + outside6 + "]:8080/"} {
+		if out := s.client.run("curl -sS --max-time 5 " + url); out != "outside\n" {
+			t.Errorf("%s: %q", url, out)
+		}
+	}
+	for _, m := range []*machine{s.client, s.backend} {
+		for _, ip := range []string{m.ip4, m.ip6} {
+			if banner := s.banner(net.JoinHostPort(ip, "22")); !strings.HasPrefix(banner, "SSH-2.0") {
+				t.Errorf("SSH at %s says %q", ip, banner)
+			}
+		}
+	}
+	for _, url := range []string{"http://" + s.backend.ip4 + "/", "http://[" + s.backend.ip6 + "]/"} {
+		if status, body, err := s.get(url); err == nil {
+			t.Errorf("plaintext from outside the mesh to %s was answered: %d %s", url, status, body)
+		}
+	}
+	for _, family := range []string{"-4", "-6"} { // the virtual addresses of the service
+		if out := s.client.run("curl -sS " + family + " http://backend.shop.svc.cluster.local/"); !strings.Contains(out, "sa/client") {
+			t.Errorf("curl %s: %q", family, out)
+		}
+	}
+	if out := s.backend.run("curl -sS http://127.0.0.1/; curl -sS -g http://[::1]/; curl -sS http://" + s.backend.ip4 + "/"); strings.Count(out, "backend saw") != 3 {
+		t.Errorf("backend reaches itself: %q", out)
+	}
+}
+
+// banner is the first line that a server sends.
+func (s *suite) banner(address string) string {
+	c, err := s.dial("tcp", address)
+	if err != nil {
+		return err.Error()
+	}
+	defer c.Close()
+	b := make([]byte, 64)
+	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second)) // an error shows at the read
+	n, err := c.Read(b)
+	if err != nil {
+		return err.Error()
+	}
+	return string(b[:n])
+}
+
+// joinAgain: pasting the line again changes nothing, as root and with sudo.
+func joinAgain(t *testing.T, s *suite) {
+	out, err := s.plane.output("ashorectl join-token create --group shop/client")
+	if err != nil {
+		t.Fatal(err)
+	}
+	state := "cat /var/lib/ashore-agent/*/joined.json; nft list table inet ashore | grep -v counter; systemctl show -p MainPID ashore-agent 'ashore-envoy@*'"
+	before := s.client.run(state)
+	s.client.run(out)
+	if after := s.client.run(state); after != before {
+		t.Errorf("after joining again:\n%s\nbefore:\n%s", after, before)
+	}
+	s.edge.run("useradd --create-home --shell /bin/bash operator; echo 'operator ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/operator")
+	out, err = s.plane.output("ashorectl join-token create --group edge/edge")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.give(s.edge, "ashore-agent_*.deb", "ashore-envoy_*.deb")
+	s.edge.run("mv /root/*.deb /home/operator/")
+	s.edge.write("/home/operator/paste.sh", sudo(out))
+	s.edge.run("runuser -u operator -- bash -c 'cd; bash -e paste.sh'")
+	s.edge.run("ashore-agent status")
+}
+
+// sudo puts sudo before each command of a procedure.
+func sudo(procedure string) string {
+	var b strings.Builder
+	for line := range strings.Lines(procedure) {
+		if strings.HasPrefix(line, "apt") || strings.HasPrefix(line, "ashore-agent") {
+			b.WriteString("sudo ")
+		}
+		b.WriteString(line)
+	}
+	return b.String()
+}
+
+const edgeConfig = `apiVersion: networking.istio.io/v1
+kind: WorkloadGroup
+metadata: {name: edge, namespace: edge}
+spec:
+  metadata: {labels: {app: edge}}
+  template: {serviceAccount: edge}
+---
+apiVersion: networking.istio.io/v1
+kind: Gateway
+metadata: {name: edge, namespace: edge}
+spec:
+  selector: {app: edge}
+  servers:
+  - port: {number: 80, name: http, protocol: HTTP}
+    hosts: ["*"]
+---
+apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: edge, namespace: edge}
+spec:
+  gateways: [edge]
+  hosts: ["*"]
+  http:
+  - route: [{destination: {host: backend.shop.svc.cluster.local, port: {number: 80}}}]
+`
+
+// twoServices: a machine serves another service beside the first one, on a port of its own.
+func twoServices(t *testing.T, s *suite) {
+	s.plane.write("/etc/ashore/config/admin.yaml", `apiVersion: networking.istio.io/v1
+kind: ServiceEntry
+metadata: {name: admin, namespace: shop}
+spec:
+  hosts: [admin.shop.svc.cluster.local]
+  location: MESH_INTERNAL
+  resolution: STATIC
+  ports: [{number: 8081, name: http, protocol: HTTP}]
+  workloadSelector: {labels: {app: backend}}
+`)
+	s.backend.write("/etc/nginx/sites-enabled/admin", strings.ReplaceAll(strings.ReplaceAll(page, "80;", "8081;"), "backend saw", "admin saw"))
+	s.backend.run("systemctl reload nginx")
+	out := s.client.eventually(10*time.Second, "curl -sS --fail --max-time 2 http://admin.shop.svc.cluster.local:8081/")
+	if !strings.Contains(out, "admin saw: ") || !strings.Contains(out, "sa/client") {
+		t.Errorf("the second service answered %q", out)
+	}
+}
+
+// stoppedApplication: an application that stops leaves the endpoints, also for callers on its own machine, and comes back.
+func stoppedApplication(t *testing.T, s *suite) {
+	s.backend.run("systemctl stop nginx")
+	for _, m := range []*machine{s.client, s.backend} {
+		out := m.eventually(5*time.Second, "curl -sS --max-time 2 http://backend.shop.svc.cluster.local/ | grep 'no healthy upstream'")
+		t.Log(m.name, out)
+	}
+	if out, err := s.plane.try("ashorectl get endpoints backend.shop.svc.cluster.local"); err != nil || !strings.Contains(strings.ToLower(out), "unhealthy") {
+		t.Errorf("endpoints of a stopped application: %v\n%s", err, out)
+	}
+	s.backend.run("systemctl start nginx")
+	s.reaches(10 * time.Second)
+}
+
+// rebooted: with the control plane powered off, all machines boot and serve.
+func rebooted(t *testing.T, s *suite) {
+	s.plane.powerOff()
+	for _, m := range []*machine{s.backend, s.client, s.edge} {
+		m.powerOff()
+	}
+	for _, m := range []*machine{s.backend, s.client, s.edge} {
+		m.boot()
+	}
+	start := time.Now()
+	s.reaches(bootTime)
+	t.Logf("served %s after boot", time.Since(start).Round(100*time.Millisecond))
+	if status, _, err := s.get("http://" + s.backend.ip4 + "/"); err == nil {
+		t.Errorf("after the boot, plaintext from outside the mesh was answered: %d", status)
+	}
+	s.plane.boot()
+	s.plane.booted()
+	s.plane.eventually(time.Minute, `test "$(ashorectl status -o json | grep -c '"id"')" -ge 3 || ashorectl status | grep -c sidecar`)
+	s.reaches(10 * time.Second)
+}
+
+// restarts: nothing fails while parts of the mesh are restarted and upgraded, on the client, the server and the gateway.
+func restarts(t *testing.T, s *suite) {
+	s.packages = makePackages(t, "1.1.0", "2")
+	upgrade := func(pkg string) func(*machine) {
+		return func(m *machine) {
+			m.run("rm -f /root/*.deb")
+			s.give(m, pkg+"_*.deb")
+			m.run("dpkg -i /root/" + pkg + "_*.deb")
+		}
+	}
+	script := func(text string) func(*machine) { return func(m *machine) { m.run(text) } }
+	for _, event := range []struct {
+		name string
+		run  func(*machine)
+	}{
+		{"agent restarted", script("systemctl restart ashore-agent")},
+		{"agent killed", script("systemctl kill -s KILL ashore-agent")},
+		{"agent upgraded", upgrade("ashore-agent")},
+		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {logLevel: info}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
+		{"Envoy upgraded", upgrade("ashore-envoy")},
+	} {
+		t.Run(event.name, func(t *testing.T) {
+			former := s.t
+			s.t = t
+			defer func() { s.t = former }()
+			s.load(s.client, "http://backend.shop.svc.cluster.local/", func() {
+				s.load(nil, "http://"+s.edge.ip4+"/", func() {
+					for _, m := range []*machine{s.backend, s.client, s.edge} {
+						event.run(m)
+						m.eventually(30*time.Second, "ashore-agent status >/dev/null")
+					}
+				})
+			})
+		})
+	}
+}
+
+// firewalls: those of Debian keep their policy beside the rules, and the rules outlive their reloads.
+func firewalls(t *testing.T, s *suite) {
+	for _, firewall := range []struct{ start, reload, stop string }{
+		{"systemctl start firewalld && firewall-cmd -q --add-service=ssh --add-service=http", "firewall-cmd -q --reload && firewall-cmd -q --add-service=http", "systemctl stop firewalld"},
+		{"ufw allow 22/tcp && ufw allow 80/tcp && ufw --force enable", "ufw reload", "ufw --force disable"},
+	} {
+		s.backend.run(firewall.start)
+		s.reaches(10 * time.Second)
+		if out, err := s.client.try("curl -sS --max-time 2 http://admin.shop.svc.cluster.local:8081/ --fail"); err == nil {
+			t.Errorf("%s: a closed port was reached: %s", firewall.start, out)
+		}
+		s.backend.run(firewall.reload)
+		s.reaches(10 * time.Second)
+		s.backend.run(firewall.stop)
+		s.reaches(10 * time.Second)
+	}
+}
+
+// inventory lists files, rules, users and services of a machine.
+const inventory = `find / -xdev \( -path /proc -o -path /sys -o -path /run -o -path /tmp -o -path /var/tmp -o -path /root -o -path /var/log -o -path /var/cache -o -path /var/lib/apt -o -path /var/lib/dpkg -o -path /var/lib/systemd -o -path /dev \) -prune -o -print | sort
+nft list ruleset
+sort /etc/passwd /etc/group
+systemctl list-unit-files --state=enabled --no-legend
+ip -o address show dev lo
+cat /etc/resolv.conf
+ps -eo comm= | sort -u | grep -E 'ashore|envoy' || true`
+
+// removed: leave and purge leave nothing behind.
+func removed(t *testing.T, s *suite, m *machine, before string) {
+	m.run("ashore-agent leave --yes; apt-get purge -y ashore-agent ashore-envoy")
+	after := m.run(inventory)
+	for _, d := range difference(before, after) {
+		t.Errorf("%s: %s", m.name, d)
+	}
+}
+
+// difference are the lines that only one of two texts has.
+func difference(before, after string) (out []string) {
+	had, has := map[string]bool{}, map[string]bool{}
+	for line := range strings.Lines(before) {
+		had[line] = true
+	}
+	for line := range strings.Lines(after) {
+		if has[line] = true; !had[line] {
+			out = append(out, fmt.Sprintf("new: %s", strings.TrimSpace(line)))
+		}
+	}
+	for line := range strings.Lines(before) {
+		if !has[line] {
+			out = append(out, fmt.Sprintf("missing: %s", strings.TrimSpace(line)))
+		}
+	}
+	return out
+}
