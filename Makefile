@@ -27,10 +27,8 @@ ARGS ?=
 FUZZTIME ?= 10s
 # Where make package puts the packages and the archive, and the version of the packages.
 DIST ?= dist
-# Which packages it makes.
-ARCHITECTURES ?= amd64 arm64
-FORMATS ?= deb rpm
 VERSION ?= $(shell packaging/version.sh)
+ARCHES ?= amd64 arm64
 # Raised when the package of Envoy changes and Envoy does not.
 ENVOY_RELEASE ?= 1
 envoy-version = $(shell sed -n 's/^\tversion = "\(.*\)"/\1/p' tools/envoy/wheel.go)
@@ -63,8 +61,9 @@ run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries 
 	@$(GO) build -o .tools/echo ./examples/echo
 	@exec .tools/quickstart $(if $(SMOKE),--smoke) $(ARGS)
 
-net-tools: # programs and a Debian tree that only root's tests need, and only root can install
-	@[ "$$(id -u)" != 0 ] || tools/machine.sh .tools/machine
+net-tools: # what tests with redirected traffic need; only root can run those, and only root can install it
+	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2; } || \
+		{ echo "install nftables and iproute2 (the programs nft and ip), then try again" >&2; exit 1; }
 
 # Not from the cache of results: what tests build and start themselves, it does not know.
 test: build tools net-tools ## all tests, real Envoy and Consul included
@@ -102,17 +101,16 @@ package-flags = -trimpath $(shell git rev-parse HEAD >/dev/null 2>&1 && echo -bu
 package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
 	CGO_ENABLED=0 $(GO) build $(package-flags) -o '$(DIST)/ashore/bin/' ./cmd/...
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
-	@rm -rf '$(DIST)'/ashore_* '$(DIST)'/ashore-agent_* '$(DIST)'/ashore-[0-9]* '$(DIST)'/ashore-agent-[0-9]* '$(DIST)/packages'
+	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/packages'
 	@mkdir -p '$(DIST)/packages/completion'
 	@cp -r '$(DIST)/ashore' '$(DIST)/packages/doc' && rm -r '$(DIST)/packages/doc/bin'
 	@for program in ashored ashorectl ashore-agent; do for shell in bash zsh; do \
 		'$(DIST)/ashore/bin/'$$program completion $$shell >"$(DIST)/packages/completion/$$program.$$shell" || exit 1; \
 	done; done
-	@for arch in $(ARCHITECTURES); do \
+	@for arch in $(ARCHES); do \
 		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch && \
 		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build $(package-flags) -ldflags '-s -w' -o "$(DIST)/packages/$$arch/" ./cmd/... || exit 1; \
-		for format in $(FORMATS); do for name in ashore ashore-agent ashore-envoy; do \
-			[ -e "$(DIST)/$$name-$(envoy-version)-$(ENVOY_RELEASE).$$arch.$$format" ] || \
+		for name in ashore ashore-agent ashore-envoy; do for format in deb rpm; do \
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
 		done; done; \

@@ -8,5 +8,7 @@ if [ -d /run/systemd/system ]; then
 	systemctl stop ashore-intercept.service
 	systemctl stop ashore-agent.service 'ashore-agent@*.service'
 	systemctl stop 'ashore-envoy@*.service'
+	# What "intercept remove" leaves for connections through Envoy.
+	if nft list table inet ashore >/dev/null 2>&1; then nft delete table inet ashore; fi
 fi
 systemctl disable ashore-intercept.service ashore-agent.service ashore-agent@.service

@@ -90,7 +90,7 @@ func makePackages(t *testing.T, version, release string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command("make", "package", "DIST="+dir, "ARCHITECTURES="+runtime.GOARCH, "FORMATS=deb", "VERSION="+version, "ENVOY_RELEASE="+release)
+	cmd := exec.Command("make", "package", "DIST="+dir, "ARCHES="+runtime.GOARCH, "VERSION="+version, "ENVOY_RELEASE="+release)
 	cmd.Dir = "../../.."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
