@@ -92,6 +92,7 @@ fuzz: ## every fuzz target for FUZZTIME
 golden: ## rewrite the expectations of golden tests
 	$(GO) test ./config -run 'TestProblemTexts|TestMeshDoc' -update
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
+	$(GO) test ./agent/intercept -run TestRender -update
 
 proto: ## make the Go code of our .proto files anew
 	cd tools/protogen && $(GO) run . -root ../.. mcp/legacypb/mcp.proto

@@ -128,9 +128,13 @@ func get(ctx context.Context, url string) error {
 
 // askDNS wants any answer to a query as an application would send it: for the name servers of the root.
 func askDNS(ctx context.Context, network string) error {
+	return askServer(ctx, network, nameServer())
+}
+
+func askServer(ctx context.Context, network, server string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
-	conn, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(nameServer(), "53"))
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, net.JoinHostPort(server, "53"))
 	if err != nil {
 		return fmt.Errorf("%w: does the agent run, with ports.dns open?", err)
 	}

@@ -55,6 +55,9 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if c.ControlPlane, err = resolve(ctx, checks.ControlPlane); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
+	if _, err := userID("ashore"); err == nil { // a control plane on this machine
+		c.Settings.ExcludeUsers = append(slices.Clip(c.Settings.ExcludeUsers), "ashore")
+	}
 	before, err := m.Record()
 	if err != nil {
 		return err

@@ -233,7 +233,7 @@ func otherRedirect(ruleset string) string {
 			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 && i+1 < len(f) {
 				jumps[chain] = append(jumps[chain], table+f[i+1])
 			}
-			redirect := slices.Contains(f, "redirect") || strings.Contains(line, "REDIRECT")
+			redirect := slices.Contains(f, "redirect") || strings.Contains(line, `"REDIRECT"`) || slices.Contains(f, "xt_REDIRECT")
 			if redirect && (strings.Contains(line, "tcp") || !strings.Contains(line, "udp")) {
 				redirects[chain] = true
 			}

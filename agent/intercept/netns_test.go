@@ -6,8 +6,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -27,21 +29,26 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// TestMain runs the tests or, in a process that a test starts in a network namespace, one method of Machine.
+// TestMain runs the tests or, in a process that a test starts in a network namespace, one method of Machine or a
+// query.
 func TestMain(m *testing.M) {
-	if len(os.Args) > 1 && os.Args[1] == "machine" {
+	err := error(nil)
+	switch {
+	case len(os.Args) > 1 && os.Args[1] == "machine":
 		var in order
-		err := json.NewDecoder(os.Stdin).Decode(&in)
-		if err == nil {
+		if err = json.NewDecoder(os.Stdin).Decode(&in); err == nil {
 			err = in.run()
 		}
-		if err != nil {
-			fmt.Fprint(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
+	case len(os.Args) > 1 && os.Args[1] == "query":
+		err = queryFrom()
+	default:
+		flag.Bool("update", false, "rewrite what golden files expect")
+		goleak.VerifyTestMain(m)
 	}
-	goleak.VerifyTestMain(m)
+	if err != nil {
+		fmt.Fprint(os.Stderr, err)
+		os.Exit(1)
+	}
 }
 
 // order is what such a process does.
@@ -159,6 +166,12 @@ func (m *machine) status() (s Status) {
 // envoy starts the real one and waits for it.
 func (m *machine) envoy() (kill func()) {
 	m.t.Helper()
+	return m.envoyWith("true", "--inh-caps", "+net_raw", "--ambient-caps", "+net_raw")
+}
+
+// envoyWith starts it with transparent listeners or others, and these flags of setpriv.
+func (m *machine) envoyWith(transparent string, flags ...string) (kill func()) {
+	m.t.Helper()
 	config, err := filepath.Abs("testdata/envoy.yaml")
 	if err != nil {
 		m.t.Fatal(err)
@@ -167,9 +180,9 @@ func (m *machine) envoy() (kill func()) {
 	if err != nil {
 		m.t.Fatal(err)
 	}
-	cmd := m.Program("setpriv", "--reuid", testUser, "--regid", testUser, "--clear-groups", "--inh-caps", "+net_raw",
-		"--ambient-caps", "+net_raw", testenvoy.Path(m.t), "--config-yaml", string(text), "--disable-hot-restart",
-		"--concurrency", "1", "--log-level", "warning")
+	argv := append([]string{"setpriv", "--reuid", testUser, "--regid", testUser, "--clear-groups"}, flags...)
+	cmd := m.Program(append(argv, testenvoy.Path(m.t), "--config-yaml", strings.Replace(string(text), "transparent: true", "transparent: "+transparent, 1), "--disable-hot-restart",
+		"--concurrency", "1", "--log-level", "warning")...)
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	wait, err := testchild.Start(cmd)
@@ -302,12 +315,13 @@ func (r route) check(m *machine) {
 	}
 }
 
-// controlPlane is a TLS server.
+// controlPlane is a TLS server. It refuses clients that speak HTTP/2.
 func controlPlane(t *testing.T, ns *harness.Namespace) string {
 	t.Helper()
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Listener.Close()
 	s.Listener = ns.Listen(t, ns.IP+":15012")
+	s.Config.ErrorLog = log.New(io.Discard, "", 0) // of refused handshakes
 	s.StartTLS()
 	t.Cleanup(s.Close)
 	return s.Listener.Addr().String()
@@ -341,6 +355,7 @@ func TestMachine(t *testing.T) {
 		{"inbound IPv4", there, "10.99.0.1:8080", "127.0.0.6", "inbound"},
 		{"inbound IPv6", there, "[fd99::1]:8080", "::1", "inbound"},
 		{"a service on this machine", here, "127.0.0.1:7000", "127.0.0.6", "inbound"},
+		{"a service on this machine, IPv6", here, "127.0.0.1:7006", "::1", "inbound"},
 	}
 	untouched := []route{
 		{"the own address", here, "10.99.0.1:8080", "10.99.0.1", ""},

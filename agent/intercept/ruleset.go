@@ -64,13 +64,14 @@ func (c Config) Render() (string, error) {
 	for _, p := range c.OwnPorts {
 		inbound = append(inbound, strconv.Itoa(p))
 	}
-	var control family
+	var control4, control6 []string
 	for _, a := range c.ControlPlane {
-		list := &control.V4
-		if a.Addr().Is6() {
-			list = &control.V6
+		element := fmt.Sprintf("%s . %d", a.Addr(), a.Port())
+		if a.Addr().Is4() {
+			control4 = append(control4, element)
+		} else {
+			control6 = append(control6, element)
 		}
-		*list += fmt.Sprintf("%s . %d, ", a.Addr(), a.Port())
 	}
 	var users []string
 	for _, u := range s.ExcludeUsers {
@@ -80,7 +81,8 @@ func (c Config) Render() (string, error) {
 	err := rules.Execute(&out, map[string]any{
 		"Group": quote(c.Group), "User": quote(c.User), "Users": strings.Join(users, ", "),
 		"Outbound": outboundPort, "Inbound": inboundPort, "DNS": c.DNSPort, "Address6": Address6,
-		"IncludeSome": len(include) > 0, "Include": families(include), "Exclude": families(s.ExcludeOutboundIPRanges), "Control": control,
+		"IncludeSome": len(include) > 0, "Include": families(include), "Exclude": families(s.ExcludeOutboundIPRanges),
+		"Control":      family{strings.Join(control4, ", "), strings.Join(control6, ", ")},
 		"ExcludePorts": strings.Join(s.ExcludeOutboundPorts, ", "),
 		"InInclude":    strings.Join(withoutAll(s.IncludeInboundPorts), ", "), "InExclude": strings.Join(inbound, ", "),
 	})

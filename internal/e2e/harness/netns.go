@@ -74,6 +74,12 @@ func (ns *Namespace) Program(argv ...string) *exec.Cmd {
 	return exec.Command(argv[0], argv[1:]...)
 }
 
+// Move moves a network interface of the namespace to another.
+func (ns *Namespace) Move(link string, to *Namespace) {
+	ns.t.Helper()
+	ns.Command("ip", "link", "set", link, "netns", to.name)
+}
+
 func (ns *Namespace) prefix() []string {
 	if ns == nil {
 		return nil

@@ -1,0 +1,119 @@
+package intercept
+
+import (
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/internal/goldentest"
+)
+
+// Each file of testdata/*.rules is a whole ruleset, which the kernel takes.
+func TestRender(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]Config{
+		"default": {Settings: Default(), DNSPort: 15053, ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012")}},
+		"everything": {
+			Settings: Settings{
+				IncludeOutboundIPRanges: []string{"10.0.0.0/8", "192.168.7.7", "fd00::/8"},
+				ExcludeOutboundIPRanges: []string{"10.99.0.0/16", "fd99::/16"},
+				ExcludeOutboundPorts:    []string{"25", "9000-9099"},
+				IncludeInboundPorts:     []string{"80", "8000-8999"},
+				ExcludeInboundPorts:     []string{"22", "8081"},
+				ExcludeUsers:            []string{"nobody", "990"},
+			},
+			User: "daemon", Group: "daemon", DNSPort: 53053, OwnPorts: []int{16020},
+			ControlPlane: []netip.AddrPort{netip.MustParseAddrPort("10.0.0.5:15012"), netip.MustParseAddrPort("[fd00::5]:443")},
+		},
+		"ipv4-only": {Settings: Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/8"}, IncludeInboundPorts: []string{"*"}}, User: "1", Group: "1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.Render()
+			if err != nil {
+				t.Fatal(err)
+			}
+			goldentest.Compare(t, filepath.Join("testdata", name+".rules"), got)
+			if c.User == "" || os.Geteuid() != 0 {
+				return // the kernel takes names of users that exist, from root
+			}
+			if _, err := nft(t.Context(), got, "-c", "-f", "-"); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		settings Settings
+		want     []string
+	}{
+		"default": {Default(), nil},
+		"good": {Settings{
+			IncludeOutboundIPRanges: []string{"*"}, ExcludeOutboundIPRanges: []string{"10.0.0.7", "::1", "fd00::/8"}, IncludeInboundPorts: []string{"*"},
+			ExcludeInboundPorts: []string{"1", "1-65535"}, ExcludeUsers: []string{"bind", "0"}, CheckURL: "https://example.com/",
+		}, nil},
+		"ranges": {
+			Settings{IncludeOutboundIPRanges: []string{"10.0.0.0/33"}, ExcludeOutboundIPRanges: []string{"*", "fe80::1%eth0", "::ffff:10.0.0.0/104"}},
+			[]string{"includeOutboundIPRanges", "excludeOutboundIPRanges", "excludeOutboundIPRanges", "excludeOutboundIPRanges"},
+		},
+		"ports": {
+			Settings{ExcludeOutboundPorts: []string{"0", "https"}, IncludeInboundPorts: []string{"9-8"}, ExcludeInboundPorts: []string{"*", "65536"}},
+			[]string{"excludeOutboundPorts", "excludeOutboundPorts", "includeInboundPorts", "excludeInboundPorts", "excludeInboundPorts"},
+		},
+		"users": {Settings{ExcludeUsers: []string{"", "a b", `a"`}}, []string{"excludeUsers", "excludeUsers", "excludeUsers"}},
+		"url":   {Settings{CheckURL: "example.com"}, []string{"checkURL"}},
+	} {
+		var got []string
+		tc.settings.Validate(func(field, _ string, _ ...any) { got = append(got, field) })
+		if !slices.Equal(got, tc.want) {
+			t.Errorf("%s: wrong are %q, want %q", name, got, tc.want)
+		}
+	}
+}
+
+// Another mesh's rules are told from those of Docker, in what nft prints for both.
+func TestOtherRedirect(t *testing.T) {
+	t.Parallel()
+	docker, err := os.ReadFile("testdata/docker.nft")
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := Config{Settings: Default(), DNSPort: 15053}.Render()
+	if err != nil {
+		t.Fatal(err)
+	}
+	const istio = `table ip nat {
+	chain ISTIO_REDIRECT {
+		meta l4proto tcp counter packets 0 bytes 0 %s
+	}
+	chain ISTIO_OUTPUT {
+		oifname "lo" ip saddr 127.0.0.6 counter packets 0 bytes 0 return
+		counter packets 0 bytes 0 goto ISTIO_REDIRECT
+	}
+	chain OUTPUT {
+		type nat hook %s priority dstnat; policy accept;
+		meta l4proto tcp counter packets 0 bytes 0 jump ISTIO_OUTPUT
+	}
+}
+`
+	for name, tc := range map[string]struct{ ruleset, want string }{
+		"nothing":             {"", ""},
+		"ours and Docker's":   {own + string(docker), ""},
+		"Istio's":             {string(docker) + fmt.Sprintf(istio, "redirect to :15001", "output"), "ip nat ISTIO_REDIRECT"},
+		"Istio's, old nft":    {fmt.Sprintf(istio, `xt target "REDIRECT"`, "output"), "ip nat ISTIO_REDIRECT"},
+		"at another hook":     {fmt.Sprintf(istio, "redirect to :15001", "prerouting"), ""},
+		"of UDP":              {strings.ReplaceAll(fmt.Sprintf(istio, "udp dport 53 redirect to :5353", "output"), "tcp counter packets 0 bytes 0 udp", "udp"), ""},
+		"only in the comment": {fmt.Sprintf(istio, `accept comment "no redirect"`, "output"), ""},
+	} {
+		if got := otherRedirect(tc.ruleset); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+}
