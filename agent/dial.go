@@ -54,6 +54,26 @@ func targetsOf(ctx context.Context, address string) ([]string, error) {
 	return out, nil
 }
 
+// SourceAddress is this machine's address on the way to the first control plane that there is a way to. Nothing is sent
+// but queries for names.
+func SourceAddress(ctx context.Context, planes []string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	var errs []error
+	for _, plane := range planes {
+		targets, err := targetsOf(ctx, plane)
+		for _, target := range targets {
+			var d net.Dialer
+			var conn net.Conn
+			if conn, err = d.DialContext(ctx, "udp", target); err == nil {
+				return hostOf(conn.LocalAddr()), conn.Close()
+			}
+		}
+		errs = append(errs, dialError(plane, err))
+	}
+	return "", errors.Join(errs...)
+}
+
 // dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
 func dialOne(ctx context.Context, targets []string, cfg *tls.Config) (*tls.Conn, error) {
 	var errs []error

@@ -10,8 +10,8 @@ import (
 	"syscall"
 )
 
-// packagedEnvoy is where the package ashore-envoy puts it.
-const packagedEnvoy = "/usr/lib/ashore/envoy"
+// PackagedEnvoy is where the package ashore-envoy puts it.
+const PackagedEnvoy = "/usr/lib/ashore/envoy"
 
 // FindEnvoy returns the program that is run: path when it is set, else "envoy" in PATH, else the one of the package
 // ashore-envoy, else .tools/envoy in this folder or one above it, where "make tools" puts it.
@@ -23,8 +23,8 @@ func FindEnvoy(path string) (string, error) {
 	if found, err := exec.LookPath("envoy"); err == nil {
 		return filepath.Abs(found)
 	}
-	if _, err := os.Stat(packagedEnvoy); err == nil {
-		return runnable(packagedEnvoy)
+	if _, err := os.Stat(PackagedEnvoy); err == nil {
+		return runnable(PackagedEnvoy)
 	}
 	dir, err := os.Getwd()
 	if err != nil {

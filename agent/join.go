@@ -70,6 +70,11 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("join", err)
 	}
 	defer func() { err = errors.Join(err, lock.Close()) }()
+	if free, err := room(s.State); err != nil {
+		return nil, err
+	} else if free < littleRoom {
+		return nil, fmt.Errorf("the disk of %s is full: %d KiB are left; make room and run this again", s.State, free>>10)
+	}
 	if c.Check != nil {
 		if err := c.Check(ctx, &s); err != nil {
 			return nil, err
@@ -107,6 +112,9 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	return &JoinResult{Settings: s, Identity: id}, disk.forgetKey()
 }
 
+// Prepare checks what was given, and fills in the name, the namespace and the state folder.
+func (c *JoinConfig) Prepare() error { return c.prepare(&c.Settings) }
+
 // prepare checks what was given and fills in the name, the namespace and the state folder.
 func (c *JoinConfig) prepare(s *Settings) error {
 	check := &checker{}
@@ -138,6 +146,9 @@ func (c *JoinConfig) prepare(s *Settings) error {
 	err := full.Complete()
 	if len(s.XDS.Addresses) == 0 {
 		err = &UsageError{"--control-plane", "not set; give host:port of the control plane's TLS port, such as ashore.example.com:15012"}
+	}
+	if s.Workload.Name == "" && full.Workload.Name == "localhost" {
+		check.fail("workload.name", "this machine is called localhost, as others are; give a name, or set the host name (hostnamectl set-hostname NAME)")
 	}
 	s.Workload.Name, s.State = full.Workload.Name, full.State
 	if s.State, err = absolute(s.State, err); err != nil || len(check.errs) > 0 {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -99,8 +98,38 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// FindJoined returns the state folder of the workload of this machine that has joined: below the folder where state
-// folders are, with this name and namespace where they are given. Errors say when there is none, or several.
+// MainLink is a link beside the state folders to that of the workload that ashore-agent.service runs. Other workloads
+// of the machine have a unit ashore-agent@NAME.NAMESPACE.service.
+const MainLink = "main"
+
+// AllJoined are the state folders of the workloads of this machine that have joined: below the folder where state
+// folders are, with this name and namespace where they are given.
+func AllJoined(name, namespace string) ([]string, error) {
+	base, err := stateBase(false)
+	if err != nil {
+		return nil, err
+	}
+	return allJoined(base, name, namespace)
+}
+
+func allJoined(base, name, namespace string) ([]string, error) {
+	found, err := filepath.Glob(filepath.Join(base, "*", identityLink))
+	if err != nil {
+		return nil, err
+	}
+	var dirs []string
+	for _, link := range found {
+		dir := filepath.Dir(link)
+		base := filepath.Base(dir)
+		if base != MainLink && (name == "" || strings.HasPrefix(base, name+".")) && (namespace == "" || strings.HasSuffix(base, "."+namespace)) {
+			dirs = append(dirs, dir)
+		}
+	}
+	return dirs, nil
+}
+
+// FindJoined returns the state folder of the one workload of AllJoined; of several, that of MainLink. Errors say when
+// there is none, or several.
 func FindJoined(name, namespace string) (string, error) {
 	base, err := stateBase(false)
 	if err != nil {
@@ -110,18 +139,13 @@ func FindJoined(name, namespace string) (string, error) {
 }
 
 func findJoined(base, name, namespace string) (string, error) {
-	found, err := filepath.Glob(filepath.Join(base, "*", identityLink))
+	dirs, err := allJoined(base, name, namespace)
 	if err != nil {
 		return "", err
 	}
-	joined := map[string]bool{}
-	for _, link := range found {
-		dir := filepath.Dir(link)
-		if base := filepath.Base(dir); (name == "" || strings.HasPrefix(base, name+".")) && (namespace == "" || strings.HasSuffix(base, "."+namespace)) {
-			joined[dir] = true
-		}
+	if main, err := os.Readlink(filepath.Join(base, MainLink)); err == nil && slices.Contains(dirs, filepath.Join(base, main)) {
+		return filepath.Join(base, main), nil
 	}
-	dirs := slices.Sorted(maps.Keys(joined))
 	switch len(dirs) {
 	case 1:
 		return dirs[0], nil

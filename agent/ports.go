@@ -58,6 +58,20 @@ func listenPatiently(ctx context.Context, address string) (net.Listener, error) 
 	}
 }
 
+// Listens are the addresses that the agent and Envoy open on this machine, with the settings that they are from. The
+// settings have an address.
+func (s *Settings) Listens() map[string]machine.Socket {
+	out := map[string]machine.Socket{}
+	for _, o := range s.Ports.openPorts() {
+		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
+	}
+	if s.Workload.Interception != "none" {
+		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), outboundPort)}
+		out["incoming connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), inboundPort)}
+	}
+	return out
+}
+
 // portOwner names the program that has a TCP address.
 func portOwner(address string) string {
 	at, err := netip.ParseAddrPort(address)

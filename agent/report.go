@@ -63,6 +63,16 @@ func (r *Report) say(name, state, todo, format string, args ...any) {
 	}
 }
 
+// Add adds a line about the machine, with what to do unless it is well.
+func (r *Report) Add(name string, well bool, todo, text string) {
+	state := stateOK
+	if !well {
+		state = stateBad
+	}
+	r.say(name, state, todo, "%s", text)
+	r.finish()
+}
+
 // finish says whether all is well.
 func (r *Report) finish() *Report {
 	r.Well = true

@@ -59,7 +59,8 @@ func command(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writ
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usage(fmt.Errorf("%w; see %s --help", err, cmd.CommandPath()))
 	})
-	root.AddCommand(joinCommand(logging, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(stdout), leaveCommand(stdin, stdout),
+	h := thisHost()
+	root.AddCommand(joinCommand(logging, h, stdin, stdout, stderr), runCommand(logging, stdout, stderr), statusCommand(h, stdout), leaveCommand(h, stdin, stdout),
 		interceptCommand(stdout), bootstrapCommand(stdout), versionCommand(stdout))
 	completion.Refine(root, noArguments, func(_ *cobra.Command, err error) error { return usage(err) })
 	return root

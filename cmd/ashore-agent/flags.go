@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -17,6 +19,7 @@ import (
 type flags struct {
 	config string
 	state  string // where a workload joined whose settings come first; empty: not known
+	host   bool   // the settings are for a workload that units of this machine run
 	over   []override
 	set    *pflag.FlagSet
 	places *strictyaml.Places // of the settings that are from a file; nil without one
@@ -98,15 +101,18 @@ func (f *flags) settings() (agent.Settings, error) {
 // read is settings without the check.
 func (f *flags) read() (agent.Settings, error) {
 	s := agent.Default()
+	if f.host {
+		s.Workload.Interception = "tproxy"
+	}
 	if err := f.readOwn(&s); err != nil {
 		return s, err
 	}
-	if f.config != "" {
-		data, err := strictyaml.ReadFile(f.config)
+	if file := f.file(); file != "" {
+		data, err := strictyaml.ReadFile(file)
 		if err != nil {
 			return s, usage(fmt.Errorf("%w (--config)", err))
 		}
-		if f.places, err = strictyaml.Decode(f.config, data, &s); err != nil {
+		if f.places, err = strictyaml.Decode(file, data, &s); err != nil {
 			return s, usage(err)
 		}
 	}
@@ -116,6 +122,20 @@ func (f *flags) read() (agent.Settings, error) {
 		}
 	}
 	return s, nil
+}
+
+// operatorFile has the operator's settings for workloads that units of this machine run.
+const operatorFile = "/etc/ashore/agent.yaml"
+
+// file is the settings file; empty: there is none.
+func (f *flags) file() string {
+	if f.config != "" || !f.host && filepath.Dir(f.state) != agent.PackagedState {
+		return f.config
+	}
+	if _, err := os.Lstat(operatorFile); err != nil {
+		return ""
+	}
+	return operatorFile
 }
 
 // readOwn lays the settings that the workload joined with over s, and names its state folder.

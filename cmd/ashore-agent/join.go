@@ -17,14 +17,13 @@ import (
 
 const joinLong = `join makes this machine's workload a member of the mesh and runs its Envoy.
 
-It makes a key that never leaves this machine, verifies the control plane by the hash of its root certificate,
-proves with the one-time token which group the workload belongs to, and keeps the certificate that it gets. Then it
-goes on as "ashore-agent run"; --no-run leaves that to a service manager.
+As root on a machine with systemd and the packages it checks the machine, joins, starts ashore-agent.service, and
+installs the rules that bring traffic to Envoy (--interception none: no rules). What fails is undone. The units run the
+workload from then on, also after a reboot. Without root, systemd or the packages, join goes on as "ashore-agent run".
 
-The line comes from "ashorectl join-token create". Pasting it twice is harmless: a workload that has joined is not
-joined again, moves to another --address when one is given, and a line whose answer was lost works again on the same
-machine. Address and Envoy are looked at before the token is used. The name of a machine that is alive is refused: give
-this one another name (--name), or let it take that one's place (--replace).`
+The command comes from "ashorectl join-token create". Pasting it again changes nothing. The token is used after the
+machine was checked. The name of a machine that is alive is refused: give this one another name (--name), or let it
+take that one's place (--replace).`
 
 const joinExample = `  # the command that "ashorectl join-token create --group shop/web" prints; the token is on standard input
   ashore-agent join --control-plane ashore.example.com:15012 --ca-hash sha256:… --group shop/web <<'EOF'
@@ -48,7 +47,7 @@ type joinFlags struct {
 	replace, noRun bool
 }
 
-func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
+func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
 	f, j := newFlags(), &joinFlags{}
 	cmd := &cobra.Command{
 		Use:     "join",
@@ -57,11 +56,15 @@ func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.
 		Example: joinExample,
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			s, result, err := j.join(cmd.Context(), f, stdin, stderr)
+			if j.hosted(h, f) {
+				f.host = true
+				return h.join(cmd.Context(), f, j, stdin, stdout, stderr)
+			}
+			result, err := j.join(cmd.Context(), f, stdin, stderr)
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(tellJoined(stdout, s, result), tellUnkept(stdout, f, result)); err != nil || result.Running != 0 || j.noRun {
+			if err := errors.Join(tellJoined(stdout, result), tellUnkept(stdout, f, result)); err != nil || result.Running != 0 || j.noRun {
 				return err
 			}
 			f.state = result.Settings.State
@@ -75,31 +78,48 @@ func joinCommand(logging func(hclog.Logger), stdin io.Reader, stdout, stderr io.
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
 	fs.BoolVar(&j.replace, "replace", false, "take the place of a machine of this name that is alive: this one was installed anew, for instance")
-	fs.BoolVar(&j.noRun, "no-run", false, "join only, for a service manager to run \"ashore-agent run\"")
+	fs.BoolVar(&j.noRun, "no-run", false, "join only: change no units and no rules, and start nothing")
 	f.add(fs)
 	return cmd
 }
 
-// join reads the settings and joins.
-func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr io.Writer) (agent.Settings, *agent.JoinResult, error) {
+// hosted says whether units of the machine are to run the workload.
+func (j *joinFlags) hosted(h *host, f *flags) bool {
+	state := f.set.Lookup("state")
+	return h != nil && !j.noRun && !f.set.Changed("dev") && (!state.Changed || h.runs(state.Value.String()))
+}
+
+// config reads the settings and the token, and checks them.
+func (j *joinFlags) config(f *flags, stdin io.Reader) (agent.JoinConfig, error) {
 	s, err := f.read()
 	if err != nil {
-		return s, nil, err
+		return agent.JoinConfig{}, err
 	}
 	if len(j.planes) > 0 {
 		s.XDS.Addresses = j.planes
 		f.rename("xds.addresses", "control-plane")
 	}
+	if f.host && s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
+		s.Workload.Interception = "none" // a gateway has no application
+	}
 	token, err := j.readToken(stdin)
 	if err != nil {
-		return s, nil, err
+		return agent.JoinConfig{}, err
 	}
-	log, err := joinLog(s.Log, stderr)
+	c := agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace}
+	return c, f.explain(c.Prepare())
+}
+
+// join reads the settings and joins.
+func (j *joinFlags) join(ctx context.Context, f *flags, stdin io.Reader, stderr io.Writer) (*agent.JoinResult, error) {
+	c, err := j.config(f, stdin)
 	if err != nil {
-		return s, nil, err
+		return nil, err
 	}
-	result, err := agent.Join(ctx, agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace, Check: j.check(log), Log: log})
-	return s, result, f.explain(err)
+	c.Log = logger(c.Settings.Log, stderr)
+	c.Check = j.check(c.Log)
+	result, err := agent.Join(ctx, c)
+	return result, f.explain(err)
 }
 
 // check looks whether the workload can run here. A service manager may do so when Envoy has come.
@@ -113,14 +133,6 @@ func (j *joinFlags) check(log hclog.Logger) func(context.Context, *agent.Setting
 		}
 		return errors.Join(err, missing)
 	}
-}
-
-// joinLog is the log of a join, whose settings may be wrong still.
-func joinLog(l agent.Log, stderr io.Writer) (hclog.Logger, error) {
-	if hclog.LevelFromString(l.Level) == hclog.NoLevel {
-		return nil, usage(fmt.Errorf("log.level (--log-level): %q is not known; want trace or debug or info or warn or error", l.Level))
-	}
-	return logger(l, stderr), nil
 }
 
 // readToken reads the token from where the flags say.
@@ -137,7 +149,7 @@ func (j *joinFlags) readToken(stdin io.Reader) (token string, err error) {
 }
 
 // tellJoined says how the workload stands.
-func tellJoined(w io.Writer, s agent.Settings, r *agent.JoinResult) error {
+func tellJoined(w io.Writer, r *agent.JoinResult) error {
 	id := r.Identity
 	how := "joined"
 	if r.Already {

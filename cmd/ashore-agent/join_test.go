@@ -151,7 +151,7 @@ func wantStatus(t *testing.T, state string, pid int) {
 	t.Helper()
 	code, stdout, stderr := start(t, "status", "--state", state)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
-	if code != 1 || stderr != "" || len(lines) != 10 || !strings.Contains(lines[0], "ok    spiffe://cluster.local/ns/shop/sa/web, joined ") {
+	if code != 1 || stderr != "" || !strings.Contains(stdout, "\n               fix:  ") || !strings.Contains(lines[0], "ok    spiffe://cluster.local/ns/shop/sa/web, joined ") {
 		t.Errorf("status: exit code %d, %q:\n%s", code, stderr, stdout)
 	}
 	var doc struct {
@@ -258,7 +258,7 @@ func TestJoinErrors(t *testing.T) {
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
-		{"join --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},

@@ -14,9 +14,6 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 )
 
-// errNotWell is that a status shows something to do: exit code 1, and nothing more to say.
-var errNotWell = errors.New("")
-
 // place are the flags that find a workload that has joined.
 type place struct{ state, name, namespace string }
 
@@ -35,55 +32,23 @@ func (p *place) folder() (string, error) {
 	return agent.FindJoined(p.name, p.namespace)
 }
 
-func statusCommand(stdout io.Writer) *cobra.Command {
-	var p place
-	var output string
-	cmd := &cobra.Command{
-		Use:   "status",
-		Short: "Tell in ten lines what is well and what is not",
-		Long:  "status tells how the agent, its Envoy and its identity are, and what to do. Exit code 0: all is well; 1: something is to be done.",
-		Example: "  ashore-agent status\n  ashore-agent status --state /var/lib/ashore-agent/web-1.shop -o json" +
-			"\n\n  # of an agent that runs with --dev\n  ashore-agent status --state ~/.cache/ashore-agent/web-1.shop",
-		Args: noArguments,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := p.folder()
-			if err != nil {
-				return err
-			}
-			return printStatus(cmd.Context(), stdout, state, output)
-		},
+// folders are the state folders that are meant: the named one, or those of all workloads that have joined.
+func (p *place) folders() ([]string, error) {
+	if p.state == "" {
+		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {
+			return all, err
+		}
 	}
-	p.add(cmd)
-	cmd.Flags().StringVarP(&output, "output", "o", "text", "`text` or json")
-	return cmd
-}
-
-func printStatus(ctx context.Context, w io.Writer, state, output string) error {
-	if output != "text" && output != "json" {
-		return usage(fmt.Errorf("--output %q is not known; want text or json", output))
-	}
-	r, err := agent.Status(ctx, state)
-	if err != nil {
-		return err
-	}
-	write := r.Write
-	if output == "json" {
-		write = r.WriteJSON
-	}
-	if err := write(w); err != nil {
-		return err
-	}
-	if !r.Well {
-		return errNotWell
-	}
-	return nil
+	state, err := p.folder()
+	return []string{state}, err
 }
 
 const leaveLong = `leave makes the workload leave the mesh: its agent leaves the endpoints, drains and ends, and its key and certificate
-are removed from this machine. The certificate stays valid until it ends; a machine that is not trusted any more is
-better dealt with by "ashorectl workload revoke" on the control plane.`
+are removed from this machine. On a machine whose units run the workload it removes the interception rules, stops and
+disables the units, and leaves nothing behind. The certificate stays valid until it ends; for a machine that is not
+trusted any more use "ashorectl workload revoke" on the control plane.`
 
-func leaveCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
+func leaveCommand(h *host, stdin io.Reader, stdout io.Writer) *cobra.Command {
 	var p place
 	var yes bool
 	var wait time.Duration
@@ -95,10 +60,13 @@ func leaveCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			state, err := p.folder()
+			if h != nil && p == (place{}) && errors.Is(err, agent.ErrNoIdentity) {
+				return h.leaveNothing(cmd.Context(), stdout)
+			}
 			if err != nil {
 				return err
 			}
-			return leave(cmd.Context(), stdin, stdout, state, yes, wait)
+			return leave(cmd.Context(), h, stdin, stdout, state, yes, wait)
 		},
 	}
 	p.add(cmd)
@@ -107,7 +75,7 @@ func leaveCommand(stdin io.Reader, stdout io.Writer) *cobra.Command {
 	return cmd
 }
 
-func leave(ctx context.Context, stdin io.Reader, stdout io.Writer, state string, yes bool, wait time.Duration) error {
+func leave(ctx context.Context, h *host, stdin io.Reader, stdout io.Writer, state string, yes bool, wait time.Duration) error {
 	who := state
 	id, _, err := agent.JoinedAs(state)
 	switch {
@@ -122,7 +90,12 @@ func leave(ctx context.Context, stdin io.Reader, stdout io.Writer, state string,
 			return errors.Join(err, errors.New("nothing was done; --yes goes on without asking"))
 		}
 	}
-	if err := agent.Leave(ctx, state, wait); err != nil {
+	if h.runs(state) {
+		err = h.leave(ctx, state, wait)
+	} else {
+		err = agent.Leave(ctx, state, wait)
+	}
+	if err != nil {
 		return err
 	}
 	_, err = fmt.Fprintf(stdout, "%s has left the mesh\n", who)

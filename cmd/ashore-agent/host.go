@@ -1,0 +1,163 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/internal/machine"
+)
+
+// The units of the package ashore-agent. Further workloads of a machine have a unit of the template.
+const (
+	mainUnit      = "ashore-agent.service"
+	interceptUnit = "ashore-intercept.service"
+	envoyUnits    = "ashore-envoy@*.service"
+)
+
+// interception installs and removes the rules that bring a machine's traffic to Envoy. It is an intercept.Machine.
+type interception interface {
+	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
+	Status(ctx context.Context) (intercept.Status, error)
+	Delete(ctx context.Context) error
+}
+
+// host is a machine whose systemd runs the agent. join, status and leave work on it as root.
+type host struct {
+	folder    string // of the state folders
+	systemctl machine.Systemctl
+	envoy     string // its program
+	resolver  string // the resolver's settings
+	rules     interception
+	// self runs this program as the agent's user.
+	self func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error
+	// ready waits until a workload is ready.
+	ready func(ctx context.Context, s *agent.Settings) error
+}
+
+// thisHost is this machine; nil without root, systemd or the package ashore-agent.
+func thisHost() *host {
+	if os.Geteuid() != 0 || !machine.HasSystemd() {
+		return nil
+	}
+	u, err := user.Lookup("ashore-agent")
+	if err != nil {
+		return nil
+	}
+	return &host{folder: agent.PackagedState, systemctl: "systemctl", envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf",
+		rules: intercept.Machine{}, self: asUser(u), ready: waitReady}
+}
+
+// runs says whether units run the workload of a state folder.
+func (h *host) runs(state string) bool { return h != nil && filepath.Dir(state) == h.folder }
+
+// main is the state folder of the workload that mainUnit runs; empty: there is none.
+func (h *host) main() string {
+	name, err := os.Readlink(filepath.Join(h.folder, agent.MainLink))
+	if err != nil {
+		return ""
+	}
+	return filepath.Join(h.folder, filepath.Base(name))
+}
+
+// unit is the one that runs the agent of a state folder.
+func (h *host) unit(state string) string {
+	if h.main() == state {
+		return mainUnit
+	}
+	return "ashore-agent@" + filepath.Base(state) + ".service"
+}
+
+// envoys are the units of a workload's Envoy that are loaded: one for each restart epoch.
+func (h *host) envoys(ctx context.Context, state string) ([]machine.Unit, error) {
+	all, err := h.systemctl.Show(ctx, envoyUnits)
+	var out []machine.Unit
+	for _, u := range all {
+		instance := strings.TrimSuffix(strings.TrimPrefix(u.Name, "ashore-envoy@"), ".service")
+		if h.main() != state {
+			instance = strings.TrimPrefix(instance, filepath.Base(state)+"-")
+		}
+		if _, notEpoch := strconv.Atoi(instance); notEpoch == nil {
+			out = append(out, u)
+		}
+	}
+	return out, err
+}
+
+// asUser runs this program as another user.
+func asUser(u *user.User) func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
+	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
+		program, err := os.Executable()
+		if err != nil {
+			return err
+		}
+		uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
+		gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+		if err := errors.Join(uidErr, gidErr); err != nil {
+			return err
+		}
+		cmd := exec.CommandContext(ctx, program, args...)
+		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = stdin, stdout, stderr, "/"
+		cmd.Env = []string{"HOME=" + u.HomeDir, "PATH=" + os.Getenv("PATH")}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
+		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+		cmd.WaitDelay = undoTime
+		return cmd.Run()
+	}
+}
+
+// undoTime is how long it may take to undo what was done.
+const undoTime = 30 * time.Second
+
+// readyTime is how long a workload may take to be ready.
+const readyTime = time.Minute
+
+// waitReady waits until the agent says on its status port that the workload is ready. The error is what it says last.
+func waitReady(ctx context.Context, s *agent.Settings) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTime)
+	defer cancel()
+	url := "http://" + net.JoinHostPort(s.Workload.Addresses[0], strconv.Itoa(s.Ports.Status)) + "/healthz/ready"
+	for {
+		err := askReady(ctx, url)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+func askReady(ctx context.Context, url string) (err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second) // its own error would hide the last one
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, resp.Body.Close()) }()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
+	if err == nil && resp.StatusCode != http.StatusOK {
+		err = errors.New(strings.TrimSpace(string(text)))
+	}
+	return err
+}

@@ -1,0 +1,314 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/pflag"
+
+	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/internal/machine"
+)
+
+// errTold is that another process has said what went wrong: exit code 1, and nothing more to say.
+var errTold = errors.New("")
+
+// hostJoin makes a workload of a host a member of the mesh.
+type hostJoin struct {
+	*host
+	settings agent.Settings // of the workload, with those of the operator's file
+	group    string
+	unit     string
+	before   machine.Unit // the unit, as it was
+	undo     []undoing    // what to do when a later step fails, the latest last
+}
+
+// undoing takes one step back.
+type undoing func(ctx context.Context) error
+
+// join checks the machine, joins as the agent's user, starts the unit and installs the rules. What fails is undone,
+// except for the identity: the same command goes on with it.
+func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader, stdout, stderr io.Writer) error {
+	c, err := j.config(f, stdin)
+	if err != nil {
+		return err
+	}
+	w := &hostJoin{host: h, settings: c.Settings, group: c.Group}
+	if err := w.place(); err != nil {
+		return err
+	}
+	units, err := h.systemctl.Show(ctx, w.unit)
+	if err != nil || len(units) != 1 {
+		return errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
+	}
+	w.before = units[0]
+	if w.before.Active != "active" { // else its own Envoy has the ports
+		if err := w.check(ctx); err != nil {
+			return f.explain(err)
+		}
+	}
+	_, joined, _ := agent.JoinedAs(w.settings.State)
+	args := append([]string{"join"}, given(f.set)...)
+	args = append(args, "--state="+w.settings.State, "--interception="+w.settings.Workload.Interception, "--no-run", "--token-file=-")
+	var said bytes.Buffer
+	if err := h.self(ctx, strings.NewReader(c.Token), &said, stderr, args...); err != nil {
+		return joinFailed(ctx, err)
+	}
+	_, now, err := agent.JoinedAs(w.settings.State)
+	if err != nil {
+		return err
+	}
+	already := joined.At.Equal(now.At)
+	changed, err := w.start(ctx)
+	if err != nil {
+		return errors.Join(err, w.back(ctx))
+	}
+	if already && !changed {
+		_, err = fmt.Fprintf(stdout, "%s has joined before and runs; nothing was changed, and the token was not used\n", filepath.Base(w.settings.State))
+		return errors.Join(err, w.summary(ctx, stdout))
+	}
+	_, err = fmt.Fprintf(stdout, "%s has joined the mesh\n", filepath.Base(w.settings.State))
+	return errors.Join(err, w.summary(ctx, stdout))
+}
+
+// joinFailed is the error of a join in another process, which has told it.
+func joinFailed(ctx context.Context, err error) error {
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted before the workload had joined; the machine works as before")
+	case errors.As(err, &exit) && exit.ExitCode() == 2:
+		return usage(errTold)
+	case errors.As(err, &exit):
+		return errTold
+	}
+	return err
+}
+
+// given are the flags that were given, as arguments for another process.
+func given(fs *pflag.FlagSet) []string {
+	var out []string
+	fs.Visit(func(f *pflag.Flag) {
+		value := f.Value.String()
+		if list, ok := f.Value.(pflag.SliceValue); ok {
+			value = strings.Join(list.GetSlice(), ",")
+		}
+		if f.Name == "config" {
+			if path, err := filepath.Abs(value); err == nil {
+				value = path
+			}
+		}
+		out = append(out, "--"+f.Name+"="+value)
+	})
+	return out
+}
+
+// place finds the unit of the workload. The first workload of a machine has mainUnit.
+func (w *hostJoin) place() error {
+	s := &w.settings
+	if id, joined, err := agent.JoinedAs(s.State); err == nil && joined.Group != w.group {
+		return fmt.Errorf("%s is a member of %s on this machine already, as %s, and the command is for %s: for a second workload "+
+			"add --name NAME --address ADDRESS --interception none; to move this one, run \"ashore-agent leave\" first",
+			filepath.Base(s.State), joined.Group, id.ID, w.group)
+	}
+	main := w.main()
+	if main == "" {
+		main = s.State
+	} else if _, _, err := agent.JoinedAs(main); errors.Is(err, agent.ErrNoIdentity) {
+		main = s.State
+	}
+	w.unit = mainUnit
+	if main == s.State {
+		return nil
+	}
+	w.unit = "ashore-agent@" + filepath.Base(s.State) + ".service"
+	if s.Workload.Interception != "none" || len(s.Workload.Addresses) == 0 {
+		return usage(fmt.Errorf("%s is this machine's workload already: a further one needs an address of its own, and has no interception: "+
+			"add --name NAME --address ADDRESS --interception none", filepath.Base(main)))
+	}
+	return nil
+}
+
+// check looks for what would keep the workload from running, before the token is used.
+func (w *hostJoin) check(ctx context.Context) error {
+	s := w.settings
+	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
+	if s.Workload.Interception == "tproxy" {
+		if _, err := exec.LookPath("nft"); err != nil {
+			errs = append(errs, errors.New("interception needs the program nft, which is not there: install the package nftables, or join with --interception none"))
+		}
+	}
+	if len(s.Workload.Addresses) == 0 {
+		address, err := agent.SourceAddress(ctx, s.XDS.Addresses)
+		if err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		s.Workload.Addresses = []string{address}
+	}
+	if _, err := netip.ParseAddr(s.Workload.Addresses[0]); err == nil {
+		errs = append(errs, w.ports(&s)...)
+	}
+	return errors.Join(errs...)
+}
+
+// ports are errors for those that other programs have. An Envoy of this workload that still runs is none.
+func (w *hostJoin) ports(s *agent.Settings) []error {
+	if _, _, err := agent.JoinedAs(s.State); err == nil {
+		return nil
+	}
+	var errs []error
+	for name, socket := range s.Listens() {
+		owner, err := machine.PortOwner(socket)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
+		case owner != nil:
+			errs = append(errs, fmt.Errorf("%s is in use by %s (%s): end that program, or choose another port or address", socket.Address, owner, name))
+		}
+	}
+	return errs
+}
+
+// start starts what does not run yet. changed says that something did not.
+func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
+	s, err := agent.KeptSettings(w.settings.State)
+	if err != nil {
+		return false, err
+	}
+	w.settings.Workload.Addresses = s.Workload.Addresses
+	if w.unit == mainUnit {
+		if err := w.link(); err != nil {
+			return false, err
+		}
+	}
+	if w.before.Active != "active" || w.before.File != "enabled" {
+		changed = true
+		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
+		if err := w.systemctl.Run(ctx, "enable", "--now", w.unit); err != nil {
+			return true, fmt.Errorf("start the agent: %w", w.because(ctx, err))
+		}
+	}
+	if err := w.ready(ctx, &w.settings); err != nil {
+		return changed, fmt.Errorf("the workload is not ready: %w", w.because(ctx, err))
+	}
+	if w.settings.Workload.Interception != "tproxy" {
+		return changed, nil
+	}
+	units, err := w.systemctl.Show(ctx, interceptUnit)
+	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
+		return changed, err
+	}
+	if err := w.install(ctx); err != nil {
+		return true, err
+	}
+	w.undo = append(w.undo, w.openUp)
+	if err := w.systemctl.Run(ctx, "enable", "--now", interceptUnit); err != nil {
+		return true, fmt.Errorf("install the rules at boot: %w", err)
+	}
+	return true, nil
+}
+
+// install installs the rules, or leaves none.
+func (w *hostJoin) install(ctx context.Context) error {
+	s := w.settings
+	if err := s.Complete(); err != nil {
+		return err
+	}
+	c, checks, err := agent.InterceptConfig(&s)
+	if err != nil {
+		return err
+	}
+	return w.rules.Install(ctx, c, checks)
+}
+
+// because adds to an error what the agent says is wrong.
+func (w *hostJoin) because(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return errors.New("interrupted")
+	}
+	r, statusErr := agent.Status(ctx, w.settings.State)
+	if statusErr != nil {
+		return errors.Join(err, statusErr)
+	}
+	for _, l := range r.Lines {
+		if l.State != "ok" && l.Todo != "" {
+			return fmt.Errorf("%w: %s: %s: %s", err, l.Name, l.Text, l.Todo)
+		}
+	}
+	return err
+}
+
+// link has mainUnit run this workload.
+func (w *hostJoin) link() error {
+	link := filepath.Join(w.folder, agent.MainLink)
+	if w.main() == w.settings.State {
+		return nil
+	}
+	if err := os.Remove(link); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return os.Symlink(filepath.Base(w.settings.State), link)
+}
+
+// back undoes what was done.
+func (w *hostJoin) back(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), undoTime)
+	defer cancel()
+	var errs []error
+	for i := len(w.undo) - 1; i >= 0; i-- {
+		errs = append(errs, w.undo[i](ctx))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("and not everything could be undone, run \"ashore-agent leave\": %w", err)
+	}
+	if len(w.undo) == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s is stopped and no rules are installed: the machine works as before. The identity is kept: paste the same command again when the cause is removed", w.unit)
+}
+
+// summary says how the workload stands.
+func (w *hostJoin) summary(ctx context.Context, out io.Writer) error {
+	id, _, err := agent.JoinedAs(w.settings.State)
+	if err != nil {
+		return err
+	}
+	text := fmt.Sprintf("  identity       %s\n  address        %s\n  control plane  %s\n  interception   %s\n  unit           %s\n  state          %s\n",
+		id.ID, strings.Join(w.settings.Workload.Addresses, ", "), strings.Join(w.settings.XDS.Addresses, ", "), w.settings.Workload.Interception, w.unit, w.settings.State)
+	if r, err := agent.Status(ctx, w.settings.State); err == nil {
+		for _, l := range r.Lines {
+			if l.Name == "registration" {
+				text += fmt.Sprintf("  registration   %s\n", l.Text)
+			}
+		}
+	}
+	_, err = io.WriteString(out, text+"next: ashore-agent status\n")
+	return err
+}
+
+// openUp removes the rules.
+func (h *host) openUp(ctx context.Context) error {
+	return errors.Join(h.rules.Delete(ctx), h.systemctl.Run(ctx, "disable", "--now", interceptUnit))
+}
+
+// stop stops the agent of a workload and its Envoy.
+func (h *host) stop(ctx context.Context, state string) error {
+	err := h.systemctl.Run(ctx, "disable", "--now", h.unit(state))
+	envoys, showErr := h.envoys(ctx, state)
+	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
+		return err
+	}
+	args := []string{"stop"}
+	for _, u := range envoys {
+		args = append(args, u.Name)
+	}
+	return h.systemctl.Run(ctx, args...)
+}
