@@ -66,7 +66,7 @@ func (s *Settings) Listens() map[string]machine.Socket {
 		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
 	}
 	if s.Workload.Interception != "none" {
-		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), outboundPort)}
+		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), outboundPort)}
 		out["incoming connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.IPv4Unspecified(), inboundPort)}
 	}
 	return out

@@ -31,16 +31,24 @@ const (
 type interception interface {
 	Install(ctx context.Context, c intercept.Config, checks intercept.Checks) error
 	Status(ctx context.Context) (intercept.Status, error)
+	Remove(ctx context.Context) error
 	Delete(ctx context.Context) error
+}
+
+// systemd changes and shows units. It is a machine.Systemctl.
+type systemd interface {
+	Run(ctx context.Context, args ...string) error
+	Show(ctx context.Context, names ...string) ([]machine.Unit, error)
 }
 
 // host is a machine whose systemd runs the agent. join, status and leave work on it as root.
 type host struct {
-	folder    string // of the state folders
-	systemctl machine.Systemctl
-	envoy     string // its program
-	resolver  string // the resolver's settings
-	rules     interception
+	folder   string // of the state folders
+	systemd  systemd
+	envoy    string // its program
+	resolver string // the resolver's settings
+	rules    interception
+	owner    func(machine.Socket) (*machine.Owner, error)
 	// self runs this program as the agent's user.
 	self func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error
 	// ready waits until a workload is ready.
@@ -56,8 +64,8 @@ func thisHost() *host {
 	if err != nil {
 		return nil
 	}
-	return &host{folder: agent.PackagedState, systemctl: "systemctl", envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf",
-		rules: intercept.Machine{}, self: asUser(u), ready: waitReady}
+	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf",
+		rules: intercept.Machine{}, owner: machine.PortOwner, self: asUser(u), ready: waitReady}
 }
 
 // runs says whether units run the workload of a state folder.
@@ -82,7 +90,7 @@ func (h *host) unit(state string) string {
 
 // envoys are the units of a workload's Envoy that are loaded: one for each restart epoch.
 func (h *host) envoys(ctx context.Context, state string) ([]machine.Unit, error) {
-	all, err := h.systemctl.Show(ctx, envoyUnits)
+	all, err := h.systemd.Show(ctx, envoyUnits)
 	var out []machine.Unit
 	for _, u := range all {
 		instance := strings.TrimSuffix(strings.TrimPrefix(u.Name, "ashore-envoy@"), ".service")

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -45,7 +47,7 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	if err := w.place(); err != nil {
 		return err
 	}
-	units, err := h.systemctl.Show(ctx, w.unit)
+	units, err := h.systemd.Show(ctx, w.unit)
 	if err != nil || len(units) != 1 {
 		return errors.Join(fmt.Errorf("systemd does not know %s: install the package ashore-agent", w.unit), err)
 	}
@@ -165,8 +167,10 @@ func (w *hostJoin) ports(s *agent.Settings) []error {
 		return nil
 	}
 	var errs []error
-	for name, socket := range s.Listens() {
-		owner, err := machine.PortOwner(socket)
+	listens := s.Listens()
+	for _, name := range slices.Sorted(maps.Keys(listens)) {
+		socket := listens[name]
+		owner, err := w.owner(socket)
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("look for the owner of port %d: %w", socket.Address.Port(), err))
@@ -192,7 +196,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if w.before.Active != "active" || w.before.File != "enabled" {
 		changed = true
 		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
-		if err := w.systemctl.Run(ctx, "enable", "--now", w.unit); err != nil {
+		if err := w.systemd.Run(ctx, "enable", "--now", w.unit); err != nil {
 			return true, fmt.Errorf("start the agent: %w", w.because(ctx, err))
 		}
 	}
@@ -202,7 +206,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if w.settings.Workload.Interception != "tproxy" {
 		return changed, nil
 	}
-	units, err := w.systemctl.Show(ctx, interceptUnit)
+	units, err := w.systemd.Show(ctx, interceptUnit)
 	if err != nil || len(units) == 1 && units[0].Active == "active" && units[0].File == "enabled" {
 		return changed, err
 	}
@@ -210,7 +214,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 		return true, err
 	}
 	w.undo = append(w.undo, w.openUp)
-	if err := w.systemctl.Run(ctx, "enable", "--now", interceptUnit); err != nil {
+	if err := w.systemd.Run(ctx, "enable", "--now", interceptUnit); err != nil {
 		return true, fmt.Errorf("install the rules at boot: %w", err)
 	}
 	return true, nil
@@ -296,12 +300,12 @@ func (w *hostJoin) summary(ctx context.Context, out io.Writer) error {
 
 // openUp removes the rules.
 func (h *host) openUp(ctx context.Context) error {
-	return errors.Join(h.rules.Delete(ctx), h.systemctl.Run(ctx, "disable", "--now", interceptUnit))
+	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--now", interceptUnit))
 }
 
 // stop stops the agent of a workload and its Envoy.
 func (h *host) stop(ctx context.Context, state string) error {
-	err := h.systemctl.Run(ctx, "disable", "--now", h.unit(state))
+	err := h.systemd.Run(ctx, "disable", "--now", h.unit(state))
 	envoys, showErr := h.envoys(ctx, state)
 	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
 		return err
@@ -310,5 +314,5 @@ func (h *host) stop(ctx context.Context, state string) error {
 	for _, u := range envoys {
 		args = append(args, u.Name)
 	}
-	return h.systemctl.Run(ctx, args...)
+	return h.systemd.Run(ctx, args...)
 }

@@ -15,8 +15,8 @@ import (
 // leave takes a workload out of the mesh and leaves nothing of it on the machine. It can be repeated.
 func (h *host) leave(ctx context.Context, state string, wait time.Duration) error {
 	main := h.main() == state
-	if main {
-		if err := h.openUp(ctx); err != nil {
+	if main { // connections that go through Envoy stay until it ends
+		if err := h.rules.Remove(ctx); err != nil {
 			return fmt.Errorf("remove the interception rules: %w", err)
 		}
 	}
@@ -30,7 +30,7 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 	}
 	err := os.RemoveAll(state)
 	if main {
-		err = errors.Join(err, os.Remove(filepath.Join(h.folder, agent.MainLink)))
+		err = errors.Join(err, h.openUp(ctx), os.Remove(filepath.Join(h.folder, agent.MainLink)))
 	}
 	return err
 }

@@ -96,7 +96,7 @@ func reportHost(ctx context.Context, h *host, r *agent.Report, state string) err
 		r.Add("version", false, "restart the agent: systemctl restart ashore-agent", "the agent runs "+r.Version+", installed is "+installed)
 	}
 	if h == nil && filepath.Dir(state) == agent.PackagedState && machine.HasSystemd() {
-		h = &host{folder: agent.PackagedState, systemctl: "systemctl"} // the agent's user may look
+		h = &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl")} // the agent's user may look
 	}
 	if !h.runs(state) {
 		return nil
@@ -114,7 +114,7 @@ func (h *host) reportUnits(ctx context.Context, r *agent.Report, state string, i
 	if intercepted {
 		names = append(names, interceptUnit)
 	}
-	units, err := h.systemctl.Show(ctx, names...)
+	units, err := h.systemd.Show(ctx, names...)
 	if err != nil {
 		return err
 	}

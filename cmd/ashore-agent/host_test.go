@@ -1,0 +1,258 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/agent"
+	"github.com/ashore-mesh/ashore/agent/intercept"
+	"github.com/ashore-mesh/ashore/internal/machine"
+)
+
+// fakeHost is a machine whose systemd and rules are fakes. This program joins as the user of the test.
+type fakeHost struct {
+	*host
+	steps []string        // what was changed
+	on    map[string]bool // units that are active and enabled
+	rules bool            // they are installed
+	fails map[string]error
+}
+
+func newFakeHost(t *testing.T) *fakeHost {
+	t.Helper()
+	dir := t.TempDir()
+	envoy := filepath.Join(dir, "envoy")
+	if err := os.Symlink("/bin/true", envoy); err != nil {
+		t.Fatal(err)
+	}
+	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
+	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"), rules: fakeRules{f},
+		owner: func(s machine.Socket) (*machine.Owner, error) {
+			if s.Address.Addr().IsUnspecified() {
+				return nil, nil // other tests may have it on their addresses
+			}
+			return machine.PortOwner(s)
+		},
+		self: func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
+			if code := run(ctx, func(hclog.Logger) {}, args, stdin, stdout, stderr); code != 0 {
+				return fmt.Errorf("exit code %d", code)
+			}
+			return nil
+		},
+		ready: func(ctx context.Context, _ *agent.Settings) error { return errors.Join(f.fails["ready"], ctx.Err()) }}
+	return f
+}
+
+func (f *fakeHost) step(text string) error {
+	f.steps = append(f.steps, text)
+	return f.fails[text]
+}
+
+func (f *fakeHost) Run(_ context.Context, args ...string) error {
+	for _, unit := range args[1:] {
+		f.on[unit] = args[0] == "enable"
+	}
+	return f.step(strings.Join(args, " "))
+}
+
+func (f *fakeHost) Show(_ context.Context, names ...string) ([]machine.Unit, error) {
+	var out []machine.Unit
+	for _, name := range names {
+		switch {
+		case name == envoyUnits && f.on[mainUnit]:
+			out = append(out, machine.Unit{Name: "ashore-envoy@3.service", Active: "active", Sub: "running"})
+		case name == envoyUnits:
+		case f.on[name]:
+			out = append(out, machine.Unit{Name: name, Active: "active", Sub: "running", File: "enabled"})
+		default:
+			out = append(out, machine.Unit{Name: name, Active: "inactive", Sub: "dead", File: "disabled"})
+		}
+	}
+	return out, nil
+}
+
+type fakeRules struct{ f *fakeHost }
+
+func (r fakeRules) Install(context.Context, intercept.Config, intercept.Checks) error {
+	err := r.f.step("install rules")
+	r.f.rules = err == nil
+	return err
+}
+
+func (r fakeRules) Status(context.Context) (intercept.Status, error) {
+	return intercept.Status{Installed: r.f.rules}, nil
+}
+
+func (r fakeRules) Remove(context.Context) error {
+	r.f.rules = false
+	return r.f.step("remove rules")
+}
+
+func (r fakeRules) Delete(context.Context) error {
+	r.f.rules = false
+	return r.f.step("delete rules")
+}
+
+// start runs a command line on the machine. steps are what it changed.
+func (f *fakeHost) start(ctx context.Context, args ...string) (err error, stdout, stderr string, steps []string) {
+	var out, errs bytes.Buffer
+	var stdin bytes.Buffer
+	cmd := command(func(hclog.Logger) {}, &stdin, &out, &errs)
+	cmd.RemoveCommand(cmd.Commands()...)
+	cmd.AddCommand(joinCommand(func(hclog.Logger) {}, f.host, &stdin, &out, &errs), statusCommand(f.host, &out), leaveCommand(f.host, &stdin, &out))
+	cmd.SetArgs(args)
+	f.steps = nil
+	err = cmd.ExecuteContext(ctx)
+	return err, out.String(), errs.String(), f.steps
+}
+
+// joinArgs are those of a line for the workload web-1.shop at an address.
+func (f *fakeHost) joinArgs(l line, address string, more ...string) []string {
+	return append(append(l.args(), "--name", "web-1", "--address", address, "--state", filepath.Join(f.folder, "web-1.shop")), more...)
+}
+
+// The first workload has the unit, the rules and the link; pasting again changes nothing. leave takes all of it back, and
+// can be repeated.
+func TestHost(t *testing.T) {
+	t.Parallel()
+	f, next := newFakeHost(t), authority(t, "127.0.15.60")
+	args := f.joinArgs(next(), "127.0.15.61")
+	err, stdout, stderr, steps := f.start(t.Context(), args...)
+	want := []string{"enable --now ashore-agent.service", "install rules", "enable --now ashore-intercept.service"}
+	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout, "web-1.shop has joined the mesh\n") || !strings.Contains(stdout, "address        127.0.15.61\n") {
+		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
+	}
+	if s, err := agent.KeptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil || s.Workload.Interception != "tproxy" {
+		t.Errorf("interception %q, %v", s.Workload.Interception, err)
+	}
+	err, stdout, stderr, steps = f.start(t.Context(), args...)
+	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "nothing was changed") {
+		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
+	}
+
+	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
+	if err, _, _, steps := f.start(t.Context(), second...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
+		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
+	}
+	err, _, stderr, steps = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
+	if err != nil || !slices.Equal(steps, []string{"enable --now ashore-agent@web-2.shop.service"}) {
+		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
+	}
+
+	main := filepath.Join(f.folder, "web-1.shop")
+	err, stdout, _, _ = f.start(t.Context(), "status", "--state", main)
+	if err == nil || !strings.Contains(stdout, "units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active (running), enabled; ashore-envoy@3.service is active (running)") {
+		t.Errorf("status: %v, %s", err, stdout)
+	}
+	f.rules, f.on[mainUnit] = false, false
+	_, stdout, _, _ = f.start(t.Context(), "status", "--state", main)
+	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; ashore-agent.service is inactive (dead), disabled",
+		"fix:  ashore-agent intercept install; systemctl enable --now ashore-agent.service", "no ashore-envoy@.service is active"} {
+		if !strings.Contains(stdout, want) {
+			t.Errorf("status without rules and agent: want %q in\n%s", want, stdout)
+		}
+	}
+
+	f.on[mainUnit] = true
+	err, stdout, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", main)
+	want = []string{"remove rules", "disable --now ashore-agent.service", "stop ashore-envoy@3.service", "delete rules", "disable --now ashore-intercept.service"}
+	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps[:2], want[:2]) || !slices.Equal(steps[len(steps)-2:], want[3:]) {
+		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
+	}
+	if err, _, _, steps := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-2.shop")); err != nil || !slices.Equal(steps, []string{"disable --now ashore-agent@web-2.shop.service"}) {
+		t.Errorf("the second leaves: %v, steps %q", err, steps)
+	}
+	if left, err := os.ReadDir(f.folder); err != nil || len(left) != 0 {
+		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// What fails after the workload joined is undone, and the same command goes on once the cause is removed.
+func TestHostUndo(t *testing.T) {
+	t.Parallel()
+	cause := errors.New("the cause")
+	for name, tc := range map[string]struct {
+		fails string
+		undo  []string
+	}{
+		"the agent does not start":   {"enable --now ashore-agent.service", nil},
+		"the workload is not ready":  {"ready", nil},
+		"the rules fail their check": {"install rules", nil},
+		"the unit of the rules":      {"enable --now ashore-intercept.service", []string{"delete rules", "disable --now ashore-intercept.service"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, next := newFakeHost(t), authority(t, "127.0.15.64")
+			args := f.joinArgs(next(), "127.0.15.65", "--status-port", "16020", "--health-port", "0", "--metrics-port", "0")
+			f.fails[tc.fails] = cause
+			err, stdout, _, steps := f.start(t.Context(), args...)
+			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
+				t.Errorf("%v, %q", err, stdout)
+			}
+			if want := append(tc.undo, "disable --now ashore-agent.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+				t.Errorf("steps %q, want %q at the end", steps, want)
+			}
+			delete(f.fails, tc.fails)
+			if err, stdout, stderr, _ := f.start(t.Context(), args...); err != nil || !strings.Contains(stdout, "has joined the mesh") {
+				t.Errorf("again: %v, %q, %q", err, stdout, stderr)
+			}
+		})
+	}
+}
+
+// An interrupted join is undone too.
+func TestHostInterrupted(t *testing.T) {
+	t.Parallel()
+	f, next := newFakeHost(t), authority(t, "127.0.15.66")
+	ctx, cancel := context.WithCancel(t.Context())
+	f.host.ready = func(context.Context, *agent.Settings) error {
+		cancel()
+		return ctx.Err()
+	}
+	err, _, _, steps := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --now ashore-agent.service", "disable --now ashore-agent.service"}) {
+		t.Errorf("%v, steps %q", err, steps)
+	}
+}
+
+// The machine is looked at before the token is used: all that is wrong is said, and nothing is changed.
+func TestHostChecks(t *testing.T) {
+	t.Parallel()
+	f, next := newFakeHost(t), authority(t, "127.0.15.68")
+	taken, err := net.Listen("tcp", "127.0.15.69:15020")
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.envoy += "-none"
+	if err := os.Symlink("nowhere", f.resolver); err != nil {
+		t.Fatal(err)
+	}
+	args := f.joinArgs(next(), "127.0.15.69")
+	err, _, _, steps := f.start(t.Context(), args...)
+	for _, want := range []string{"install the package ashore-envoy", "is a link to nowhere", fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	if _, err := os.Stat(f.folder); len(steps) != 0 || !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("steps %q, %v", steps, err)
+	}
+	if err := errors.Join(taken.Close(), os.Remove(f.resolver)); err != nil {
+		t.Fatal(err)
+	}
+	f.envoy = strings.TrimSuffix(f.envoy, "-none")
+	if err, _, stderr, _ := f.start(t.Context(), args...); err != nil {
+		t.Errorf("with the causes removed: %v, %q", err, stderr)
+	}
+}
