@@ -117,7 +117,10 @@ type serverInfo struct {
 	Version string `json:"version"`
 	State   string `json:"state"`
 	// Uptime is a duration, "12s".
-	Uptime string `json:"uptime_current_epoch"`
+	Uptime  string `json:"uptime_current_epoch"`
+	Options struct {
+		Epoch int `json:"restart_epoch"`
+	} `json:"command_line_options"`
 }
 
 // version is the release alone; the whole is "<commit>/1.40.0/Clean/RELEASE/BoringSSL".

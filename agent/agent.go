@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 	"time"
@@ -23,21 +25,26 @@ type Config struct {
 	Log hclog.Logger
 	// Stdout takes what Envoy writes to its standard output: access logs. Nil: dropped.
 	Stdout io.Writer
+	// Notify tells the service manager how the agent is, in the words of sd_notify(3). Nil: there is none.
+	Notify func(state string)
+	// Watchdog is how often Notify is to say WATCHDOG=1. Zero: never.
+	Watchdog time.Duration
 
-	makeLink linkMaker // nil: newLink; tests have others
+	makeLink linkMaker   // nil: newLink; tests have others
+	manager  unitManager // nil: systemd; tests have others
 }
 
 // Agent runs one Envoy. Its Run may be called once.
 type Agent struct {
-	settings   Settings
-	path       string // of Envoy
-	bootstrap  []byte
-	log        hclog.Logger
-	admin      *admin
-	process    *process
-	supervisor *supervisor
-	ready      *readiness
-	scrapes    chan struct{} // capacity maxScrapes
+	settings  Settings
+	path      string // of Envoy
+	bootstrap []byte
+	log       hclog.Logger
+	admin     *admin
+	envoy     envoyRunner
+	ready     *readiness
+	scrapes   chan struct{} // capacity maxScrapes
+	notifier  notifier
 
 	// What a workload with an identity has more; nil with Dev.
 	keeper    *Keeper
@@ -49,6 +56,7 @@ type Agent struct {
 	prober *prober
 
 	leaving atomic.Bool // the identity is removed at the end
+	ending  atomic.Bool // Envoy ends with this agent, whatever it runs as
 }
 
 // New finds Envoy, reads the identity and makes Envoy's bootstrap. Nothing is written or started yet. Without Dev the
@@ -65,21 +73,38 @@ func New(c Config) (*Agent, error) {
 		c.makeLink = newLink
 	}
 	a := &Agent{settings: c.Settings, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
-		scrapes: make(chan struct{}, maxScrapes)}
+		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
 	if err := a.identify(c.Log, c.makeLink); err != nil {
 		return nil, err
 	}
 	if a.bootstrap, err = BootstrapJSON(&a.settings); err != nil {
 		return nil, err
 	}
-	a.process = &process{path: path, args: arguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
-	a.supervisor = &supervisor{run: a.process.run, ended: make(chan struct{}, 1), log: a.log}
-	a.ready = newReadiness(a.admin, a.supervisor, c.Settings.XDS.Addresses, a.log)
+	if a.envoy, err = a.newRunner(c); err != nil {
+		return nil, err
+	}
+	a.ready = newReadiness(a.admin, a.envoy, c.Settings.XDS.Addresses, a.log)
 	a.ready.metrics = a.serveMetrics
 	if a.link != nil {
 		a.ready.trouble = func() string { return a.link.LinkState().Trouble }
 	}
 	return a, nil
+}
+
+// newRunner makes what runs Envoy.
+func (a *Agent) newRunner(c Config) (envoyRunner, error) {
+	if c.Settings.Envoy.Unit == "" {
+		p := &process{path: a.path, args: childArguments(&a.settings, a.bootstrapPath()), stdout: c.Stdout, log: c.Log.Named("envoy")}
+		return &supervisor{run: p.run, pid: p.PID, ended: make(chan struct{}, 1), log: a.log}, nil
+	}
+	if c.manager == nil {
+		c.manager = &systemd{}
+	}
+	l, err := newLaunch(&a.settings, a.path, a.bootstrap)
+	if err != nil {
+		return nil, err
+	}
+	return newUnits(c.manager, l, a.admin.serverInfo, a.log), nil
 }
 
 // identify reads the identity, unless there is to be none.
@@ -127,8 +152,9 @@ const bootstrapFile = "bootstrap.json"
 
 func (a *Agent) bootstrapPath() string { return filepath.Join(a.settings.State, bootstrapFile) }
 
-// Run starts Envoy and keeps it running. When ctx ends, Envoy is drained and ended, and Run returns nil; that
-// takes up to the settings' Drain.Maximum and a few seconds. Errors name the setting that they are about.
+// Run starts Envoy, or goes on with one that runs as a unit, and keeps it running. When ctx ends, Run returns nil. Before
+// that Envoy is drained and ended, unless it is a unit and the machine stays up; that takes up to the settings'
+// Drain.Maximum and a few seconds. Errors name the setting that they are about.
 func (a *Agent) Run(ctx context.Context) (err error) {
 	lock, err := lockState(a.settings.State)
 	if err != nil {
@@ -138,18 +164,25 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := raiseFileLimit(); err != nil {
 		a.log.Warn("Envoy may run out of files", "error", err)
 	}
-	ls, err := a.open(ctx)
+	resumed, err := a.envoy.Adopt(ctx)
 	if err != nil {
 		return err
 	}
-	if err := keepFile(a.bootstrapPath(), a.bootstrap); err != nil {
-		return errors.Join(diskError("start", err), ls.close())
+	if err := a.makeFolders(); err != nil {
+		return diskError("start", err)
+	}
+	ls, err := a.open(ctx, resumed)
+	if err != nil {
+		return err
+	}
+	if a.vitals != nil {
+		a.vitals.resumed = resumed
 	}
 	if err := forgetFailure(a.settings.State); err != nil {
 		return errors.Join(diskError("start", err), ls.close())
 	}
-	a.log.Info("starting envoy", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
-		"control_plane", a.settings.XDS.Addresses, "envoy", a.path, "bootstrap", a.bootstrapPath())
+	a.log.Info("starting", "workload", a.settings.Workload.Name+"."+a.settings.Workload.Namespace, "address", a.settings.Workload.Addresses[0],
+		"control_plane", a.settings.XDS.Addresses, "envoy", a.path)
 	if a.keeper != nil {
 		id := a.keeper.Identity()
 		a.log.Info("identity", "id", id.ID, "serial", id.Serial(), "ends", id.Leaf().NotAfter)
@@ -162,6 +195,22 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 		err = errors.Join(err, forget(a.settings.State))
 	}
 	return err
+}
+
+// makeFolders makes the folders that Envoy reads and writes, and for a child its bootstrap.
+func (a *Agent) makeFolders() error {
+	if a.settings.Envoy.Unit == "" {
+		return keepFile(a.bootstrapPath(), a.bootstrap)
+	}
+	for dir, mode := range map[string]fs.FileMode{a.settings.runtime(): 0o750, a.settings.envoyFolder(): 0o770} {
+		if err := os.MkdirAll(dir, mode); err != nil {
+			return err
+		}
+		if err := os.Chmod(dir, mode); err != nil { // the umask took some of it
+			return err
+		}
+	}
+	return nil
 }
 
 // listeners are what an agent serves on.
@@ -178,13 +227,13 @@ func (l *listeners) close() error {
 	return errors.Join(errs...)
 }
 
-// open opens them. The caller holds the lock of the state folder.
-func (a *Agent) open(ctx context.Context) (*listeners, error) {
+// open opens them. The caller holds the lock of the state folder. With resumed Envoy runs already.
+func (a *Agent) open(ctx context.Context, resumed bool) (*listeners, error) {
 	ls, err := &listeners{}, error(nil)
-	if ls.status, err = a.claimPorts(ctx); err != nil {
+	if ls.status, err = a.claimPorts(ctx, resumed); err != nil {
 		return nil, err
 	}
-	if ls.control, err = listenUnix(a.settings.agentSocket()); err != nil {
+	if ls.control, err = listenUnix(a.settings.agentSocket(), 0o600); err != nil {
 		return nil, errors.Join(diskError("start", err), ls.close())
 	}
 	if a.keeper == nil {
@@ -193,7 +242,7 @@ func (a *Agent) open(ctx context.Context) (*listeners, error) {
 	if err := a.keeper.Reload(); err != nil { // it was read before the lock was held
 		return nil, errors.Join(err, ls.close())
 	}
-	if ls.xds, err = listenUnix(a.settings.xdsSocket()); err != nil {
+	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
 		return nil, errors.Join(diskError("start", err), ls.close())
 	}
 	return ls, nil
@@ -208,23 +257,27 @@ func (a *Agent) runParts(ctx context.Context, ls *listeners) error {
 	parts := []task.Part{
 		{Name: "envoy", Run: func(c context.Context) error {
 			defer end() // it returns early when Envoy ends within its drain
-			return a.supervisor.Run(c, ctx.Done())
+			return a.envoy.Run(c, ctx.Done())
 		}},
 		{Name: "status port", Run: func(c context.Context) error { return a.ready.Run(c, ls.status) }},
 		{Name: "readiness", Run: a.watchReadiness},
 		{Name: "drain", Run: func(c context.Context) error {
 			select {
 			case <-ctx.Done():
-				a.drain(c)
+				a.finish(c)
 				end()
 			case <-c.Done():
 			}
 			return nil
 		}},
 	}
+	a.ready.quit = func() {
+		a.ending.Store(true)
+		leave()
+	}
 	control := &control{report: a.Report, log: a.log, leave: func() {
 		a.leaving.Store(a.keeper != nil)
-		leave()
+		a.ready.quit()
 	}}
 	parts = append(parts, task.Part{Name: "agent socket", Run: func(c context.Context) error { return control.Run(c, ls.control) }})
 	return task.Run(alive, append(parts, a.identityParts(ls)...)...)
@@ -242,6 +295,19 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 		{Name: "control plane", Run: a.link.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		{Name: "probe", Run: a.prober.Run},
+	}
+}
+
+// finish ends Envoy, or leaves it to the next agent.
+func (a *Agent) finish(ctx context.Context) {
+	a.notifier.tell(stopping)
+	if !a.ending.Load() && a.envoy.Stays(ctx) {
+		a.log.Info("envoy goes on without this agent", "unit", a.envoy.State().Unit)
+		return
+	}
+	a.drain(ctx)
+	if err := a.envoy.Stop(ctx); err != nil && ctx.Err() == nil {
+		a.log.Error("envoy was not stopped", "error", err)
 	}
 }
 

@@ -135,14 +135,14 @@ func runtimeLayer() *bootstrapv3.LayeredRuntime {
 }
 
 // adminSocket is the path of the admin interface's unix socket.
-func (s *Settings) adminSocket() string { return filepath.Join(s.State, "admin.sock") }
+func (s *Settings) adminSocket() string { return filepath.Join(s.envoyFolder(), "admin.sock") }
 
 // adminAddress is where Envoy's admin interface answers.
 func (s *Settings) adminAddress() *corev3.Address {
 	if s.Ports.Admin != Socket {
 		return tcpAddress(s.Workload.Addresses[0], uint32(s.Ports.Admin))
 	}
-	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: s.adminSocket(), Mode: 0o600}}}
+	return &corev3.Address{Address: &corev3.Address_Pipe{Pipe: &corev3.Pipe{Path: s.adminSocket(), Mode: uint32(s.socketMode())}}}
 }
 
 func tcpAddress(host string, port uint32) *corev3.Address {

@@ -164,6 +164,9 @@ const (
 )
 
 func (c *checker) envoy(e *Envoy) {
+	if !regexp.MustCompile(`^([A-Za-z0-9:_.-]+(@[A-Za-z0-9:_.-]+)?)?$`).MatchString(e.Unit) {
+		c.fail("envoy.unit", "%q is not the name of a template of systemd units; want ashore-envoy, or ashore-envoy@WORKLOAD", e.Unit)
+	}
 	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
 	c.oneOf("envoy.logLevel", e.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
 	c.between("envoy.maxConnections", e.MaxConnections, 1, 10_000_000)

@@ -20,7 +20,7 @@ func TestLeaveIsAnswered(t *testing.T) {
 	}
 	defer os.RemoveAll(state)
 	for range 5 {
-		l, err := listenUnix(filepath.Join(state, "agent.sock"))
+		l, err := listenUnix(filepath.Join(state, "agent.sock"), 0o600)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func TestRedirected(t *testing.T) {
 			{"name": "listener.[__1]_3306.downstream_cx_total", "value": 1}, {"name": "listener.agent.downstream_cx_total", "value": 100},
 			{"name": "listener.metrics.downstream_cx_total", "value": 100}, {"name": "listener.admin.main_thread.downstream_cx_total", "value": 100}]}`,
 	}
-	l, err := listenUnix(filepath.Join(s.State, "admin.sock"))
+	l, err := listenUnix(filepath.Join(s.State, "admin.sock"), 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

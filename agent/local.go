@@ -18,7 +18,7 @@ import (
 type localService interface{ Register(*grpc.Server) }
 
 // xdsSocket is the path of the unix socket where Envoy finds the agent's xDS and SDS.
-func (s *Settings) xdsSocket() string { return filepath.Join(s.State, "xds.sock") }
+func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
 
 // agentSocket is the path of the unix socket where the operator's commands find the agent.
 func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }

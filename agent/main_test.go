@@ -14,6 +14,9 @@ import (
 
 // TestMain waits for other runs of these tests: agents have ports that are given, at addresses that the tests have to name.
 func TestMain(m *testing.M) {
+	if file := os.Getenv(agentOf); file != "" {
+		panic(runAgentProcess(file)) // it is killed
+	}
 	lock, err := testport.Alone("agent")
 	if err != nil {
 		panic(err)

@@ -45,8 +45,8 @@ func (a *Agent) writeMetrics(w io.Writer) error {
 	add := func(name, help string, value float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name, Help: help}, func() float64 { return value }))
 	}
-	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.supervisor.Runs()-1, 0)))
-	add("envoy_up", "1 while an Envoy process runs.", boolean(a.process.PID() != 0))
+	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
+	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
 	if a.keeper != nil {
 		id, n, p := a.keeper.Identity(), a.keeper.Renewal(), a.presented.State()
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())

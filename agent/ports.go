@@ -13,11 +13,14 @@ import (
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
-// claimPorts opens the status port and makes sure that the ports that Envoy will open are free: Envoy's own
-// message would name neither the setting nor what to do.
-func (a *Agent) claimPorts(ctx context.Context) (net.Listener, error) {
+// claimPorts opens the status port and, unless Envoy runs already, makes sure that the ports that it will open are free:
+// Envoy's own message would name neither the setting nor what to do.
+func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, error) {
 	var status net.Listener
 	for _, o := range a.settings.Ports.openPorts() {
+		if resumed && o.port != a.settings.Ports.Status {
+			continue
+		}
 		l, err := listenPatiently(ctx, a.settings.at(o.port))
 		if err != nil {
 			if status != nil {

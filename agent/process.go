@@ -18,20 +18,24 @@ import (
 // killAfter is how long Envoy may take to end once it was asked to.
 const killAfter = 5 * time.Second
 
-// arguments are Envoy's, for settings that Complete has accepted.
-func arguments(s *Settings, bootstrap string) []string {
+// childArguments are those of an Envoy that is a child.
+func childArguments(s *Settings, bootstrap string) []string {
+	return append(commonArguments(s), "--config-path", bootstrap, "--disable-hot-restart", "--log-format", logFormat)
+}
+
+// commonArguments are those of every Envoy, for settings that Complete has accepted.
+func commonArguments(s *Settings) []string {
 	return []string{
-		"--config-path", bootstrap,
-		// Hot restart shares memory by a number that two Envoys on one machine would clash over; we drain instead.
-		"--disable-hot-restart",
 		"--concurrency", strconv.Itoa(s.Envoy.Concurrency),
-		"--drain-time-s", strconv.FormatInt(int64(math.Ceil(s.Envoy.DrainTime.Seconds())), 10),
+		"--drain-time-s", seconds(s.Envoy.DrainTime),
 		// Every connection is told at its next answer to go; "gradual" would tell few within a short drain.
 		"--drain-strategy", "immediate",
 		"--log-level", s.Envoy.LogLevel,
-		"--log-format", logFormat,
 	}
 }
+
+// seconds is a duration in whole seconds, rounded up.
+func seconds(d time.Duration) string { return strconv.FormatInt(int64(math.Ceil(d.Seconds())), 10) }
 
 // process is one run of Envoy.
 type process struct {

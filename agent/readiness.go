@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -19,13 +20,14 @@ const toldFor = time.Second
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
 type readiness struct {
-	admin      *admin
-	supervisor *supervisor
-	replicas   []string         // of the control plane, for messages
-	log        hclog.Logger     // set once
-	metrics    http.HandlerFunc // set once, before Run; nil: none
-	trouble    func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
-	now        func() time.Time // set once
+	admin    *admin
+	envoy    envoyRunner
+	replicas []string         // of the control plane, for messages
+	log      hclog.Logger     // set once
+	metrics  http.HandlerFunc // set once, before Run; nil: none
+	quit     func()           // set once, before Run: ends Envoy and this agent
+	trouble  func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
+	now      func() time.Time // set once
 
 	// The following fields belong to the goroutine that calls check.
 	configured int  // the run of Envoy that is known to have its configuration
@@ -44,8 +46,8 @@ type told struct {
 	err error
 }
 
-func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, supervisor: s, replicas: replicas, log: log, now: time.Now,
+func newReadiness(a *admin, e envoyRunner, replicas []string, log hclog.Logger) *readiness {
+	return &readiness{admin: a, envoy: e, replicas: replicas, log: log, now: time.Now,
 		result: errors.New("Envoy is starting")}
 }
 
@@ -53,6 +55,7 @@ func newReadiness(a *admin, s *supervisor, replicas []string, log hclog.Logger) 
 func (s *readiness) Run(ctx context.Context, l net.Listener) error {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz/ready", s.serve)
+	mux.HandleFunc("POST /quitquitquit", s.serveQuit)
 	if s.metrics != nil {
 		mux.HandleFunc("GET /metrics", s.metrics)
 		mux.HandleFunc("GET /stats/prometheus", s.metrics)
@@ -67,6 +70,18 @@ func (s *readiness) serve(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	fmt.Fprintln(w, "ready")
+}
+
+// serveQuit drains and ends Envoy and the agent, for whoever asks from this machine.
+func (s *readiness) serveQuit(w http.ResponseWriter, r *http.Request) {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	to, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+	if err != nil || to == nil || !from.Addr().IsLoopback() && from.Addr().Unmap() != to.AddrPort().Addr().Unmap() {
+		http.Error(w, "only processes of this machine may end the agent", http.StatusForbidden)
+		return
+	}
+	s.log.Info("envoy and this agent end: /quitquitquit asks for it")
+	s.quit()
 }
 
 // state is nil when Envoy serves with a configuration from the control plane; otherwise it says
@@ -94,6 +109,11 @@ const unreadyAfter = 3
 // check asks Envoy and keeps the result. It returns what it found, also when that does not count
 // yet.
 func (s *readiness) check(ctx context.Context) error {
+	if s.envoy.State().Replacing { // the former Envoy serves until the next one does
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.result
+	}
 	err := s.examine(ctx)
 	if s.failures++; err == nil {
 		s.failures = 0
@@ -114,10 +134,11 @@ func (s *readiness) check(ctx context.Context) error {
 }
 
 func (s *readiness) examine(ctx context.Context) error {
-	run := s.supervisor.Runs()
+	envoy := s.envoy.State()
+	run := envoy.Runs
 	if _, err := s.admin.do(ctx, http.MethodGet, "/ready"); err != nil {
-		if trouble := s.supervisor.Trouble(); trouble != "" {
-			return fmt.Errorf("Envoy does not run: %s", trouble)
+		if envoy.Trouble != "" {
+			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
 		}
 		return s.lacking(ctx, run)
 	}

@@ -49,7 +49,7 @@ func TestStartingEnvoyIsLeftAlone(t *testing.T) {
 		<-served
 	})
 
-	super := &supervisor{runs: 1}
+	super := &supervisor{pid: func() int { return 0 }, runs: 1}
 	r := newReadiness(newAdmin(&s), super, []string{"a:1"}, testlog.New(t))
 	var now time.Time
 	r.now = func() time.Time { return now }

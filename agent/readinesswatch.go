@@ -13,11 +13,12 @@ const (
 
 // watchReadiness logs when Envoy becomes ready or stops being so, and what it waits for.
 func (a *Agent) watchReadiness(ctx context.Context) error {
-	told := ""
+	told, begun := "", time.Now()
 	for n := 1; ; n++ {
 		wait := readinessLater
 		err := a.ready.check(ctx)
 		a.tellReadiness(err)
+		a.notify(err, time.Since(begun))
 		if err != nil {
 			wait = readinessSoon
 			if text := err.Error(); n%25 == 0 && text != told { // each 5 s at most
@@ -28,7 +29,7 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-a.supervisor.ended:
+		case <-a.envoy.Ended():
 		case <-time.After(wait):
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/hashicorp/go-hclog"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -369,7 +370,7 @@ func TestOwnSettings(t *testing.T) {
 	if err := want.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(want, got); d != "" {
+	if d := cmp.Diff(want, got, cmpopts.IgnoreUnexported(Envoy{})); d != "" {
 		t.Errorf("read back (-want +got):\n%s", d)
 	}
 	text, err := os.ReadFile(OwnSettings(s.State))
@@ -388,7 +389,7 @@ func TestSockets(t *testing.T) {
 	t.Parallel()
 	dir := stateFolder(t)
 	path := filepath.Join(dir, "s")
-	first, err := listenUnix(path)
+	first, err := listenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -396,7 +397,7 @@ func TestSockets(t *testing.T) {
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := listenUnix(path)
+	l, err := listenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -414,7 +415,7 @@ func TestSockets(t *testing.T) {
 	if err := os.WriteFile(path, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := listenUnix(path); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
+	if _, err := listenUnix(path, 0o600); err == nil || !strings.Contains(err.Error(), "there is something else at that path: remove it") {
 		t.Errorf("in place of a file: %v", err)
 	}
 }

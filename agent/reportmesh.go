@@ -51,10 +51,11 @@ func linkTodo(trouble string, addresses []string) string {
 func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.serverInfo(ctx)
 	readyErr := a.ready.state()
-	restarts := max(a.supervisor.Runs()-1, 0)
+	envoy := a.envoy.State()
+	restarts := max(envoy.Runs-1, 0)
 	switch {
-	case infoErr != nil && a.supervisor.Trouble() != "":
-		r.say("envoy", stateBad, cmp.Or(portTodo(a.supervisor.Trouble()), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, a.supervisor.Trouble())
+	case infoErr != nil && envoy.Trouble != "":
+		r.say("envoy", stateBad, cmp.Or(portTodo(envoy.Trouble), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, envoy.Trouble)
 	case infoErr != nil:
 		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
@@ -62,9 +63,12 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
 			todo = "see why Envoy is not ready"
 		}
-		r.say("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", a.process.PID(), info.version(), restarts, readyErr)
+		r.say("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
+	case envoy.Outdated != "":
+		r.say("envoy", stateWarn, "mend what is in the way, and restart the agent; when the next Envoy still cannot take over, stop the unit "+envoy.Unit+", which cuts its connections",
+			"process %d, version %s, runs with its former program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
 	default:
-		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", a.process.PID(), info.version(), restarts)
+		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", envoy.PID, info.version(), restarts)
 	}
 }
 

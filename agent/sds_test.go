@@ -28,7 +28,7 @@ func secretClient(t *testing.T, k *Keeper) (secretv3.SecretDiscoveryServiceClien
 	t.Helper()
 	s := newSecrets(k, testlog.New(t))
 	path := filepath.Join(stateFolder(t), "s")
-	l, err := listenUnix(path)
+	l, err := listenUnix(path, 0o600)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"os"
@@ -79,6 +80,9 @@ type XDS struct {
 type Envoy struct {
 	// Path is the program. Empty: "envoy" in PATH, else .tools/envoy in this folder or above.
 	Path string `yaml:"path"`
+	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
+	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.
+	Unit string `yaml:"unit"`
 	// Concurrency is the number of worker threads. Zero: one for each processor, at most two.
 	Concurrency int `yaml:"concurrency"`
 	// LogLevel is Envoy's: trace, debug, info, warning, error, critical or off.
@@ -89,6 +93,37 @@ type Envoy struct {
 	DrainTime time.Duration `yaml:"drainTime"`
 	// AllMetrics makes Envoy keep every metric of every destination of the mesh, also those that it is started sooner without.
 	AllMetrics bool `yaml:"allMetrics"`
+
+	folder string // of the files of units; empty: unitFolder. Tests have another one
+}
+
+// unitFolder is where systemd's units of Envoy find their files.
+const unitFolder = "/run/ashore-agent"
+
+// unit is the setting Unit as the unit's name and the workload; the workload is empty when the machine has one.
+func (e *Envoy) unit() (template, workload string) {
+	template, workload, _ = strings.Cut(e.Unit, "@")
+	return template, workload
+}
+
+// unitFolder is where the unit finds its environment file.
+func (s *Settings) unitFolder() string { return cmp.Or(s.Envoy.folder, unitFolder) }
+
+// runtime is the folder of what the agent gives Envoy: with a unit one that Envoy's group may enter.
+func (s *Settings) runtime() string {
+	if s.Envoy.Unit == "" {
+		return s.State
+	}
+	_, workload := s.Envoy.unit()
+	return filepath.Join(s.unitFolder(), workload)
+}
+
+// envoyFolder is the folder of sockets that Envoy makes: with a unit one that Envoy's group may write to.
+func (s *Settings) envoyFolder() string {
+	if s.Envoy.Unit == "" {
+		return s.State
+	}
+	return filepath.Join(s.runtime(), "envoy")
 }
 
 // Ports are the ports on the workload's own address.

@@ -10,9 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listenUnix opens the unix socket path, mode 0600, for processes of this user and of root alone. A socket that an
-// earlier agent left is replaced: the caller holds the lock of the state folder.
-func listenUnix(path string) (net.Listener, error) {
+// socketMode is that of sockets between the agent and Envoy, which has another user of the same group as a unit.
+func (s *Settings) socketMode() fs.FileMode {
+	if s.Envoy.Unit == "" {
+		return 0o600
+	}
+	return 0o660
+}
+
+// listenUnix opens the unix socket path for processes of this user and of root, with mode 0660 also for those of this
+// process' group. A socket that an earlier agent left is replaced: the caller holds the lock of the state folder.
+func listenUnix(path string, mode fs.FileMode) (net.Listener, error) {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -30,14 +38,17 @@ func listenUnix(path string) (net.Listener, error) {
 		return nil, fmt.Errorf("socket: %w", err)
 	}
 	// Between the two calls the folder's mode and the peer's credentials protect it.
-	if err := os.Chmod(path, 0o600); err != nil {
+	if err := os.Chmod(path, mode); err != nil {
 		return nil, errors.Join(fmt.Errorf("socket: %w", err), l.Close())
 	}
-	return ownListener{l}, nil
+	return ownListener{l, mode == 0o660}, nil
 }
 
-// ownListener accepts connections of this process' user and of root; others are closed.
-type ownListener struct{ *net.UnixListener }
+// ownListener accepts connections of this process' user, of root and, with group, of this process' group; others are closed.
+type ownListener struct {
+	*net.UnixListener
+	group bool
+}
 
 // Accept implements net.Listener.
 func (l ownListener) Accept() (net.Conn, error) {
@@ -46,15 +57,15 @@ func (l ownListener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ownPeer(c) {
+		if l.trusts(c) {
 			return c, nil
 		}
 		_ = c.Close() // it is not served either way
 	}
 }
 
-// ownPeer says whether the process at the other end runs as this user or as root.
-func ownPeer(c *net.UnixConn) bool {
+// trusts says whether the process at the other end runs as a user or group that is accepted.
+func (l ownListener) trusts(c *net.UnixConn) bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
 		return false
@@ -62,5 +73,8 @@ func ownPeer(c *net.UnixConn) bool {
 	var cred *unix.Ucred
 	var credErr error
 	err = raw.Control(func(fd uintptr) { cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) })
-	return err == nil && credErr == nil && (cred.Uid == 0 || int(cred.Uid) == os.Geteuid())
+	if err != nil || credErr != nil {
+		return false
+	}
+	return cred.Uid == 0 || int(cred.Uid) == os.Geteuid() || l.group && int(cred.Gid) == os.Getegid()
 }

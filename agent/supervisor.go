@@ -19,10 +19,11 @@ const (
 	loopAfter = 5
 )
 
-// supervisor starts Envoy again whenever it ends before it should.
+// supervisor runs Envoy as a child, and starts it again whenever it ends before it should.
 type supervisor struct {
 	run   func(context.Context) exit // one run of Envoy
-	ended chan struct{}              // cap 1; told when Envoy ended and nobody asked for that. Nil: nobody wants to know
+	pid   func() int                 // of the child; zero: none runs
+	ended chan struct{}              // capacity 1; receives when Envoy ended unexpectedly
 	log   hclog.Logger
 
 	mu     sync.Mutex
@@ -83,19 +84,25 @@ func (s *supervisor) count() {
 	s.runs++
 }
 
-// Runs is how often Envoy was started.
-func (s *supervisor) Runs() int {
+// State implements envoyRunner.
+func (s *supervisor) State() envoyState {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.runs
+	out := envoyState{PID: s.pid(), Runs: s.runs}
+	if s.series > 0 {
+		out.Trouble = s.last.String()
+	}
+	return out
 }
 
-// Trouble says why Envoy does not run, when it keeps ending; empty otherwise.
-func (s *supervisor) Trouble() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.series == 0 {
-		return ""
-	}
-	return s.last.String()
-}
+// Ended implements envoyRunner.
+func (s *supervisor) Ended() <-chan struct{} { return s.ended }
+
+// Adopt implements envoyRunner: a child ends with the agent that started it.
+func (*supervisor) Adopt(context.Context) (bool, error) { return false, nil }
+
+// Stays implements envoyRunner.
+func (*supervisor) Stays(context.Context) bool { return false }
+
+// Stop implements envoyRunner: a child ends when Run does.
+func (*supervisor) Stop(context.Context) error { return nil }

@@ -23,7 +23,7 @@ func TestSupervisor(t *testing.T) {
 		begin := time.Now()
 		var out bytes.Buffer
 		last := make(chan struct{})
-		s := &supervisor{log: hclog.New(&hclog.LoggerOptions{Output: &out})}
+		s := &supervisor{pid: func() int { return 0 }, log: hclog.New(&hclog.LoggerOptions{Output: &out})}
 		s.run = func(context.Context) exit {
 			starts = append(starts, time.Since(begin))
 			n := len(starts) - 1
@@ -45,11 +45,11 @@ func TestSupervisor(t *testing.T) {
 		if got := strings.Count(out.String(), "again and again"); got != 1 {
 			t.Errorf("the loop was told %d times, want once (the fifth short run):\n%s", got, &out)
 		}
-		if got := s.Trouble(); got != "exit status 1: bad thing" {
+		if got := s.State().Trouble; got != "exit status 1: bad thing" {
 			t.Errorf("trouble %q", got)
 		}
-		if s.Runs() != len(lives)+1 {
-			t.Errorf("%d runs, want %d", s.Runs(), len(lives)+1)
+		if s.State().Runs != len(lives)+1 {
+			t.Errorf("%d runs, want %d", s.State().Runs, len(lives)+1)
 		}
 	})
 }
@@ -58,7 +58,7 @@ func TestSupervisor(t *testing.T) {
 func TestSupervisorPause(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		s := &supervisor{log: hclog.NewNullLogger(), run: func(context.Context) exit { return exit{} }}
+		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(), run: func(context.Context) exit { return exit{} }}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour+time.Second)
 		defer cancel()
 		begin := time.Now()
@@ -68,8 +68,8 @@ func TestSupervisorPause(t *testing.T) {
 		if took := time.Since(begin); took != time.Hour+time.Second {
 			t.Errorf("ended after %v", took)
 		}
-		if min := int(time.Hour / longestPause); s.Runs() < min {
-			t.Errorf("%d runs in an hour, want at least %d", s.Runs(), min)
+		if min := int(time.Hour / longestPause); s.State().Runs < min {
+			t.Errorf("%d runs in an hour, want at least %d", s.State().Runs, min)
 		}
 	})
 }
@@ -119,7 +119,7 @@ func TestSupervisorEnded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		s := &supervisor{log: hclog.NewNullLogger(), ended: make(chan struct{}, 1), run: func(context.Context) exit { return exit{} }}
+		s := &supervisor{pid: func() int { return 0 }, log: hclog.NewNullLogger(), ended: make(chan struct{}, 1), run: func(context.Context) exit { return exit{} }}
 		done := make(chan error, 1)
 		begin := time.Now()
 		go func() { done <- s.Run(ctx, nil) }()

@@ -5,11 +5,13 @@ import "sync"
 // vitals makes one health of what the proxy, the application and the agent's own end say, and reports changes. A workload
 // that cannot take requests because its Envoy has just begun is no endpoint yet.
 type vitals struct {
-	report func(Health) // set once
+	report  func(Health) // set once
+	resumed bool         // set once, before the first change: an agent before this one has reported
 
 	mu     sync.Mutex
 	app    *Health // guarded by mu; nil: not probed yet
 	proxy  string  // guarded by mu: why the proxy is not ready; empty: it is
+	asked  bool    // guarded by mu: the proxy was asked whether it is ready
 	ending bool    // guarded by mu
 	last   *Health // guarded by mu: what was reported; nil: nothing
 }
@@ -22,7 +24,7 @@ func newVitals(report func(Health)) *vitals {
 func (v *vitals) application(h Health) { v.change(func() { v.app = &h }) }
 
 // envoy takes in why the proxy is not ready; empty: it is.
-func (v *vitals) envoy(trouble string) { v.change(func() { v.proxy = trouble }) }
+func (v *vitals) envoy(trouble string) { v.change(func() { v.proxy, v.asked = trouble, true }) }
 
 // end says that the proxy is about to end; nothing takes that back.
 func (v *vitals) end() { v.change(func() { v.ending = true }) }
@@ -32,6 +34,9 @@ func (v *vitals) change(f func()) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f()
+	if v.resumed && !v.ending && (v.app == nil || !v.asked) {
+		return // what the former agent reported stands until more is known
+	}
 	h := v.health()
 	if v.last != nil && *v.last == h {
 		return

@@ -73,6 +73,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.IntVar, "workload.httpProxyPort", "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
 	setting(f, fs.StringVar, "state", "state", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
 	setting(f, fs.StringVar, "envoy.path", "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })
+	setting(f, fs.StringVar, "envoy.unit", "envoy-unit", "run Envoy as the systemd `unit` of this template, ashore-envoy (default: as a child of the agent)", func(s *s) *string { return &s.Envoy.Unit })
 	setting(f, fs.IntVar, "envoy.concurrency", "concurrency", "Envoy's worker threads (0: one for each processor, at most 2)", func(s *s) *int { return &s.Envoy.Concurrency })
 	setting(f, fs.StringVar, "envoy.logLevel", "envoy-log-level", "trace, debug, info, warning, error, critical or off", func(s *s) *string { return &s.Envoy.LogLevel })
 	setting(f, fs.IntVar, "ports.status", "status-port", "`port` of the agent's readiness", func(s *s) *int { return &s.Ports.Status })
