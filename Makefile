@@ -25,11 +25,11 @@ SMOKE ?=
 ARGS ?=
 # How long each fuzz target runs: make fuzz FUZZTIME=1m
 FUZZTIME ?= 10s
-# Where make package puts the packages and the archive, and the version of the packages.
+# Where make package puts packages and archive, the version of the packages, and for which processors they are.
 DIST ?= dist
 VERSION ?= $(shell packaging/version.sh)
 ARCHES ?= amd64 arm64
-# Raised when the package of Envoy changes and Envoy does not.
+# Of the package of Envoy; raised when the package changes and Envoy does not.
 ENVOY_RELEASE ?= 1
 envoy-version = $(shell sed -n 's/^\tversion = "\(.*\)"/\1/p' tools/envoy/wheel.go)
 
@@ -61,18 +61,18 @@ run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries 
 	@$(GO) build -o .tools/echo ./examples/echo
 	@exec .tools/quickstart $(if $(SMOKE),--smoke) $(ARGS)
 
-net-tools: # what tests with redirected traffic need; only root can run those, and only root can install it
-	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2; } || \
-		{ echo "install nftables and iproute2 (the programs nft and ip), then try again" >&2; exit 1; }
+net-tools: # what tests with redirected traffic and of packages need; only root can run the former, and only root can install it
+	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip && command -v rpm; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2 rpm; } || \
+		{ echo "install nftables, iproute2 and rpm (the programs nft, ip and rpm), then try again" >&2; exit 1; }
 
 # Not from the cache of results: what tests build and start themselves, it does not know.
-test: build tools net-tools ## all tests, real Envoy and Consul included
+test: build tools net-tools package ## all tests, real Envoy and Consul included
 	$(GO) test -count=1 ./...
 
-e2e: build tools net-tools ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
+e2e: build tools net-tools package ## tests with real Envoys alone; SUITE=traffic is internal/e2e/traffic
 	$(GO) test -v -count=1 ./internal/e2e/$(if $(SUITE),$(SUITE)/)...
 
-check: build tools net-tools ## formatting, vet, lint and all tests with the race detector
+check: build tools net-tools package ## formatting, vet, lint and all tests with the race detector
 	@bad="$$(find . -path './.*' -prune -o -name '*.go' -exec "$$($(GO) env GOROOT)/bin/gofmt" -d {} +)"; test -z "$$bad" || { echo "$$bad"; exit 1; }
 	$(GO) vet ./...
 	$(GO) tool -modfile=tools/lint/go.mod staticcheck -checks inherit,-SA1019 ./... # deprecated fields are what operators write
@@ -97,26 +97,26 @@ golden: ## rewrite the expectations of golden tests
 proto: ## make the Go code of our .proto files anew
 	cd tools/protogen && $(GO) run . -root ../.. mcp/legacypb/mcp.proto
 
-package-flags = -trimpath $(shell git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
+package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
 package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
-	CGO_ENABLED=0 $(GO) build $(package-flags) -o '$(DIST)/ashore/bin/' ./cmd/...
-	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
-	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/packages'
-	@mkdir -p '$(DIST)/packages/completion'
-	@cp -r '$(DIST)/ashore' '$(DIST)/packages/doc' && rm -r '$(DIST)/packages/doc/bin'
+	@rm -rf '$(DIST)'/*.deb '$(DIST)'/*.rpm '$(DIST)/build/doc' '$(DIST)/build/completion'
+	@mkdir -p '$(DIST)/build/completion'
+	@cp -r '$(DIST)/ashore' '$(DIST)/build/doc'
+	$(package-build) -o '$(DIST)/build/host/' ./cmd/...
 	@for program in ashored ashorectl ashore-agent; do for shell in bash zsh; do \
-		'$(DIST)/ashore/bin/'$$program completion $$shell >"$(DIST)/packages/completion/$$program.$$shell" || exit 1; \
+		'$(DIST)/build/host/'$$program completion $$shell >"$(DIST)/build/completion/$$program.$$shell" || exit 1; \
 	done; done
 	@for arch in $(ARCHES); do \
-		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch && \
-		CGO_ENABLED=0 GOOS=linux GOARCH=$$arch $(GO) build $(package-flags) -ldflags '-s -w' -o "$(DIST)/packages/$$arch/" ./cmd/... || exit 1; \
+		GOOS=linux GOARCH=$$arch $(package-build) -o "$(DIST)/build/$$arch/" ./cmd/... && \
+		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch || exit 1; \
 		for name in ashore ashore-agent ashore-envoy; do for format in deb rpm; do \
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
 				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
 		done; done; \
 	done
-	@rm -r '$(DIST)/packages'
+	@cp -r '$(DIST)/build/host' '$(DIST)/ashore/bin' && cp packaging/archive-readme '$(DIST)/ashore/README.md' && cp -r systemd packaging/ashored.yaml '$(DIST)/ashore'
+	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
 
 package-texts: # what people read, with everything that it links to
 	@rm -rf '$(DIST)/ashore'
