@@ -110,19 +110,26 @@ func installAtBoot(ctx context.Context, stdout io.Writer) error {
 }
 
 func interceptRemove(stdout io.Writer) *cobra.Command {
-	return &cobra.Command{
+	var cut bool
+	cmd := &cobra.Command{
 		Use:     "remove",
 		Short:   "Remove the rules; connections that go through Envoy stay",
 		Example: "  ashore-agent intercept remove",
 		Args:    noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := (intercept.Machine{}).Remove(cmd.Context()); err != nil {
+			remove, text := intercept.Machine.Remove, "new connections no longer go through Envoy"
+			if cut {
+				remove, text = intercept.Machine.Delete, "no connection goes through Envoy any more"
+			}
+			if err := remove(intercept.Machine{}, cmd.Context()); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintln(stdout, "new connections no longer go through Envoy")
+			_, err := fmt.Fprintln(stdout, text)
 			return err
 		},
 	}
+	cmd.Flags().BoolVar(&cut, "cut", false, "cut connections that go through Envoy, and leave nothing of the table")
+	return cmd
 }
 
 func interceptStatus(stdout io.Writer) *cobra.Command {
