@@ -1,0 +1,71 @@
+package packaging
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// Every unit is one that systemd accepts, and starts a program of the packages.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	root := t.TempDir()
+	for name := range contents() {
+		run(t, "dpkg-deb", "-x", built(t, name+"_*_amd64.deb"), root)
+	}
+	units, err := filepath.Glob(root + "/usr/lib/systemd/system/*")
+	if err != nil || len(units) != 5 {
+		t.Errorf("%d units, want 5: %v", len(units), err)
+	}
+	ours := regexp.MustCompile(`/usr/(bin|lib)/ashore`)
+	for _, unit := range units {
+		text, err := os.ReadFile(unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		text = ours.ReplaceAll(text, []byte(root+"$0"))
+		path := filepath.Join(root, strings.Replace(filepath.Base(unit), "@.", "@0.", 1)) // an instance of a template
+		if err := os.WriteFile(path, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if out := run(t, "sh", "-c", "systemd-analyze verify --man=no "+path+" 2>&1"); out != "" { // warnings are on standard error
+			t.Errorf("%s: %s", filepath.Base(unit), out)
+		}
+	}
+}
+
+// No unit that runs for long is exposed more than 3.0 in systemd's figures.
+func TestSandbox(t *testing.T) {
+	t.Parallel()
+	for _, unit := range []string{"ashored.service", "ashore-agent.service", "ashore-agent@.service", "ashore-envoy@.service"} {
+		path, err := filepath.Abs("../systemd/" + unit)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run(t, "systemd-analyze", "security", "--no-pager", "--offline=yes", "--threshold=30", path)
+	}
+}
+
+// The rule of polkit matches the units of Envoy's epochs, and no other.
+func TestPolkitUnits(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../systemd/ashore-agent.rules")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := regexp.MustCompile(`/(\^.*\$)/\.test`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("no pattern in %s", text)
+	}
+	pattern := regexp.MustCompile(string(found[1]))
+	for unit, want := range map[string]bool{
+		"ashore-envoy@0.service": true, "ashore-envoy@web-1.shop-12.service": true,
+		"ashore-agent.service": false, "ashored.service": false, "ashore-envoy@0.service ssh.service": false, "x-ashore-envoy@0.service": false, "ashore-envoy@.socket": false,
+	} {
+		if got := pattern.MatchString(unit); got != want {
+			t.Errorf("%s: %t, want %t", unit, got, want)
+		}
+	}
+}
