@@ -1,3 +1,4 @@
+// Package packaging tests the packages that "make package" put into dist, and the units of the folder systemd.
 package packaging
 
 import (
