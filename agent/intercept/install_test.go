@@ -118,7 +118,7 @@ func TestCaptureDNS(t *testing.T) {
 	m.Config.DNSPort = 15053
 	m.Checks.ControlPlane = []string{controlPlane(t, there)}
 	m.envoy()
-	m.Command("ip", "address", "add", Address6+"/128", "dev", "lo")
+	m.Command("ip", "address", "add", Address6+"/128", "dev", "lo", "nodad")
 	for _, host := range []string{"127.0.0.1", Address6} {
 		serveDNS(t, m.Namespace, net.JoinHostPort(host, "15053"), 'a')
 	}

@@ -51,14 +51,14 @@ func setAddress6(ctx context.Context, add bool) error {
 	if errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" {
 		return nil // this machine has no IPv6
 	}
-	verb := "replace"
 	if !add {
-		verb = "delete"
 		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil || have == "" {
 			return err
 		}
+		_, err = run(ctx, "", "ip", "-6", "address", "delete", Address6+"/128", "dev", "lo")
+		return err
 	}
-	_, err = run(ctx, "", "ip", "-6", "address", verb, Address6+"/128", "dev", "lo")
+	_, err = run(ctx, "", "ip", "-6", "address", "replace", Address6+"/128", "dev", "lo", "nodad") // usable at once
 	return err
 }
 
