@@ -49,6 +49,9 @@ func run(m *testing.M) (int, error) {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
+	if err := os.Chmod(dir, 0o755); err != nil { // some run as another user
+		return 0, err
+	}
 	root, err := moduleRoot()
 	if err != nil {
 		return 0, err

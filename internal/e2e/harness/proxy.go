@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -30,6 +31,8 @@ type Workload struct {
 	// Redirected runs it in a network namespace whose traffic is redirected to its two ports; the
 	// proxy's own has group ID ProxyGID.
 	Redirected *Namespace
+	// TProxy says that the rules are those of package agent/intercept: the proxy runs as the user and group TProxyUser.
+	TProxy bool
 	// Group is the WorkloadGroup, "shop/web", of a workload that joins.
 	Group string
 	// Flags are further flags of ashore-agent run, or join.
@@ -38,6 +41,12 @@ type Workload struct {
 
 // ProxyGID is the group of proxies in network namespaces: their traffic is not redirected.
 const ProxyGID = 1337
+
+// TProxyUser is the user and the group of such proxies. Its number is TProxyUID on every Linux.
+const (
+	TProxyUser = "daemon"
+	TProxyUID  = 1
+)
 
 // Proxy is a stock Envoy beside a workload, run by ashore-agent.
 type Proxy struct {
@@ -91,8 +100,13 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 	if w.Redirected != nil {
 		interception, gid, w.IP = "redirect", ProxyGID, w.Redirected.IP
 	}
-	state := m.T.TempDir()
-	argv := append(w.Redirected.prefix(),
+	state, argv := m.T.TempDir(), w.Redirected.prefix()
+	if w.TProxy {
+		interception, gid, state = "tproxy", 0, m.stateOf(TProxyUID)
+		argv = append(argv, "setpriv", "--reuid", TProxyUser, "--regid", TProxyUser, "--clear-groups", "--inh-caps", "+net_raw",
+			"--ambient-caps", "+net_raw")
+	}
+	argv = append(argv,
 		filepath.Join(programs, "ashore-agent"), "run", "--dev", "--xds", m.XDS(), "--envoy", testenvoy.Path(m.T),
 		"--name", w.Name, "--namespace", w.Namespace, "--address", w.IP, "--interception", interception, "--state", state)
 	if w.Labels != "" {
@@ -102,6 +116,24 @@ func (m *Mesh) StartProxy(w Workload) *Proxy {
 		argv = append(argv, "--type", "router")
 	}
 	return &Proxy{Process: start(m.T, "proxy "+w.Name, gid, append(argv, w.Flags...)...), mesh: m, IP: w.IP, State: state, ns: w.Redirected}
+}
+
+// stateOf makes a state folder for another user.
+func (m *Mesh) stateOf(uid int) string {
+	m.T.Helper()
+	dir, err := os.MkdirTemp("", "ashore-state-") // those of a test are for its user alone
+	if err == nil {
+		err = os.Chown(dir, uid, uid)
+	}
+	if err != nil {
+		m.T.Fatal(err)
+	}
+	m.T.Cleanup(func() {
+		if err := os.RemoveAll(dir); err != nil {
+			m.T.Error(err)
+		}
+	})
+	return dir
 }
 
 // Client calls the proxy's listener at port.
