@@ -7,6 +7,8 @@ import (
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
 	"google.golang.org/protobuf/types/known/structpb"
+
+	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
 // apiVersion is the release of Istio's API that the agent speaks; node metadata ISTIO_VERSION. Without it a
@@ -70,6 +72,9 @@ func nodeMetadata(s *Settings) map[string]any {
 		if value != "" {
 			m[name] = value
 		}
+	}
+	if w.Interception == "tproxy" && !intercept.HasIPv6() {
+		m["ASHORE_IPV6"] = "false" // Envoy would refuse a listener with an IPv6 address
 	}
 	if w.HTTPProxyPort != 0 {
 		m["HTTP_PROXY_PORT"] = strconv.Itoa(w.HTTPProxyPort)

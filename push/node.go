@@ -30,7 +30,12 @@ const (
 	TProxy
 	// None means that applications connect to the proxy's listeners by themselves.
 	None
+	// TProxyIPv4 is TProxy on a machine whose kernel has no IPv6: node metadata ASHORE_IPV6 is "false".
+	TProxyIPv4
 )
+
+// IsTProxy says that the rules of ashore-agent bring the traffic.
+func (i Interception) IsTProxy() bool { return i == TProxy || i == TProxyIPv4 }
 
 // Capabilities is the set of optional extensions that a client has, one bit each; package gen gives
 // the bits their meaning.

@@ -155,6 +155,9 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 		p.Interception = push.Redirect
 	case "TPROXY":
 		p.Interception = push.TProxy
+		if m["ASHORE_IPV6"].text == "false" {
+			p.Interception = push.TProxyIPv4
+		}
 	case "NONE":
 		p.Interception = push.None
 	default:

@@ -88,6 +88,7 @@ func TestNodeDefaultsAndErrors(t *testing.T) {
 		"defaults":      {"router~10.0.0.1~gw.ns1~ns1.svc.cluster.local", nil, "ns1 0 [10.0.0.1]"},
 		"v6":            {"sidecar~::1~a~b.c", nil, "b 0 [::1]"},
 		"tproxy":        {"sidecar~10.0.0.1~a~b.c", map[string]any{"INTERCEPTION_MODE": "TPROXY"}, "b 1 [10.0.0.1]"},
+		"no IPv6":       {"sidecar~10.0.0.1~a~b.c", map[string]any{"INTERCEPTION_MODE": "TPROXY", "ASHORE_IPV6": "false"}, "b 3 [10.0.0.1]"},
 		"mode":          {"sidecar~10.0.0.1~a~b.c", map[string]any{"INTERCEPTION_MODE": "MAGIC"}, `node metadata INTERCEPTION_MODE is "MAGIC", want REDIRECT, TPROXY or NONE`},
 		"port":          {"sidecar~10.0.0.1~a~b.c", map[string]any{"HTTP_PROXY_PORT": "70000"}, `node metadata HTTP_PROXY_PORT is "70000", want a port number`},
 		"number as is":  {"sidecar~10.0.0.1~a~b.c", map[string]any{"HTTP_PROXY_PORT": 8080}, "b 0 [10.0.0.1]"},

@@ -45,11 +45,17 @@ func run(ctx context.Context, input, program string, args ...string) (string, er
 	return "", fmt.Errorf("%s %s: %w: %s", filepath.Base(program), strings.Join(args, " "), err, text)
 }
 
+// HasIPv6 says that the kernel of this machine knows IPv6, be it in use or not.
+func HasIPv6() bool {
+	_, err := os.Stat("/proc/net/if_inet6")
+	return err == nil
+}
+
 // setAddress6 adds Address6 to the loopback interface, or removes it.
 func setAddress6(ctx context.Context, add bool) error {
 	off, err := os.ReadFile("/proc/sys/net/ipv6/conf/lo/disable_ipv6")
 	if errors.Is(err, fs.ErrNotExist) || strings.TrimSpace(string(off)) == "1" {
-		return nil // this machine has no IPv6
+		return nil // nobody uses IPv6 here
 	}
 	if !add {
 		if have, err := run(ctx, "", "ip", "-6", "address", "show", "dev", "lo", "to", Address6); err != nil || have == "" {

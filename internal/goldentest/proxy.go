@@ -27,7 +27,7 @@ type Proxy struct {
 	Labels    map[string]string `yaml:"labels"`
 	// Locality is region/zone/subzone.
 	Locality string `yaml:"locality"`
-	// Interception is REDIRECT (also when empty), TPROXY or NONE.
+	// Interception is REDIRECT (also when empty), TPROXY, "TPROXY without IPv6" or NONE.
 	Interception  string `yaml:"interception"`
 	HTTPProxyPort uint32 `yaml:"httpProxyPort"`
 	// CapturesDNS says that its workload's DNS queries are captured.
@@ -94,6 +94,8 @@ func (p Proxy) Node(t testing.TB) push.Node {
 	case "", "REDIRECT":
 	case "TPROXY":
 		out.Interception = push.TProxy
+	case "TPROXY without IPv6":
+		out.Interception = push.TProxyIPv4
 	case "NONE":
 		out.Interception = push.None
 	default:

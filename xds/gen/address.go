@@ -103,10 +103,14 @@ func familiesOf(sc *push.Scope) families {
 // capturedFamilies are those of the connections that reach the proxy. With TPROXY the machine's rules
 // bring both, whichever addresses the workload has registered.
 func capturedFamilies(sc *push.Scope) families {
-	if sc.Interception == push.TProxy {
+	switch sc.Interception {
+	case push.TProxy:
 		return dualStack
+	case push.TProxyIPv4:
+		return onlyV4
+	default:
+		return familiesOf(sc)
 	}
-	return familiesOf(sc)
 }
 
 // tproxyOutbound6 is where the agent's rules send outbound IPv6 connections: an address of its own on

@@ -91,11 +91,13 @@ func (s fixedSpec) passthrough() *clusterv3.Cluster {
 func inboundSource(i push.Interception, f families) *corev3.BindConfig {
 	source := func(ip string) *corev3.SocketAddress { return socketAddress(ip, 0).GetSocketAddress() }
 	v4, v6 := source("127.0.0.6"), source("::6")
-	switch {
-	case i == push.None:
+	switch i {
+	case push.None:
 		return nil
-	case i == push.TProxy:
+	case push.TProxy:
 		f, v6 = dualStack, source("::1")
+	case push.TProxyIPv4:
+		f = onlyV4
 	}
 	switch f {
 	case onlyV6:

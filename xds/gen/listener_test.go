@@ -333,7 +333,7 @@ func TestListenerSockets(t *testing.T) {
 				unbound:     l.BindToPort != nil && !l.BindToPort.Value,
 				handsOn:     l.GetUseOriginalDst().GetValue(),
 				transparent: l.GetTransparent().GetValue(), freebind: l.GetFreebind().GetValue(),
-				alone:       l.EnableReusePort != nil && !l.EnableReusePort.Value,
+				alone: l.EnableReusePort != nil && !l.EnableReusePort.Value,
 			}
 			if got != w {
 				t.Errorf("interception %d, %s: got %+v, want %+v", interception, l.Name, got, w)

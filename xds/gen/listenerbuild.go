@@ -112,7 +112,7 @@ func (s listenerSpec) setSocket(l *listenerv3.Listener) {
 	if s.capture == captureHandOff {
 		l.UseOriginalDst = wrapperspb.Bool(true)
 	}
-	if s.base.interception != push.TProxy {
+	if !s.base.interception.IsTProxy() {
 		return
 	}
 	switch s.capture {

@@ -70,8 +70,11 @@ func (p *outboundPlanner) virtual() listenerSpec {
 		{name: "virtualOutbound-catchall-tcp", tcp: tcpSpec{cluster: b.catchAll, statPrefix: b.catchAll}},
 	}
 	at, also := b.families.wildcard(), b.families.second()
+	if b.interception.IsTProxy() {
+		at = onlyV4.loopback()
+	}
 	if b.interception == push.TProxy {
-		at, also = onlyV4.loopback(), netip.MustParseAddr(tproxyOutbound6)
+		also = netip.MustParseAddr(tproxyOutbound6)
 	}
 	return listenerSpec{
 		base:    b,
