@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
 // Checks say how to find out that a machine works with the rules.
@@ -88,10 +90,11 @@ func (k Checks) reach(ctx context.Context, address string) error {
 
 // checkSSH wants sshd's ports left alone: under a strict policy Envoy would refuse its clients.
 func checkSSH(s Settings) error {
-	all, err := listeners()
+	all, err := machine.Listeners(false)
 	for _, l := range all {
-		if l.name == "sshd" && !covers(s.ExcludeInboundPorts, l.port) && (len(withoutAll(s.IncludeInboundPorts)) == 0 || covers(s.IncludeInboundPorts, l.port)) {
-			return fmt.Errorf("sshd listens on port %d, which the rules intercept: add it to interception.excludeInboundPorts", l.port)
+		port, include := uint64(l.Address.Port()), withoutAll(s.IncludeInboundPorts)
+		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() && !covers(s.ExcludeInboundPorts, port) && (len(include) == 0 || covers(include, port)) {
+			return fmt.Errorf("sshd listens on port %d, which the rules intercept: add it to interception.excludeInboundPorts", port)
 		}
 	}
 	return err

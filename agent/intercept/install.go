@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/readfile"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
@@ -159,9 +160,9 @@ func apply(ctx context.Context, c Config) error {
 
 // envoyListens says whether somebody listens on Envoy's ports; preflight says whether that is Envoy.
 func envoyListens() error {
-	all, err := listeners()
-	for _, port := range []uint64{outboundPort, inboundPort} {
-		if err == nil && !slices.ContainsFunc(all, func(l listener) bool { return l.port == port }) {
+	all, err := machine.Listeners(false)
+	for _, port := range []uint16{outboundPort, inboundPort} {
+		if err == nil && !slices.ContainsFunc(all, func(l machine.Listener) bool { return l.Address.Port() == port }) {
 			err = fmt.Errorf("nothing listens on port %d: start the agent first (systemctl start ashore-agent), "+
 				"with workload.interception set to tproxy", port)
 		}

@@ -41,8 +41,8 @@ func TestInstallRefuses(t *testing.T) {
 	m.NFT("delete table ip nat")
 
 	l := m.Listen(t, "127.0.0.1:15001")
-	m.refused("Envoy as root", fmt.Sprintf("process %d (%.15s) listens on port 15001 as user 0 and group 0; the rules would send its own connections back to it: "+
-		"run Envoy as user daemon (1) and group daemon (1)", os.Getpid(), filepath.Base(os.Args[0])))
+	m.refused("Envoy as root", fmt.Sprintf("%.15s (process %d) listens on port 15001 as user 0 and group 0; the rules would send its own connections back to it: "+
+		"run Envoy as user daemon (1) and group daemon (1)", filepath.Base(os.Args[0]), os.Getpid()))
 	l.Close()
 
 	kill := m.envoyWith("false", "--inh-caps", "-all")

@@ -1,10 +1,8 @@
 package intercept
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/machine"
 )
 
 // nft runs nft and returns what it prints.
@@ -83,22 +83,27 @@ func preflight(ctx context.Context, c Config) error {
 			return fmt.Errorf("interception.excludeUsers: %w", err)
 		}
 	}
-	all, err := listeners()
+	all, err := machine.Listeners(false)
 	if err != nil {
 		return err
 	}
 	for _, l := range all {
-		if l.port != outboundPort && l.port != inboundPort {
+		port := l.Address.Port()
+		if l.PID == 0 || port != outboundPort && port != inboundPort {
 			continue
 		}
-		if l.gid != gid || l.uid != uid {
-			return fmt.Errorf("%s listens on port %d as user %d and group %d; the rules would send its own connections back to it: "+
+		is, err := credentialsOf(l.PID)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // ended meanwhile
+		case err != nil:
+			return err
+		case is.gid != gid || is.uid != uid:
+			return fmt.Errorf("%v listens on port %d as user %d and group %d; the rules would send its own connections back to it: "+
 				"run Envoy as user %s (%d) and group %s (%d), as ashore-envoy@.service does",
-				l.process(), l.port, l.uid, l.gid, c.User, uid, c.Group, gid)
-		}
-		if l.capabilities&capNetRaw == 0 {
-			return fmt.Errorf("%s listens on port %d without CAP_NET_RAW, so that it cannot take inbound connections: "+
-				"add AmbientCapabilities=CAP_NET_RAW to its unit", l.process(), l.port)
+				l.Owner, port, is.uid, is.gid, c.User, uid, c.Group, gid)
+		case is.capabilities&capNetRaw == 0:
+			return fmt.Errorf("%v listens on port %d without CAP_NET_RAW, so that it cannot take inbound connections: "+
+				"add AmbientCapabilities=CAP_NET_RAW to its unit", l.Owner, port)
 		}
 	}
 	ruleset, err := nft(ctx, "", "list", "ruleset")
@@ -138,84 +143,27 @@ func groupID(name string) (uint64, error) {
 	return strconv.ParseUint(g.Gid, 10, 32)
 }
 
-// listener is a process that listens on a TCP port. The numbers are the effective ones.
-type listener struct {
-	port         uint64
-	pid, name    string
-	uid, gid     uint64
-	capabilities uint64
-}
+// credentials are a process's effective user, group and capabilities. Source: proc(5).
+type credentials struct{ uid, gid, capabilities uint64 }
 
-func (l listener) process() string { return fmt.Sprintf("process %s (%s)", l.pid, l.name) }
-
-// listeners are all that this network namespace has, once for each process and port. Source: proc(5).
-func listeners() ([]listener, error) {
-	ports := map[string]uint64{} // by socket, "socket:[1234]"
-	for _, file := range []string{"/proc/self/net/tcp", "/proc/self/net/tcp6"} {
-		data, err := os.ReadFile(file)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // no IPv6
-			return nil, err
-		}
-		for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-			f := strings.Fields(lines.Text())
-			if len(f) < 10 || f[3] != "0A" {
-				continue
-			}
-			_, port, _ := strings.Cut(f[1], ":")
-			if n, err := hex.DecodeString(port); err == nil && len(n) == 2 {
-				ports["socket:["+f[9]+"]"] = uint64(n[0])<<8 | uint64(n[1])
-			}
-		}
-	}
-	files, err := filepath.Glob("/proc/[0-9]*/fd/*")
-	if err != nil {
-		return nil, err
-	}
-	var out []listener
-	for _, file := range files {
-		socket, err := os.Readlink(file)
-		if err != nil {
-			continue // closed meanwhile
-		}
-		port, listens := ports[socket]
-		pid := strings.Split(file, "/")[2]
-		if !listens || slices.ContainsFunc(out, func(l listener) bool { return l.pid == pid && l.port == port }) {
-			continue
-		}
-		l := listener{port: port, pid: pid}
-		if err := l.readStatus(); errors.Is(err, fs.ErrNotExist) {
-			continue // ended meanwhile
-		} else if err != nil {
-			return nil, err
-		}
-		out = append(out, l)
-	}
-	return out, nil
-}
-
-func (l *listener) readStatus() error {
-	data, err := os.ReadFile("/proc/" + l.pid + "/status")
-	if err != nil {
-		return err
-	}
-	for lines := bufio.NewScanner(bytes.NewReader(data)); lines.Scan(); {
-		f := strings.Fields(lines.Text())
+func credentialsOf(pid int) (c credentials, err error) {
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	for line := range strings.Lines(string(data)) {
+		f := strings.Fields(line)
 		switch {
 		case len(f) < 2:
-		case f[0] == "Name:":
-			l.name = f[1]
 		case f[0] == "Uid:":
-			l.uid, err = strconv.ParseUint(f[2], 10, 32)
+			c.uid, err = strconv.ParseUint(f[2], 10, 32)
 		case f[0] == "Gid:":
-			l.gid, err = strconv.ParseUint(f[2], 10, 32)
+			c.gid, err = strconv.ParseUint(f[2], 10, 32)
 		case f[0] == "CapEff:":
-			l.capabilities, err = strconv.ParseUint(f[1], 16, 64)
+			c.capabilities, err = strconv.ParseUint(f[1], 16, 64)
 		}
 		if err != nil {
-			return fmt.Errorf("/proc/%s/status: %w", l.pid, err)
+			break
 		}
 	}
-	return nil
+	return c, err
 }
 
 // otherRedirect finds a chain of type nat at the output hook, other than ours, from which rules lead to a redirect of

@@ -81,15 +81,15 @@ func (o order) run() error {
 // The user and group of Envoy in these tests; the packages' own ones do not exist here.
 const testUser = "daemon"
 
-// machine is a network namespace with Envoy and rules.
-type machine struct {
+// lab is a network namespace with Envoy and rules.
+type lab struct {
 	t *testing.T
 	*harness.Namespace
 	order
 }
 
 // pair are a machine and a peer outside of the mesh, with both IP versions.
-func pair(t *testing.T) (here *machine, there *harness.Namespace) {
+func pair(t *testing.T) (here *lab, there *harness.Namespace) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("needs root: makes network namespaces")
@@ -101,14 +101,14 @@ func pair(t *testing.T) (here *machine, there *harness.Namespace) {
 	s := Default()
 	s.ExcludeOutboundIPRanges = append(s.ExcludeOutboundIPRanges, "10.99.0.3")
 	s.ExcludeOutboundPorts, s.ExcludeInboundPorts = []string{"9000-9099"}, []string{"22"}
-	return &machine{t, a, order{
+	return &lab{t, a, order{
 		Machine: Machine{Folder: filepath.Join(t.TempDir(), "record"), Timeout: time.Second},
 		Config:  Config{Settings: s, User: testUser, Group: testUser},
 	}}, there
 }
 
 // start starts a process that does something in the namespace.
-func (m *machine) start(do string) (cmd *exec.Cmd, out, problem *bytes.Buffer) {
+func (m *lab) start(do string) (cmd *exec.Cmd, out, problem *bytes.Buffer) {
 	m.t.Helper()
 	o := m.order
 	o.Do = do
@@ -126,7 +126,7 @@ func (m *machine) start(do string) (cmd *exec.Cmd, out, problem *bytes.Buffer) {
 }
 
 // do does something and returns what it printed.
-func (m *machine) do(do string) (string, error) {
+func (m *lab) do(do string) (string, error) {
 	m.t.Helper()
 	cmd, out, problem := m.start(do)
 	if err := cmd.Wait(); err != nil {
@@ -135,7 +135,7 @@ func (m *machine) do(do string) (string, error) {
 	return out.String(), nil
 }
 
-func (m *machine) must(do string) string {
+func (m *lab) must(do string) string {
 	m.t.Helper()
 	out, err := m.do(do)
 	if err != nil {
@@ -145,7 +145,7 @@ func (m *machine) must(do string) string {
 }
 
 // refused wants an installation to fail with this text, and no rules.
-func (m *machine) refused(name, want string) {
+func (m *lab) refused(name, want string) {
 	m.t.Helper()
 	if _, err := m.do("install"); err == nil || !strings.Contains(err.Error(), want) {
 		m.t.Errorf("%s: %v, want %q", name, err, want)
@@ -155,7 +155,7 @@ func (m *machine) refused(name, want string) {
 	}
 }
 
-func (m *machine) status() (s Status) {
+func (m *lab) status() (s Status) {
 	m.t.Helper()
 	if err := json.Unmarshal([]byte(m.must("status")), &s); err != nil {
 		m.t.Fatal(err)
@@ -164,13 +164,13 @@ func (m *machine) status() (s Status) {
 }
 
 // envoy starts the real one and waits for it.
-func (m *machine) envoy() (kill func()) {
+func (m *lab) envoy() (kill func()) {
 	m.t.Helper()
 	return m.envoyWith("true", "--inh-caps", "+net_raw", "--ambient-caps", "+net_raw")
 }
 
 // envoyWith starts it with transparent listeners or others, and these flags of setpriv.
-func (m *machine) envoyWith(transparent string, flags ...string) (kill func()) {
+func (m *lab) envoyWith(transparent string, flags ...string) (kill func()) {
 	m.t.Helper()
 	config, err := filepath.Abs("testdata/envoy.yaml")
 	if err != nil {
@@ -292,7 +292,7 @@ type route struct {
 	counter string // that has to count it; empty: none does
 }
 
-func (r route) check(m *machine) {
+func (r route) check(m *lab) {
 	m.t.Helper()
 	before := m.status().Counters
 	c, err := call(r.ns, r.to)

@@ -1,8 +1,10 @@
 package machine
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"slices"
 	"strconv"
 
@@ -32,66 +34,93 @@ func (o Owner) String() string {
 // stateListen is that of a TCP socket that listens: include/net/tcp_states.h.
 const stateListen = 0x0a
 
+// Listener is a process that listens at a port.
+type Listener struct {
+	Socket
+	Owner
+}
+
 // PortOwner is the process that keeps others from listening at s; nil when nobody does. Only root can find the processes
 // of other users: for others such an owner has no PID.
 func PortOwner(s Socket) (*Owner, error) {
+	all, err := Listeners(s.UDP)
+	for _, l := range all {
+		at, want := l.Address.Addr(), s.Address.Addr()
+		if l.Address.Port() == s.Address.Port() && (at == want || at.IsUnspecified() || want.IsUnspecified()) {
+			return &l.Owner, nil
+		}
+	}
+	return nil, err
+}
+
+// Listeners are all of TCP or of UDP, once for each process and socket. One whose process is not found, because it
+// belongs to another user and this program is not root, has no PID.
+func Listeners(udp bool) ([]Listener, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
 		return nil, err
 	}
-	inodes, err := listening(fs, s)
-	if err != nil || len(inodes) == 0 {
+	sockets, err := listening(fs, udp)
+	if err != nil {
 		return nil, err
 	}
 	procs, err := fs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
+	var out []Listener
+	found := map[string]bool{}
 	for _, p := range procs {
 		files, err := p.FileDescriptorTargets()
 		if err != nil {
 			continue // it has ended, or is another user's
 		}
-		for _, inode := range inodes {
-			if slices.Contains(files, "socket:["+strconv.FormatUint(inode, 10)+"]") {
+		slices.Sort(files)
+		for _, file := range slices.Compact(files) {
+			if s, ok := sockets[file]; ok {
 				name, _ := p.Comm() // it may have ended: the number is left
-				return &Owner{name, p.PID}, nil
+				out = append(out, Listener{s, Owner{name, p.PID}})
+				found[file] = true
 			}
 		}
 	}
-	return &Owner{}, nil
-}
-
-// listening are the inodes of the sockets that conflict with s.
-func listening(fs procfs.FS, s Socket) ([]uint64, error) {
-	var out []uint64
-	add := func(ip []byte, port, state, inode uint64) {
-		at, _ := netip.AddrFromSlice(ip)
-		at, want := at.Unmap(), s.Address.Addr()
-		if port == uint64(s.Address.Port()) && (s.UDP || state == stateListen) &&
-			(at == want || at.IsUnspecified() || want.IsUnspecified()) {
-			out = append(out, inode)
+	for file, s := range sockets {
+		if !found[file] {
+			out = append(out, Listener{Socket: s})
 		}
 	}
-	if s.UDP {
+	return out, nil
+}
+
+// listening are the sockets by what /proc calls them, "socket:[1234]".
+func listening(fs procfs.FS, udp bool) (map[string]Socket, error) {
+	out := map[string]Socket{}
+	add := func(ip []byte, port, inode uint64) {
+		at, _ := netip.AddrFromSlice(ip)
+		name := "socket:[" + strconv.FormatUint(inode, 10) + "]"
+		out[name] = Socket{netip.AddrPortFrom(at.Unmap(), uint16(port)), udp}
+	}
+	if udp {
 		for _, read := range []func() (procfs.NetUDP, error){fs.NetUDP, fs.NetUDP6} {
 			lines, err := read()
-			if err != nil {
+			if err != nil && !errors.Is(err, os.ErrNotExist) { // the kernel has no IPv6
 				return nil, err
 			}
 			for _, l := range lines {
-				add(l.LocalAddr, l.LocalPort, l.St, l.Inode)
+				add(l.LocalAddr, l.LocalPort, l.Inode)
 			}
 		}
 		return out, nil
 	}
 	for _, read := range []func() (procfs.NetTCP, error){fs.NetTCP, fs.NetTCP6} {
 		lines, err := read()
-		if err != nil {
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return nil, err
 		}
 		for _, l := range lines {
-			add(l.LocalAddr, l.LocalPort, l.St, l.Inode)
+			if l.St == stateListen {
+				add(l.LocalAddr, l.LocalPort, l.Inode)
+			}
 		}
 	}
 	return out, nil
