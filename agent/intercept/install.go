@@ -63,7 +63,7 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err != nil {
 		return err
 	}
-	if err := apply(ctx, c); err != nil {
+	if err := apply(context.WithoutCancel(ctx), c); err != nil {
 		return fmt.Errorf("no rules were installed: %w", err)
 	}
 	if err = m.confirm(ctx, c, checks); err == nil {

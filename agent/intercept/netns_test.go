@@ -398,6 +398,10 @@ func TestMachine(t *testing.T) {
 	for _, r := range all {
 		old = append(old, held(t, r.ns, r.to))
 	}
+	m.must("boot")
+	for _, c := range old {
+		c.works(t, "after the rules were replaced")
+	}
 	m.must("remove")
 	for _, c := range old {
 		c.works(t, "after the removal")
