@@ -64,8 +64,8 @@ func (k Checks) controlPlane(ctx context.Context) error {
 	return all
 }
 
-// reach wants a word from the other side: Envoy too would accept a connection. Who it is does not matter here, and
-// that it refuses a client without a certificate is an answer.
+// reach wants a word from the other side: Envoy too would accept a connection. Who it is does not
+// matter here, and that it refuses a client without a certificate is an answer.
 func (k Checks) reach(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -77,7 +77,8 @@ func (k Checks) reach(ctx context.Context, address string) error {
 	if k.Plaintext {
 		return nil
 	}
-	secure := tls.Client(conn, &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}}) //nolint:gosec // see above
+	config := &tls.Config{InsecureSkipVerify: true, NextProtos: []string{"h2"}} //nolint:gosec // see above
+	secure := tls.Client(conn, config)
 	err = secure.HandshakeContext(ctx)
 	if _, refused := errors.AsType[tls.AlertError](err); refused {
 		return nil
@@ -91,10 +92,13 @@ func (k Checks) reach(ctx context.Context, address string) error {
 // checkSSH wants sshd's ports left alone: under a strict policy Envoy would refuse its clients.
 func checkSSH(s Settings) error {
 	all, err := machine.Listeners(false)
+	include := withoutAll(s.IncludeInboundPorts)
 	for _, l := range all {
-		port, include := uint64(l.Address.Port()), withoutAll(s.IncludeInboundPorts)
-		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() && !covers(s.ExcludeInboundPorts, port) && (len(include) == 0 || covers(include, port)) {
-			return fmt.Errorf("sshd listens on port %d, which the rules intercept: add it to interception.excludeInboundPorts", port)
+		port := uint64(l.Address.Port())
+		intercepted := (len(include) == 0 || covers(include, port)) && !covers(s.ExcludeInboundPorts, port)
+		if l.Name == "sshd" && !l.Address.Addr().IsLoopback() && intercepted {
+			return fmt.Errorf("sshd listens on port %d, which the rules intercept: "+
+				"add it to interception.excludeInboundPorts", port)
 		}
 	}
 	return err
@@ -108,7 +112,8 @@ func covers(list []string, port uint64) bool {
 	})
 }
 
-// get wants an answer that is not an error of the server: Envoy answers 503 when it cannot reach it.
+// get wants an answer that is not an error of the server: Envoy answers 503 when it cannot reach
+// it.
 func get(ctx context.Context, url string) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -129,7 +134,8 @@ func get(ctx context.Context, url string) error {
 	return err
 }
 
-// askDNS wants any answer to a query as an application would send it: for the name servers of the root.
+// askDNS wants any answer to a query as an application would send it: for the name servers of the
+// root.
 func askDNS(ctx context.Context, network string) error {
 	return askServer(ctx, network, nameServer())
 }

@@ -1,11 +1,12 @@
-// Package intercept brings a machine's TCP connections, and its DNS queries, to the Envoy and the agent beside
-// the applications.
+// Package intercept brings a machine's TCP connections, and its DNS queries, to the Envoy and the
+// agent beside the applications.
 //
-// The rules are one nftables table, "inet ashore". Outbound connections are redirected to Envoy's port 15001 and
-// inbound ones are handed to port 15006 by TPROXY. Render writes the table from a Config. Install replaces it in
-// one transaction, checks that the machine still works, and removes it again otherwise. Boot installs what was
-// confirmed before. Remove ends interception for new connections; Delete leaves nothing behind.
+// The rules are one nftables table, "inet ashore". Outbound connections are redirected to Envoy's
+// port 15001 and inbound ones are handed to port 15006 by TPROXY. Render writes the table from a
+// Config. Install replaces it in one transaction, checks that the machine still works, and removes
+// it again otherwise. Boot installs what was confirmed before. Remove ends interception for new
+// connections; Delete leaves nothing behind.
 //
-// Envoy and the agent are recognised by their group and Envoy by its user, so their own connections are never
-// intercepted. The package runs nft and ip; it needs root.
+// Envoy and the agent are recognised by their group and Envoy by its user, so their own connections
+// are never intercepted. The package runs nft and ip; it needs root.
 package intercept

@@ -21,8 +21,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// StateFolder holds the record of a confirmed installation. It belongs to root: what is in it decides which rules are
-// installed at boot.
+// StateFolder holds the record of a confirmed installation. It belongs to root: what is in it
+// decides which rules are installed at boot.
 const StateFolder = "/var/lib/ashore-intercept"
 
 // Machine is where rules are installed. The zero value is this machine.
@@ -39,9 +39,9 @@ type Record struct {
 	Config    Config
 }
 
-// Install replaces the rules and checks that the machine works with them. Rules that fail a check in the end, or
-// whose installation ctx or a hangup interrupts, are removed again, or replaced by those that were confirmed before.
-// Confirmed rules are recorded, so that Boot installs them.
+// Install replaces the rules and checks that the machine works with them. Rules that fail a check
+// in the end, or whose installation ctx or a hangup interrupts, are removed again, or replaced by
+// those that were confirmed before. Confirmed rules are recorded, so that Boot installs them.
 func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	ctx, stop := signal.NotifyContext(ctx, syscall.SIGHUP) // the rules may have cut off the terminal
 	defer stop()
@@ -72,14 +72,19 @@ func (m Machine) Install(ctx context.Context, c Config, checks Checks) error {
 	if err == nil {
 		return nil
 	}
-	undone, undo := "removed again", Machine.Delete
-	if before != nil {
-		undone, undo = "replaced by those that were confirmed before", func(_ Machine, ctx context.Context) error { return apply(ctx, before.Config) }
+	ctx = context.WithoutCancel(ctx)
+	if before == nil {
+		return undone(err, "removed again", m.Delete(ctx))
 	}
-	if problem := undo(m, context.WithoutCancel(ctx)); problem != nil {
-		return errors.Join(err, fmt.Errorf("the rules could not be %s: %w", undone, problem))
+	return undone(err, "replaced by those that were confirmed before", apply(ctx, before.Config))
+}
+
+// undone says what became of rules that were not confirmed because of err.
+func undone(err error, what string, problem error) error {
+	if problem != nil {
+		return errors.Join(err, fmt.Errorf("the rules could not be %s: %w", what, problem))
 	}
-	return fmt.Errorf("the rules were %s: %w", undone, err)
+	return fmt.Errorf("the rules were %s: %w", what, err)
 }
 
 // confirm returns nil once all checks succeed at one time, else what failed last.
@@ -106,8 +111,8 @@ func (m Machine) confirm(ctx context.Context, c Config, checks Checks) error {
 	}
 }
 
-// Boot installs the rules that were confirmed, without checks: control plane and Envoy may still be starting.
-// It returns false, and does nothing, when none were.
+// Boot installs the rules that were confirmed, without checks: control plane and Envoy may still be
+// starting. It returns false, and does nothing, when none were.
 func (m Machine) Boot(ctx context.Context) (bool, error) {
 	r, err := m.Record()
 	if r == nil || err != nil {
@@ -119,8 +124,8 @@ func (m Machine) Boot(ctx context.Context) (bool, error) {
 	return true, apply(ctx, r.Config)
 }
 
-// Remove ends interception. Connections that go through Envoy stay; for their sake the table remains, without
-// effect on others, until Delete or the next boot.
+// Remove ends interception. Connections that go through Envoy stay; for their sake the table
+// remains, without effect on others, until Delete or the next boot.
 func (m Machine) Remove(ctx context.Context) error {
 	if err := m.forget(); err != nil {
 		return err
@@ -129,7 +134,7 @@ func (m Machine) Remove(ctx context.Context) error {
 	if err != nil || !hasTable(tables) {
 		return err
 	}
-	_, err = nft(ctx, drained, "-f", "-")
+	_, err = nft(ctx, drained(), "-f", "-")
 	return err
 }
 
@@ -149,7 +154,8 @@ func apply(ctx context.Context, c Config) error {
 		return err
 	}
 	if _, err := nft(ctx, text, "-c", "-f", "-"); err != nil {
-		return fmt.Errorf("the kernel refuses the rules (it needs nft_nat, nft_redir, nft_tproxy, nft_fib_inet, nft_ct, nft_reject_inet): %w", err)
+		return fmt.Errorf("the kernel refuses the rules (it needs the modules nft_nat, nft_redir, nft_tproxy, "+
+			"nft_fib_inet, nft_ct and nft_reject_inet): %w", err)
 	}
 	if err := setAddress6(ctx, true); err != nil {
 		return err
@@ -158,7 +164,8 @@ func apply(ctx context.Context, c Config) error {
 	return err
 }
 
-// envoyListens says whether somebody listens on Envoy's ports; preflight says whether that is Envoy.
+// envoyListens says whether somebody listens on Envoy's ports; preflight says whether that is
+// Envoy.
 func envoyListens() error {
 	all, err := machine.Listeners(false)
 	for _, port := range []uint16{outboundPort, inboundPort} {
@@ -170,7 +177,8 @@ func envoyListens() error {
 	return err
 }
 
-// resolve finds the addresses of the control plane. One that is named has to be known: it is never intercepted.
+// resolve finds the addresses of the control plane. One that is named has to be known: it is never
+// intercepted.
 func resolve(ctx context.Context, hostPorts []string) ([]netip.AddrPort, error) {
 	var out []netip.AddrPort
 	for _, hp := range hostPorts {

@@ -15,8 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
 )
 
-// What would send Envoy's connections back to it, or break the machine in another way, is refused before anything is
-// installed, with what to do.
+// What would send Envoy's connections back to it, or break the machine in another way, is refused
+// before anything is installed, with what to do.
 func TestInstallRefuses(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
@@ -41,8 +41,8 @@ func TestInstallRefuses(t *testing.T) {
 	m.NFT("delete table ip nat")
 
 	l := m.Listen(t, "127.0.0.1:15001")
-	m.refused("Envoy as root", fmt.Sprintf("%.15s (process %d) listens on port 15001 as user 0 and group 0; the rules would send its own connections back to it: "+
-		"run Envoy as user daemon (1) and group daemon (1)", filepath.Base(os.Args[0]), os.Getpid()))
+	m.refused("Envoy as root", fmt.Sprintf("%.15s (process %d) listens on port 15001 as user 0 and group 0; "+
+		"the rules would send its own connections back to it: run Envoy as user daemon (1) and group daemon (1)", filepath.Base(os.Args[0]), os.Getpid()))
 	l.Close()
 
 	kill := m.envoyWith("false", "--inh-caps", "-all")
@@ -110,7 +110,8 @@ func TestInstallUndone(t *testing.T) {
 	}
 }
 
-// Queries go to the agent, of both transports and IP versions, also those to a resolver of this machine.
+// Queries go to the agent, of both transports and IP versions, also those to a resolver of this
+// machine.
 func TestCaptureDNS(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)
@@ -135,7 +136,8 @@ func TestCaptureDNS(t *testing.T) {
 		}
 	}
 
-	// The agent forwards a query to the same server from the same port: the kernel must not take it for the captured one.
+	// The agent forwards a query to the same server from the same port: the kernel must not take it
+	// for the captured one.
 	serveDNS(t, there, "10.99.0.2:53", 'u')
 	for _, tc := range []struct{ group, want string }{{"root", "a"}, {testUser, "u"}} {
 		out, err := m.Program("setpriv", "--regid", tc.group, "--clear-groups", os.Args[0], "query").CombinedOutput()
@@ -153,7 +155,8 @@ func TestCaptureDNS(t *testing.T) {
 	}
 }
 
-// serveDNS answers every query with its own bytes, as an answer that has the server's name in its fourth byte.
+// serveDNS answers every query with its own bytes, as an answer that has the server's name in its
+// fourth byte.
 func serveDNS(t *testing.T, ns *harness.Namespace, address string, name byte) {
 	t.Helper()
 	l := ns.Listen(t, address)
@@ -208,7 +211,8 @@ func queryFrom() error {
 	return err
 }
 
-// Beside Docker's rules: what containers call on this machine goes through Envoy, and a published port bypasses it.
+// Beside Docker's rules: what containers call on this machine goes through Envoy, and a published
+// port bypasses it.
 func TestDocker(t *testing.T) {
 	t.Parallel()
 	m, there := pair(t)

@@ -98,8 +98,9 @@ func preflight(ctx context.Context, c Config) error {
 		case err != nil:
 			return err
 		case is.gid != gid || is.uid != uid:
-			return fmt.Errorf("%v listens on port %d as user %d and group %d; the rules would send its own connections back to it: "+
-				"run Envoy as user %s (%d) and group %s (%d), as ashore-envoy@.service does",
+			return fmt.Errorf("%v listens on port %d as user %d and group %d; "+
+				"the rules would send its own connections back to it: run Envoy as user %s (%d) "+
+				"and group %s (%d), as ashore-envoy@.service does",
 				l.Owner, port, is.uid, is.gid, c.User, uid, c.Group, gid)
 		case is.capabilities&capNetRaw == 0:
 			return fmt.Errorf("%v listens on port %d without CAP_NET_RAW, so that it cannot take inbound connections: "+
@@ -166,8 +167,9 @@ func credentialsOf(pid int) (c credentials, err error) {
 	return c, err
 }
 
-// otherRedirect finds a chain of type nat at the output hook, other than ours, from which rules lead to a redirect of
-// TCP. It reads nft's text, which also shows what iptables-nft wrote, while JSON does not with older releases.
+// otherRedirect finds a chain of type nat at the output hook, other than ours, from which rules
+// lead to a redirect of TCP. It reads nft's text, which also shows what iptables-nft wrote, while
+// JSON does not with older releases.
 func otherRedirect(ruleset string) string {
 	redirects, jumps := map[string]bool{}, map[string][]string{}
 	var roots []string
@@ -187,8 +189,8 @@ func otherRedirect(ruleset string) string {
 			if i := slices.IndexFunc(f, func(w string) bool { return w == "jump" || w == "goto" }); i >= 0 && i+1 < len(f) {
 				jumps[chain] = append(jumps[chain], table+f[i+1])
 			}
-			redirect := slices.Contains(f, "redirect") || strings.Contains(line, `"REDIRECT"`) || slices.Contains(f, "xt_REDIRECT")
-			if redirect && (strings.Contains(line, "tcp") || !strings.Contains(line, "udp")) {
+			redirect := func(w string) bool { return w == "redirect" || w == `"REDIRECT"` || w == "xt_REDIRECT" }
+			if slices.ContainsFunc(f, redirect) && (strings.Contains(line, "tcp") || !strings.Contains(line, "udp")) {
 				redirects[chain] = true
 			}
 		}

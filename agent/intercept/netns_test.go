@@ -29,8 +29,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
-// TestMain runs the tests or, in a process that a test starts in a network namespace, one method of Machine or a
-// query.
+// TestMain runs the tests or, in a process that a test starts in a network namespace, one method of
+// Machine or a query.
 func TestMain(m *testing.M) {
 	err := error(nil)
 	switch {

@@ -12,15 +12,17 @@ import (
 const (
 	outboundPort = 15001
 	inboundPort  = 15006
-	// Address6 is on the loopback interface while rules are installed. IPv6 connections are redirected to it,
-	// because the kernel does not accept a redirect to ::1 from other addresses. The agent answers DNS there too.
+	// Address6 is on the loopback interface while rules are installed. IPv6 connections are
+	// redirected to it, because the kernel does not accept a redirect to ::1 from other addresses.
+	// The agent answers DNS there too.
 	Address6 = "fd61:7368:6f72:65::1"
 )
 
 // Config is everything that the rules depend on.
 type Config struct {
 	Settings Settings
-	// User runs Envoy, Group is the group of Envoy and the agent. Empty: ashore-envoy and ashore-proxy.
+	// User runs Envoy, Group is the group of Envoy and the agent. Empty: ashore-envoy and
+	// ashore-proxy.
 	User, Group string
 	// DNSPort is the port at which the agent answers DNS. Zero: queries are not captured.
 	DNSPort int
@@ -77,8 +79,12 @@ func (c Config) Render() (string, error) {
 	for _, u := range s.ExcludeUsers {
 		users = append(users, quote(u))
 	}
+	t, err := template.New("rules").Parse(rules)
+	if err != nil {
+		return "", err
+	}
 	var out strings.Builder
-	err := rules.Execute(&out, map[string]any{
+	err = t.Execute(&out, map[string]any{
 		"Group": quote(c.Group), "User": quote(c.User), "Users": strings.Join(users, ", "),
 		"Outbound": outboundPort, "Inbound": inboundPort, "DNS": c.DNSPort, "Address6": Address6,
 		"IncludeSome": len(include) > 0, "Include": families(include), "Exclude": families(s.ExcludeOutboundIPRanges),
@@ -102,10 +108,11 @@ const replace = `table inet ashore {}
 delete table inet ashore
 `
 
-// Only first packets of connections are matched where it matters, so that connections which exist already survive.
-// Outbound needs an entry in conntrack's own zone for DNS: without it queries that the agent forwards take over the
-// translation of the query that they answer.
-var rules = template.Must(template.New("").Parse("# Written by \"ashore-agent intercept\": change the settings \"interception\", not this table.\n" + replace + `table inet ashore {
+// rules match only the first packets of connections, so that connections which exist already
+// survive. Captured queries have a conntrack zone of their own: otherwise the kernel takes a query
+// that the agent forwards from the same port for one that was captured, and sends it back.
+const rules = `# Written by "ashore-agent intercept": change the settings "interception", not this table.
+` + replace + `table inet ashore {
 	counter outbound { comment "connections that went to Envoy" }
 	counter inbound { comment "connections that came to Envoy" }
 	counter refused { comment "inbound connections refused because Envoy does not listen" }
@@ -239,11 +246,12 @@ var rules = template.Must(template.New("").Parse("# Written by \"ashore-agent in
 		tcp dport { {{.Outbound}}, {{.Inbound}} } ct status & dnat == 0 reject with tcp reset
 	}
 }
-`))
+`
 
-// drained is what Remove leaves. While a table has a nat chain, the kernel keeps translating the connections that
-// were redirected; without one they would be reset.
-var drained = fmt.Sprintf(`%stable inet ashore {
+// drained is what Remove leaves. While a table has a nat chain, the kernel keeps translating the
+// connections that were redirected; without one they would be reset.
+func drained() string {
+	return fmt.Sprintf(`%stable inet ashore {
 	chain output {
 		type nat hook output priority -110; policy accept;
 	}
@@ -253,3 +261,4 @@ var drained = fmt.Sprintf(`%stable inet ashore {
 	}
 }
 `, replace, outboundPort, inboundPort)
+}

@@ -11,7 +11,8 @@ import (
 // Settings are what an operator chooses: the block "interception" of the agent's settings.
 // The names are those of Istio's annotations traffic.sidecar.istio.io/….
 type Settings struct {
-	// IncludeOutboundIPRanges are the destinations whose connections go through Envoy. Empty or "*": all.
+	// IncludeOutboundIPRanges are the destinations whose connections go through Envoy. Empty or
+	// "*": all.
 	IncludeOutboundIPRanges []string `yaml:"includeOutboundIPRanges"`
 	ExcludeOutboundIPRanges []string `yaml:"excludeOutboundIPRanges"`
 	// ExcludeOutboundPorts are ports and ranges: "25", "8000-8099".
@@ -62,7 +63,10 @@ func (s *Settings) Validate(fail func(field, format string, args ...any)) {
 			fail("excludeUsers", "%q is not the name or number of a user", u)
 		}
 	}
-	if u, err := url.Parse(s.CheckURL); err != nil || s.CheckURL != "" && (u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
+	if s.CheckURL == "" {
+		return
+	}
+	if u, err := url.Parse(s.CheckURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		fail("checkURL", "%q is not a URL such as https://example.com/", s.CheckURL)
 	}
 }

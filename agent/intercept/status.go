@@ -10,7 +10,8 @@ import (
 
 // Status is what is installed.
 type Status struct {
-	// Installed says that connections are intercepted; Draining that only those which were go on through Envoy.
+	// Installed says that connections are intercepted; Draining that only those which were go on
+	// through Envoy.
 	Installed, Draining bool
 	// Confirmed is when the checks had succeeded; zero: the rules are not installed at boot.
 	Confirmed time.Time

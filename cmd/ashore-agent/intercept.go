@@ -15,7 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/agent/intercept"
 )
 
-const interceptLong = `intercept manages the nftables rules that bring this machine's traffic to Envoy: the table "inet ashore".
+const interceptLong = `intercept manages the nftables rules that bring this machine's traffic to Envoy: the table
+"inet ashore".
 
 The rules follow the settings "interception" of the one workload of this machine. "install" checks that the machine
 works with them and removes them again if it does not. Confirmed rules are installed at every boot until "remove" or
@@ -86,12 +87,12 @@ func interceptInstall(stdout io.Writer) *cobra.Command {
 			if err := (intercept.Machine{}).Install(cmd.Context(), c, checks); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(stdout, "traffic goes through Envoy; all checks succeeded, and the rules are installed at every boot")
+			_, err = fmt.Fprintln(stdout, "traffic goes through Envoy: all checks succeeded")
 			return err
 		},
 	}
 	f.add(cmd)
-	cmd.Flags().BoolVar(&boot, "boot", false, "install the rules that were confirmed, without checks; nothing if none were")
+	cmd.Flags().BoolVar(&boot, "boot", false, "install the confirmed rules without checks; do nothing if there are none")
 	cmd.Flags().BoolVar(&show, "print", false, "print the rules instead")
 	return cmd
 }
@@ -162,7 +163,8 @@ func printInterception(w io.Writer, s intercept.Status) error {
 		row("rules", "not installed")
 	}
 	if s.Installed {
-		row("connections", "%d outbound, %d inbound, %d refused because Envoy did not listen", s.Counters["outbound"], s.Counters["inbound"], s.Counters["refused"])
+		n := s.Counters
+		row("connections", "%d outbound, %d inbound, %d refused because Envoy did not listen", n["outbound"], n["inbound"], n["refused"])
 		row("dns", "%d queries", s.Counters["dns"])
 	}
 	if s.Confirmed.IsZero() {

@@ -40,8 +40,8 @@ type Listener struct {
 	Owner
 }
 
-// PortOwner is the process that keeps others from listening at s; nil when nobody does. Only root can find the processes
-// of other users: for others such an owner has no PID.
+// PortOwner is the process that keeps others from listening at s; nil when nobody does. Only root
+// can find the processes of other users: for others such an owner has no PID.
 func PortOwner(s Socket) (*Owner, error) {
 	all, err := Listeners(s.UDP)
 	for _, l := range all {
@@ -53,8 +53,8 @@ func PortOwner(s Socket) (*Owner, error) {
 	return nil, err
 }
 
-// Listeners are all of TCP or of UDP, once for each process and socket. One whose process is not found, because it
-// belongs to another user and this program is not root, has no PID.
+// Listeners are all of TCP or of UDP, once for each process and socket. One whose process is not
+// found, because it belongs to another user and this program is not root, has no PID.
 func Listeners(udp bool) ([]Listener, error) {
 	fs, err := procfs.NewDefaultFS()
 	if err != nil {
