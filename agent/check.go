@@ -103,6 +103,9 @@ func (c *checker) workload(w *Workload) {
 		c.fail("workload.locality", "%q is not a locality; want region, region/zone or region/zone/subzone", w.Locality)
 	}
 	c.oneOf("workload.interception", w.Interception, "none", "redirect", "tproxy")
+	if w.Type == "router" && w.Interception == "tproxy" {
+		c.fail("workload.interception", "a router has no application whose traffic could be intercepted; want none")
+	}
 	c.between("workload.httpProxyPort", w.HTTPProxyPort, 0, 65535)
 }
 

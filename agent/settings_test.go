@@ -47,6 +47,8 @@ func TestCheck(t *testing.T) {
 		{"labels", func(s *Settings) { s.Workload.Labels = map[string]string{"app": "a b", "ok": "x"} }, []string{`workload.labels: "app": "a b" is not a label`}},
 		{"locality", func(s *Settings) { s.Workload.Locality = "a/b/c/d" }, []string{`workload.locality: "a/b/c/d"`}},
 		{"tproxy", func(s *Settings) { s.Workload.Interception = "tproxy" }, nil},
+		{"tproxy of a router", func(s *Settings) { s.Workload.Type, s.Workload.Interception = "router", "tproxy" },
+			[]string{"workload.interception: a router has no application"}},
 		{"interception", func(s *Settings) {
 			s.Interception.ExcludeOutboundIPRanges, s.Interception.ExcludeInboundPorts = []string{"10.0.0.0/33"}, []string{"22", "9-8"}
 		}, []string{`interception.excludeOutboundIPRanges: "10.0.0.0/33" is not`, `interception.excludeInboundPorts: "9-8" is not a port`}},
