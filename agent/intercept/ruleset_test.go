@@ -117,3 +117,11 @@ func TestOtherRedirect(t *testing.T) {
 		}
 	}
 }
+
+func TestMissingProgram(t *testing.T) {
+	t.Parallel()
+	_, err := run(t.Context(), "", filepath.Join(t.TempDir(), "nft"))
+	if err == nil || !strings.HasPrefix(err.Error(), "nft is missing: install the package nftables") {
+		t.Errorf("got %v", err)
+	}
+}
