@@ -129,7 +129,7 @@ func TestHost(t *testing.T) {
 	f, next := newFakeHost(t), authority(t, "127.0.15.60")
 	args := f.joinArgs(next(), "127.0.15.61")
 	err, stdout, stderr, steps := f.start(t.Context(), args...)
-	want := []string{"enable --now ashore-agent.service", "install rules", "enable --now ashore-intercept.service"}
+	want := []string{"enable --quiet --now ashore-agent.service", "install rules", "enable --quiet --now ashore-intercept.service"}
 	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout, "web-1.shop has joined the mesh\n") || !strings.Contains(stdout, "address        127.0.15.61\n") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -146,7 +146,7 @@ func TestHost(t *testing.T) {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}
 	err, _, stderr, steps = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
-	if err != nil || !slices.Equal(steps, []string{"enable --now ashore-agent@web-2.shop.service"}) {
+	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
 
@@ -166,11 +166,11 @@ func TestHost(t *testing.T) {
 
 	f.on[mainUnit] = true
 	err, stdout, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --now ashore-agent.service", "stop ashore-envoy@3.service", "delete rules", "disable --now ashore-intercept.service"}
+	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps[:2], want[:2]) || !slices.Equal(steps[len(steps)-2:], want[3:]) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
-	if err, _, _, steps := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-2.shop")); err != nil || !slices.Equal(steps, []string{"disable --now ashore-agent@web-2.shop.service"}) {
+	if err, _, _, steps := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-2.shop")); err != nil || !slices.Equal(steps, []string{"disable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("the second leaves: %v, steps %q", err, steps)
 	}
 	if left, err := os.ReadDir(f.folder); err != nil || len(left) != 0 {
@@ -186,10 +186,10 @@ func TestHostUndo(t *testing.T) {
 		fails string
 		undo  []string
 	}{
-		"the agent does not start":   {"enable --now ashore-agent.service", nil},
+		"the agent does not start":   {"enable --quiet --now ashore-agent.service", nil},
 		"the workload is not ready":  {"ready", nil},
 		"the rules fail their check": {"install rules", nil},
-		"the unit of the rules":      {"enable --now ashore-intercept.service", []string{"delete rules", "disable --now ashore-intercept.service"}},
+		"the unit of the rules":      {"enable --quiet --now ashore-intercept.service", []string{"delete rules", "disable --quiet --now ashore-intercept.service"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -200,7 +200,7 @@ func TestHostUndo(t *testing.T) {
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
-			if want := append(tc.undo, "disable --now ashore-agent.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+			if want := append(tc.undo, "disable --quiet --now ashore-agent.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
@@ -221,7 +221,7 @@ func TestHostInterrupted(t *testing.T) {
 		return ctx.Err()
 	}
 	err, _, _, steps := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
-	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --now ashore-agent.service", "disable --now ashore-agent.service"}) {
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service"}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }

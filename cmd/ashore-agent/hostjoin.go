@@ -196,7 +196,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if w.before.Active != "active" || w.before.File != "enabled" {
 		changed = true
 		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
-		if err := w.systemd.Run(ctx, "enable", "--now", w.unit); err != nil {
+		if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
 			return true, fmt.Errorf("start the agent: %w", w.because(ctx, err))
 		}
 	}
@@ -214,7 +214,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 		return true, err
 	}
 	w.undo = append(w.undo, w.openUp)
-	if err := w.systemd.Run(ctx, "enable", "--now", interceptUnit); err != nil {
+	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
 		return true, fmt.Errorf("install the rules at boot: %w", err)
 	}
 	return true, nil
@@ -242,10 +242,11 @@ func (w *hostJoin) because(ctx context.Context, err error) error {
 	if statusErr != nil {
 		return errors.Join(err, statusErr)
 	}
-	for _, l := range r.Lines {
-		if l.State != "ok" && l.Todo != "" {
-			return fmt.Errorf("%w: %s: %s: %s", err, l.Name, l.Text, l.Todo)
-		}
+	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 && r.PID != 0 {
+		return fmt.Errorf("%w\n%s: %s; %s", err, r.Lines[i].Name, r.Lines[i].Text, r.Lines[i].Todo)
+	}
+	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Name == "agent" }); i >= 0 && r.PID == 0 {
+		return fmt.Errorf("%w\nagent: %s; journalctl -u %s says more", err, r.Lines[i].Text, w.unit)
 	}
 	return err
 }
@@ -300,12 +301,12 @@ func (w *hostJoin) summary(ctx context.Context, out io.Writer) error {
 
 // openUp removes the rules.
 func (h *host) openUp(ctx context.Context) error {
-	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--now", interceptUnit))
+	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
 }
 
 // stop stops the agent of a workload and its Envoy.
 func (h *host) stop(ctx context.Context, state string) error {
-	err := h.systemd.Run(ctx, "disable", "--now", h.unit(state))
+	err := h.systemd.Run(ctx, "disable", "--quiet", "--now", h.unit(state))
 	envoys, showErr := h.envoys(ctx, state)
 	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
 		return err
