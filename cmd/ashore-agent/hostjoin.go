@@ -70,6 +70,9 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	}
 	already := joined.At.Equal(now.At)
 	changed, err := w.start(ctx)
+	if ctx.Err() != nil {
+		err = errors.New("the join was interrupted")
+	}
 	if err != nil {
 		return errors.Join(err, w.back(ctx))
 	}
@@ -233,17 +236,15 @@ func (w *hostJoin) install(ctx context.Context) error {
 	return w.rules.Install(ctx, c, checks)
 }
 
-// because adds to an error what the agent says is wrong.
+// because is an error with what the agent says is wrong.
 func (w *hostJoin) because(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return errors.New("interrupted")
-	}
-	r, statusErr := agent.Status(ctx, w.settings.State)
+	r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State)
 	if statusErr != nil {
 		return errors.Join(err, statusErr)
 	}
 	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 && r.PID != 0 {
-		return fmt.Errorf("%w\n%s: %s; %s", err, r.Lines[i].Name, r.Lines[i].Text, r.Lines[i].Todo)
+		l := r.Lines[i]
+		return fmt.Errorf("%s: %s; %s", l.Name, l.Text, l.Todo)
 	}
 	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Name == "agent" }); i >= 0 && r.PID == 0 {
 		return fmt.Errorf("%w\nagent: %s; journalctl -u %s says more", err, r.Lines[i].Text, w.unit)

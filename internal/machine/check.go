@@ -30,7 +30,7 @@ func CheckEnvoy(ctx context.Context, path string) error {
 	case err != nil && strings.Contains(text, "GLIBC"):
 		return fmt.Errorf("Envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
 	case err != nil:
-		return fmt.Errorf("Envoy %s does not start (%w): %s; install the package ashore-envoy for this machine", path, err, text)
+		return fmt.Errorf("Envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path, err, text)
 	}
 	return nil
 }

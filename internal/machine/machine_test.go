@@ -65,7 +65,7 @@ func TestCheckEnvoy(t *testing.T) {
 		"missing":     {filepath.Join(t.TempDir(), "envoy"), "install the package ashore-envoy"},
 		"no loader":   {script(t, "#!/lib64/none\n"), "needs glibc for this architecture"},
 		"old glibc":   {script(t, "#!/bin/sh\necho \"envoy: version \\`GLIBC_2.99' not found\" >&2; exit 1\n"), "needs a newer glibc than this machine has: envoy: version `GLIBC_2.99'"},
-		"other error": {script(t, "#!/bin/sh\necho broken; exit 3\n"), "does not start (exit status 3): broken"},
+		"other error": {script(t, "#!/bin/sh\necho broken; exit 3\n"), "does not start: install the package ashore-envoy for this machine: exit status 3 broken"},
 	} {
 		err := CheckEnvoy(t.Context(), tc.path)
 		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
