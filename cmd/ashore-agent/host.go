@@ -90,14 +90,15 @@ func (h *host) unit(state string) string {
 
 // envoys are the units of a workload's Envoy that are loaded: one for each restart epoch.
 func (h *host) envoys(ctx context.Context, state string) ([]machine.Unit, error) {
+	prefix := "ashore-envoy@"
+	if h.main() != state {
+		prefix += filepath.Base(state) + "-"
+	}
 	all, err := h.systemd.Show(ctx, envoyUnits)
 	var out []machine.Unit
 	for _, u := range all {
-		instance := strings.TrimSuffix(strings.TrimPrefix(u.Name, "ashore-envoy@"), ".service")
-		if h.main() != state {
-			instance = strings.TrimPrefix(instance, filepath.Base(state)+"-")
-		}
-		if _, notEpoch := strconv.Atoi(instance); notEpoch == nil {
+		epoch, of := strings.CutPrefix(strings.TrimSuffix(u.Name, ".service"), prefix)
+		if _, err := strconv.ParseUint(epoch, 10, 32); of && err == nil {
 			out = append(out, u)
 		}
 	}
