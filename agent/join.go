@@ -44,8 +44,6 @@ type JoinResult struct {
 	Identity *Identity
 	// Already says that it had joined before: nobody was asked, and the token was not used.
 	Already bool
-	// Before are the addresses that it had until now, when it had joined before and the line names others; else nil.
-	Before []string
 	// Running is the process of the agent that runs with this identity; zero when none does.
 	Running int
 }

@@ -49,11 +49,7 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 		c.Log.Info("this is another line than that of the earlier join: joining anew")
 		return nil, nil
 	}
-	before, err := move(&s)
-	if err != nil {
-		return nil, err
-	}
-	return &JoinResult{Settings: s, Identity: id, Already: true, Before: before}, nil
+	return &JoinResult{Settings: s, Identity: id, Already: true}, nil
 }
 
 // another says that the line is not the one that the workload joined by: somebody made it because this workload is to join

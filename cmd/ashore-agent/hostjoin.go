@@ -77,7 +77,8 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 		return errors.Join(err, w.back(ctx))
 	}
 	if already && !changed {
-		_, err = fmt.Fprintf(stdout, "%s has joined before and runs; nothing was changed, and the token was not used\n", filepath.Base(w.settings.State))
+		_, err = fmt.Fprintf(stdout, "%s has joined before and runs; nothing was changed, and the token was not used. For other settings edit %s and restart the agent\n",
+			filepath.Base(w.settings.State), agent.OwnSettings(w.settings.State))
 		return errors.Join(err, w.summary(ctx, stdout))
 	}
 	_, err = fmt.Fprintf(stdout, "%s has joined the mesh\n", filepath.Base(w.settings.State))

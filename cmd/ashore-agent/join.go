@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"reflect"
-	"strings"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
@@ -64,7 +62,7 @@ func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, s
 			if err != nil {
 				return err
 			}
-			if err := errors.Join(tellJoined(stdout, result), tellUnkept(stdout, f, result)); err != nil || result.Running != 0 || j.noRun {
+			if err := tellJoined(stdout, result); err != nil || result.Running != 0 || j.noRun {
 				return err
 			}
 			f.state = result.Settings.State
@@ -156,42 +154,8 @@ func tellJoined(w io.Writer, r *agent.JoinResult) error {
 		how = "has joined before (the token was not used)"
 	}
 	_, err := fmt.Fprintf(w, "%s: %s\n  certificate %s, until %s\n  kept in %s\n", id.ID, how, id.Serial(), id.Leaf().NotAfter.Format("2006-01-02 15:04:05 MST"), r.Settings.State)
-	if len(r.Before) > 0 && err == nil {
-		_, err = fmt.Fprintf(w, "  address %s, instead of %s: kept in %s\n", strings.Join(r.Settings.Workload.Addresses, ", "), strings.Join(r.Before, ", "), agent.OwnSettings(r.Settings.State))
-	}
 	if r.Running != 0 && err == nil {
 		_, err = fmt.Fprintf(w, "running, pid %d\n", r.Running)
 	}
-	return err
-}
-
-// tellUnkept says what becomes of settings that are given with a line that was pasted before, and differ from those then.
-func tellUnkept(w io.Writer, f *flags, r *agent.JoinResult) error {
-	if !r.Already {
-		return nil
-	}
-	f.state = r.Settings.State
-	var other []string
-	for _, o := range f.over {
-		if !f.set.Changed(o.flag) {
-			continue
-		}
-		kept, now := agent.Default(), agent.Default()
-		if err := errors.Join(f.readOwn(&kept), f.readOwn(&now)); err != nil {
-			return err
-		}
-		o.apply(&now)
-		if now.State = kept.State; !reflect.DeepEqual(kept, now) {
-			other = append(other, "--"+o.flag)
-		}
-	}
-	if len(other) == 0 {
-		return nil
-	}
-	what := "hold for this run alone"
-	if r.Running != 0 {
-		what = "are not used"
-	}
-	_, err := fmt.Fprintf(w, "%s %s: to change a setting, write it to %s and start the agent anew\n", strings.Join(other, ", "), what, agent.OwnSettings(f.state))
 	return err
 }
