@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -60,15 +59,13 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	_, joined, _ := agent.JoinedAs(w.settings.State)
 	args := append([]string{"join"}, given(f.set)...)
 	args = append(args, "--state="+w.settings.State, "--interception="+w.settings.Workload.Interception, "--no-run", "--token-file=-")
-	var said bytes.Buffer
-	if err := h.self(ctx, strings.NewReader(c.Token), &said, stderr, args...); err != nil {
+	if err := h.self(ctx, strings.NewReader(c.Token), io.Discard, stderr, args...); err != nil {
 		return joinFailed(ctx, err)
 	}
 	_, now, err := agent.JoinedAs(w.settings.State)
 	if err != nil {
 		return err
 	}
-	already := joined.At.Equal(now.At)
 	changed, err := w.start(ctx)
 	if ctx.Err() != nil {
 		err = errors.New("the join was interrupted")
@@ -76,13 +73,12 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	if err != nil {
 		return errors.Join(err, w.back(ctx))
 	}
-	if already && !changed {
-		_, err = fmt.Fprintf(stdout, "%s has joined before and runs; nothing was changed, and the token was not used. For other settings edit %s and restart the agent\n",
-			filepath.Base(w.settings.State), agent.OwnSettings(w.settings.State))
-		return errors.Join(err, w.summary(ctx, stdout))
+	how := "has joined the mesh"
+	if joined.At.Equal(now.At) && !changed {
+		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
+			agent.OwnSettings(w.settings.State) + " and restart the agent"
 	}
-	_, err = fmt.Fprintf(stdout, "%s has joined the mesh\n", filepath.Base(w.settings.State))
-	return errors.Join(err, w.summary(ctx, stdout))
+	return w.summary(ctx, stdout, how)
 }
 
 // joinFailed is the error of a join in another process, which has told it.
@@ -191,7 +187,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	w.settings.Workload.Addresses = s.Workload.Addresses
+	w.settings.Workload, w.settings.XDS = s.Workload, s.XDS
 	if w.unit == mainUnit {
 		if err := w.link(); err != nil {
 			return false, err
@@ -283,18 +279,17 @@ func (w *hostJoin) back(ctx context.Context) error {
 }
 
 // summary says how the workload stands.
-func (w *hostJoin) summary(ctx context.Context, out io.Writer) error {
+func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error {
 	id, _, err := agent.JoinedAs(w.settings.State)
 	if err != nil {
 		return err
 	}
-	text := fmt.Sprintf("  identity       %s\n  address        %s\n  control plane  %s\n  interception   %s\n  unit           %s\n  state          %s\n",
-		id.ID, strings.Join(w.settings.Workload.Addresses, ", "), strings.Join(w.settings.XDS.Addresses, ", "), w.settings.Workload.Interception, w.unit, w.settings.State)
+	text := fmt.Sprintf("%s %s\n  identity       %s\n  address        %s\n  control plane  %s\n  interception   %s\n  unit           %s\n  state          %s\n",
+		filepath.Base(w.settings.State), how, id.ID, strings.Join(w.settings.Workload.Addresses, ", "), strings.Join(w.settings.XDS.Addresses, ", "),
+		w.settings.Workload.Interception, w.unit, w.settings.State)
 	if r, err := agent.Status(ctx, w.settings.State); err == nil {
-		for _, l := range r.Lines {
-			if l.Name == "registration" {
-				text += fmt.Sprintf("  registration   %s\n", l.Text)
-			}
+		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Name == "registration" }); i >= 0 {
+			text += fmt.Sprintf("  registration   %s\n", r.Lines[i].Text)
 		}
 	}
 	_, err = io.WriteString(out, text+"next: ashore-agent status\n")
