@@ -349,6 +349,15 @@ func TestFindJoined(t *testing.T) {
 	if _, err := findJoined(base, "web-1", ""); err == nil {
 		t.Error("two of one name: one is taken")
 	}
+	if err := os.Symlink("web-2.shop", filepath.Join(base, MainLink)); err != nil {
+		t.Fatal(err)
+	}
+	if dir, err := findJoined(base, "", ""); err != nil || filepath.Base(dir) != "web-2.shop" {
+		t.Errorf("several, of which one is the main one: %q, %v", dir, err)
+	}
+	if all, err := allJoined(base, "", ""); err != nil || len(all) != 3 {
+		t.Errorf("all: %q, %v; want three", all, err)
+	}
 	if dir, err := findJoined(base, "web-1", "bank"); err != nil || filepath.Base(dir) != "web-1.bank" {
 		t.Errorf("by name and namespace: %q, %v", dir, err)
 	}

@@ -47,6 +47,7 @@ type host struct {
 	systemd  systemd
 	envoy    string // its program
 	resolver string // the resolver's settings
+	nft      string // the program that the rules need
 	rules    interception
 	owner    func(machine.Socket) (*machine.Owner, error)
 	// self runs this program as the agent's user.
@@ -64,7 +65,7 @@ func thisHost() *host {
 	if err != nil {
 		return nil
 	}
-	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf",
+	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf", nft: "nft",
 		rules: intercept.Machine{}, owner: machine.PortOwner, self: asUser(u), ready: waitReady}
 }
 

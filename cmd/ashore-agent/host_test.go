@@ -37,7 +37,7 @@ func newFakeHost(t *testing.T) *fakeHost {
 		t.Fatal(err)
 	}
 	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
-	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"), rules: fakeRules{f},
+	f.host = &host{folder: filepath.Join(dir, "s"), systemd: f, envoy: envoy, resolver: filepath.Join(dir, "none"), nft: "/bin/true", rules: fakeRules{f},
 		owner: func(s machine.Socket) (*machine.Owner, error) {
 			if s.Address.Addr().IsUnspecified() {
 				return nil, nil // other tests may have it on their addresses
@@ -238,12 +238,13 @@ func TestHostChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.envoy += "-none"
+	f.nft += "-none"
 	if err := os.Symlink("nowhere", f.resolver); err != nil {
 		t.Fatal(err)
 	}
 	args := f.joinArgs(next(), "127.0.15.69")
 	err, _, _, steps := f.start(t.Context(), args...)
-	for _, want := range []string{"install the package ashore-envoy", "is a link to nowhere", fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
+	for _, want := range []string{"install the package ashore-envoy", "needs the program nft", "is a link to nowhere", fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -255,7 +256,11 @@ func TestHostChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.envoy = strings.TrimSuffix(f.envoy, "-none")
-	if err, _, stderr, _ := f.start(t.Context(), args...); err != nil {
+	if err, _, stderr, _ := f.start(t.Context(), append(args, "--interception", "none")...); err != nil {
 		t.Errorf("with the causes removed: %v, %q", err, stderr)
+	}
+	// A machine without nft has no rules to remove.
+	if err, _, _, steps := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-1.shop")); err != nil || slices.Contains(steps, "remove rules") {
+		t.Errorf("leave: %v, steps %q", err, steps)
 	}
 }

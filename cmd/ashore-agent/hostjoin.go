@@ -144,7 +144,7 @@ func (w *hostJoin) check(ctx context.Context) error {
 	s := w.settings
 	errs := []error{machine.CheckEnvoy(ctx, w.envoy), machine.CheckResolver(w.resolver), agent.CheckAddress(ctx, &s)}
 	if s.Workload.Interception == "tproxy" {
-		if _, err := exec.LookPath("nft"); err != nil {
+		if _, err := exec.LookPath(w.nft); err != nil {
 			errs = append(errs, errors.New("interception needs the program nft, which is not there: install the package nftables, or join with --interception none"))
 		}
 	}
@@ -296,9 +296,13 @@ func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error
 	return err
 }
 
-// openUp removes the rules.
+// openUp removes the rules. Without nft there are none.
 func (h *host) openUp(ctx context.Context) error {
-	return errors.Join(h.rules.Delete(ctx), h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
+	var err error
+	if _, missing := exec.LookPath(h.nft); missing == nil {
+		err = h.rules.Delete(ctx)
+	}
+	return errors.Join(err, h.systemd.Run(ctx, "disable", "--quiet", "--now", interceptUnit))
 }
 
 // stop stops the agent of a workload and its Envoy.
