@@ -4,6 +4,7 @@ package packaging
 import (
 	"bytes"
 	"debug/elf"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -31,6 +32,12 @@ func run(t *testing.T, name string, args ...string) string {
 		t.Fatalf("%s: %v\n%s%s", cmd, err, out, errOut.Bytes())
 	}
 	return string(out)
+}
+
+// queryRPM asks rpm about a file.
+func queryRPM(t *testing.T, file string, args ...string) string {
+	t.Helper()
+	return run(t, "rpm", append([]string{"-qp", "--nosignature", file}, args...)...)
 }
 
 // built returns the one package in dist whose name matches.
@@ -88,7 +95,7 @@ func files(listing, name string) map[string]string {
 	for _, m := range listed.FindAllStringSubmatch(listing, -1) {
 		mode, path := m[1], strings.TrimSuffix(m[2], "/")
 		if mode[0] == 'd' && path != "/etc/ashore/config" && (path != "/etc/ashore" || name == "ashore") ||
-			strings.HasPrefix(path, "/usr/share/doc/") || strings.Contains(path, "completion") || strings.Contains(path, "site-functions") {
+			regexp.MustCompile("/usr/share/doc/|completion|site-functions").MatchString(path) {
 			continue
 		}
 		out[path] = mode
@@ -102,7 +109,8 @@ func TestContents(t *testing.T) {
 	for _, kind := range kinds {
 		for name, want := range contents() {
 			deb, rpm := built(t, name+"_*_"+kind.deb+".deb"), built(t, name+"-[0-9]*."+kind.rpm+".rpm")
-			for path, listing := range map[string]string{deb: run(t, "dpkg-deb", "-c", deb), rpm: run(t, "rpm", "-qplv", "--nosignature", rpm)} {
+			listings := map[string]string{deb: run(t, "dpkg-deb", "-c", deb), rpm: queryRPM(t, rpm, "-lv")}
+			for path, listing := range listings {
 				if got := files(listing, name); !maps.Equal(got, want) {
 					t.Errorf("%s: %v\nwant %v", path, got, want)
 				}
@@ -110,7 +118,7 @@ func TestContents(t *testing.T) {
 					t.Errorf("%s has no copyright", path)
 				}
 			}
-			if got := run(t, "rpm", "-qp", "--nosignature", "--qf", "%{ARCH}", rpm); got != kind.rpm {
+			if got := queryRPM(t, rpm, "--qf", "%{ARCH}"); got != kind.rpm {
 				t.Errorf("%s is for %s", rpm, got)
 			}
 			if got := run(t, "dpkg-deb", "-f", deb, "Architecture"); strings.TrimSpace(got) != kind.deb {
@@ -156,7 +164,7 @@ func TestSettingsKept(t *testing.T) {
 	if want := "/etc/ashore/ashored.yaml\n"; err != nil || string(got) != want {
 		t.Errorf("conffiles %q, %v, want %q", got, err, want)
 	}
-	config := run(t, "rpm", "-qp", "--nosignature", "--qf", `[%{FILEFLAGS:fflags} %{FILENAMES}\n]`, built(t, "ashore-[0-9]*.x86_64.rpm"))
+	config := queryRPM(t, built(t, "ashore-[0-9]*.x86_64.rpm"), "--qf", `[%{FILEFLAGS:fflags} %{FILENAMES}\n]`)
 	if want := "cn /etc/ashore/ashored.yaml\n"; !strings.Contains(config, want) { // config, noreplace
 		t.Errorf("rpm has\n%swant %q", config, want)
 	}
@@ -166,7 +174,7 @@ func TestSettingsKept(t *testing.T) {
 func TestDepends(t *testing.T) {
 	t.Parallel()
 	deb := run(t, "dpkg-deb", "-f", built(t, "ashore-agent_*_amd64.deb"), "Depends")
-	rpm := run(t, "rpm", "-qpR", "--nosignature", built(t, "ashore-agent-[0-9]*.x86_64.rpm"))
+	rpm := queryRPM(t, built(t, "ashore-agent-[0-9]*.x86_64.rpm"), "-R")
 	for _, name := range []string{"ashore-envoy", "systemd", "dbus", "polkit", "nftables", "iproute"} {
 		if !strings.Contains(deb, name) || !strings.Contains(rpm, name) {
 			t.Errorf("%s is missing: deb %s rpm %s", name, deb, rpm)
@@ -181,7 +189,9 @@ func TestScripts(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	debNames := map[string]string{"preinstall": "preinst", "postinstall": "postinst", "preremove": "prerm", "postremove": "postrm"}
+	debNames := map[string]string{
+		"preinstall": "preinst", "postinstall": "postinst", "preremove": "prerm", "postremove": "postrm",
+	}
 	for _, path := range ours {
 		run(t, "sh", "-n", path)
 		text, err := os.ReadFile(path)
@@ -194,7 +204,8 @@ func TestScripts(t *testing.T) {
 		if got, err := os.ReadFile(filepath.Join(dir, debNames[when])); err != nil || string(got) != string(text) {
 			t.Errorf("%s is not %s of the deb: %v", path, debNames[when], err)
 		}
-		if got := run(t, "rpm", "-qp", "--nosignature", "--scripts", built(t, name+"-[0-9]*.x86_64.rpm")); !strings.Contains(got, strings.TrimSpace(string(text))) {
+		got := queryRPM(t, built(t, name+"-[0-9]*.x86_64.rpm"), "--scripts")
+		if !strings.Contains(got, strings.TrimSpace(string(text))) {
 			t.Errorf("%s is not in the rpm:\n%s", path, got)
 		}
 	}
@@ -206,8 +217,14 @@ func TestScripts(t *testing.T) {
 // dpkg and rpm order the versions of tags and of what lies between them.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	tags := []string{"v0.0.0-git20261122214038", "v0.1.0-rc.1", "v0.1.0-rc.1-3-g0123abc", "v0.1.0", "v0.1.0-9-g0123abc", "v0.1.0-10-gfff0000", "v0.1.1"}
-	want := []string{"0.0.0~git20261122214038", "0.1.0~rc.1", "0.1.0~rc.1+3.g0123abc", "0.1.0", "0.1.0+9.g0123abc", "0.1.0+10.gfff0000", "0.1.1"}
+	tags := []string{
+		"v0.0.0-git20261122214038", "v0.1.0-rc.1", "v0.1.0-rc.1-3-g0123abc", "v0.1.0", "v0.1.0-9-g0123abc",
+		"v0.1.0-10-gfff0000", "v0.1.1",
+	}
+	want := []string{
+		"0.0.0~git20261122214038", "0.1.0~rc.1", "0.1.0~rc.1+3.g0123abc", "0.1.0", "0.1.0+9.g0123abc",
+		"0.1.0+10.gfff0000", "0.1.1",
+	}
 	var got []string
 	for _, tag := range tags {
 		got = append(got, strings.TrimSpace(run(t, "./version.sh", tag)))
@@ -217,7 +234,8 @@ func TestVersions(t *testing.T) {
 	}
 	for i, newer := range want[1:] {
 		run(t, "dpkg", "--compare-versions", want[i], "lt", newer)
-		if out := run(t, "rpm", "--eval", `%{lua:print(rpm.vercmp("`+want[i]+`","`+newer+`"))}`); strings.TrimSpace(out) != "-1" {
+		out := run(t, "rpm", "--eval", fmt.Sprintf("%%{lua:print(rpm.vercmp(%q, %q))}", want[i], newer))
+		if strings.TrimSpace(out) != "-1" {
 			t.Errorf("rpm: %s and %s compare %s", want[i], newer, out)
 		}
 	}

@@ -30,7 +30,8 @@ func TestUnits(t *testing.T) {
 		if err := os.WriteFile(path, text, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if out := run(t, "sh", "-c", "systemd-analyze verify --man=no "+path+" 2>&1"); out != "" { // warnings are on standard error
+		out := run(t, "sh", "-c", "systemd-analyze verify --man=no "+path+" 2>&1") // warnings are on standard error
+		if out != "" {
 			t.Errorf("%s: %s", filepath.Base(unit), out)
 		}
 	}
@@ -39,7 +40,9 @@ func TestUnits(t *testing.T) {
 // No unit that runs for long is exposed more than 3.0 in systemd's figures.
 func TestSandbox(t *testing.T) {
 	t.Parallel()
-	for _, unit := range []string{"ashored.service", "ashore-agent.service", "ashore-agent@.service", "ashore-envoy@.service"} {
+	for _, unit := range []string{
+		"ashored.service", "ashore-agent.service", "ashore-agent@.service", "ashore-envoy@.service",
+	} {
 		path, err := filepath.Abs("../systemd/" + unit)
 		if err != nil {
 			t.Fatal(err)
@@ -62,7 +65,8 @@ func TestPolkitUnits(t *testing.T) {
 	pattern := regexp.MustCompile(string(found[1]))
 	for unit, want := range map[string]bool{
 		"ashore-envoy@0.service": true, "ashore-envoy@web-1.shop-12.service": true,
-		"ashore-agent.service": false, "ashored.service": false, "ashore-envoy@0.service ssh.service": false, "x-ashore-envoy@0.service": false, "ashore-envoy@.socket": false,
+		"ashore-agent.service": false, "ashored.service": false, "ashore-envoy@.socket": false,
+		"ashore-envoy@0.service ssh.service": false, "x-ashore-envoy@0.service": false,
 	} {
 		if got := pattern.MatchString(unit); got != want {
 			t.Errorf("%s: %t, want %t", unit, got, want)

@@ -78,12 +78,13 @@ func initialize(ctx context.Context, s settings, log hclog.Logger) (created stri
 		return store, nil
 	}
 	authority, err := ca.NewManager(ctx, ca.ManagerConfig{
-		Dir: folder, TrustDomain: s.mesh.Config.GetTrustDomain(), KeyKind: s.CA.keyKind(), Names: s.serverNames(s.XDS.Advertise),
-		Records: d.home.Records(), Audit: d.audit.Record, Log: log,
+		Dir: folder, TrustDomain: s.mesh.Config.GetTrustDomain(), KeyKind: s.CA.keyKind(),
+		Names: s.serverNames(s.XDS.Advertise), Records: d.home.Records(), Audit: d.audit.Record, Log: log,
 	})
 	if err != nil {
 		return "", authorityError(err)
 	}
 	root := authority.Bundle().Roots[0]
-	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", store, ca.RootID(root), root.NotAfter.Format(time.DateOnly)), nil
+	until := root.NotAfter.Format(time.DateOnly)
+	return fmt.Sprintf("%s, and the root certificate %s, valid until %s", store, ca.RootID(root), until), nil
 }
