@@ -13,6 +13,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/completion"
 	"github.com/ashore-mesh/ashore/internal/ending"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 )
 
 const long = `ashore-agent makes a workload a member of the mesh and runs the Envoy beside it.
@@ -106,7 +107,8 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 	}
 	log := logger(s.Log, stderr)
 	logging(log)
-	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout})
+	systemd := sdnotify.Notifier{Log: log}
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)
 	}

@@ -1,0 +1,30 @@
+package sdnotify
+
+import (
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/hashicorp/go-hclog"
+)
+
+// Notifier tells the service manager that started this process.
+type Notifier struct{ Log hclog.Logger }
+
+// Tell sends a state, such as "READY=1".
+func (n Notifier) Tell(state string) {
+	if _, err := daemon.SdNotify(false, state); err != nil {
+		n.Log.Warn("systemd was not notified", "state", state, "error", err)
+	}
+}
+
+// Reloading says that the settings are read anew. "READY=1" ends it.
+func (n Notifier) Reloading() { n.Tell("RELOADING=1\n" + daemon.SdNotifyMonotonicUsec()) }
+
+// Watchdog is how often WATCHDOG=1 is to be sent, half of WatchdogSec=. Zero: never.
+func (n Notifier) Watchdog() time.Duration {
+	d, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		n.Log.Warn("the watchdog's settings cannot be read: systemd gets no signs of life", "error", err)
+	}
+	return d / 2
+}
