@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
 
@@ -65,6 +66,9 @@ func New(c Config) (*Agent, error) {
 	path, err := FindEnvoy(c.Settings.Envoy.Path)
 	if err != nil {
 		return nil, err
+	}
+	if err := machine.CheckEnvoy(context.Background(), path); err != nil {
+		return nil, &UsageError{"envoy.path", err.Error()}
 	}
 	if c.Stdout == nil {
 		c.Stdout = io.Discard

@@ -333,8 +333,8 @@ func TestNoControlPlane(t *testing.T) {
 // An Envoy that cannot work is tried again and again, and readiness says why in Envoy's words.
 func TestCrashLoop(t *testing.T) {
 	t.Parallel()
-	broken := filepath.Join(t.TempDir(), "envoy")
-	if err := os.WriteFile(broken, []byte("#!/bin/sh\nprintf 'critical\\tmain\\terror initializing: bad tea\\n' >&2\nexit 1\n"), 0o700); err != nil {
+	broken, err := filepath.Abs("testdata/broken-envoy")
+	if err != nil {
 		t.Fatal(err)
 	}
 	r := start(t, example(t, "127.0.41.11", func(s *Settings) { s.Envoy.Path = broken }))

@@ -6,10 +6,12 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
 )
@@ -170,6 +172,9 @@ func (c *checker) envoy(e *Envoy) {
 	if !regexp.MustCompile(`^([A-Za-z0-9:_.-]+(@[A-Za-z0-9:_.-]+)?)?$`).MatchString(e.Unit) {
 		c.fail("envoy.unit", "%q is not the name of a template of systemd units; want ashore-envoy, or ashore-envoy@WORKLOAD", e.Unit)
 	}
+	if e.ParentShutdown < time.Second {
+		c.fail("envoy.parentShutdown", "%v is too short; want 1s or more, and more than the longest request", e.ParentShutdown)
+	}
 	c.between("envoy.concurrency", e.Concurrency, 0, 1024)
 	c.oneOf("envoy.logLevel", e.LogLevel, "trace", "debug", "info", "warning", "error", "critical", "off")
 	c.between("envoy.maxConnections", e.MaxConnections, 1, 10_000_000)
@@ -184,6 +189,9 @@ func (c *checker) rest(s *Settings) {
 	}
 	if s.Drain.Maximum < s.Drain.Minimum {
 		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
+	}
+	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
+		c.fail("metrics.application", "%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)
 	}
 	c.probe(&s.Probe)
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })

@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"time"
@@ -14,7 +16,7 @@ import (
 // timeout ends one whose reader is slow.
 const maxScrapes = 4
 
-// serveMetrics answers with the agent's own metrics and, after them, Envoy's.
+// serveMetrics answers with the agent's own metrics and, after them, Envoy's and the application's.
 func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	select {
 	case a.scrapes <- struct{}{}:
@@ -25,28 +27,67 @@ func (a *Agent) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), 2*adminTimeout)
 	defer cancel()
+	application, appErr := a.applicationMetrics(ctx)
 	w.Header().Set("Content-Type", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
-	if err := a.writeMetrics(w); err != nil {
+	if err := a.writeMetrics(w, appErr); err != nil {
 		a.log.Debug("write metrics", "error", err)
 		return
 	}
 	body, err := a.admin.do(ctx, http.MethodGet, "/stats/prometheus")
 	if err != nil {
-		return // that Envoy does not answer is one of the agent's own metrics
+		body = nil // that Envoy does not answer is one of the agent's own metrics
 	}
-	if _, err := w.Write(body); err != nil {
-		a.log.Debug("write Envoy's metrics", "error", err)
+	for _, part := range [][]byte{body, application} {
+		if _, err := w.Write(part); err != nil {
+			a.log.Debug("write metrics", "error", err)
+			return
+		}
 	}
 }
 
-// writeMetrics writes the agent's own.
-func (a *Agent) writeMetrics(w io.Writer) error {
+// maxApplicationMetrics bounds the metrics of the application, in bytes. Source: Istio has the same bound.
+const maxApplicationMetrics = 10 << 20
+
+// applicationMetrics are the application's; nil without the setting.
+func (a *Agent) applicationMetrics(ctx context.Context) ([]byte, error) {
+	url := a.settings.Metrics.Application
+	if url == "" {
+		return nil, nil
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept", string(expfmt.NewFormat(expfmt.TypeTextPlain)))
+	client := &http.Client{Timeout: adminTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	body, err := io.ReadAll(io.LimitReader(resp.Body, maxApplicationMetrics+1))
+	if err = errors.Join(err, resp.Body.Close()); err != nil {
+		return nil, err
+	}
+	switch {
+	case resp.StatusCode != http.StatusOK:
+		return nil, fmt.Errorf("%s answers %d", url, resp.StatusCode)
+	case len(body) > maxApplicationMetrics:
+		return nil, fmt.Errorf("%s has more than %d MiB", url, maxApplicationMetrics>>20)
+	}
+	return append(body, '\n'), nil
+}
+
+// writeMetrics writes the agent's own. appErr is why those of the application are missing.
+func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 	registry := prometheus.NewRegistry()
 	add := func(name, help string, value float64) {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "ashore_agent", Name: name, Help: help}, func() float64 { return value }))
 	}
 	add("envoy_restarts", "How often Envoy was started again.", float64(max(a.envoy.State().Runs-1, 0)))
 	add("envoy_up", "1 while an Envoy process runs.", boolean(a.envoy.State().PID != 0))
+	if a.settings.Metrics.Application != "" {
+		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
+	}
 	if a.keeper != nil {
 		id, n, p := a.keeper.Identity(), a.keeper.Renewal(), a.presented.State()
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())

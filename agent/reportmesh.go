@@ -52,7 +52,10 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.serverInfo(ctx)
 	readyErr := a.ready.state()
 	envoy := a.envoy.State()
-	restarts := max(envoy.Runs-1, 0)
+	restarts, waiting := max(envoy.Runs-1, 0), ""
+	if envoy.Waiting != "" {
+		waiting = "; " + envoy.Waiting
+	}
 	switch {
 	case infoErr != nil && envoy.Trouble != "":
 		r.say("envoy", stateBad, cmp.Or(portTodo(envoy.Trouble), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, envoy.Trouble)
@@ -65,10 +68,10 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 		}
 		r.say("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
 	case envoy.Outdated != "":
-		r.say("envoy", stateWarn, "mend what is in the way, and restart the agent; when the next Envoy still cannot take over, stop the unit "+envoy.Unit+", which cuts its connections",
+		r.say("envoy", stateWarn, "mend what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
 			"process %d, version %s, runs with its former program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
 	default:
-		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready", envoy.PID, info.version(), restarts)
+		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(), restarts, waiting)
 	}
 }
 

@@ -29,6 +29,8 @@ type Settings struct {
 	Ports    Ports    `yaml:"ports"`
 	Probe    Probe    `yaml:"probe"`
 	Drain    Drain    `yaml:"drain"`
+	// Metrics are merged into those of the status port.
+	Metrics Metrics `yaml:"metrics"`
 	// Interception is what the rules of "tproxy" intercept.
 	Interception intercept.Settings `yaml:"interception"`
 	Log          Log                `yaml:"log"`
@@ -91,6 +93,9 @@ type Envoy struct {
 	MaxConnections int `yaml:"maxConnections"`
 	// DrainTime is how long connections of a listener that was changed or removed may go on.
 	DrainTime time.Duration `yaml:"drainTime"`
+	// ParentShutdown is how long an Envoy of a unit that was replaced may finish its requests.
+	// Source: istio.io ProxyConfig.parentShutdownDuration.
+	ParentShutdown time.Duration `yaml:"parentShutdown"`
 	// AllMetrics makes Envoy keep every metric of every destination of the mesh, also those that it is started sooner without.
 	AllMetrics bool `yaml:"allMetrics"`
 
@@ -145,6 +150,13 @@ const Socket = -1
 // devAdmin is the port of Envoy's admin interface on trial machines.
 const devAdmin = 15000
 
+// Metrics are those of the application.
+type Metrics struct {
+	// Application is the URL of its metrics in Prometheus' text format, such as "http://127.0.0.1:9100/metrics". Empty: none.
+	// Source: istio.io, the annotations prometheus.io/scrape, port and path.
+	Application string `yaml:"application"`
+}
+
 // Drain is how Envoy ends.
 type Drain struct {
 	// Leave is how long a registered workload goes on as before after it has left the endpoints, for others to hear of it.
@@ -167,7 +179,7 @@ type Log struct {
 func Default() Settings {
 	return Settings{
 		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
-		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second},
+		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
 		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090},
 		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},

@@ -28,12 +28,10 @@ const (
 	takeoverPoll = 100 * time.Millisecond
 	// takeoverTimeout bounds how long an Envoy may take to take over.
 	takeoverTimeout = 2 * time.Minute
-	// maxEpochs is how many Envoys of one base ID may run at a time. Source: Envoy, HotRestartingBase, MaxConcurrentProcesses.
-	maxEpochs = 3
 	// maxBaseID bounds Envoy's base ID, which Envoy multiplies by 10 in 32 bits.
 	maxBaseID = 1 << 27
-	// parentShutdown is how long an Envoy that was replaced may finish its requests.
-	parentShutdown = 10 * time.Minute
+	// parentMargin is what an Envoy may take to end the one that it replaced.
+	parentMargin = time.Second
 )
 
 // units runs Envoy as systemd units, one for each restart epoch. They outlive the agent: the next agent goes on with the
@@ -91,7 +89,8 @@ type launch struct {
 	files     string // of paths what is before the epoch: "/run/ashore-agent/envoy-"
 	args      []string
 	bootstrap []byte
-	program   string // which program it is: another one has another text
+	shutdown  time.Duration // how long an Envoy that was replaced may finish its requests
+	program   string        // which program it is: another one has another text
 }
 
 // newLaunch describes how to start Envoy as a unit with these settings.
@@ -101,7 +100,7 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 		return nil, fmt.Errorf("look at Envoy: %w", err)
 	}
 	template, workload := s.Envoy.unit()
-	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap,
+	l := &launch{unit: template + "@", files: filepath.Join(s.unitFolder(), "envoy-"), bootstrap: bootstrap, shutdown: s.Envoy.ParentShutdown,
 		program: fmt.Sprintf("%s, %d bytes, changed %s", path, info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))}
 	if workload != "" {
 		l.unit += workload + "-"
@@ -109,7 +108,7 @@ func newLaunch(s *Settings, path string, bootstrap []byte) (*launch, error) {
 	}
 	l.args = append(commonArguments(s),
 		"--socket-path", filepath.Join(s.envoyFolder(), "hot"), "--socket-mode", "600",
-		"--parent-shutdown-time-s", seconds(max(parentShutdown, 2*s.Envoy.DrainTime)),
+		"--parent-shutdown-time-s", seconds(s.Envoy.ParentShutdown),
 		"--skip-hot-restart-parent-stats")
 	return l, nil
 }
@@ -268,7 +267,7 @@ func (u *units) keepRunning(ctx context.Context) {
 		if time.Since(begun) >= steady {
 			pause = firstPause
 		}
-		u.change(func(s *envoyState) { s.PID, s.Trouble, s.Outdated = 0, err.Error(), "" })
+		u.change(func(s *envoyState) { *s = envoyState{Runs: s.Runs, Unit: s.Unit, Trouble: err.Error()} })
 		u.log.Error("envoy does not run and is started again", "error", err, "next", pause)
 		poke(u.ended)
 		if !sleep(ctx, pause) {
@@ -327,7 +326,7 @@ func (u *units) use(e epoch, outdated string) {
 	u.current = e
 	u.change(func(s *envoyState) {
 		s.Runs++
-		s.Unit, s.Trouble, s.Outdated, s.Replacing = u.launch.name(e.number), "", outdated, false
+		*s = envoyState{PID: s.PID, Runs: s.Runs, Unit: u.launch.name(e.number), Outdated: outdated}
 	})
 }
 
@@ -337,7 +336,7 @@ func (u *units) replace(ctx context.Context, former epoch) error {
 	next := epoch{former.number + 1, former.base}
 	u.log.Info("envoy is replaced by hot restart: its program, arguments or bootstrap changed",
 		"from", u.launch.name(former.number), "to", u.launch.name(next.number))
-	if err := u.waitRoom(ctx); err != nil {
+	if err := u.waitAlone(ctx, former); err != nil {
 		return err
 	}
 	u.change(func(s *envoyState) { s.Replacing = true })
@@ -366,20 +365,33 @@ func (u *units) replace(ctx context.Context, former epoch) error {
 	return u.fresh(ctx)
 }
 
-// waitRoom waits until another Envoy may start beside those that still finish their requests.
-func (u *units) waitRoom(ctx context.Context) error {
-	for told := false; ; told = true {
-		active, err := u.active(ctx)
-		if err != nil || len(active) < maxEpochs {
-			return err
+// waitAlone waits until an epoch has ended the one that it replaced. An Envoy that is replaced before that does so at once,
+// which cuts requests; when that one has ended by itself, it aborts.
+// Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and tried.
+func (u *units) waitAlone(ctx context.Context, e epoch) error {
+	name := u.launch.name(e.number)
+	for told := false; e.number > 0; told = true {
+		now, err := u.manager.Look(ctx, name)
+		if err != nil || !now.running() {
+			return errors.Join(err, fmt.Errorf("%s is %s (%s)", name, now.Active, now.Result))
+		}
+		info, err := u.info(ctx)
+		age, parseErr := time.ParseDuration(info.Uptime)
+		if err = errors.Join(err, parseErr); err == nil && age > u.launch.shutdown+parentMargin {
+			return nil
 		}
 		if !told {
-			u.log.Info("waiting for the oldest envoy to finish its requests", "unit", u.launch.name(active[0]))
+			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name, u.launch.shutdown)
+			u.log.Info("envoy runs on with its former program or settings", "reason", why)
+			u.use(e, "")
+			u.change(func(s *envoyState) { s.Waiting = why })
 		}
+		u.change(func(s *envoyState) { s.PID = now.PID })
 		if !sleep(ctx, unitPoll) {
 			return ctx.Err()
 		}
 	}
+	return nil
 }
 
 // takeOver starts an epoch and waits until it serves.
@@ -454,11 +466,11 @@ func (u *units) Stop(ctx context.Context) error {
 	return u.stop(ctx)
 }
 
-// stop ends all epochs, the oldest first.
+// stop ends all epochs, the newest first: an Envoy ends the one that it replaced, and aborts when that has gone.
 func (u *units) stop(ctx context.Context) error {
 	active, err := u.active(ctx)
 	errs := []error{err}
-	for _, n := range active {
+	for _, n := range slices.Backward(active) {
 		if err := u.manager.Stop(ctx, u.launch.name(n)); err != nil {
 			errs = append(errs, fmt.Errorf("stop %s: %w", u.launch.name(n), err))
 		}

@@ -171,6 +171,7 @@ func newHost(t *testing.T, address string) *host {
 	}
 	s := ownSettings(t, joined.Settings.State, func(s *Settings) {
 		s.Envoy.Path, s.Envoy.Unit, s.Envoy.folder = testenvoy.Path(t), "ashore-envoy@web", stateFolder(t)
+		s.Envoy.ParentShutdown = time.Second
 	})
 	return &host{t, s, newLauncher(t, s.Envoy.folder)}
 }
@@ -304,6 +305,17 @@ func TestHotRestart(t *testing.T) {
 		return nil
 	})
 	r.ready(r.s.Ports.Health)
+	if err := r.end(); err != nil {
+		t.Fatal(err)
+	}
+	m.settings.Envoy.LogLevel = "warning"
+	r = m.start()
+	eventually(t, "the third epoch, once the first has ended", func() error {
+		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" || strings.Contains(m.units(), "web-0") {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
 	calls.end(t)
 	resp, err := http.Post("http://"+r.s.at(r.s.Ports.Status)+"/quitquitquit", "", nil)
 	if err != nil || resp.StatusCode != http.StatusOK {

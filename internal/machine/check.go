@@ -7,6 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -14,7 +16,11 @@ import (
 // startTime bounds how long a program may take to print its version.
 const startTime = 20 * time.Second
 
-// CheckEnvoy says why Envoy's program does not start on this machine.
+// Envoy's supported minor releases: generated configuration was tried with them, and each takes over from each other by hot
+// restart.
+const oldestEnvoy, newestEnvoy = 36, 40
+
+// CheckEnvoy says why Envoy's program does not start on this machine, or that its version is not supported.
 func CheckEnvoy(ctx context.Context, path string) error {
 	ctx, cancel := context.WithTimeout(ctx, startTime)
 	defer cancel()
@@ -31,6 +37,21 @@ func CheckEnvoy(ctx context.Context, path string) error {
 		return fmt.Errorf("Envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
 	case err != nil:
 		return fmt.Errorf("Envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path, err, text)
+	}
+	return checkVersion(path, text)
+}
+
+// version is in "envoy  version: COMMIT/1.40.0/Clean/RELEASE/BoringSSL".
+var version = regexp.MustCompile(`version: [^/\s]*/((\d+)\.(\d+)\.\d+[^/\s]*)/`)
+
+func checkVersion(path, text string) error {
+	found := version.FindStringSubmatch(text)
+	if found == nil {
+		return fmt.Errorf("%s is not Envoy: its --version says %.200q; install the package ashore-envoy", path, text)
+	}
+	if minor, err := strconv.Atoi(found[3]); err != nil || found[2] != "1" || minor < oldestEnvoy || minor > newestEnvoy {
+		return fmt.Errorf("Envoy %s is version %s, supported are 1.%d to 1.%d: install the package ashore-envoy",
+			path, found[1], oldestEnvoy, newestEnvoy)
 	}
 	return nil
 }

@@ -147,7 +147,8 @@ func TestRunMessages(t *testing.T) {
 		t.Errorf("status: exit code %d, error %v:\n%s", code, err, out)
 	}
 	crashing := filepath.Join(t.TempDir(), "envoy")
-	if err := os.WriteFile(crashing, []byte("#!/bin/sh\necho 'cannot do this' >&2\nexit 3\n"), 0o700); err != nil {
+	const script = "#!/bin/sh\n[ \"$1\" != --version ] || { echo 'version: 0/1.40.0/'; exit 0; }\necho 'cannot do this' >&2\nexit 3\n"
+	if err := os.WriteFile(crashing, []byte(script), 0o700); err != nil {
 		t.Fatal(err)
 	}
 	p := m.Agent(id, "--envoy", crashing)

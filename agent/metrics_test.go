@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/testlog"
+)
+
+// The application's metrics follow the agent's. An application that does not answer as it should is a metric, not an error.
+func TestApplicationMetrics(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		body string
+		code int
+		want []string
+		not  string
+	}{
+		"well":      {"app_requests 7", http.StatusOK, []string{"ashore_agent_application_up 1\n", "\napp_requests 7\n"}, "\x00"},
+		"error":     {"app_requests 7\n", http.StatusInternalServerError, []string{"ashore_agent_application_up 0\n"}, "app_requests"},
+		"too large": {strings.Repeat("app_requests 7\n", maxApplicationMetrics/10), http.StatusOK, []string{"ashore_agent_application_up 0\n"}, "app_requests"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(tc.code)
+				_, _ = w.Write([]byte(tc.body)) // the client stops at its bound
+			}))
+			t.Cleanup(app.Close)
+			s := example(t, "127.0.42.9", func(s *Settings) { s.Metrics.Application = app.URL })
+			a := &Agent{settings: s, log: testlog.New(t), admin: newAdmin(&s), scrapes: make(chan struct{}, 1),
+				envoy: &supervisor{pid: func() int { return 0 }}}
+			w := httptest.NewRecorder()
+			a.serveMetrics(w, httptest.NewRequest(http.MethodGet, "/metrics", nil))
+			for _, want := range tc.want {
+				if !strings.Contains(w.Body.String(), want) {
+					t.Errorf("want %q in %.2000s", want, w.Body)
+				}
+			}
+			if strings.Contains(w.Body.String(), tc.not) {
+				t.Errorf("%q is in the answer", tc.not)
+			}
+		})
+	}
+}
+
+// /quitquitquit is for this machine alone.
+func TestQuit(t *testing.T) {
+	t.Parallel()
+	r := newReadiness(nil, nil, nil, testlog.New(t))
+	quit := 0
+	r.quit = func() { quit++ }
+	for from, want := range map[string]int{"127.0.0.1:999": http.StatusOK, "10.0.0.7:999": http.StatusOK, "10.0.0.8:999": http.StatusForbidden} {
+		w, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/quitquitquit", nil)
+		req.RemoteAddr = from
+		to := net.TCPAddrFromAddrPort(netip.MustParseAddrPort("10.0.0.7:15020"))
+		r.serveQuit(w, req.WithContext(context.WithValue(req.Context(), http.LocalAddrContextKey, to)))
+		if w.Code != want {
+			t.Errorf("from %s: %d, want %d", from, w.Code, want)
+		}
+	}
+	if quit != 2 {
+		t.Errorf("quit %d times, want 2", quit)
+	}
+}
+
+// The service manager is told that the agent is started when Envoy is ready or after a bound, and that it is alive as often as it
+// wants to know.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	var told []string
+	a := &Agent{notifier: notifier{notify: func(s string) { told = append(told, s) }, watchdog: time.Hour}}
+	for _, at := range []time.Duration{0, time.Second, startupWait, 2 * startupWait} {
+		a.notify(errNotRunning, at)
+	}
+	a.notify(nil, time.Hour)
+	want := "STATUS=" + errNotRunning.Error() + " WATCHDOG=1 READY=1 STATUS=Envoy is ready"
+	if got := strings.Join(told, " "); got != want {
+		t.Errorf("told %q, want %q", got, want)
+	}
+}
