@@ -39,7 +39,8 @@ type Assembler struct {
 	rekey   bool        // a RequestAuthentication has changed since keys were asked for
 	keyed   keyState    // how far the keys of the first build are
 
-	arranged chan Sources // what Arrange asks for
+	arranged chan Sources  // what Arrange asks for
+	asked    chan struct{} // Responds sends, the loop receives
 
 	mu        sync.Mutex // guards what Status reads
 	objects   *feed.Merger[config.Key, *config.Object]
@@ -71,6 +72,7 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 		between:   map[place][]finding{},
 		conflicts: map[registry.Key]int{},
 		arranged:  make(chan Sources),
+		asked:     make(chan struct{}),
 		instances: feed.NewMerger(instances, func(in registry.Instances) registry.Key { return in.Service.Key }),
 	}
 	a.use = newObjectBook(objects, a.began)
@@ -136,6 +138,16 @@ type arrivals struct {
 	keys  <-chan *KeySets
 }
 
+// Responds returns nil as soon as the goroutine that owns the state is idle, and ctx's error when that ends before.
+func (a *Assembler) Responds(ctx context.Context) error {
+	select {
+	case a.asked <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // loop owns the state. Only one of these things can happen at a time: a batch, whom to trust or keys arrive, the
 // deriver has more, the sources are others, or it is time to look what is due.
 func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], instances *crew[registry.Instances], from arrivals) {
@@ -169,6 +181,7 @@ func (a *Assembler) loop(ctx context.Context, objects *crew[*config.Object], ins
 		case <-from.again:
 			a.spent = false
 			a.derive(ctx, time.Now())
+		case <-a.asked:
 		case <-look.C:
 		}
 		a.tellLeft(objects, instances)

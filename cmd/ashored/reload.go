@@ -15,6 +15,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/push"
 )
 
@@ -34,6 +35,7 @@ type reloader struct {
 	export  func([]sourceSettings) error
 	record  func(audit.Event)
 	log     hclog.Logger
+	systemd sdnotify.Notifier
 
 	mu      sync.Mutex
 	refused []feed.Problem // guarded by mu: of the last file, when it was refused
@@ -47,7 +49,9 @@ func (r *reloader) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-r.asked:
+			r.systemd.Reloading()
 			r.reload(ctx)
+			r.systemd.Tell(sdnotify.Ready)
 		}
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/audit"
 	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/sdnotify"
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/push"
@@ -303,12 +304,14 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("virtual addresses", book.Run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
-	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings")}
+	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings"),
+		systemd: sdnotify.Notifier{Log: log}}
 	back.more = append(back.more, settings.problems, out.problems)
 	if err := d.registry.Register(out); err != nil {
 		return p, err
 	}
 	p.run("settings", settings.run)
+	p.run("systemd", (&serviceManager{notifier: sdnotify.Notifier{Log: log}, waiting: back.waiting, responds: assembler.Responds}).run)
 	return p, nil
 }
 

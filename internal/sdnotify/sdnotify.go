@@ -7,6 +7,13 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
+// States of sd_notify(3).
+const (
+	Ready    = daemon.SdNotifyReady
+	Stopping = daemon.SdNotifyStopping
+	Alive    = daemon.SdNotifyWatchdog
+)
+
 // Notifier tells the service manager that started this process.
 type Notifier struct{ Log hclog.Logger }
 
@@ -18,7 +25,9 @@ func (n Notifier) Tell(state string) {
 }
 
 // Reloading says that the settings are read anew. "READY=1" ends it.
-func (n Notifier) Reloading() { n.Tell("RELOADING=1\n" + daemon.SdNotifyMonotonicUsec()) }
+func (n Notifier) Reloading() {
+	n.Tell(daemon.SdNotifyReloading + "\n" + daemon.SdNotifyMonotonicUsec())
+}
 
 // Watchdog is how often WATCHDOG=1 is to be sent, half of WatchdogSec=. Zero: never.
 func (n Notifier) Watchdog() time.Duration {
