@@ -40,7 +40,9 @@ func (m *serviceManager) run(ctx context.Context) error {
 		}
 		if poll == startupPoll && (len(waiting) == 0 || time.Since(begun) >= startupWait) {
 			m.notifier.Tell(sdnotify.Ready)
-			poll = laterPoll
+			if poll = laterPoll; watchdog > 0 {
+				poll = min(poll, watchdog)
+			}
 		}
 		if watchdog > 0 && time.Since(alive) >= watchdog && m.responds(ctx) == nil {
 			alive = time.Now()
