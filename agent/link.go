@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/types/known/structpb"
 	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/build"
 )
 
 // link stands between Envoy and the control planes: Envoy's configuration comes through it.
@@ -60,6 +63,8 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, err
 	}
+	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
+	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
 	probes := make(chan groupNews, 1)
 	p, err := newProxy(proxyConfig{
 		Node:      n,

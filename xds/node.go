@@ -55,6 +55,8 @@ type proxy struct {
 	ID string
 	// Version is the client's Istio version, or its user agent's name and version.
 	Version string
+	// Agent is the version of its ashore-agent, and Envoy that of its Envoy; empty: it has none, or does not say.
+	Agent, Envoy string
 	// enrolment is as what it asks to be registered.
 	enrolment enrolment
 }
@@ -98,8 +100,14 @@ func (ns *nodes) read(raw []byte) (*proxy, error) {
 	if p.Version == "" {
 		p.Version = strings.TrimSpace(n.agent + " " + n.build)
 	}
-	if len(p.Version) > maxVersion {
-		p.Version = strings.ToValidUTF8(p.Version[:maxVersion], "")
+	p.Agent = n.metadata["ASHORE_VERSION"].text
+	if n.agent == "envoy" {
+		p.Envoy = n.build
+	}
+	for _, text := range []*string{&p.Version, &p.Agent, &p.Envoy} {
+		if len(*text) > maxVersion {
+			*text = strings.ToValidUTF8((*text)[:maxVersion], "")
+		}
 	}
 	if p.Type, err = nodeType(parts[0]); err != nil {
 		return nil, err

@@ -20,6 +20,8 @@ type ProxyStatus struct {
 	Node push.Node
 	// Version is the client's, "1.40.0" or Istio's.
 	Version string
+	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
+	Agent, Envoy string
 	// Peer is its address.
 	Peer string
 	// Who is who it proved to be.
@@ -87,7 +89,7 @@ func (st *stream) status() ProxyStatus {
 	if st.shown != (push.Node{}) {
 		node = st.shown
 	}
-	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
+	p := ProxyStatus{ID: st.proxy.ID, Node: node, Version: st.proxy.Version, Agent: st.proxy.Agent, Envoy: st.proxy.Envoy, Peer: st.peer, Who: st.who, Bundle: st.bundle(), Connected: st.since, Delta: !st.states}
 	for _, t := range st.types {
 		p.Types = append(p.Types, TypeStatus{TypeURL: t.Kind().TypeURL, Objects: t.objects, Resources: t.To.Len(), Status: t.Status(t.To)})
 	}

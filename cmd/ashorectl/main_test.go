@@ -129,9 +129,9 @@ func TestCommands(t *testing.T) {
 file:/old: older content than there is, or may be, is at work in 2 parts, the oldest read 2h ago
 store: not read yet
 
-PROXY       KIND     PEER        CONNECTED  CDS     EDS  LDS        RDS
-api-1.shop  sidecar  10.0.0.2:4  1h         5 sent  -    2          3 behind
-web-1.shop  sidecar  10.0.0.1:4  3d         1       0    2 (1 bad)  -
+PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS        RDS
+api-1.shop  sidecar  10.0.0.2:4  1h         -      -      5 sent  -    2          3 behind
+web-1.shop  sidecar  10.0.0.1:4  3d         -      -      1       0    2 (1 bad)  -
 
 web-1.shop rejected lds 0.0.0.0_80 5s ago:
   unknown filter

@@ -86,13 +86,13 @@ func proxiesTable(w io.Writer, proxies []admin.ProxyStatus, now time.Time) error
 		return err
 	}
 	types := typeColumns(proxies)
-	header := []string{"PROXY", "KIND", "PEER", "CONNECTED"}
+	header := []string{"PROXY", "KIND", "PEER", "CONNECTED", "AGENT", "ENVOY"}
 	for _, typ := range types {
 		header = append(header, strings.ToUpper(typ))
 	}
 	var rows [][]string
 	for _, p := range proxies {
-		row := []string{p.ID, p.Kind, p.Peer, ago(now, p.Connected)}
+		row := []string{p.ID, p.Kind, p.Peer, ago(now, p.Connected), cmp.Or(p.Agent, "-"), cmp.Or(p.Envoy, "-")}
 		for _, typ := range types {
 			row = append(row, cell(p, typ))
 		}

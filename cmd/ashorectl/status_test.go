@@ -31,10 +31,11 @@ func TestReaders(t *testing.T) {
 		return admin.TypeStatus{Objects: kind, Resources: n, Latest: true}
 	}
 	refused := admin.TypeStatus{Objects: "ServiceEntry", Resources: 9, Latest: true, Rejected: []admin.Rejection{{Time: now.Add(-5 * time.Second), Resource: "shop/web", Error: "hosts: missing"}}}
-	proxy := admin.ProxyStatus{ID: "web-1.shop", Kind: "sidecar", Peer: "10.0.0.1:4", Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, Latest: true}}}
+	proxy := admin.ProxyStatus{ID: "web-1.shop", Kind: "sidecar", Peer: "10.0.0.1:4", Agent: "v0.3.0", Envoy: "1.40.0", Connected: now.Add(-time.Hour), Types: []admin.TypeStatus{{Type: "cds", Resources: 3, Latest: true}}}
 	mixed := proxy
 	mixed.Types = []admin.TypeStatus{{Type: "cds", Resources: 3}, {Type: "networking.istio.io/v1/Gateway", Objects: "Gateway", Resources: 2, InFlight: 1}}
-	const proxies = "PROXY       KIND     PEER        CONNECTED  CDS\nweb-1.shop  sidecar  10.0.0.1:4  1h         3\n"
+	const proxies = "PROXY       KIND     PEER        CONNECTED  AGENT   ENVOY   CDS\n" +
+		"web-1.shop  sidecar  10.0.0.1:4  1h         v0.3.0  1.40.0  3\n"
 	for name, tc := range map[string]struct {
 		all  []admin.ProxyStatus
 		want string
@@ -55,7 +56,7 @@ func TestReaders(t *testing.T) {
 				"b       10.0.0.9:4  0s         4      0        behind: Gateway, ServiceEntry and 2 more  -\n" +
 				"c       10.0.0.9:4  0s         1      9        in step                                   1\n" +
 				"\nc rejected ServiceEntry shop/web 5s ago:\n  hosts: missing\n"},
-		"both": {[]admin.ProxyStatus{mixed}, strings.Replace(proxies, "1h         3", "1h         3 behind", 1) +
+		"both": {[]admin.ProxyStatus{mixed}, strings.Replace(proxies, "1.40.0  3", "1.40.0  3 behind", 1) +
 			"\nREADER      PEER        CONNECTED  KINDS  OBJECTS  STATE          REFUSED\nweb-1.shop  10.0.0.1:4  1h         1      2        sent: Gateway  -\n"},
 	} {
 		t.Run(name, func(t *testing.T) {

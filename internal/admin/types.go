@@ -52,6 +52,9 @@ type ProxyStatus struct {
 	Reader bool `json:"reader,omitempty"`
 	// Version is the client's; may be empty.
 	Version string `json:"version,omitempty"`
+	// Agent and Envoy are the versions of its ashore-agent and its Envoy; may be empty.
+	Agent string `json:"agent,omitempty"`
+	Envoy string `json:"envoy,omitempty"`
 	// Peer is the address that it connected from.
 	Peer      string    `json:"peer"`
 	Connected time.Time `json:"connected"`
