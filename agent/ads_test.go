@@ -80,7 +80,7 @@ func (c *controlPlane) DeltaAggregatedResources(stream grpc.BidiStreamingServer[
 			c.node = req.GetNode()
 			c.mu.Unlock()
 		}
-		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, probeTypeURL}, req.GetTypeUrl()) {
+		if req.GetResponseNonce() != "" || c.resources[req.GetTypeUrl()] == nil && !slices.Contains([]string{typeCluster, typeListener, "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"}, req.GetTypeUrl()) {
 			continue // there is nothing to say to a report, or of the roots
 		}
 		if err := stream.Send(&discoveryv3.DeltaDiscoveryResponse{

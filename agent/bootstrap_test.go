@@ -26,7 +26,7 @@ func TestNode(t *testing.T) {
 	if err := s.Complete(); err != nil {
 		t.Fatal(err)
 	}
-	n, err := node(&s)
+	n, err := node(&s, streamBoth)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -109,11 +109,11 @@ func FuzzGroupProbe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := grouped()
 		told := make(chan groupNews, 1)
-		p := &proxy{cfg: proxyConfig{SetProbe: setProbe(&s, told)}, relay: newRelay(), dirty: make(chan struct{}, 1)}
-		if err := p.takeProbe(body); err != nil {
-			if p.probe.used != nil {
-				t.Errorf("it is kept although %v", err)
-			}
+		var probe networking.ReadinessProbe
+		if err := proto.Unmarshal(body, &probe); err != nil {
+			return
+		}
+		if err := setProbe(&s, told)(&probe); err != nil {
 			return
 		}
 		n := <-told

@@ -6,9 +6,9 @@ import (
 
 	discoveryv3 "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/mem"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/xds/ads"
@@ -47,7 +47,7 @@ func FuzzSecretRequest(f *testing.F) {
 		out := &sink{}
 		st := &secretStream{secrets: s, grpc: out, reader: ads.NewReader(states, ads.Limits{}), sub: ads.NewSubscription(s.kind, states, s.cache, "sds-1-"), id: id, set: set}
 		for _, raw := range [][]byte{first, second} {
-			if err := st.take(&frame{in: mem.SliceBuffer(raw)}); err != nil {
+			if err := st.take(&relay.Frame{Data: raw}); err != nil {
 				return
 			}
 			before := out.sent

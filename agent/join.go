@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -93,7 +92,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if len(s.Workload.Addresses) == 0 {
 		s.Workload.Addresses = []string{local}
 	}
-	if err := os.RemoveAll(copyOf(s.State)); err != nil { // of another mesh, perhaps, with the same names
+	if err := removeMissing(cacheFile(s.State)); err != nil { // of another mesh, perhaps, with the same names
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	s.Workload.ServiceAccount = "" // the certificate says it

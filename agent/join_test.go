@@ -145,7 +145,7 @@ func TestJoinAnew(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := joining(t, p)
 			p.set(func() { p.bound = nil })
-			if err := errors.Join(disk(c.Settings.State), os.Mkdir(copyOf(c.Settings.State), 0o700)); err != nil {
+			if err := errors.Join(disk(c.Settings.State), os.WriteFile(cacheFile(c.Settings.State), nil, 0o600)); err != nil {
 				t.Fatal(err)
 			}
 			r, err := Join(t.Context(), c)
@@ -155,7 +155,7 @@ func TestJoinAnew(t *testing.T) {
 			if left, err := filepath.Glob(filepath.Join(c.Settings.State, identityPrefix+"*")); err != nil || len(left) != 1 {
 				t.Errorf("folders of identities %v, %v; want one", left, err)
 			}
-			if _, err := os.Stat(copyOf(c.Settings.State)); !errors.Is(err, os.ErrNotExist) {
+			if _, err := os.Stat(cacheFile(c.Settings.State)); !errors.Is(err, os.ErrNotExist) {
 				t.Errorf("the configuration of the former mesh is left: %v", err)
 			}
 		})

@@ -1,18 +1,12 @@
 package agent
 
 import (
-	"context"
 	"errors"
-	"fmt"
-	"net"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
-
-	"github.com/ashore-mesh/ashore/internal/testlog"
 )
 
 // A certificate that a control plane refuses is replaced at once, and not again because the new one is refused too; what
@@ -96,30 +90,5 @@ func TestAccepted(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// Only that the certificate is refused is told: nothing else is mended by another one.
-func TestRefusedIsTold(t *testing.T) {
-	t.Parallel()
-	told := 0
-	p, err := newProxy(proxyConfig{Node: testNode(t), Addresses: []string{"127.0.16.1:1"}, Log: testlog.New(t), Refused: func() { told++ },
-		Dial: func(context.Context, string) (net.Conn, error) { return nil, errors.New("nobody") }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, tc := range []struct {
-		err  error
-		want int
-	}{
-		{errors.New("nobody"), 0},
-		{status.Error(codes.Unavailable, "x"), 0},
-		{status.Error(codes.PermissionDenied, "x"), 0},
-		{status.Error(codes.Unauthenticated, "x"), 1},
-		{fmt.Errorf("receive: %w", status.Error(codes.Unauthenticated, "x")), 2},
-	} {
-		if p.detach("127.0.16.1:1", tc.err); told != tc.want {
-			t.Errorf("%v: told %d times, want %d", tc.err, told, tc.want)
-		}
 	}
 }

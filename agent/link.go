@@ -14,6 +14,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/internal/build"
+	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
 // link stands between Envoy and the control planes: Envoy's configuration comes through it.
@@ -57,16 +58,16 @@ type LinkState struct {
 	Bypassed string `json:"bypassed,omitempty"`
 }
 
-// newLink is the product's: the caching proxy, over connections that present the workload's certificate.
+// newLink is the product's: a relay, over connections that present the workload's certificate.
 func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
-	n, err := node(s)
+	n, err := node(s, streamControl)
 	if err != nil {
 		return nil, err
 	}
 	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
 	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
 	probes := make(chan groupNews, 1)
-	p, err := newProxy(proxyConfig{
+	r, err := relay.New(relay.Config{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
@@ -81,17 +82,16 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		Accepted:  k.Accepted,
 		SetRoots:  k.SetRoots,
 		SetProbe:  setProbe(s, probes),
-		Group:     s.Workload.Group,
-		Copy:      copyOf(s.State),
-		Identity:  k.Identity().ID.String(),
+		CacheFile: cacheFile(s.State),
+		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
 		RefuseOld: s.XDS.RefuseOld,
 		Log:       log,
 	})
 	if err != nil {
-		return nil, diskError("open the copy of the configuration", err)
+		return nil, err
 	}
-	return proxyLink{p, probes}, nil
+	return relayLink{r, probes}, nil
 }
 
 // setProbe hands on the group's probe, or why it is not used; nil for settings that do not follow it.
@@ -113,35 +113,32 @@ func setProbe(s *Settings, probes chan groupNews) func(*networking.ReadinessProb
 	}
 }
 
-// copyOf is the folder of a state folder's copy of the configuration.
-func copyOf(state string) string { return filepath.Join(state, "copy") }
+// cacheFile is the path of the cache of the configuration in a state folder.
+func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
 
-// proxyLink is the proxy in the agent's words.
-type proxyLink struct {
-	*proxy
-	probes chan groupNews // capacity 1; written with the proxy's lock held
+// relayLink is the relay in the agent's words.
+type relayLink struct {
+	*relay.Relay
+	probes chan groupNews // capacity 1
 }
 
 // GroupProbe implements link.
-func (l proxyLink) GroupProbe() <-chan groupNews { return l.probes }
+func (l relayLink) GroupProbe() <-chan groupNews { return l.probes }
 
 // ReportHealth implements link.
-func (l proxyLink) ReportHealth(h Health) {
+func (l relayLink) ReportHealth(h Health) {
 	if h.Healthy {
-		l.proxy.ReportHealth(nil)
+		l.Relay.ReportHealth(nil)
 		return
 	}
-	l.proxy.ReportHealth(errors.New(h.Reason))
+	l.Relay.ReportHealth(errors.New(h.Reason))
 }
 
 // LinkState implements link.
-func (l proxyLink) LinkState() LinkState {
+func (l relayLink) LinkState() LinkState {
 	s := l.Status()
-	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CopyFrom, Confirmed: s.Confirmed, Old: s.Old,
-		CopyRefused: s.CopyRefused, CopyError: s.CopyError, Bypassed: s.Bypassed}
-	if s.Envoys > 0 { // what an Envoy refused that has ended is over: the next one judges by itself
-		out.Rejected = refusedText(s.Words)
-	}
+	out := LinkState{Address: s.Connected, Since: s.Since, CopyFrom: s.CachedAt, Confirmed: s.Confirmed, Old: s.Old,
+		CopyRefused: s.CacheRefused, CopyError: s.CacheError, Bypassed: s.Bypassed, Rejected: refusedText(s.Rejected)}
 	if s.Connected == "" {
 		out.Trouble = s.LastError
 	}

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
-	"google.golang.org/grpc/mem"
+
+	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
 // localService is one that Envoy finds on the agent's socket.
@@ -26,7 +25,7 @@ func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.s
 // newLocalServer makes the gRPC server that Envoy, and nobody else, talks to, with services on it.
 func newLocalServer(services ...localService) *grpc.Server {
 	g := grpc.NewServer(
-		grpc.ForceServerCodecV2(frameCodec{messages: encoding.GetCodecV2("proto")}),
+		grpc.ForceServerCodecV2(relay.Codec()),
 		grpc.MaxRecvMsgSize(maxLocalRequest),
 		grpc.MaxHeaderListSize(64<<10),
 		grpc.MaxConcurrentStreams(64),
@@ -53,44 +52,4 @@ func serveLocal(ctx context.Context, g *grpc.Server, l net.Listener) error {
 	}
 	g.Stop()
 	return nil
-}
-
-// frame is one message as bytes: a response leaves as shared buffers, a request is read where it lies.
-type frame struct {
-	in  mem.Buffer      // freed by who reads it
-	out mem.BufferSlice // never freed: its buffers are plain slices
-}
-
-// newFrame is a message whose bytes are parts, one after another.
-func newFrame(parts ...[]byte) *frame {
-	f := &frame{out: make(mem.BufferSlice, len(parts))}
-	for i, p := range parts {
-		f.out[i] = mem.SliceBuffer(p)
-	}
-	return f
-}
-
-// frameCodec passes frames through and leaves all other messages to the protobuf codec.
-type frameCodec struct{ messages encoding.CodecV2 }
-
-var _ encoding.CodecV2 = frameCodec{}
-
-// Name is what travels as content type; Envoy sends none, which means proto.
-func (frameCodec) Name() string { return "proto" }
-
-// Marshal implements encoding.CodecV2.
-func (c frameCodec) Marshal(v any) (mem.BufferSlice, error) {
-	if f, ok := v.(*frame); ok {
-		return f.out, nil
-	}
-	return c.messages.Marshal(v)
-}
-
-// Unmarshal implements encoding.CodecV2.
-func (c frameCodec) Unmarshal(data mem.BufferSlice, v any) error {
-	if f, ok := v.(*frame); ok {
-		f.in = data.MaterializeToBuffer(mem.DefaultBufferPool())
-		return nil
-	}
-	return c.messages.Unmarshal(data, v)
 }

@@ -256,7 +256,7 @@ func leaves(t *testing.T, r *running) {
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	for _, name := range []string{identityLink, ownFile, nextKeyFile, "copy", bootstrapFile} {
+	for _, name := range []string{identityLink, ownFile, nextKeyFile, "configuration.cache", bootstrapFile} {
 		if _, err := os.Lstat(filepath.Join(r.s.State, name)); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%s is left: %v", name, err)
 		}

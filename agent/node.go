@@ -15,11 +15,19 @@ import (
 // control plane has to guess what the proxy can do.
 const apiVersion = "1.31.1"
 
-// node is how Envoy introduces itself. The form of the ID and the names and types of the metadata are Istio's:
+// The node metadata ASHORE_STREAM says what a stream of the agent is for. Without it one stream is for everything,
+// as Istio's agent has it.
+const (
+	streamConfig  = "config"  // Envoy's: it registers no workload
+	streamControl = "control" // the agent's own: it reads nothing for Envoy
+	streamBoth    = ""
+)
+
+// node is how Envoy, or the agent, introduces itself on a stream. The form of the ID and the names and types of the metadata are Istio's:
 // lists are text with commas, booleans are text, so that both control planes read them.
-func node(s *Settings) (*corev3.Node, error) {
+func node(s *Settings, stream string) (*corev3.Node, error) {
 	w := &s.Workload
-	meta, err := structpb.NewStruct(nodeMetadata(s))
+	meta, err := structpb.NewStruct(nodeMetadata(s, stream))
 	if err != nil {
 		return nil, fmt.Errorf("node metadata: %w", err)
 	}
@@ -46,7 +54,7 @@ func serviceName(w *Workload) string {
 	return w.Name
 }
 
-func nodeMetadata(s *Settings) map[string]any {
+func nodeMetadata(s *Settings, stream string) map[string]any {
 	w := &s.Workload
 	labels := map[string]any{}
 	for k, v := range w.Labels {
@@ -68,6 +76,7 @@ func nodeMetadata(s *Settings) map[string]any {
 		"CLUSTER_ID":      w.Cluster,
 
 		"AUTO_REGISTER_GROUP": w.Group,
+		"ASHORE_STREAM":       stream,
 	} {
 		if value != "" {
 			m[name] = value

@@ -157,3 +157,13 @@ func (p *prober) tell(h Health) {
 	}
 	p.report(h)
 }
+
+// sleep waits. It returns false when ctx ended.
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}

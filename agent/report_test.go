@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -64,17 +65,17 @@ func TestReport(t *testing.T) {
 		}, "control plane", "bad none since ", "join again: stop the agent, where it runs, and then paste here a new line"},
 		{"an address in use", func(_ *Agent, l *fakeLink) {
 			err := status.Error(codes.FailedPrecondition, "WorkloadEntry shop/db uses the address")
-			l.state = LinkState{Since: long, Trouble: streamError("a:1", err)}
+			l.state = LinkState{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: FailedPrecondition: WorkloadEntry shop/db uses the address",
 			"correct what the control plane's answer names"},
 		{"an address that is not allowed", func(_ *Agent, l *fakeLink) {
 			err := status.Error(codes.PermissionDenied, "set the workload's address")
-			l.state = LinkState{Since: long, Trouble: streamError("a:1", err)}
+			l.state = LinkState{Since: long, Trouble: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since 3h0m0s: control plane a:1: PermissionDenied: set the workload's address",
 			"correct what the control plane's answer names"},
 		{"another key", func(_ *Agent, l *fakeLink) {
 			err := status.Error(codes.PermissionDenied, "the certificate registers nobody: it was replaced")
-			l.state = LinkState{Since: now, Trouble: streamError("a:1", err)}
+			l.state = LinkState{Since: now, Trouble: relay.StreamError("a:1", err).Error()}
 		}, "control plane", "bad none since ", "restore it or join again"},
 		{"a wrong clock", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("its certificate begins at noon: set the clock")).Error()}
@@ -447,7 +448,7 @@ func TestRefusedText(t *testing.T) {
 func TestStreamErrorDenied(t *testing.T) {
 	t.Parallel()
 	const want = "control plane a:1: PermissionDenied: set the workload's address"
-	if got := streamError("a:1", status.Error(codes.PermissionDenied, "set the workload's address")); got != want {
+	if got := relay.StreamError("a:1", status.Error(codes.PermissionDenied, "set the workload's address")).Error(); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -114,7 +115,7 @@ func (s *secrets) serve(g grpc.ServerStream, states bool) error {
 	defer forget()
 	serial := s.serial.Add(1)
 	defer s.note(serial, nil)
-	st := &secretStream{secrets: s, grpc: g, serial: serial, requests: make(chan *frame), reader: ads.NewReader(states, ads.Limits{}),
+	st := &secretStream{secrets: s, grpc: g, serial: serial, requests: make(chan *relay.Frame), reader: ads.NewReader(states, ads.Limits{}),
 		sub: ads.NewSubscription(s.kind, states, s.cache, fmt.Sprintf("sds-%d-", serial))}
 	go st.read()
 	return st.run(changed)
@@ -126,8 +127,8 @@ type secretStream struct {
 	grpc   grpc.ServerStream // set once
 	serial uint64            // set once
 
-	requests chan *frame // written and closed by read, read by run
-	readErr  error       // written by read before it closes requests
+	requests chan *relay.Frame // written and closed by read, read by run
+	readErr  error             // written by read before it closes requests
 
 	// The following fields are used by run alone.
 	reader *ads.Reader
@@ -140,14 +141,13 @@ type secretStream struct {
 func (st *secretStream) read() {
 	defer close(st.requests)
 	for {
-		f := &frame{}
+		f := &relay.Frame{}
 		if st.readErr = st.grpc.RecvMsg(f); st.readErr != nil {
 			return
 		}
 		select {
 		case st.requests <- f:
 		case <-st.grpc.Context().Done():
-			f.in.Free()
 			return
 		}
 	}
@@ -200,9 +200,8 @@ func (st *secretStream) refresh() error {
 }
 
 // take takes in one request.
-func (st *secretStream) take(f *frame) error {
-	defer f.in.Free()
-	r, err := st.reader.Read(f.in.ReadOnlyData())
+func (st *secretStream) take(f *relay.Frame) error {
+	r, err := st.reader.Read(f.Data)
 	if err != nil {
 		return status.Error(codes.InvalidArgument, err.Error())
 	}
@@ -225,7 +224,7 @@ func (st *secretStream) take(f *frame) error {
 // send sends what Envoy lacks.
 func (st *secretStream) send() error {
 	for r := st.sub.Next(st.set, ads.Waits{}, time.Now()); r != nil; r = st.sub.Next(st.set, ads.Waits{}, time.Now()) {
-		if err := st.grpc.SendMsg(newFrame(r.Parts...)); err != nil {
+		if err := st.grpc.SendMsg(&relay.Frame{Data: slices.Concat(r.Parts...)}); err != nil {
 			return err
 		}
 		for c := range r.Changed() {

@@ -106,3 +106,11 @@ func (*supervisor) Stays(context.Context) bool { return false }
 
 // Stop implements envoyRunner: a child ends when Run does.
 func (*supervisor) Stop(context.Context) error { return nil }
+
+// poke makes the reader of c look, now or when it is ready.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

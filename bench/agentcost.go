@@ -177,9 +177,9 @@ func (a *agentRun) look(ctx context.Context, idle time.Duration) (agentFigures, 
 		return f, err
 	}
 	f.idle = (after - before) / time.Since(began).Seconds()
-	info, err := os.Stat(filepath.Join(a.state, "copy", "held"))
+	info, err := os.Stat(filepath.Join(a.state, "configuration.cache"))
 	if err != nil {
-		return f, fmt.Errorf("the agent's copy: %w", err)
+		return f, fmt.Errorf("the agent's cache: %w", err)
 	}
 	f.held = float64(info.Size()) / (1 << 20)
 	for field, to := range map[string]*float64{"VmRSS": &f.resident, "RssAnon": &f.private, "VmHWM": &f.peak} {

@@ -24,10 +24,10 @@ type labelled struct {
 // group, and beside them its own, as its endpoint has. A machine that joins need not know them, and cannot escape a policy
 // by telling others.
 func (st *stream) node(c Context) push.Node {
-	if st.member == nil || st.member.key.Group == "" {
+	if st.group == "" {
 		return st.proxy.Node
 	}
-	o := c.Object(config.Key{Kind: config.WorkloadGroup, Namespace: st.member.key.Namespace, Name: st.member.key.Group})
+	o := c.Object(config.Key{Kind: config.WorkloadGroup, Namespace: st.proxy.Namespace, Name: st.group})
 	if o == nil {
 		return st.proxy.Node // the group is gone
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // groups is a Context that knows one WorkloadGroup, or none.
@@ -41,7 +40,7 @@ func TestGroupLabels(t *testing.T) {
 	if got, want := shown(first), "[{own 1} {tier own}]"; got != want {
 		t.Errorf("not registered: got %s, want %s", got, want)
 	}
-	st.member = &membership{key: registry.RegistrationKey{Namespace: "shop", Group: "web", Name: "web-10.0.0.1"}}
+	st.group = "web"
 	want := "[{app web} {own 1} {t 1} {tier group}]"
 	if got := shown(first); got != want {
 		t.Errorf("registered: got %s, want %s", got, want)
@@ -63,7 +62,7 @@ func TestGroupLabels(t *testing.T) {
 	if got := st.node(groups{}); got != own {
 		t.Errorf("the group is gone: got %v", got)
 	}
-	st.member.key.Group = ""
+	st.group = ""
 	if got := st.node(groups{web: first}); got != own {
 		t.Errorf("a reporter for an entry: got %v", got)
 	}

@@ -59,7 +59,20 @@ type proxy struct {
 	Agent, Envoy string
 	// enrolment is as what it asks to be registered.
 	enrolment enrolment
+	// purpose is what the stream is for.
+	purpose purpose
 }
+
+// purpose is what a stream is for: node metadata ASHORE_STREAM. Empty means everything, as Istio's agents
+// and Envoys without an agent have it.
+type purpose string
+
+const (
+	// forConfig is Envoy's stream through an ashore-agent: it registers no workload.
+	forConfig purpose = "config"
+	// forControl is the stream of an ashore-agent itself. No proxy is counted for it.
+	forControl purpose = "control"
+)
 
 const (
 	// maxNode bounds an encoded node, which has some 60 KB.
@@ -173,6 +186,7 @@ func (ns *nodes) metadata(p *proxy, m map[string]value) error {
 	}
 	// Istio also read DNS_AUTO_ALLOCATE until its control plane allocated addresses by default, as
 	// Ashore does.
+	p.purpose = purpose(m["ASHORE_STREAM"].text)
 	p.CapturesDNS = m["DNS_CAPTURE"].text == "true"
 	if port := m["HTTP_PROXY_PORT"].text; port != "" {
 		n, err := strconv.ParseUint(port, 10, 16)

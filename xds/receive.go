@@ -86,8 +86,10 @@ func (st *stream) introduce(ctx context.Context, node []byte) error {
 	st.mu.Lock()
 	st.doubts = doubts
 	st.mu.Unlock()
-	st.counted = s.metrics.connected.join(p.Version)
-	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
+	if p.purpose != forControl {
+		st.counted = s.metrics.connected.join(p.Version)
+	}
+	st.logLine(hclog.Info, "proxy connected", "proxy", p.ID, "stream", string(p.purpose), "peer", st.peer, "identity", st.who.Identity, "serial", st.who.Serial, "version", p.Version, "delta", !st.states)
 	if st.who.chain != nil && st.checks != s.rechecks.Load() { // the pass may have been before the stream was taken in
 		if _, err := s.verify(st.who, time.Now()); err != nil {
 			st.expel(err)

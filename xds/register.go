@@ -43,6 +43,10 @@ func (st *stream) register(ctx context.Context) error {
 		st.refuseRegistration(err)
 		return err
 	}
+	st.group = ask.group
+	if st.proxy.purpose == forConfig {
+		return nil
+	}
 	r := registry.Registration{
 		RegistrationKey: registry.RegistrationKey{Namespace: st.proxy.Namespace, Group: ask.group, Name: ask.entry},
 		Identity:        st.who.Identity.String(),

@@ -60,18 +60,34 @@ func (s *Server) Count(match func(Peer) bool) int {
 	return len(found)
 }
 
-// Proxies are the connected proxies by node ID.
+// Proxies are the connected proxies by node ID. The control stream of an agent is shown with the
+// streams of its proxy, and alone while it has none.
 func (s *Server) Proxies() []ProxyStatus {
 	s.mu.Lock()
-	streams := make([]*stream, 0, len(s.streams))
+	control := map[string]*stream{} // by client, the newest
+	var streams []*stream
 	for st := range s.streams {
-		streams = append(streams, st)
+		if st.proxy.purpose != forControl {
+			streams = append(streams, st)
+		} else if c := control[st.client()]; c == nil || st.serial > c.serial {
+			control[st.client()] = st
+		}
+	}
+	for client, st := range control {
+		if !slices.ContainsFunc(s.clients[client], func(o *stream) bool { return o.proxy.purpose != forControl }) {
+			streams = append(streams, st)
+			delete(control, client)
+		}
 	}
 	s.mu.Unlock()
 	out, reports := make([]ProxyStatus, len(streams)), s.speakers.reports()
 	for i, st := range streams {
 		out[i] = st.status()
 		out[i].Health = reports[st]
+		if c := control[st.client()]; c != nil {
+			agent := c.status()
+			out[i].Bundle, out[i].Health, out[i].Types = agent.Bundle, reports[c], append(out[i].Types, agent.Types...)
+		}
 	}
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
 		if c := strings.Compare(a.ID, b.ID); c != 0 {
@@ -145,7 +161,7 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 	return out, nil
 }
 
-// lookup finds the newest stream of a proxy.
+// lookup finds the newest stream of a proxy; its agent's own only when it has no other.
 func (s *Server) lookup(id string) (*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,7 +173,7 @@ func (s *Server) lookup(id string) (*stream, error) {
 		if found != nil && found.proxy.ID != st.proxy.ID {
 			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id, found.proxy.ID, st.proxy.ID)
 		}
-		if found == nil || st.serial > found.serial {
+		if found == nil || found.proxy.purpose == forControl || st.proxy.purpose != forControl && st.serial > found.serial {
 			found = st
 		}
 	}

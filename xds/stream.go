@@ -45,6 +45,7 @@ type stream struct {
 	counted    string      // as which version
 	cost       int         // of its subscriptions, by what its quota holds
 	member     *membership // nil: its workload is not registered
+	group      string      // WorkloadGroup that it may register as; empty: none
 	labelled   labelled    // of the latest group
 	reader     *ads.Reader
 	snap       *snapshot
@@ -258,7 +259,9 @@ func (st *stream) end(err error) {
 	s := st.server
 	st.unregister()
 	s.remove(st)
-	s.metrics.connected.leave(st.counted)
+	if st.proxy.purpose != forControl {
+		s.metrics.connected.leave(st.counted)
+	}
 	st.mu.Lock()
 	for _, t := range st.types {
 		st.countRefusing(t, false)

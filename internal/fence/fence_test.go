@@ -31,7 +31,7 @@ func levels() []struct {
 		{0, []string{"internal/..."}},
 		{1, []string{"config", "config/storage", "registry", "xds/resource", "mcp/legacypb"}},
 		{2, []string{"push", "xds/ads"}},
-		{3, []string{"xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept"}},
+		{3, []string{"xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/relay"}},
 		{4, []string{"xds", "webhook", "agent/..."}},
 		{5, []string{"cmd/...", "examples/...", "bench/...", "tools/..."}},
 	}

@@ -11,12 +11,14 @@ import (
 // ErrNotResponse is the reason why bytes are not a discovery response.
 var ErrNotResponse = errors.New("not a discovery response")
 
-// Item is one resource of a Reply. Body lies in the bytes that the reply was read from.
+// Item is one resource of a Reply. Body and Raw lie in the bytes that the reply was read from.
 type Item struct {
 	Name, Version string
 	// TypeURL is that of the resource itself, and Body its encoded message.
 	TypeURL string
 	Body    []byte
+	// Raw is the whole encoded Resource, the fields above included.
+	Raw []byte
 }
 
 // Reply is one discovery response as a client reads it.
@@ -25,6 +27,24 @@ type Reply struct {
 	Items          []Item
 	// Removed are the names that do not exist, or no more.
 	Removed []string
+}
+
+// Encode lays it out as a DeltaDiscoveryResponse. Of an item only Raw counts.
+func (r *Reply) Encode() []byte {
+	size := len(r.TypeURL) + len(r.Nonce) + 16
+	for i := range r.Items {
+		size += len(r.Items[i].Raw) + 8
+	}
+	b := make([]byte, 0, size)
+	for i := range r.Items {
+		b = protowire.AppendBytes(protowire.AppendTag(b, replyItems, protowire.BytesType), r.Items[i].Raw)
+	}
+	b = protowire.AppendString(protowire.AppendTag(b, replyTypeURL, protowire.BytesType), r.TypeURL)
+	b = protowire.AppendString(protowire.AppendTag(b, replyNonce, protowire.BytesType), r.Nonce)
+	for _, name := range r.Removed {
+		b = protowire.AppendString(protowire.AppendTag(b, replyRemoved, protowire.BytesType), name)
+	}
+	return b
 }
 
 // Numbers of the fields of a DeltaDiscoveryResponse, of its Resource and of an Any that a client reads.
@@ -81,7 +101,7 @@ func (r *Reply) resource(num protowire.Number, value []byte, limits Limits) erro
 
 // readItem reads one Resource of a response.
 func readItem(raw []byte, limits Limits) (Item, error) {
-	var it Item
+	it := Item{Raw: raw}
 	err := eachField(raw, func(num protowire.Number, value []byte) error {
 		switch num {
 		case itemName:

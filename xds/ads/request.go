@@ -360,6 +360,17 @@ func (r *Request) named(field protowire.Number) (names iter.Seq[[]byte], everyth
 	}, true
 }
 
+// Claims yields the names and versions that the client says it has from an earlier stream.
+func (r *Request) Claims() iter.Seq2[string, string] {
+	return func(yield func(name, version string) bool) {
+		for name, version := range r.versions() {
+			if !yield(string(name), string(version)) {
+				return
+			}
+		}
+	}
+}
+
 // versions yields what the client says it has from an earlier stream.
 func (r *Request) versions() iter.Seq2[[]byte, []byte] {
 	return func(yield func(name, version []byte) bool) {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -31,10 +30,13 @@ func quiet(t *testing.T) (m *harness.Mesh, web *server, a *harness.Proxy) {
 	return m, web, a
 }
 
+// cacheOf is the path of an agent's cache file.
+func cacheOf(p *harness.Proxy) string { return filepath.Join(p.State, "configuration.cache") }
+
 // kept waits until an agent has a copy that is not going to change: an agent that ends writes a last one.
 func kept(t *testing.T, p *harness.Proxy) {
 	t.Helper()
-	path := filepath.Join(p.State, "copy", "held")
+	path := cacheOf(p)
 	harness.Eventually(t, "a copy on disk", func() error {
 		_, err := os.Stat(path)
 		return err
@@ -113,7 +115,7 @@ func TestBadCopies(t *testing.T) {
 	t.Parallel()
 	_, web, a := quiet(t)
 	a.Kill()
-	held := filepath.Join(a.State, "copy", "held")
+	held := cacheOf(a)
 	edit := func(f func([]byte) []byte) func(*testing.T) {
 		return func(t *testing.T) {
 			t.Helper()
@@ -134,32 +136,26 @@ func TestBadCopies(t *testing.T) {
 	if err := os.WriteFile(config, []byte("xds:\n  maxAge: 1ms\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	pristine := filepath.Join(t.TempDir(), "copy")
-	replicate(t, filepath.Join(a.State, "copy"), pristine)
+	pristine := filepath.Join(t.TempDir(), "cache")
+	replicate(t, held, pristine)
 	for _, tc := range []struct {
 		name, reason string
 		damage       func(*testing.T)
 		flags        []string
 	}{
-		{"truncated", "it is cut short", edit(func(b []byte) []byte { return b[:len(b)/2] }), nil},
-		{"without its last byte", "it is cut short", edit(func(b []byte) []byte { return b[:len(b)-1] }), nil},
+		{"truncated", "damaged", edit(func(b []byte) []byte { return b[:len(b)/2] }), nil},
+		{"without its last byte", "damaged", edit(func(b []byte) []byte { return b[:len(b)-1] }), nil},
 		{"a bit flipped at the beginning", "", edit(flip(2)), nil},
 		{"a bit flipped in the middle", "damaged", edit(func(b []byte) []byte { return flip(len(b) / 2)(b) }), nil},
 		{"a bit flipped at the end", "damaged", edit(func(b []byte) []byte { return flip(len(b) - 3)(b) }), nil},
 		{"empty", "", edit(func([]byte) []byte { return nil }), nil},
 		{"too old", "it is too old: a control plane confirmed it last at ", func(*testing.T) {}, []string{"--config", config}},
-		{"of another workload", "it is that of the ", func(t *testing.T) {
+		{"of another workload", "it is of ", func(t *testing.T) {
 			t.Helper()
-			replicate(t, filepath.Join(web.State, "copy"), filepath.Join(a.State, "copy"))
-		}, nil},
-		{"another key", "damaged", func(t *testing.T) {
-			t.Helper()
-			if err := os.WriteFile(filepath.Join(a.State, "copy", "key"), bytes.Repeat([]byte{7}, 32), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			replicate(t, cacheOf(web.Proxy), held)
 		}, nil},
 	} {
-		replicate(t, pristine, filepath.Join(a.State, "copy"))
+		replicate(t, pristine, held)
 		tc.damage(t)
 		a.Run(tc.flags...)
 		refusedCopy(t, a, tc.name, tc.reason)
@@ -168,7 +164,7 @@ func TestBadCopies(t *testing.T) {
 	if now, err := os.ReadFile(filepath.Join(a.State, "agent.yaml")); err != nil || !bytes.Equal(now, own) {
 		t.Errorf("the settings that it joined with have changed: %s, error %v", now, err)
 	}
-	replicate(t, pristine, filepath.Join(a.State, "copy"))
+	replicate(t, pristine, held)
 	a.Run()
 	a.Ready()
 	answers(t, a.Client(httpPort), "web-1")
@@ -185,7 +181,7 @@ func refusedCopy(t *testing.T, p *harness.Proxy, name, reason string) {
 		if err == nil && r.Well {
 			err = fmt.Errorf("status says that all is well")
 		}
-		if err == nil && !strings.Contains(p.Log(), "the copy of the configuration on disk is not used") {
+		if err == nil && !strings.Contains(p.Log(), "the cached configuration is not used") {
 			err = fmt.Errorf("the log says nothing of it:\n%s", p.Log())
 		}
 		return err
@@ -204,37 +200,14 @@ func flip(n int) func([]byte) []byte {
 	}
 }
 
-// replicate makes a folder of files be as another one.
+// replicate makes a file be as another one.
 func replicate(t *testing.T, from, to string) {
 	t.Helper()
-	if err := os.RemoveAll(to); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.CopyFS(to, os.DirFS(from)); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// A state folder that was copied to another machine, key and all, is of no use there. Gives the machine another machine-id in
-// a mount namespace, which needs root.
-func TestCopyOfAnotherMachine(t *testing.T) {
-	t.Parallel()
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: mounts another /etc/machine-id; TestBadCopies runs for everyone")
-	}
-	if _, err := os.Stat("/etc/machine-id"); err != nil {
-		t.Skipf("this machine has no machine-id: %v", err)
-	}
-	_, _, a := quiet(t)
-	a.Kill()
-	id := filepath.Join(t.TempDir(), "machine-id")
-	if err := os.WriteFile(id, []byte(strings.Repeat("0123", 8)+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
-	unshare, err := exec.LookPath("unshare")
+	b, err := os.ReadFile(from)
 	if err != nil {
-		t.Fatalf("%v: install util-linux", err)
+		t.Fatal(err)
 	}
-	a.RunAs([]string{unshare, "--mount", "sh", "-c", `mount --bind "$0" /etc/machine-id && exec "$@"`, id})
-	refusedCopy(t, a, "another machine", "it was made on another machine")
+	if err := os.WriteFile(to, b, 0o600); err != nil {
+		t.Fatal(err)
+	}
 }

@@ -1,0 +1,134 @@
+package relay
+
+import (
+	"bytes"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+)
+
+// cache is what was acknowledged, by type and name. Safe for concurrent use.
+type cache struct {
+	changed chan struct{} // capacity 1; the file is out of date
+
+	mu    sync.Mutex
+	types map[string]*cachedType // guarded by mu
+}
+
+// cachedType is one type of resources.
+type cachedType struct {
+	// all says that everything was subscribed, and that resources are everything there is.
+	all       bool
+	resources map[string]cached
+}
+
+// cached is one resource.
+type cached struct {
+	version string
+	raw     []byte // an encoded Resource of a discovery response; nil: there is none of this name
+}
+
+func newCache() *cache {
+	return &cache{changed: make(chan struct{}, 1), types: map[string]*cachedType{}}
+}
+
+// put takes in an acknowledged response. Names that wanted refuses are left out. all says that
+// everything of the type is subscribed.
+func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	t := c.types[r.TypeURL]
+	if t == nil {
+		t = &cachedType{resources: map[string]cached{}}
+		c.types[r.TypeURL] = t
+	}
+	t.all = all
+	for _, it := range r.Items {
+		if wanted(it.Name) {
+			t.resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // the response has others beside it
+		}
+	}
+	for _, name := range r.Removed {
+		if all {
+			delete(t.resources, name)
+		} else if wanted(name) {
+			t.resources[name] = cached{}
+		}
+	}
+	poke(c.changed)
+}
+
+// retain drops the resources that keep refuses.
+func (c *cache) retain(keep func(typeURL, name string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for typeURL, t := range c.types {
+		before := len(t.resources)
+		maps.DeleteFunc(t.resources, func(name string, _ cached) bool { return !keep(typeURL, name) })
+		if len(t.resources) != before {
+			poke(c.changed)
+		}
+	}
+}
+
+// reply is a response with the resources of a type that wanted accepts, sorted by name. Its items have
+// no bodies. all says that the cache has everything there is of the type.
+func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Reply, all bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	r = &ads.Reply{TypeURL: typeURL}
+	t := c.types[typeURL]
+	if t == nil {
+		return r, false
+	}
+	for name, res := range t.resources {
+		switch {
+		case !wanted(name):
+		case res.raw == nil:
+			r.Removed = append(r.Removed, name)
+		default:
+			r.Items = append(r.Items, ads.Item{Name: name, Version: res.version, Raw: res.raw})
+		}
+	}
+	slices.Sort(r.Removed)
+	slices.SortFunc(r.Items, func(a, b ads.Item) int { return strings.Compare(a.Name, b.Name) })
+	return r, t.all
+}
+
+// read returns everything there is of a type, with bodies.
+func (c *cache) read(typeURL string) (*ads.Reply, error) {
+	r, _ := c.reply(typeURL, everything)
+	r.Nonce = "cache" // a response has to have one
+	return ads.ReadReply(r.Encode(), limits())
+}
+
+// replies are responses with everything there is, by type, without bodies. whole are the types of which
+// the cache has everything there is.
+func (c *cache) replies() (all []*ads.Reply, whole []string) {
+	c.mu.Lock()
+	typeURLs := slices.Sorted(maps.Keys(c.types))
+	c.mu.Unlock()
+	for _, typeURL := range typeURLs {
+		r, complete := c.reply(typeURL, everything)
+		r.Nonce = "cache"
+		all = append(all, r)
+		if complete {
+			whole = append(whole, typeURL)
+		}
+	}
+	return all, whole
+}
+
+// everything wants every name.
+func everything(string) bool { return true }
+
+// poke makes the reader of c look, now or when it is ready.
+func poke(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,143 @@
+package relay
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+	"github.com/ashore-mesh/ashore/xds/xdstest"
+)
+
+// filled is a cache with two clusters, and endpoints of which one name does not exist.
+func filled(t testing.TB) *cache {
+	t.Helper()
+	c := newCache()
+	reply := func(typeURL string, resources ...*resource.Resource) *ads.Reply {
+		raw := (&ads.Reply{TypeURL: typeURL, Nonce: "1"}).Encode()
+		for _, res := range resources {
+			raw = append(raw, res.Entry()...)
+		}
+		r, err := ads.ReadReply(raw, limits())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	c.put(reply(resource.ClusterType, xdstest.Cluster("a", time.Second), xdstest.Cluster("b", time.Second)), true, everything)
+	eds := reply(resource.EndpointType, xdstest.Endpoints("a", 1))
+	eds.Removed = []string{"gone"}
+	c.put(eds, false, everything)
+	return c
+}
+
+// What is written is read again: the same responses would be sent.
+func TestCacheFile(t *testing.T) {
+	t.Parallel()
+	path, now := filepath.Join(t.TempDir(), "cache"), time.Now()
+	if _, _, err := load(path, "me", now, time.Hour); !errors.Is(err, fs.ErrNotExist) {
+		t.Fatalf("without a file: %v", err)
+	}
+	c := filled(t)
+	if err := c.save(path, "me", now); err != nil {
+		t.Fatal(err)
+	}
+	got, confirmed, err := load(path, "me", now.Add(time.Minute), time.Hour)
+	if err != nil || !confirmed.Equal(now) {
+		t.Fatalf("%v, confirmed at %s, want %s", err, confirmed, now)
+	}
+	for _, typeURL := range []string{resource.ClusterType, resource.EndpointType} {
+		want, wantAll := c.reply(typeURL, everything)
+		have, all := got.reply(typeURL, everything)
+		if !bytes.Equal(have.Encode(), want.Encode()) || all != wantAll {
+			t.Errorf("%s: got %+v, all %v; want %+v, %v", typeURL, have, all, want, wantAll)
+		}
+	}
+	select {
+	case <-got.changed:
+		t.Error("what was read is to be written again")
+	default:
+	}
+}
+
+// A file that was damaged, cut short, belongs to somebody else, or is of a wrong time is refused with the reason.
+func TestCacheFileRefused(t *testing.T) {
+	t.Parallel()
+	path, now := filepath.Join(t.TempDir(), "cache"), time.Now()
+	if err := filled(t).save(path, "me", now); err != nil {
+		t.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := map[string]struct {
+		raw   []byte
+		owner string
+		now   time.Time
+		want  string
+	}{
+		"of another":        {good, "you", now, `it is of "me", this workload is "you"`},
+		"too old":           {good, "me", now.Add(2 * time.Hour), "it is too old"},
+		"from the future":   {good, "me", now.Add(-time.Hour), "set the clock"},
+		"empty":             {nil, "me", now, "cut short"},
+		"another format":    {append([]byte("ashore-agent cache 9\n"), good[len(fileMagic):]...), "me", now, "not a cache of this version"},
+		"with more":         {append(bytes.Clone(good), 0), "me", now, "damaged"},
+		"cut in the middle": {good[:len(good)/2], "me", now, "damaged"},
+	}
+	for i := len(fileMagic); i < len(good); i += 7 {
+		flipped := bytes.Clone(good)
+		flipped[i] ^= 4
+		c := cases["with more"]
+		c.raw = flipped
+		cases[fmt.Sprint("byte ", i, " flipped")] = c
+	}
+	for name, tc := range cases {
+		path := filepath.Join(t.TempDir(), "cache")
+		if err := os.WriteFile(path, tc.raw, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := load(path, tc.owner, tc.now, time.Hour); err == nil || !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s: %v, want %q", name, err, tc.want)
+		}
+	}
+}
+
+// Whatever a file holds, reading it ends in a cache or an error.
+func FuzzCacheFile(f *testing.F) {
+	path := filepath.Join(f.TempDir(), "cache")
+	if err := filled(f).save(path, "me", time.Now()); err != nil {
+		f.Fatal(err)
+	}
+	good, err := os.ReadFile(path)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good[len(fileMagic) : len(good)-32])
+	f.Add([]byte{2, '{', '}'})
+	f.Add([]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, content []byte) {
+		c, _, err := decodeFile(sealed(content)) // its checksum is right
+		if (c == nil) == (err == nil) {
+			t.Fatalf("%v, %v", c, err)
+		}
+		if c != nil {
+			c.replies()
+		}
+	})
+}
+
+// sealed is a file with that content.
+func sealed(content []byte) []byte {
+	raw := append([]byte(fileMagic), content...)
+	sum := sha256.Sum256(raw)
+	return append(raw, sum[:]...)
+}

@@ -1,0 +1,211 @@
+package relay
+
+import (
+	"fmt"
+	"time"
+
+	"google.golang.org/grpc/codes"
+	"google.golang.org/protobuf/proto"
+	meshv1alpha1 "istio.io/api/mesh/v1alpha1"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Types of the control stream.
+const (
+	rootsType  = "type.googleapis.com/istio.mesh.v1alpha1.ProxyConfig"
+	probeType  = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
+	namesType  = resource.NameTableType
+	healthType = "type.googleapis.com/istio.v1.HealthInformation"
+)
+
+// bypassedPorts is the key in the proxyMetadata of the mesh's ProxyConfig that names ports which Envoy
+// does not guard.
+const bypassedPorts = "ASHORE_BYPASSED_PORTS"
+
+// retryRejected is when a resource that the agent rejected is requested again: the reason, a full disk
+// perhaps, may be gone.
+const retryRejected = time.Minute
+
+// control runs the control stream of a link until one of them ends, and returns why.
+func (r *Relay) control(l *link) error {
+	u, err := l.open()
+	if err != nil {
+		return err
+	}
+	defer u.close()
+	for _, a := range r.controlAsks() {
+		u.send(a.Encode())
+	}
+	retry := time.NewTicker(retryRejected)
+	defer retry.Stop()
+	rejected := map[string][]string{} // names by type
+	var sent *health
+	for {
+		r.mu.Lock()
+		changed, health := r.changed, r.health
+		r.mu.Unlock()
+		if health != sent {
+			u.send(health.ask().Encode())
+			sent = health
+		}
+		select {
+		case <-l.ctx.Done():
+			return l.ctx.Err()
+		case <-changed:
+		case <-retry.C:
+			for typeURL, names := range rejected {
+				u.send((&ads.Ask{TypeURL: typeURL, Subscribe: names}).Encode())
+			}
+		case raw, ok := <-u.responses:
+			if !ok {
+				return u.err
+			}
+			reply, err := ads.ReadReply(raw, limits())
+			if err != nil {
+				return err
+			}
+			answer := r.take(reply)
+			delete(rejected, reply.TypeURL)
+			if answer.Rejected != nil {
+				rejected[reply.TypeURL] = nameList(reply)
+			}
+			u.send(answer.Encode())
+			select {
+			case <-l.accepted:
+			default:
+				close(l.accepted)
+			}
+		}
+	}
+}
+
+// controlAsks are the first requests of a control stream. Only the name table is claimed: roots and
+// probe are compared with what the agent uses, so they are always sent.
+func (r *Relay) controlAsks() []*ads.Ask {
+	all := []string{"*"}
+	asks := []*ads.Ask{{TypeURL: rootsType, Node: r.node, Subscribe: all}}
+	if r.cfg.SetProbe != nil {
+		asks = append(asks, &ads.Ask{TypeURL: probeType, Subscribe: all})
+	}
+	if r.cfg.SetNames != nil {
+		held, _ := r.cache.reply(namesType, everything)
+		claims := map[string]string{}
+		for _, it := range held.Items {
+			claims[it.Name] = it.Version
+		}
+		asks = append(asks, &ads.Ask{TypeURL: namesType, Subscribe: all, Claims: claims})
+	}
+	return asks
+}
+
+// ask is the report of health as a request.
+func (h *health) ask() *ads.Ask {
+	a := &ads.Ask{TypeURL: healthType}
+	if h.reason != "" {
+		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: h.reason}
+	}
+	return a
+}
+
+// take takes in a response on the control stream and returns the answer to it.
+func (r *Relay) take(reply *ads.Reply) *ads.Ask {
+	answer := &ads.Ask{TypeURL: reply.TypeURL, Nonce: reply.Nonce}
+	if err := r.apply(reply); err != nil {
+		r.log.Warn("what the control plane says is not used", "type", shortType(reply.TypeURL), "error", err)
+		answer.Rejected = &ads.Rejection{Code: int32(codes.InvalidArgument), Message: err.Error()}
+		return answer
+	}
+	r.cache.put(reply, true, everything)
+	return answer
+}
+
+// apply hands on the resources of a response.
+func (r *Relay) apply(reply *ads.Reply) error {
+	r.applying.Lock()
+	defer r.applying.Unlock()
+	switch reply.TypeURL {
+	case rootsType:
+		pem, bypassed, err := readRoots(reply)
+		if err != nil || len(reply.Items) == 0 {
+			return err
+		}
+		r.mu.Lock()
+		r.bypassed = bypassed
+		r.mu.Unlock()
+		return r.cfg.SetRoots(pem)
+	case probeType:
+		return r.applyProbe(reply)
+	case namesType:
+		for _, it := range reply.Items {
+			if err := r.cfg.SetNames(it.Body); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%s was not requested", reply.TypeURL)
+}
+
+// readRoots reads the mesh's ProxyConfig.
+func readRoots(reply *ads.Reply) (pem []string, bypassed string, err error) {
+	for _, it := range reply.Items {
+		var m meshv1alpha1.ProxyConfig
+		if err := proto.Unmarshal(it.Body, &m); err != nil {
+			return nil, "", fmt.Errorf("read the mesh's roots: %w", err)
+		}
+		pem = append(pem, m.GetCaCertificatesPem()...)
+		bypassed = m.GetProxyMetadata()[bypassedPorts]
+	}
+	return pem, bypassed, nil
+}
+
+// applyProbe hands on the probe of the workload's group. A response without one keeps the last one: the
+// group may be gone for a moment, or the control plane does not know of probes.
+func (r *Relay) applyProbe(reply *ads.Reply) error {
+	if len(reply.Items) == 0 {
+		if held, _ := r.cache.reply(probeType, everything); len(held.Items) > 0 {
+			return nil
+		}
+		return r.cfg.SetProbe(nil)
+	}
+	for _, it := range reply.Items {
+		var m networkingv1.ReadinessProbe
+		if err := proto.Unmarshal(it.Body, &m); err != nil {
+			return fmt.Errorf("read the probe of the WorkloadGroup: %w", err)
+		}
+		if err := r.cfg.SetProbe(&m); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreControl hands on what the cache file has. Roots are not: the identity on disk has newer ones.
+func (r *Relay) restoreControl() {
+	for _, typeURL := range []string{rootsType, probeType, namesType} {
+		held, err := r.cache.read(typeURL)
+		switch {
+		case err != nil || len(held.Items) == 0:
+		case typeURL == rootsType:
+			_, r.bypassed, err = readRoots(held)
+		case typeURL == probeType && r.cfg.SetProbe == nil, typeURL == namesType && r.cfg.SetNames == nil:
+		default:
+			err = r.apply(held)
+		}
+		if err != nil {
+			r.log.Warn("what the cache has is not used", "type", shortType(typeURL), "error", err)
+		}
+	}
+}
+
+// nameList are the names of the resources in a response.
+func nameList(r *ads.Reply) []string {
+	names := make([]string, 0, len(r.Items))
+	for _, it := range r.Items {
+		names = append(names, it.Name)
+	}
+	return names
+}

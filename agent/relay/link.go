@@ -1,0 +1,267 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/keepalive"
+	"google.golang.org/grpc/status"
+)
+
+const (
+	// firstBackoff and lastBackoff bound the wait before the next attempt, once all addresses failed.
+	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
+	// refusedBackoff bounds it where a control plane answers and refuses the workload.
+	refusedBackoff = 10 * time.Second
+	// steadyLink is how long a connection has to last to end a series of failures.
+	steadyLink = 10 * time.Second
+	// answerTimeout is how long a control plane may take for its first answer.
+	answerTimeout = time.Minute
+	// A control plane that hangs, or whose network is gone, is noticed within pingTime + pingTimeout.
+	// gRPC pings no more often than every 10 s.
+	pingTime, pingTimeout = 10 * time.Second, 5 * time.Second
+	// maxResponse bounds one response of the control plane.
+	maxResponse = 1 << 30
+)
+
+// link is a connection to one control plane. It ends with the first stream that fails.
+type link struct {
+	address string           // immutable
+	conn    *grpc.ClientConn // immutable
+	opened  time.Time        // immutable
+
+	ctx      context.Context         // ends with the link; its cause says why
+	fail     context.CancelCauseFunc // ends the link
+	accepted chan struct{}           // closed when the control plane answered
+	ended    chan struct{}           // closed when the control stream has ended
+}
+
+// connectLoop keeps a link to one of the control planes. It stays with one until that fails, and then
+// tries the next address, after a wait that grows once all failed.
+func (r *Relay) connectLoop(ctx context.Context) error {
+	var current *link
+	defer func() { r.use(nil, nil); current.close() }()
+	addresses, next, failures := r.cfg.Addresses, rand.IntN(len(r.cfg.Addresses)), 0
+	retry := time.After(0)
+	failed := func(address string, err error) {
+		if r.cfg.Refused != nil && status.Code(err) == codes.Unauthenticated {
+			r.cfg.Refused()
+		}
+		r.log.Warn("no connection to the control plane", "address", address, "in use", current != nil, "error", err)
+		failures++
+		next = (next + 1) % len(addresses)
+		retry = time.After(backoff(failures, len(addresses), refuses(err)))
+	}
+	for {
+		var lost <-chan struct{}
+		if current != nil {
+			lost = current.ctx.Done()
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-lost:
+			err := StreamError(current.address, context.Cause(current.ctx))
+			r.use(nil, err)
+			current.close()
+			if time.Since(current.opened) >= steadyLink {
+				failures = 0
+			}
+			address := current.address
+			current = nil
+			failed(address, err)
+			continue
+		case <-retry:
+		case <-r.cfg.Renewed:
+			r.log.Debug("the certificate was renewed: connecting again")
+		}
+		l, err := r.connect(ctx, addresses[next])
+		switch {
+		case ctx.Err() != nil:
+			l.close()
+			return nil
+		case err != nil:
+			if current == nil {
+				r.use(nil, err)
+			}
+			failed(addresses[next], err)
+		default:
+			r.use(l, nil)
+			if r.cfg.Accepted != nil {
+				r.cfg.Accepted()
+			}
+			current.close()
+			current, retry = l, nil
+		}
+	}
+}
+
+// connect opens a link and waits until the control plane has answered. Errors name the address.
+func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
+	raw, err := r.cfg.Dial(ctx, address)
+	if err != nil {
+		return nil, err
+	}
+	once := make(chan net.Conn, 1)
+	once <- raw
+	conn, err := grpc.NewClient("passthrough:///"+address,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // Dial verified the server
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, errors.New("the connection has ended")
+			}
+		}),
+		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec()), grpc.MaxCallRecvMsgSize(maxResponse)),
+		grpc.WithInitialWindowSize(512<<10), grpc.WithInitialConnWindowSize(1<<20),
+		grpc.WithIdleTimeout(0),
+		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}))
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	l := &link{address: address, conn: conn, opened: time.Now(), accepted: make(chan struct{}), ended: make(chan struct{})}
+	l.ctx, l.fail = context.WithCancelCause(ctx)
+	go func() {
+		defer close(l.ended)
+		l.fail(r.control(l))
+	}()
+	timeout := time.NewTimer(answerTimeout)
+	defer timeout.Stop()
+	select {
+	case <-l.accepted:
+		return l, nil
+	case <-l.ctx.Done():
+	case <-timeout.C:
+		l.fail(fmt.Errorf("it accepts the connection and does not answer within %s", answerTimeout))
+	}
+	l.close()
+	return nil, StreamError(address, context.Cause(l.ctx))
+}
+
+// close ends a link, which may be nil.
+func (l *link) close() {
+	if l == nil {
+		return
+	}
+	l.fail(errors.New("it is not used any more"))
+	<-l.ended
+	_ = l.conn.Close() // fails only when it is closed already
+}
+
+// use makes l the link that is used; nil: there is none, because of err.
+func (r *Relay) use(l *link, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	confirmed := r.lastConfirmed()
+	if (l == nil) != (r.link == nil) || l != nil && l.address != r.link.address {
+		r.since = r.cfg.Now()
+	}
+	if err != nil {
+		r.lastErr = err.Error()
+	}
+	r.link, r.confirmed = l, confirmed
+	if l != nil {
+		r.fromFile, r.expired = time.Time{}, false
+		r.log.Info("connected to the control plane", "address", l.address)
+	}
+	r.broadcast()
+}
+
+// refuses says that a control plane does not accept the workload.
+func refuses(err error) bool {
+	code := status.Code(err)
+	return code == codes.Unauthenticated || code == codes.PermissionDenied
+}
+
+// backoff is how long to wait after so many failures in a row. The wait doubles each time that all
+// addresses failed, and is random, so that not all agents return at one moment.
+func backoff(failures, addresses int, refused bool) time.Duration {
+	bound, longest := firstBackoff, lastBackoff
+	if refused {
+		longest = refusedBackoff
+	}
+	for range (failures - 1) / addresses {
+		bound = min(2*bound, longest)
+	}
+	return bound/4 + rand.N(bound*3/4)
+}
+
+// StreamError says why a stream ended, and what to do. The status code stays readable for status.Code.
+func StreamError(address string, err error) error {
+	s, ok := status.FromError(err)
+	if errors.Is(err, io.EOF) {
+		return fmt.Errorf("control plane %s ended the stream", address)
+	}
+	if !ok {
+		return fmt.Errorf("control plane %s: %w", address, err)
+	}
+	todo := ""
+	switch s.Code() {
+	case codes.Unauthenticated:
+		todo = "; see \"ashore-agent status\" for the state of its certificate, or join again"
+	case codes.Unimplemented:
+		todo = "; this is not a control plane's xDS port"
+	}
+	return &refusedError{fmt.Sprintf("control plane %s: %s: %s%s", address, s.Code(), s.Message(), todo), s}
+}
+
+// refusedError is an error of gRPC in our words.
+type refusedError struct {
+	text   string
+	status *status.Status
+}
+
+func (e *refusedError) Error() string              { return e.text }
+func (e *refusedError) GRPCStatus() *status.Status { return e.status }
+
+// upstream is one stream to the control plane.
+type upstream struct {
+	link   *link             // immutable
+	stream grpc.ClientStream // immutable
+	cancel context.CancelFunc
+
+	responses chan []byte // written and closed by receive
+	err       error       // may be read once responses is closed
+	opened    bool        // the first request, which has the node, is out
+}
+
+// open opens a stream. It ends with ctx and with the link.
+func (l *link) open() (*upstream, error) {
+	ctx, cancel := context.WithCancel(l.ctx)
+	stream, err := l.conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true},
+		"/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources")
+	if err != nil {
+		cancel()
+		return nil, err
+	}
+	u := &upstream{link: l, stream: stream, cancel: cancel, responses: make(chan []byte)}
+	go receive(stream, ctx.Done(), u.responses, &u.err)
+	return u, nil
+}
+
+// close ends the stream and waits until nobody reads from it any more. u may be nil.
+func (u *upstream) close() {
+	if u == nil {
+		return
+	}
+	u.cancel()
+	for range u.responses { // until it is closed
+	}
+}
+
+// send sends a request. An error ends the link.
+func (u *upstream) send(request []byte) {
+	if err := u.stream.SendMsg(&Frame{Data: request}); err != nil && !errors.Is(err, io.EOF) {
+		u.link.fail(err)
+	} // with io.EOF the stream has ended, and receiving says why
+}

@@ -1,0 +1,317 @@
+package relay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/hashicorp/go-hclog"
+	"google.golang.org/protobuf/proto"
+	networkingv1 "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/task"
+	"github.com/ashore-mesh/ashore/xds/ads"
+)
+
+// Config is what a Relay is made of. Node, Addresses, Dial, SetRoots and Log are required.
+type Config struct {
+	// Node introduces the agent on the control stream. Envoy introduces itself.
+	Node *corev3.Node
+	// Addresses are host:port of the control plane's replicas.
+	Addresses []string
+	// Dial opens a connection to one of them and verifies the server. It presents the certificate of
+	// that moment. Its errors are shown to the operator.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
+	// Renewed signals that Dial would present another certificate. The relay connects again, and
+	// closes the old connection when the new one is in use.
+	Renewed <-chan struct{}
+	// Refused is called when a verified control plane does not accept the certificate, and Accepted
+	// when one does. They must not block. Nil: not called.
+	Refused, Accepted func()
+
+	// SetRoots takes the roots of the mesh, PEM. An error is a rejection: the roots are requested
+	// again after a minute.
+	SetRoots func(pem []string) error
+	// SetProbe takes the probe of the workload's group, also an unchanged one: an empty one when the
+	// group has none, nil when the control plane has none to tell. It must not block. An error is a
+	// rejection. Nil: the probe is not requested.
+	SetProbe func(*networkingv1.ReadinessProbe) error
+	// SetNames takes the name table for DNS, an encoded istio.networking.nds.v1.NameTable. It must not
+	// block. An error is a rejection. Nil: the table is not requested.
+	SetNames func(table []byte) error
+
+	// CacheFile is the path of the cache. Empty: the cache is in memory only.
+	CacheFile string
+	// Owner is whose configuration it is. A cache file of another owner is not used.
+	Owner string
+	// MaxAge is how long the configuration may be used without a control plane that confirms it. Zero means 24h.
+	MaxAge time.Duration
+	// RefuseOld removes Envoy's listeners when the configuration is older than MaxAge. Otherwise that
+	// is only reported.
+	RefuseOld bool
+	// Now is the clock. Nil means time.Now.
+	Now func() time.Time
+	Log hclog.Logger
+
+	pruneGap time.Duration // zero: the constant; tests have another
+}
+
+const (
+	defaultMaxAge = 24 * time.Hour
+	// saveDelay is how long the file waits for further changes, and saveGap the least time between two writes.
+	saveDelay, saveGap = time.Second, 10 * time.Second
+	// saveRetry is when a file that could not be written is tried again.
+	saveRetry = 30 * time.Second
+	// maxNames bounds the names in a request or response.
+	maxNames = 200_000
+)
+
+func limits() ads.Limits { return ads.Limits{Names: maxNames} }
+
+// Relay relays between Envoy and the control plane. Safe for concurrent use.
+type Relay struct {
+	cfg   Config       // immutable
+	log   hclog.Logger // immutable
+	node  []byte       // immutable; encoded
+	cache *cache       // immutable
+
+	applying sync.Mutex // held while a Set function of cfg is called
+
+	mu       sync.Mutex
+	changed  chan struct{} // closed, and made anew, when one of the next four fields changes
+	link     *link         // in use; nil: none
+	health   *health       // nil: not reported yet
+	expired  bool          // the configuration is too old to be served
+	sessions []*session    // oldest first; only the newest writes to the cache
+
+	since       time.Time // since link is as it is
+	lastErr     string    // why there is no link
+	confirmed   time.Time // when a control plane last confirmed the cache, while there is no link; zero: never
+	fromFile    time.Time // as confirmed, while the cache is the file's; zero: it is not
+	fileRefused string    // why the file was not used
+	fileErr     string    // why the file cannot be written
+	bypassed    string    // see Status
+}
+
+// health is a report about the workload.
+type health struct{ reason string } // empty: healthy
+
+// New makes a relay and reads the cache file. A file that cannot be used is no error: Status says why.
+func New(c Config) (*Relay, error) {
+	if c.Node.GetId() == "" || len(c.Addresses) == 0 || c.Dial == nil || c.SetRoots == nil || c.Log == nil {
+		return nil, errors.New("relay: Node, Addresses, Dial, SetRoots and Log are required")
+	}
+	c.MaxAge, c.pruneGap = cmp.Or(c.MaxAge, defaultMaxAge), cmp.Or(c.pruneGap, pruneGap)
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	node, err := proto.MarshalOptions{Deterministic: true}.Marshal(c.Node)
+	if err != nil {
+		return nil, fmt.Errorf("encode node: %w", err)
+	}
+	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(), changed: make(chan struct{}), since: c.Now()}
+	if c.CacheFile != "" {
+		r.restore()
+	}
+	return r, nil
+}
+
+// restore reads the cache file.
+func (r *Relay) restore() {
+	c, confirmed, err := load(r.cfg.CacheFile, r.cfg.Owner, r.cfg.Now(), r.cfg.MaxAge)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return
+	case err != nil:
+		r.fileRefused = err.Error()
+		r.log.Warn("the cached configuration is not used", "path", r.cfg.CacheFile, "reason", err)
+		return
+	}
+	r.cache, r.confirmed, r.fromFile = c, confirmed, confirmed
+	r.restoreControl()
+	r.log.Info("starting with the cached configuration", "confirmed", confirmed.UTC().Format(time.RFC3339))
+}
+
+// Run connects to control planes and writes the cache file, until ctx ends.
+func (r *Relay) Run(ctx context.Context) error {
+	parts := []task.Part{
+		{Name: "connection to the control plane", Run: r.connectLoop},
+		{Name: "age of the configuration", Run: r.watchAge},
+	}
+	if r.cfg.CacheFile != "" {
+		parts = append(parts, task.Part{Name: "cache of the configuration", Run: r.saveLoop})
+	}
+	return task.Run(ctx, parts...)
+}
+
+// ReportHealth tells the control plane whether the workload is healthy: nil when it is, else why not.
+// The report is repeated on each new connection.
+func (r *Relay) ReportHealth(err error) {
+	h := &health{}
+	if err != nil {
+		h.reason = cmp.Or(err.Error(), "unhealthy")
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.health == nil || *r.health != *h {
+		r.health = h
+		r.broadcast()
+	}
+}
+
+// broadcast wakes everybody who waits for changed. r.mu is held.
+func (r *Relay) broadcast() {
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// watchAge reports, and with RefuseOld acts, when the configuration is too old.
+func (r *Relay) watchAge(ctx context.Context) error {
+	tick := time.NewTicker(max(10*time.Millisecond, min(time.Minute, r.cfg.MaxAge/8)))
+	defer tick.Stop()
+	for reported := false; ; {
+		r.mu.Lock()
+		age, old := r.age()
+		if expired := old && r.cfg.RefuseOld; expired != r.expired {
+			r.expired = expired
+			r.broadcast()
+		}
+		r.mu.Unlock()
+		switch {
+		case old && !reported && r.cfg.RefuseOld:
+			r.log.Error("no control plane confirmed the configuration for too long: Envoy serves nothing until one does", "age", age, "bound", r.cfg.MaxAge)
+		case old && !reported:
+			r.log.Error("no control plane confirmed the configuration for too long: revocations and policies since then are not known here; traffic goes on",
+				"age", age, "bound", r.cfg.MaxAge)
+		case reported && !old:
+			r.log.Info("the control plane confirms the configuration again")
+		}
+		reported = old
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is held.
+func (r *Relay) lastConfirmed() time.Time {
+	now := r.cfg.Now().Round(0) // a machine may sleep, and the monotonic clock with it
+	if r.link != nil || r.confirmed.After(now) {
+		return now
+	}
+	return r.confirmed
+}
+
+// age is how long ago a control plane confirmed the configuration, and whether that is too long. r.mu is held.
+func (r *Relay) age() (age time.Duration, old bool) {
+	at := r.lastConfirmed()
+	if at.IsZero() {
+		return 0, false
+	}
+	age = r.cfg.Now().Round(0).Sub(at).Round(time.Second)
+	return age, age > r.cfg.MaxAge
+}
+
+// saveLoop writes the cache file after changes, from time to time while a control plane confirms it,
+// and at the end.
+func (r *Relay) saveLoop(ctx context.Context) error {
+	confirm := time.NewTicker(r.cfg.MaxAge / 24)
+	defer confirm.Stop()
+	var due <-chan time.Time
+	var last time.Time
+	rest := time.After(saveGap)
+	for {
+		select {
+		case <-ctx.Done():
+			r.save()
+			return nil
+		case <-r.cache.changed:
+			if due == nil {
+				due = time.After(max(saveDelay, time.Until(last.Add(saveGap))))
+			}
+		case <-confirm.C:
+			if due == nil && r.Status().Connected != "" {
+				r.save()
+			}
+		case <-due:
+			due, last = nil, time.Now()
+			if !r.save() {
+				due = time.After(saveRetry)
+			}
+			rest = time.After(saveGap)
+		case <-rest:
+			debug.FreeOSMemory() // an idle program returns what it used at its peak only after minutes
+		}
+	}
+}
+
+// save writes the cache file. An error is logged when it is new, and in Status.
+func (r *Relay) save() (ok bool) {
+	r.mu.Lock()
+	confirmed := r.lastConfirmed()
+	r.mu.Unlock()
+	if confirmed.IsZero() {
+		return true
+	}
+	text := ""
+	if err := r.cache.save(r.cfg.CacheFile, r.cfg.Owner, confirmed); err != nil {
+		text = err.Error()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if text != "" && text != r.fileErr {
+		r.log.Error("the configuration cannot be cached: a restart without a control plane would use an older one", "error", text)
+	}
+	r.fileErr = text
+	return text == ""
+}
+
+// Status is the state of a relay.
+type Status struct {
+	// Connected is the address of the control plane in use; empty: none. Since is since when.
+	Connected string
+	Since     time.Time
+	// LastError is why there is no connection, or why the last one ended.
+	LastError string
+	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says that
+	// this is longer ago than MaxAge.
+	Confirmed time.Time
+	Old       bool
+	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero: it is not.
+	CachedAt time.Time
+	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
+	CacheRefused, CacheError string
+	// Rejected are the resources that Envoy rejected, with its words: "Listener web: …".
+	Rejected []string
+	// Bypassed are the workload's ports, "80, 81", at which connections reach it past Envoy.
+	Bypassed string
+}
+
+// Status returns the current state.
+func (r *Relay) Status() Status {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := Status{Since: r.since, LastError: r.lastErr, Confirmed: r.lastConfirmed(), CachedAt: r.fromFile,
+		CacheRefused: r.fileRefused, CacheError: r.fileErr, Bypassed: r.bypassed}
+	if r.link != nil {
+		s.Connected = r.link.address
+	}
+	_, s.Old = r.age()
+	if n := len(r.sessions); n > 0 {
+		s.Rejected = r.sessions[n-1].rejected()
+	}
+	return s
+}
+
+// shortType is the last part of a type URL, "Listener".
+func shortType(typeURL string) string { return typeURL[strings.LastIndexByte(typeURL, '.')+1:] }

@@ -1,0 +1,376 @@
+package relay
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+
+	"github.com/ashore-mesh/ashore/xds/ads"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+const (
+	// maxTypes bounds the types of one stream of Envoy.
+	maxTypes = 32
+	// maxRejectedNames is how many names rejected together are shown.
+	maxRejectedNames = 5
+	// pruneGap is how often what Envoy does not have is dropped from the cache: what only an Envoy
+	// before it had.
+	pruneGap = time.Minute
+)
+
+// session is one stream of Envoy. One goroutine, run, owns it.
+type session struct {
+	relay *Relay            // immutable
+	envoy grpc.ServerStream // immutable
+
+	requests chan []byte // written and closed by receive
+	readErr  error       // may be read once requests is closed
+
+	node   []byte // of Envoy, encoded
+	reader *ads.Reader
+	link   *link     // that up is on; nil: none
+	up     *upstream // nil: none
+	nonces int       // of responses from the cache
+
+	// relay.mu guards the following field for other goroutines: run holds it while it writes.
+	subs []*subscription // in the order in which Envoy asked
+}
+
+// Register adds the discovery service to the server that Envoy talks to, which has to use Codec. Only
+// incremental ADS is served.
+func (r *Relay) Register(g *grpc.Server) {
+	g.RegisterService(&grpc.ServiceDesc{
+		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
+		HandlerType: (*any)(nil),
+		Streams:     []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: r.serve, ServerStreams: true, ClientStreams: true}},
+		Metadata:    "envoy/service/discovery/v3/ads.proto",
+	}, r)
+}
+
+// serve serves one stream until it ends.
+func (r *Relay) serve(_ any, envoy grpc.ServerStream) error {
+	s := &session{relay: r, envoy: envoy, requests: make(chan []byte), reader: ads.NewReader(false, limits())}
+	go receive(envoy, envoy.Context().Done(), s.requests, &s.readErr)
+	r.mu.Lock()
+	r.sessions = append(r.sessions, s)
+	r.mu.Unlock()
+	err := s.run(envoy.Context())
+	s.up.close()
+	r.mu.Lock()
+	r.sessions = slices.DeleteFunc(r.sessions, func(o *session) bool { return o == s })
+	r.mu.Unlock()
+	r.log.Debug("stream of Envoy ended", "reason", err)
+	return err
+}
+
+// run handles one event at a time: a request, a response, another link, the end.
+func (s *session) run(ctx context.Context) error {
+	prune := time.NewTicker(s.relay.cfg.pruneGap)
+	defer prune.Stop()
+	for {
+		changed, err := s.follow()
+		if err != nil {
+			return err
+		}
+		var responses <-chan []byte
+		if s.up != nil {
+			responses = s.up.responses
+		}
+		select {
+		case <-ctx.Done():
+			return status.FromContextError(ctx.Err()).Err()
+		case <-changed:
+		case <-prune.C:
+			s.prune()
+		case raw, ok := <-s.requests:
+			if !ok && errors.Is(s.readErr, io.EOF) {
+				return nil
+			}
+			if !ok {
+				return s.readErr
+			}
+			err = s.request(raw)
+		case raw, ok := <-responses:
+			if !ok {
+				err = s.abandon(s.up.err)
+				break
+			}
+			err = s.response(raw)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// follow moves the session to the link in use, and acts when the configuration is too old. changed is
+// closed when there is something new to follow.
+func (s *session) follow() (changed <-chan struct{}, err error) {
+	r := s.relay
+	r.mu.Lock()
+	changed, link, expired := r.changed, r.link, r.expired
+	r.mu.Unlock()
+	switch {
+	case link == s.link && expired:
+		return changed, s.withdraw()
+	case link == s.link:
+		return changed, nil
+	}
+	s.link = link
+	if link == nil {
+		return changed, s.detach()
+	}
+	s.up.close()
+	s.up = nil
+	if len(s.subs) > 0 {
+		err = s.attach()
+	}
+	return changed, err
+}
+
+// attach opens a stream on the link and subscribes to everything again.
+func (s *session) attach() error {
+	up, err := s.link.open()
+	if err != nil {
+		return s.abandon(err)
+	}
+	s.up = up
+	for _, sub := range s.subs {
+		sub.live = false
+		s.subscribe(sub)
+	}
+	return nil
+}
+
+// abandon ends the link because of what happened on this stream.
+func (s *session) abandon(err error) error {
+	s.link.fail(err)
+	return s.detach()
+}
+
+// detach ends the stream to the control plane. From now on the cache answers.
+func (s *session) detach() error {
+	s.up.close()
+	s.up = nil
+	for _, sub := range s.subs {
+		sub.live = false
+		if err := s.fromCache(sub); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// subscribe sends the first request for a type to the control plane, when there is something to subscribe to.
+func (s *session) subscribe(sub *subscription) {
+	a := sub.ask(s.find(resource.ClusterType))
+	if a == nil {
+		return
+	}
+	if !s.up.opened {
+		a.Node, s.up.opened = s.node, true
+	}
+	sub.live = true
+	s.up.send(a.Encode())
+}
+
+// find returns the subscription to a type, nil when there is none.
+func (s *session) find(typeURL string) *subscription {
+	if i := slices.IndexFunc(s.subs, func(sub *subscription) bool { return sub.typeURL == typeURL }); i >= 0 {
+		return s.subs[i]
+	}
+	return nil
+}
+
+// request takes in a request of Envoy and passes it on.
+func (s *session) request(raw []byte) error {
+	r, err := s.reader.Read(raw)
+	if err != nil {
+		return status.Error(codes.InvalidArgument, err.Error())
+	}
+	if s.node == nil {
+		if r.Node == nil {
+			return status.Error(codes.InvalidArgument, "the first request of a stream has to carry a node")
+		}
+		s.node = slices.Clone(r.Node)
+	}
+	sub := s.find(r.TypeURL)
+	first := sub == nil
+	if first && len(s.subs) == maxTypes {
+		return status.Errorf(codes.ResourceExhausted, "a stream may subscribe to %d types", maxTypes)
+	}
+	s.relay.mu.Lock()
+	if first {
+		sub = newSubscription(r.TypeURL)
+		s.subs = append(s.subs, sub)
+	}
+	if first || r.Renames() {
+		sub.subscribe(r, first)
+	}
+	answered := sub.answer(r.Nonce, r.Rejected)
+	s.relay.mu.Unlock()
+	if len(sub.names) > maxNames {
+		return status.Errorf(codes.ResourceExhausted, "a subscription may have %d names", maxNames)
+	}
+	if answered != nil {
+		s.answered(sub, answered, r.Rejected)
+	}
+	switch {
+	case s.up == nil && s.link != nil && s.link.ctx.Err() == nil:
+		return s.attach() // the first request of the stream
+	case s.up == nil:
+		if first || r.Renames() {
+			return s.fromCache(sub)
+		}
+	case !sub.live:
+		s.subscribe(sub)
+	case r.Nonce == "" || answered != nil && answered.from == s.up:
+		s.up.send(raw)
+	case r.Renames(): // with the nonce of another stream
+		s.up.send(renaming(r).Encode())
+	}
+	return nil
+}
+
+// renaming is a request without the answer to a response.
+func renaming(r *ads.Request) *ads.Ask {
+	a := &ads.Ask{TypeURL: r.TypeURL}
+	names, everything := r.Subscribes()
+	a.Subscribe = slices.Collect(names)
+	if everything {
+		a.Subscribe = append(a.Subscribe, "*")
+	}
+	names, everything = r.Unsubscribes()
+	a.Unsubscribe = slices.Collect(names)
+	if everything {
+		a.Unsubscribe = append(a.Unsubscribe, "*")
+	}
+	return a
+}
+
+// answered takes in that Envoy answered a response.
+func (s *session) answered(sub *subscription, r *response, rejected *ads.Rejection) {
+	switch {
+	case rejected != nil:
+		s.relay.log.Warn("Envoy rejected resources", "type", shortType(sub.typeURL), "error", rejected.Message)
+	case r.from != nil && s.newest():
+		s.relay.cache.put(r.Reply, sub.all, sub.wants)
+	}
+}
+
+// newest says whether no Envoy connected after this one.
+func (s *session) newest() bool {
+	r := s.relay
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.sessions[len(r.sessions)-1] == s
+}
+
+// response takes in a response of the control plane and passes it on.
+func (s *session) response(raw []byte) error {
+	reply, err := ads.ReadReply(raw, limits())
+	if err != nil {
+		return s.abandon(fmt.Errorf("a response that cannot be read: %w", err))
+	}
+	sub := s.find(reply.TypeURL)
+	if sub == nil {
+		return s.abandon(fmt.Errorf("a response of type %s, which was not requested", reply.TypeURL))
+	}
+	return s.send(sub, &response{reply, s.up}, raw)
+}
+
+// send sends a response to Envoy.
+func (s *session) send(sub *subscription, r *response, raw []byte) error {
+	s.relay.mu.Lock()
+	sub.send(r)
+	s.relay.mu.Unlock()
+	return s.envoy.SendMsg(&Frame{Data: raw})
+}
+
+// fromCache sends Envoy what it lacks of a type and the cache has. An empty response is sent only to an
+// Envoy that has nothing, when nothing is all there is: otherwise it would remove what Envoy has.
+func (s *session) fromCache(sub *subscription) error {
+	s.relay.mu.Lock()
+	expired := s.relay.expired
+	s.relay.mu.Unlock()
+	if expired && sub.typeURL == resource.ListenerType {
+		return nil
+	}
+	reply, all := s.relay.cache.reply(sub.typeURL, sub.lacks)
+	nothing := sub.all && all && len(sub.claims)+len(sub.pending) == 0
+	if len(reply.Items)+len(reply.Removed) == 0 && !nothing {
+		return nil
+	}
+	return s.sendOwn(sub, reply)
+}
+
+// withdraw removes Envoy's listeners.
+func (s *session) withdraw() error {
+	sub := s.find(resource.ListenerType)
+	if sub == nil {
+		return nil
+	}
+	reply := &ads.Reply{TypeURL: sub.typeURL}
+	for name := range sub.claims {
+		if !slices.ContainsFunc(sub.pending, func(r *response) bool { return slices.Contains(r.Removed, name) }) {
+			reply.Removed = append(reply.Removed, name)
+		}
+	}
+	if len(reply.Removed) == 0 {
+		return nil
+	}
+	return s.sendOwn(sub, reply)
+}
+
+// sendOwn sends a response that is not the control plane's.
+func (s *session) sendOwn(sub *subscription, reply *ads.Reply) error {
+	s.nonces++
+	reply.Nonce = "agent-" + strconv.Itoa(s.nonces)
+	return s.send(sub, &response{reply, nil}, reply.Encode())
+}
+
+// prune drops from the cache what this Envoy does not have. While the cache serves it, it may still be loading.
+func (s *session) prune() {
+	if s.up == nil || !s.newest() {
+		return
+	}
+	s.relay.cache.retain(func(typeURL, name string) bool {
+		sub := s.find(typeURL)
+		if sub == nil || len(sub.claims) == 0 {
+			return true // not subscribed, or not answered yet
+		}
+		_, has := sub.claims[name]
+		return has
+	})
+}
+
+// rejected are the resources that Envoy rejected, by its words. relay.mu is held.
+func (s *session) rejected() []string {
+	var out []string
+	for _, sub := range s.subs {
+		names := map[string][]string{}
+		for _, name := range slices.Sorted(maps.Keys(sub.refused)) {
+			words := sub.refused[name]
+			names[words] = append(names[words], name)
+		}
+		for _, words := range slices.Sorted(maps.Keys(names)) {
+			some := names[words]
+			if more := len(some) - maxRejectedNames; more > 0 {
+				some = append(some[:maxRejectedNames], fmt.Sprintf("%d more", more))
+			}
+			out = append(out, fmt.Sprintf("%s %s: %s", shortType(sub.typeURL), strings.Join(some, ", "), words))
+		}
+	}
+	return out
+}
