@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -61,30 +62,15 @@ type plane struct {
 	mesh    *xdstest.Mesh
 	sets    map[string]resource.Set
 	stop    func()
-
-	mu   sync.Mutex
-	sent []string // guarded by mu: types of the responses to Envoy, by frame
-}
-
-// countingStream notes the responses of a stream.
-type countingStream struct {
-	grpc.ServerStream
-	plane *plane
-}
-
-func (s countingStream) SendMsg(m any) error {
-	s.plane.mu.Lock()
-	s.plane.sent = append(s.plane.sent, fmt.Sprintf("%T", m))
-	s.plane.mu.Unlock()
-	return s.ServerStream.SendMsg(m)
+	metrics *prometheus.Registry
 }
 
 // startPlane serves until the test ends or stop is called.
 func startPlane(t *testing.T, address string, resources ...*resource.Resource) *plane {
 	t.Helper()
-	p := &plane{address: address, mesh: xdstest.NewMesh()}
+	p := &plane{address: address, mesh: xdstest.NewMesh(), metrics: prometheus.NewRegistry()}
 	var err error
-	if p.server, err = xds.New(xds.Config{Generator: p.mesh, Log: testlog.New(t).Named(address)}); err != nil {
+	if p.server, err = xds.New(xds.Config{Generator: p.mesh, Log: testlog.New(t).Named(address), Registerer: p.metrics}); err != nil {
 		t.Fatal(err)
 	}
 	p.publish(resources...)
@@ -95,9 +81,7 @@ func startPlane(t *testing.T, address string, resources ...*resource.Resource) *
 		}
 		return ""
 	})
-	g := grpc.NewServer(append(xds.ServerOptions(), grpc.StreamInterceptor(func(srv any, ss grpc.ServerStream, _ *grpc.StreamServerInfo, h grpc.StreamHandler) error {
-		return h(srv, countingStream{ss, p})
-	}))...)
+	g := grpc.NewServer(xds.ServerOptions()...)
 	p.server.Register(g)
 	ctx, cancel := context.WithCancel(context.Background())
 	var group sync.WaitGroup
@@ -117,11 +101,20 @@ func (p *plane) publish(resources ...*resource.Resource) {
 	p.server.Publish(p.mesh.Context(p.sets), time.Now())
 }
 
-// responses is how many responses were sent so far.
-func (p *plane) responses() int {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return len(p.sent)
+// toEnvoy are the responses that were sent to Envoy, as "cds 1".
+func (p *plane) toEnvoy() (sent []string) {
+	families, err := p.metrics.Gather()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == "pilot_xds_pushes" && m.GetLabel()[0].GetValue() != "probe" {
+				sent = append(sent, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
+			}
+		}
+	}
+	return sent
 }
 
 // settled returns why its one proxy, which asked for the four types of Envoy, does not have everything.
