@@ -8,8 +8,7 @@
 //
 // An Order is what the types of a stream owe one another: a cluster is sent before what names it, and removed after that.
 //
-// An Interest is the other end: what a client asks for of one type on one stream, and how it answers; ReadReply
-// reads what it is sent.
+// Ask and Reply are the other end: what a client says, and how it reads what it is sent.
 //
 // What a client has is one Set, shared with every other stream that has it, the interned Names that it
 // holds for, and exceptions by name: contents that are not known, versions that the client refused,

@@ -40,10 +40,6 @@ type Order struct {
 	RouteWait time.Duration
 	// RemovalWait is how long what is removed waits for what names it.
 	RemovalWait time.Duration
-	// Blind says that nobody knows what listeners and routes name: they may name every cluster.
-	Blind bool
-	// Extended says that the client had extensions before, whatever listeners name: it will ask for them again.
-	Extended bool
 
 	turns   []*Turn             // by rank
 	warming Doubt               // endpoints of changed clusters, until the client asks for endpoints

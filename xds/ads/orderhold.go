@@ -81,7 +81,7 @@ func (o *Order) holdEndpoints() func(string) bool {
 func (o *Order) moved(cds *Turn) bool {
 	for _, typeURL := range []string{resource.ListenerType, resource.RouteType, resource.ExtensionConfigType} {
 		t := o.Find(typeURL)
-		if t == nil && !cds.Fresh() && (o.Extended || typeURL != resource.ExtensionConfigType) {
+		if t == nil && !cds.Fresh() && typeURL != resource.ExtensionConfigType {
 			return false // an earlier stream gave it some, and it will ask
 		}
 		if t != nil && !t.Settled(t.To) {
@@ -112,7 +112,7 @@ func (o *Order) has(ref resource.Ref) bool {
 // uses name of type used in the version that the client still has, or may do so.
 func (o *Order) usedByRefused(user, used, name string) bool {
 	t := o.Find(user)
-	if t == nil || o.Blind { // who knows what they name hears of the refusal, and keeps it
+	if t == nil {
 		return false
 	}
 	for _, f := range t.Refusals() {

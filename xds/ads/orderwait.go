@@ -35,25 +35,12 @@ func (o *Order) underWay() *Turn {
 
 // namesArriving says whether what t would send names a cluster that is on its way and not usable yet.
 func (o *Order) namesArriving(t, cds *Turn) bool {
-	if o.Blind {
-		return !t.Settled(t.To) && o.arriving(cds)
-	}
 	found := false
 	t.Pending(t.To, func(_, next *resource.Resource) bool {
 		found = o.awaits(next, cds)
 		return !found
 	})
 	return found
-}
-
-// arriving says whether any cluster is on its way and not usable yet.
-func (o *Order) arriving(cds *Turn) bool {
-	for name := range cds.Arrivals() {
-		if c := cds.To.Get(name); c != nil && !o.hasEndpoints(c) {
-			return true
-		}
-	}
-	return false
 }
 
 // awaits says whether r names a cluster that is on its way and not usable yet.
