@@ -4,7 +4,7 @@
 // Join verifies a control plane by the hash of its root, makes a key on the machine, and proves with a one-time token who
 // the workload is. A Keeper renews the certificate from then on; key, certificates and roots are replaced on disk
 // together, so that an agent that starts needs nobody. Envoy gets them over a unix socket (secrets), with its
-// configuration, which a caching proxy answers from what the control plane said last (proxy).
+// configuration, which package relay passes on from the control plane, and has in a cache.
 //
 // Settings say who the workload is and where the control plane answers. Bootstrap turns them into Envoy's first
 // configuration. Agent writes it, starts Envoy, starts it again when it ends, answers whether it is ready, compares what

@@ -26,18 +26,18 @@ const (
 )
 
 const (
-	// copyTime is how long the agent has to write its copy, and to settle.
-	copyTime = 15 * time.Second
+	// cacheTime is how long the agent has to write its cache file, and to settle.
+	cacheTime = 15 * time.Second
 	// readyPace is how often is asked whether it is ready.
 	readyPace = 10 * time.Millisecond
-	// restarts is how often it starts from its copy; the median counts.
+	// restarts is how often it starts from its cache; the median counts.
 	restarts = 5
 )
 
 // agentFigures are what one agent costs.
 type agentFigures struct {
 	envoy string // which one it runs
-	// held is the size of its copy on disk, resident and private its memory, all in MB. Private is resident without the
+	// held is the size of its cache file, resident and private its memory, all in MB. Private is resident without the
 	// program's own file.
 	held, resident, private, peak float64
 	idle                          float64 // of one core
@@ -69,7 +69,7 @@ func (b *bench) agentCost(ctx context.Context) (section, error) {
 	return section{text: text, missed: missed}, nil
 }
 
-// oneAgent joins a workload, lets it settle, looks at it idle, and starts it from its copy while ashored is away.
+// oneAgent joins a workload, lets it settle, looks at it idle, and starts it from its cache while ashored is away.
 func (b *bench) oneAgent(ctx context.Context, envoy string) (agentFigures, error) {
 	var f agentFigures
 	plane, err := b.secureAshored(ctx)
@@ -161,7 +161,7 @@ func (a *agentRun) start(ctx context.Context) error {
 func (a *agentRun) look(ctx context.Context, idle time.Duration) (agentFigures, error) {
 	var f agentFigures
 	pid := a.agent.cmd.Process.Pid
-	if err := pause(ctx, copyTime); err != nil {
+	if err := pause(ctx, cacheTime); err != nil {
 		return f, err
 	}
 	before, err := fleet.CPUSeconds(pid)
@@ -191,7 +191,7 @@ func (a *agentRun) look(ctx context.Context, idle time.Duration) (agentFigures, 
 	return f, nil
 }
 
-// restart is how long a start from the copy takes while there is no control plane.
+// restart is how long a start from the cache takes while there is no control plane.
 func (a *agentRun) restart(ctx context.Context) (time.Duration, error) {
 	var all []time.Duration
 	for range restarts {
@@ -204,7 +204,7 @@ func (a *agentRun) restart(ctx context.Context) (time.Duration, error) {
 			return 0, err
 		}
 	}
-	say("    ready from its copy after %v", all)
+	say("    ready from its cache after %v", all)
 	return middle(all), nil
 }
 
@@ -234,7 +234,7 @@ func agentTable(all []agentFigures) (string, int) {
 		fmt.Fprintf(&b, "| %s | memory above the %.1f MB that it holds | %.1f MB (%.1f without the program's own file) | %.0f MB | %s |\n", f.envoy, f.held, above, f.private-f.held, agentMemory, judge(above <= agentMemory))
 		fmt.Fprintf(&b, "| %s | memory at its peak | %.1f MB | | |\n", f.envoy, f.peak)
 		fmt.Fprintf(&b, "| %s | idle | %.3f %% of a core | %s %% | %s |\n", f.envoy, 100*f.idle, strconv.FormatFloat(100*agentIdle, 'f', -1, 64), judge(f.idle <= agentIdle))
-		fmt.Fprintf(&b, "| %s | ready from its copy, no control plane | %d ms | %d ms | %s |\n", f.envoy, f.ready.Milliseconds(), agentReady.Milliseconds(), judge(f.ready <= agentReady))
+		fmt.Fprintf(&b, "| %s | ready from its cache, no control plane | %d ms | %d ms | %s |\n", f.envoy, f.ready.Milliseconds(), agentReady.Milliseconds(), judge(f.ready <= agentReady))
 	}
 	b.WriteString("\n")
 	return b.String(), missed

@@ -5,7 +5,7 @@
 //	bench -tls                              the same by mutual TLS, and with policies
 //	bench -certificates                     what issuing a certificate costs beside its cryptography
 //	bench -joins 1000                       how long so many workloads need to join
-//	bench -agent                            what an agent costs, and how soon it is ready from its copy
+//	bench -agent                            what an agent costs, and how soon it is ready from its cache
 //	bench -all                              everything
 //	bench gen   -dir D                      write a mesh as configuration files
 //	bench run   -dir D -addr H:P -pid PID   measure a server that serves D

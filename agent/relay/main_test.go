@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -101,40 +102,53 @@ func (p *plane) publish(resources ...*resource.Resource) {
 	p.server.Publish(p.mesh.Context(p.sets), time.Now())
 }
 
-// toEnvoy are the responses that were sent to Envoy, as "cds 1".
-func (p *plane) toEnvoy() (sent []string) {
+// count is a counter of the server by its label: "cds 1".
+func (p *plane) count(metric string) (out []string) {
 	families, err := p.metrics.Gather()
 	if err != nil {
 		return []string{err.Error()}
 	}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
-			if f.GetName() == "pilot_xds_pushes" && m.GetLabel()[0].GetValue() != "probe" {
-				sent = append(sent, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
+			if f.GetName() == metric && m.GetLabel()[0].GetValue() != "probe" { // that is for the agent itself
+				out = append(out, fmt.Sprint(m.GetLabel()[0].GetValue(), " ", m.GetCounter().GetValue()))
 			}
 		}
 	}
-	return sent
+	return out
 }
 
-// settled returns why its one proxy, which asked for the four types of Envoy, does not have everything.
-func (p *plane) settled() string {
+// toEnvoy are the responses that were sent to Envoy.
+func (p *plane) toEnvoy() []string { return p.count("pilot_xds_pushes") }
+
+// asked returns why not one proxy is connected that asked for the four types of Envoy.
+func (p *plane) asked() string {
 	proxies := p.server.Proxies()
-	if len(proxies) != 1 {
-		return fmt.Sprintf("%s has %d proxies", p.address, len(proxies))
-	}
-	asked := 0
-	for _, ty := range proxies[0].Types {
-		if !ty.Latest {
-			return fmt.Sprintf("%s lacks %s: %+v", proxies[0].ID, ty.TypeURL, ty.Status)
-		}
-		switch ty.TypeURL {
-		case xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType:
-			asked++
+	n := 0
+	for _, s := range proxies {
+		for _, ty := range s.Types {
+			if slices.Contains([]string{xds.ClusterType, xds.EndpointType, xds.ListenerType, xds.RouteType}, ty.TypeURL) {
+				n++
+			}
 		}
 	}
-	if asked < 4 {
-		return fmt.Sprintf("Envoy asked for %d types at %s", asked, p.address)
+	if len(proxies) != 1 || n != 4 {
+		return fmt.Sprintf("%s has %d proxies, which asked for %d types", p.address, len(proxies), n)
+	}
+	return ""
+}
+
+// settled is asked, and why that proxy does not have everything.
+func (p *plane) settled() string {
+	if reason := p.asked(); reason != "" {
+		return reason
+	}
+	for _, s := range p.server.Proxies() {
+		for _, ty := range s.Types {
+			if !ty.Latest {
+				return fmt.Sprintf("%s lacks %s: %+v", s.ID, ty.TypeURL, ty.Status)
+			}
+		}
 	}
 	return ""
 }

@@ -112,6 +112,7 @@ func TestChangesDuringOutage(t *testing.T) {
 	})
 	first.stop()
 	second := startPlane(t, address, chain(1, "c0")...)
+	eventually(t, second.asked)
 	gate.Unlock()
 	eventually(t, second.settled)
 	eventually(t, func() string {
@@ -120,6 +121,9 @@ func TestChangesDuringOutage(t *testing.T) {
 		}
 		return leads(e, "r1", "c0")
 	})
+	if stale := second.count("pilot_xds_expired_nonce"); len(stale) > 0 {
+		t.Errorf("answers to the first control plane reached the second one: %q", stale)
+	}
 }
 
 // What Envoy rejects reaches the control plane and is shown, and does not hold up the rest.

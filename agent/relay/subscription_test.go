@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"google.golang.org/grpc"
+
 	"github.com/ashore-mesh/ashore/xds/ads"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
@@ -19,8 +21,14 @@ type world struct {
 	server  map[string]string // what there is: version by name
 	believe map[string]string // what the control plane believes that Envoy has
 	envoy   map[string]string // what Envoy has
-	sent    []*response       // not answered by Envoy yet
+	sent    []*response       // Envoy has not looked at them yet
+	answers []answer          // of Envoy, on their way
 	nonces  int
+}
+
+type answer struct {
+	to       *response
+	rejected *ads.Rejection
 }
 
 // request makes the subscription hear a request.
@@ -60,8 +68,8 @@ func (w *world) push(asked ...string) {
 	}
 }
 
-// answer makes Envoy answer the oldest response. One that it rejects it applies in part.
-func (w *world) answer(reject bool) {
+// apply makes Envoy take the oldest response. One that it rejects it applies in part.
+func (w *world) apply(reject bool) {
 	if len(w.sent) == 0 {
 		return
 	}
@@ -77,12 +85,22 @@ func (w *world) answer(reject bool) {
 			delete(w.envoy, name)
 		}
 	}
-	var rejected *ads.Rejection
+	a := answer{to: r}
 	if reject {
-		rejected = &ads.Rejection{Message: "no"}
+		a.rejected = &ads.Rejection{Message: "no"}
 	}
-	if w.sub.answer(r.Nonce, rejected) != r {
-		w.t.Fatalf("the response %s is not known", r.Nonce)
+	w.answers = append(w.answers, a)
+}
+
+// answer makes the oldest answer of Envoy arrive.
+func (w *world) answer() {
+	if len(w.answers) == 0 {
+		return
+	}
+	a := w.answers[0]
+	w.answers = w.answers[1:]
+	if w.sub.answer(a.to.Nonce, a.rejected) != a.to {
+		w.t.Fatalf("the response %s is not known", a.to.Nonce)
 	}
 }
 
@@ -112,7 +130,7 @@ func TestRandomHistories(t *testing.T) {
 		names := []string{"a", "b", "c", "d"}
 		for range 40 {
 			name := names[w.rng.IntN(len(names))]
-			switch w.rng.IntN(8) {
+			switch w.rng.IntN(10) {
 			case 0, 1:
 				w.server[name] = fmt.Sprint("v", w.rng.IntN(3))
 				w.push()
@@ -120,12 +138,15 @@ func TestRandomHistories(t *testing.T) {
 				delete(w.server, name)
 				w.push()
 			case 3, 4:
-				w.answer(false)
+				w.apply(false)
 			case 5:
-				w.answer(true)
-			case 6:
+				w.apply(true)
+			case 6, 7:
+				w.answer()
+			case 8:
+				w.server[name] = fmt.Sprint("v", w.rng.IntN(3)) // while nobody was connected
 				w.reconnect()
-			case 7:
+			case 9:
 				switch {
 				case all:
 				case w.rng.IntN(2) == 0:
@@ -140,8 +161,9 @@ func TestRandomHistories(t *testing.T) {
 			}
 		}
 		w.reconnect()
-		for len(w.sent) > 0 {
-			w.answer(false)
+		for len(w.sent)+len(w.answers) > 0 {
+			w.apply(false)
+			w.answer()
 		}
 		want := maps.Clone(w.server)
 		maps.DeleteFunc(want, func(name, _ string) bool { return !w.sub.wants(name) })
@@ -189,5 +211,56 @@ func TestRenaming(t *testing.T) {
 	slices.Sort(a.Subscribe)
 	if fmt.Sprint(a.Subscribe, a.Unsubscribe, a.Nonce) != "[* a] [b]" {
 		t.Errorf("got %+v", a)
+	}
+}
+
+// sink takes what is sent to Envoy.
+type sink struct {
+	grpc.ServerStream
+	sent []*ads.Reply
+}
+
+func (s *sink) SendMsg(m any) error {
+	r, err := ads.ReadReply(m.(*Frame).Data, limits())
+	s.sent = append(s.sent, r)
+	return err
+}
+
+// The cache answers what it has and Envoy lacks. It says nothing rather than that there is nothing, unless it knows that.
+func TestFromCache(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		ask  ads.Ask
+		want string // names, and those that do not exist; "silent" for no response
+	}{
+		"everything":                 {ads.Ask{TypeURL: resource.ClusterType}, "[a b] []"},
+		"of a running Envoy":         {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old", "b": "old"}}, "silent"},
+		"what a running Envoy lacks": {ads.Ask{TypeURL: resource.ClusterType, Claims: map[string]string{"a": "old"}}, "[b] []"},
+		"by name":                    {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"a", "gone", "unknown"}}, "[a] [gone]"},
+		"an unknown name":            {ads.Ask{TypeURL: resource.EndpointType, Subscribe: []string{"unknown"}}, "silent"},
+		"a type that is not cached":  {ads.Ask{TypeURL: resource.RouteType}, "silent"},
+		"a type without resources":   {ads.Ask{TypeURL: resource.ListenerType}, "[] []"},
+		"the same, of a running one": {ads.Ask{TypeURL: resource.ListenerType, Claims: map[string]string{"l": "1"}}, "silent"},
+	} {
+		c := filled(t)
+		c.put(&ads.Reply{TypeURL: resource.ListenerType}, true, everything)
+		out := &sink{}
+		s := &session{relay: &Relay{cache: c}, envoy: out}
+		r, err := ads.NewReader(false, limits()).Read(tc.ask.Encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sub := newSubscription(r.TypeURL)
+		sub.subscribe(r, true)
+		if err := s.fromCache(sub); err != nil {
+			t.Fatal(err)
+		}
+		got := "silent"
+		for _, r := range out.sent {
+			got = fmt.Sprint(nameList(r), r.Removed)
+		}
+		if got != tc.want {
+			t.Errorf("%s: got %s, want %s", name, got, tc.want)
+		}
 	}
 }
