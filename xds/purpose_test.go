@@ -43,8 +43,8 @@ func TestAgentStreams(t *testing.T) {
 	if s := p.server.Proxies()[0]; s.Health.At.IsZero() {
 		t.Errorf("without the agent's report: %+v", s)
 	}
-	if _, err := p.server.Dump("web.shop"); err != nil {
-		t.Error(err)
+	if d, err := p.server.Dump("web.shop"); err != nil || len(d) != 2 {
+		t.Errorf("the dump has %d types, want those of both streams; error %v", len(d), err)
 	}
 	config.hang()
 	proxies(1)

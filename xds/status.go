@@ -64,19 +64,19 @@ func (s *Server) Count(match func(Peer) bool) int {
 // streams of its proxy, and alone while it has none.
 func (s *Server) Proxies() []ProxyStatus {
 	s.mu.Lock()
-	control := map[string]*stream{} // by client, the newest
 	var streams []*stream
-	for st := range s.streams {
-		if st.proxy.purpose != forControl {
-			streams = append(streams, st)
-		} else if c := control[st.client()]; c == nil || st.serial > c.serial {
-			control[st.client()] = st
+	control := map[*stream]*stream{} // by the stream that it is shown with
+	for _, all := range s.clients {
+		own := controlOf(all)
+		n := len(streams)
+		for _, st := range all {
+			if st.proxy.purpose != forControl {
+				streams = append(streams, st)
+				control[st] = own
+			}
 		}
-	}
-	for client, st := range control {
-		if !slices.ContainsFunc(s.clients[client], func(o *stream) bool { return o.proxy.purpose != forControl }) {
-			streams = append(streams, st)
-			delete(control, client)
+		if n == len(streams) {
+			streams = append(streams, own)
 		}
 	}
 	s.mu.Unlock()
@@ -84,9 +84,9 @@ func (s *Server) Proxies() []ProxyStatus {
 	for i, st := range streams {
 		out[i] = st.status()
 		out[i].Health = reports[st]
-		if c := control[st.client()]; c != nil {
-			agent := c.status()
-			out[i].Bundle, out[i].Health, out[i].Types = agent.Bundle, reports[c], append(out[i].Types, agent.Types...)
+		if own := control[st]; own != nil {
+			agent := own.status()
+			out[i].Bundle, out[i].Health, out[i].Types = agent.Bundle, reports[own], append(out[i].Types, agent.Types...)
 		}
 	}
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
@@ -96,6 +96,16 @@ func (s *Server) Proxies() []ProxyStatus {
 		return a.Connected.Compare(b.Connected)
 	})
 	return out
+}
+
+// controlOf returns the newest control stream among those of a client, nil when it has none.
+func controlOf(streams []*stream) (own *stream) {
+	for _, st := range streams {
+		if st.proxy.purpose == forControl && (own == nil || st.serial > own.serial) {
+			own = st
+		}
+	}
+	return own
 }
 
 func (st *stream) status() ProxyStatus {
@@ -128,21 +138,23 @@ type ResourceDump struct {
 // Dump returns what the proxy with that node ID, or whose ID has that third part, is to have. Errors: no
 // such proxy is connected, or several are.
 func (s *Server) Dump(id string) ([]TypeDump, error) {
-	st, err := s.lookup(id)
+	streams, err := s.lookup(id)
 	if err != nil {
 		return nil, err
 	}
-	st.mu.Lock()
 	type wanted struct {
 		typeURL string
 		to      resource.Set
 		names   *ads.Names
 	}
 	var types []wanted
-	for _, t := range st.types {
-		types = append(types, wanted{t.Kind().TypeURL, t.To, t.Names()})
+	for _, st := range streams {
+		st.mu.Lock()
+		for _, t := range st.types {
+			types = append(types, wanted{t.Kind().TypeURL, t.To, t.Names()})
+		}
+		st.mu.Unlock()
 	}
-	st.mu.Unlock()
 
 	out := make([]TypeDump, len(types))
 	for i, t := range types {
@@ -161,24 +173,31 @@ func (s *Server) Dump(id string) ([]TypeDump, error) {
 	return out, nil
 }
 
-// lookup finds the newest stream of a proxy; its agent's own only when it has no other.
-func (s *Server) lookup(id string) (*stream, error) {
+// lookup finds the newest stream of a proxy, and the control stream of its agent.
+func (s *Server) lookup(id string) ([]*stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var found *stream
+	var found, own *stream
 	for st := range s.streams {
 		if st.proxy.ID != id && st.proxy.Node.ID != id {
 			continue
 		}
-		if found != nil && found.proxy.ID != st.proxy.ID {
-			return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id, found.proxy.ID, st.proxy.ID)
+		for _, other := range []*stream{found, own} {
+			if other != nil && other.proxy.ID != st.proxy.ID {
+				return nil, fmt.Errorf("several proxies are called %q (%s, %s): use the whole node ID", id, other.proxy.ID, st.proxy.ID)
+			}
 		}
-		if found == nil || found.proxy.purpose == forControl || st.proxy.purpose != forControl && st.serial > found.serial {
-			found = st
+		newest := &found
+		if st.proxy.purpose == forControl {
+			newest = &own
+		}
+		if *newest == nil || st.serial > (*newest).serial {
+			*newest = st
 		}
 	}
-	if found == nil {
+	streams := slices.DeleteFunc([]*stream{found, own}, func(st *stream) bool { return st == nil })
+	if len(streams) == 0 {
 		return nil, fmt.Errorf("no proxy %q is connected", id)
 	}
-	return found, nil
+	return streams, nil
 }
