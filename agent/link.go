@@ -13,8 +13,8 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	networking "istio.io/api/networking/v1alpha3"
 
-	"github.com/ashore-mesh/ashore/internal/build"
 	"github.com/ashore-mesh/ashore/agent/relay"
+	"github.com/ashore-mesh/ashore/internal/build"
 )
 
 // link stands between Envoy and the control planes: Envoy's configuration comes through it.
