@@ -18,6 +18,7 @@ import (
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/intercept"
 	"github.com/ashore-mesh/ashore/internal/machine"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // fakeHost is a machine whose systemd and rules are fakes. This program joins as the user of the test.
@@ -33,7 +34,7 @@ func newFakeHost(t *testing.T) *fakeHost {
 	t.Helper()
 	dir := t.TempDir()
 	envoy := filepath.Join(dir, "envoy")
-	if err := os.Symlink("/bin/true", envoy); err != nil {
+	if err := os.Symlink(testenvoy.Path(t), envoy); err != nil {
 		t.Fatal(err)
 	}
 	f := &fakeHost{on: map[string]bool{}, fails: map[string]error{}}
@@ -72,7 +73,11 @@ func (f *fakeHost) Show(_ context.Context, names ...string) ([]machine.Unit, err
 		switch {
 		case name == envoyUnits:
 			for _, instance := range []string{"3", "web-2.shop-0"} {
-				out = append(out, machine.Unit{Name: "ashore-envoy@" + instance + ".service", Active: "active", Sub: "running"})
+				u := machine.Unit{Name: "ashore-envoy@" + instance + ".service", Active: "active", Sub: "running"}
+				if slices.ContainsFunc(f.steps, func(s string) bool { return strings.HasPrefix(s, "stop ") }) {
+					u.Active = "failed"
+				}
+				out = append(out, u)
 			}
 		case f.on[name]:
 			out = append(out, machine.Unit{Name: name, Active: "active", Sub: "running", File: "enabled"})
@@ -152,7 +157,7 @@ func TestHost(t *testing.T) {
 	}
 
 	err, _, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop ashore-envoy@web-2.shop-0.service"}; err != nil || !slices.Equal(steps, want) {
+	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop ashore-envoy@web-2.shop-0.service", "reset-failed ashore-envoy@web-2.shop-0.service"}; err != nil || !slices.Equal(steps, want) {
 		t.Errorf("the second leaves: %v, steps %q, %q", err, steps, stderr)
 	}
 
@@ -172,7 +177,7 @@ func TestHost(t *testing.T) {
 
 	f.on[mainUnit] = true
 	err, stdout, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -203,7 +208,7 @@ func TestHostUndo(t *testing.T) {
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
-			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
@@ -224,7 +229,7 @@ func TestHostInterrupted(t *testing.T) {
 		return ctx.Err()
 	}
 	err, _, _, steps := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
-	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service"}) {
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }

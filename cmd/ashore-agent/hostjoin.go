@@ -312,9 +312,21 @@ func (h *host) stop(ctx context.Context, state string) error {
 	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
 		return err
 	}
-	args := []string{"stop"}
+	var names, failed []string
 	for _, u := range envoys {
-		args = append(args, u.Name)
+		names = append(names, u.Name)
 	}
-	return h.systemd.Run(ctx, args...)
+	if err := h.systemd.Run(ctx, append([]string{"stop"}, names...)...); err != nil {
+		return err
+	}
+	left, err := h.envoys(ctx, state) // of several epochs the older ones end by a signal
+	for _, u := range left {
+		if u.Active == "failed" {
+			failed = append(failed, u.Name)
+		}
+	}
+	if len(failed) > 0 {
+		err = errors.Join(err, h.systemd.Run(ctx, append([]string{"reset-failed"}, failed...)...))
+	}
+	return err
 }
