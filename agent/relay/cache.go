@@ -74,8 +74,8 @@ func (c *cache) retain(keep func(typeURL, name string) bool) {
 	}
 }
 
-// reply is a response with the resources of a type that wanted accepts, sorted by name. Its items have
-// no bodies. all says that the cache has everything there is of the type.
+// reply is a response with the resources of a type that wanted accepts, sorted by name. Its items
+// have no bodies. all says that the cache has everything there is of the type.
 func (c *cache) reply(typeURL string, wanted func(name string) bool) (r *ads.Reply, all bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -105,8 +105,8 @@ func (c *cache) read(typeURL string) (*ads.Reply, error) {
 	return ads.ReadReply(r.Encode(), limits())
 }
 
-// replies are responses with everything there is, by type, without bodies. whole are the types of which
-// the cache has everything there is.
+// replies are responses with everything there is, by type, without bodies. whole are the types of
+// which the cache has everything there is.
 func (c *cache) replies() (all []*ads.Reply, whole []string) {
 	c.mu.Lock()
 	typeURLs := slices.Sorted(maps.Keys(c.types))

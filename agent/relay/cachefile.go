@@ -18,8 +18,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// The cache file is: fileMagic; the header as JSON; one encoded discovery response for each type; and
-// the SHA-256 of all that. Header and responses have their length before them, as a varint.
+// The cache file is: fileMagic; the header as JSON; one encoded discovery response for each type;
+// and the SHA-256 of all that. Header and responses have their length before them, as a varint.
 const fileMagic = "ashore-agent cache 1\n"
 
 const (
@@ -82,7 +82,8 @@ func writeBlock(w io.Writer, b []byte) error {
 	return err
 }
 
-// load reads a cache file of that owner. Errors: fs.ErrNotExist when there is none, or why it is not used.
+// load reads a cache file of that owner. Errors: fs.ErrNotExist when there is none, or why it is
+// not used.
 func load(path, owner string, now time.Time, maxAge time.Duration) (*cache, time.Time, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -155,8 +156,8 @@ func (h *fileHeader) check(owner string, now time.Time, maxAge time.Duration) er
 	case h.Owner != owner:
 		return fmt.Errorf("it is of %.300q, this workload is %q", h.Owner, owner)
 	case age < -maxClockError:
-		return fmt.Errorf("it is from the future: it was confirmed at %s, and this machine's clock says %s; set the clock (timedatectl, chrony)",
-			at, now.UTC().Format(time.RFC3339))
+		return fmt.Errorf("it is from the future: it was confirmed at %s, and this machine's clock says %s; "+
+			"set the clock (timedatectl, chrony)", at, now.UTC().Format(time.RFC3339))
 	case age > maxAge:
 		return fmt.Errorf("it is too old: a control plane confirmed it last at %s, %s ago, and %s is the bound",
 			at, age.Round(time.Second), maxAge)

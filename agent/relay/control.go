@@ -21,12 +21,12 @@ const (
 	healthType = "type.googleapis.com/istio.v1.HealthInformation"
 )
 
-// bypassedPorts is the key in the proxyMetadata of the mesh's ProxyConfig that names ports which Envoy
-// does not guard.
+// bypassedPorts is the key in the proxyMetadata of the mesh's ProxyConfig that names ports which
+// Envoy does not guard.
 const bypassedPorts = "ASHORE_BYPASSED_PORTS"
 
-// retryRejected is when a resource that the agent rejected is requested again: the reason, a full disk
-// perhaps, may be gone.
+// retryRejected is when a resource that the agent rejected is requested again: the reason, a full
+// disk perhaps, may be gone.
 const retryRejected = time.Minute
 
 // control runs the control stream of a link until one of them ends, and returns why.
@@ -39,7 +39,7 @@ func (r *Relay) control(l *link) error {
 	for _, a := range r.controlAsks() {
 		u.send(a.Encode())
 	}
-	retry := time.NewTicker(retryRejected)
+	retry := time.NewTicker(r.cfg.retryRejected)
 	defer retry.Stop()
 	rejected := map[string][]string{} // names by type
 	var sent *health
@@ -162,8 +162,8 @@ func readRoots(reply *ads.Reply) (pem []string, bypassed string, err error) {
 	return pem, bypassed, nil
 }
 
-// applyProbe hands on the probe of the workload's group. A response without one keeps the last one: the
-// group may be gone for a moment, or the control plane does not know of probes.
+// applyProbe hands on the probe of the workload's group. A response without one keeps the last
+// one: the group may be gone for a moment, or the control plane does not know of probes.
 func (r *Relay) applyProbe(reply *ads.Reply) error {
 	if len(reply.Items) == 0 {
 		if held, _ := r.cache.reply(probeType, everything); len(held.Items) > 0 {
@@ -183,7 +183,8 @@ func (r *Relay) applyProbe(reply *ads.Reply) error {
 	return nil
 }
 
-// restoreControl hands on what the cache file has. Roots are not: the identity on disk has newer ones.
+// restoreControl hands on what the cache file has. Roots are not: the identity on disk has newer
+// ones.
 func (r *Relay) restoreControl() {
 	for _, typeURL := range []string{rootsType, probeType, namesType} {
 		held, err := r.cache.read(typeURL)

@@ -179,8 +179,9 @@ func wants(t *testing.T, what string, got func() string, want string) {
 	})
 }
 
-// Roots, probe and names reach the agent and are acknowledged, or rejected with the reason. After a restart without a control
-// plane the probe and the names are those of the cache, and the names are claimed when it is back.
+// Roots, probe and names reach the agent and are acknowledged, or rejected with the reason. After
+// a restart without a control plane the probe and the names are those of the cache, and the names
+// are claimed when it is back.
 func TestControlStream(t *testing.T) {
 	t.Parallel()
 	p := startFakePlane(t, nil)
@@ -191,6 +192,7 @@ func TestControlStream(t *testing.T) {
 	c := testConfig(t, p.address)
 	u.use(&c)
 	c.CacheFile = filepath.Join(t.TempDir(), "cache")
+	c.retryRejected = 10 * time.Millisecond
 	r := startRelay(t, c, "")
 	wants(t, "told", u.latest, "roots [a]; probe 3; names 2")
 	wants(t, "acknowledged", func() string { return fmt.Sprint(len(p.said("acknowledges"))) }, "3")
@@ -201,7 +203,16 @@ func TestControlStream(t *testing.T) {
 	u.err = errors.New("disk full")
 	u.mu.Unlock()
 	p.set(rootsType, &meshv1alpha1.ProxyConfig{CaCertificatesPem: []string{"b"}})
-	wants(t, "rejected", func() string { return fmt.Sprint(p.said("rejects")) }, "[1 ProxyConfig: rejects: disk full]")
+	eventually(t, func() string {
+		if got := p.said("rejects"); len(got) < 2 || got[1] != "1 ProxyConfig: rejects: disk full" {
+			return fmt.Sprintf("requests %q, want that roots are rejected, requested, and rejected again", p.said(""))
+		}
+		return ""
+	})
+	u.mu.Lock()
+	u.err = nil
+	u.mu.Unlock()
+	wants(t, "the roots in the end", func() string { return fmt.Sprint(len(p.said("ProxyConfig: acknowledges"))) }, "2")
 	p.set(probeType, nil)
 	wants(t, "the last probe stays", func() string { return fmt.Sprint(len(p.said("ReadinessProbe: acknowledges"))) }, "2")
 	r.stop()
@@ -236,8 +247,8 @@ func TestNoProbe(t *testing.T) {
 	wants(t, "told", u.latest, "no probe")
 }
 
-// Health is reported at once, when it changes, and again on each connection. A renewed certificate makes a new connection
-// before the old one ends.
+// Health is reported at once, when it changes, and again on each connection. A renewed
+// certificate makes a new connection before the old one ends.
 func TestHealthAndRenewal(t *testing.T) {
 	t.Parallel()
 	p := startFakePlane(t, nil)
@@ -271,7 +282,8 @@ func TestHealthAndRenewal(t *testing.T) {
 	}
 }
 
-// A control plane that refuses the workload is left for the next address. Only a certificate that is not accepted is told.
+// A control plane that refuses the workload is left for the next address. Only a certificate that
+// is not accepted is told.
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {

@@ -82,7 +82,8 @@ func reaches(t *testing.T, port uint32, name string) {
 	})
 }
 
-// drive sends requests one after another until done is called, which returns how many were sent and why some failed.
+// drive sends requests one after another until done is called, which returns how many were sent
+// and why some failed.
 func drive(t *testing.T, port uint32) (done func() (sent int64, failures []error)) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var group sync.WaitGroup
@@ -112,8 +113,9 @@ func leadsTo(port uint32, cluster string, backend uint32) []*resource.Resource {
 		xdstest.Listener("l", port, "r"), xdstest.Route("r", cluster)}
 }
 
-// A real Envoy under load: the control plane is killed, comes back, is left for another one; the agent is killed and starts
-// from its cache while there is no control plane. No request fails, and what did not change is not sent again.
+// A real Envoy under load: the control plane is killed, comes back, is left for another one; the
+// agent is killed and starts from its cache while there is no control plane. No request fails,
+// and what did not change is not sent again.
 func TestRealEnvoy(t *testing.T) {
 	t.Parallel()
 	port, one, two := uint32(testport.Free(t)), backend(t, "one"), backend(t, "two")
@@ -178,7 +180,8 @@ func TestRealEnvoy(t *testing.T) {
 	reaches(t, port, "two")
 }
 
-// What a real Envoy rejects is shown with its words, here and at the control plane. A new Envoy has what the one before took.
+// What a real Envoy rejects is shown with its words, here and at the control plane. A new Envoy
+// has what the one before took.
 func TestRealEnvoyRejects(t *testing.T) {
 	t.Parallel()
 	port, bad, one := uint32(testport.Free(t)), uint32(testport.Free(t)), backend(t, "one")

@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	// firstBackoff and lastBackoff bound the wait before the next attempt, once all addresses failed.
+	// firstBackoff and lastBackoff bound the wait before the next attempt, once all addresses
+	// failed.
 	firstBackoff, lastBackoff = 500 * time.Millisecond, 30 * time.Second
 	// refusedBackoff bounds it where a control plane answers and refuses the workload.
 	refusedBackoff = 10 * time.Second
@@ -25,8 +26,8 @@ const (
 	steadyLink = 10 * time.Second
 	// answerTimeout is how long a control plane may take for its first answer.
 	answerTimeout = time.Minute
-	// A control plane that hangs, or whose network is gone, is noticed within pingTime + pingTimeout.
-	// gRPC pings no more often than every 10 s.
+	// A control plane that hangs, or whose network is gone, is noticed within pingTime +
+	// pingTimeout. gRPC pings no more often than every 10 s.
 	pingTime, pingTimeout = 10 * time.Second, 5 * time.Second
 	// maxResponse bounds one response of the control plane.
 	maxResponse = 1 << 30
@@ -44,18 +45,22 @@ type link struct {
 	ended    chan struct{}           // closed when the control stream has ended
 }
 
-// connectLoop keeps a link to one of the control planes. It stays with one until that fails, and then
-// tries the next address, after a wait that grows once all failed.
+// connectLoop keeps a link to one of the control planes. It stays with one until that fails, and
+// then tries the next address, after a wait that grows once all failed.
 func (r *Relay) connectLoop(ctx context.Context) error {
 	var current *link
 	defer func() { r.use(nil, nil); current.close() }()
 	addresses, next, failures := r.cfg.Addresses, rand.IntN(len(r.cfg.Addresses)), 0
+	logged := map[string]string{} // the last error by address
 	retry := time.After(0)
 	failed := func(address string, err error) {
 		if r.cfg.Refused != nil && status.Code(err) == codes.Unauthenticated {
 			r.cfg.Refused()
 		}
-		r.log.Warn("no connection to the control plane", "address", address, "in use", current != nil, "error", err)
+		if logged[address] != err.Error() {
+			r.log.Warn("no connection to the control plane", "address", address, "error", err)
+		}
+		logged[address] = err.Error()
 		failures++
 		next = (next + 1) % len(addresses)
 		retry = time.After(backoff(failures, len(addresses), refuses(err)))
@@ -100,6 +105,7 @@ func (r *Relay) connectLoop(ctx context.Context) error {
 			}
 			current.close()
 			current, retry = l, nil
+			clear(logged)
 		}
 	}
 }
@@ -129,7 +135,8 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
 	}
-	l := &link{address: address, conn: conn, opened: time.Now(), accepted: make(chan struct{}), ended: make(chan struct{})}
+	l := &link{address: address, conn: conn, opened: time.Now(),
+		accepted: make(chan struct{}), ended: make(chan struct{})}
 	l.ctx, l.fail = context.WithCancelCause(ctx)
 	go func() {
 		defer close(l.ended)
@@ -196,7 +203,8 @@ func backoff(failures, addresses int, refused bool) time.Duration {
 	return bound/4 + rand.N(bound*3/4)
 }
 
-// StreamError says why a stream ended, and what to do. The status code stays readable for status.Code.
+// StreamError says why a stream ended, and what to do. The status code stays readable for
+// status.Code.
 func StreamError(address string, err error) error {
 	s, ok := status.FromError(err)
 	if errors.Is(err, io.EOF) {

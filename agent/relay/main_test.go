@@ -179,7 +179,8 @@ func testConfig(t testing.TB, addresses ...string) Config {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", address)
 		},
 		SetRoots: func([]string) error { return nil },
-		// A server without roots does not answer a request for them. One for the probe it always does.
+		// A server without roots does not answer a request for them. One for the probe it always
+		// does.
 		SetProbe: func(*networkingv1.ReadinessProbe) error { return nil },
 	}
 }
@@ -245,7 +246,8 @@ func (r *running) fakeEnvoy(edit func(*xdstest.Config)) *xdstest.Envoy {
 	return xdstest.NewEnvoy(c)
 }
 
-// connect connects a fake Envoy, again and again as the real one does, until the test ends or leave is called.
+// connect connects a fake Envoy, again and again as the real one does, until the test ends or
+// leave is called.
 func connect(t *testing.T, e *xdstest.Envoy) (leave func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())

@@ -27,8 +27,8 @@ type Config struct {
 	Node *corev3.Node
 	// Addresses are host:port of the control plane's replicas.
 	Addresses []string
-	// Dial opens a connection to one of them and verifies the server. It presents the certificate of
-	// that moment. Its errors are shown to the operator.
+	// Dial opens a connection to one of them and verifies the server. It presents the certificate
+	// of that moment. Its errors are shown to the operator.
 	Dial func(ctx context.Context, address string) (net.Conn, error)
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
@@ -40,33 +40,35 @@ type Config struct {
 	// SetRoots takes the roots of the mesh, PEM. An error is a rejection: the roots are requested
 	// again after a minute.
 	SetRoots func(pem []string) error
-	// SetProbe takes the probe of the workload's group, also an unchanged one: an empty one when the
-	// group has none, nil when the control plane has none to tell. It must not block. An error is a
-	// rejection. Nil: the probe is not requested.
+	// SetProbe takes the probe of the workload's group, also an unchanged one: an empty one when
+	// the group has none, nil when the control plane has none to tell. It must not block. An
+	// error is a rejection. Nil: the probe is not requested.
 	SetProbe func(*networkingv1.ReadinessProbe) error
-	// SetNames takes the name table for DNS, an encoded istio.networking.nds.v1.NameTable. It must not
-	// block. An error is a rejection. Nil: the table is not requested.
+	// SetNames takes the name table for DNS, an encoded istio.networking.nds.v1.NameTable. It
+	// must not block. An error is a rejection. Nil: the table is not requested.
 	SetNames func(table []byte) error
 
 	// CacheFile is the path of the cache. Empty: the cache is in memory only.
 	CacheFile string
 	// Owner is whose configuration it is. A cache file of another owner is not used.
 	Owner string
-	// MaxAge is how long the configuration may be used without a control plane that confirms it. Zero means 24h.
+	// MaxAge is how long the configuration may be used without a control plane that confirms it.
+	// Zero means 24h.
 	MaxAge time.Duration
-	// RefuseOld removes Envoy's listeners when the configuration is older than MaxAge. Otherwise that
-	// is only reported.
+	// RefuseOld removes Envoy's listeners when the configuration is older than MaxAge. Otherwise
+	// that is only reported.
 	RefuseOld bool
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
 
-	pruneGap time.Duration // zero: the constant; tests have another
+	pruneGap, retryRejected time.Duration // zero: the constants of these names; tests have others
 }
 
 const (
 	defaultMaxAge = 24 * time.Hour
-	// saveDelay is how long the file waits for further changes, and saveGap the least time between two writes.
+	// saveDelay is how long the file waits for further changes, and saveGap the least time
+	// between two writes.
 	saveDelay, saveGap = time.Second, 10 * time.Second
 	// saveRetry is when a file that could not be written is tried again.
 	saveRetry = 30 * time.Second
@@ -104,12 +106,14 @@ type Relay struct {
 // health is a report about the workload.
 type health struct{ reason string } // empty: healthy
 
-// New makes a relay and reads the cache file. A file that cannot be used is no error: Status says why.
+// New makes a relay and reads the cache file. A file that cannot be used is no error: Status says
+// why.
 func New(c Config) (*Relay, error) {
 	if c.Node.GetId() == "" || len(c.Addresses) == 0 || c.Dial == nil || c.SetRoots == nil || c.Log == nil {
 		return nil, errors.New("relay: Node, Addresses, Dial, SetRoots and Log are required")
 	}
-	c.MaxAge, c.pruneGap = cmp.Or(c.MaxAge, defaultMaxAge), cmp.Or(c.pruneGap, pruneGap)
+	c.MaxAge = cmp.Or(c.MaxAge, defaultMaxAge)
+	c.pruneGap, c.retryRejected = cmp.Or(c.pruneGap, pruneGap), cmp.Or(c.retryRejected, retryRejected)
 	if c.Now == nil {
 		c.Now = time.Now
 	}
@@ -117,7 +121,8 @@ func New(c Config) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode node: %w", err)
 	}
-	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(), changed: make(chan struct{}), since: c.Now()}
+	r := &Relay{cfg: c, log: c.Log.Named("xds"), node: node, cache: newCache(),
+		changed: make(chan struct{}), since: c.Now()}
 	if c.CacheFile != "" {
 		r.restore()
 	}
@@ -152,8 +157,8 @@ func (r *Relay) Run(ctx context.Context) error {
 	return task.Run(ctx, parts...)
 }
 
-// ReportHealth tells the control plane whether the workload is healthy: nil when it is, else why not.
-// The report is repeated on each new connection.
+// ReportHealth tells the control plane whether the workload is healthy: nil when it is, else why
+// not. The report is repeated on each new connection.
 func (r *Relay) ReportHealth(err error) {
 	h := &health{}
 	if err != nil {
@@ -187,9 +192,11 @@ func (r *Relay) watchAge(ctx context.Context) error {
 		r.mu.Unlock()
 		switch {
 		case old && !reported && r.cfg.RefuseOld:
-			r.log.Error("no control plane confirmed the configuration for too long: Envoy serves nothing until one does", "age", age, "bound", r.cfg.MaxAge)
+			r.log.Error("no control plane confirmed the configuration for too long: "+
+				"Envoy serves nothing until one does", "age", age, "bound", r.cfg.MaxAge)
 		case old && !reported:
-			r.log.Error("no control plane confirmed the configuration for too long: revocations and policies since then are not known here; traffic goes on",
+			r.log.Error("no control plane confirmed the configuration for too long: "+
+				"revocations and policies since then are not known here; traffic goes on",
 				"age", age, "bound", r.cfg.MaxAge)
 		case reported && !old:
 			r.log.Info("the control plane confirms the configuration again")
@@ -203,7 +210,8 @@ func (r *Relay) watchAge(ctx context.Context) error {
 	}
 }
 
-// lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is held.
+// lastConfirmed is when a control plane last confirmed the configuration; zero: never. r.mu is
+// held.
 func (r *Relay) lastConfirmed() time.Time {
 	now := r.cfg.Now().Round(0) // a machine may sleep, and the monotonic clock with it
 	if r.link != nil || r.confirmed.After(now) {
@@ -212,7 +220,8 @@ func (r *Relay) lastConfirmed() time.Time {
 	return r.confirmed
 }
 
-// age is how long ago a control plane confirmed the configuration, and whether that is too long. r.mu is held.
+// age is how long ago a control plane confirmed the configuration, and whether that is too long.
+// r.mu is held.
 func (r *Relay) age() (age time.Duration, old bool) {
 	at := r.lastConfirmed()
 	if at.IsZero() {
@@ -222,8 +231,8 @@ func (r *Relay) age() (age time.Duration, old bool) {
 	return age, age > r.cfg.MaxAge
 }
 
-// saveLoop writes the cache file after changes, from time to time while a control plane confirms it,
-// and at the end.
+// saveLoop writes the cache file after changes, from time to time while a control plane confirms
+// it, and at the end.
 func (r *Relay) saveLoop(ctx context.Context) error {
 	confirm := time.NewTicker(r.cfg.MaxAge / 24)
 	defer confirm.Stop()
@@ -270,7 +279,8 @@ func (r *Relay) save() (ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if text != "" && text != r.fileErr {
-		r.log.Error("the configuration cannot be cached: a restart without a control plane would use an older one", "error", text)
+		r.log.Error("the configuration cannot be cached: a restart without a control plane would use an older one",
+			"error", text)
 	}
 	r.fileErr = text
 	return text == ""
@@ -283,11 +293,12 @@ type Status struct {
 	Since     time.Time
 	// LastError is why there is no connection, or why the last one ended.
 	LastError string
-	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says that
-	// this is longer ago than MaxAge.
+	// Confirmed is when a control plane last confirmed the configuration; zero: never. Old says
+	// that this is longer ago than MaxAge.
 	Confirmed time.Time
 	Old       bool
-	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero: it is not.
+	// CachedAt is when the configuration was confirmed, while it is that of the cache file; zero:
+	// it is not.
 	CachedAt time.Time
 	// CacheRefused is why the cache file was not used, and CacheError why it cannot be written.
 	CacheRefused, CacheError string

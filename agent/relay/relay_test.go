@@ -60,7 +60,8 @@ func TestLiveChanges(t *testing.T) {
 	}
 }
 
-// A control plane that comes back, or another one, sends nothing when nothing changed, and afterwards only what did.
+// A control plane that comes back, or another one, sends nothing when nothing changed, and
+// afterwards only what did.
 func TestReconnect(t *testing.T) {
 	t.Parallel()
 	a, b := testport.Address(t), testport.Address(t)
@@ -88,8 +89,8 @@ func TestReconnect(t *testing.T) {
 	}
 }
 
-// Resources that change, come and go while no control plane is reachable are what Envoy has afterwards,
-// also where it did not acknowledge the last responses.
+// Resources that change, come and go while no control plane is reachable are what Envoy has
+// afterwards, also where it did not acknowledge the last responses.
 func TestChangesDuringOutage(t *testing.T) {
 	t.Parallel()
 	address := testport.Address(t)
@@ -171,8 +172,8 @@ func restarted(t *testing.T, r *running, c Config) *running {
 	return startRelay(t, c, strings.TrimPrefix(r.socket, "unix:"))
 }
 
-// A relay that starts while no control plane is reachable gives a new Envoy everything. An Envoy that goes on running
-// is sent nothing, with a control plane, and without one and a cache.
+// A relay that starts while no control plane is reachable gives a new Envoy everything. An Envoy
+// that goes on running is sent nothing, with a control plane, and without one and a cache.
 func TestCacheServes(t *testing.T) {
 	t.Parallel()
 	p := startPlane(t, testport.Address(t), slices.Concat(chain(1, "c0"), chain(2, "c2"))...)
@@ -270,7 +271,8 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// An old configuration is an alarm, or takes Envoy's listeners away until a control plane confirms it.
+// An old configuration is an alarm, or takes Envoy's listeners away until a control plane
+// confirms it.
 func TestOld(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]bool{"alarm": false, "refused": true} {

@@ -47,14 +47,16 @@ type session struct {
 	subs []*subscription // in the order in which Envoy asked
 }
 
-// Register adds the discovery service to the server that Envoy talks to, which has to use Codec. Only
-// incremental ADS is served.
+// Register adds the discovery service to the server that Envoy talks to, which has to use Codec.
+// Only incremental ADS is served.
 func (r *Relay) Register(g *grpc.Server) {
 	g.RegisterService(&grpc.ServiceDesc{
 		ServiceName: "envoy.service.discovery.v3.AggregatedDiscoveryService",
 		HandlerType: (*any)(nil),
-		Streams:     []grpc.StreamDesc{{StreamName: "DeltaAggregatedResources", Handler: r.serve, ServerStreams: true, ClientStreams: true}},
-		Metadata:    "envoy/service/discovery/v3/ads.proto",
+		Streams: []grpc.StreamDesc{
+			{StreamName: "DeltaAggregatedResources", Handler: r.serve, ServerStreams: true, ClientStreams: true},
+		},
+		Metadata: "envoy/service/discovery/v3/ads.proto",
 	}, r)
 }
 
@@ -114,8 +116,8 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// follow moves the session to the link in use, and acts when the configuration is too old. changed is
-// closed when there is something new to follow.
+// follow moves the session to the link in use, and acts when the configuration is too old.
+// changed is closed when there is something new to follow.
 func (s *session) follow() (changed <-chan struct{}, err error) {
 	r := s.relay
 	r.mu.Lock()
@@ -172,7 +174,8 @@ func (s *session) detach() error {
 	return nil
 }
 
-// subscribe sends the first request for a type to the control plane, when there is something to subscribe to.
+// subscribe sends the first request for a type to the control plane, when there is something to
+// subscribe to.
 func (s *session) subscribe(sub *subscription) {
 	a := sub.ask(s.find(resource.ClusterType))
 	if a == nil {
@@ -298,8 +301,9 @@ func (s *session) send(sub *subscription, r *response, raw []byte) error {
 	return s.envoy.SendMsg(&Frame{Data: raw})
 }
 
-// fromCache sends Envoy what it lacks of a type and the cache has. An empty response is sent only to an
-// Envoy that has nothing, when nothing is all there is: otherwise it would remove what Envoy has.
+// fromCache sends Envoy what it lacks of a type and the cache has. An empty response is sent only
+// to an Envoy that has nothing, when nothing is all there is: otherwise it would remove what
+// Envoy has.
 func (s *session) fromCache(sub *subscription) error {
 	s.relay.mu.Lock()
 	expired := s.relay.expired
@@ -340,7 +344,8 @@ func (s *session) sendOwn(sub *subscription, reply *ads.Reply) error {
 	return s.send(sub, &response{reply, nil}, reply.Encode())
 }
 
-// prune drops from the cache what this Envoy does not have. While the cache serves it, it may still be loading.
+// prune drops from the cache what this Envoy does not have. While the cache serves it, it may
+// still be loading.
 func (s *session) prune() {
 	if s.up == nil || !s.newest() {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// unknownVersion is claimed for a resource that Envoy may have or not. No control plane calls a version so.
+// unknownVersion is claimed for a resource that Envoy may have or not. No control plane calls a
+// version so.
 const unknownVersion = "unacknowledged"
 
 // subscription is one type on one stream of Envoy. It does no I/O.
@@ -19,8 +20,9 @@ type subscription struct {
 	all   bool                // everything is subscribed
 	names map[string]struct{} // subscribed by name
 
-	// claims are what Envoy may have, by name: the version that it acknowledged last, unknownVersion
-	// where it has not acknowledged the latest response, "" where it knows that there is none.
+	// claims are what Envoy may have, by name: the version that it acknowledged last,
+	// unknownVersion where it has not acknowledged the latest response, "" where it knows that
+	// there is none.
 	claims  map[string]string
 	pending []*response       // sent and not answered, oldest first
 	refused map[string]string // by name: Envoy's words about the version that it rejected last
@@ -37,7 +39,8 @@ type response struct {
 }
 
 func newSubscription(typeURL string) *subscription {
-	return &subscription{typeURL: typeURL, names: map[string]struct{}{}, claims: map[string]string{}, refused: map[string]string{}}
+	return &subscription{typeURL: typeURL, names: map[string]struct{}{},
+		claims: map[string]string{}, refused: map[string]string{}}
 }
 
 // wants says whether Envoy subscribes to name.
@@ -101,8 +104,8 @@ func (r *response) names() func(yield func(string) bool) {
 	}
 }
 
-// answer takes in Envoy's answer to the response with that nonce. It returns the response, or nil when
-// there is none.
+// answer takes in Envoy's answer to the response with that nonce. It returns the response, or nil
+// when there is none.
 func (s *subscription) answer(nonce string, rejected *ads.Rejection) *response {
 	i := slices.IndexFunc(s.pending, func(r *response) bool { return r.Nonce == nonce })
 	if i < 0 {
@@ -158,7 +161,8 @@ func (s *subscription) ask(clusters *subscription) *ads.Ask {
 		a.Subscribe = append([]string{"*"}, a.Subscribe...)
 	}
 	if s.typeURL == resource.EndpointType && clusters != nil {
-		// A cluster that is not acknowledged is sent again, and Envoy warms it until endpoints follow.
+		// A cluster that is not acknowledged is sent again, and Envoy warms it until endpoints
+		// follow.
 		a.Claims = maps.Clone(s.claims)
 		maps.DeleteFunc(a.Claims, func(name, _ string) bool { return clusters.claims[name] == unknownVersion })
 	}

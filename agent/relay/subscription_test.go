@@ -41,7 +41,8 @@ func (w *world) request(a *ads.Ask, first bool) {
 	w.sub.subscribe(r, first)
 }
 
-// push sends what the control plane believes to be missing, and that what is asked for does not exist.
+// push sends what the control plane believes to be missing, and that what is asked for does not
+// exist.
 func (w *world) push(asked ...string) {
 	w.nonces++
 	r := &response{Reply: &ads.Reply{TypeURL: w.sub.typeURL, Nonce: fmt.Sprint(w.nonces)}}
@@ -114,8 +115,8 @@ func (w *world) reconnect() {
 	w.push()
 }
 
-// Whatever Envoy answers or not, what is claimed of it on the next stream makes a control plane that believes it send what
-// Envoy lacks, and nothing else when Envoy acknowledged everything.
+// Whatever Envoy answers or not, what is claimed of it on the next stream makes a control plane
+// that believes it send what Envoy lacks, and nothing else when Envoy acknowledged everything.
 func TestRandomHistories(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -176,7 +177,8 @@ func TestRandomHistories(t *testing.T) {
 	}
 }
 
-// Endpoints are not claimed while their cluster is not acknowledged: Envoy warms it until they come again.
+// Endpoints are not claimed while their cluster is not acknowledged: Envoy warms it until they
+// come again.
 func TestUnacknowledgedCluster(t *testing.T) {
 	t.Parallel()
 	sent := func(typeURL string, names ...string) *subscription {
@@ -226,7 +228,8 @@ func (s *sink) SendMsg(m any) error {
 	return err
 }
 
-// The cache answers what it has and Envoy lacks. It says nothing rather than that there is nothing, unless it knows that.
+// The cache answers what it has and Envoy lacks. It says nothing rather than that there is
+// nothing, unless it knows that.
 func TestFromCache(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
