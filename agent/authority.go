@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -55,6 +56,8 @@ type asking struct {
 // authority asks control planes for certificates.
 type authority struct {
 	addresses []string
+	// own is the workload's address; zero: not known.
+	own netip.Addr
 	// config makes the TLS client's settings for each connection.
 	config func() *tls.Config
 
@@ -98,7 +101,7 @@ func (a *authority) order() []string {
 }
 
 func (a *authority) askOne(ctx context.Context, address string, q asking) (*Identity, net.Addr, error) {
-	conn, err := dial(ctx, address, a.config())
+	conn, err := dial(ctx, address, a.own, a.config())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"math/big"
 	"net"
+	"net/netip"
 	"net/url"
 	"strings"
 	"sync"
@@ -272,14 +273,14 @@ func TestDialOne(t *testing.T) {
 	cfg.NextProtos = []string{"h2"}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	conn, err := dialOne(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, cfg)
+	conn, err := dialOne(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, netip.Addr{}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := conn.Close(); err != nil {
 		t.Error(err)
 	}
-	if got, err := targetsOf(t.Context(), "localhost:15012"); err != nil || len(got) == 0 || !strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
+	if got, err := targetsOf(t.Context(), "localhost:15012", netip.Addr{}); err != nil || len(got) == 0 || !strings.HasSuffix(got[0], ":15012") || strings.HasPrefix(got[0], "localhost") {
 		t.Errorf("targets of localhost: %v, %v", got, err)
 	}
 }

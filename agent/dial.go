@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"net/netip"
+	"slices"
 	"syscall"
 	"time"
 )
@@ -14,9 +16,10 @@ import (
 // dialTimeout bounds the connection and the handshake with a control plane.
 const dialTimeout = 10 * time.Second
 
-// dial opens a connection to a control plane and verifies it. Errors name the address, what is wrong and what to do;
-// a server that is not believed gives a ServerError.
-func dial(ctx context.Context, address string, cfg *tls.Config) (*tls.Conn, error) {
+// dial opens a connection to a control plane and verifies it. It comes from the workload's own address where that is
+// possible: another one the control plane would not register. Zero: any address, IPv4 first. Errors name the address,
+// what is wrong and what to do; a server that is not believed gives a ServerError.
+func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	cfg = cfg.Clone()
@@ -24,20 +27,20 @@ func dial(ctx context.Context, address string, cfg *tls.Config) (*tls.Conn, erro
 	if cfg.ServerName, _, _ = net.SplitHostPort(address); net.ParseIP(cfg.ServerName) != nil {
 		cfg.ServerName = "" // RFC 6066: an address is not a server name
 	}
-	targets, err := targetsOf(ctx, address)
+	targets, err := targetsOf(ctx, address, own)
 	if err != nil {
 		return nil, dialError(address, err)
 	}
-	conn, err := dialOne(ctx, targets, cfg)
+	conn, err := dialOne(ctx, targets, own, cfg)
 	if err != nil {
 		return nil, dialError(address, err)
 	}
 	return conn, nil
 }
 
-// targetsOf are the addresses that a name stands for, in another order each time: behind each may be a replica of its own, and
-// one that is stuck must not be all that is ever tried.
-func targetsOf(ctx context.Context, address string) ([]string, error) {
+// targetsOf are the addresses that a name stands for, first those of the workload's own IP version, or IPv4. They are in another
+// order each time: behind each may be a replica of its own, and one that is stuck must not be all that is ever tried.
+func targetsOf(ctx context.Context, address string, own netip.Addr) ([]string, error) {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil || net.ParseIP(host) != nil {
 		return []string{address}, err
@@ -47,6 +50,13 @@ func targetsOf(ctx context.Context, address string) ([]string, error) {
 		return nil, err
 	}
 	rand.Shuffle(len(ips), func(i, j int) { ips[i], ips[j] = ips[j], ips[i] })
+	other := func(ip netip.Addr) int {
+		if ip.Unmap().Is6() == own.Is6() {
+			return 0
+		}
+		return 1
+	}
+	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return other(a) - other(b) })
 	var out []string
 	for _, ip := range ips {
 		out = append(out, net.JoinHostPort(ip.Unmap().String(), port))
@@ -61,7 +71,7 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	defer cancel()
 	var errs []error
 	for _, plane := range planes {
-		targets, err := targetsOf(ctx, plane)
+		targets, err := targetsOf(ctx, plane, netip.Addr{})
 		for _, target := range targets {
 			var d net.Dialer
 			var conn net.Conn
@@ -75,14 +85,14 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 }
 
 // dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
-func dialOne(ctx context.Context, targets []string, cfg *tls.Config) (*tls.Conn, error) {
+func dialOne(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	var errs []error
 	for i, target := range targets {
 		part := dialTimeout
 		if end, ok := ctx.Deadline(); ok {
 			part = time.Until(end) / time.Duration(len(targets)-i)
 		}
-		conn, err := dialTLS(ctx, target, cfg, part)
+		conn, err := dialTLS(ctx, target, own, cfg, part)
 		if err == nil {
 			return conn, nil
 		}
@@ -91,11 +101,18 @@ func dialOne(ctx context.Context, targets []string, cfg *tls.Config) (*tls.Conn,
 	return nil, errors.Join(errs...)
 }
 
-func dialTLS(ctx context.Context, target string, cfg *tls.Config, wait time.Duration) (*tls.Conn, error) {
+func dialTLS(ctx context.Context, target string, own netip.Addr, cfg *tls.Config, wait time.Duration) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	var d net.Dialer
+	if to, err := netip.ParseAddrPort(target); err == nil && own.IsValid() && !own.IsLoopback() && to.Addr().Is4() == own.Is4() {
+		d.LocalAddr = &net.TCPAddr{IP: own.AsSlice()}
+	}
 	raw, err := d.DialContext(ctx, "tcp", target)
+	if errors.Is(err, syscall.EADDRNOTAVAIL) { // its own address is that of a NAT
+		d.LocalAddr = nil
+		raw, err = d.DialContext(ctx, "tcp", target)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net/netip"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -167,7 +168,11 @@ func absolute(path string, err error) (string, error) {
 // that the machine is the one that joined by this name before.
 func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate) (*Identity, string, error) {
 	var trustDomain string
-	a := &authority{addresses: c.Settings.XDS.Addresses, config: func() *tls.Config {
+	var own netip.Addr
+	if len(c.Settings.Workload.Addresses) > 0 {
+		own = netip.MustParseAddr(c.Settings.Workload.Addresses[0])
+	}
+	a := &authority{addresses: c.Settings.XDS.Addresses, own: own, config: func() *tls.Config {
 		check := &serverCheck{hash: c.Hash, now: time.Now}
 		cfg := check.config(nil)
 		if former != nil {

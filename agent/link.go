@@ -71,7 +71,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		Node:      n,
 		Addresses: s.XDS.Addresses,
 		Dial: func(ctx context.Context, address string) (net.Conn, error) {
-			conn, err := dial(ctx, address, k.ClientTLS())
+			conn, err := dial(ctx, address, s.own(), k.ClientTLS())
 			if err != nil {
 				return nil, err // not a nil connection in an interface
 			}

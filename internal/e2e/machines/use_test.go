@@ -78,21 +78,9 @@ func joinAgain(t *testing.T, s *suite) {
 	}
 	s.give(s.edge, "ashore-agent_*.deb", "ashore-envoy_*.deb")
 	s.edge.run("mv /root/*.deb /home/operator/")
-	s.edge.write("/home/operator/paste.sh", sudo(out))
+	s.edge.write("/home/operator/paste.sh", out)
 	s.edge.run("runuser -u operator -- bash -c 'cd; bash -e paste.sh'")
 	s.edge.run("ashore-agent status")
-}
-
-// sudo puts sudo before each command of a procedure.
-func sudo(procedure string) string {
-	var b strings.Builder
-	for line := range strings.Lines(procedure) {
-		if strings.HasPrefix(line, "apt") || strings.HasPrefix(line, "ashore-agent") {
-			b.WriteString("sudo ")
-		}
-		b.WriteString(line)
-	}
-	return b.String()
 }
 
 const edgeConfig = `apiVersion: networking.istio.io/v1
