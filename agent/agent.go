@@ -310,6 +310,9 @@ func (a *Agent) finish(ctx context.Context) {
 		return
 	}
 	a.drain(ctx)
+	if !a.ending.Load() {
+		return // a child ends with Run, and systemd stops its units at the machine's shutdown
+	}
 	if err := a.envoy.Stop(ctx); err != nil && ctx.Err() == nil {
 		a.log.Error("envoy was not stopped", "error", err)
 	}
