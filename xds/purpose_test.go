@@ -13,8 +13,11 @@ func TestAgentStreams(t *testing.T) {
 	cert := a.web()
 	stream := func(purpose string) *line {
 		t.Helper()
-		l := call(t, p, cert)
-		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "ASHORE_STREAM": purpose})); err != nil {
+		l, version := call(t, p, cert), ""
+		if purpose == "control" {
+			version = "v1"
+		}
+		if err := l.connects(node(t, map[string]any{"AUTO_REGISTER_GROUP": "web", "ASHORE_STREAM": purpose, "ASHORE_VERSION": version})); err != nil {
 			t.Fatal(err)
 		}
 		return l
@@ -40,8 +43,8 @@ func TestAgentStreams(t *testing.T) {
 	control.reports("")
 	becomes(t, rt, "shop/web-10.0.0.1 of web, healthy")
 	proxies(2)
-	if s := p.server.Proxies()[0]; s.Health.At.IsZero() {
-		t.Errorf("without the agent's report: %+v", s)
+	if s := p.server.Proxies()[0]; s.Health.At.IsZero() || s.Agent != "v1" {
+		t.Errorf("without what the agent says: %+v", s)
 	}
 	if d, err := p.server.Dump("web.shop"); err != nil || len(d) != 2 {
 		t.Errorf("the dump has %d types, want those of both streams; error %v", len(d), err)

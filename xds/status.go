@@ -86,7 +86,8 @@ func (s *Server) Proxies() []ProxyStatus {
 		out[i].Health = reports[st]
 		if own := control[st]; own != nil {
 			agent := own.status()
-			out[i].Bundle, out[i].Health, out[i].Types = agent.Bundle, reports[own], append(out[i].Types, agent.Types...)
+			out[i].Agent, out[i].Bundle, out[i].Health = agent.Agent, agent.Bundle, reports[own]
+			out[i].Types = append(out[i].Types, agent.Types...)
 		}
 	}
 	slices.SortFunc(out, func(a, b ProxyStatus) int {
