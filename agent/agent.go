@@ -14,6 +14,7 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
+	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/internal/machine"
 	"github.com/ashore-mesh/ashore/internal/task"
 )
@@ -55,6 +56,7 @@ type Agent struct {
 
 	vitals *vitals
 	prober *prober
+	dns    *dns.Server // nil: closed; set by open
 
 	leaving atomic.Bool // the identity is removed at the end
 	ending  atomic.Bool // Envoy ends with this agent, whatever it runs as
@@ -218,7 +220,10 @@ func (a *Agent) makeFolders() error {
 }
 
 // listeners are what an agent serves on.
-type listeners struct{ status, control, xds net.Listener }
+type listeners struct {
+	status, control, xds net.Listener
+	dns                  *dns.Server
+}
 
 // close closes those that are open.
 func (l *listeners) close() error {
@@ -227,6 +232,9 @@ func (l *listeners) close() error {
 		if one != nil {
 			errs = append(errs, one.Close())
 		}
+	}
+	if l.dns != nil {
+		errs = append(errs, l.dns.Close())
 	}
 	return errors.Join(errs...)
 }
@@ -249,6 +257,12 @@ func (a *Agent) open(ctx context.Context, resumed bool) (*listeners, error) {
 	if ls.xds, err = listenUnix(a.settings.xdsSocket(), a.settings.socketMode()); err != nil {
 		return nil, errors.Join(diskError("start", err), ls.close())
 	}
+	if a.settings.Ports.DNS > 0 {
+		if ls.dns, err = a.listenDNS(ctx); err != nil {
+			return nil, errors.Join(err, ls.close())
+		}
+	}
+	a.dns = ls.dns
 	return ls, nil
 }
 
@@ -293,13 +307,17 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 		return nil
 	}
 	server := newLocalServer(a.secrets, a.link)
-	return []task.Part{
+	parts := []task.Part{
 		{Name: "identity", Run: a.keeper.Run},
 		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		{Name: "probe", Run: a.prober.Run},
 	}
+	if ls.dns != nil {
+		parts = append(parts, task.Part{Name: "DNS", Run: ls.dns.Run}, task.Part{Name: "name table", Run: a.followNames})
+	}
+	return parts
 }
 
 // finish ends Envoy, or leaves it to the next agent.

@@ -145,11 +145,15 @@ func (c *checker) ports(s *Settings) {
 	c.between("ports.health", p.Health, 0, 65535)
 	c.between("ports.metrics", p.Metrics, 0, 65535)
 	c.between("ports.admin", p.Admin, Socket, 65535)
+	c.between("ports.dns", p.DNS, 0, 65535)
 	taken := map[int]string{}
 	if s.Workload.Interception != "none" {
 		taken[outboundPort], taken[inboundPort] = "redirected outgoing connections", "redirected incoming connections"
 	}
 	all := p.openPorts()
+	if p.DNS > 0 {
+		all = append(all, openPort{"ports.dns", p.DNS})
+	}
 	if s.Workload.HTTPProxyPort > 0 {
 		all = append(all, openPort{"workload.httpProxyPort", s.Workload.HTTPProxyPort})
 	}
@@ -195,6 +199,11 @@ func (c *checker) rest(s *Settings) {
 	}
 	c.probe(&s.Probe)
 	s.Interception.Validate(func(field, format string, args ...any) { c.fail("interception."+field, format, args...) })
+	for _, one := range s.DNS.Servers {
+		if _, err := dnsServer(one); err != nil {
+			c.fail("dns.servers", "%q is not an IP address, with or without a port; want one such as 10.0.0.2", one)
+		}
+	}
 	c.oneOf("log.level", s.Log.Level, "trace", "debug", "info", "warn", "error")
 	c.oneOf("log.format", s.Log.Format, "text", "json")
 	for _, path := range []string{s.adminSocket(), s.xdsSocket(), s.agentSocket()} { // made or not: a folder is for all ways to run

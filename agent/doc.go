@@ -15,5 +15,7 @@
 // Several agents run on one machine without privileges when each workload has an address of its own
 // (127.0.0.2, 127.0.0.3, …): every port that the agent or Envoy opens is opened on that address alone.
 //
+// The package dns answers queries for names of the mesh. Agent gives it the name table.
+//
 // The package does not redirect traffic.
 package agent

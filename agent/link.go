@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/build"
 )
@@ -29,6 +30,8 @@ type link interface {
 	// GroupProbe tells what the control plane says of the probe of the workload's group, the latest that there is, whenever it
 	// does; nothing for settings that do not follow it.
 	GroupProbe() <-chan groupNews
+	// Names delivers the latest name table of the mesh whenever it changes; nothing when DNS is off.
+	Names() <-chan *dns.Table
 }
 
 // linkMaker makes the link of a workload.
@@ -66,7 +69,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	}
 	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
 	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
-	probes := make(chan groupNews, 1)
+	probes, names := make(chan groupNews, 1), make(chan *dns.Table, 1)
 	r, err := relay.New(relay.Config{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
@@ -82,6 +85,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		Accepted:  k.Accepted,
 		SetRoots:  k.SetRoots,
 		SetProbe:  setProbe(s, probes),
+		SetNames:  setNames(s, names),
 		CacheFile: cacheFile(s.State),
 		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
@@ -91,7 +95,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	if err != nil {
 		return nil, err
 	}
-	return relayLink{r, probes}, nil
+	return relayLink{r, probes, names}, nil
 }
 
 // setProbe hands on the group's probe, or why it is not used; nil for settings that do not follow it.
@@ -113,17 +117,40 @@ func setProbe(s *Settings, probes chan groupNews) func(*networking.ReadinessProb
 	}
 }
 
+// setNames hands on the latest name table; nil when DNS is off.
+func setNames(s *Settings, names chan *dns.Table) func([]byte) error {
+	if s.Ports.DNS == 0 {
+		return nil
+	}
+	return func(body []byte) error {
+		t, err := dns.ReadTable(body)
+		if err != nil {
+			return err
+		}
+		select {
+		case <-names: // not read yet
+		default:
+		}
+		names <- t
+		return nil
+	}
+}
+
 // cacheFile is the path of the cache of the configuration in a state folder.
 func cacheFile(state string) string { return filepath.Join(state, "configuration.cache") }
 
 // relayLink is the relay in the agent's words.
 type relayLink struct {
 	*relay.Relay
-	probes chan groupNews // capacity 1
+	probes chan groupNews  // capacity 1
+	names  chan *dns.Table // capacity 1
 }
 
 // GroupProbe implements link.
 func (l relayLink) GroupProbe() <-chan groupNews { return l.probes }
+
+// Names implements link.
+func (l relayLink) Names() <-chan *dns.Table { return l.names }
 
 // ReportHealth implements link.
 func (l relayLink) ReportHealth(h Health) {

@@ -102,6 +102,14 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 		add("xds_connected", "1 while a control plane is connected.", boolean(s.Address != ""))
 		add("xds_copy", "1 while Envoy runs on a copy of its configuration from disk.", boolean(!s.CopyFrom.IsZero()))
 	}
+	if a.dns != nil {
+		s := a.dns.State()
+		add("dns_names", "Names of the mesh that the agent resolves.", float64(s.Names))
+		add("dns_answered", "DNS queries that were answered with addresses of the mesh.", float64(s.Answered))
+		add("dns_forwarded", "DNS queries that another server answered.", float64(s.Forwarded))
+		add("dns_failed", "DNS queries that no server answered.", float64(s.Failed))
+		add("dns_refused", "DNS queries above the limit of those that wait for another server.", float64(s.Refused))
+	}
 	families, err := registry.Gather()
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/build"
 )
 
-// Report is how an agent and its workload are: ten lines for people, and the same for programs.
+// Report is how an agent and its workload are: some ten lines for people, and the same for programs.
 type Report struct {
 	// Well says that nothing is to be done.
 	Well bool `json:"well"`
@@ -112,6 +112,7 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	a.sayLink(r, now)
 	a.sayEnvoy(ctx, r)
 	a.sayInterception(ctx, r)
+	a.sayDNS(r)
 	a.sayConfiguration(r, now)
 	a.sayRegistration(r)
 	a.sayClock(r)

@@ -21,6 +21,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/ashore-mesh/ashore/agent/dns"
 	"github.com/ashore-mesh/ashore/agent/relay"
 	"github.com/ashore-mesh/ashore/internal/testenvoy"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -37,6 +38,7 @@ func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
 func (l *fakeLink) LinkState() LinkState        { return l.state }
 func (*fakeLink) GroupProbe() <-chan groupNews  { return nil }
+func (*fakeLink) Names() <-chan *dns.Table      { return nil }
 
 // What is not well shows in its line, and with what to do.
 func TestReport(t *testing.T) {

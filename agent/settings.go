@@ -27,6 +27,7 @@ type Settings struct {
 	XDS      XDS      `yaml:"xds"`
 	Envoy    Envoy    `yaml:"envoy"`
 	Ports    Ports    `yaml:"ports"`
+	DNS      DNS      `yaml:"dns"`
 	Probe    Probe    `yaml:"probe"`
 	Drain    Drain    `yaml:"drain"`
 	// Metrics are merged into those of the status port.
@@ -142,6 +143,15 @@ type Ports struct {
 	// Admin opens Envoy's whole admin interface to every user of this machine. Socket: it is a unix socket in the
 	// state folder, for the agent's user alone. Zero: Socket, with Dev 15000.
 	Admin int `yaml:"admin"`
+	// DNS is the agent's: queries for names of the mesh, over UDP and TCP, on a loopback address. Zero: closed. With Dev
+	// it is closed.
+	DNS int `yaml:"dns"`
+}
+
+// DNS is how the agent answers DNS queries.
+type DNS struct {
+	// Servers are asked for all names that are not of the mesh, "10.0.0.2" or "10.0.0.2:5353". Empty: those of /etc/resolv.conf.
+	Servers []string `yaml:"servers"`
 }
 
 // Socket as a port means a unix socket instead.
@@ -180,7 +190,7 @@ func Default() Settings {
 	return Settings{
 		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
 		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
-		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090},
+		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
 		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},
 
@@ -205,6 +215,9 @@ func (s *Settings) complete() error {
 		if s.Dev {
 			s.Ports.Admin = devAdmin
 		}
+	}
+	if s.Dev {
+		s.Ports.DNS = 0 // the agent gets no name table
 	}
 	if s.State != "" {
 		return nil

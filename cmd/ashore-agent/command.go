@@ -21,7 +21,7 @@ const long = `ashore-agent makes a workload a member of the mesh and runs the En
 "join" gets an identity with a one-time token; the agent renews it from then on. "run" writes Envoy's bootstrap, starts
 Envoy and starts it again when it ends. Envoy takes its configuration, its key and its certificates from the agent.
 At SIGTERM or Ctrl-C the workload leaves the endpoints and connections are drained before Envoy ends; a second signal
-ends at once. "status" tells in ten lines what is well and what is not, "leave" undoes "join".
+ends at once. "status" tells what is well and what is not, "leave" undoes "join".
 
 Settings come from a file (--config) and from flags; a flag wins. Without privileges several workloads run on
 one machine when each has an address of its own: 127.0.0.2, 127.0.0.3, …`

@@ -80,6 +80,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.IntVar, "ports.health", "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
 	setting(f, fs.IntVar, "ports.metrics", "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
 	setting(f, fs.IntVar, "ports.admin", "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
+	setting(f, fs.IntVar, "ports.dns", "dns-port", "`port` where the agent answers DNS queries on a loopback address (0: none)", func(s *s) *int { return &s.Ports.DNS })
 	setting(f, fs.BoolVar, "probe.allowGroupExec", "allow-group-exec", "the probe of the WorkloadGroup may run a command on this machine, as this user", func(s *s) *bool { return &s.Probe.AllowGroupExec })
 	setting(f, fs.StringSliceVar, "probe.allowGroupHosts", "allow-group-hosts", "`hosts` beside this workload that the probe of the WorkloadGroup may ask", func(s *s) *[]string { return &s.Probe.AllowGroupHosts })
 	setting(f, fs.DurationVar, "drain.leave", "drain-leave", "how long a registered workload goes on as before after it has left the endpoints", func(s *s) *time.Duration { return &s.Drain.Leave })

@@ -50,7 +50,7 @@ func TestErrors(t *testing.T) {
 		code int
 		want string
 	}{
-		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, drain, "},
+		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, dns, drain, "},
 		{"run --config " + ranges, 2, ranges + ":5: ports.status (--status-port): 0 is out of range"},
 		{"run --config " + ranges, 2, ranges + `:6: log.level (--log-level): "loud" is not known`},
 		{"run --config " + ranges, 2, ranges + ":8: envoy.maxConnections: 0 is out of range"},

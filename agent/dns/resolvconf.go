@@ -1,0 +1,92 @@
+package dns
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/miekg/dns"
+)
+
+// rereadAfter is how old what is known of resolv.conf may be.
+const rereadAfter = time.Second
+
+// resolvConf is what resolv.conf says. The file is read again as queries come. When it cannot be
+// read, what it said before stays. Safe for concurrent use.
+type resolvConf struct {
+	// The following fields are set once.
+	path     string           // /etc/resolv.conf
+	resolved string           // the servers that systemd-resolved asks, in the same format
+	servers  []string         // host:port, instead of those of the files; empty: those of the files
+	own      []netip.AddrPort // where this agent answers: it never asks itself
+	log      hclog.Logger
+
+	mu      sync.Mutex
+	read    time.Time // guarded by mu
+	last    resolvers // guarded by mu
+	trouble string    // guarded by mu: why the files could not be read; empty: they were
+}
+
+// resolvers are the servers to ask and the search domains of the machine's programs.
+type resolvers struct{ servers, search []string }
+
+// get returns the latest resolvers, and why they are not up to date; empty: they are.
+func (c *resolvConf) get() (latest resolvers, trouble string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if time.Since(c.read) < rereadAfter {
+		return c.last, c.trouble
+	}
+	latest, err := c.load()
+	c.read = time.Now()
+	if len(latest.servers) > 0 {
+		c.last = latest
+	}
+	if err == nil {
+		c.trouble = ""
+		return c.last, ""
+	}
+	if text := err.Error(); text != c.trouble {
+		c.trouble = text
+		c.log.Warn("the DNS servers of this machine cannot be read: those known before are asked",
+			"error", err, "servers", c.last.servers)
+	}
+	return c.last, c.trouble
+}
+
+// load reads the files.
+func (c *resolvConf) load() (resolvers, error) {
+	main, err := dns.ClientConfigFromFile(c.path)
+	if err != nil {
+		return resolvers{servers: c.servers}, err
+	}
+	out := resolvers{search: main.Search, servers: c.servers}
+	if len(out.servers) > 0 {
+		return out, nil
+	}
+	if len(main.Servers) > 0 && !slices.ContainsFunc(main.Servers, isNotStub) {
+		if main, err = dns.ClientConfigFromFile(c.resolved); err != nil {
+			return resolvers{}, fmt.Errorf("%s names systemd-resolved, whose servers cannot be read: %w", c.path, err)
+		}
+	}
+	for _, s := range main.Servers {
+		at := net.JoinHostPort(s, main.Port)
+		if own, err := netip.ParseAddrPort(at); err == nil && slices.Contains(c.own, own) {
+			continue
+		}
+		out.servers = append(out.servers, at)
+	}
+	if len(out.servers) == 0 {
+		return resolvers{}, errors.New(c.path + " names no DNS server beside this machine's own; set dns.servers")
+	}
+	return out, nil
+}
+
+// isNotStub says that a server is not systemd-resolved's own.
+// Source: systemd-resolved.service(8): 127.0.0.53 and 127.0.0.54.
+func isNotStub(server string) bool { return server != "127.0.0.53" && server != "127.0.0.54" }

@@ -1,0 +1,249 @@
+package dns
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync/atomic"
+	"syscall"
+
+	"github.com/hashicorp/go-hclog"
+	"github.com/miekg/dns"
+	"golang.org/x/net/netutil"
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
+)
+
+const (
+	ttl = 30 // of answers from the table, in seconds
+	// maxForwards bounds the queries that wait for another server. Further ones are refused.
+	maxForwards = 256
+	// maxConns bounds the TCP connections at each address.
+	maxConns = 128
+	// maxQuery bounds a query over UDP, in bytes.
+	maxQuery = 4096
+)
+
+// Config is what a Server is made of.
+type Config struct {
+	// Addresses are where it answers, over UDP and TCP.
+	Addresses []netip.AddrPort
+	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of Resolved
+	// when ResolvConf names systemd-resolved.
+	Servers []string
+	// ResolvConf is /etc/resolv.conf when empty; Resolved is /run/systemd/resolve/resolv.conf.
+	ResolvConf, Resolved string
+	Log                  hclog.Logger
+}
+
+// Server answers queries. Safe for concurrent use.
+type Server struct {
+	resolvers *resolvConf      // set once
+	log       hclog.Logger     // set once
+	udp       []net.PacketConn // set once
+	tcp       []net.Listener   // set once
+	addresses []netip.AddrPort // set once
+	forwards  chan struct{}    // capacity maxForwards
+	exchange  exchangeFunc     // set once; tests replace it
+	table     atomic.Pointer[Table]
+
+	preferred atomic.Uint32 // index of the server that answered last
+	failing   atomic.Bool   // the last forwarded query got no answer
+
+	answered, forwarded, failed, refused atomic.Uint64
+}
+
+// exchangeFunc asks a server over "udp" or "tcp".
+type exchangeFunc func(ctx context.Context, network, server string, query *dns.Msg) (*dns.Msg, error)
+
+// State is how a Server is.
+type State struct {
+	// Names is how many names the table has.
+	Names int
+	// Servers are asked for all other names.
+	Servers []string
+	// Trouble is why Servers are not up to date, or do not answer; empty: they do.
+	Trouble string
+	// Answered counts queries that were answered from the table, Forwarded those that were answered
+	// by another server, Failed those that no server answered, and Refused those above the limit.
+	Answered, Forwarded, Failed, Refused uint64
+}
+
+// Listen opens the ports. Errors are those of net.Listen.
+func Listen(ctx context.Context, c Config) (_ *Server, err error) {
+	log := c.Log.Named("dns")
+	conf := &resolvConf{path: c.ResolvConf, resolved: c.Resolved, servers: c.Servers, own: c.Addresses, log: log}
+	if conf.path == "" {
+		conf.path = "/etc/resolv.conf"
+	}
+	if conf.resolved == "" {
+		conf.resolved = "/run/systemd/resolve/resolv.conf"
+	}
+	s := &Server{resolvers: conf, log: log, addresses: c.Addresses, forwards: make(chan struct{}, maxForwards),
+		exchange: exchange}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.Close())
+		}
+	}()
+	lc := net.ListenConfig{Control: freebind}
+	for _, a := range c.Addresses {
+		u, err := lc.ListenPacket(ctx, "udp", a.String())
+		if err != nil {
+			return nil, err
+		}
+		s.udp = append(s.udp, u)
+		l, err := lc.Listen(ctx, "tcp", a.String())
+		if err != nil {
+			return nil, err
+		}
+		s.tcp = append(s.tcp, netutil.LimitListener(l, maxConns))
+	}
+	return s, nil
+}
+
+// freebind lets a port be opened before its address is added to the machine: the rules that
+// redirect queries add one, in any order with the agent.
+func freebind(network, _ string, c syscall.RawConn) (err error) {
+	level, option := unix.IPPROTO_IP, unix.IP_FREEBIND
+	if network == "udp6" || network == "tcp6" {
+		level, option = unix.IPPROTO_IPV6, unix.IPV6_FREEBIND
+	}
+	control := c.Control(func(fd uintptr) { err = unix.SetsockoptInt(int(fd), level, option, 1) })
+	return errors.Join(control, err)
+}
+
+// Close closes the ports of a Server that does not run.
+func (s *Server) Close() error {
+	var errs []error
+	for _, u := range s.udp {
+		errs = append(errs, u.Close())
+	}
+	for _, l := range s.tcp {
+		errs = append(errs, l.Close())
+	}
+	return errors.Join(errs...)
+}
+
+// Run answers until ctx ends, and closes the ports.
+func (s *Server) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	handler := func(network string) dns.Handler {
+		return dns.HandlerFunc(func(w dns.ResponseWriter, query *dns.Msg) {
+			if err := w.WriteMsg(s.answer(ctx, network, query)); err != nil {
+				s.log.Debug("answer a query", "error", err)
+			}
+		})
+	}
+	for _, u := range s.udp {
+		g.Go(func() error {
+			return serve(ctx, &dns.Server{PacketConn: u, UDPSize: maxQuery, Handler: handler("udp")})
+		})
+	}
+	for _, l := range s.tcp {
+		g.Go(func() error { return serve(ctx, &dns.Server{Listener: l, Handler: handler("tcp")}) })
+	}
+	return g.Wait()
+}
+
+// serve runs one server until ctx ends.
+func serve(ctx context.Context, server *dns.Server) error {
+	started, ended := make(chan struct{}), make(chan error, 1)
+	server.NotifyStartedFunc = func() { close(started) }
+	go func() { ended <- server.ActivateAndServe() }()
+	select {
+	case err := <-ended:
+		return err
+	case <-started:
+	}
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	err := server.ShutdownContext(context.Background()) // waits for queries, which end with ctx
+	return errors.Join(err, <-ended)
+}
+
+// SetTable replaces the names of the mesh.
+func (s *Server) SetTable(t *Table) { s.table.Store(t) }
+
+// Addresses are where it answers.
+func (s *Server) Addresses() []netip.AddrPort { return s.addresses }
+
+// State is how it is now.
+func (s *Server) State() State {
+	latest, trouble := s.resolvers.get()
+	if trouble == "" && s.failing.Load() {
+		trouble = "they do not answer"
+	}
+	return State{Names: s.table.Load().Len(), Servers: latest.servers, Trouble: trouble, Answered: s.answered.Load(),
+		Forwarded: s.forwarded.Load(), Failed: s.failed.Load(), Refused: s.refused.Load()}
+}
+
+// answer makes the response to a query that came over "udp" or "tcp".
+func (s *Server) answer(ctx context.Context, network string, query *dns.Msg) *dns.Msg {
+	if len(query.Question) != 1 {
+		return new(dns.Msg).SetRcode(query, dns.RcodeFormatError)
+	}
+	opt := query.IsEdns0()
+	if opt != nil && opt.Version() != 0 {
+		r := new(dns.Msg).SetRcode(query, dns.RcodeBadVers)
+		return r.SetEdns0(maxQuery, false)
+	}
+	q := query.Question[0]
+	latest, _ := s.resolvers.get()
+	canonical, found, known := s.table.Load().lookup(dns.CanonicalName(q.Name), latest.search)
+	var r *dns.Msg
+	if known && q.Qclass == dns.ClassINET && (q.Qtype == dns.TypeA || q.Qtype == dns.TypeAAAA) {
+		s.answered.Add(1)
+		r = found.reply(query, canonical)
+		if opt != nil {
+			r.SetEdns0(maxQuery, opt.Do())
+		}
+	} else {
+		r = s.forward(ctx, network, query, latest.servers)
+		if known && r.Rcode == dns.RcodeNameError {
+			r.Rcode = dns.RcodeSuccess // the name exists: it has addresses in the mesh
+		}
+	}
+	size := dns.MaxMsgSize
+	if network == "udp" {
+		size = dns.MinMsgSize
+		if opt != nil {
+			size = int(opt.UDPSize())
+		}
+	}
+	r.Truncate(size)
+	return r
+}
+
+// reply answers with the addresses of the family that is asked for, in random order. Without any
+// the answer is empty: the name exists.
+func (a addresses) reply(query *dns.Msg, canonical string) *dns.Msg {
+	r := new(dns.Msg).SetReply(query)
+	r.Authoritative, r.RecursionAvailable = true, true
+	q := query.Question[0]
+	head := func(name string, rrtype uint16) dns.RR_Header {
+		return dns.RR_Header{Name: name, Rrtype: rrtype, Class: dns.ClassINET, Ttl: ttl}
+	}
+	owner := q.Name
+	if canonical != dns.CanonicalName(q.Name) {
+		r.Answer = append(r.Answer, &dns.CNAME{Hdr: head(q.Name, dns.TypeCNAME), Target: canonical})
+		owner = canonical
+	}
+	ips := a.v4
+	if q.Qtype == dns.TypeAAAA {
+		ips = a.v6
+	}
+	for _, i := range rand.Perm(len(ips)) {
+		if q.Qtype == dns.TypeA {
+			r.Answer = append(r.Answer, &dns.A{Hdr: head(owner, dns.TypeA), A: ips[i].AsSlice()})
+		} else {
+			r.Answer = append(r.Answer, &dns.AAAA{Hdr: head(owner, dns.TypeAAAA), AAAA: ips[i].AsSlice()})
+		}
+	}
+	return r
+}
