@@ -10,12 +10,17 @@ import (
 
 	networking "istio.io/api/networking/v1alpha3"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // groupNews is what the control plane says of the probe of the workload's group.
 type groupNews struct {
 	probe   Probe         // without a way: the group has none
+	ports   []checkedPort // of the workload
+	unit    string        // of systemd that has to be active; empty: none
 	key     string        // equal for equal probes
 	refused *probeRefusal // why the probe is not used; nil: it is
 }
@@ -31,21 +36,50 @@ func (r *probeRefusal) Error() string { return groupProbeRefused + r.why + "; " 
 // groupProbe makes a group's probe one of this agent. An empty one, or nil, is none. It is refused where it would do what the
 // settings do not let configuration of the mesh do on this machine, and where it cannot be understood.
 func groupProbe(p *networking.ReadinessProbe, s *Settings) groupNews {
-	if proto.Size(p) == 0 {
+	if p == nil {
 		return groupNews{}
+	}
+	key := encodedProbe(p)
+	n := takeChecks(&p)
+	if n.key = key; proto.Size(p) == 0 {
+		return n
 	}
 	out := Probe{
 		InitialDelay: time.Duration(p.InitialDelaySeconds) * time.Second, Period: time.Duration(p.PeriodSeconds) * time.Second,
 		Timeout: time.Duration(p.TimeoutSeconds) * time.Second, SuccessThreshold: int(p.SuccessThreshold), FailureThreshold: int(p.FailureThreshold),
 	}
-	n := groupNews{refused: out.takeWay(p, s)}
+	n.refused = out.takeWay(p, s)
 	if n.refused == nil {
 		n.refused = checkGroupProbe(&out)
 	}
 	if n.refused == nil {
 		n.probe = out
-		n.key = encodedProbe(p)
 	}
+	return n
+}
+
+// takeChecks takes the fields of Ashore's own out of a probe, which becomes a copy without them.
+func takeChecks(p **networking.ReadinessProbe) (n groupNews) {
+	*p = proto.CloneOf(*p)
+	m := (*p).ProtoReflect()
+	var rest []byte
+	for raw := m.GetUnknown(); len(raw) > 0; {
+		number, typ, size := protowire.ConsumeField(raw)
+		field := raw[:size] // of a message that was decoded
+		raw = raw[size:]
+		if typ != protowire.BytesType || number != resource.ProbePortsField && number != resource.ProbeUnitField {
+			rest = append(rest, field...)
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(field)
+		value, _ := protowire.ConsumeBytes(field[tag:])
+		if number == resource.ProbeUnitField {
+			n.unit = string(value)
+		} else if one, ok := readCheckedPort(string(value)); ok {
+			n.ports = append(n.ports, one)
+		}
+	}
+	m.SetUnknown(rest)
 	return n
 }
 

@@ -157,7 +157,7 @@ func follow(t *testing.T, f func(*following)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := grouped()
 		x := &following{t: t, told: make(chan groupNews, 1)}
-		x.prober = newProber(&s, x.told, func(h Health) { x.reports = append(x.reports, h) }, testlog.New(t))
+		x.prober = newProber(&s, x.told, nil, func(h Health) { x.reports = append(x.reports, h) }, testlog.New(t))
 		x.prober.way = func(*Probe) func(context.Context) error { return x.answer }
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -282,7 +282,7 @@ func TestOwnProbeWins(t *testing.T) {
 		t.Error("the group's probe is not followed")
 	}
 	s.Probe.TCPSocket = &ProbeTCP{Port: 8080}
-	p := newProber(&s, make(chan groupNews), nil, testlog.New(t))
+	p := newProber(&s, make(chan groupNews), nil, nil, testlog.New(t))
 	if by := p.State().by; by != "probed as its own settings say, by a TCP connection to 10.0.0.7:8080" || p.told != nil || setProbe(&s, nil) != nil {
 		t.Errorf("it says %q", by)
 	}
@@ -290,7 +290,7 @@ func TestOwnProbeWins(t *testing.T) {
 		t.Fatal("the example has a probe")
 	}
 	s.Workload.Group = ""
-	if p := newProber(&s, make(chan groupNews), nil, testlog.New(t)); !p.decided || setProbe(&s, nil) != nil {
+	if p := newProber(&s, make(chan groupNews), nil, nil, testlog.New(t)); !p.decided || setProbe(&s, nil) != nil {
 		t.Error("without a group it waits for one's probe")
 	}
 }

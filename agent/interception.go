@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strconv"
@@ -75,24 +76,8 @@ var mainCount = regexp.MustCompile(`^listener\.[0-9a-fA-F_.:\[\]]+_[0-9]+\.downs
 
 // redirectPorts are where Envoy takes redirected connections.
 func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
-	body, err := a.do(ctx, http.MethodGet, "/listeners?format=json")
-	if err != nil {
-		return 0, 0, err
-	}
-	var doc struct {
-		Listeners []struct {
-			Name    string `json:"name"`
-			Address struct {
-				Socket struct {
-					Port int `json:"port_value"`
-				} `json:"socket_address"`
-			} `json:"local_address"`
-		} `json:"listener_statuses"`
-	}
-	if err := json.Unmarshal(body, &doc); err != nil {
-		return 0, 0, fmt.Errorf("read Envoy's listeners: %w", err)
-	}
-	for _, l := range doc.Listeners {
+	all, err := a.listeners(ctx)
+	for _, l := range all {
 		switch l.Name {
 		case listenerInbound:
 			in = l.Address.Socket.Port
@@ -100,7 +85,45 @@ func (a *admin) redirectPorts(ctx context.Context) (in, out int, err error) {
 			out = l.Address.Socket.Port
 		}
 	}
-	return in, out, nil
+	return in, out, err
+}
+
+// envoyListener is a listener that Envoy has opened.
+type envoyListener struct {
+	Name    string `json:"name"`
+	Address struct {
+		Socket struct {
+			Address string `json:"address"`
+			Port    int    `json:"port_value"`
+		} `json:"socket_address"`
+	} `json:"local_address"`
+}
+
+func (a *admin) listeners(ctx context.Context) ([]envoyListener, error) {
+	body, err := a.do(ctx, http.MethodGet, "/listeners?format=json")
+	if err != nil {
+		return nil, err
+	}
+	var doc struct {
+		Listeners []envoyListener `json:"listener_statuses"`
+	}
+	if err := json.Unmarshal(body, &doc); err != nil {
+		return nil, fmt.Errorf("read Envoy's listeners: %w", err)
+	}
+	return doc.Listeners, nil
+}
+
+// listens says where Envoy listens.
+func (a *Agent) listens(ctx context.Context) (map[string]bool, error) {
+	all, err := a.admin.listeners(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, l := range all {
+		out[net.JoinHostPort(l.Address.Socket.Address, strconv.Itoa(l.Address.Socket.Port))] = true
+	}
+	return out, nil
 }
 
 // InterceptConfig is what the rules of a workload depend on whose interception is "tproxy", and how to check that its
@@ -131,8 +154,7 @@ func (a *Agent) sayInterception(ctx context.Context, r *Report) {
 			return
 		}
 		if ports := a.link.LinkState().Bypassed; ports != "" {
-			const todo = "write a Sidecar with an ingress listener for each of these ports, " +
-				"whose defaultEndpoint is the application on a loopback address"
+			const todo = "let the application listen on 127.0.0.1 alone, where Envoy then listens for it, or intercept the traffic"
 			r.say("interception", stateWarn, todo,
 				"connections to %s reach the application past Envoy: no mutual TLS and no policies there",
 				portsWord(ports))

@@ -154,11 +154,11 @@ func (l relayLink) Names() <-chan *dns.Table { return l.names }
 
 // ReportHealth implements link.
 func (l relayLink) ReportHealth(h Health) {
-	if h.Healthy {
-		l.Relay.ReportHealth(nil)
-		return
+	var err error
+	if !h.Healthy {
+		err = errors.New(h.Reason)
 	}
-	l.Relay.ReportHealth(errors.New(h.Reason))
+	l.Relay.ReportHealth(err, h.Ports.List()...)
 }
 
 // LinkState implements link.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Probe says how the agent finds out whether the application is well. At most one of the ways is set; without one the probe of
@@ -39,6 +40,9 @@ type Probe struct {
 	// AllowGroupHosts are the hosts that the group's probe may ask beside the workload's own addresses, 127.0.0.1, ::1 and
 	// localhost. IP addresses and names, as the group writes them.
 	AllowGroupHosts []string `yaml:"allowGroupHosts"`
+	// CheckPorts has the agent see each second whether the workload's ports are served, unless these settings have a probe.
+	// Where the group has no probe either, that is the application's health.
+	CheckPorts bool `yaml:"checkPorts"`
 }
 
 // ProbeHTTP is a GET.
@@ -84,6 +88,8 @@ type Health struct {
 	Healthy bool
 	// Reason is why not; empty when it is well.
 	Reason string
+	// Ports are the states of the workload's ports.
+	Ports registry.PortStates
 }
 
 // set says whether there is something to do.

@@ -19,6 +19,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // Results make states: the first state needs its threshold too, and a single result against a state changes nothing.
@@ -66,13 +67,13 @@ func TestProber(t *testing.T) {
 		start := time.Now()
 		s := good()
 		s.Probe = Probe{TCPSocket: &ProbeTCP{Port: 1}, InitialDelay: 5 * time.Second}
-		p := newProber(&s, nil, func(h Health) { reports = append(reports, h) }, testlog.New(t))
-		p.once = func(context.Context) error {
+		p := newProber(&s, nil, nil, func(h Health) { reports = append(reports, h) }, testlog.New(t))
+		p.once = func(context.Context) (registry.PortStates, error) {
 			times = append(times, time.Since(start))
 			if len(times) > 2 && len(times) < 7 {
-				return errors.New("connection refused")
+				return "", errors.New("connection refused")
 			}
-			return nil
+			return "", nil
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
@@ -150,10 +151,10 @@ func TestProbeWays(t *testing.T) {
 			s := good()
 			status.SetServingStatus("shop.Web", healthpb.HealthCheckResponse_NOT_SERVING)
 			s.Workload.Addresses, s.Probe = []string{"127.0.0.1"}, tc.probe
-			p := newProber(&s, nil, nil, testlog.New(t))
+			p := newProber(&s, nil, nil, nil, testlog.New(t))
 			ctx, cancel := context.WithTimeout(t.Context(), p.probe.Timeout)
 			defer cancel()
-			err := p.once(ctx)
+			_, err := p.once(ctx)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}

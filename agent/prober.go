@@ -2,10 +2,14 @@ package agent
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 // prober probes the application and reports changes: by the probe of the settings, or by that of the workload's group, as it
@@ -14,6 +18,8 @@ type prober struct {
 	// The following fields are set once.
 	own    string                                   // the workload's address
 	way    func(*Probe) func(context.Context) error // how one asks; tests have others
+	unit   func(context.Context, string) error      // whether a unit is active; tests have others
+	ports  *portChecker                             // nil: ports are not checked
 	told   <-chan groupNews                         // nil: the settings say it
 	report func(Health)
 	log    hclog.Logger
@@ -21,13 +27,17 @@ type prober struct {
 	// The following fields are changed by Run alone, while nobody asks.
 	probe   Probe // with defaults; without a way: none
 	key     string
-	once    func(context.Context) error // nil: there is no way
-	decided bool                        // probe holds, and is not only the zero value
+	once    checkFunc // nil: there is nothing to check
+	decided bool      // probe holds, and is not only the zero value
 	counter counter
+	last    Health // as reported
 
 	mu    sync.Mutex
 	state probing // guarded by mu
 }
+
+// checkFunc checks the application once. It returns the states of its ports, and why it is not well.
+type checkFunc func(context.Context) (registry.PortStates, error)
 
 // probing is how the application is probed, for people.
 type probing struct {
@@ -39,11 +49,16 @@ type probing struct {
 
 // newProber makes one for settings that Complete has accepted; report is called with the first state and with each other one.
 // told brings the probe of the workload's group, for settings that follow it.
-func newProber(s *Settings, told <-chan groupNews, report func(Health), log hclog.Logger) *prober {
+// listens says where Envoy listens.
+func newProber(s *Settings, told <-chan groupNews, listens listensFunc, report func(Health), log hclog.Logger) *prober {
 	p := &prober{own: s.Workload.Addresses[0], report: report, log: log.Named("probe")}
 	p.way = func(one *Probe) func(context.Context) error { return one.try(p.own) }
+	p.unit = unitActive
 	if s.followsGroup() {
 		p.told = told
+		if s.Probe.CheckPorts {
+			p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar", listens: listens}
+		}
 		return p
 	}
 	p.use(groupNews{probe: s.Probe}, "as its own settings say")
@@ -57,12 +72,45 @@ func (s *Settings) followsGroup() bool { return s.Workload.Group != "" && !s.Pro
 func (p *prober) use(n groupNews, how string) {
 	p.probe, p.key, p.once, p.decided = n.probe.withDefaults(), n.key, nil, true
 	p.counter.up, p.counter.down, p.counter.row = p.probe.SuccessThreshold, p.probe.FailureThreshold, 0
-	now := probing{}
-	if n.probe.set() {
-		p.once = p.way(&n.probe)
-		now.by = "probed " + how + ", by " + n.probe.text(p.own)
+	if !n.probe.set() { // what is checked then is this machine's own, and costs little
+		p.probe.Period, p.probe.FailureThreshold = time.Second, 1
+		p.counter.up, p.counter.down = 1, 1
 	}
-	p.note(now)
+	var by []string
+	if p.once = p.checks(n); n.unit != "" {
+		by = append(by, "the unit "+plain(n.unit)+" has to be active")
+	}
+	switch {
+	case n.probe.set():
+		by = append(by, "probed "+how+", by "+n.probe.text(p.own))
+	case p.ports != nil && len(n.ports) > 0:
+		by = append(by, portsText(n.ports)+" checked")
+	}
+	p.note(probing{by: strings.Join(by, "; ")})
+}
+
+// checks makes one of all that is to be checked; nil: nothing is.
+func (p *prober) checks(n groupNews) checkFunc {
+	var way func(context.Context) error
+	if n.probe.set() {
+		way = p.way(&n.probe)
+	}
+	ports := p.ports != nil && len(n.ports) > 0
+	if way == nil && n.unit == "" && !ports {
+		return nil
+	}
+	return func(ctx context.Context) (states registry.PortStates, err error) {
+		if ports {
+			states, err = p.ports.check(ctx, n.ports)
+		}
+		if way != nil {
+			states, err = states.Without(registry.PortClosed), way(ctx) // the probe says how the application is
+		}
+		if n.unit != "" {
+			err = errors.Join(p.unit(ctx, n.unit), err)
+		}
+		return states, err
+	}
 }
 
 // note keeps how the application is probed.
@@ -98,9 +146,9 @@ func (p *prober) Run(ctx context.Context) error {
 		}
 		p.use(n, "as its group says")
 		if by := p.State().by; by != "" {
-			p.log.Info("the application is " + by)
+			p.log.Info("the application is checked", "how", by)
 		} else {
-			p.log.Info("the application is not probed and counts as well: neither these settings nor the group have a probe")
+			p.log.Info("the application is not checked and counts as well: it has neither a probe nor ports that services select")
 		}
 	}
 }
@@ -132,17 +180,21 @@ func (p *prober) ask(ctx context.Context, start time.Time) {
 		return
 	case p.once == nil:
 		p.counter.known, p.counter.healthy = true, true
-		p.report(Health{Healthy: true})
+		p.tell(Health{Healthy: true})
 		return
 	}
 	for wait := time.Until(start.Add(p.probe.InitialDelay)); sleep(ctx, wait); wait = p.probe.Period {
 		one, cancel := context.WithTimeout(ctx, p.probe.Timeout)
-		err := p.once(one)
+		states, err := p.once(one)
 		cancel()
 		if ctx.Err() != nil {
 			return
 		}
-		if h, changed := p.counter.count(err); changed {
+		h, changed := p.counter.count(err)
+		if !changed {
+			h = p.last
+		}
+		if h.Ports = states; p.counter.known && (changed || h != p.last) {
 			p.tell(h)
 		}
 	}
@@ -150,11 +202,15 @@ func (p *prober) ask(ctx context.Context, start time.Time) {
 
 // tell logs and reports another state.
 func (p *prober) tell(h Health) {
-	if h.Healthy {
-		p.log.Info("the application is well")
-	} else {
+	switch {
+	case !h.Healthy:
 		p.log.Warn("the application is not well", "reason", h.Reason)
+	case h.Ports != "":
+		p.log.Info("the application is well", "ports", h.Ports)
+	default:
+		p.log.Info("the application is well")
 	}
+	p.last = h
 	p.report(h)
 }
 

@@ -121,7 +121,7 @@ func TestReport(t *testing.T) {
 			"warn was set back: the last certificate begins at 2026-11-24T00:00:00Z, and the one before is used", "set the clock"},
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Bypassed: "8080"} }, "interception",
-			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "write a Sidecar with an ingress listener"},
+			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "let the application listen on 127.0.0.1 alone"},
 		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
 		{"an Envoy that is not ready", func(a *Agent, _ *fakeLink) {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc/codes"
+
+	"github.com/ashore-mesh/ashore/registry"
 )
 
 func (a *Agent) sayLink(r *Report, now time.Time) {
@@ -114,6 +116,9 @@ func (a *Agent) sayRegistration(r *Report) {
 		how = "; " + probed.by
 	}
 	h, known := a.vitals.Health()
+	if ports := h.Ports.In(registry.PortClosed, registry.PortLoopback); known && ports != "" {
+		how += "; not served: " + ports
+	}
 	switch {
 	case !known:
 		r.say("registration", stateWarn, "", "%s, not among the endpoints yet", where)

@@ -191,6 +191,7 @@ func Default() Settings {
 		Workload: Workload{Type: "sidecar", Namespace: "default", Domain: "cluster.local", Interception: "none"},
 		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
 		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
+		Probe:    Probe{CheckPorts: true},
 		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},
 

@@ -38,6 +38,9 @@ func (v *vitals) change(f func()) {
 		return // what the former agent reported stands until more is known
 	}
 	h := v.health()
+	if v.app != nil {
+		h.Ports = v.app.Ports
+	}
 	if v.last != nil && *v.last == h {
 		return
 	}

@@ -12,6 +12,7 @@ func TestAnnotations(t *testing.T) {
 	const at = "metadata.annotations[ashore.io/"
 	for name, tc := range map[string]struct{ kind, meta, spec, want string }{
 		"known":            {group, `ashore.io/allow-addresses: 10.0.0.0/8`, `template: {}`, ""},
+		"a unit":           {group, `ashore.io/probe-unit: my-app@1.service`, `template: {}`, ""},
 		"written by us":    {entry, `ashore.io/health: healthy`, `address: 10.0.0.1`, ""},
 		"of somebody else": {entry, `example.io/allow-adresses: x`, `address: 10.0.0.1`, ""},
 		"misspelt": {group, `ashore.io/allow-adresses: 10.0.0.0/8`, `template: {}`,

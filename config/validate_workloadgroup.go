@@ -14,9 +14,13 @@ func validateWorkloadGroup(c *checker) {
 	g := spec[*networking.WorkloadGroup](c)
 	_, why := parseRanges(c.object.Annotations[AllowAddressesAnnotation])
 	c.why(entry("metadata.annotations", AllowAddressesAnnotation), why)
+	if unit, set := c.object.Annotations[ProbeUnitAnnotation]; set && !isUnitName(unit) {
+		c.errorf(entry("metadata.annotations", ProbeUnitAnnotation),
+			"%s is not the name of a systemd unit: write it with its type, such as nginx.service", quote(unit))
+	}
 	c.labels("spec.metadata.labels", g.Metadata.GetLabels())
 	for _, k := range slices.Sorted(maps.Keys(g.Metadata.GetAnnotations())) {
-		if k == AllowAddressesAnnotation {
+		if k == AllowAddressesAnnotation || k == ProbeUnitAnnotation {
 			c.errorf(entry("spec.metadata.annotations", k), "it is about the group and not its workloads: write it in metadata.annotations")
 			continue
 		}
@@ -33,6 +37,19 @@ func validateWorkloadGroup(c *checker) {
 	if g.Probe != nil {
 		c.probe("spec.probe", g.Probe)
 	}
+}
+
+// isUnitName says that a text may name a systemd unit. Source: systemd.unit(5).
+func isUnitName(name string) bool {
+	stem, kind, found := strings.Cut(name, ".")
+	if at := strings.LastIndexByte(name, '.'); found {
+		stem, kind = name[:at], name[at+1:]
+	}
+	other := func(r rune) bool {
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune(`:-_.\@`, r)
+	}
+	kinds := []string{"service", "socket", "target", "mount", "path", "timer", "scope", "slice", "device", "swap"}
+	return stem != "" && len(name) < 256 && !strings.ContainsFunc(name, other) && slices.Contains(kinds, kind)
 }
 
 // probe checks how a workload is asked whether it is ready.

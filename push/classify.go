@@ -88,7 +88,7 @@ func (c *Context) inboundOf(n Node) []Inbound {
 			}
 			for _, p := range s.Ports {
 				if target := w.target(p); target != 0 {
-					in = append(in, Inbound{s, p, target, w.mutual, w.intercepted})
+					in = append(in, Inbound{s, p, target, w.mutual, w.intercepted, w.state(target)})
 				}
 			}
 		}

@@ -139,4 +139,6 @@ type Inbound struct {
 	// Mutual says that the endpoint is one that takes mutual TLS, and Intercepted that clients take
 	// its proxy for standing before every port.
 	Mutual, Intercepted bool
+	// State is PortServed, PortClosed or PortLoopback; PortServed when the workload is intercepted.
+	State registry.PortState
 }

@@ -124,5 +124,6 @@ func (c *Context) inboundListeners() *InboundListeners {
 // TakesMutual says that an endpoint takes the mesh's mutual TLS at a port, as far as its proxy
 // goes.
 func (l *InboundListeners) TakesMutual(ep *registry.Endpoint, port uint32) bool {
-	return ep.TLSMode == tlsModeIstio && (ep.Intercepted() || l.At(ep.Namespace, ep.Labels, port))
+	listens := ep.Intercepted() || ep.States.At(port) == registry.PortListener
+	return ep.TLSMode == tlsModeIstio && (listens || l.At(ep.Namespace, ep.Labels, port))
 }

@@ -35,6 +35,8 @@ type workload struct {
 	// mutual and intercepted are what clients go by: Endpoint.TLSMode is "istio",
 	// Endpoint.Intercepted.
 	mutual, intercepted bool
+	// states are those of its ports, unless it is intercepted.
+	states registry.PortStates
 }
 
 // workloads is the index of endpoints by address: how a sidecar finds what it serves.
@@ -70,10 +72,14 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		if err != nil {
 			continue // a name or a unix socket: no proxy introduces itself by it
 		}
-		out[a] = append(out[a], workload{
+		w := workload{
 			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
 			mutual: ep.TLSMode == tlsModeIstio, intercepted: ep.Intercepted(),
-		})
+		}
+		if !w.intercepted {
+			w.states = ep.States
+		}
+		out[a] = append(out[a], w)
 	}
 	return out
 }
@@ -104,6 +110,15 @@ func (x workloads) at(address netip.Addr) func(yield func(registry.Key, workload
 			}
 		}
 	}
+}
+
+// state is that of a port. To the proxy it is one whether it listens there already.
+func (w workload) state(port uint32) registry.PortState {
+	s := w.states.At(port)
+	if s == registry.PortListener {
+		return registry.PortLoopback
+	}
+	return s
 }
 
 // target is where the workload listens for port p of its service; zero: it does not.

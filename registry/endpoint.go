@@ -52,6 +52,8 @@ type Endpoint struct {
 	TLSMode string
 	// Health decides whether it is sent traffic.
 	Health Health
+	// States are those of its ports.
+	States PortStates
 }
 
 // InterceptionLabel, with the value InterceptionNone, says of an endpoint that connections reach

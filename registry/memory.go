@@ -99,7 +99,7 @@ func (m *Memory) Connect(_ context.Context, r Registration) error {
 // Report implements Runtime. What was reported before is no change.
 func (m *Memory) Report(_ context.Context, key RegistrationKey, session string, h Report) error {
 	return m.change(key, session, func(r *Registration) bool {
-		if r.Health.State == h.State && r.Health.Message == h.Message {
+		if r.Health.Same(h) {
 			return false
 		}
 		r.Health = h

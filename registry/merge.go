@@ -312,5 +312,5 @@ func (l *EndpointList) Equal(o *EndpointList) bool {
 func (e *Endpoint) Equal(o *Endpoint) bool {
 	return e.Address == o.Address && e.Locality == o.Locality && e.Network == o.Network && e.Weight == o.Weight &&
 		e.ServiceAccount == o.ServiceAccount && e.Namespace == o.Namespace && e.Workload == o.Workload &&
-		e.TLSMode == o.TLSMode && e.Health == o.Health && maps.Equal(e.Ports, o.Ports) && maps.Equal(e.Labels, o.Labels)
+		e.TLSMode == o.TLSMode && e.Health == o.Health && e.States == o.States && maps.Equal(e.Ports, o.Ports) && maps.Equal(e.Labels, o.Labels)
 }

@@ -92,8 +92,16 @@ const (
 type Report struct {
 	State Reported `json:"state,omitempty"`
 	// Message says what is wrong, in the words of whoever asked the workload.
-	Message string    `json:"message,omitempty"`
-	At      time.Time `json:"at,omitzero"`
+	Message string `json:"message,omitempty"`
+	// Ports are the states of its ports.
+	Ports PortStates `json:"ports,omitempty"`
+	At    time.Time  `json:"at,omitzero"`
+}
+
+// Same says that two reports say the same, whenever they were made.
+func (r Report) Same(o Report) bool {
+	r.At, o.At = time.Time{}, time.Time{}
+	return r == o
 }
 
 // Healthy says whether the workload may be sent traffic. Probed says that somebody asks it whether it is ready; then it

@@ -12,7 +12,7 @@ import (
 // Any bytes are registrations, which are written and read again as they are, or an error.
 func FuzzSnapshot(f *testing.F) {
 	r := &Registration{RegistrationKey: RegistrationKey{"shop", "web", "web-10.0.0.1"}, Identity: "spiffe://a/ns/shop/sa/web", Addresses: []netip.Addr{netip.MustParseAddr("10.0.0.1")},
-		Labels: map[string]string{"app": "web"}, Locality: Locality{"eu", "a", ""}, Probed: true, Health: Report{ReportedUnhealthy, "x", time.Unix(1, 0).UTC()}, Created: time.Unix(1, 2).UTC()}
+		Labels: map[string]string{"app": "web"}, Locality: Locality{"eu", "a", ""}, Probed: true, Health: Report{ReportedUnhealthy, "x", "80=closed", time.Unix(1, 0).UTC()}, Created: time.Unix(1, 2).UTC()}
 	raw, err := encodeSnapshot(Registrations{}.With(r.RegistrationKey, r))
 	if err != nil {
 		f.Fatal(err)

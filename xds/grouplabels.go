@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unique"
 
+	"google.golang.org/protobuf/encoding/protowire"
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
@@ -53,15 +54,19 @@ func (ns *nodes) labelled(n push.Node, group *config.Object) push.Node {
 		labels = append(labels, push.Label{Key: shared(k), Value: shared(all[k])})
 	}
 	n.Labels = ns.labels.Of(labels)
-	n.Probe = probeOf(spec)
+	n.Probe = probeOf(spec, group.Annotations[config.ProbeUnitAnnotation])
 	return n
 }
 
-// probeOf is the probe of a group as a Node has it.
-func probeOf(g *networking.WorkloadGroup) unique.Handle[string] {
+// probeOf is the probe of a group as a Node has it, with the systemd unit that is checked; empty: none is.
+func probeOf(g *networking.WorkloadGroup, unit string) unique.Handle[string] {
 	var text []byte
 	if g.GetProbe() != nil {
 		text = resource.Encode(g.Probe)
+	}
+	if unit != "" {
+		text = protowire.AppendTag(text, resource.ProbeUnitField, protowire.BytesType)
+		text = protowire.AppendString(text, unit)
 	}
 	return unique.Make(string(text))
 }

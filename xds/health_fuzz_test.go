@@ -23,6 +23,8 @@ func (e *ear) Report(_ context.Context, _ registry.RegistrationKey, _ string, h 
 	return nil
 }
 
+func (e *ear) Registrations() registry.Registrations { return registry.Registrations{} }
+
 // Any bytes of a report are heard as one, bounded and readable, or refused; and they are well only without a detail.
 func FuzzHealthInformation(f *testing.F) {
 	detail := func(message string) []byte {

@@ -101,9 +101,14 @@ func (st *stream) report(ctx context.Context, r *ads.Request) error {
 	if st.member == nil {
 		return nil
 	}
-	h := registry.Report{State: registry.ReportedHealthy, At: time.Now()}
+	h := registry.Report{State: registry.ReportedHealthy, Ports: registry.ReadPortStates(r.Names()), At: time.Now()}
 	if r.Rejected != nil {
 		h.State, h.Message = registry.ReportedUnhealthy, bounded(r.Rejected.Message, maxHealthMessage)
+	}
+	if h.State == registry.ReportedUnhealthy && h.Ports == "" { // an agent that starts does not know them yet
+		if r := st.server.cfg.Runtime.Registrations().At(st.member.key); r != nil {
+			h.Ports = r.Health.Ports
+		}
 	}
 	st.server.speakers.note(st.member, h)
 	err := st.server.cfg.Runtime.Report(ctx, st.member.key, st.member.session, h)

@@ -103,7 +103,7 @@ func (r *Relay) controlAsks() []*ads.Ask {
 
 // ask is the report of health as a request.
 func (h *health) ask() *ads.Ask {
-	a := &ads.Ask{TypeURL: healthType}
+	a := &ads.Ask{TypeURL: healthType, Subscribe: h.ports}
 	if h.reason != "" {
 		a.Rejected = &ads.Rejection{Code: int32(codes.Unavailable), Message: h.reason}
 	}

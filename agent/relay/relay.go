@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"net"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -104,7 +105,10 @@ type Relay struct {
 }
 
 // health is a report about the workload.
-type health struct{ reason string } // empty: healthy
+type health struct {
+	reason string   // empty: healthy
+	ports  []string // the states of ports, "8080=closed"
+}
 
 // New makes a relay and reads the cache file. A file that cannot be used is no error: Status says
 // why.
@@ -158,15 +162,16 @@ func (r *Relay) Run(ctx context.Context) error {
 }
 
 // ReportHealth tells the control plane whether the workload is healthy: nil when it is, else why
-// not. The report is repeated on each new connection.
-func (r *Relay) ReportHealth(err error) {
-	h := &health{}
+// not. ports are the states of the workload's ports, "8080=closed". The report is repeated on each
+// new connection.
+func (r *Relay) ReportHealth(err error, ports ...string) {
+	h := &health{ports: ports}
 	if err != nil {
 		h.reason = cmp.Or(err.Error(), "unhealthy")
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.health == nil || *r.health != *h {
+	if r.health == nil || r.health.reason != h.reason || !slices.Equal(r.health.ports, h.ports) {
 		r.health = h
 		r.broadcast()
 	}

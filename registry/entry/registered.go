@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"strconv"
+	"strings"
 	"time"
 
 	networking "istio.io/api/networking/v1alpha3"
@@ -133,7 +134,7 @@ func (d *Deriver) replaceRegistered(k registry.RegistrationKey, dirty map[regist
 // sameEndpoint says that two entries of one registration, with what they were made of, are the same endpoint.
 func sameEndpoint(a, b *config.Object, from, to *registry.Registration) bool {
 	return proto.Equal(a.Spec, b.Spec) && a.Annotations[probedAnnotation] == b.Annotations[probedAnnotation] &&
-		from.Health.State == to.Health.State && from.DisconnectedAt.IsZero() == to.DisconnectedAt.IsZero()
+		from.Health.State == to.Health.State && from.Health.Ports == to.Health.Ports && from.DisconnectedAt.IsZero() == to.DisconnectedAt.IsZero()
 }
 
 // entryOf makes the WorkloadEntry of a registered workload. It is nil when there is no such group, or another identity
@@ -216,6 +217,8 @@ func probed(r *registry.Registration, g *networking.WorkloadGroup) bool {
 // healthText is a report for people.
 func healthText(h registry.Report) string {
 	switch {
+	case h.State == registry.ReportedHealthy && h.Ports != "":
+		return "healthy; ports " + strings.Join(h.Ports.List(), ", ")
 	case h.State == registry.ReportedHealthy:
 		return "healthy"
 	case h.State == registry.NotReported:

@@ -34,6 +34,7 @@ func (d *Deriver) selected(namespace string, want map[string]string) []registry.
 		r := d.registered.of[w]
 		ep := endpoint(w.Spec.(*networking.WorkloadEntry), w.Namespace, w.Name, labelsOf(w))
 		ep.Health = healthOf(r.Health, w.Annotations[probedAnnotation] == "true")
+		ep.States = r.Health.Ports
 		s.add(ep, r)
 	}
 	return s.items
@@ -76,7 +77,7 @@ func (s *selection) add(ep registry.Endpoint, r *registry.Registration) {
 			continue // one identity must not change the health of another
 		}
 		if i < s.written {
-			other.Health = max(other.Health, ep.Health)
+			other.Health, other.States = max(other.Health, ep.Health), ep.States
 			return
 		}
 		if !maps.Equal(other.Ports, ep.Ports) {

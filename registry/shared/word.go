@@ -76,7 +76,7 @@ func (r *Runtime) Report(_ context.Context, key registry.RegistrationKey, sessio
 		return err
 	}
 	w.reported = true
-	if w.says.Health.State == h.State && w.says.Health.Message == h.Message {
+	if w.says.Health.Same(h) {
 		return err
 	}
 	h.At = h.At.Round(0)

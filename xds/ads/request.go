@@ -337,6 +337,15 @@ func (r *Request) names(field protowire.Number) iter.Seq[[]byte] {
 	}
 }
 
+// Names are those that the request subscribes to. It is for requests that no Sub takes.
+func (r *Request) Names() []string {
+	var out []string
+	for b := range r.names(r.subscribe) {
+		out = append(out, string(b))
+	}
+	return out
+}
+
 // star is the name that stands for everything.
 const star = "*"
 

@@ -81,6 +81,9 @@ func (s assignmentSpec) hosts(usable func(*registry.Endpoint) bool) []host {
 		if h.port == 0 || h.port > math.MaxUint16 {
 			continue
 		}
+		if state := ep.States.At(h.port); state == registry.PortClosed || state == registry.PortLoopback {
+			continue
+		}
 		if strings.HasPrefix(ep.Address, unixScheme) {
 			h.port = 0
 		}

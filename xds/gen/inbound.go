@@ -51,7 +51,8 @@ type inboundRoute struct {
 //
 // Source: Istio. Redirected connections arrive at virtualInbound, which has filter chains for each port
 // and lets through to the workload what is for no known port. Where nothing is redirected, the
-// workload itself listens on its ports, so that only a Sidecar's ingress listeners are opened.
+// ports of a Sidecar's ingress listeners are opened, else those at which the application listens on a
+// loopback address alone. At the others the application itself listens.
 func planInbound(lists *chainLists, in inboundListenersIn) []listenerSpec {
 	ports := in.ports()
 	var out []listenerSpec
@@ -98,16 +99,19 @@ func (in inboundListenersIn) ports() []inboundPort {
 	if in.sidecar != nil && len(in.sidecar.Spec.Ingress) > 0 {
 		return in.ingressPorts()
 	}
-	if in.base.interception == push.None {
-		return nil
-	}
 	services := slices.Clone(in.own.Inbound.Items())
+	if in.base.interception == push.None {
+		services = slices.DeleteFunc(services, func(s push.Inbound) bool { return s.State != registry.PortLoopback })
+	}
 	slices.SortStableFunc(services, func(a, b push.Inbound) int {
 		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
 	})
 	var out []inboundPort
 	for _, s := range services {
 		p := inboundPort{port: s.TargetPort, protocol: s.Port.Protocol, at: address{ip: in.base.families.wildcard(), port: s.TargetPort}}
+		if in.base.interception == push.None {
+			p.at.ip, p.bound = in.addresses()[0], true // there is one: the endpoint was found by it
+		}
 		if p.protocol == registry.UDP || in.reserved(p) || len(out) > 0 && out[len(out)-1].port == p.port {
 			continue
 		}

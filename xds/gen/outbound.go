@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+	"strings"
 
 	networking "istio.io/api/networking/v1alpha3"
 
@@ -38,6 +39,8 @@ type outboundIn struct {
 	proxyPort uint32
 	// reserved are the ports of the proxy's own two listeners.
 	reserved [2]uint32
+	// served are ports of the workload that its application may open on a loopback address, "8080, 9090".
+	served string
 }
 
 // outboundLayout says which address and port of a sidecar's outbound side carries what. Listeners and
@@ -107,7 +110,20 @@ func outboundInOf(lists *intern.Lists[egressGroup], sc *push.Scope) outboundIn {
 		families:     capturedFamilies(sc),
 		proxyPort:    sc.HTTPProxyPort,
 		reserved:     [2]uint32{outboundListenPort(sc.Mesh), inboundListenPort(sc.Mesh)},
+		served:       servedPorts(sc),
 	}
+}
+
+// servedPorts are the ports of a workload without redirection and without ingress listeners.
+func servedPorts(sc *push.Scope) string {
+	if sc.Interception != push.None || sc.Own == nil || sc.Sidecar != nil && len(sc.Sidecar.Spec.Ingress) > 0 {
+		return ""
+	}
+	var ports []uint32
+	for _, p := range sc.Own.Inbound.Items() {
+		ports = append(ports, p.TargetPort)
+	}
+	return portsText(ports)
 }
 
 // layOutOutbound decides what each outbound listener carries.
@@ -251,7 +267,7 @@ func (b *layoutBuilder) port(i int, at address, bound, own bool) *layoutPort {
 		}
 		return &b.ports[n]
 	}
-	if b.reserved(at, bound) {
+	if b.reserved(at, bound) || bound && !own && at.ip == b.loopback() && b.served(at.port) {
 		return nil
 	}
 	b.at[at] = len(b.ports)
@@ -272,6 +288,11 @@ func (b *layoutBuilder) reserved(at address, bound bool) bool {
 	default:
 		return redirected && bound && isLoopback(at.ip)
 	}
+}
+
+// served says that the application has a port, or may open it at any time.
+func (b *layoutBuilder) served(port uint32) bool {
+	return b.in.served != "" && slices.Contains(strings.Split(b.in.served, ", "), strconv.FormatUint(uint64(port), 10))
 }
 
 // httpProxy adds the mesh's HTTP proxy port, which serves what the last group without a port does.

@@ -1,15 +1,20 @@
 package gen
 
 import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
 	"unique"
 
 	"github.com/ashore-mesh/ashore/internal/memo"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// ProbeType is how the readiness probe of a WorkloadGroup reaches the agents of its workloads: Istio's own message, which a
-// proxy of Istio never asks for. Source: istio.io, WorkloadGroup, ReadinessProbe.
+// ProbeType is how agents get the readiness probe of their WorkloadGroup and the ports of their workload: Istio's own message
+// with fields of Ashore's own. A proxy of Istio never asks for it. Source: istio.io, WorkloadGroup, ReadinessProbe.
 const ProbeType = "type.googleapis.com/istio.networking.v1alpha3.ReadinessProbe"
 
 // ProbeName is the name of the one resource of type ProbeType.
@@ -21,7 +26,11 @@ type probes struct {
 }
 
 // probeIn is everything that the resource depends on.
-type probeIn struct{ encoded unique.Handle[string] }
+type probeIn struct {
+	encoded unique.Handle[string]
+	// ports are those of the workload, separated by spaces, each as in resource.ProbePortsField.
+	ports string
+}
 
 func newProbes() probes { return probes{memo.New(buildProbe)} }
 
@@ -31,10 +40,46 @@ func (p probes) set(sc *push.Scope) resource.Set {
 	if sc.Probe == (unique.Handle[string]{}) {
 		return resource.Set{}
 	}
-	return resource.Set{Shared: p.layers.Get(probeIn{sc.Probe})}
+	return resource.Set{Shared: p.layers.Get(probeIn{sc.Probe, portsOf(sc)})}
 }
 
 func buildProbe(in probeIn) *resource.Layer {
-	r := resource.New(ProbeType, ProbeName, nil, func() []byte { return []byte(in.encoded.Value()) })
+	r := resource.New(ProbeType, ProbeName, nil, func() []byte {
+		b := []byte(in.encoded.Value())
+		for port := range strings.FieldsSeq(in.ports) {
+			b = appendText(b, resource.ProbePortsField, port)
+		}
+		return b
+	})
 	return resource.NewLayer([]*resource.Resource{r})
+}
+
+// portsOf lists the TCP ports at which the workload serves, with where the application listens when a Sidecar says that.
+func portsOf(sc *push.Scope) string {
+	if sc.Own == nil {
+		return ""
+	}
+	in := workloadIn{own: sc.Own, sidecar: sc.Sidecar, interception: sc.Interception, families: familiesOf(sc),
+		listenPort: inboundListenPort(sc.Mesh)}
+	listeners := in.ports()
+	var out []string
+	for _, s := range sc.Own.Inbound.Items() {
+		if s.Port.Protocol == registry.UDP {
+			continue
+		}
+		text := strconv.FormatUint(uint64(s.TargetPort), 10)
+		i := slices.IndexFunc(listeners, func(p inboundPort) bool { return p.port == s.TargetPort })
+		if i >= 0 && in.ingress(s.TargetPort) != nil {
+			switch to := in.target(listeners[i]); {
+			case to.path != "":
+				text += "=" + to.path
+			case to.ip.IsValid():
+				text += "=" + netip.AddrPortFrom(to.ip, uint16(to.port)).String()
+			}
+		}
+		if !slices.Contains(out, text) {
+			out = append(out, text)
+		}
+	}
+	return strings.Join(out, " ")
 }

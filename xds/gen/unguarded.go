@@ -40,7 +40,7 @@ func bypassOf(sc *push.Scope, modes push.PeerModes) bypass {
 	var plain, broken, unguarded []uint32
 	for _, p := range sc.Own.Inbound.Items() {
 		covered := slices.ContainsFunc(listeners, func(l inboundPort) bool { return l.port == p.TargetPort })
-		if covered || p.Port.Protocol == registry.UDP {
+		if covered || p.Port.Protocol == registry.UDP || p.State == registry.PortClosed {
 			continue
 		}
 		if protected {
@@ -88,8 +88,8 @@ func (in inboundListenersIn) workload() string {
 
 // problems are those of the workload of that name.
 func (b bypass) problems(workload string) []feed.Problem {
-	const listener = "write a Sidecar with an ingress listener for each of these ports, " +
-		"whose defaultEndpoint is the application on a loopback address, or redirect the connections to the proxy"
+	const listener = "let the application listen on 127.0.0.1 alone, where the proxy then listens for it, or write a Sidecar " +
+		"with an ingress listener for each of these ports, or redirect the connections to the proxy"
 	var out []feed.Problem
 	say := func(ports, text string) {
 		if ports != "" {

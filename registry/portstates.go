@@ -1,0 +1,101 @@
+package registry
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// PortState is how a workload's port is, as its agent found it.
+type PortState string
+
+// The states of a port.
+const (
+	// PortServed means that connections to the workload's address at the port are accepted. Also when nothing is known.
+	PortServed PortState = ""
+	// PortClosed means that nothing listens.
+	PortClosed PortState = "closed"
+	// PortLoopback means that the application listens on a loopback address alone, and nothing on the workload's address.
+	PortLoopback PortState = "loopback"
+	// PortListener is PortLoopback with the listener of the workload's proxy on the workload's address.
+	PortListener PortState = "listener"
+)
+
+// PortStates are the states of a workload's ports but for those that are served, by number: "8080=closed,9090=listener".
+type PortStates string
+
+// maxPortStates bounds how many ports of a workload have a state.
+const maxPortStates = 64
+
+// ReadPortStates takes states as an agent reports them, "8080=closed". Others, and those beyond 64, are left out.
+func ReadPortStates(reported []string) PortStates {
+	known := map[uint32]PortState{}
+	for _, text := range reported {
+		number, state, _ := strings.Cut(text, "=")
+		port, err := strconv.ParseUint(number, 10, 16)
+		ok := slices.Contains([]PortState{PortClosed, PortLoopback, PortListener}, PortState(state))
+		if err == nil && port > 0 && ok && len(known) < maxPortStates {
+			known[uint32(port)] = PortState(state)
+		}
+	}
+	return NewPortStates(known)
+}
+
+// NewPortStates writes states in their one form.
+func NewPortStates(states map[uint32]PortState) PortStates {
+	ports := make([]uint32, 0, len(states))
+	for port, state := range states {
+		if state != PortServed {
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	var b strings.Builder
+	for i, port := range ports {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(strconv.FormatUint(uint64(port), 10) + "=" + string(states[port]))
+	}
+	return PortStates(b.String())
+}
+
+// List has one text for each port, as ReadPortStates takes them.
+func (p PortStates) List() []string {
+	if p == "" {
+		return nil
+	}
+	return strings.Split(string(p), ",")
+}
+
+// Without leaves out the ports that have a state.
+func (p PortStates) Without(state PortState) PortStates {
+	return PortStates(strings.Join(slices.DeleteFunc(p.List(), func(one string) bool {
+		return strings.HasSuffix(one, "="+string(state))
+	}), ","))
+}
+
+// In lists the ports that have one of these states, for people: "80, 81".
+func (p PortStates) In(states ...PortState) string {
+	var out []string
+	for _, one := range p.List() {
+		if number, state, _ := strings.Cut(one, "="); slices.Contains(states, PortState(state)) {
+			out = append(out, number)
+		}
+	}
+	return strings.Join(out, ", ")
+}
+
+// At is the state of one port.
+func (p PortStates) At(port uint32) PortState {
+	if p == "" {
+		return PortServed
+	}
+	want := strconv.FormatUint(uint64(port), 10)
+	for one := range strings.SplitSeq(string(p), ",") {
+		if number, state, _ := strings.Cut(one, "="); number == want {
+			return PortState(state)
+		}
+	}
+	return PortServed
+}
