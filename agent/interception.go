@@ -137,6 +137,9 @@ func InterceptConfig(s *Settings) (intercept.Config, intercept.Checks, error) {
 	for _, o := range s.Ports.openPorts() {
 		c.OwnPorts = append(c.OwnPorts, o.port)
 	}
+	if s.capturesDNS() {
+		c.DNSPort = s.Ports.DNS
+	}
 	return c, intercept.Checks{
 		ControlPlane: s.XDS.Addresses,
 		Plaintext:    s.Dev,

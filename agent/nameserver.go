@@ -23,6 +23,11 @@ func (s *Settings) dnsAddresses() []netip.AddrPort {
 	return out
 }
 
+// capturesDNS says that the machine's DNS queries are sent to the agent.
+func (s *Settings) capturesDNS() bool {
+	return s.Workload.Interception == "tproxy" && s.Interception.CaptureDNS && s.Ports.DNS != 0
+}
+
 // dnsServer is a server to forward to, as host:port.
 func dnsServer(text string) (string, error) {
 	if ip, err := netip.ParseAddr(text); err == nil {

@@ -88,6 +88,9 @@ func nodeMetadata(s *Settings, stream string) map[string]any {
 	if w.HTTPProxyPort != 0 {
 		m["HTTP_PROXY_PORT"] = strconv.Itoa(w.HTTPProxyPort)
 	}
+	if s.capturesDNS() {
+		m["DNS_CAPTURE"], m["DNS_AUTO_ALLOCATE"] = "true", "true"
+	}
 	if s.Ports.Health != 0 {
 		m["ENVOY_STATUS_PORT"] = s.Ports.Health
 	}

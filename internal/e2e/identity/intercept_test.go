@@ -50,8 +50,8 @@ func TestPlaintextWithoutInboundListener(t *testing.T) {
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"})
 	plain, second := client.Client(httpPort).Fresh(), client.Client(secondPort).Fresh()
 	plain.Want(t, "the application itself", call(), unproven("plain"))
-	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at ports %d, %d", ip, httpPort, secondPort), "plaintext", "ingress listener", "ISTIO_MUTUAL")
-	web.WantLine("interception", "warn ", fmt.Sprintf("ports %d, %d", httpPort, secondPort))
+	told(t, m, fmt.Sprintf("the workload %s takes its connections itself at port %d,", ip, httpPort), "plaintext", "ingress listener", "ISTIO_MUTUAL")
+	web.WantLine("interception", "warn ", fmt.Sprintf("to port %d reach", httpPort))
 
 	harness.NewBackend(t, "behind", fmt.Sprintf("%s:%d", ip, httpAppPort))
 	m.Write("web.yaml", twoPorts(fmt.Sprintf(`{port: {number: %d, name: http, protocol: HTTP}, defaultEndpoint: "0.0.0.0:%d"}`, secondPort, httpAppPort)))

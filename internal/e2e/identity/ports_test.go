@@ -20,7 +20,7 @@ func plainService(name string) string {
 }
 
 // Without a probe a workload is an endpoint at those of its ports that are served, and at none while its application is
-// stopped: for a caller elsewhere, and for itself.
+// stopped.
 func TestPortsAreChecked(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": service("web"), "a.yaml": group("a")}, harness.Secure(""))
@@ -40,7 +40,8 @@ func TestPortsAreChecked(t *testing.T) {
 }
 
 // A workload without interception and without a Sidecar: Envoy listens for an application that listens on loopback, with
-// mutual TLS; one that has the workload's address itself gets plaintext, and the operator hears of it.
+// mutual TLS; one that has the workload's address itself gets plaintext, and the operator hears of it. A caller on the same
+// machine is refused like others while the application is stopped.
 func TestLoopbackApplication(t *testing.T) {
 	t.Parallel()
 	m := harness.New(t, map[string]string{"web.yaml": plainService("web"), "a.yaml": group("a"), "mode.yaml": mode("STRICT")}, harness.Secure(""))
@@ -52,6 +53,8 @@ func TestLoopbackApplication(t *testing.T) {
 	p := m.Join(harness.Workload{Name: "web-1", Group: "shop/web", IP: ip})
 	client := m.Join(harness.Workload{Name: "a-1", Group: "shop/a"}).Client(httpPort)
 	answers(t, client, "web-1")
+	local := p.Client(httpPort)
+	answers(t, local, "web-1")
 	if seen := app.Last(); len(seen) == 0 || !strings.Contains(fmt.Sprint(seen), "spiffe://cluster.local/ns/shop/sa/a") {
 		t.Errorf("the caller's identity is not known behind the listener: %+v", seen)
 	}
@@ -70,6 +73,7 @@ func TestLoopbackApplication(t *testing.T) {
 		t.Fatal(err)
 	}
 	refuses(t, client, "the application stopped")
+	refuses(t, local, "the application stopped, to a caller on its machine")
 
 	harness.Eventually(t, "Envoy leaves the port to the application", func() error {
 		l, err := net.Listen("tcp", fmt.Sprintf("%s:%d", ip, port))
