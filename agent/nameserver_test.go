@@ -27,7 +27,7 @@ func TestDNSSettings(t *testing.T) {
 		if got := fmt.Sprint(s.dnsAddresses()); got != tt.at {
 			t.Errorf("%s: answered at %s, want %s", name, got, tt.at)
 		}
-		if got := nodeMetadata(&s)["DNS_CAPTURE"] == "true"; got != tt.captured {
+		if got := nodeMetadata(&s, streamConfig)["DNS_CAPTURE"] == "true"; got != tt.captured {
 			t.Errorf("%s: the node says captured %v, want %v", name, got, tt.captured)
 		}
 		if s.Workload.Interception != "tproxy" {
