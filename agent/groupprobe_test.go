@@ -206,7 +206,7 @@ func TestProberFollowsGroup(t *testing.T) {
 	follow(t, func(x *following) {
 		x.wants("nothing is known", time.Hour)
 		x.tells(nil)
-		x.wants("no control plane tells any", 0, well)
+		x.wants("no control plane tells any", portsWait, well)
 		x.trouble.Store(&no)
 		x.tells(httpProbe("", "/a"))
 		x.wants("a probe comes", 19*time.Second)

@@ -36,6 +36,9 @@ type prober struct {
 	state probing // guarded by mu
 }
 
+// portsWait is how long a workload that has just started and has no ports waits before it counts as well.
+const portsWait = time.Second
+
 // checkFunc checks the application once. It returns the states of its ports, and why it is not well.
 type checkFunc func(context.Context) (registry.PortStates, error)
 
@@ -179,6 +182,10 @@ func (p *prober) ask(ctx context.Context, start time.Time) {
 	case !p.decided:
 		return
 	case p.once == nil:
+		// A workload that registers for the first time gets its ports a moment after an empty answer.
+		if p.ports != nil && !p.counter.known && !sleep(ctx, portsWait) {
+			return
+		}
 		p.counter.known, p.counter.healthy = true, true
 		p.tell(Health{Healthy: true})
 		return
@@ -192,7 +199,9 @@ func (p *prober) ask(ctx context.Context, start time.Time) {
 		}
 		h, changed := p.counter.count(err)
 		if !changed {
-			h = p.last
+			if h = p.last; err != nil && !h.Healthy && !p.probe.set() {
+				h.Reason = err.Error()
+			}
 		}
 		if h.Ports = states; p.counter.known && (changed || h != p.last) {
 			p.tell(h)
