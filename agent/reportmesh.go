@@ -120,7 +120,7 @@ func (a *Agent) sayRegistration(r *Report) {
 		how += "; not served: " + ports
 	}
 	switch {
-	case !known:
+	case !known, h.Reason == notProbed:
 		r.say("registration", stateWarn, "", "%s, not among the endpoints yet", where)
 	case probed.refused != nil && h.Reason == probed.refused.Error():
 		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, groupProbeRefused, probed.refused.why)

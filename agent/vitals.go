@@ -48,6 +48,9 @@ func (v *vitals) change(f func()) {
 	v.report(h) // below mu: the control plane hears of changes in their order
 }
 
+// notProbed is why a workload is not among the endpoints at first.
+const notProbed = "the application was not probed yet"
+
 // health is what they make together. Only executed with mu held.
 func (v *vitals) health() Health {
 	switch {
@@ -58,7 +61,7 @@ func (v *vitals) health() Health {
 	case v.proxy != "":
 		return Health{Reason: v.proxy}
 	case v.app == nil:
-		return Health{Reason: "the application was not probed yet"}
+		return Health{Reason: notProbed}
 	}
 	return Health{Healthy: true}
 }

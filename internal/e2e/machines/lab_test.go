@@ -157,7 +157,7 @@ func (l *lab) newMachine(name string, number int) *machine {
 	m.write("/etc/hostname", name+"\n")
 	m.write("/etc/hosts", "127.0.0.1 localhost "+name+"\n::1 localhost\n"+prefix4+"10 ashore.example.com\n"+prefix6+"10 ashore.example.com\n")
 	m.write("/etc/resolv.conf", "nameserver "+outside4+"\n")
-	m.write("/etc/systemd/network/10-host0.network", fmt.Sprintf("[Match]\nName=host0\n[Network]\nAddress=%s/24\nAddress=%s/64\nGateway=%s\nIPv6AcceptRA=no\nLinkLocalAddressing=ipv6\n", m.ip4, m.ip6, outside4))
+	m.write("/etc/systemd/network/10-host0.network", fmt.Sprintf("[Match]\nName=host0\n[Network]\nAddress=%s/24\nAddress=%s/64\nGateway=%s\nGateway=%s\nIPv6AcceptRA=no\nLinkLocalAddressing=ipv6\n", m.ip4, m.ip6, outside4, outside6))
 	l.t.Cleanup(m.powerOff)
 	m.boot()
 	return m
@@ -330,14 +330,6 @@ func (m *machine) try(script string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
 	defer cancel()
 	out, err := m.commandContext(ctx, script).CombinedOutput()
-	return string(out), err
-}
-
-// output runs a script on the machine, as root, and returns its standard output.
-func (m *machine) output(script string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), commandTime)
-	defer cancel()
-	out, err := m.commandContext(ctx, script).Output()
 	return string(out), err
 }
 

@@ -2,11 +2,13 @@ package machines
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 )
@@ -23,7 +25,8 @@ const page = `server {
 type suite struct {
 	*lab
 	plane, backend, client, edge *machine
-	packages                     string // the folder of the packages
+	packages                     string            // the folder of the packages
+	pasted                       map[string]string // what was pasted to join, by machine
 }
 
 func (s *suite) machines() []*machine { return []*machine{s.plane, s.backend, s.client, s.edge} }
@@ -46,7 +49,7 @@ func TestMachines(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLab(t, at)
-	s := &suite{lab: l, packages: makePackages(t, "1.0.0", "1")}
+	s := &suite{lab: l, packages: makePackages(t, "1.0.0", "1"), pasted: map[string]string{}}
 	s.serveOutside()
 	s.plane, s.backend, s.client, s.edge = l.newMachine("plane", 10), l.newMachine("backend", 11), l.newMachine("client", 12), l.newMachine("edge", 13)
 	for _, m := range s.machines() {
@@ -54,20 +57,40 @@ func TestMachines(t *testing.T) {
 	}
 	s.backend.write("/etc/nginx/sites-enabled/default", page)
 	s.backend.run("systemctl enable --now nginx")
-	for _, step := range []struct {
+	defer func() {
+		if t.Failed() {
+			s.logs(t)
+		}
+	}()
+	before := map[*machine]string{}
+	for _, m := range s.machines() {
+		before[m] = m.run(inventory)
+	}
+	for i, step := range []struct {
 		name string
 		run  func(t *testing.T, s *suite)
 	}{
 		{"two machines in 15 minutes", twoMachines},
+		{"the outside world", outsideWorld},
+		{"joined again", joinAgain},
+		{"two services on a machine", twoServices},
+		{"a stopped application", stoppedApplication},
+		{"firewalls", firewalls},
+		{"restarts", restarts},
+		{"reboots", rebooted},
+		{"left and removed", func(t *testing.T, s *suite) {
+			for _, m := range []*machine{s.backend, s.client, s.edge} {
+				removed(t, m, before[m])
+			}
+		}},
 	} {
 		if !t.Run(step.name, func(t *testing.T) {
 			former := l.t
 			l.t = t
 			defer func() { l.t = former }()
 			step.run(t, s)
-		}) {
-			s.logs(t)
-			return
+		}) && i == 0 {
+			return // nothing works without it
 		}
 	}
 }
@@ -141,11 +164,14 @@ func (s *suite) background(cmd *exec.Cmd) {
 func (s *suite) join(m *machine, group string) string {
 	s.t.Helper()
 	s.give(m, "ashore-agent_*.deb", "ashore-envoy_*.deb")
-	out, err := s.plane.output("ashorectl join-token create --group " + group)
-	if err != nil {
-		s.t.Fatalf("make a token: %v\n%s", err, out)
-	}
-	return m.run(out)
+	s.pasted[m.name] = s.token(group)
+	return m.run(s.pasted[m.name])
+}
+
+// token makes a token for a group on the control plane, which may not have read the group yet, and returns what is to be pasted.
+func (s *suite) token(group string) string {
+	s.t.Helper()
+	return s.plane.eventually(5*time.Second, "ashorectl join-token create --group "+group+" 2>/dev/null")
 }
 
 // twoMachines follows docs/install.md.
@@ -192,14 +218,19 @@ func (s *suite) load(from *machine, url string, f func()) {
 	}
 	var out, errs lockedBuffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
-	if err := cmd.Start(); err != nil {
+	end, err := cmd.StdinPipe()
+	if err == nil {
+		err = cmd.Start()
+	}
+	if err != nil {
 		s.t.Fatal(err)
 	}
+	ended := sync.OnceValue(func() error { return errors.Join(end.Close(), cmd.Wait()) })
+	defer ended() // when f fails
 	<-time.After(time.Second)
 	f()
 	<-time.After(time.Second)
-	_ = cmd.Process.Signal(os.Interrupt)
-	err := cmd.Wait()
+	err = ended()
 	var r struct {
 		Sent, Failed int
 		Errors       []string

@@ -61,25 +61,19 @@ func (s *suite) banner(address string) string {
 
 // joinAgain: pasting the line again changes nothing, as root and with sudo.
 func joinAgain(t *testing.T, s *suite) {
-	out, err := s.plane.output("ashorectl join-token create --group shop/client")
-	if err != nil {
-		t.Fatal(err)
-	}
-	state := "cat /var/lib/ashore-agent/*/joined.json; nft list table inet ashore | grep -v counter; systemctl show -p MainPID ashore-agent 'ashore-envoy@*'"
+	state := "find /var/lib/ashore-agent \\( -name '*.pem' -o -name agent.yaml \\) | sort | xargs sha256sum; nft list table inet ashore | grep -v counter; systemctl show -p MainPID ashore-agent 'ashore-envoy@*'"
 	before := s.client.run(state)
-	s.client.run(out)
+	s.client.run(s.pasted["client"])
 	if after := s.client.run(state); after != before {
 		t.Errorf("after joining again:\n%s\nbefore:\n%s", after, before)
 	}
-	s.edge.run("useradd --create-home --shell /bin/bash operator; echo 'operator ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/operator")
-	out, err = s.plane.output("ashorectl join-token create --group edge/edge")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s.edge.run("useradd --create-home --shell /bin/bash anna; echo 'anna ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/anna")
+	s.plane.write("/etc/ashore/config/edge.yaml", edgeConfig)
+	paste := s.token("edge/edge")
 	s.give(s.edge, "ashore-agent_*.deb", "ashore-envoy_*.deb")
-	s.edge.run("mv /root/*.deb /home/operator/")
-	s.edge.write("/home/operator/paste.sh", out)
-	s.edge.run("runuser -u operator -- bash -c 'cd; bash -e paste.sh'")
+	s.edge.run("mv /root/*.deb /home/anna/")
+	s.edge.write("/home/anna/paste.sh", strings.Replace(paste, "--group edge/edge", "--group edge/edge --type router", 1))
+	s.edge.run("runuser -u anna -- bash -c 'cd; bash -e paste.sh'")
 	s.edge.run("ashore-agent status")
 }
 
@@ -182,7 +176,7 @@ func restarts(t *testing.T, s *suite) {
 		{"agent restarted", script("systemctl restart ashore-agent")},
 		{"agent killed", script("systemctl kill -s KILL ashore-agent")},
 		{"agent upgraded", upgrade("ashore-agent")},
-		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {logLevel: info}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
+		{"Envoy's settings changed", script("mkdir -p /etc/ashore; echo 'envoy: {logLevel: info, parentShutdown: 5s}' > /etc/ashore/agent.yaml; systemctl restart ashore-agent")},
 		{"Envoy upgraded", upgrade("ashore-envoy")},
 	} {
 		t.Run(event.name, func(t *testing.T) {
@@ -193,7 +187,7 @@ func restarts(t *testing.T, s *suite) {
 				s.load(nil, "http://"+s.edge.ip4+"/", func() {
 					for _, m := range []*machine{s.backend, s.client, s.edge} {
 						event.run(m)
-						m.eventually(30*time.Second, "ashore-agent status >/dev/null")
+						m.eventually(60*time.Second, "ashore-agent status")
 					}
 				})
 			})
@@ -229,7 +223,7 @@ cat /etc/resolv.conf
 ps -eo comm= | sort -u | grep -E 'ashore|envoy' || true`
 
 // removed: leave and purge leave nothing behind.
-func removed(t *testing.T, s *suite, m *machine, before string) {
+func removed(t *testing.T, m *machine, before string) {
 	m.run("ashore-agent leave --yes; apt-get purge -y ashore-agent ashore-envoy")
 	after := m.run(inventory)
 	for _, d := range difference(before, after) {

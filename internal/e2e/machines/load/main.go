@@ -1,5 +1,5 @@
-// Command load asks for a URL at a steady rate until it is told to end, and then prints how many requests were sent and
-// which failed. Every tenth request has a connection of its own.
+// Command load asks for a URL at a steady rate until its standard input ends, and then prints how many requests were sent
+// and which failed. Every tenth request has a connection of its own.
 package main
 
 import (
@@ -10,9 +10,7 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/signal"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -26,8 +24,11 @@ type result struct {
 func main() {
 	rate := flag.Int("rate", 300, "requests a second")
 	flag.Parse()
-	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
-	defer stop()
+	ctx, stop := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin) // an error is an end too
+		stop()
+	}()
 	if err := json.NewEncoder(os.Stdout).Encode(load(ctx, flag.Arg(0), *rate)); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
