@@ -27,6 +27,8 @@ type Config struct {
 	Log hclog.Logger
 	// Stdout takes what Envoy writes to its standard output: access logs. Nil: dropped.
 	Stdout io.Writer
+	// Sockets are those that the service manager opened for DNS.
+	Sockets []*os.File
 	// Notify tells the service manager how the agent is, in the words of sd_notify(3). Nil: there is none.
 	Notify func(state string)
 	// Watchdog is how often Notify is to say WATCHDOG=1. Zero: never.
@@ -39,6 +41,7 @@ type Config struct {
 // Agent runs one Envoy. Its Run may be called once.
 type Agent struct {
 	settings  Settings
+	sockets   []*os.File
 	path      string // of Envoy
 	bootstrap []byte
 	log       hclog.Logger
@@ -78,7 +81,7 @@ func New(c Config) (*Agent, error) {
 	if c.makeLink == nil {
 		c.makeLink = newLink
 	}
-	a := &Agent{settings: c.Settings, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
+	a := &Agent{settings: c.Settings, sockets: c.Sockets, path: path, log: c.Log.Named("agent"), admin: newAdmin(&c.Settings),
 		scrapes: make(chan struct{}, maxScrapes), notifier: notifier{notify: c.Notify, watchdog: c.Watchdog}}
 	if err := a.identify(c.Log, c.makeLink); err != nil {
 		return nil, err

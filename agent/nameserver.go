@@ -39,7 +39,7 @@ func dnsServer(text string) (string, error) {
 
 // listenDNS opens the DNS port.
 func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
-	c := dns.Config{Addresses: a.settings.dnsAddresses(), Log: a.log}
+	c := dns.Config{Addresses: a.settings.dnsAddresses(), Sockets: a.sockets, Log: a.log}
 	for _, text := range a.settings.DNS.Servers {
 		at, err := dnsServer(text)
 		if err != nil {

@@ -150,7 +150,7 @@ func TestReport(t *testing.T) {
 			a.prober.use(groupProbe(tcpProbe(""), &a.settings), "as its group says")
 			a.vitals.application(Health{Reason: "connection refused"})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
-		{"not probed", func(*Agent, *fakeLink) {}, "registration", "warn shop/web at 127.0.15.40, not among the endpoints yet", ""},
+		{"not probed", func(*Agent, *fakeLink) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
 		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
 		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
 			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}

@@ -121,7 +121,7 @@ func (a *Agent) sayRegistration(r *Report) {
 	}
 	switch {
 	case !known, h.Reason == notProbed:
-		r.say("registration", stateWarn, "", "%s, not among the endpoints yet", where)
+		r.say("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
 	case probed.refused != nil && h.Reason == probed.refused.Error():
 		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, groupProbeRefused, probed.refused.why)
 	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do

@@ -3,9 +3,11 @@ package dns
 import (
 	"context"
 	"errors"
+	"io"
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"sync/atomic"
 	"syscall"
 
@@ -30,6 +32,8 @@ const (
 type Config struct {
 	// Addresses are where it answers, over UDP and TCP.
 	Addresses []netip.AddrPort
+	// Sockets are those that the service manager opened at some of Addresses. They stay open when the program ends.
+	Sockets []*os.File
 	// Servers are host:port of the servers to forward to. Empty: those of ResolvConf, or of Resolved
 	// when ResolvConf names systemd-resolved.
 	Servers []string
@@ -90,18 +94,37 @@ func Listen(ctx context.Context, c Config) (_ *Server, err error) {
 	}()
 	lc := net.ListenConfig{Control: freebind}
 	for _, a := range c.Addresses {
-		u, err := lc.ListenPacket(ctx, "udp", a.String())
-		if err != nil {
-			return nil, err
+		u := inherited(c.Sockets, net.FilePacketConn, net.PacketConn.LocalAddr, a)
+		if u == nil {
+			if u, err = lc.ListenPacket(ctx, "udp", a.String()); err != nil {
+				return nil, err
+			}
 		}
 		s.udp = append(s.udp, u)
-		l, err := lc.Listen(ctx, "tcp", a.String())
-		if err != nil {
-			return nil, err
+		l := inherited(c.Sockets, net.FileListener, net.Listener.Addr, a)
+		if l == nil {
+			if l, err = lc.Listen(ctx, "tcp", a.String()); err != nil {
+				return nil, err
+			}
 		}
 		s.tcp = append(s.tcp, netutil.LimitListener(l, maxConns))
 	}
 	return s, nil
+}
+
+// inherited returns the socket of a kind at an address; nil when there is none.
+func inherited[T io.Closer](files []*os.File, open func(*os.File) (T, error), address func(T) net.Addr, at netip.AddrPort) (none T) {
+	for _, f := range files {
+		s, err := open(f)
+		if err != nil {
+			continue // of the other kind
+		}
+		if address(s).String() == at.String() {
+			return s
+		}
+		_ = s.Close() // a copy
+	}
+	return none
 }
 
 // freebind lets a port be opened before its address is added to the machine: the rules that

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/coreos/go-systemd/v22/activation"
 	"github.com/hashicorp/go-hclog"
 	"github.com/spf13/cobra"
 
@@ -108,7 +109,7 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 	log := logger(s.Log, stderr)
 	logging(log)
 	systemd := sdnotify.Notifier{Log: log}
-	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
+	a, err := agent.New(agent.Config{Settings: s, Log: log, Stdout: stdout, Sockets: activation.Files(true), Notify: systemd.Tell, Watchdog: systemd.Watchdog()})
 	if err == nil {
 		err = a.Run(ctx)
 	}

@@ -23,6 +23,7 @@ import (
 // The units of the package ashore-agent. Further workloads of a machine have a unit of the template.
 const (
 	mainUnit      = "ashore-agent.service"
+	dnsSocket     = "ashore-agent.socket"
 	interceptUnit = "ashore-intercept.service"
 	envoyUnits    = "ashore-envoy@*.service"
 )

@@ -177,7 +177,7 @@ func TestHost(t *testing.T) {
 
 	f.on[mainUnit] = true
 	err, stdout, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", main)
-	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
+	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
@@ -208,7 +208,7 @@ func TestHostUndo(t *testing.T) {
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
-			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
+			if want := append(tc.undo, "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"); !slices.Equal(steps[len(steps)-len(want):], want) || f.rules {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
@@ -229,7 +229,7 @@ func TestHostInterrupted(t *testing.T) {
 		return ctx.Err()
 	}
 	err, _, _, steps := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
-	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
+	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
 }

@@ -307,7 +307,11 @@ func (h *host) openUp(ctx context.Context) error {
 
 // stop stops the agent of a workload and its Envoy.
 func (h *host) stop(ctx context.Context, state string) error {
-	err := h.systemd.Run(ctx, "disable", "--quiet", "--now", h.unit(state))
+	unit := h.unit(state)
+	err := h.systemd.Run(ctx, "disable", "--quiet", "--now", unit)
+	if unit == mainUnit { // else a DNS query would start the agent again
+		err = errors.Join(err, h.systemd.Run(ctx, "stop", dnsSocket, unit))
+	}
 	envoys, showErr := h.envoys(ctx, state)
 	if err = errors.Join(err, showErr); err != nil || len(envoys) == 0 {
 		return err

@@ -68,7 +68,7 @@ func joinAgain(t *testing.T, s *suite) {
 		t.Errorf("after joining again:\n%s\nbefore:\n%s", after, before)
 	}
 	s.edge.run("useradd --create-home --shell /bin/bash anna; echo 'anna ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/anna")
-	s.plane.write("/etc/ashore/config/edge.yaml", edgeConfig)
+	s.follow("A gateway")
 	paste := s.token("edge/edge")
 	s.give(s.edge, "ashore-agent_*.deb", "ashore-envoy_*.deb")
 	s.edge.run("mv /root/*.deb /home/anna/")
@@ -76,32 +76,6 @@ func joinAgain(t *testing.T, s *suite) {
 	s.edge.run("runuser -u anna -- bash -c 'cd; bash -e paste.sh'")
 	s.edge.run("ashore-agent status")
 }
-
-const edgeConfig = `apiVersion: networking.istio.io/v1
-kind: WorkloadGroup
-metadata: {name: edge, namespace: edge}
-spec:
-  metadata: {labels: {app: edge}}
-  template: {serviceAccount: edge}
----
-apiVersion: networking.istio.io/v1
-kind: Gateway
-metadata: {name: edge, namespace: edge}
-spec:
-  selector: {app: edge}
-  servers:
-  - port: {number: 80, name: http, protocol: HTTP}
-    hosts: ["*"]
----
-apiVersion: networking.istio.io/v1
-kind: VirtualService
-metadata: {name: edge, namespace: edge}
-spec:
-  gateways: [edge]
-  hosts: ["*"]
-  http:
-  - route: [{destination: {host: backend.shop.svc.cluster.local, port: {number: 80}}}]
-`
 
 // twoServices: a machine serves another service beside the first one, on a port of its own.
 func twoServices(t *testing.T, s *suite) {
@@ -211,6 +185,7 @@ func firewalls(t *testing.T, s *suite) {
 		s.backend.run(firewall.stop)
 		s.reaches(10 * time.Second)
 	}
+	s.backend.run("nft list tables | grep -v ' ashore$' | sed 's/^/delete /' | nft -f -") // ufw leaves its own
 }
 
 // inventory lists files, rules, users and services of a machine.
@@ -222,8 +197,9 @@ ip -o address show dev lo
 cat /etc/resolv.conf
 ps -eo comm= | sort -u | grep -E 'ashore|envoy' || true`
 
-// removed: leave and purge leave nothing behind.
+// removed: leave and purge leave nothing behind. What the tests brought goes first.
 func removed(t *testing.T, m *machine, before string) {
+	m.run("rm -rf /etc/nginx/sites-enabled/admin /usr/local/bin/load /etc/sudoers.d/anna; if id -u anna; then userdel --remove anna; rm -f /etc/subuid- /etc/subgid-; fi")
 	m.run("ashore-agent leave --yes; apt-get purge -y ashore-agent ashore-envoy")
 	after := m.run(inventory)
 	for _, d := range difference(before, after) {
