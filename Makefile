@@ -27,7 +27,7 @@ ARGS ?=
 FUZZTIME ?= 10s
 # Where make package puts packages and archive, the version of the packages, and for which processors they are.
 DIST ?= dist
-VERSION ?= $(shell packaging/version.sh)
+VERSION ?= $(shell systemd/packaging/version.sh)
 ARCHES ?= amd64 arm64
 # Of the package of Envoy; raised when the package changes and Envoy does not.
 ENVOY_RELEASE ?= 1
@@ -112,10 +112,10 @@ package: package-texts ## deb and rpm packages for amd64 and arm64, and an archi
 		$(GO) run ./tools/envoy --folder .tools/envoy-$(envoy-version)-$$arch --arch $$arch || exit 1; \
 		for name in ashore ashore-agent ashore-envoy; do for format in deb rpm; do \
 			DIST='$(DIST)' ARCH=$$arch VERSION='$(VERSION)' ENVOY_VERSION=$(envoy-version) ENVOY_RELEASE=$(ENVOY_RELEASE) \
-				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
+				$(GO) tool -modfile=tools/nfpm/go.mod nfpm package --config systemd/packaging/$$name.yaml --packager $$format --target '$(DIST)' || exit 1; \
 		done; done; \
 	done
-	@cp -r '$(DIST)/build/host' '$(DIST)/ashore/bin' && cp packaging/archive-readme '$(DIST)/ashore/README.md' && cp -r systemd packaging/ashored.yaml '$(DIST)/ashore'
+	@cp -r '$(DIST)/build/host' '$(DIST)/ashore/bin' && cp systemd/packaging/archive-readme '$(DIST)/ashore/README.md' && cp -r systemd systemd/packaging/ashored.yaml '$(DIST)/ashore' && rm -r '$(DIST)/ashore/systemd/packaging'
 	tar -C '$(DIST)' -czf "$(DIST)/ashore-$$($(GO) env GOOS)-$$($(GO) env GOARCH).tar.gz" ashore
 
 package-texts: # what people read, with everything that it links to

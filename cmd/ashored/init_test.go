@@ -17,7 +17,7 @@ import (
 // packaged is a file of the settings that the package installs, with a state folder and a group of this machine.
 func packaged(t *testing.T) (file, state string) {
 	t.Helper()
-	text, err := os.ReadFile("../../packaging/ashored.yaml")
+	text, err := os.ReadFile("../../systemd/packaging/ashored.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

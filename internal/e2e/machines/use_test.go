@@ -70,7 +70,7 @@ func joinAgain(t *testing.T, s *suite) {
 	s.edge.run("useradd --create-home --shell /bin/bash anna; echo 'anna ALL=(ALL) NOPASSWD: ALL' > /etc/sudoers.d/anna")
 	s.follow("A gateway")
 	paste := s.token("edge/edge")
-	s.give(s.edge, "ashore-agent_*.deb", "ashore-envoy_*.deb")
+	s.give(s.edge, "ashore-agent_*", "ashore-envoy_*")
 	s.edge.run("mv /root/*.deb /home/anna/")
 	s.edge.write("/home/anna/paste.sh", strings.Replace(paste, "--group edge/edge", "--group edge/edge --type router", 1))
 	s.edge.run("runuser -u anna -- bash -c 'cd; bash -e paste.sh'")
@@ -134,12 +134,15 @@ func rebooted(t *testing.T, s *suite) {
 
 // restarts: nothing fails while parts of the mesh are restarted and upgraded, on the client, the server and the gateway.
 func restarts(t *testing.T, s *suite) {
-	s.packages = makePackages(t, "1.1.0", "2")
+	s.packages = makeNext(t)
 	upgrade := func(pkg string) func(*machine) {
 		return func(m *machine) {
 			m.run("rm -f /root/*.deb")
-			s.give(m, pkg+"_*.deb")
+			s.give(m, pkg+"_*")
 			m.run("dpkg -i /root/" + pkg + "_*.deb")
+			if pkg == "ashore-envoy" { // its Envoy is the same one: of another time, it is another one for the agent
+				m.run("touch /usr/lib/ashore/envoy; systemctl restart ashore-agent")
+			}
 		}
 	}
 	script := func(text string) func(*machine) { return func(m *machine) { m.run(text) } }

@@ -16,7 +16,7 @@ import (
 )
 
 // dist is where "make package" puts the packages.
-const dist = "../dist"
+const dist = "../../dist"
 
 // run returns what a program writes.
 func run(t *testing.T, name string, args ...string) string {
@@ -76,6 +76,7 @@ func contents() map[string]map[string]string {
 			"/etc/ashore":           folder,
 			"/usr/bin/ashore-agent": program,
 			"/usr/lib/systemd/system/ashore-agent.service":     file,
+			"/usr/lib/systemd/system/ashore-agent.socket":      file,
 			"/usr/lib/systemd/system/ashore-agent@.service":    file,
 			"/usr/lib/systemd/system/ashore-envoy@.service":    file,
 			"/usr/lib/systemd/system/ashore-intercept.service": file,

@@ -16,8 +16,8 @@ func TestUnits(t *testing.T) {
 		run(t, "dpkg-deb", "-x", built(t, name+"_*_amd64.deb"), root)
 	}
 	units, err := filepath.Glob(root + "/usr/lib/systemd/system/*")
-	if err != nil || len(units) != 5 {
-		t.Errorf("%d units, want 5: %v", len(units), err)
+	if err != nil || len(units) != 6 {
+		t.Errorf("%d units, want 6: %v", len(units), err)
 	}
 	ours := regexp.MustCompile(`/usr/(bin|lib)/ashore`)
 	for _, unit := range units {
@@ -43,7 +43,7 @@ func TestSandbox(t *testing.T) {
 	for _, unit := range []string{
 		"ashored.service", "ashore-agent.service", "ashore-agent@.service", "ashore-envoy@.service",
 	} {
-		path, err := filepath.Abs("../systemd/" + unit)
+		path, err := filepath.Abs("../" + unit)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +54,7 @@ func TestSandbox(t *testing.T) {
 // The rule of polkit matches the units of Envoy's epochs, and no other.
 func TestPolkitUnits(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../systemd/ashore-agent.rules")
+	text, err := os.ReadFile("../ashore-agent.rules")
 	if err != nil {
 		t.Fatal(err)
 	}
