@@ -151,14 +151,9 @@ func TestHost(t *testing.T) {
 	if err, _, _, steps := f.start(t.Context(), second...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}
-	err, _, stderr, steps = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
-	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
-		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
-	}
-
-	err, _, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop ashore-envoy@web-2.shop-0.service", "reset-failed ashore-envoy@web-2.shop-0.service"}; err != nil || !slices.Equal(steps, want) {
-		t.Errorf("the second leaves: %v, steps %q, %q", err, steps, stderr)
+	err, _, _, steps = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
+	if err == nil || !strings.Contains(err.Error(), "goes through the Envoy of web-1.shop") || len(steps) != 0 {
+		t.Errorf("a second workload beside interception: %v, steps %q", err, steps)
 	}
 
 	main := filepath.Join(f.folder, "web-1.shop")
@@ -183,6 +178,27 @@ func TestHost(t *testing.T) {
 	}
 	if left, err := os.ReadDir(f.folder); err != nil || len(left) != 0 {
 		t.Errorf("left: %v, %v", left, err)
+	}
+}
+
+// A further workload of a machine without interception has an instance of the template unit, and no DNS.
+func TestHostFurther(t *testing.T) {
+	t.Parallel()
+	f, next := newFakeHost(t), authority(t, "127.0.15.63")
+	if err, _, stderr, _ := f.start(t.Context(), f.joinArgs(next(), "127.0.15.64", "--interception", "none")...); err != nil {
+		t.Fatal(err, stderr)
+	}
+	state := filepath.Join(f.folder, "web-2.shop")
+	err, _, stderr, steps := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state, "--address", "127.0.15.65", "--interception", "none")...)
+	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
+		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
+	}
+	if s, err := agent.KeptSettings(state); err != nil || s.Ports.DNS != 0 {
+		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
+	}
+	err, _, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", state)
+	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop ashore-envoy@web-2.shop-0.service", "reset-failed ashore-envoy@web-2.shop-0.service"}; err != nil || !slices.Equal(steps, want) {
+		t.Errorf("the second leaves: %v, steps %q, %q", err, steps, stderr)
 	}
 }
 

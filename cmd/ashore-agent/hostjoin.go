@@ -59,6 +59,9 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 	_, joined, _ := agent.JoinedAs(w.settings.State)
 	args := append([]string{"join"}, given(f.set)...)
 	args = append(args, "--state="+w.settings.State, "--interception="+w.settings.Workload.Interception, "--no-run", "--token-file=-")
+	if w.unit != mainUnit {
+		args = append(args, "--dns-port=0") // the first workload's agent has it
+	}
 	if err := h.self(ctx, strings.NewReader(c.Token), io.Discard, stderr, args...); err != nil {
 		return joinFailed(ctx, err)
 	}
@@ -136,6 +139,15 @@ func (w *hostJoin) place() error {
 		return usage(fmt.Errorf("%s is this machine's workload already: a further one needs an address of its own, and has no interception: "+
 			"add --name NAME --address ADDRESS --interception none", filepath.Base(main)))
 	}
+	first, err := agent.KeptSettings(main)
+	if err != nil {
+		return err
+	}
+	if first.Workload.Interception == "tproxy" {
+		return fmt.Errorf("all traffic of this machine goes through the Envoy of %s: a machine with several identities has no interception: "+
+			"run \"ashore-agent leave\", and join both with --interception none; for a second service of the same identity write another ServiceEntry", filepath.Base(main))
+	}
+	w.settings.Ports.DNS = 0
 	return nil
 }
 
