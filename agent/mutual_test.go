@@ -211,7 +211,7 @@ func wellStatus(t *testing.T, r *running, serial string) {
 		if err := report.Write(&text); err != nil {
 			return err
 		}
-		if !report.Well || report.Serial != serial || report.PID != os.Getpid() {
+		if !report.Well || !strings.Contains(text.String(), ", healthy") || report.Serial != serial || report.PID != os.Getpid() {
 			return fmt.Errorf("not well:\n%s", text.String())
 		}
 		return nil
