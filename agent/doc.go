@@ -17,5 +17,5 @@
 //
 // The package dns answers queries for names of the mesh. Agent gives it the name table.
 //
-// The package does not redirect traffic.
+// Package intercept installs the rules that bring traffic to Envoy.
 package agent

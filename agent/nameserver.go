@@ -17,7 +17,7 @@ func (s *Settings) dnsAddresses() []netip.AddrPort {
 		return []netip.AddrPort{at(s.own())}
 	}
 	out := []netip.AddrPort{at(netip.AddrFrom4([4]byte{127, 0, 0, 1}))}
-	if s.Workload.Interception == "tproxy" {
+	if s.Workload.Interception == "tproxy" && intercept.HasIPv6() {
 		out = append(out, at(netip.MustParseAddr(intercept.Address6)))
 	}
 	return out

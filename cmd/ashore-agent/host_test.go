@@ -111,7 +111,7 @@ func (r fakeRules) Delete(context.Context) error {
 }
 
 // start runs a command line on the machine. steps are what it changed.
-func (f *fakeHost) start(ctx context.Context, args ...string) (err error, stdout, stderr string, steps []string) {
+func (f *fakeHost) start(ctx context.Context, args ...string) (stdout, stderr string, steps []string, err error) {
 	var out, errs bytes.Buffer
 	var stdin bytes.Buffer
 	cmd := command(func(hclog.Logger) {}, &stdin, &out, &errs)
@@ -120,7 +120,7 @@ func (f *fakeHost) start(ctx context.Context, args ...string) (err error, stdout
 	cmd.SetArgs(args)
 	f.steps = nil
 	err = cmd.ExecuteContext(ctx)
-	return err, out.String(), errs.String(), f.steps
+	return out.String(), errs.String(), f.steps, err
 }
 
 // joinArgs are those of a line for the workload web-1.shop at an address.
@@ -134,7 +134,7 @@ func TestHost(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.60")
 	args := f.joinArgs(next(), "127.0.15.61")
-	err, stdout, stderr, steps := f.start(t.Context(), args...)
+	stdout, stderr, steps, err := f.start(t.Context(), args...)
 	want := []string{"enable --quiet --now ashore-agent.service", "install rules", "enable --quiet --now ashore-intercept.service"}
 	if err != nil || !slices.Equal(steps, want) || !strings.HasPrefix(stdout, "web-1.shop has joined the mesh\n") || !strings.Contains(stdout, "address        127.0.15.61\n") {
 		t.Fatalf("%v, steps %q, %q, %q", err, steps, stdout, stderr)
@@ -142,27 +142,27 @@ func TestHost(t *testing.T) {
 	if s, err := agent.KeptSettings(filepath.Join(f.folder, "web-1.shop")); err != nil || s.Workload.Interception != "tproxy" {
 		t.Errorf("interception %q, %v", s.Workload.Interception, err)
 	}
-	err, stdout, stderr, steps = f.start(t.Context(), args...)
+	stdout, stderr, steps, err = f.start(t.Context(), args...)
 	if err != nil || len(steps) != 0 || !strings.Contains(stdout, "nothing was changed") {
 		t.Errorf("pasted again: %v, steps %q, %q, %q", err, steps, stdout, stderr)
 	}
 
 	second := append(next().args(), "--name", "web-2", "--state", filepath.Join(f.folder, "web-2.shop"))
-	if err, _, _, steps := f.start(t.Context(), second...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
+	if _, _, steps, err := f.start(t.Context(), second...); !errors.Is(err, errUsage) || !strings.Contains(err.Error(), "add --name NAME --address ADDRESS --interception none") || len(steps) != 0 {
 		t.Errorf("a second workload without an address: %v, steps %q", err, steps)
 	}
-	err, _, _, steps = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
+	_, _, steps, err = f.start(t.Context(), append(second, "--address", "127.0.15.62", "--interception", "none")...)
 	if err == nil || !strings.Contains(err.Error(), "goes through the Envoy of web-1.shop") || len(steps) != 0 {
 		t.Errorf("a second workload beside interception: %v, steps %q", err, steps)
 	}
 
 	main := filepath.Join(f.folder, "web-1.shop")
-	err, stdout, _, _ = f.start(t.Context(), "status", "--state", main)
+	stdout, _, _, err = f.start(t.Context(), "status", "--state", main)
 	if err == nil || !strings.Contains(stdout, "units          ok    ashore-agent.service is active (running), enabled; ashore-intercept.service is active (running), enabled; ashore-envoy@3.service is active (running)") {
 		t.Errorf("status: %v, %s", err, stdout)
 	}
 	f.rules, f.on[mainUnit] = false, false
-	_, stdout, _, _ = f.start(t.Context(), "status", "--state", main)
+	stdout, _, _, _ = f.start(t.Context(), "status", "--state", main)
 	for _, want := range []string{"units          bad   the rules that bring traffic to Envoy are not installed; ashore-agent.service is inactive (dead), disabled",
 		"fix:  ashore-agent intercept install; systemctl enable --now ashore-agent.service"} {
 		if !strings.Contains(stdout, want) {
@@ -171,7 +171,7 @@ func TestHost(t *testing.T) {
 	}
 
 	f.on[mainUnit] = true
-	err, stdout, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", main)
+	stdout, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", main)
 	want = []string{"remove rules", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service", "delete rules", "disable --quiet --now ashore-intercept.service"}
 	if err != nil || !strings.Contains(stdout, "has left the mesh") || !slices.Equal(steps, want) {
 		t.Errorf("leave: %v, steps %q, %q, %q", err, steps, stdout, stderr)
@@ -185,18 +185,18 @@ func TestHost(t *testing.T) {
 func TestHostFurther(t *testing.T) {
 	t.Parallel()
 	f, next := newFakeHost(t), authority(t, "127.0.15.63")
-	if err, _, stderr, _ := f.start(t.Context(), f.joinArgs(next(), "127.0.15.64", "--interception", "none")...); err != nil {
+	if _, stderr, _, err := f.start(t.Context(), f.joinArgs(next(), "127.0.15.64", "--interception", "none")...); err != nil {
 		t.Fatal(err, stderr)
 	}
 	state := filepath.Join(f.folder, "web-2.shop")
-	err, _, stderr, steps := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state, "--address", "127.0.15.65", "--interception", "none")...)
+	_, stderr, steps, err := f.start(t.Context(), append(next().args(), "--name", "web-2", "--state", state, "--address", "127.0.15.65", "--interception", "none")...)
 	if err != nil || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent@web-2.shop.service"}) {
 		t.Errorf("a second workload: %v, steps %q, %q", err, steps, stderr)
 	}
 	if s, err := agent.KeptSettings(state); err != nil || s.Ports.DNS != 0 {
 		t.Errorf("the second workload answers DNS at %d, %v", s.Ports.DNS, err)
 	}
-	err, _, stderr, steps = f.start(t.Context(), "leave", "--yes", "--state", state)
+	_, stderr, steps, err = f.start(t.Context(), "leave", "--yes", "--state", state)
 	if want := []string{"disable --quiet --now ashore-agent@web-2.shop.service", "stop ashore-envoy@web-2.shop-0.service", "reset-failed ashore-envoy@web-2.shop-0.service"}; err != nil || !slices.Equal(steps, want) {
 		t.Errorf("the second leaves: %v, steps %q, %q", err, steps, stderr)
 	}
@@ -220,7 +220,7 @@ func TestHostUndo(t *testing.T) {
 			f, next := newFakeHost(t), authority(t, "127.0.15.64")
 			args := f.joinArgs(next(), "127.0.15.65", "--status-port", "16020", "--health-port", "0", "--metrics-port", "0")
 			f.fails[tc.fails] = cause
-			err, stdout, _, steps := f.start(t.Context(), args...)
+			stdout, _, steps, err := f.start(t.Context(), args...)
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {
 				t.Errorf("%v, %q", err, stdout)
 			}
@@ -228,7 +228,7 @@ func TestHostUndo(t *testing.T) {
 				t.Errorf("steps %q, want %q at the end", steps, want)
 			}
 			delete(f.fails, tc.fails)
-			if err, stdout, stderr, _ := f.start(t.Context(), args...); err != nil || !strings.Contains(stdout, "has joined the mesh") {
+			if stdout, stderr, _, err := f.start(t.Context(), args...); err != nil || !strings.Contains(stdout, "has joined the mesh") {
 				t.Errorf("again: %v, %q, %q", err, stdout, stderr)
 			}
 		})
@@ -244,7 +244,7 @@ func TestHostInterrupted(t *testing.T) {
 		cancel()
 		return ctx.Err()
 	}
-	err, _, _, steps := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
+	_, _, steps, err := f.start(ctx, f.joinArgs(next(), "127.0.15.67")...)
 	if err == nil || !strings.Contains(err.Error(), "interrupted") || !slices.Equal(steps, []string{"enable --quiet --now ashore-agent.service", "disable --quiet --now ashore-agent.service", "stop ashore-agent.socket ashore-agent.service", "stop ashore-envoy@3.service", "reset-failed ashore-envoy@3.service"}) {
 		t.Errorf("%v, steps %q", err, steps)
 	}
@@ -264,7 +264,7 @@ func TestHostChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := f.joinArgs(next(), "127.0.15.69")
-	err, _, _, steps := f.start(t.Context(), args...)
+	_, _, steps, err := f.start(t.Context(), args...)
 	for _, want := range []string{"install the package ashore-envoy", "needs the program nft", "is a link to nowhere", fmt.Sprintf("127.0.15.69:15020 is in use by ashore-agent.te (process %d)", os.Getpid())} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
@@ -277,11 +277,11 @@ func TestHostChecks(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.envoy = strings.TrimSuffix(f.envoy, "-none")
-	if err, _, stderr, _ := f.start(t.Context(), append(args, "--interception", "none")...); err != nil {
+	if _, stderr, _, err := f.start(t.Context(), append(args, "--interception", "none")...); err != nil {
 		t.Errorf("with the causes removed: %v, %q", err, stderr)
 	}
 	// A machine without nft has no rules to remove.
-	if err, _, _, steps := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-1.shop")); err != nil || slices.Contains(steps, "remove rules") {
+	if _, _, steps, err := f.start(t.Context(), "leave", "--yes", "--state", filepath.Join(f.folder, "web-1.shop")); err != nil || slices.Contains(steps, "remove rules") {
 		t.Errorf("leave: %v, steps %q", err, steps)
 	}
 }

@@ -30,13 +30,13 @@ func CheckEnvoy(ctx context.Context, path string) error {
 	case errors.Is(err, fs.ErrNotExist):
 		// Also when the program is there and its loader is not: it is for another libc or architecture.
 		if _, statErr := os.Stat(path); statErr == nil {
-			return fmt.Errorf("Envoy %s cannot run here: it needs glibc for this architecture; install the package ashore-envoy for it", path)
+			return fmt.Errorf("envoy %s cannot run here: it needs glibc for this architecture; install the package ashore-envoy for it", path)
 		}
-		return fmt.Errorf("Envoy is missing: there is no %s; install the package ashore-envoy", path)
+		return fmt.Errorf("envoy is missing: there is no %s; install the package ashore-envoy", path)
 	case err != nil && strings.Contains(text, "GLIBC"):
-		return fmt.Errorf("Envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
+		return fmt.Errorf("envoy %s needs a newer glibc than this machine has: %s; use a newer release of the distribution", path, text)
 	case err != nil:
-		return fmt.Errorf("Envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path, err, text)
+		return fmt.Errorf("envoy %s does not start: install the package ashore-envoy for this machine: %w %s", path, err, text)
 	}
 	return checkVersion(path, text)
 }
@@ -50,7 +50,7 @@ func checkVersion(path, text string) error {
 		return fmt.Errorf("%s is not Envoy: its --version says %.200q; install the package ashore-envoy", path, text)
 	}
 	if minor, err := strconv.Atoi(found[3]); err != nil || found[2] != "1" || minor < oldestEnvoy || minor > newestEnvoy {
-		return fmt.Errorf("Envoy %s is version %s, supported are 1.%d to 1.%d: install the package ashore-envoy",
+		return fmt.Errorf("envoy %s is version %s, supported are 1.%d to 1.%d: install the package ashore-envoy",
 			path, found[1], oldestEnvoy, newestEnvoy)
 	}
 	return nil

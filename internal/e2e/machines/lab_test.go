@@ -282,16 +282,6 @@ func child(pid int) int {
 	return n
 }
 
-// cut takes the power away.
-func (m *machine) cut() {
-	if m.init == 0 {
-		return
-	}
-	_ = syscall.Kill(m.init, syscall.SIGKILL) // an error says that it has ended
-	<-m.ended
-	m.init = 0
-}
-
 // powerOff shuts the machine down, as "systemctl poweroff" does.
 func (m *machine) powerOff() {
 	if m.init == 0 {
@@ -306,13 +296,6 @@ func (m *machine) powerOff() {
 		<-m.ended
 	}
 	m.init = 0
-}
-
-// reboot restarts the machine, as "systemctl reboot" does, and returns when commands can be run.
-func (m *machine) reboot() {
-	m.lab.t.Helper()
-	m.powerOff()
-	m.boot()
 }
 
 // command is a script on the machine, run as root.
