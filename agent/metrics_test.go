@@ -70,8 +70,7 @@ func TestQuit(t *testing.T) {
 	}
 }
 
-// The service manager is told that the agent is started when Envoy is ready or after a bound, and that it is alive as often as it
-// wants to know.
+// The agent reports READY when Envoy is ready, or after a bound, and WATCHDOG at the interval that was asked for.
 func TestNotify(t *testing.T) {
 	t.Parallel()
 	var told []string

@@ -98,8 +98,8 @@ func subtract(a, b map[string]any) map[string]any {
 	return out
 }
 
-// MainLink is a link beside the state folders to that of the workload that ashore-agent.service runs. Other workloads
-// of the machine have a unit ashore-agent@NAME.NAMESPACE.service.
+// MainLink is a symbolic link in the folder of all state folders. It leads to the state folder of the workload that
+// ashore-agent.service runs. Further workloads run as ashore-agent@NAME.NAMESPACE.service.
 const MainLink = "main"
 
 // AllJoined are the state folders of the workloads of this machine that have joined: below the folder where state

@@ -98,7 +98,7 @@ func TestPortCheckOfSeveral(t *testing.T) {
 	}
 }
 
-// The control plane's ports and unit are taken beside the group's probe; what else is not known is refused.
+// Ports and a unit may come with the group's probe. Any other unknown field is refused.
 func TestChecksOfGroup(t *testing.T) {
 	t.Parallel()
 	s := grouped()

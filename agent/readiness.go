@@ -72,7 +72,7 @@ func (s *readiness) serve(w http.ResponseWriter, _ *http.Request) {
 	fmt.Fprintln(w, "ready")
 }
 
-// serveQuit drains and ends Envoy and the agent, for whoever asks from this machine.
+// serveQuit drains and ends Envoy and the agent. Only requests from this machine are accepted.
 func (s *readiness) serveQuit(w http.ResponseWriter, r *http.Request) {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	to, _ := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)

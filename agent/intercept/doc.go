@@ -1,5 +1,5 @@
-// Package intercept brings a machine's TCP connections, and its DNS queries, to the Envoy and the
-// agent beside the applications.
+// Package intercept brings a machine's TCP connections, and its DNS queries, to Envoy and the
+// agent on that machine.
 //
 // The rules are one nftables table, "inet ashore". Outbound connections are redirected to Envoy's
 // port 15001 and inbound ones are handed to port 15006 by TPROXY. Render writes the table from a

@@ -78,7 +78,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Another mesh's rules are told from those of Docker, in what nft prints for both.
+// Rules of another mesh are recognised, and those of Docker are not mistaken for them.
 func TestOtherRedirect(t *testing.T) {
 	t.Parallel()
 	docker, err := os.ReadFile("testdata/docker.nft")

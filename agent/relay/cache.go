@@ -48,7 +48,7 @@ func (c *cache) put(r *ads.Reply, all bool, wanted func(name string) bool) {
 	t.all = all
 	for _, it := range r.Items {
 		if wanted(it.Name) {
-			t.resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // the response has others beside it
+			t.resources[it.Name] = cached{it.Version, bytes.Clone(it.Raw)} // do not keep the whole response in memory
 		}
 	}
 	for _, name := range r.Removed {
