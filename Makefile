@@ -61,9 +61,8 @@ run: build tools ## a working mesh on this machine, without root; SMOKE=1 tries 
 	@$(GO) build -o .tools/echo ./examples/echo
 	@exec .tools/quickstart $(if $(SMOKE),--smoke) $(ARGS)
 
-net-tools: # what tests with redirected traffic and of packages need; only root can run the former, and only root can install it
-	@[ "$$(id -u)" != 0 ] || { command -v nft && command -v ip && command -v rpm; } >/dev/null || { apt-get update -q && apt-get install -q -y --no-install-recommends nftables iproute2 rpm; } || \
-		{ echo "install nftables, iproute2 and rpm (the programs nft, ip and rpm), then try again" >&2; exit 1; }
+net-tools: # programs and a Debian tree that only root's tests need, and only root can install
+	@[ "$$(id -u)" != 0 ] || tools/machine.sh .tools/machine
 
 # Not from the cache of results: what tests build and start themselves, it does not know.
 test: build tools net-tools package ## all tests, real Envoy and Consul included

@@ -9,7 +9,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// tree is the Debian tree that "make tools" makes.
+// tree is the Debian tree that tools/machine.sh makes.
 const tree = "../../../.tools/machine"
 
 // needRoot skips a test that makes machines.
