@@ -1,8 +1,15 @@
-// Package feed is the contract between what supplies (files, stores, registries) and what merges.
+// Package feed is the contract between sources (files, stores, registries) and the assembler, and holds the rules that
+// keep the last known good state.
 //
-// A Source replaces whole groups and never sends a difference, so nothing can be lost or reordered:
-// a group is what the source re-reads as one (a file, a Consul service). Problems travel beside the
-// items that they are about. Group and Merge keep the latest content of every group.
+// A Source sends whole groups, never differences: a group is what the source reads as one (a file, a Consul service).
+// No source retains anything. The Merger does, by five rules:
+//
+//   - R1: an invalid item keeps its former version, and an unreadable group keeps all its items.
+//   - R2: a source that is down keeps its items.
+//   - R3: a configuration object that no source supplies any more is removed after a delay, and not while a source has
+//     an error that may be the reason.
+//   - R4: when a source loses most of its items at once, they stay.
+//   - R5: groups are saved, and are used after a restart until their source delivers.
 //
 // The package knows neither configuration nor services.
 package feed

@@ -12,14 +12,13 @@ import (
 type Severity string
 
 const (
-	// Error refuses the item: its last good version stays, or it does not come to be.
+	// Error means that the item is refused: its former version stays active, if it has one.
 	Error Severity = "error"
-	// Warning leaves the item at work.
+	// Warning means that the item is active all the same.
 	Warning Severity = "warning"
 )
 
-// Problem is one thing that is wrong with what an operator wrote or a source said, in words that
-// tell what is wrong, where, and what to do.
+// Problem is one thing that is wrong with configuration or with a source: what is wrong, where, and what to do.
 type Problem struct {
 	Severity Severity `json:"severity"`
 	// Source is the name of the source; the merger fills it in when it is empty.
@@ -33,18 +32,10 @@ type Problem struct {
 	Line int    `json:"line,omitempty"`
 	// Text is what is wrong and what to do, one sentence each, without a final period.
 	Text string `json:"text"`
-	// Stale says that the last good version is in use instead, or nothing where Text says that it counts as gone.
+	// Stale means that an older version of the object is active instead. The merger sets it.
 	Stale bool `json:"stale,omitempty"`
-	// Since is when it was first seen.
+	// Since is when the problem appeared; the merger sets it when it is zero.
 	Since time.Time `json:"since,omitzero"`
-	// Away says that it is about the source as a whole, which has lost its origin.
-	Away bool `json:"-"`
-	// Unread says that it is about a part that cannot be read as it is now: there may be anything in it.
-	Unread bool `json:"-"`
-	// Unenforced says that the object should protect, and that its source has no version of it that could.
-	Unenforced bool `json:"-"`
-	// Contradicts says that another source says something else about the same, and decides.
-	Contradicts bool `json:"-"`
 }
 
 // String is the problem on one line: "web.yaml:12: VirtualService shop/web spec.hosts: …".
