@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/hashicorp/go-hclog"
@@ -19,7 +20,6 @@ import (
 // exports keep services of the mesh registered in the Consuls whose sources say so (export). Safe for concurrent use.
 type exports struct {
 	exportTo []string // of services that say nothing
-	store    string   // names what the replicas share
 	log      hclog.Logger
 
 	again chan struct{} // capacity 1: there are others than before
@@ -31,22 +31,14 @@ type exports struct {
 	latest  *push.Context             // nil until there is one
 }
 
-// identityOf names a store, equally on all replicas that share it, and on no others.
-func identityOf(store meshStore) string {
-	if shared, ok := store.(interface{ Log() string }); ok { // replicas may ask other agents, by other names
-		return "log " + shared.Log()
-	}
-	return store.Name() + " of " + machineName()
-}
-
 // exporting is one Consul to which the mesh is exported.
 type exporting struct {
 	text     string // of the setting, equal for equal ones
 	exporter *consul.Exporter
 }
 
-func newExports(mesh *push.Mesh, store string, log hclog.Logger) *exports {
-	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), store: store, log: log, again: make(chan struct{}, 1), wanted: map[string]exporting{}, leaving: map[*consul.Exporter]bool{}}
+func newExports(mesh *push.Mesh, log hclog.Logger) *exports {
+	return &exports{exportTo: mesh.Config.GetDefaultServiceExportTo(), log: log, again: make(chan struct{}, 1), wanted: map[string]exporting{}, leaving: map[*consul.Exporter]bool{}}
 }
 
 // arrange has these sources' exports be what there is. What is as it was before goes on. With an error nothing is another.
@@ -64,7 +56,7 @@ func (x *exports) arrange(list []sourceSettings) error {
 			next[s.Name] = old
 			continue
 		}
-		e, err := consul.NewExporter(consul.ExporterConfig{Name: s.Name, Options: c.Options, ExportTo: x.exportTo, Replica: machineName(), Store: x.store, Log: x.log.Named(s.Name)})
+		e, err := consul.NewExporter(consul.ExporterConfig{Name: s.Name, Options: c.Options, ExportTo: x.exportTo, Replica: strings.ReplaceAll(machineName(), ".", "-"), Log: x.log.Named(s.Name)})
 		if err != nil {
 			errs = append(errs, fmt.Errorf("source %q (%s): %w", s.Name, s.at, err))
 			continue

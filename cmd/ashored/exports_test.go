@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry/consul"
@@ -23,7 +21,7 @@ func TestExportsLeaving(t *testing.T) {
 		http.Error(w, "No cluster leader", http.StatusInternalServerError)
 	}))
 	defer away.Close()
-	x := newExports(&push.Mesh{}, "here", testlog.New(t))
+	x := newExports(&push.Mesh{}, testlog.New(t))
 	options := &consulSource{Options: consul.Options{Address: away.URL, Export: consul.ExportOptions{Owner: "shop"}}}
 	if err := x.arrange([]sourceSettings{{Name: "dc1", Kind: "consul", options: options}}); err != nil {
 		t.Fatal(err)
@@ -76,21 +74,5 @@ func TestListNotTaken(t *testing.T) {
 	again, _, err := m.make(t.Context(), list("one"))
 	if err != nil || again.Objects[0] != first.Objects[0] {
 		t.Errorf("%v, another source for what has not changed", err)
-	}
-}
-
-// A store in Consul is the same one for all that share it, and another than those of others; one of its own is of its machine.
-func TestIdentityOf(t *testing.T) {
-	t.Parallel()
-	agent := testconsul.Start(t, nil)
-	names := map[string]string{}
-	for name, store := range map[string]meshStore{"one": openConsul(t, agent), "other": openConsul(t, agent), "own": openBolt(t)} {
-		if err := store.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "x", Name: name}, Value: []byte("{}")}); err != nil {
-			t.Fatal(err)
-		}
-		names[name] = identityOf(store)
-	}
-	if names["one"] == names["other"] || len(names["one"]) < 10 || !strings.Contains(names["own"], machineName()) {
-		t.Errorf("names are %q", names)
 	}
 }

@@ -251,7 +251,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if err != nil {
 		return p, err
 	}
-	out := newExports(s.mesh, identityOf(d.store), log.Named("export"))
+	out := newExports(s.mesh, log.Named("export"))
 	if err := out.arrange(s.sources); err != nil {
 		return p, err
 	}

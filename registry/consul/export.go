@@ -1,10 +1,8 @@
 package consul
 
 import (
-	"hash/fnv"
 	"path"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,64 +12,40 @@ import (
 
 // ExportOptions say which services of the mesh are registered in Consul, so that what is outside the mesh finds them there.
 type ExportOptions struct {
-	// Owner is whose the entries are: all replicas of one mesh have the same, two meshes never do. It names the node that
-	// entries stand on, "ashore-OWNER", and stands in the metadata of each. Default: none, and nothing is registered.
+	// Owner names the mesh that the entries belong to. All replicas of one mesh have the same owner, and two meshes never do. It is
+	// part of the name of the nodes that entries belong to, and is in the metadata of each. Default: none, and nothing is registered.
 	Owner string `yaml:"owner"`
-	// Hosts are the host names that are registered, in which "*" stands for any text, and Except those that are not.
-	// Default: all, none.
+	// Hosts are the host names that are registered, and Except those that are not; "*" stands for any text. Default: all, none.
 	Hosts  []string `yaml:"hosts"`
 	Except []string `yaml:"except"`
-	// Namespaces are those of the mesh whose services are registered. Default: all.
+	// Namespaces limits the services that are registered to these namespaces of the mesh. Default: all.
 	Namespaces []string `yaml:"namespaces"`
 	// Name is what a service is called in Consul: ${name} is the first part of its host name, ${namespace} its namespace,
 	// ${host} the host name with "-" for ".". Default ${name}.
 	Name string `yaml:"name"`
-	// Tags are on each entry, before those that labels make: Labels are the keys of those labels of an endpoint that become a
-	// tag "key=value". Default: none; app and version.
+	// Tags are set on each entry. Labels are the keys of endpoint labels that become a tag "key=value" as well. Default: none; app
+	// and version.
 	Tags   []string `yaml:"tags"`
 	Labels []string `yaml:"labels"`
-	// Lease is for how long entries count if nothing is heard of who registered them. Consul may take up to twice as long.
-	// Default 30s, 10s to 24h.
+	// Lease is how long entries are valid after the replica that registered them stopped: then Consul turns them critical. Consul
+	// may take up to twice as long. Default 30s, 10s to 24h.
 	Lease time.Duration `yaml:"lease"`
-	// Nodes is how many nodes entries stand on: what a write costs Consul grows with how many stand on its node. Default 1, at
-	// most 64; one for each 1,000 entries.
-	Nodes int `yaml:"nodes"`
-	// Remove has nothing registered, and what the owner has in Consul removed.
-	Remove bool `yaml:"remove"`
 }
 
 const (
 	defaultLease         = 30 * time.Second
 	leastLease, maxLease = 10 * time.Second, 24 * time.Hour
-	// maxOwner leaves room for the prefix in a name of DNS, in bytes.
+	// maxOwner leaves room for the prefix and the replica in a DNS name, in bytes.
 	maxOwner = 50
-	maxNodes = 64
-	// nodePrefix begins the names of nodes that entries stand on, leasePrefix those of keys that leases stand at.
-	nodePrefix, leasePrefix = "ashore-", "ashore-export/"
+	// nodePrefix begins the names of nodes that entries belong to.
+	nodePrefix = "ashore-"
 )
 
-// on says that there is something to do.
+// on reports whether anything is registered.
 func (x ExportOptions) on() bool { return x.Owner != "" }
 
-// node is the name of a node that entries stand on: ashore-OWNER, ashore-OWNER--1, …
-func (x ExportOptions) node(number int) string { return nodePrefix + x.Owner + suffix(number) }
-
-// lease is the key that is held by who registers on a node.
-func (x ExportOptions) lease(number int) string { return leasePrefix + x.Owner + suffix(number) }
-
-func suffix(number int) string {
-	if number == 0 {
-		return ""
-	}
-	return "--" + strconv.Itoa(number)
-}
-
-// at is the number of the node that the entries of a name stand on.
-func (x ExportOptions) at(name string) int {
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	return int(h.Sum32() % uint32(max(1, x.Nodes)))
-}
+// node is the name of the Consul node of a replica: ashore-OWNER-REPLICA.
+func (x ExportOptions) node(replica string) string { return nodePrefix + x.Owner + "-" + replica }
 
 func (x ExportOptions) withDefaults() ExportOptions {
 	if x.Name == "" {
@@ -83,13 +57,10 @@ func (x ExportOptions) withDefaults() ExportOptions {
 	if x.Lease == 0 {
 		x.Lease = defaultLease
 	}
-	if x.Nodes == 0 {
-		x.Nodes = 1
-	}
 	return x
 }
 
-// check tells what is wrong; exported are the owners whose entries the source reads.
+// check reports what is wrong. exported are the owners whose entries the source reads.
 func (x ExportOptions) check(exported []string, wrong func(option, format string, args ...any)) {
 	for _, o := range exported {
 		if !dnsname.ValidLabel(o) {
@@ -97,8 +68,8 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 		}
 	}
 	if x.Owner == "" {
-		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags)+len(x.Labels) > 0 || x.Name != "" || x.Lease != 0 || x.Nodes != 0 || x.Remove {
-			wrong("export.owner", "none: name the owner of the entries; all replicas of one mesh have the same, two meshes never do")
+		if len(x.Hosts)+len(x.Except)+len(x.Namespaces)+len(x.Tags)+len(x.Labels) > 0 || x.Name != "" || x.Lease != 0 {
+			wrong("export.owner", "missing: name the owner of the entries; all replicas of one mesh have the same owner, two meshes never do")
 		}
 		return
 	}
@@ -106,13 +77,10 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 		wrong("export.owner", "%q: want at most %d small letters, digits and '-'", x.Owner, maxOwner)
 	}
 	if slices.Contains(exported, x.Owner) {
-		wrong("exported", "%q is export.owner too: the mesh's own services would come back to it", x.Owner)
+		wrong("exported", "%q is export.owner too: the mesh would read its own services", x.Owner)
 	}
 	if x.Lease != 0 && (x.Lease < leastLease || x.Lease > maxLease) {
 		wrong("export.lease", "%s: want %s to %s", x.Lease, leastLease, maxLease)
-	}
-	if x.Nodes < 0 || x.Nodes > maxNodes {
-		wrong("export.nodes", "%d: want 1 to %d", x.Nodes, maxNodes)
 	}
 	for _, list := range []struct {
 		option   string
@@ -129,13 +97,13 @@ func (x ExportOptions) check(exported []string, wrong func(option, format string
 	}
 }
 
-// exportName is what a service is called in Consul.
+// exportName is the name of a service in Consul.
 func exportName(template string, k registry.Key) string {
 	first, _, _ := strings.Cut(k.Host, ".")
 	return strings.ToLower(strings.NewReplacer("${name}", first, "${namespace}", k.Namespace, "${host}", strings.ReplaceAll(k.Host, ".", "-")).Replace(template))
 }
 
-// chosen says whether the settings name a service as one to register.
+// chosen reports whether the options select a service.
 func (x ExportOptions) chosen(k registry.Key) bool {
 	switch {
 	case len(x.Hosts) > 0 && !matches(x.Hosts, k.Host), matches(x.Except, k.Host):

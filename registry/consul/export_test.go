@@ -28,9 +28,9 @@ func meshService(host, namespace string, edit func(*registry.Service), addresses
 }
 
 // offered takes in services, and returns what of them stands where.
-func offered(x ExportOptions, exportTo []string, list ...registry.Instances) (*offers, []string) {
+func offered(x ExportOptions, exportTo []string, list ...registry.Instances) (*exportSet, []string) {
 	o := Options{Export: x}.withDefaults()
-	f := newOffers(&o, exportTo, 0)
+	f := newExportSet(&o, exportTo)
 	var services Services
 	var endpoints Endpoints
 	for _, in := range list {
@@ -54,11 +54,11 @@ func TestOfferedRelayed(t *testing.T) {
 }
 
 // shown is what is offered, and what is wrong.
-func (f *offers) shown() []string {
+func (f *exportSet) shown() []string {
 	var out []string
-	for _, name := range f.all() {
-		for _, id := range slices.Sorted(maps.Keys(f.offered[name])) {
-			e := f.offered[name][id]
+	for _, name := range slices.Sorted(maps.Keys(f.wanted)) {
+		for _, id := range slices.Sorted(maps.Keys(f.wanted[name])) {
+			e := f.wanted[name][id]
 			line := fmt.Sprintf("%s %s:%d of %s", e.name, e.address, e.port, e.meta[keyHost])
 			if e.critical != "" {
 				line += " critical"
@@ -99,9 +99,9 @@ func TestOffers(t *testing.T) {
 		"hosts and those that do not": {ExportOptions{Owner: "shop", Hosts: []string{"*.example"}, Except: []string{"db.*"}}, nil, []registry.Instances{meshService("web.example", "shop", nil, "10.0.0.1"), meshService("db.example", "shop", nil, "10.0.0.2"), meshService("web.test", "shop", nil, "10.0.0.3")}, []string{"web 10.0.0.1:8080 of web.example"}},
 		"namespaces":                  {ExportOptions{Owner: "shop", Namespaces: []string{"a"}}, nil, []registry.Instances{meshService("web.example", "a", nil, "10.0.0.1"), meshService("db.example", "b", nil, "10.0.0.2")}, []string{"web 10.0.0.1:8080 of web.example"}},
 		"a name of their own":         {ExportOptions{Owner: "shop", Name: "M-${namespace}-${host}"}, nil, []registry.Instances{meshService("web.example", "a", nil, "10.0.0.1")}, []string{"m-a-web-example 10.0.0.1:8080 of web.example"}},
-		"a name that is none":         {mesh, nil, []registry.Instances{meshService("_web.example", "shop", nil, "10.0.0.1")}, []string{`service shop/_web.example: is not registered in Consul: it would be called "_web" in Consul, which is no name of DNS: set export.name, or leave it out by export.except`}},
+		"a name that is none":         {mesh, nil, []registry.Instances{meshService("_web.example", "shop", nil, "10.0.0.1")}, []string{`service shop/_web.example: is not registered in Consul: its name there would be "_web", which is not a DNS name: set export.name, or exclude it by export.except`}},
 		"one name twice: the older counts": {mesh, nil, []registry.Instances{meshService("web.a", "shop", young, "10.0.0.1"), meshService("web.b", "shop", old, "10.0.0.2")},
-			[]string{"web 10.0.0.2:8080 of web.b", `service shop/web.a: is not registered in Consul: it would be called "web" in Consul as shop/web.b is: set export.name to tell them apart, or leave one out by export.except`}},
+			[]string{"web 10.0.0.2:8080 of web.b", `service shop/web.a: is not registered in Consul: its name there would be "web", as that of shop/web.b: set export.name to make them differ, or exclude one by export.except`}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestOffersFollow(t *testing.T) {
 		if there {
 			services, endpoints = services.With(in.Service.Key, in.Service), endpoints.With(in.Service.Key, in.Endpoints)
 		}
-		clear(f.touched)
+		clear(f.changed)
 		f.take(services, endpoints)
 		var all []registry.Instances
 		for k, s := range services.All() {
@@ -135,7 +135,7 @@ func TestOffersFollow(t *testing.T) {
 		if _, want := offered(ExportOptions{Owner: "shop"}, nil, all...); !slices.Equal(f.shown(), want) {
 			t.Errorf("got\n\t%s\nwant\n\t%s", strings.Join(f.shown(), "\n\t"), strings.Join(want, "\n\t"))
 		}
-		if got := slices.Sorted(maps.Keys(f.touched)); !slices.Equal(got, touched) {
+		if got := slices.Sorted(maps.Keys(f.changed)); !slices.Equal(got, touched) {
 			t.Errorf("touched %q, want %q", got, touched)
 		}
 	}
@@ -174,7 +174,7 @@ func TestEntriesOfStrangers(t *testing.T) {
 	stranger.Endpoints.Items[1].Locality, stranger.Endpoints.Items[1].Network = registry.Locality{Region: long}, long
 	f, _ := offered(ExportOptions{Owner: "shop"}, nil, stranger, meshService("db-east.example", "shop", nil, "db1.example.com"))
 	ids := map[string]string{}
-	for name, entries := range f.offered {
+	for name, entries := range f.wanted {
 		for id, e := range entries {
 			if ids[id] != "" {
 				t.Errorf("%s is an entry of %s and of %s", id, ids[id], name)
@@ -203,8 +203,8 @@ func TestEntryComesBack(t *testing.T) {
 	}
 	f, _ := offered(ExportOptions{Owner: "shop", Tags: []string{"mesh"}, Labels: []string{"app.kubernetes.io/name", "version"}}, nil, in)
 	var entries []*api.ServiceEntry
-	for _, id := range slices.Sorted(maps.Keys(f.offered["web"])) {
-		e := f.offered["web"][id]
+	for _, id := range slices.Sorted(maps.Keys(f.wanted["web"])) {
+		e := f.wanted["web"][id]
 		s, c := e.service(), e.check("ashore-shop")
 		if back := entryIn(&s, &c); !back.equal(e) {
 			t.Errorf("it is not what was written: %+v, %+v", back, e)
@@ -257,42 +257,5 @@ func TestEntryComesBack(t *testing.T) {
 	own := Options{Export: ExportOptions{Owner: "shop"}}.withDefaults()
 	if got := convert(&own, place{}, "web", entries); len(got.instances) != 0 || len(got.problems) != 0 {
 		t.Errorf("its own come back: %+v", got)
-	}
-}
-
-// Each name stands on one of the nodes.
-func TestNodes(t *testing.T) {
-	t.Parallel()
-	o := Options{Export: ExportOptions{Owner: "shop", Nodes: 3}}.withDefaults()
-	var services Services
-	var endpoints Endpoints
-	for i := range 30 {
-		in := meshService(fmt.Sprintf("s%d.example", i), "shop", nil, "10.0.0.1")
-		services, endpoints = services.With(in.Service.Key, in.Service), endpoints.With(in.Service.Key, in.Endpoints)
-	}
-	bad := meshService("_bad.example", "shop", nil, "10.0.0.1")
-	services, endpoints = services.With(bad.Service.Key, bad.Service), endpoints.With(bad.Service.Key, bad.Endpoints)
-	seen, problems := map[string]int{}, 0
-	for n := range o.Export.Nodes {
-		f := newOffers(&o, nil, n)
-		f.take(services, endpoints)
-		if len(f.offered) < 3 || len(f.touched) != len(f.offered) {
-			t.Errorf("node %d has %d names, and %d touched", n, len(f.offered), len(f.touched))
-		}
-		for name := range f.offered {
-			seen[name]++
-		}
-		problems += len(f.problems)
-	}
-	if len(seen) != 30 || problems != 1 {
-		t.Errorf("%d names and %d problems, want 30 and 1", len(seen), problems)
-	}
-	for name, n := range seen {
-		if n != 1 {
-			t.Errorf("%s stands on %d nodes", name, n)
-		}
-	}
-	if got := o.Export.node(2) + " " + o.Export.lease(2) + " " + o.Export.node(0); got != "ashore-shop--2 ashore-export/shop--2 ashore-shop" {
-		t.Errorf("got %s", got)
 	}
 }

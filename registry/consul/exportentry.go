@@ -14,38 +14,38 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Keys of metadata of entries that the mesh has registered, besides those that speak to a mesh which reads them.
+// Metadata keys of exported entries, in addition to those that an importing mesh reads.
 const (
-	// keyOwner says whose an entry is. An entry without it, or with another owner, is never written or removed.
+	// keyOwner holds the owner of an entry. An entry without it, or with another owner, is never written or removed.
 	keyOwner = "ashore-exported-by"
-	// keyHost and keyNamespace say what it is in the mesh, for people.
+	// keyHost and keyNamespace identify the service in the mesh, for people.
 	keyHost      = "ashore-host"
 	keyNamespace = "ashore-namespace"
 )
 
-// What Consul and label values hold at most, in bytes. Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
+// Maximum lengths of a metadata value and of a label value, in bytes. Sources: Consul, agent/structs (metaValueMaxLength); Kubernetes, labels.
 const maxMetaValue, maxLabelValue = 512, 63
 
-// exported is one endpoint as it stands in Consul.
+// exported is one endpoint as it is registered in Consul.
 type exported struct {
 	id, name, address string
 	port              int
 	tags              []string
 	meta              map[string]string
 	weight            int
-	critical          string // why it is sent nothing; empty: it passes
+	critical          string // why its check is critical; empty: it is passing
 }
 
-// equal compares what stands in Consul.
+// equal reports whether two entries are the same in Consul.
 func (e exported) equal(o exported) bool { return e.sameService(o) && e.critical == o.critical }
 
-// sameService compares without health.
+// sameService is equal without the health check.
 func (e exported) sameService(o exported) bool {
 	return e.id == o.id && e.name == o.name && e.address == o.address && e.port == o.port && e.weight == o.weight &&
 		slices.Equal(e.tags, o.tags) && maps.Equal(e.meta, o.meta)
 }
 
-// entriesOf are the endpoints of a service as they are to stand in Consul under a name, by their IDs.
+// entriesOf returns the entries of a service under a name, by ID.
 func entriesOf(x *ExportOptions, name string, s *registry.Service, list []registry.Endpoint) map[string]exported {
 	out := map[string]exported{}
 	for i := range list {
@@ -58,7 +58,7 @@ func entriesOf(x *ExportOptions, name string, s *registry.Service, list []regist
 	return out
 }
 
-// entryOf is one; false: nobody in Consul could reach it.
+// entryOf returns the entry of an endpoint; false when no client outside the mesh could reach it.
 func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.Endpoint) (exported, bool) {
 	address := ep.Address
 	if a, err := netip.ParseAddr(address); err == nil {
@@ -80,16 +80,15 @@ func entryOf(x *ExportOptions, name string, s *registry.Service, ep *registry.En
 	switch ep.Health {
 	case registry.Healthy:
 	case registry.Draining:
-		e.critical = "it finishes what it has, and the mesh sends it nothing new"
+		e.critical = "draining: the mesh sends it no new requests"
 	default:
-		e.critical = "it is not healthy, and the mesh sends it nothing"
+		e.critical = "unhealthy in the mesh"
 	}
 	return e, true
 }
 
-// tagsOf are the tags of an entry: those of the settings, and the labels of the endpoint that the settings name, as "key=value".
-// Workloads choose labels for themselves, and programs outside the mesh obey tags: so no others, and no values that are more
-// than a word.
+// tagsOf returns the tags of an entry: those of the options, and "key=value" for the endpoint's labels that the options name. Workloads
+// choose their own labels and programs outside the mesh act on tags, so no other labels become tags.
 func tagsOf(x *ExportOptions, labels map[string]string) []string {
 	out := slices.Clone(x.Tags)
 	for _, k := range x.Labels {
@@ -106,7 +105,7 @@ func isLabelValue(v string) bool {
 	})
 }
 
-// metaOf is the metadata of an entry. Who proves to be what is not told: whoever reads it is of another mesh.
+// metaOf returns the metadata of an entry. Identities are left out: the readers are outside the mesh.
 func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[string]string {
 	out := map[string]string{keyOwner: x.Owner, keyHost: s.Host, keyNamespace: s.Namespace}
 	for key, value := range map[string]string{keyLocality: ep.Locality.String(), keyNetwork: ep.Network} {
@@ -136,10 +135,10 @@ func metaOf(x *ExportOptions, s *registry.Service, ep *registry.Endpoint) map[st
 	return out
 }
 
-// maxMeta is how many pairs Consul takes. Source: Consul, agent/structs (metaMaxKeyPairs).
+// maxMeta is how many metadata pairs Consul accepts. Source: Consul, agent/structs (metaMaxKeyPairs).
 const maxMeta = 64
 
-// service is the entry as Consul takes it.
+// service converts the entry for Consul's API.
 func (e exported) service() api.AgentService {
 	return api.AgentService{
 		ID: e.id, Service: e.name, Address: e.address, Port: e.port, Tags: e.tags, Meta: e.meta,
@@ -147,10 +146,10 @@ func (e exported) service() api.AgentService {
 	}
 }
 
-// checkIDOf is the ID of the check that is an entry's health.
+// checkIDOf is the ID of the health check of an entry.
 func checkIDOf(id string) string { return "ashore:" + id }
 
-// check is its health as Consul takes it.
+// check converts the health for Consul's API.
 func (e exported) check(node string) api.HealthCheck {
 	return api.HealthCheck{
 		Node: node, CheckID: checkIDOf(e.id), Name: "health in the mesh", ServiceID: e.id, ServiceName: e.name, Type: "ashore",
@@ -158,16 +157,16 @@ func (e exported) check(node string) api.HealthCheck {
 	}
 }
 
-// entryIn is an entry as it stands in Consul. Without a check of ours it equals none that is wanted.
+// entryIn reads an entry from Consul. Without our check it differs from every wanted entry, so that it is written again.
 func entryIn(s *api.AgentService, c *api.HealthCheck) exported {
-	e := exported{id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing, critical: "it has no check"}
+	e := exported{id: s.ID, name: s.Service, address: s.Address, port: s.Port, tags: s.Tags, meta: s.Meta, weight: s.Weights.Passing, critical: "no check"}
 	if len(e.tags) == 0 {
 		e.tags = nil
 	}
 	if c != nil && (c.Status == api.HealthPassing) == (c.Output == "") {
 		e.critical = c.Output
 	} else if c != nil {
-		e.critical = cmp.Or(c.Status, "it has no status")
+		e.critical = cmp.Or(c.Status, "no status")
 	}
 	return e
 }

@@ -26,8 +26,8 @@ func TestExportNonsense(t *testing.T) {
 		"nothing":           {200, "", "cannot be asked"},
 		"an empty list":     {200, "[]", "cannot be asked"},
 		"a page":            {200, "<html>sign in</html>", "invalid character"},
-		"sessions for all":  {200, `{"ID":"x"}`, "cannot unmarshal"},
-		"nobody is allowed": {403, "Permission denied", "node \"ashore-shop\", session \"ashore-shop\" and key \"ashore-export/shop\" with write"},
+		"sessions for all":  {200, `{"ID":"x"}`, "is gone from Consul"},
+		"nobody is allowed": {403, "Permission denied", "node \"ashore-shop-here\" and session \"ashore-shop-here\" with write"},
 		"no leader":         {500, "No cluster leader", "answers 500 (No cluster leader)"},
 		"too many":          {429, "Your IP is issuing too many concurrent connections", "limits.http_max_conns_per_client"},
 	} {
@@ -63,17 +63,14 @@ func exportAnswers(txn func(ops int) (status int, body string)) http.Handler {
 			fmt.Fprint(w, body)
 		})
 	}
-	say("/v1/catalog/node/", `{"Node":{"Node":"ashore-shop","Meta":{"ashore-exported-by":"shop"}}}`)
+	say("/v1/catalog/node/", `{"Node":{"Node":"ashore-shop-here","Meta":{"ashore-exported-by":"shop"}}}`)
 	say("/v1/session/create", `{"ID":"s"}`)
 	say("/v1/session/renew/", `[{"ID":"s"}]`)
-	say("/v1/session/node/", `[null]`)
-	say("/v1/session/destroy/", `true`)
-	say("GET /v1/kv/", `[{"Key":"ashore-export/shop","Session":"s"}]`)
-	say("PUT /v1/kv/", `true`)
-	say("/v1/catalog/node-services/", `{"Services":[null]}`)
-	say("/v1/health/node/", `[null,{"CheckID":"ashore-lease","Type":"session","Status":"passing","Definition":{"SessionName":"another's"}}]`)
+	say("/v1/catalog/node-services/", `{"Node":{"Node":"ashore-shop-here"},"Services":[null]}`)
+	say("/v1/health/node/", `[null]`)
 	say("/v1/catalog/register", `true`)
 	say("/v1/catalog/services", `{}`)
+	say("/v1/health/state/critical", `[null]`)
 	m.HandleFunc("/v1/txn", func(w http.ResponseWriter, r *http.Request) {
 		var ops []any
 		if err := json.NewDecoder(r.Body).Decode(&ops); err != nil {
@@ -92,7 +89,7 @@ func registering(t *testing.T, consul http.Handler, services int, ok func(Export
 	t.Helper()
 	s := httptest.NewServer(consul)
 	t.Cleanup(s.Close)
-	e, err := NewExporter(ExporterConfig{Name: "fake", Options: Options{Address: s.URL, Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t)})
+	e, err := NewExporter(ExporterConfig{Name: "fake", Replica: "here", Options: Options{Address: s.URL, Export: ExportOptions{Owner: "shop"}}, Log: testlog.New(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,48 +116,6 @@ func TestExportNulls(t *testing.T) {
 	t.Parallel()
 	null := func(int) (int, string) { return http.StatusConflict, `{"Results":[{}],"Errors":[null]}` }
 	registering(t, exportAnswers(null), 1, func(s ExportStatus) bool {
-		return len(s.Problems) == 1 && strings.Contains(s.Problems[0].Text, "did not say why")
+		return len(s.Problems) == 1 && strings.Contains(s.Problems[0].Text, "without saying why")
 	})
-}
-
-// A Consul that takes less at once is told less at once, and what is too much by itself is refused alone.
-func TestExportTooLarge(t *testing.T) {
-	t.Parallel()
-	few := func(ops int) (int, string) {
-		if ops > 5 { // two entries, and the lease
-			return http.StatusRequestEntityTooLarge, "Request body(9 bytes) too large, max size: 5 bytes."
-		}
-		return http.StatusOK, `{"Results":[]}`
-	}
-	registering(t, exportAnswers(few), 7, func(s ExportStatus) bool { return s.Entries == 7 && len(s.Problems) == 0 })
-	none := func(int) (int, string) {
-		return http.StatusRequestEntityTooLarge, "Request body(9 bytes) too large, max size: 5 bytes."
-	}
-	registering(t, exportAnswers(none), 3, func(s ExportStatus) bool {
-		return len(s.Problems) == 3 && strings.Contains(s.Problems[0].Text, "at 1 of its addresses") && strings.Contains(s.Problems[0].Text, "too large")
-	})
-}
-
-// Who was stopped for so long that another has the lease changes nothing of that one's.
-func TestExportLate(t *testing.T) {
-	t.Parallel()
-	var changed atomic.Int64
-	inner := exportAnswers(func(int) (int, string) { changed.Add(1); return http.StatusOK, `{"Results":[]}` })
-	var lost atomic.Int64
-	registering(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		switch {
-		case r.Method == http.MethodGet && strings.HasPrefix(r.URL.Path, "/v1/kv/"):
-			lost.Add(1)
-			w.Header().Set("X-Consul-Index", "7")
-			fmt.Fprint(w, `[{"Key":"ashore-export/shop","Session":"another's"}]`)
-		case strings.HasPrefix(r.URL.Path, "/v1/catalog/register"), strings.HasPrefix(r.URL.Path, "/v1/session/destroy/"):
-			changed.Add(1)
-			fmt.Fprint(w, "true")
-		default:
-			inner.ServeHTTP(w, r)
-		}
-	}), 1, func(ExportStatus) bool { return lost.Load() > 1 })
-	if n := changed.Load(); n > 0 {
-		t.Errorf("%d changes without the lease", n)
-	}
 }

@@ -1,69 +1,113 @@
 package consul
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// report tells what stands in Consul, and what does not.
-func (w *writer) report() {
+// report updates the status: how many entries are registered, and which services are not.
+func (w *exportWriter) report() {
 	var list []feed.Problem
-	add := func(object, text string) {
-		list = append(list, feed.Problem{Severity: feed.Warning, Source: w.e.source(), Object: object, Text: text})
+	add := func(object, format string, args ...any) {
+		list = append(list, feed.Problem{Severity: feed.Warning, Source: w.e.source(), Object: object, Text: fmt.Sprintf(format, args...)})
 	}
-	for r, ids := range byRefusal(w.refused) {
-		text := fmt.Sprintf("is not written at %d of its addresses, where it stays as it was: Consul refuses it (%s)", ids, r.why)
+	counts := map[refusal]int{}
+	for _, r := range w.refused {
+		counts[r]++
+	}
+	for r, n := range counts {
+		hint := ""
 		if strings.Contains(r.why, "Permission denied") {
-			text += ": give the token in tokenFile service:write for it, or leave it out by export.except"
+			hint = ": give the token in tokenFile service:write for it, or exclude it by export.except"
 		}
-		add("Consul service "+r.name, text)
+		add("Consul service "+r.name, "%d of its entries are not written, Consul refuses them (%s)%s", n, r.why, hint)
 	}
-	for name := range w.natives {
-		if keys := w.offers.keys[name]; len(keys) > 0 && !w.removes {
-			add("service "+keys[0].Namespace+"/"+keys[0].Host, fmt.Sprintf("is not registered in Consul: there is a service %q of somebody else; set export.name, or leave it out by export.except", name))
+	for name := range w.taken {
+		if keys := w.set.keys[name]; len(keys) > 0 {
+			add("service "+keys[0].Namespace+"/"+keys[0].Host, "is not registered in Consul: somebody else has registered a service %q; set export.name, or exclude it by export.except", name)
 		}
 	}
-	for _, ps := range w.offers.problems {
-		for _, p := range ps {
-			add(p.Object, p.Text)
+	for _, problems := range w.set.problems {
+		for _, p := range problems {
+			add(p.Object, "%s", p.Text)
 		}
 	}
 	feed.SortProblems(list)
 	entries := 0
-	for _, ids := range w.there {
+	for _, ids := range w.registered {
 		entries += len(ids)
 	}
-	w.e.mu.Lock()
-	defer w.e.mu.Unlock()
-	was := map[string]feed.Problem{}
-	for _, p := range w.e.status.Problems {
-		was[p.Object+"\x00"+p.Text] = p
-	}
-	_, trouble := splitTrouble(w.e.status.Problems)
+	w.e.setProblems(list, entries)
+}
+
+// setProblems replaces the problems of services, and logs new ones.
+func (e *Exporter) setProblems(list []feed.Problem, entries int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
 	for i, p := range list {
-		if old, ok := was[p.Object+"\x00"+p.Text]; ok {
-			list[i].Since = old.Since
+		same := func(o feed.Problem) bool { return o.Object == p.Object && o.Text == p.Text }
+		if j := slices.IndexFunc(e.status.Problems, same); j >= 0 {
+			list[i].Since = e.status.Problems[j].Since
 			continue
 		}
 		list[i].Since = time.Now()
-		w.e.cfg.Log.Warn("a service of the mesh is not registered in Consul", "problem", p.String())
+		e.cfg.Log.Warn("a service of the mesh is not registered in Consul", "problem", p.String())
 	}
-	if trouble != nil {
-		list = append(list, *trouble)
-	}
-	w.e.status.Problems, w.e.status.Entries = list, entries
-	w.e.status.Writes += w.sent
-	w.sent = 0
+	e.status.Problems, e.status.Entries = list, entries
 }
 
-// byRefusal counts entries.
-func byRefusal(refused map[string]refusal) map[refusal]int {
-	out := make(map[refusal]int, len(refused))
-	for _, r := range refused {
-		out[r]++
+// setFailure notes why Consul cannot be written to; nil: it can. A single failure is not reported: Consul elects a leader now and then.
+func (e *Exporter) setFailure(err error, failures int) {
+	if err != nil && failures < 2 && !errors.Is(err, errForeignNode) {
+		return
 	}
-	return out
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	before := e.failed
+	if err == nil {
+		if e.failed = nil; before != nil {
+			e.cfg.Log.Info("the mesh's services are registered in Consul again")
+		}
+		return
+	}
+	e.failed = &feed.Problem{Severity: feed.Warning, Source: e.source(), Object: "export", Text: e.explain(err), Since: time.Now()}
+	if before != nil {
+		e.failed.Since = before.Since
+	}
+	if before == nil || before.Text != e.failed.Text {
+		e.cfg.Log.Warn("the mesh's services cannot be registered in Consul; existing entries stay for the lease", "node", e.node, "error", e.failed.Text)
+	}
+}
+
+// explain says what an error means, and what to do.
+func (e *Exporter) explain(err error) string {
+	switch {
+	case errors.Is(err, errForeignNode), errors.Is(err, errSessionLost), errors.Is(err, errNoReason):
+		return err.Error()
+	case denied(err):
+		return fmt.Sprintf("Consul refuses the token (%s): the one in tokenFile (%s) needs node %q and session %q with write, and service with write for the names that are registered",
+			consulhttp.OneLine(err.Error()), cmp.Or(e.cfg.Options.TokenFile, "none is set"), e.node, e.node)
+	}
+	return e.client.explain(err)
+}
+
+func (e *Exporter) source() string { return "consul:" + e.cfg.Name }
+
+// denied reports whether Consul refused for lack of permission.
+func denied(err error) bool {
+	var status api.StatusError
+	if errors.As(err, &status) {
+		return status.Code == http.StatusForbidden || status.Code == http.StatusUnauthorized
+	}
+	return err != nil && (strings.Contains(err.Error(), "Permission denied") || strings.Contains(err.Error(), "ACL not found"))
 }

@@ -18,15 +18,15 @@ import (
 // Consul's own client, which writes as many entries on as many nodes, in transactions of the same size one after the other.
 // go test -run '^$' -bench Export -benchtime 1x ./internal/e2e/consul
 func BenchmarkExport(b *testing.B) {
-	const services, instances, nodes = 1000, 10, 10
+	const services, instances = 1000, 10
 	a := testconsul.Start(b, nil)
 	c := newCatalog(b, a, "")
 	w := ways()[0]
 	for range b.N {
 		floor := written(b, c, services*instances)
 		o := w.options(a)
-		o.Export.Owner, o.Export.Nodes = shop, nodes
-		e, err := consul.NewExporter(consul.ExporterConfig{Name: "bench", Options: o, Log: testlog.New(b)})
+		o.Export.Owner = shop
+		e, err := consul.NewExporter(consul.ExporterConfig{Name: "bench", Replica: "bench", Options: o, Log: testlog.New(b)})
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -51,7 +51,7 @@ func BenchmarkExport(b *testing.B) {
 // written has Consul's own client write entries on a node of its own, and remove it.
 func written(b *testing.B, c catalog, entries int) time.Duration {
 	b.Helper()
-	const size, each = 31, 1000 // of a transaction, and on a node
+	const size, each = 31, 10_000 // of a transaction, and on a node
 	nodes := func(do func(node string) error) {
 		for n := range (entries + each - 1) / each {
 			if err := do(fmt.Sprintf("floor-%d", n)); err != nil {
