@@ -1,190 +1,200 @@
 package filestore
 
 import (
+	"crypto/sha256"
+	"errors"
 	"maps"
-	"os"
+	"runtime"
 	"slices"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// folder is what is known of all files. It belongs to the goroutine of Run.
+// folder is what was read and sent. It belongs to the goroutine of Source.Run.
 type folder struct {
 	src   *Source
 	watch *watcher
-	keep  *keeper
+	send  func(feed.Batch[*config.Object]) bool // false: the source is stopped
 
-	files      map[string]*file
-	owners     owners
-	gone       []departed                 // what changes took away lately
-	missed     map[string]time.Time       // when known files that are away were first missed
-	missedKept map[string]time.Time       // what is kept of that
-	goneKept   map[string][]departed      // what is kept of gone, by file
-	adopted    map[string]bool            // files of goneKept of which something is in use in another file since
-	lately     time.Time                  // when something was last changed, by somebody or at a start by what was kept
-	latelyKept time.Time                  // what is kept of that
-	links      map[string]map[string]bool // where symlinks end -> their names
-	index      index
-
-	dirs   map[string]bool           // folders that the last scan read
-	failed map[string]config.Problem // folders that cannot be read
-	// overLimit says that there are more files than are read: no new one is.
-	overLimit bool
-	retrySoon bool                      // a folder could not be read, or overLimit: scan again soon
-	loops     map[string]config.Problem // symlinks that are not followed
-	keepup    error                     // why contents cannot be kept
-	// unloaded is why what was kept before the start, of no file by itself, cannot be read.
-	unloaded error
-	absence  absence
-	awaited  bool      // there was nothing to read at the start, and it was waited for
-	away     time.Time // since when the folder is out of reach, from before a restart too; zero: it is not
-
-	awaitedSince time.Time // since when it was
-
-	ready         nameQueue // files to be read now
-	pending       pending
-	scanNow       bool
-	scanTook      time.Duration // by the last scan, without reading what it found
-	newTombstones bool          // something is in gone that no file was asked to adopt yet
-	progress      progress
-	reading       bool      // progress was told, and its end was not
-	movedFrom     string    // named by the notification before this one as moved away
-	since         time.Time // when the first change that is not sent yet was noticed
-
-	changedGroups map[string]bool
-	said          map[string]map[saying]time.Time // the problems that were sent, by group, and since when they are
+	files   map[string]known  // by path within the folder
+	folders map[string]string // folders with a problem, by path, and the problem's text
+	full    bool              // the Full batch was sent
+	down    string            // why the folder could not be read, as it was sent; empty: it could
 }
 
-func newFolder(s *Source, w *watcher, k *keeper) *folder {
-	return &folder{
-		src: s, watch: w, keep: k,
-		files: map[string]*file{}, owners: owners{}, missed: map[string]time.Time{},
-		goneKept: map[string][]departed{}, adopted: map[string]bool{},
-		links: map[string]map[string]bool{}, index: newIndex(),
-		pending:       pending{settle: s.cfg.Settle, due: map[string]time.Time{}, first: map[string]time.Time{}, removal: map[string]bool{}},
-		changedGroups: map[string]bool{}, said: map[string]map[saying]time.Time{},
-	}
+// known is what was read of a file.
+type known struct {
+	stamp  stamp // zero: the file must be read again
+	digest [sha256.Size]byte
+	err    string // why it could not be read; empty: it could
 }
 
-// rootGroup is the group of problems that are not of one file.
-const rootGroup = "."
-
-// scanAt has the folder scanned at a time.
-func (f *folder) scanAt(at time.Time) {
-	if _, ok := f.pending.due[scanName]; !ok {
-		f.pending.first[scanName] = at
-		f.pending.at(scanName, at)
-	}
+// reading is the outcome of reading one file.
+type reading struct {
+	name  string
+	known known
+	// unchanged means that the content is what it was; update is empty then.
+	unchanged bool
+	update    feed.Update[*config.Object]
 }
 
-// noticed notes when a change was.
-func (f *folder) noticed(now time.Time) {
-	if f.since.IsZero() || now.Before(f.since) {
-		f.since = now
-	}
+// progressEvery is after how many files the source reports how many remain.
+const progressEvery = 1000
+
+func newFolder(s *Source, w *watcher, send func(feed.Batch[*config.Object]) bool) *folder {
+	return &folder{src: s, watch: w, send: send, files: map[string]known{}, folders: map[string]string{}}
 }
 
-// take brings a reading into what is known. keptAlready says that its content was kept before.
-func (f *folder) take(r reading, keptAlready bool) {
-	x := f.files[r.name]
-	if x == nil {
-		x = &file{name: r.name, known: r.at}
-		f.files[r.name] = x
-	}
-	delete(f.missed, r.name)
-	f.link(x, r.link)
-	objects, issues, seen, fresh := x.objects, x.issues, x.seen, x.claims == nil
-	guests, rest, kept, edited := x.guests, len(x.rest), x.kept, x.edited
-	clash, clashed := f.clashes(x, r.result.Objects), x.clashing
-	f.inherit(x, r, clash)
-	x.take(r, clash, func(k config.Key) bool { return f.defined(k, x, true) })
-	lately := x.lately
-	x.lately = lately && r.err != nil
-	delete(f.index.missing, x.name)
-	f.index.update(x)
-	if x.edited != edited {
-		f.lately = x.edited
-	}
-	if kept != x.kept {
-		f.changedGroups[x.name] = true
-	}
-	sameObjects := slices.Equal(objects, x.objects)
-	if !sameObjects || !slices.Equal(issues, x.issues) || fresh || rest != len(x.rest) {
-		f.noticed(r.at)
-		f.supply(x)
-	}
-	// equal objects are kept already, as they were written when they were good; but not what the file is now
-	if r.err == nil && !keptAlready && (!sameObjects || x.clashing != clashed || rest != len(x.rest) || lately || !r.same && x.seen != seen && !clean(r.result)) {
-		f.keep.put(r.name, f.record(x, r))
-	}
-	if !sameObjects {
-		f.depart(x, without(objects, x.objects, guests))
-	}
-}
-
-// without are the objects that are not among those after, and were no guests.
-func without(before, after []*config.Object, guests map[config.Key]config.Key) []*config.Object {
-	stay := keysOf(after)
-	return slices.DeleteFunc(slices.Clone(before), func(o *config.Object) bool { _, guest := guests[o.Key]; return guest || stay[o.Key] })
-}
-
-// missing drops files that are not there. Where the folder is not there either, or nothing is left in it, a
-// scan has to say what that means.
-func (f *folder) missing(names []string) {
-	if len(names) == 0 || f.absence.is() {
+// read scans the folder, reads the files that changed, and sends what is new. since is when the change was noticed.
+func (f *folder) read(since time.Time) {
+	l := scan(f.src.cfg.Dir, f.src.cfg.FollowSymlinks, f.src.cfg.maxEntries)
+	f.watch.replace(f.src.cfg.Dir, l)
+	if err := l.failed["."]; err != nil {
+		f.sendDown(err)
 		return
 	}
-	if _, err := os.Stat(f.src.cfg.Dir); err != nil || f.last(names) {
-		f.scanNow = true
+	b := feed.Batch[*config.Object]{Source: f.src.name, Full: !f.full, Since: since, Updates: f.folderUpdates(l)}
+	for _, name := range slices.Sorted(maps.Keys(f.files)) {
+		if _, there := l.files[name]; !there && !l.unknown(name) {
+			delete(f.files, name)
+			b.Updates = append(b.Updates, feed.Update[*config.Object]{Group: name})
+		}
+	}
+	updates, ok := f.readFiles(l)
+	if !ok {
 		return
 	}
-	f.drop(names...)
-}
-
-// drop forgets files that were deleted.
-func (f *folder) drop(names ...string) {
-	byHash := f.filesByHash(names)
-	for _, name := range names {
-		x := f.files[name]
-		if x == nil {
-			continue
-		}
-		f.lately = time.Now()
-		f.noticed(f.lately)
-		f.miss([]string{name}, f.lately)
-		delete(f.files, name)
-		f.unlink(x)
-		f.index.drop(name)
-		f.bequeath(x, byHash)
-		objects := x.objects
-		x.objects = nil
-		f.supply(x)
-		f.keep.put(name, nil)
-		f.depart(x, objects)
-		f.src.cfg.Log.Info("file deleted", "folder", f.src.cfg.Dir, "file", name)
+	b.Updates = append(b.Updates, updates...)
+	if (b.Full || len(b.Updates) > 0 || f.down != "") && f.send(b) {
+		f.full, f.down = true, ""
 	}
 }
 
-// supply brings the owners up to date and notes which groups have changed.
-func (f *folder) supply(x *file) {
-	f.changedGroups[x.name] = true
-	if f.files[x.name] == x {
-		f.index.update(x)
+// sendDown reports that the folder cannot be read, once.
+func (f *folder) sendDown(err error) {
+	down := &downError{f.src.cfg.Dir, err}
+	if f.down != down.Error() && f.send(feed.Batch[*config.Object]{Source: f.src.name, Down: down}) {
+		f.down = down.Error()
 	}
-	f.owners.set(x, f.index.claimed)
-	f.dismiss(x)
 }
 
-// markChangedClaims notes the files for which something has changed because others define the same
-// objects.
-func (f *folder) markChangedClaims() {
-	claimed := slices.Collect(maps.Keys(f.index.claimed))
-	clear(f.index.claimed)
-	for _, k := range claimed {
-		for _, c := range f.owners[k] {
-			f.changedGroups[c.file] = true
-			f.reconsider(c.file)
+// folderUpdates returns a group for each folder and symlink below the root that has, or had, a problem.
+func (f *folder) folderUpdates(l *listing) (out []feed.Update[*config.Object]) {
+	now := map[string]config.Problem{}
+	for rel, err := range l.failed {
+		now[rel] = folderProblem(rel, err)
+	}
+	maps.Copy(now, l.loops)
+	for rel, p := range now {
+		if f.folders[rel] != p.Text {
+			f.folders[rel] = p.Text
+			out = append(out, feed.Update[*config.Object]{Group: rel, Unreadable: l.failed[rel] != nil, Problems: []config.Problem{p}})
 		}
 	}
+	for rel := range f.folders {
+		if _, still := now[rel]; !still {
+			delete(f.folders, rel)
+			out = append(out, feed.Update[*config.Object]{Group: rel})
+		}
+	}
+	return out
 }
+
+// readFiles reads the files whose stamps changed; false: the source is stopped.
+func (f *folder) readFiles(l *listing) (updates []feed.Update[*config.Object], ok bool) {
+	var names []string
+	for name, s := range l.files {
+		if was, had := f.files[name]; !had || s == (stamp{}) || was.stamp != s {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	for len(names) > 0 {
+		if len(names) > progressEvery && !f.send(feed.Batch[*config.Object]{Source: f.src.name, Reading: len(names)}) {
+			return nil, false
+		}
+		some := names[:min(progressEvery, len(names))]
+		names = names[len(some):]
+		readings := make([]reading, len(some))
+		var group errgroup.Group
+		group.SetLimit(runtime.GOMAXPROCS(0))
+		for i, name := range some {
+			was, had := f.files[name]
+			group.Go(func() error {
+				readings[i] = f.src.read(name, was, had)
+				return nil
+			})
+		}
+		_ = group.Wait() // the functions return nil
+		for _, r := range readings {
+			f.files[r.name] = r.known
+			if !r.unchanged {
+				updates = append(updates, r.update)
+			}
+		}
+	}
+	return updates, true
+}
+
+// read reads and parses one file. It is called from several goroutines.
+func (s *Source) read(name string, was known, had bool) reading {
+	r := reading{name: name, update: feed.Update[*config.Object]{Group: name}}
+	data, stamp, err := s.content(name)
+	if errors.Is(err, errBusy) { // a later scan reads it
+		r.known, r.unchanged = known{digest: was.digest, err: was.err}, true
+		return r
+	}
+	if err != nil {
+		problem := fileProblem(name, err)
+		r.known.err, r.unchanged = problem.Text, had && was.err == problem.Text
+		r.update.Unreadable, r.update.Problems = true, []config.Problem{problem}
+		return r
+	}
+	r.known = known{stamp: stamp, digest: sha256.Sum256(data)}
+	if had && was.err == "" && was.digest == r.known.digest {
+		r.unchanged = true
+		return r
+	}
+	if blank(data) {
+		r.update.Unreadable, r.update.Problems = true, blankResult(name, blankActive).Problems
+		return r
+	}
+	result := Parse(name, data)
+	for _, o := range result.Objects {
+		o.Origin.Source = s.name
+	}
+	r.update.Items, r.update.Problems = result.Objects, result.Problems
+	for _, k := range result.Broken {
+		r.update.Invalid = append(r.update.Invalid, k.String())
+	}
+	r.update.Unreadable = result.Unread && len(result.Objects)+len(result.Broken) == 0
+	return r
+}
+
+// content reads a file of the folder.
+func (s *Source) content(name string) ([]byte, stamp, error) {
+	f, err := s.open(name)
+	if err != nil {
+		return nil, stamp{}, err
+	}
+	return readFile(f)
+}
+
+// downError is why the folder itself cannot be read.
+type downError struct {
+	dir string
+	err error
+}
+
+func (e *downError) Error() string {
+	if refused := refusedError(""); errors.As(e.err, &refused) {
+		return "the folder " + e.dir + " is not read: " + refused.Error()
+	}
+	return "the folder " + e.dir + " cannot be read (" + reason(e.err) + "): create or mount it, and make it readable"
+}
+
+func (e *downError) Unwrap() error { return e.err }

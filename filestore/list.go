@@ -12,10 +12,10 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// List returns the paths, sorted, of the files that a Source of dir reads, and what is wrong with the folders and
-// symlinks on the way to them. followSymlinks is Config.FollowSymlinks. Files are not read.
+// List returns the sorted paths of the files that a Source of dir reads, and the problems of folders and symlinks. followSymlinks
+// is Config.FollowSymlinks. It does not read files.
 func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
-	l := scan(dir, followSymlinks, maxEntries, func(string, stamp) {})
+	l := scan(dir, followSymlinks, maxEntries)
 	files := make([]string, 0, len(l.files))
 	var problems []config.Problem
 	for _, name := range slices.Sorted(maps.Keys(l.files)) {
@@ -38,7 +38,7 @@ func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	return files, problems
 }
 
-// Load reads a file as a Source does. That it cannot be read is a problem of the result.
+// Load reads and parses a file as a Source does. A file that cannot be read is a problem in the result.
 func Load(path string) config.Result {
 	data, problems := Content(path)
 	if len(problems) > 0 {
@@ -47,8 +47,8 @@ func Load(path string) config.Result {
 	return Parse(path, data)
 }
 
-// Content returns what is in a file, for Parse, which refuses one that is too large: of that it is only the beginning. That
-// the file cannot be read is a problem.
+// Content returns the content of a file for Parse: of a file that is too large only the beginning, which Parse refuses. The
+// problem is why the file cannot be read.
 func Content(path string) ([]byte, []config.Problem) {
 	f, err := openRegular(path, os.Stat, os.OpenFile)
 	if err != nil {
@@ -61,8 +61,7 @@ func Content(path string) ([]byte, []config.Problem) {
 	return data, nil
 }
 
-// Parse reads the content of a file as a Source does: one that is empty is a problem, as something may have been
-// meant. name is that of the file; its extension tells how to read it.
+// Parse parses the content of a file. An empty file is a problem. The extension of name selects YAML or JSON.
 func Parse(name string, data []byte) config.Result {
 	if blank(data) {
 		return blankResult(name, blankGiven)
@@ -70,15 +69,15 @@ func Parse(name string, data []byte) config.Result {
 	return config.Parse(name, data)
 }
 
-// fileProblem is that a file cannot be read.
+// fileProblem says that a file cannot be read.
 func fileProblem(name string, err error) config.Problem {
 	if refused := refusedError(""); errors.As(err, &refused) {
 		return config.Problem{Severity: feed.Error, File: name, Text: "the file is not read: " + refused.Error()}
 	}
-	return config.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): mend that, or delete it", err)}
+	return config.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): make it readable, or delete it", err)}
 }
 
-// folderProblem is that a folder cannot be read.
+// folderProblem says that a folder cannot be read.
 func folderProblem(path string, err error) config.Problem {
 	if refused := refusedError(""); errors.As(err, &refused) {
 		return config.Problem{Severity: feed.Error, File: path, Text: "the folder is not read: " + refused.Error()}

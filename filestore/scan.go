@@ -16,33 +16,31 @@ import (
 )
 
 const (
-	// maxEntries is how many files and folders there may be, those that are no configuration
-	// included.
+	// maxEntries limits the number of files and folders, including those that are not configuration.
 	maxEntries = 100_000
-	// maxFolders is how deep folders nest.
+	// maxFolders limits how deep folders nest.
 	maxFolders = 32
 )
 
-// listing is what a scan found.
+// listing is the result of a scan.
 type listing struct {
-	files   map[string]stamp           // by path within the folder
-	dirs    map[string]bool            // folders that were read, "." included
-	failed  map[string]error           // folders that could not be read
-	loops   map[string]config.Problem  // symlinks that were not followed
-	seen    map[[2]uint64]string       // device and inode of folders
-	later   []string                   // symlinks to folders, read after the real ones
-	watch   func(dir string, in stamp) // called before a folder is read
-	follow  bool                       // symlinks that lead out of the folder are followed
-	entries int                        // how many were looked at
-	most    int                        // how many may be
+	files   map[string]stamp          // by path within the folder
+	dirs    map[string]bool           // folders that were listed, including "."
+	failed  map[string]error          // folders that could not be read
+	loops   map[string]config.Problem // symlinks that were not followed
+	seen    map[[2]uint64]string      // device and inode of folders
+	later   []string                  // symlinks to folders, read after the real ones
+	ends    []string                  // where symlinks to files end
+	follow  bool                      // symlinks that lead out of the folder are followed
+	entries int                       // so far
+	most    int                       // limit of entries
 }
 
-// scan lists a folder without reading files. A folder that is reached twice is read once, under its
-// own path rather than a symlink's, so symlinks cannot lead in a circle. With more than most
-// entries the whole folder has failed.
-func scan(root string, follow bool, most int, watch func(dir string, in stamp)) *listing {
+// scan lists a folder without reading files. A folder that is reached twice is listed once, under its own path rather than a
+// symlink's, so symlinks cannot form a loop. With more than most entries the whole folder has failed.
+func scan(root string, follow bool, most int) *listing {
 	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{}, loops: map[string]config.Problem{},
-		seen: map[[2]uint64]string{}, watch: watch, follow: follow, most: most}
+		seen: map[[2]uint64]string{}, follow: follow, most: most}
 	l.dir(root, ".")
 	for len(l.later) > 0 {
 		next := l.later[0]
@@ -54,9 +52,8 @@ func scan(root string, follow bool, most int, watch func(dir string, in stamp)) 
 		l.dir(root, next)
 	}
 	if l.overLimit() {
-		clear(l.files) // which of them are there is a matter of chance
 		l.failed["."] = refusedError(fmt.Sprintf("it has more than %d files and folders, "+
-			"counting those that are no configuration: move out what does not belong there", most))
+			"including those that are not configuration: move out what does not belong there", most))
 	}
 	return l
 }
@@ -76,11 +73,10 @@ func (l *listing) dir(root, rel string) {
 	s := stampOf(info)
 	if first, again := l.seen[[2]uint64{s.device, s.inode}]; again {
 		l.loops[rel] = config.Problem{Severity: feed.Warning, File: rel,
-			Text: fmt.Sprintf("the symlink leads to the folder %s, which is read already: remove it", first)}
+			Text: fmt.Sprintf("the symlink leads to the folder %s, which is read anyway: remove it", first)}
 		return
 	}
 	l.seen[[2]uint64{s.device, s.inode}] = rel
-	l.watch(path, s)
 	entries, err := l.read(path)
 	if err != nil {
 		l.failed[rel] = err
@@ -98,7 +94,7 @@ func (l *listing) dir(root, rel string) {
 	}
 }
 
-// read returns what is in a folder, at most one entry more than may be looked at.
+// read returns the entries of a folder, at most one more than the limit allows.
 func (l *listing) read(path string) ([]fs.DirEntry, error) {
 	d, err := os.Open(path)
 	if err != nil {
@@ -128,39 +124,19 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	case !isConfig(rel):
 	case err == nil:
 		l.files[rel] = stampOf(info)
+		if link {
+			if end, err := filepath.EvalSymlinks(filepath.Join(root, rel)); err == nil {
+				l.ends = append(l.ends, end)
+			}
+		}
 	default:
-		l.files[rel] = stamp{} // a link to nowhere, or it is gone again: reading it tells
+		l.files[rel] = stamp{} // a dangling link, or it is gone: reading it shows which
 	}
 }
 
 func (l *listing) overLimit() bool { return l.entries > l.most }
 
-// addKnown adds the known files and their folders to a listing that ended at the limit.
-func (l *listing) addKnown(root string, known map[string]*file) {
-	for dir := range parents(known) {
-		if info, err := os.Stat(filepath.Join(root, dir)); err == nil {
-			l.watch(filepath.Join(root, dir), stampOf(info))
-			l.dirs[dir] = true
-		}
-	}
-	for name := range known {
-		if info, err := os.Stat(filepath.Join(root, name)); err == nil {
-			l.files[name] = stampOf(info)
-		}
-	}
-}
-
-// unreadable says that a folder could not be read although it is not refused.
-func (l *listing) unreadable() bool {
-	for _, err := range l.failed {
-		if refused := refusedError(""); !errors.As(err, &refused) {
-			return true
-		}
-	}
-	return false
-}
-
-// unknown says that nothing can be said about a file, because a folder on its way cannot be read.
+// unknown reports whether a file may exist unseen, because a folder on its path could not be listed.
 func (l *listing) unknown(name string) bool {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
 		if l.failed[dir] != nil {

@@ -7,21 +7,20 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Together is what several files define that are to be taken as one. The zero value is empty.
+// Together is the content of several files. The zero value is empty.
 type Together struct {
-	// Objects are those without an error, in the order of the files.
+	// Objects are the valid objects, in the order of the files.
 	Objects []*config.Object
-	// Broken are the keys of objects that were refused, and Unread says that some part was refused whose key could not
-	// be read; see config.Result.
+	// Broken are the keys of invalid objects. Unread means that some part is invalid whose key could not be read.
 	Broken []config.Key
 	Unread bool
-	// Problems are all that is wrong, file by file.
+	// Problems are those of all files, file by file.
 	Problems []config.Problem
 
 	seen map[config.Key]config.Origin
 }
 
-// Add takes in one file. An object that an earlier one defines is an error.
+// Add adds a file. An object that an earlier file defines is an error.
 func (t *Together) Add(r config.Result) {
 	if t.seen == nil {
 		t.seen = map[config.Key]config.Origin{}

@@ -7,15 +7,14 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher is told of changes by the kernel. Without one (the kernel's limits may forbid it) only scans
-// notice changes.
+// watcher is told by the kernel when something in a folder changes. Without one, because the kernel's limits forbid it, the
+// periodic scans find changes.
 type watcher struct {
 	w    *fsnotify.Watcher
-	err  error            // why some folder is not watched
-	dirs map[string]stamp // what is watched; a folder that was replaced is watched anew
+	dirs map[string][2]uint64 // device and inode of each watched folder
 }
 
-// eventBuffer is how many notifications are taken in at once.
+// eventBuffer is how many notifications are buffered.
 const eventBuffer = 4096
 
 func newWatcher() *watcher {
@@ -23,12 +22,12 @@ func newWatcher() *watcher {
 	if err != nil {
 		w = nil
 	}
-	return &watcher{w: w, err: err, dirs: map[string]stamp{}}
+	return &watcher{w: w, dirs: map[string][2]uint64{}}
 }
 
 func (w *watcher) close() {
 	if w.w != nil {
-		w.w.Close() //nolint:errcheck // closes descriptors that are only read
+		_ = w.w.Close() // it only reads
 	}
 }
 
@@ -46,57 +45,34 @@ func (w *watcher) errors() <-chan error {
 	return w.w.Errors
 }
 
-// add watches a folder that is in the state in.
-func (w *watcher) add(dir string, in stamp) {
+// replace watches the folders of a listing, the places where its symlinks end, and the folder that contains root, and no others.
+func (w *watcher) replace(root string, l *listing) {
 	if w.w == nil {
 		return
 	}
-	if had, ok := w.dirs[dir]; ok {
-		if had.device == in.device && had.inode == in.inode {
-			return
-		}
-		w.remove(dir)
-	}
-	if err := w.w.Add(dir); err != nil {
-		w.err = err
-		return
-	}
-	w.dirs[dir] = in
-}
-
-// replaced says that another folder stands where one was watched: something was mounted or unmounted there, of which
-// the kernel tells nobody.
-func (w *watcher) replaced() bool {
-	for dir, had := range w.dirs {
+	wanted := map[string][2]uint64{}
+	add := func(dir string) {
 		if info, err := os.Stat(dir); err == nil {
-			if is := stampOf(info); is.device != had.device || is.inode != had.inode {
-				return true
-			}
+			s := stampOf(info)
+			wanted[dir] = [2]uint64{s.device, s.inode}
 		}
 	}
-	return false
-}
-
-// remove forgets a folder. The kernel may have done so already, when it was deleted.
-func (w *watcher) remove(dir string) {
-	if _, ok := w.dirs[dir]; ok {
-		delete(w.dirs, dir)
-		_ = w.w.Remove(dir)
+	add(filepath.Dir(root))
+	for rel := range l.dirs {
+		add(filepath.Join(root, rel))
 	}
-}
-
-// gone notes that the kernel says that dir itself was deleted or moved away.
-func (w *watcher) gone(dir string) bool {
-	_, ok := w.dirs[dir]
-	w.remove(dir)
-	return ok
-}
-
-// within returns the path of a notified name within root.
-func within(root, name string) (string, bool) {
-	rel, err := filepath.Rel(root, name)
-	if err != nil || rel == "." || rel == ".." || len(rel) > 2 && rel[:3] == ".."+string(filepath.Separator) {
-		return "", false
+	for _, end := range l.ends {
+		add(filepath.Dir(end))
 	}
-	return rel, true
+	for dir, id := range w.dirs {
+		if wanted[dir] != id {
+			delete(w.dirs, dir)
+			_ = w.w.Remove(dir) // the kernel may have done so
+		}
+	}
+	for dir, id := range wanted {
+		if _, watched := w.dirs[dir]; !watched && w.w.Add(dir) == nil {
+			w.dirs[dir] = id
+		}
+	}
 }
