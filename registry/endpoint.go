@@ -1,6 +1,8 @@
 package registry
 
 import (
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -84,6 +86,28 @@ func (l *EndpointList) Len() int {
 		return 0
 	}
 	return len(l.Items)
+}
+
+// All are the endpoints, not to be changed; of a nil list, none.
+func (l *EndpointList) All() []Endpoint {
+	if l == nil {
+		return nil
+	}
+	return l.Items
+}
+
+// Equal reports whether two lists hold the same endpoints in the same order.
+func (l *EndpointList) Equal(o *EndpointList) bool {
+	same := func(a, b Endpoint) bool { return a.Equal(&b) }
+	return l == o || l != nil && o != nil && slices.EqualFunc(l.Items, o.Items, same)
+}
+
+// Equal reports whether two endpoints are the same in all fields.
+func (e *Endpoint) Equal(o *Endpoint) bool {
+	return e.Address == o.Address && e.Locality == o.Locality && e.Network == o.Network && e.Weight == o.Weight &&
+		e.ServiceAccount == o.ServiceAccount && e.Namespace == o.Namespace && e.Workload == o.Workload &&
+		e.TLSMode == o.TLSMode && e.Health == o.Health && e.States == o.States &&
+		maps.Equal(e.Ports, o.Ports) && maps.Equal(e.Labels, o.Labels)
 }
 
 // Instances is one service with its endpoints. The two are replaced separately.

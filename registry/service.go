@@ -3,9 +3,15 @@ package registry
 import (
 	"cmp"
 	"net/netip"
+	"reflect"
 	"strings"
 	"time"
 )
+
+// Host is the name of a service, by which what several sources supply is joined.
+type Host string
+
+func (h Host) String() string { return string(h) }
 
 // Key identifies a service: the same host may be declared in several namespaces.
 type Key struct {
@@ -69,9 +75,10 @@ type Service struct {
 	Key
 	// Addresses are the virtual IPs, single addresses or prefixes; empty when it has none.
 	Addresses []netip.Prefix
-	// AutoAddresses are virtual IPs that Ashore allocated, for proxies that capture DNS, used when
-	// Addresses is empty.
-	AutoAddresses []netip.Addr
+	// AutoAddress means that virtual IPs are allocated while Addresses is empty; see WantsAddress.
+	AutoAddress bool `json:",omitempty"`
+	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it empty.
+	AutoAddresses []netip.Addr `json:",omitempty"`
 	// Ports is in the order of declaration, at least one, numbers unique.
 	Ports []Port
 	// Resolution of its endpoints.
@@ -84,12 +91,12 @@ type Service struct {
 	Labels map[string]string
 	// SubjectAltNames are the identities that its workloads may have; empty means any.
 	SubjectAltNames []string
-	// Created decides which of two declarations of a host wins: the older.
+	// Created decides which of two declarations of a host is used: the older.
 	Created time.Time
-	// Relayed says that nobody declares it, and no registry of ours knows it: it is what another control plane's registry knows.
-	// Whoever else has its host counts before it, however young.
+	// Relayed means that the registry of another control plane knows it. Our declarations and registries count before it,
+	// even if they are younger.
 	Relayed bool `json:",omitempty"`
-	// Source and Object say where it came from, for people.
+	// Source is the name of the source that an operator edits, and Object what is written there: "ServiceEntry shop/web".
 	Source, Object string
 }
 
@@ -113,8 +120,11 @@ func (s *Service) Port(number uint32) (Port, bool) {
 	return Port{}, false
 }
 
-// CompareAge orders services where one of them counts before another: what was relayed after all others, and else the older. It is 0
-// where only names tell which one counts.
+// Declared reports whether configuration declares the service. Otherwise only registries know it.
+func (s *Service) Declared() bool { return !s.Relayed && strings.HasPrefix(s.Object, "ServiceEntry ") }
+
+// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero means that only their names
+// decide.
 func (s *Service) CompareAge(o *Service) int {
 	switch {
 	case s.Relayed == o.Relayed:
@@ -126,9 +136,16 @@ func (s *Service) CompareAge(o *Service) int {
 	}
 }
 
-// WantsAddress says that clients can tell the service by an address only if one is allocated for it.
+// WantsAddress reports whether virtual IPs are to be allocated for the host.
 func (s *Service) WantsAddress() bool {
-	return len(s.Addresses) == 0 && len(s.AutoAddresses) == 0 && s.Resolution != Passthrough && !strings.HasPrefix(s.Host, "*")
+	return s.AutoAddress && len(s.Addresses) == 0 && s.Resolution != Passthrough && !strings.HasPrefix(s.Host, "*")
+}
+
+// WithVIP returns the service with allocated virtual IPs.
+func (s *Service) WithVIP(v VIP) *Service {
+	out := *s
+	out.AutoAddresses = []netip.Addr{v.IPv4, v.IPv6}
+	return &out
 }
 
 // VirtualIPs are the addresses of the service: the declared ones, or else the allocated ones.
@@ -141,4 +158,20 @@ func (s *Service) VirtualIPs() []netip.Prefix {
 		out = append(out, netip.PrefixFrom(a, a.BitLen()))
 	}
 	return out
+}
+
+// Keep returns now, with the pointers of old where the contents are equal.
+func Keep(old, now Instances) Instances {
+	if old.Service.Equal(now.Service) {
+		now.Service = old.Service
+	}
+	if old.Endpoints.Equal(now.Endpoints) {
+		now.Endpoints = old.Endpoints
+	}
+	return now
+}
+
+// Equal reports whether two services are the same in all fields.
+func (s *Service) Equal(o *Service) bool {
+	return s == o || s != nil && o != nil && reflect.DeepEqual(s, o)
 }

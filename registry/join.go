@@ -1,0 +1,253 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+// Part is what one source supplies for a host.
+type Part struct {
+	Instances
+	// Source is the name of the source.
+	Source string
+	// Used counts the endpoints that the joined service has from this part. Join sets it.
+	Used int
+}
+
+// Joined is one service and the parts that it was made of. Its endpoints are in the order of the parts.
+type Joined struct {
+	Instances
+	// Parts are never empty. The first one sets the options of the service.
+	Parts []Part
+}
+
+// JoinConfig says how the services that several sources supply for one host are joined.
+type JoinConfig struct {
+	// Shadow takes the endpoints of the first part that has any. Otherwise the endpoints of all parts are united.
+	Shadow bool
+	// ExportTo is the default of Service.ExportTo. Empty means "*".
+	ExportTo []string
+}
+
+// Join makes the services of one host of what sources supply for it, the first source first.
+//
+// Declarations (ServiceEntry) of several namespaces are several services. Registries do not know namespaces: what they
+// know joins the oldest declaration. If that is not exported to all namespaces, it also joins the next one, and so on. If none
+// is exported to all, the registries' own service remains for all others, in the namespace of the first registry. What
+// another control plane relayed counts after our own registries.
+//
+// The first part of a service sets its options. Its ports are those of all parts. An endpoint serves only the ports of its
+// own part. Endpoints of a part with another Resolution are not used.
+func (c JoinConfig) Join(parts []Part) []Joined {
+	declared, known := split(parts)
+	var (
+		out    []Joined
+		public bool // who would use the registries' own service uses a declaration
+	)
+	for _, group := range declared {
+		first, all := group[0].Service, group
+		if !public {
+			all = append(all, known...)
+		}
+		out = append(out, c.join(all))
+		public = public || c.public(first) || len(known) > 0 && first.Namespace == known[0].Service.Namespace
+	}
+	if len(known) > 0 && !public {
+		out = append(out, c.join(known))
+	}
+	return out
+}
+
+// split returns the declarations by namespace, those with the oldest first, and what registries know.
+func split(parts []Part) (declared [][]Part, known []Part) {
+	if len(parts) == 1 && !parts[0].Service.Declared() {
+		return nil, parts
+	}
+	var relayed []Part
+	byNamespace := map[string][]Part{}
+	for _, p := range parts {
+		switch {
+		case p.Service.Declared():
+			byNamespace[p.Service.Namespace] = append(byNamespace[p.Service.Namespace], p)
+		case p.Service.Relayed:
+			relayed = append(relayed, p)
+		default:
+			known = append(known, p)
+		}
+	}
+	declared = slices.SortedFunc(maps.Values(byNamespace), func(a, b []Part) int {
+		s, o := a[0].Service, b[0].Service
+		return cmp.Or(s.Created.Compare(o.Created), cmp.Compare(s.Namespace, o.Namespace))
+	})
+	return declared, append(known, relayed...)
+}
+
+// public reports whether all namespaces see the service.
+func (c JoinConfig) public(s *Service) bool {
+	to := s.ExportTo
+	if len(to) == 0 {
+		to = c.ExportTo
+	}
+	return len(to) == 0 || slices.Contains(to, "*")
+}
+
+// join makes one service of parts.
+func (c JoinConfig) join(parts []Part) Joined {
+	out := Joined{Instances: parts[0].Instances, Parts: slices.Clone(parts)}
+	if len(parts) == 1 {
+		out.Parts[0].Used = out.Endpoints.Len()
+		return out
+	}
+	if ports := unitedPorts(parts); len(ports) > len(out.Service.Ports) {
+		s := *out.Service
+		s.Ports = ports
+		out.Service = &s
+	}
+	c.uniteEndpoints(&out)
+	return out
+}
+
+// unitedPorts are the ports of all parts, unique by number and name. Of two ports with one number the first is used.
+func unitedPorts(parts []Part) []Port {
+	out := slices.Clip(parts[0].Service.Ports)
+	for _, part := range parts[1:] {
+		for _, p := range part.Service.Ports {
+			if slices.ContainsFunc(out, func(q Port) bool { return q.Number == p.Number }) {
+				continue
+			}
+			if slices.ContainsFunc(out, func(q Port) bool { return q.Name == p.Name }) {
+				p.Name = fmt.Sprintf("%s-%d", p.Name, p.Number)
+			}
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// uniteEndpoints sets the endpoints of the service and Part.Used.
+func (c JoinConfig) uniteEndpoints(j *Joined) {
+	var used []*Part
+	for i := range j.Parts {
+		p := &j.Parts[i]
+		p.Used = 0
+		if p.Endpoints.Len() > 0 && p.Service.Resolution == j.Service.Resolution && !(c.Shadow && len(used) > 0) {
+			used = append(used, p)
+		}
+	}
+	if len(used) == 1 && slices.Equal(used[0].Service.Ports, j.Service.Ports) {
+		j.Endpoints, used[0].Used = used[0].Endpoints, used[0].Endpoints.Len()
+		return
+	}
+	u := union{ports: j.Service.Ports, by: map[place]*Part{}}
+	for _, p := range used {
+		before := len(u.endpoints)
+		u.add(p)
+		p.Used = len(u.endpoints) - before
+	}
+	j.Endpoints = &EndpointList{Items: u.endpoints}
+}
+
+// union are endpoints of several parts.
+type union struct {
+	ports     []Port // of the joined service
+	endpoints []Endpoint
+	by        map[place]*Part // which part serves a port of the service there
+}
+
+// place is an address and port where an endpoint serves a port of a service.
+type place struct {
+	address      string
+	port, number uint32
+}
+
+// add adds the endpoints of a part. What an earlier part serves at a place stays as it is.
+func (u *union) add(part *Part) {
+	for _, e := range part.Endpoints.All() {
+		if ports, serves := u.serve(part, &e); serves {
+			e.Ports = ports
+			u.endpoints = append(u.endpoints, e)
+		}
+	}
+}
+
+// serve returns Endpoint.Ports for the joined ports, and whether the endpoint serves any.
+func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves bool) {
+	for _, p := range u.ports {
+		number := uint32(0)
+		if own, ok := part.Service.Port(p.Number); ok {
+			number = e.Port(own)
+		}
+		at := place{e.Address, p.Number, number}
+		if number != 0 && u.by[at] == nil {
+			u.by[at] = part
+		}
+		if number != 0 && u.by[at] != part {
+			number = 0
+		}
+		serves = serves || number != 0
+		if number == cmp.Or(p.TargetPort, p.Number) {
+			continue // as without an entry
+		}
+		if ports == nil {
+			ports = map[string]uint32{}
+		}
+		ports[p.Name] = number
+	}
+	return ports, serves
+}
+
+// Problems are the options of parts that differ from those of the first part, and are not used.
+func (j Joined) Problems() (out []feed.Problem) {
+	first := j.Parts[0]
+	for _, part := range j.Parts[1:] {
+		for _, d := range differences(first.Service, part.Service) {
+			out = append(out, feed.Problem{
+				Severity: feed.Warning, Source: part.source(), Object: part.title(), Field: d.field,
+				Text: fmt.Sprintf("%s; %s of source %s is used: make the two agree, or remove the host from one of them",
+					d.text, first.title(), first.source()),
+			})
+		}
+	}
+	return out
+}
+
+// source is the name of the source that an operator edits.
+func (p Part) source() string { return cmp.Or(p.Service.Source, p.Source) }
+
+func (p Part) title() string { return cmp.Or(p.Service.Object, p.Service.Host) }
+
+// difference is an option that two parts set differently.
+type difference struct{ field, text string }
+
+// differences are the options of other that contradict those of s.
+func differences(s, other *Service) (out []difference) {
+	add := func(field, format string, args ...any) {
+		out = append(out, difference{field, fmt.Sprintf(format, args...)})
+	}
+	if s.Resolution != other.Resolution {
+		add("resolution", "is %s, not %s; its endpoints are not used", other.Resolution, s.Resolution)
+	}
+	if s.External != other.External {
+		add("location", "is %s, not %s", other.location(), s.location())
+	}
+	if len(s.Addresses) > 0 && len(other.Addresses) > 0 && !slices.Equal(s.Addresses, other.Addresses) {
+		add("addresses", "are %v, not %v", other.Addresses, s.Addresses)
+	}
+	for _, p := range other.Ports {
+		if q, ok := s.Port(p.Number); ok && q.Protocol.Contradicts(p.Protocol) {
+			add("ports", "port %d is %s, not %s", p.Number, p.Protocol, q.Protocol)
+		}
+	}
+	return out
+}
+
+func (s *Service) location() string {
+	if s.External {
+		return "MESH_EXTERNAL"
+	}
+	return "MESH_INTERNAL"
+}
