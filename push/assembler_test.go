@@ -3,483 +3,685 @@ package push_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
+	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	networking "istio.io/api/networking/v1alpha3"
 	security "istio.io/api/security/v1beta1"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// scripted is a source that says what a test tells it to.
-type scripted[T any] struct {
-	name string
-	say  chan feed.Batch[T]
-	err  error
+// fakeSource is a source that sends what a test gives it.
+type fakeSource[T any] struct {
+	name    string
+	batches chan feed.Batch[T]
+	last    *feed.Batch[T] // sent when it is stopped
+	err     error
 }
 
-func newScripted[T any](name string) *scripted[T] {
-	return &scripted[T]{name: name, say: make(chan feed.Batch[T])}
-}
+func (s *fakeSource[T]) Name() string { return s.name }
 
-func (s *scripted[T]) Name() string { return s.name }
-
-func (s *scripted[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
-	if s.err != nil {
-		return s.err
+func (s *fakeSource[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
+	for s.err == nil {
+		select {
+		case <-ctx.Done():
+			if s.last != nil {
+				out <- *s.last
+			}
+			return nil
+		case b := <-s.batches:
+			b.Source = s.name
+			out <- b
+		}
 	}
+	return s.err
+}
+
+// fakeDeriver makes a service of each ServiceEntry, in the namespace of that.
+type fakeDeriver struct {
+	objects push.Objects
+	more    chan struct{}
+	address string // of the only endpoint of each service
+	full    bool   // the first batch was made
+}
+
+func (*fakeDeriver) Name() string { return "entries" }
+
+func (d *fakeDeriver) Watch(context.Context) <-chan struct{} { return d.more }
+
+func (d *fakeDeriver) Derive(objects push.Objects) feed.Batch[registry.Instances] {
+	b := feed.Batch[registry.Instances]{Source: d.Name(), Full: !d.full, Explicit: true}
+	for k, o := range objects.All() {
+		if k.Kind == config.ServiceEntry {
+			in := service(o.Spec.(*networking.ServiceEntry).Hosts[0], d.address)
+			in.Service.Namespace, in.Service.Object = k.Namespace, k.String()
+			b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Name, Items: []registry.Instances{in}})
+		}
+	}
+	for k := range d.objects.All() {
+		if _, ok := objects.Get(k); !ok {
+			b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Name})
+		}
+	}
+	d.objects, d.full = objects, true
+	return b
+}
+
+// fakeAllocator allocates what a test tells it to.
+type fakeAllocator struct {
+	wanted []string
+	vips   chan registry.VIPs
+}
+
+func (a *fakeAllocator) Want(hosts []string) { a.wanted = hosts }
+
+func (a *fakeAllocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
+	return relay(ctx, a.vips, out)
+}
+
+// fakeKeys fetches what a test tells it to.
+type fakeKeys struct {
+	wanted []string
+	keys   chan *push.KeySets
+}
+
+func (k *fakeKeys) Want(urls []string) { k.wanted = urls }
+
+func (k *fakeKeys) Run(ctx context.Context, out chan<- *push.KeySets) error {
+	return relay(ctx, k.keys, out)
+}
+
+func relay[T any](ctx context.Context, in <-chan T, out chan<- T) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case b := <-s.say:
-			b.Source = s.name
-			select {
-			case out <- b:
-			case <-ctx.Done():
-				return nil
-			}
+		case v := <-in:
+			out <- v
 		}
 	}
 }
 
-// published is one context, and what was said of it.
-type published struct {
-	context *push.Context
-	changes push.Changes
+// fixture is an assembler with two sources of configuration, a and b, and two of services, c and d.
+type fixture struct {
+	t             *testing.T
+	a, b          *fakeSource[*config.Object]
+	c, d          *fakeSource[registry.Instances]
+	cfg           push.AssemblerConfig
+	assembler     *push.Assembler
+	saved         map[string]feed.SavedGroup[*config.Object]
+	savedServices map[string]feed.SavedGroup[registry.Instances]
+	contexts      []*push.Context
+	changes       []push.Changes
+	exported      []push.Exported
+	trusted       chan *push.Trust
+	stop          func()
 }
 
-// assembly is a running assembler and what it published.
-type assembly struct {
-	files     *scripted[*config.Object]
-	services  *scripted[registry.Instances]
-	assembler *push.Assembler
-	published []published
-	at        []time.Duration
-}
-
-func assemble(t *testing.T) *assembly {
-	a := &assembly{files: newScripted[*config.Object]("files"), services: newScripted[registry.Instances]("services")}
-	start := time.Now()
-	a.assembler = push.NewAssembler(push.AssemblerConfig{
-		Sources: push.Sources{Objects: []config.Source{a.files}, Instances: []feed.Source[registry.Instances]{a.services}}, Mesh: testMesh(),
-		Publish: func(c *push.Context, changes push.Changes) {
-			a.published = append(a.published, published{c, changes})
-			a.at = append(a.at, time.Since(start))
+func newFixture(t *testing.T, options ...func(*fixture)) *fixture {
+	f := &fixture{
+		t: t, a: objectSource("a"), b: objectSource("b"), c: serviceSource("c"), d: serviceSource("d"),
+		saved: map[string]feed.SavedGroup[*config.Object]{}, savedServices: map[string]feed.SavedGroup[registry.Instances]{},
+	}
+	f.cfg = push.AssemblerConfig{
+		Mesh: testMesh(),
+		Save: f.save,
+		Publish: func(c *push.Context, ch push.Changes) {
+			f.contexts, f.changes = append(f.contexts, c), append(f.changes, ch)
 		},
-	})
-	t.Cleanup(running(t, a.assembler))
-	return a
-}
-
-func instances(host string, addresses ...string) feed.Update[registry.Instances] {
-	k := registry.Key{Host: host, Namespace: "a"}
-	l := &registry.EndpointList{}
-	for _, addr := range addresses {
-		l.Items = append(l.Items, registry.Endpoint{Address: addr, Namespace: "a"})
 	}
-	return feed.Update[registry.Instances]{Group: host, Items: []registry.Instances{{Service: &registry.Service{Key: k}, Endpoints: l}}}
+	for _, o := range options {
+		o(f)
+	}
+	f.start()
+	return f
 }
 
-func services(full bool, updates ...feed.Update[registry.Instances]) feed.Batch[registry.Instances] {
-	return feed.Batch[registry.Instances]{Full: full, Updates: updates}
+func objectSource(name string) *fakeSource[*config.Object] {
+	return &fakeSource[*config.Object]{name: name, batches: make(chan feed.Batch[*config.Object])}
 }
 
-// Nothing is published until every source has delivered its first complete state.
-func TestAssemblerWaitsForAll(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := assemble(t)
-		a.services.say <- services(true, instances("web", "10.0.0.1"))
-		synctest.Wait()
-		time.Sleep(time.Minute)
-		if len(a.published) != 0 {
-			t.Fatalf("published %d contexts before the files were read", len(a.published))
-		}
-		a.files.say <- feed.Batch[*config.Object]{Full: true}
-		synctest.Wait()
-		if len(a.published) != 1 {
-			t.Fatalf("published %d contexts, want 1", len(a.published))
-		}
-	})
+func serviceSource(name string) *fakeSource[registry.Instances] {
+	return &fakeSource[registry.Instances]{name: name, batches: make(chan feed.Batch[registry.Instances])}
 }
 
-// The first change after a quiet spell is built at once; a storm gets one build a gap, and its last
-// state arrives.
-func TestAssemblerPaces(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := assemble(t)
-		a.files.say <- feed.Batch[*config.Object]{Full: true}
-		a.services.say <- services(true)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		a.published, a.at = nil, nil
-		for i := range 100 {
-			a.services.say <- services(false, instances("web", "10.0.0."+string(rune('1'+i%9))))
-			synctest.Wait()
-			if i == 0 && len(a.published) != 1 {
-				t.Fatalf("the first change was not built at once")
-			}
-			time.Sleep(10 * time.Millisecond)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := len(a.published); n < 19 || n > 21 {
-			t.Errorf("100 changes in one second made %d builds, want one every 50 ms", n)
-		}
-		last := a.published[len(a.published)-1].context.Inputs().Endpoints.At(registry.Key{Host: "web", Namespace: "a"})
-		if last.Items[0].Address != "10.0.0.1" { // 99 % 9 == 0
-			t.Errorf("last state: got %v", last.Items)
-		}
-	})
-}
-
-// What says the same again is no change, and an endpoint leaves its service's pointer alone.
-func TestAssemblerKeepsPointers(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := assemble(t)
-		a.files.say <- feed.Batch[*config.Object]{Full: true}
-		a.services.say <- services(true, instances("web", "10.0.0.1"))
-		time.Sleep(time.Second)
-		a.services.say <- services(false, instances("web", "10.0.0.1"))
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := len(a.published); n != 1 {
-			t.Fatalf("published %d contexts for one content, want 1", n)
-		}
-		a.services.say <- services(false, instances("web", "10.0.0.2"))
-		time.Sleep(time.Second)
-		synctest.Wait()
-		got := a.published[len(a.published)-1].changes
-		if want := (push.Changes{Endpoints: 1, Since: got.Since}); got != want || got.Since.IsZero() {
-			t.Errorf("one endpoint changed: got %+v, want %+v", got, want)
-		}
-	})
-}
-
-// Two sources of one object: the first counts, the clash is a problem, and the other takes over.
-func TestAssemblerClash(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
-		var last *push.Context
-		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: []config.Source{one, two}}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c }})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		object := func(source string, hash uint64) feed.Batch[*config.Object] {
-			o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}, Origin: config.Origin{Source: source, File: source + ".yaml", Line: 1}, Hash: hash, Spec: &networking.ServiceEntry{}}
-			return feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: []*config.Object{o}}}}
-		}
-		two.say <- object("two", 2)
-		one.say <- object("one", 1)
-		time.Sleep(time.Second)
-		synctest.Wait()
-		key := config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: "x"}
-		if got := last.Inputs().Objects.At(key).Hash; got != 1 {
-			t.Errorf("object of source %d counts, want that of the first", got)
-		}
-		if n := a.Status().Conflicts; n != 1 {
-			t.Errorf("%d conflicts, want 1", n)
-		}
-		texts := a.Status().Problems
-		if len(texts) != 1 || !strings.Contains(texts[0].String(), "one.yaml:1") || !strings.Contains(texts[0].String(), "two.yaml:1") {
-			t.Errorf("problems: %v, want one that names both files", texts)
-		}
-		one.say <- feed.Batch[*config.Object]{Full: true}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if got := last.Inputs().Objects.At(key).Hash; got != 2 {
-			t.Errorf("after the first is gone, object of source %d counts, want the second", got)
-		}
-		if n := a.Status().Conflicts; n != 0 {
-			t.Errorf("%d conflicts, want none", n)
-		}
-		cancel()
-		<-done
-	})
-}
-
-// What two registries say of one service and contradict one another in is told with both, and counted, until they agree.
-func TestAssemblerContradiction(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		one, two := newScripted[registry.Instances]("one"), newScripted[registry.Instances]("two")
-		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Instances: []feed.Source[registry.Instances]{one, two}}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		said := func(protocol registry.Protocol) feed.Batch[registry.Instances] {
-			b := services(true, instances("web", "10.0.0.1"))
-			s := b.Updates[0].Items[0].Service
-			s.Source, s.Ports = "consul", []registry.Port{{Number: 80, Name: "http", Protocol: protocol}} // registries of one kind: their names tell them apart
-			return b
-		}
-		one.say <- said(registry.HTTP)
-		for _, c := range []struct {
-			protocol registry.Protocol
-			want     int
-		}{{registry.TCP, 1}, {registry.HTTP, 0}} {
-			two.say <- said(c.protocol)
-			time.Sleep(time.Second)
-			synctest.Wait()
-			s := a.Status()
-			if s.Conflicts != c.want || len(s.Problems) != c.want {
-				t.Errorf("%s: %d conflicts and %v, want %d", c.protocol, s.Conflicts, s.Problems, c.want)
-			}
-			if c.want == 1 && (s.Problems[0].Source != "two" || !strings.Contains(s.Problems[0].Text, "one decides")) {
-				t.Errorf("problem %v does not name both sides", s.Problems[0])
-			}
-		}
-		told := said(registry.HTTP)
-		told.Updates[0].Problems = []feed.Problem{{Text: "another source has it otherwise", Contradicts: true}}
-		two.say <- told
-		time.Sleep(time.Second)
-		synctest.Wait()
-		if n := a.Status().Conflicts; n != 1 {
-			t.Errorf("%d conflicts by what a source tells, want 1", n)
-		}
-		cancel()
-		<-done
-	})
-}
-
-// A source that can never work ends the assembler with an error that names it.
-func TestAssemblerSourceError(t *testing.T) {
-	t.Parallel()
-	bad := newScripted[*config.Object]("bad")
-	bad.err = errors.New("no such setting")
-	a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: []config.Source{bad}}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
-	err := a.Run(t.Context())
-	if !errors.Is(err, bad.err) || !strings.Contains(err.Error(), "bad") {
-		t.Errorf("Run: %v, want one that names the source", err)
+func (f *fixture) save(s push.Saved) {
+	for _, g := range s.Objects {
+		f.saved[g.Source+" "+g.Group] = g
+	}
+	for _, g := range s.Services {
+		f.savedServices[g.Source+" "+g.Group] = g
 	}
 }
 
-// An object that moved to another line of its file is shown there.
-func TestAssemblerMovedObject(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		a := assemble(t)
-		a.services.say <- services(true)
-		key := config.Key{Kind: config.VirtualService, Namespace: "a", Name: "x"}
-		for _, line := range []int{1, 7} {
-			o := &config.Object{Key: key, Origin: config.Origin{Source: "files", File: "x.yaml", Line: line}, Hash: 1, Spec: &networking.VirtualService{}}
-			a.files.say <- feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "x.yaml", Items: []*config.Object{o}}}}
-			time.Sleep(time.Second)
-			synctest.Wait()
-			if got := a.published[len(a.published)-1].context.Inputs().Objects.At(key).Origin.Line; got != line {
-				t.Errorf("shown on line %d, want %d", got, line)
-			}
-		}
-	})
+// sources are all four.
+func (f *fixture) sources() push.Sources {
+	return push.Sources{
+		Objects:  []push.Source[*config.Object]{{Source: f.a}, {Source: f.b}},
+		Services: []push.Source[registry.Instances]{{Source: f.c}, {Source: f.d}},
+	}
 }
 
-// Sources come, go and are replaced while the assembler runs: what one said that is not named any more is gone, and what is
-// replaced stays until the new one has said everything.
-func TestAssemblerArrange(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		object := func(name string, hash uint64) *config.Object {
-			return &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: name}, Hash: hash, Spec: &networking.ServiceEntry{}}
-		}
-		full := func(objects ...*config.Object) feed.Batch[*config.Object] {
-			return feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: objects}}}
-		}
-		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
-		var last *push.Context
-		a := push.NewAssembler(push.AssemblerConfig{
-			Sources: push.Sources{Objects: []config.Source{one, two}, Optional: []string{"two"}}, Mesh: testMesh(),
-			Publish: func(c *push.Context, _ push.Changes) { last = c },
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		has := func(what string, want map[string]uint64) {
-			t.Helper()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			got := map[string]uint64{}
-			for k, o := range last.Inputs().Objects.All() {
-				got[k.Name] = o.Hash
-			}
-			if !cmp.Equal(got, want) {
-				t.Errorf("%s: %v, want %v", what, got, want)
-			}
-		}
-		arrange := func(objects ...config.Source) {
-			t.Helper()
-			if err := a.Arrange(ctx, push.Sources{Objects: objects}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		one.say <- full(object("x", 1), object("y", 1))
-		has("an optional source is not waited for", map[string]uint64{"x": 1, "y": 1})
-		two.say <- full(object("x", 2), object("z", 2))
-		has("the first counts", map[string]uint64{"x": 1, "y": 1, "z": 2})
-
-		arrange(two, one)
-		has("another order", map[string]uint64{"x": 2, "y": 1, "z": 2})
-		again := newScripted[*config.Object]("one")
-		arrange(two, again)
-		has("one is replaced, and says nothing yet", map[string]uint64{"x": 2, "y": 1, "z": 2})
-		again.say <- full(object("w", 3))
-		has("the new one has said everything", map[string]uint64{"x": 2, "w": 3, "z": 2})
-		three := newScripted[*config.Object]("three")
-		arrange(three, again)
-		has("two leaves when three is known", map[string]uint64{"x": 2, "w": 3, "z": 2})
-		three.say <- full(object("w", 4))
-		has("a new source", map[string]uint64{"w": 4})
-		if got := a.Status().Sources; len(got) != 2 || got[0].Name != "three" || got[1].Name != "one" {
-			t.Errorf("sources: %v", got)
-		}
+func (f *fixture) start() {
+	if f.cfg.Sources.Objects == nil {
+		f.cfg.Sources = f.sources()
+	}
+	f.assembler = push.NewAssembler(f.cfg)
+	ctx, cancel := context.WithCancel(f.t.Context())
+	done := make(chan error)
+	go func() { done <- f.assembler.Run(ctx) }()
+	f.stop = func() {
 		cancel()
 		if err := <-done; err != nil {
-			t.Error(err)
+			f.t.Errorf("Run: %v", err)
 		}
-	})
+	}
+	synctest.Wait()
 }
 
-// An object that leaves one source and is refused in another stays in use until it is mended there, or is gone there too.
-func TestAssemblerHolds(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		key := config.Key{Kind: config.AuthorizationPolicy, Namespace: "a", Name: "x"}
-		good := func(hash uint64) feed.Update[*config.Object] {
-			return feed.Update[*config.Object]{Group: "g", Items: []*config.Object{{Key: key, Hash: hash, Spec: &security.AuthorizationPolicy{}}}}
-		}
-		bad := feed.Update[*config.Object]{Group: "g", Problems: []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: "a slip"}}}
-		say := func(full bool, updates ...feed.Update[*config.Object]) feed.Batch[*config.Object] {
-			return feed.Batch[*config.Object]{Full: full, Updates: updates}
-		}
-		one, two := newScripted[*config.Object]("one"), newScripted[*config.Object]("two")
-		var last *push.Context
-		a := push.NewAssembler(push.AssemblerConfig{
-			Sources: push.Sources{Objects: []config.Source{one, two}}, Mesh: testMesh(), Publish: func(c *push.Context, _ push.Changes) { last = c },
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- a.Run(ctx) }()
-		has := func(what string, want uint64, problem string) {
-			t.Helper()
-			time.Sleep(time.Second)
-			synctest.Wait()
-			got := uint64(0)
-			if o, ok := last.Inputs().Objects.Get(key); ok {
-				got = o.Hash
-			}
-			texts := ""
-			for _, p := range a.Status().Problems {
-				texts += p.Text + "\n"
-			}
-			if got != want || (problem == "") == strings.Contains(texts, "is refused where it stands now") {
-				t.Errorf("%s: the object is %d, want %d; problems: %s", what, got, want, texts)
-			}
-		}
-		one.say <- say(true, good(1))
-		two.say <- say(true)
-		has("at first", 1, "")
-		two.say <- say(false, bad)
-		has("the other has it with a slip", 1, "")
-		one.say <- say(false, feed.Update[*config.Object]{Group: "g"})
-		has("it leaves the first", 1, "held")
-		two.say <- say(false, good(2))
-		has("the slip is mended", 2, "")
-
-		two.say <- say(false, feed.Update[*config.Object]{Group: "g"})
-		one.say <- say(false, good(1))
-		two.say <- say(false, bad)
-		synctest.Wait() // all of that is taken in
-		three := newScripted[*config.Object]("three")
-		if err := a.Arrange(ctx, push.Sources{Objects: []config.Source{three}}); err != nil {
-			t.Fatal(err)
-		}
-		has("another source takes the place of both", 1, "")
-		three.say <- say(true, bad)
-		has("and has it with a slip", 1, "held")
-		three.say <- say(false, feed.Update[*config.Object]{Group: "g"})
-		has("and has it no more", 0, "")
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-	})
+// restart stops the assembler, and starts one that has what was saved.
+func (f *fixture) restart() {
+	f.stop()
+	removed := func(_ string, g feed.SavedGroup[*config.Object]) bool { return g.Removed }
+	removedServices := func(_ string, g feed.SavedGroup[registry.Instances]) bool { return g.Removed }
+	maps.DeleteFunc(f.saved, removed)
+	maps.DeleteFunc(f.savedServices, removedServices)
+	f.cfg.Saved = push.Saved{Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices))}
+	f.contexts = nil
+	f.start()
 }
 
-// What sources said before a start that there are not any more counts until those that there are have said everything, and then
-// as long as it is refused there, or may be meant by what cannot be read. That they have left is told as soon as Keep was told what of
-// theirs is in use.
-func TestAssemblerBefore(t *testing.T) {
+// fill has all sources deliver: an object one=1 from a, and the service web from c.
+func (f *fixture) fill() {
+	f.objects(f.a, "1: one=1")
+	f.objects(f.b, "")
+	f.services(f.c, "web=10.0.0.1")
+	f.services(f.d, "")
+}
+
+// objects sends all groups of a source, "group: name=version name=version; group: …".
+func (f *fixture) objects(s *fakeSource[*config.Object], groups string) {
+	b := feed.Batch[*config.Object]{Full: true}
+	for g := range strings.SplitSeq(groups, "; ") {
+		name, items, ok := strings.Cut(g, ": ")
+		if !ok {
+			continue
+		}
+		u := feed.Update[*config.Object]{Group: name}
+		for text := range strings.FieldsSeq(items) {
+			u.Items = append(u.Items, virtualService(text))
+		}
+		b.Updates = append(b.Updates, u)
+	}
+	send(s, b)
+}
+
+// services sends all services of a source, "host=address host=address", a group each.
+func (f *fixture) services(s *fakeSource[registry.Instances], list string) {
+	b := feed.Batch[registry.Instances]{Full: true}
+	for text := range strings.FieldsSeq(list) {
+		host, address, _ := strings.Cut(text, "=")
+		b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: host, Items: []registry.Instances{service(host, address)}})
+	}
+	send(s, b)
+}
+
+func send[T any](s *fakeSource[T], b feed.Batch[T]) {
+	s.batches <- b
+	synctest.Wait()
+}
+
+// virtualService is an object "name=version".
+func virtualService(text string) *config.Object {
+	name, version, _ := strings.Cut(text, "=")
+	return &config.Object{
+		Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: name}, Hash: uint64(len(version)) + uint64(version[0]),
+		Spec: &networking.VirtualService{Hosts: []string{version}}, Origin: config.Origin{File: name + ".yaml", Line: 1},
+	}
+}
+
+func serviceEntry(name, host string) *config.Object {
+	return &config.Object{
+		Key:  config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: name},
+		Spec: &networking.ServiceEntry{Hosts: []string{host}},
+	}
+}
+
+func service(host, address string) registry.Instances {
+	s := &registry.Service{
+		Key: registry.Key{Host: host, Namespace: "consul"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
+		Object: "service " + host,
+	}
+	return registry.Instances{Service: s, Endpoints: &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}}}
+}
+
+// want checks the latest context: "name=version" of each VirtualService, "namespace/host=addresses" of each service.
+func (f *fixture) want(when, want string) {
+	f.t.Helper()
+	synctest.Wait()
+	time.Sleep(60 * time.Millisecond) // more than the gap
+	synctest.Wait()
+	got := "nothing"
+	if len(f.contexts) > 0 {
+		in := f.contexts[len(f.contexts)-1].Inputs()
+		got = active(in.Objects, in.Services, in.Endpoints)
+	}
+	if got != want {
+		f.t.Errorf("%s: active is %q, want %q", when, got, want)
+	}
+}
+
+func active(objects push.Objects, services push.Services, endpoints push.Endpoints) string {
+	var out []string
+	for k, o := range objects.All() {
+		if vs, ok := o.Spec.(*networking.VirtualService); ok {
+			out = append(out, k.Name+"="+vs.Hosts[0])
+		}
+	}
+	for k, s := range services.All() {
+		text := k.Namespace + "/" + k.Host
+		for _, e := range endpoints.At(k).All() {
+			text += "=" + e.Address
+		}
+		for _, a := range s.AutoAddresses {
+			text += "@" + a.String()
+		}
+		out = append(out, text)
+	}
+	return strings.Join(out, " ")
+}
+
+// after lets time pass.
+func after(d time.Duration) { time.Sleep(d); synctest.Wait() }
+
+func (f *fixture) problems() string {
+	f.t.Helper()
+	list, err := f.assembler.Problems(f.t.Context())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	var out []string
+	for _, p := range list {
+		out = append(out, p.String())
+	}
+	return strings.Join(out, "\n")
+}
+
+func TestAssembler(t *testing.T) {
 	t.Parallel()
-	object := func(name string, hash uint64) *config.Object {
-		return &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "a", Name: name}, Hash: hash, Spec: &networking.ServiceEntry{}}
-	}
-	full := func(problems []feed.Problem, objects ...*config.Object) feed.Batch[*config.Object] {
-		return feed.Batch[*config.Object]{Source: "old", Full: true, Updates: []feed.Update[*config.Object]{{Group: "g", Items: objects, Problems: problems}}}
-	}
-	refused := []feed.Problem{{Severity: feed.Error, Object: object("x", 0).Key.String(), Text: "wrong"}}
-	unread := []feed.Problem{{Severity: feed.Error, Text: "cannot be read", Unread: true}}
-	for name, tc := range map[string]struct {
-		says     []feed.Problem
-		held     map[string]uint64
-		problems int
+	for _, c := range []struct {
+		name    string
+		options []func(*fixture)
+		run     func(f *fixture)
 	}{
-		"all is well":           {nil, map[string]uint64{"y": 2}, 0},
-		"one is refused":        {refused, map[string]uint64{"x": 1, "y": 2}, 2},
-		"a part cannot be read": {unread, map[string]uint64{"x": 1, "y": 2, "z": 1}, 3},
+		{"the first context waits for all required sources", []func(*fixture){func(f *fixture) {
+			f.cfg.Sources = f.sources()
+			f.cfg.Sources.Objects[1].Optional = true
+		}}, func(f *fixture) {
+			f.objects(f.a, "1: one=1")
+			f.services(f.c, "")
+			f.want("d has not delivered", "nothing")
+			f.services(f.d, "web=10.0.0.1")
+			f.want("b is optional", "one=1 consul/web=10.0.0.1")
+		}},
+		{"a change is built at once, a storm once in a gap", nil, func(f *fixture) {
+			f.fill()
+			after(time.Second)
+			f.contexts = nil
+			for i := range 100 {
+				f.services(f.c, fmt.Sprintf("web=10.0.1.%d", i))
+				if i == 0 && len(f.contexts) != 1 {
+					f.t.Error("the first change was not built at once")
+				}
+				after(10 * time.Millisecond)
+			}
+			if n := len(f.contexts); n < 19 || n > 21 {
+				f.t.Errorf("%d builds in one second of changes, want one in 50ms", n)
+			}
+			f.want("after the storm", "one=1 consul/web=10.0.1.99")
+		}},
+		{"what did not change is not built, and keeps its pointers", nil, func(f *fixture) {
+			f.fill()
+			f.want("at first", "one=1 consul/web=10.0.0.1")
+			before := f.contexts[len(f.contexts)-1].Inputs()
+			f.services(f.c, "web=10.0.0.1")
+			after(time.Second)
+			if now := f.contexts[len(f.contexts)-1].Inputs(); now != before {
+				f.t.Error("equal services changed the inputs")
+			}
+			f.services(f.c, "web=10.0.0.2")
+			after(time.Second)
+			k := registry.Key{Host: "web", Namespace: "consul"}
+			if now := f.contexts[len(f.contexts)-1].Inputs(); now.Services.At(k) != before.Services.At(k) {
+				f.t.Error("another endpoint changed the service")
+			}
+		}},
+		{"the time of a change is that when the source noticed it", nil, func(f *fixture) {
+			f.fill()
+			after(time.Second)
+			noticed := time.Now().Add(-time.Second)
+			u := []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{service("api", "10.0.0.2")}}}
+			send(f.c, feed.Batch[registry.Instances]{Updates: u, Since: noticed})
+			if got := f.changes[len(f.changes)-1]; !got.Since.Equal(noticed) || got.Services != 1 || got.Endpoints != 1 || got.Objects != 0 {
+				f.t.Errorf("changes are %+v, want one service since %v", got, noticed)
+			}
+		}},
+		{"a removed object stays for 2s, a moved one always", nil, func(f *fixture) {
+			f.fill()
+			f.objects(f.a, "2: one=1")
+			f.want("moved to another group", "one=1 consul/web=10.0.0.1")
+			f.objects(f.a, "")
+			after(time.Second)
+			f.objects(f.b, "1: one=1")
+			after(10 * time.Second)
+			f.want("moved to another source", "one=1 consul/web=10.0.0.1")
+			f.objects(f.a, "1: two=1")
+			f.objects(f.a, "1: three=1")
+			f.want("removed", "one=1 three=1 two=1 consul/web=10.0.0.1")
+		}},
+		{"an explicit removal takes effect at once", nil, func(f *fixture) {
+			f.fill()
+			send(f.a, feed.Batch[*config.Object]{Explicit: true, Updates: []feed.Update[*config.Object]{{Group: "1"}}})
+			f.want("removed", "consul/web=10.0.0.1")
+		}},
+		{"an invalid object keeps its former version", nil, func(f *fixture) {
+			f.fill()
+			u := feed.Update[*config.Object]{Group: "1", Invalid: []string{"VirtualService shop/one"}, Items: []*config.Object{virtualService("two=1")},
+				Problems: []feed.Problem{{Severity: feed.Error, Object: "VirtualService shop/one", Text: "has no host"}}}
+			send(f.a, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{u}})
+			after(time.Hour)
+			f.want("after a broken edit", "one=1 two=1 consul/web=10.0.0.1")
+			if p := f.problems(); !strings.Contains(p, "VirtualService shop/one: has no host") {
+				f.t.Errorf("problems are %q", p)
+			}
+		}},
+		{"an outage keeps all", nil, func(f *fixture) {
+			f.fill()
+			send(f.a, feed.Batch[*config.Object]{Down: errors.New("no such folder")})
+			send(f.c, feed.Batch[registry.Instances]{Down: errors.New("connection refused")})
+			after(24 * time.Hour)
+			f.want("a day later", "one=1 consul/web=10.0.0.1")
+			if p := f.problems(); !strings.Contains(p, "no such folder") || !strings.Contains(p, "connection refused") {
+				f.t.Errorf("problems are %q", p)
+			}
+		}},
+		{"a source that lost everything keeps its services for 10m", nil, func(f *fixture) {
+			f.fill()
+			f.services(f.c, "")
+			after(9 * time.Minute)
+			f.want("9m later", "one=1 consul/web=10.0.0.1")
+			after(2 * time.Minute)
+			f.want("11m later", "one=1")
+		}},
+		{"an operator accepts removals", nil, func(f *fixture) {
+			f.fill()
+			f.objects(f.a, "")
+			f.services(f.c, "")
+			after(time.Minute)
+			f.want("all retained", "one=1 consul/web=10.0.0.1")
+			for _, source := range []string{"a", "c"} {
+				if err := f.assembler.AcceptRemovals(f.t.Context(), source); err != nil {
+					f.t.Error(err)
+				}
+			}
+			f.want("accepted", "")
+		}},
+		{"a restart serves what was saved until each source delivers", []func(*fixture){withDeriver}, func(f *fixture) {
+			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{
+				{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("db", "db")}}}})
+			f.objects(f.b, "1: two=1")
+			f.services(f.c, "web=10.0.0.1")
+			f.services(f.d, "")
+			f.objects(f.b, "")
+			f.want("before", "one=1 two=1 shop/db=10.9.9.9 consul/web=10.0.0.1")
+			for id := range f.savedServices {
+				if strings.HasPrefix(id, "entries ") {
+					f.t.Errorf("saved %s, which is derived", id)
+				}
+			}
+			f.d.batches = nil // required, and has nothing saved
+			f.cfg.Sources = f.sources()
+			f.cfg.Sources.Services = f.cfg.Sources.Services[:1]
+			f.cfg.Deriver = &fakeDeriver{address: "10.9.9.9", more: make(chan struct{})}
+			f.restart()
+			f.want("after", "one=1 two=1 shop/db=10.9.9.9 consul/web=10.0.0.1")
+			f.objects(f.a, "1: one=2")
+			f.want("a has delivered", "one=2 two=1 shop/db=10.9.9.9 consul/web=10.0.0.1")
+		}},
+		{"a new list of sources", nil, func(f *fixture) {
+			f.fill()
+			f.objects(f.b, "1: two=1")
+			s := f.sources()
+			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("late=1")}}}}
+			other := objectSource("b") // another source of the same name
+			s.Objects = []push.Source[*config.Object]{{Source: other}}
+			s.Services = s.Services[:1]
+			if err := f.assembler.SetSources(f.t.Context(), s); err != nil {
+				f.t.Fatal(err)
+			}
+			f.want("nothing has delivered yet", "one=1 two=1 consul/web=10.0.0.1")
+			f.objects(other, "1: two=2")
+			after(10 * time.Second)
+			f.want("a is gone, b is another one", "two=2 consul/web=10.0.0.1")
+			f.services(f.c, "web=10.0.0.2") // it went on
+			f.want("c goes on", "two=2 consul/web=10.0.0.2")
+			s.Objects = append(s.Objects, push.Source[*config.Object]{Source: objectSource("b")})
+			if err := f.assembler.SetSources(f.t.Context(), s); err == nil || !strings.Contains(err.Error(), "two sources are called b") {
+				f.t.Errorf("two sources of one name: %v", err)
+			}
+		}},
+		{"derived services change together with the objects", []func(*fixture){withDeriver}, func(f *fixture) {
+			f.fill()
+			f.want("at first", "one=1 consul/web=10.0.0.1")
+			f.contexts = nil
+			items := []*config.Object{virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")}
+			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: items}}})
+			f.want("declared", "one=2 shop/db=10.9.9.9 shop/web=10.9.9.9=10.0.0.1")
+			if len(f.contexts) != 1 {
+				f.t.Errorf("%d contexts, want 1", len(f.contexts))
+			}
+			d := f.cfg.Deriver.(*fakeDeriver)
+			d.address = "10.8.8.8"
+			d.more <- struct{}{}
+			f.want("a workload registered", "one=2 shop/db=10.8.8.8 shop/web=10.8.8.8=10.0.0.1")
+			send(f.a, feed.Batch[*config.Object]{Explicit: true, Full: true})
+			f.want("deleted", "consul/web=10.0.0.1")
+		}},
+		{"virtual IPs are never waited for but at the start", []func(*fixture){withAllocator}, func(f *fixture) {
+			v := f.cfg.Allocator.(*fakeAllocator)
+			f.fill()
+			f.want("the allocator has not answered", "nothing")
+			v.vips <- registry.VIPs{}
+			f.want("it has", "one=1 consul/web=10.0.0.1")
+			in := service("api", "10.0.0.2")
+			in.Service.AutoAddress = true
+			send(f.c, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{in}}}})
+			f.want("without an address", "one=1 consul/api=10.0.0.2 consul/web=10.0.0.1")
+			if !slices.Equal(v.wanted, []string{"api"}) {
+				f.t.Errorf("wanted are %v", v.wanted)
+			}
+			vip := registry.VIP{IPv4: netip.MustParseAddr("240.240.0.1"), IPv6: netip.MustParseAddr("2001:2::1")}
+			v.vips <- registry.VIPs{}.With(pmap.String("api"), vip)
+			f.want("with one", "one=1 consul/api=10.0.0.2@240.240.0.1@2001:2::1 consul/web=10.0.0.1")
+			if len(v.wanted) != 0 {
+				f.t.Errorf("wanted are %v, want none", v.wanted)
+			}
+		}},
+		{"the first context waits for trust and keys", []func(*fixture){withTrust}, func(f *fixture) {
+			keys, trust := f.cfg.Keys.(*fakeKeys), f.trusted
+			f.fill()
+			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{requestAuthentication("x", "https://one")}}}})
+			f.want("no trust", "nothing")
+			if keys.wanted != nil {
+				f.t.Errorf("asked for keys %v before all is known", keys.wanted)
+			}
+			trust <- &push.Trust{ID: "1"}
+			f.want("no keys", "nothing")
+			if !slices.Equal(keys.wanted, []string{"https://one"}) {
+				f.t.Errorf("asked for keys %v", keys.wanted)
+			}
+			keys.keys <- &push.KeySets{ByURL: map[string]string{"https://one": "{}"}}
+			f.want("all is here", "one=1 consul/web=10.0.0.1")
+			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "2", Items: []*config.Object{requestAuthentication("y", "https://two")}}}})
+			if !slices.Equal(keys.wanted, []string{"https://one", "https://two"}) {
+				f.t.Errorf("asked for keys %v", keys.wanted)
+			}
+			n := len(f.contexts)
+			trust <- &push.Trust{ID: "2"}
+			after(time.Second)
+			if c := f.contexts[len(f.contexts)-1].Inputs(); len(f.contexts) == n || c.Trust.ID != "2" || c.Keys == nil {
+				f.t.Errorf("other roots were not published: %+v", c.Trust)
+			}
+		}},
+		{"other control planes get what is our own", []func(*fixture){withExport}, func(f *fixture) {
+			f.objects(f.b, "1: one=9 foreign=1")
+			f.services(f.c, "web=10.0.0.1")
+			f.services(f.d, "")
+			after(time.Second)
+			if len(f.exported) != 0 {
+				f.t.Errorf("exported %d times before our sources delivered", len(f.exported))
+			}
+			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("web", "web")}}}})
+			f.wantExported("at first", "one=1 consul/web=10.0.0.1")
+			n := len(f.exported)
+			f.objects(f.b, "1: one=8")
+			after(time.Minute)
+			if len(f.exported) != n {
+				f.t.Error("exported again when an external source changed")
+			}
+			f.services(f.c, "web=10.0.0.2")
+			f.wantExported("another endpoint", "one=1 consul/web=10.0.0.2")
+		}},
+		{"sources that contradict one another", nil, func(f *fixture) {
+			f.fill()
+			in := service("web", "10.0.0.2")
+			in.Service.Resolution = registry.DNS
+			send(f.d, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "web", Items: []registry.Instances{in}}}})
+			f.objects(f.b, "1: one=2")
+			f.want("the first source is used", "one=1 consul/web=10.0.0.1")
+			s, err := f.assembler.Status(f.t.Context())
+			if err != nil || s.Conflicts != 1 {
+				f.t.Errorf("%d conflicts (%v), want 1", s.Conflicts, err)
+			}
+			p := f.problems()
+			for _, want := range []string{"service web resolution: is DNS, not STATIC", "defined in one.yaml:1 of source a, which is used"} {
+				if !strings.Contains(p, want) {
+					f.t.Errorf("problems are %q, want %q", p, want)
+				}
+			}
+			f.services(f.d, "")
+			f.objects(f.b, "")
+			after(time.Hour)
+			if s, _ := f.assembler.Status(f.t.Context()); s.Conflicts != 0 {
+				f.t.Errorf("%d conflicts after the other declaration is gone", s.Conflicts)
+			}
+		}},
+		{"status", nil, func(f *fixture) {
+			f.objects(f.a, "1: one=1")
+			f.services(f.c, "web=10.0.0.1")
+			f.services(f.d, "web=10.0.0.2")
+			s, err := f.assembler.Status(f.t.Context())
+			if err != nil || !slices.Equal(s.Waiting, []string{"b"}) || len(s.Sources) != 4 || s.Builds != 0 {
+				f.t.Errorf("status is %+v, %v", s, err)
+			}
+			j, ok, err := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "consul"})
+			if err != nil || !ok || j.Endpoints.Len() != 2 || len(j.Parts) != 2 || j.Parts[1].Source != "d" || j.Parts[1].Used != 1 {
+				f.t.Errorf("supplied is %+v, %v, %v", j, ok, err)
+			}
+			if _, ok, _ := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "shop"}); ok {
+				f.t.Error("a service that there is not is supplied")
+			}
+		}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				source := newScripted[*config.Object]("new")
-				var last *push.Context
-				var left []string
-				a := push.NewAssembler(push.AssemblerConfig{
-					Sources: push.Sources{Objects: []config.Source{source}}, Mesh: testMesh(),
-					Before:  []feed.Batch[*config.Object]{full(nil, object("x", 1), object("y", 1), object("z", 1))},
-					Left:    func(names []string) { left = append(left, names...) },
-					Publish: func(c *push.Context, _ push.Changes) { last = c },
-				})
-				ctx, cancel := context.WithCancel(t.Context())
-				done := make(chan error, 1)
-				go func() { done <- a.Run(ctx) }()
-				has := func(what string, want map[string]uint64, problems int, told ...string) {
-					t.Helper()
-					time.Sleep(time.Second)
-					synctest.Wait()
-					got := map[string]uint64{}
-					for k, o := range last.Inputs().Objects.All() {
-						got[k.Name] = o.Hash
-					}
-					if all := a.Status().Problems; !cmp.Equal(got, want) || len(all) != problems || !cmp.Equal(left, told) {
-						t.Errorf("%s: %v with problems %v, left %v; want %v with %d, %v", what, got, all, left, want, problems, told)
-					}
-				}
-				time.Sleep(time.Second)
-				synctest.Wait()
-				if last != nil {
-					t.Error("published before the source was read")
-				}
-				source.say <- full(tc.says, object("y", 2))
-				has("read", tc.held, tc.problems, "old")
-				source.say <- full(nil, object("y", 2))
-				has("mended", map[string]uint64{"y": 2}, 0, "old")
-				source.say <- full(unread, object("y", 2))
-				has("a slip later", map[string]uint64{"y": 2}, 1, "old")
-				cancel()
-				if err := <-done; err != nil {
-					t.Error(err)
-				}
+				f := newFixture(t, c.options...)
+				defer func() { f.stop() }()
+				c.run(f)
 			})
 		})
+	}
+}
+
+func (f *fixture) wantExported(when, want string) {
+	f.t.Helper()
+	after(time.Second)
+	got := "nothing"
+	if n := len(f.exported); n > 0 {
+		got = active(f.exported[n-1].Objects, f.exported[n-1].Services, f.exported[n-1].Endpoints)
+	}
+	if got != want {
+		f.t.Errorf("%s: exported is %q, want %q", when, got, want)
+	}
+}
+
+func withDeriver(f *fixture) {
+	f.cfg.Deriver = &fakeDeriver{address: "10.9.9.9", more: make(chan struct{})}
+}
+
+func withAllocator(f *fixture) { f.cfg.Allocator = &fakeAllocator{vips: make(chan registry.VIPs)} }
+
+func withTrust(f *fixture) {
+	f.trusted = make(chan *push.Trust)
+	f.cfg.Trust, f.cfg.Keys = f.trusted, &fakeKeys{keys: make(chan *push.KeySets)}
+}
+
+func withExport(f *fixture) {
+	f.cfg.Deriver = &fakeDeriver{address: "10.9.9.9", more: make(chan struct{})}
+	f.cfg.Export = &push.ExportConfig{
+		External: func(source string) bool { return source == "b" }, Services: true,
+		Publish: func(e push.Exported) { f.exported = append(f.exported, e) },
+	}
+}
+
+func requestAuthentication(name, url string) *config.Object {
+	return &config.Object{
+		Key: config.Key{Kind: config.RequestAuthentication, Namespace: "shop", Name: name}, Hash: uint64(len(url)),
+		Spec: &security.RequestAuthentication{JwtRules: []*security.JWTRule{{Issuer: "i", JwksUri: url}}},
+	}
+}
+
+// A source that can never work ends Run, and so do two sources of one name.
+func TestAssemblerErrors(t *testing.T) {
+	t.Parallel()
+	broken := objectSource("files")
+	broken.err = errors.New("wrong setting")
+	for _, c := range []struct {
+		want    string
+		sources []push.Source[*config.Object]
+	}{
+		{"source files: wrong setting", []push.Source[*config.Object]{{Source: broken}}},
+		{"two sources are called one: remove one of them", []push.Source[*config.Object]{{Source: objectSource("one")}, {Source: objectSource("one")}}},
+	} {
+		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: c.sources}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+		if err := a.Run(t.Context()); err == nil || err.Error() != c.want {
+			t.Errorf("got %v, want %s", err, c.want)
+		}
+	}
+}
+
+// Nobody waits for an assembler that does not run longer than the context allows.
+func TestRequestsEnd(t *testing.T) {
+	t.Parallel()
+	a := push.NewAssembler(push.AssemblerConfig{Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := a.Responds(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Responds: %v", err)
+	}
+	if _, err := a.Status(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("Status: %v", err)
 	}
 }

@@ -204,11 +204,11 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 func (j Joined) Problems() (out []feed.Problem) {
 	first := j.Parts[0]
 	for _, part := range j.Parts[1:] {
-		for _, d := range differences(first.Service, part.Service) {
+		for _, d := range Differences(first.Service, part.Service) {
 			out = append(out, feed.Problem{
-				Severity: feed.Warning, Source: part.source(), Object: part.title(), Field: d.field,
+				Severity: feed.Warning, Source: part.source(), Object: part.title(), Field: d.Field,
 				Text: fmt.Sprintf("%s; %s of source %s is used: make the two agree, or remove the host from one of them",
-					d.text, first.title(), first.source()),
+					d.Text, first.title(), first.source()),
 			})
 		}
 	}
@@ -220,13 +220,13 @@ func (p Part) source() string { return cmp.Or(p.Service.Source, p.Source) }
 
 func (p Part) title() string { return cmp.Or(p.Service.Object, p.Service.Host) }
 
-// difference is an option that two parts set differently.
-type difference struct{ field, text string }
+// Difference is an option that two declarations of a host set differently. Field is its path and Text says how it differs.
+type Difference struct{ Field, Text string }
 
-// differences are the options of other that contradict those of s.
-func differences(s, other *Service) (out []difference) {
+// Differences are the options of other that contradict those of s.
+func Differences(s, other *Service) (out []Difference) {
 	add := func(field, format string, args ...any) {
-		out = append(out, difference{field, fmt.Sprintf(format, args...)})
+		out = append(out, Difference{field, fmt.Sprintf(format, args...)})
 	}
 	if s.Resolution != other.Resolution {
 		add("resolution", "is %s, not %s; its endpoints are not used", other.Resolution, s.Resolution)
