@@ -200,19 +200,45 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 	return ports, serves
 }
 
-// Problems are the options of parts that differ from those of the first part, and are not used.
+// Problems are the options of parts that differ from those of the first part, and are not used. They are also the ports that
+// have no endpoints because the parts that have endpoints have other ports.
 func (j Joined) Problems() (out []feed.Problem) {
 	first := j.Parts[0]
 	for _, part := range j.Parts[1:] {
 		for _, d := range Differences(first.Service, part.Service) {
-			out = append(out, feed.Problem{
-				Severity: feed.Warning, Source: part.source(), Object: part.title(), Field: d.Field,
-				Text: fmt.Sprintf("%s; %s of source %s is used: make the two agree, or remove the host from one of them",
-					d.Text, first.title(), first.source()),
-			})
+			out = append(out, part.problem(d.Field, fmt.Sprintf(
+				"%s; %s of source %s is used: make the two agree, or remove the host from one of them", d.Text, first.title(), first.source())))
+		}
+	}
+	for _, part := range j.Parts {
+		for _, p := range part.Service.Ports {
+			if other := j.withoutPort(p); other != nil {
+				out = append(out, part.problem("ports", fmt.Sprintf(
+					"port %d has no endpoints, because %s of source %s does not have it: use one port number in both", p.Number, other.title(), other.source())))
+			}
 		}
 	}
 	return out
+}
+
+// withoutPort returns a part with endpoints if no part with endpoints has port p. Otherwise nil.
+func (j Joined) withoutPort(p Port) (other *Part) {
+	for i := range j.Parts {
+		part := &j.Parts[i]
+		if part.Used == 0 {
+			continue
+		}
+		if _, has := part.Service.Port(p.Number); has {
+			return nil
+		}
+		other = part
+	}
+	return other
+}
+
+// problem is a warning about what the part declares.
+func (p Part) problem(field, text string) feed.Problem {
+	return feed.Problem{Severity: feed.Warning, Source: p.source(), Object: p.title(), Field: field, Text: text}
 }
 
 // source is the name of the source that an operator edits.
