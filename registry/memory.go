@@ -10,52 +10,77 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// MemoryConfig is what a Memory is made of. Log is needed; zero values of the rest are the defaults.
+// MemoryConfig configures a Memory.
 type MemoryConfig struct {
-	// File is where registrations are kept for the next start, "/var/lib/ashore/runtime.json"; empty: nowhere.
+	// File keeps the registrations over a restart: "/var/lib/ashore/runtime.json". Empty: they are lost.
 	File string
-	// Replica names this control plane to people.
+	// Replica is the name of this control plane, for people.
 	Replica string
-	// Grace is how long a registration counts after its proxy has gone. Zero means 10s, as in Istio.
+	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in Istio.
 	Grace time.Duration
-	// RestartGrace is how long what was kept counts after a start: until then its proxies have to have connected anew.
-	// Zero means 60s.
+	// RestartGrace is how long the registrations of File last after the start, unless their proxies connect. Zero means 5m.
 	RestartGrace time.Duration
-	// Log is told of a file that cannot be read or written.
+	// Log receives errors of File and registrations that end; required.
 	Log hclog.Logger
 }
 
-// Memory is a Runtime for one machine. What it knows survives the process in a small file, which is rewritten soon after
-// each change and never waited for.
+// Memory is a Runtime for one machine. A file keeps its registrations over a restart; it is written once a second.
 type Memory struct {
-	cfg     MemoryConfig  // set once
-	changed chan struct{} // cap 1; written by set, read by Run: something is to be kept
-	due     chan struct{} // cap 1; written by expire, read by Run: the next lease ends earlier
+	cfg MemoryConfig // immutable
 
-	mu       sync.Mutex             // guards the following
-	all      Registrations          //
-	next     time.Time              // no lease ends before; zero: there is none
-	watchers map[chan struct{}]bool // cap 1
+	mu       sync.Mutex // guards the following
+	all      Registrations
+	watchers map[chan struct{}]bool // capacity 1
 }
 
 var _ Runtime = (*Memory)(nil)
 
-// NewMemory makes one that begins with what an earlier one kept. A file that cannot be used is logged, put aside and gone
-// without: workloads register anew as they connect. Errors: a Log is missing.
+// NewMemory makes a Memory with the registrations of its file. A file that cannot be read is logged and renamed.
 func NewMemory(cfg MemoryConfig) (*Memory, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("registry: a Memory needs a Log")
 	}
 	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
-	cfg.RestartGrace = cmp.Or(cfg.RestartGrace, time.Minute)
-	m := &Memory{cfg: cfg, changed: make(chan struct{}, 1), due: make(chan struct{}, 1), watchers: map[chan struct{}]bool{}}
+	cfg.RestartGrace = cmp.Or(cfg.RestartGrace, 5*time.Minute)
+	m := &Memory{cfg: cfg, watchers: map[chan struct{}]bool{}}
 	lease := time.Now().Add(cfg.RestartGrace)
-	for _, r := range m.kept() {
+	for _, r := range m.load() {
 		r.Lease = lease
 		m.all = m.all.With(r.RegistrationKey, &r)
-		m.next = lease
 	}
 	return m, nil
+}
+
+// Run ends registrations that are not renewed, and writes the file, until ctx ends.
+func (m *Memory) Run(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var written Registrations
+	for {
+		select {
+		case <-ctx.Done():
+			m.save(m.Registrations())
+			return nil
+		case <-tick.C:
+			m.expire(time.Now())
+			if now := m.Registrations(); now != written {
+				m.save(now)
+				written = now
+			}
+		}
+	}
+}
+
+// expire ends the registrations whose lease has ended.
+func (m *Memory) expire(now time.Time) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for key, r := range m.all.All() {
+		if !r.Lease.IsZero() && !r.Lease.After(now) {
+			m.cfg.Log.Info("registration ended: the proxy did not reconnect", "workload", key.Namespace+"/"+key.Name, "group", key.Group)
+			m.set(key, nil)
+		}
+	}
 }
 
 // Registrations implements Runtime.
@@ -96,77 +121,58 @@ func (m *Memory) Connect(_ context.Context, r Registration) error {
 	return nil
 }
 
-// Report implements Runtime. What was reported before is no change.
+// Report implements Runtime. A report equal to the last one is no change.
 func (m *Memory) Report(_ context.Context, key RegistrationKey, session string, h Report) error {
-	return m.change(key, session, func(r *Registration) bool {
+	return m.change(key, session, func(r Registration) *Registration {
 		if r.Health.Same(h) {
-			return false
+			return m.all.At(key)
 		}
 		r.Health = h
-		return true
+		return &r
 	})
 }
 
 // Disconnect implements Runtime.
 func (m *Memory) Disconnect(_ context.Context, key RegistrationKey, session string) error {
-	return m.change(key, session, func(r *Registration) bool {
+	return m.change(key, session, func(r Registration) *Registration {
 		r.DisconnectedAt = time.Now()
 		r.Lease, r.Session = r.DisconnectedAt.Add(m.cfg.Grace), ""
-		m.expire(r.Lease)
-		return true
+		return &r
 	})
 }
 
 // Remove implements Runtime.
 func (m *Memory) Remove(_ context.Context, key RegistrationKey, session string) error {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if old, ok := m.all.Get(key); !ok || old.Session != session {
-		return ErrSession
-	}
-	m.set(key, nil)
-	return nil
+	return m.change(key, session, func(Registration) *Registration { return nil })
 }
 
-// change replaces the registration that session speaks for by a copy that f has changed, unless f says that it did not.
-func (m *Memory) change(key RegistrationKey, session string, f func(*Registration) bool) error {
+// change replaces the registration of a session by what f makes of it. Errors: ErrSession.
+func (m *Memory) change(key RegistrationKey, session string, f func(Registration) *Registration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old, ok := m.all.Get(key)
 	if !ok || old.Session != session {
 		return ErrSession
 	}
-	if r := *old; f(&r) {
-		m.set(key, &r)
-	}
+	m.set(key, f(*old))
 	return nil
 }
 
-// set puts r in the place of what was known of key and tells everybody; nil: nothing is. mu is held.
+// set replaces a registration and wakes the watchers; nil: it is removed. mu is held.
 func (m *Memory) set(key RegistrationKey, r *Registration) {
+	before := m.all
 	if r == nil {
 		m.all = m.all.Without(key)
 	} else {
 		m.all = m.all.With(key, r)
 	}
-	leaveWord(m.changed)
+	if m.all == before {
+		return
+	}
 	for c := range m.watchers {
-		leaveWord(c)
-	}
-}
-
-// expire sees to it that a lease that ends at end is swept. mu is held.
-func (m *Memory) expire(end time.Time) {
-	if m.next.IsZero() || end.Before(m.next) {
-		m.next = end
-		leaveWord(m.due)
-	}
-}
-
-// leaveWord tells who reads c, unless there is word already.
-func leaveWord(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
+		select {
+		case c <- struct{}{}:
+		default: // it is awake already
+		}
 	}
 }

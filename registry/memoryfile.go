@@ -1,0 +1,71 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/ashore-mesh/ashore/internal/readfile"
+	"github.com/ashore-mesh/ashore/internal/wholefile"
+)
+
+// maxFile bounds the file of a Memory, in bytes. A registration has about 500.
+const maxFile = 256 << 20
+
+// load reads the file. One that cannot be used is renamed, so that the next write does not destroy it.
+func (m *Memory) load() []Registration {
+	if m.cfg.File == "" {
+		return nil
+	}
+	raw, _, err := readfile.Read(m.cfg.File, maxFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var list []Registration
+	if err == nil {
+		list, err = decodeRegistrations(raw)
+	}
+	if err != nil {
+		renamed := m.cfg.File + ".unusable"
+		m.cfg.Log.Error("registrations of the last run are lost; workloads register again when their proxies connect", "file", m.cfg.File, "error", err,
+			"renamed to", renamed)
+		if err := os.Rename(m.cfg.File, renamed); err != nil {
+			m.cfg.Log.Error("the file could not be renamed; the next registration overwrites it", "error", err)
+		}
+	}
+	return list
+}
+
+// save writes the file. An error is logged: the registrations are active all the same, until a restart.
+func (m *Memory) save(all Registrations) {
+	if m.cfg.File == "" {
+		return
+	}
+	list := make([]*Registration, 0, all.Len())
+	for _, r := range all.All() {
+		list = append(list, r)
+	}
+	raw, err := json.Marshal(list)
+	if err == nil {
+		err = wholefile.Write(m.cfg.File, raw)
+	}
+	if err != nil {
+		m.cfg.Log.Error("registrations would be lost at a restart: free space on the disk, or correct the permissions of the folder", "file", m.cfg.File, "error", err)
+	}
+}
+
+// decodeRegistrations reads what save wrote. With an error nothing of it is used.
+func decodeRegistrations(raw []byte) ([]Registration, error) {
+	var list []Registration
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return nil, err
+	}
+	for i := range list {
+		if r := &list[i]; r.Namespace == "" || r.Name == "" || len(r.Addresses) == 0 || !r.Addresses[0].IsValid() || r.Health.State > ReportedUnhealthy {
+			return nil, fmt.Errorf("registration %d is incomplete", i)
+		}
+	}
+	return list, nil
+}
