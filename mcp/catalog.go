@@ -11,8 +11,8 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/internal/spiffe"
-	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
@@ -22,7 +22,10 @@ const (
 	meshBodyType = "type.googleapis.com/istio.mesh.v1alpha1.MeshConfig"
 )
 
-// CatalogConfig says what is told.
+// Objects are configuration objects by key.
+type Objects = pmap.Map[config.Key, *config.Object]
+
+// CatalogConfig says what is served.
 type CatalogConfig struct {
 	// Readers are who may read it.
 	Readers Readers
@@ -34,21 +37,19 @@ type CatalogConfig struct {
 // somebody asks first, and again when it changes; versions are hashes of contents, so that they are equal on every replica
 // and after a restart. Safe for concurrent use.
 type Catalog struct {
-	cfg         CatalogConfig          // set once
-	types       map[string]config.Kind // set once: by type over xDS
-	collections map[string]config.Kind // set once: by collection of the older protocol
-	mesh        resource.Set           // set once
+	cfg   CatalogConfig          // set once
+	types map[string]config.Kind // set once: by type over xDS
+	mesh  resource.Set           // set once
 
 	// news is what who publishes writes. It is never held while anything is made: pushes to proxies wait for it.
 	news    sync.Mutex
-	number  uint64                 // guarded by news: of what was published last; zero: nothing was
-	latest  func() push.Objects    // guarded by news: makes that
-	objects *push.Objects          // guarded by news: is that, when it needs no making
-	waiting map[chan struct{}]bool // guarded by news: who is told of changes
+	number  uint64         // guarded by news: of what was published last; zero: nothing was
+	latest  func() Objects // guarded by news: makes that
+	objects *Objects       // guarded by news: is that, when it needs no making
 
 	// making is held by who reads while he makes what he is told. It is taken before news.
 	making sync.Mutex
-	made   push.Objects                        // guarded by making: of what items and layers are
+	made   Objects                             // guarded by making: of what items and layers are
 	madeOf uint64                              // guarded by making: the number of that
 	items  map[config.Key]*resource.Resource   // guarded by making
 	layers map[config.Kind]*resource.Layer     // guarded by making; a kind is missing until it is asked for
@@ -57,16 +58,12 @@ type Catalog struct {
 
 // NewCatalog makes one without objects.
 func NewCatalog(cfg CatalogConfig) *Catalog {
-	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, collections: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
-		byKind: map[config.Kind]map[config.Key]bool{}, waiting: map[chan struct{}]bool{}}
+	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
+		byKind: map[config.Kind]map[config.Key]bool{}}
 	for _, i := range config.Kinds() {
-		for _, l := range typeNames(i) {
-			c.types[l.name] = i.Kind
+		for _, url := range typeURLs(i) {
+			c.types[url] = i.Kind
 		}
-	}
-	usual, _ := collections() // the older ones hold what Istio derived; here it is derived by who reads
-	for _, l := range usual {
-		c.collections[l.name] = l.kind.Kind
 	}
 	if m := cfg.Mesh; m != nil {
 		c.mesh.Shared = resource.NewLayer([]*resource.Resource{resource.New(meshBodyType, "mesh", nil, func() []byte { return resource.Encode(m) })})
@@ -78,19 +75,19 @@ func NewCatalog(cfg CatalogConfig) *Catalog {
 func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
 
 // Publish makes objects what everybody is told. It costs nothing while nobody asks.
-func (c *Catalog) Publish(objects push.Objects) {
+func (c *Catalog) Publish(objects Objects) {
 	c.news.Lock()
 	defer c.news.Unlock()
 	if c.objects != nil && *c.objects == objects {
 		return
 	}
 	c.objects = &objects
-	c.publish(func() push.Objects { return objects })
+	c.publish(func() Objects { return objects })
 }
 
 // PublishFrom makes what objects returns what everybody is told. It is called when somebody asks, once, from any goroutine;
 // not at all when more was published before. No two of such calls happen at a time, and nobody who publishes waits for one.
-func (c *Catalog) PublishFrom(objects func() push.Objects) {
+func (c *Catalog) PublishFrom(objects func() Objects) {
 	c.news.Lock()
 	defer c.news.Unlock()
 	c.objects = nil
@@ -98,15 +95,9 @@ func (c *Catalog) PublishFrom(objects func() push.Objects) {
 }
 
 // publish makes what latest returns what everybody is told, and tells who waits. Callers hold news.
-func (c *Catalog) publish(latest func() push.Objects) {
+func (c *Catalog) publish(latest func() Objects) {
 	c.number++
 	c.latest = latest
-	for w := range c.waiting {
-		select {
-		case w <- struct{}{}:
-		default: // it is awake already and will see the latest
-		}
-	}
 }
 
 // Ready says that something was published: before that there is nothing to tell, which is not the same as an empty mesh.
@@ -114,19 +105,6 @@ func (c *Catalog) Ready() bool {
 	c.news.Lock()
 	defer c.news.Unlock()
 	return c.number > 0
-}
-
-// watch returns a channel that is written to after each change, and what ends that.
-func (c *Catalog) watch() (wake <-chan struct{}, stop func()) {
-	w := make(chan struct{}, 1)
-	c.news.Lock()
-	defer c.news.Unlock()
-	c.waiting[w] = true
-	return w, func() {
-		c.news.Lock()
-		defer c.news.Unlock()
-		delete(c.waiting, w)
-	}
 }
 
 // Knows says that a type over xDS is a name of configuration. It makes nothing.
@@ -147,15 +125,6 @@ func (c *Catalog) Set(name string) (resource.Set, bool) {
 	return c.kind(kind), true
 }
 
-// Collection is what there is of a collection of the older protocol; false: there is none of that name.
-func (c *Catalog) Collection(name string) (resource.Set, bool) {
-	kind, ok := c.collections[name]
-	if !ok {
-		return resource.Set{}, false
-	}
-	return c.kind(kind), true
-}
-
 // kind is what there is of a kind.
 func (c *Catalog) kind(kind config.Kind) resource.Set {
 	c.making.Lock()
@@ -170,7 +139,7 @@ func (c *Catalog) kind(kind config.Kind) resource.Set {
 }
 
 // published is what was published last, and its number.
-func (c *Catalog) published() (latest func() push.Objects, number uint64) {
+func (c *Catalog) published() (latest func() Objects, number uint64) {
 	c.news.Lock()
 	defer c.news.Unlock()
 	return c.latest, c.number
@@ -213,8 +182,8 @@ func (c *Catalog) layer(kind config.Kind) *resource.Layer {
 
 // resourceOf makes the resource of an object, which is encoded when somebody is told of it.
 func resourceOf(o *config.Object) *resource.Resource {
-	return resource.New(resourceType, nameOf(o.Key), nil, func() []byte {
-		m := &mcpv1.Metadata{Name: nameOf(o.Key), Labels: o.Labels, Annotations: o.Annotations}
+	return resource.New(resourceType, o.Key.Namespace+"/"+o.Key.Name, nil, func() []byte {
+		m := &mcpv1.Metadata{Name: o.Key.Namespace + "/" + o.Key.Name, Labels: o.Labels, Annotations: o.Annotations}
 		if !o.Created.IsZero() {
 			m.CreateTime = timestamppb.New(o.Created)
 		}

@@ -8,25 +8,25 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 )
 
-// Readers are who may read the configuration of the mesh.
+// Readers are the identities that may read the configuration of the mesh.
 type Readers struct {
-	// Anybody lets those read who prove nothing as well: for development.
+	// Anybody allows clients without an identity too, for development.
 	Anybody bool
-	// Identities are some that may.
+	// Identities may read.
 	Identities []spiffe.ID
-	// RootNamespace, when not empty, is where all that are of TrustDomain, the mesh's own, may. Source: Istio, which lets
-	// identities of its root namespace read.
+	// RootNamespace allows all identities of that namespace in TrustDomain; empty: none. Source: Istio allows those of its root
+	// namespace.
 	RootNamespace, TrustDomain string
 }
 
 var (
-	// ErrUnknownReader is the answer to who proves nothing.
+	// ErrUnknownReader is the error for clients without an identity.
 	ErrUnknownReader = errors.New("reading configuration requires an authenticated identity of a control plane")
-	// ErrNotReader is the answer to who may not.
+	// ErrNotReader is the error for identities that may not read.
 	ErrNotReader = errors.New("may not read the configuration")
 )
 
-// May says why somebody may not read; nil: they may. Errors: ErrUnknownReader, ErrNotReader.
+// May returns why an identity may not read; nil: it may. Errors: ErrUnknownReader, ErrNotReader.
 func (r *Readers) May(id spiffe.ID) error {
 	switch {
 	case r.Anybody:

@@ -4,59 +4,42 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"slices"
 	"strings"
-	"sync"
 	"time"
+	"unicode"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/encoding"
-	_ "google.golang.org/grpc/encoding/proto" // registers the codec for everything but frames
 	"google.golang.org/grpc/status"
 
 	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/excerpt"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/ratelimit"
-	"github.com/ashore-mesh/ashore/mcp/legacypb"
-	"github.com/ashore-mesh/ashore/xds/ads"
 )
 
-// Source is the configuration of another control plane. It keeps what a server said while the server is away, and says
-// so; it says nothing at all before the server answered about every kind once.
+// Source is the configuration of another control plane.
 type Source struct {
-	cfg   Config                                                      // set once
-	node  []byte                                                      // set once: the encoded node, over xDS
-	dial  func(ctx context.Context, address string) (net.Conn, error) // set once
-	calls chan *call                                                  // written by called, read by Run
-	away  chan turnedAway                                             // cap 1; written by turnAway, read by Run
-	parts sync.WaitGroup
+	cfg  Config                                                      // immutable
+	node []byte                                                      // immutable; the encoded node of all requests
+	dial func(ctx context.Context, address string) (net.Conn, error) // immutable
 
-	logged  ratelimit.Limiter // what is logged how often; safe for concurrent use
-	refused ratelimit.Limiter // the same of callers that were turned away
-
-	// the following belong to Run
-	content *content
-	touch   touch
-	waits   backoff
-	pings   pings
-	bare    lapse           // while nothing was ever listed: for how long that has to stand
-	states  bool            // over xDS: state of the world is tried next
-	mute    error           // why it is, where a server took the call for differences and said nothing
-	streams uint64          // so far
-	unknown map[string]bool // collections that the server does not know
-	told    bool            // the first complete state was sent
-	next    *call           // the caller that takes the place of the one before
-	rivals  rivals          // callers that do so again and again
-	returns rivals          // callers that take their own place again and again
-	absent  error           // why nobody is connected who calls
-	strayed turnedAway      // who tried meanwhile
+	// stateOfTheWorld is whether the next stream uses state of the world. It belongs to Run.
+	stateOfTheWorld bool
 }
 
 var _ config.Source = (*Source)(nil)
 
-// New makes a source; Run starts it. Errors name the setting that is wrong.
+const (
+	// sourcePrefix begins the name of each Source.
+	sourcePrefix = "mcp:"
+	// firstRetry and lastRetry bound the wait between two connections. Source: Istio's client waits 500ms to 60s.
+	firstRetry, lastRetry = 500 * time.Millisecond, 30 * time.Second
+)
+
+// New makes a source; Run connects. Errors name the setting that is wrong.
 func New(cfg Config) (*Source, error) {
 	cfg = cfg.withDefaults()
 	if err := cfg.check(); err != nil {
@@ -66,173 +49,130 @@ func New(cfg Config) (*Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("revision: %w", err)
 	}
-	s := &Source{cfg: cfg, node: node, dial: dial, calls: make(chan *call), away: make(chan turnedAway, 1), refused: ratelimit.Limiter{Burst: 10, Every: time.Minute}, unknown: map[string]bool{}, states: cfg.Protocol == XDSState}
-	s.content = newContent(rules{source: s.Name(), revision: cfg.Revision, aliases: !cfg.legacy(), keep: cfg.Emptied == Keep, emptyAfter: cfg.EmptyAfter, most: cfg.MaxObjects, bytes: 4 * cfg.MaxMessage})
-	return s, nil
+	return &Source{cfg: cfg, node: node, dial: dial}, nil
 }
 
-// Name identifies the source to people: "mcp:galley".
+// Name implements config.Source: "mcp:galley".
 func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
-// CheckFiles says which of the files of TLS cannot be used now.
+// IsSource reports whether the source of that name is a Source.
+func IsSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
+
+// CheckFiles returns which of the TLS files cannot be used now.
 func (s *Source) CheckFiles() error {
 	_, wrongCA := s.cfg.authorities()
 	_, wrong := s.cfg.certificates()
 	return errors.Join(wrongCA, wrong)
 }
 
-// sourcePrefix begins the name of each source of this kind.
-const sourcePrefix = "mcp:"
+// errSilent means that the server answered nothing on a stream.
+var errSilent = errors.New("it answers nothing")
 
-// Named says whether a source of that name is one of this kind.
-func Named(source string) bool { return strings.HasPrefix(source, sourcePrefix) }
-
-// Run is feed.Source's.
+// Run implements config.Source. It tries delta discovery first, and state of the world where the server does not support that.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
-	defer s.parts.Wait()
-	if s.cfg.Protocol == ResourceSink {
-		return s.listen(ctx, out)
-	}
-	for ctx.Err() == nil {
-		why := s.call(ctx, out)
+	down := ""
+	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
+		st := newStream(s, out)
+		err := st.run(ctx)
 		if ctx.Err() != nil {
-			break
+			return nil
 		}
-		if s.turned(why) {
-			s.ended()
-			continue
-		}
-		if !s.lost(ctx, out, s.cause(why)) || !sleep(ctx, s.waits.next()) {
-			break
-		}
-	}
-	return nil
-}
-
-// sleep waits; false: ctx ended.
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// errMute is the reason why a stream ended on which a server said nothing.
-var errMute = errors.New("it answers nothing")
-
-// turned says that another way is to be tried at once: state of the world where a server does no differences, or without
-// the collection that it does not know.
-func (s *Source) turned(why error) bool {
-	switch {
-	case s.cfg.Protocol == XDS && (status.Code(why) == codes.Unimplemented || errors.Is(why, errMute)):
-		s.states = !s.states // neither is for ever: servers change
-		if s.states {
-			if s.mute = nil; errors.Is(why, errMute) {
-				s.mute = why
-			}
-			s.cfg.Log.Info("the server sends no differences, state of the world is tried", "server", s.cfg.Address, "error", why)
-		}
-		return s.states
-	case s.cfg.Protocol == ResourceSource && status.Code(why) == codes.InvalidArgument:
-		for _, l := range s.collections() {
-			if strings.Contains(why.Error(), l.name) {
-				s.cfg.Log.Warn("the server does not know a collection, it is not asked for", "server", s.cfg.Address, "collection", l.name, "error", why)
-				s.unknown[l.name] = true
-				return true
+		if st.complete {
+			wait, down = firstRetry, ""
+		} else if status.Code(err) == codes.Unimplemented || errors.Is(err, errSilent) {
+			if s.stateOfTheWorld = !s.stateOfTheWorld; s.stateOfTheWorld {
+				s.cfg.Log.Info("the server does not support delta discovery, trying state of the world", "server", s.cfg.Address, "error", err)
+				continue
 			}
 		}
+		text := s.explain(err, st.heard)
+		if text != down {
+			s.cfg.Log.Warn("disconnected from the server", "server", s.cfg.Address, "error", text)
+			down = text
+		}
+		select {
+		case out <- feed.Batch[*config.Object]{Source: s.Name(), Down: errors.New(text)}:
+		case <-ctx.Done():
+			return nil
+		}
+		select {
+		case <-time.After(wait/2 + rand.N(wait/2)):
+		case <-ctx.Done():
+			return nil
+		}
 	}
-	return false
 }
 
-// cause is why a server cannot be asked. One that has differences alone, and answers nothing there, does not lack the protocol.
-func (s *Source) cause(why error) error {
-	mute := s.mute
-	s.mute = nil
-	if mute != nil && status.Code(why) == codes.Unimplemented {
-		return mute
-	}
-	return why
-}
-
-// collections are those to ask for.
-func (s *Source) collections() []list {
-	lists, _ := collectionsOf(s.cfg.Collections) // they were checked
-	return slices.DeleteFunc(lists, func(l list) bool { return s.unknown[l.name] })
-}
-
-// call connects and speaks until the stream ends.
-func (s *Source) call(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
-	s.touch.stream = false
+// connect opens a discovery stream; close ends its connection.
+func (s *Source) connect(ctx context.Context) (stream grpc.ClientStream, close func(), err error) {
 	creds, err := s.cfg.clientCredentials()
 	if err != nil {
-		return err
-	}
-	if s.cfg.legacy() && len(s.collections()) == 0 {
-		clear(s.unknown)
-		return errors.New("it knows none of the collections")
+		return nil, nil, err
 	}
 	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address, grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
-		grpc.WithContextDialer(s.dial), grpc.WithKeepaliveParams(s.pings.parameters()),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(frames{encoding.GetCodecV2("proto")})),
-		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}), grpc.WithNoProxy())
+		grpc.WithContextDialer(s.dial), grpc.WithKeepaliveParams(keepaliveParameters()), grpc.WithNoProxy(),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(codec{})),
+		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}))
 	if err != nil {
-		return fmt.Errorf("address: %w", err)
+		return nil, nil, fmt.Errorf("address: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // of what was sent nothing is owed any more
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	stream, err := conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, s.method())
+	method := "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	if s.stateOfTheWorld {
+		method = "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	}
+	stream, err = conn.NewStream(ctx, &grpc.StreamDesc{ServerStreams: true, ClientStreams: true}, method)
 	if err != nil {
-		return err
+		_ = conn.Close() // nothing was sent
+		return nil, nil, err
 	}
-	return s.speak(ctx, cancel, stream, out)
+	return stream, func() { _ = conn.Close() }, nil
 }
 
-// method is what is called.
-func (s *Source) method() string {
+// explain says why the stream ended, and what to do. heard means that the server had answered on it.
+func (s *Source) explain(err error, heard bool) string {
+	var own fileError
+	if errors.As(err, &own) {
+		return fmt.Sprintf("our TLS files cannot be used (%s): repair the file, or the setting that names it", reason(err))
+	}
+	text := reason(err)
+	return fmt.Sprintf("the server %s cannot be used (%s): %s", s.cfg.Address, text, s.remedy(status.Code(err), text, heard))
+}
+
+func (s *Source) remedy(code codes.Code, text string, heard bool) string {
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
 	switch {
-	case s.cfg.Protocol == ResourceSource:
-		return legacypb.ResourceSource_EstablishResourceStream_FullMethodName
-	case s.states:
-		return "/envoy.service.discovery.v3.AggregatedDiscoveryService/StreamAggregatedResources"
+	case code == codes.Unauthenticated || code == codes.PermissionDenied:
+		return "check certFile, keyFile and namespace: the server must know and accept our identity"
+	case has("remote error: tls:"): // sent by the server
+		return "the server refused our certificate or misses one: check certFile, keyFile and serverName"
+	case has("certificate", "x509:", "tls:"):
+		return "check caFile, serverName and certFile"
+	case code == codes.Unimplemented:
+		return "check that it serves configuration at this address"
+	case code == codes.ResourceExhausted:
+		return "raise maxMessage"
+	// With TLS 1.3 a server checks our certificate after the handshake, and its error may be lost.
+	case !s.cfg.Plaintext && !heard && has("broken pipe", "connection reset", "EOF"):
+		return "it closed the connection at once, as a server does that refuses our certificate: check certFile and keyFile, that it runs, and its log"
 	}
-	return "/envoy.service.discovery.v3.AggregatedDiscoveryService/DeltaAggregatedResources"
+	return "check that it runs, and its log"
 }
 
-// session makes the session of a new stream.
-func (s *Source) session() session {
-	if s.cfg.legacy() {
-		return newLegacySession(s.collections(), s.cfg.NodeID, !s.cfg.Full, s.cfg.mostNamed())
+// reason is an error on one line, without what gRPC puts around it.
+func reason(err error) string {
+	text := err.Error()
+	if st, ok := status.FromError(err); ok && st.Code() != codes.OK {
+		text = st.Message()
 	}
-	return newXDSSession(s.cfg.kinds(), s.states, s.node, ads.Limits{Names: s.cfg.mostNamed()}, func(name string) bool { return s.content.held(name) > 0 })
-}
-
-// lost tells that the stream ended and why; false: ctx ended.
-func (s *Source) lost(ctx context.Context, out chan<- feed.Batch[*config.Object], why error) bool {
-	if s.touch.complete {
-		s.waits.reset()
-		clear(s.unknown) // the next one may know them
-	}
-	if s.pings.calm(why) {
-		s.cfg.Log.Info("the server wants to be asked more seldom whether it lives", "server", s.cfg.Address, "after", s.pings.gap)
-	}
-	s.ended()
-	if errors.Is(why, errReplaced) {
-		if may, silent := s.logged.Allow("replaced", time.Now()); may {
-			s.cfg.Log.Info("a caller was sent away", "reason", why, "not logged before", silent)
+	for _, before := range []string{`Error while dialing: `, `authentication handshake failed: `} {
+		if _, cause, ok := strings.Cut(text, before); ok {
+			text = strings.TrimSuffix(cause, `"`)
 		}
-		return true // the other one is heard at once, and shows how we stand
 	}
-	return s.stand(ctx, out, s.outage(why))
+	return clip(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "))
 }
 
-// ended notes that there is no stream any more.
-func (s *Source) ended() {
-	s.content.lost(time.Now())
-	s.touch.complete = false
-}
+// clip shortens a text from the server.
+func clip(s string) string { return excerpt.Of(s, 200) }

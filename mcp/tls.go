@@ -3,10 +3,7 @@ package mcp
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
@@ -14,16 +11,16 @@ import (
 	"github.com/ashore-mesh/ashore/internal/readfile"
 )
 
-// maxPEM bounds the files of TLS.
+// maxPEM limits the size of TLS files.
 const maxPEM = 1 << 20
 
-// fileError is what is wrong with a file of TLS: nothing was asked of anybody, and the other side has no part in it.
+// fileError is a problem with one of our TLS files.
 type fileError struct{ error }
 
 // Unwrap returns the cause.
 func (e fileError) Unwrap() error { return e.error }
 
-// authorities reads caFile; nil, without an error, are those of the machine.
+// authorities reads caFile. Nil without an error means those of the machine.
 func (c *Config) authorities() (*x509.CertPool, error) {
 	if c.CAFile == "" {
 		return nil, nil
@@ -59,7 +56,7 @@ func (c *Config) certificates() ([]tls.Certificate, error) {
 	return []tls.Certificate{pair}, nil
 }
 
-// clientCredentials are those of one connection to a server.
+// clientCredentials reads the credentials for one connection.
 func (c *Config) clientCredentials() (credentials.TransportCredentials, error) {
 	if c.Plaintext {
 		return insecure.NewCredentials(), nil
@@ -73,52 +70,4 @@ func (c *Config) clientCredentials() (credentials.TransportCredentials, error) {
 		return nil, fileError{err}
 	}
 	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: certs, ServerName: c.ServerName}), nil
-}
-
-// serverCredentials are those of who is called: files are read for each connection.
-func (c *Config) serverCredentials() (credentials.TransportCredentials, error) {
-	if c.Plaintext {
-		return insecure.NewCredentials(), nil
-	}
-	if _, err := c.serverTLS(); err != nil {
-		return nil, err
-	}
-	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) { return c.serverTLS() }}), nil
-}
-
-func (c *Config) serverTLS() (*tls.Config, error) {
-	roots, err := c.authorities()
-	if err != nil {
-		return nil, err
-	}
-	certs, err := c.certificates()
-	if err != nil {
-		return nil, err
-	}
-	return &tls.Config{MinVersion: tls.VersionTLS12, Certificates: certs, ClientCAs: roots, ClientAuth: tls.RequireAndVerifyClientCert,
-		NextProtos: []string{"h2"}, SessionTicketsDisabled: true, VerifyConnection: c.verifyPeer}, nil
-}
-
-// verifyPeer refuses callers that are not among the peers.
-func (c *Config) verifyPeer(s tls.ConnectionState) error {
-	if len(s.PeerCertificates) == 0 {
-		return errors.New("no client certificate was presented")
-	}
-	all := names(s)
-	if !slices.ContainsFunc(all, func(n string) bool { return slices.Contains(c.Peers, n) }) {
-		return fmt.Errorf("the caller is %q, which peers does not name", clip(strings.Join(all, ", ")))
-	}
-	return nil
-}
-
-// names are those that the certificate of the other side has.
-func names(s tls.ConnectionState) []string {
-	if len(s.PeerCertificates) == 0 {
-		return nil
-	}
-	out := slices.Clone(s.PeerCertificates[0].DNSNames)
-	for _, u := range s.PeerCertificates[0].URIs {
-		out = append(out, u.String())
-	}
-	return out
 }
