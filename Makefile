@@ -93,9 +93,6 @@ golden: ## rewrite the expectations of golden tests
 	$(GO) test ./xds/gen ./examples -run TestGolden -update
 	$(GO) test ./agent/intercept -run TestRender -update
 
-proto: ## make the Go code of our .proto files anew
-	cd tools/protogen && $(GO) run . -root ../.. mcp/legacypb/mcp.proto
-
 package-build = CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w' $$(git rev-parse HEAD >/dev/null 2>&1 && echo -buildvcs=true)
 
 package: package-texts ## deb and rpm packages for amd64 and arm64, and an archive for this kind of machine, in dist/
@@ -125,4 +122,4 @@ package-texts: # what people read, with everything that it links to
 clean: ## remove what was built and run; fetched tools stay
 	rm -rf bin .run dist coverage.out .tools/quickstart .tools/echo
 
-.PHONY: help build tools consul-tool net-tools run test e2e check bench fuzz golden proto package package-texts clean
+.PHONY: help build tools consul-tool net-tools run test e2e check bench fuzz golden package package-texts clean

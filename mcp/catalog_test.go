@@ -7,7 +7,6 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/push"
 )
 
 // Who publishes does not wait while something is made for a reader: pushes to proxies would wait with him. What he published
@@ -18,17 +17,14 @@ func TestPublishWhileMaking(t *testing.T) {
 		c := NewCatalog(CatalogConfig{})
 		o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
 		kind, _ := config.Info(config.ServiceEntry)
-		name, release, read := typeNames(kind)[0].name, make(chan struct{}), make(chan int)
+		name, release, read := typeURLs(kind)[0], make(chan struct{}), make(chan int)
 		length := func() int { set, _ := c.Set(name); return set.Len() }
-		c.PublishFrom(func() push.Objects { <-release; return push.Objects{}.With(o.Key, o) })
+		c.PublishFrom(func() Objects { <-release; return Objects{}.With(o.Key, o) })
 		go func() { read <- length() }()
 		synctest.Wait()
 		published := false
 		go func() {
-			wake, stop := c.watch()
-			defer stop()
-			c.Publish(push.Objects{})
-			<-wake
+			c.Publish(Objects{})
 			published = c.Ready()
 		}()
 		synctest.Wait()
@@ -51,13 +47,13 @@ func TestPublishFrom(t *testing.T) {
 	c := NewCatalog(CatalogConfig{})
 	o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
 	calls := 0
-	c.PublishFrom(func() push.Objects { t.Error("what is over is made"); return push.Objects{} })
-	c.PublishFrom(func() push.Objects { calls++; return push.Objects{}.With(o.Key, o) })
+	c.PublishFrom(func() Objects { t.Error("what is over is made"); return Objects{} })
+	c.PublishFrom(func() Objects { calls++; return Objects{}.With(o.Key, o) })
 	if !c.Ready() || calls != 0 {
 		t.Errorf("made %d times before anybody asks, ready %v", calls, c.Ready())
 	}
 	kind, _ := config.Info(config.ServiceEntry)
-	name := typeNames(kind)[0].name
+	name := typeURLs(kind)[0]
 	for asked, want := range map[string]bool{name: true, meshType: true, "networking.istio.io/v1/Nothing": false, "": false} {
 		if got := c.Knows(asked); got != want || calls != 0 {
 			t.Errorf("%q is known: %v, want %v; made %d times", asked, got, want, calls)
@@ -71,8 +67,8 @@ func TestPublishFrom(t *testing.T) {
 	if calls != 1 {
 		t.Errorf("made %d times", calls)
 	}
-	c.PublishFrom(func() push.Objects { t.Error("what is over is made"); return push.Objects{} })
-	c.Publish(push.Objects{})
+	c.PublishFrom(func() Objects { t.Error("what is over is made"); return Objects{} })
+	c.Publish(Objects{})
 	if set, _ := c.Set(name); set.Len() != 0 {
 		t.Errorf("%d are left", set.Len())
 	}

@@ -9,7 +9,7 @@ import (
 // A machine that is gone is found by TCP, since servers are asked seldom.
 func TestDialProbes(t *testing.T) {
 	t.Parallel()
-	l, err := net.Listen("tcp", net.JoinHostPort(sinkHost, "0"))
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", "0"))
 	if err != nil {
 		t.Fatal(err)
 	}
