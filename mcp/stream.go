@@ -82,6 +82,18 @@ func (st *stream) run(ctx context.Context) error {
 		ended <- receive(ctx, conn, messages)
 	}()
 	defer func() { cancel(); closeConn(); <-done }()
+	err = st.speak(ctx, conn, messages, ended)
+	for errors.Is(err, io.EOF) { // of a send: receiving returns the reason
+		select {
+		case err = <-ended:
+		case <-messages:
+		}
+	}
+	return err
+}
+
+// speak subscribes to all kinds and handles messages until the stream ends.
+func (st *stream) speak(ctx context.Context, conn grpc.ClientStream, messages <-chan []byte, ended <-chan error) error {
 	for _, versions := range st.kinds {
 		if err := st.ask(conn, versions[0]); err != nil {
 			return err
