@@ -35,6 +35,7 @@ func services(o *config.Object) []*registry.Service {
 		SubjectAltNames: spec.SubjectAltNames,
 		Created:         o.Created,
 		Relayed:         synthetic(o),
+		AutoAddress:     true,
 		Source:          source,
 		Object:          o.Key.String(),
 	}
@@ -138,7 +139,7 @@ func byAge(a, b *config.Object) int {
 // decides.
 func differences(first, other *registry.Service) []string {
 	var out []string
-	for _, c := range registry.Contradictions(first, other) {
+	for _, c := range registry.Differences(first, other) {
 		switch c.Field {
 		case "resolution":
 			return []string{fmt.Sprintf("its resolution is %s, not %s, so its ports and endpoints are not used",
@@ -163,7 +164,7 @@ func differences(first, other *registry.Service) []string {
 	return out
 }
 
-// clash warns of a host that several ServiceEntries of one namespace declare differently.
+// clash warns of a host that two ServiceEntries of one namespace declare differently.
 func clash(host string, winner, other *config.Object, differs []string) feed.Problem {
 	by := winner.Key.String()
 	if other.Origin.Source != winner.Origin.Source {
@@ -176,8 +177,7 @@ func clash(host string, winner, other *config.Object, differs []string) feed.Pro
 	return feed.Problem{
 		Severity: feed.Warning, Source: cmp.Or(other.Origin.Source, source),
 		Object: other.Key.String(), Field: "spec.hosts", File: other.Origin.File, Line: other.Origin.Line,
-		Contradicts: other.Origin.Source != winner.Origin.Source,
-		Text: fmt.Sprintf("host %s is declared by %s too, which decides (%s): %s; declare both alike",
+		Text: fmt.Sprintf("host %s is also declared by %s, which is used (%s): %s; make the two agree",
 			host, by, rank, strings.Join(differs, "; ")),
 	}
 }

@@ -1,11 +1,8 @@
 package entry
 
 import (
-	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"net/netip"
+	"maps"
 	"slices"
 	"sync/atomic"
 
@@ -17,43 +14,27 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Addresses gives services their virtual addresses.
-type Addresses interface {
-	// Allocate returns the addresses of every key, choosing and keeping new ones where there are none. It may
-	// wait for a disk. With an error, the keys that are in the result have their addresses all the same.
-	Allocate(ctx context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error)
-}
-
-// Deriver makes services of ServiceEntry and WorkloadEntry objects and of workloads that registered themselves. Derive
-// waits for Addresses; where nothing may wait for a disk, Background does not. One goroutine at a time.
+// Deriver makes services of ServiceEntry and WorkloadEntry objects and of the workloads that registered. It keeps what it derived,
+// so that a change costs only the services that it concerns. One goroutine calls it, except for Entries.
 type Deriver struct {
-	addresses Addresses
-	runtime   Runtime                 // nil: nobody registers
-	release   func(registry.Key)      // told of a service that is gone; nil: nobody is
-	shown     atomic.Pointer[Entries] // written by Derive, read by Entries
+	runtime Runtime                 // immutable; nil: no workload registers
+	shown   atomic.Pointer[Entries] // written by Derive, read by Entries
 
-	started    bool                                 // the first batch was made
-	objects    pmap.Map[config.Key, *config.Object] // as of the last Derive
-	allocated  map[registry.Key][]netip.Addr        // what Addresses said
-	wanting    map[registry.Key]bool                // services that got no address yet
-	selectors  map[string]map[config.Key]*config.Object
-	workloads  workloads
-	registered registered
-	byHost     map[registry.Key]map[config.Key]*config.Object // the entries that name a host
-	relayed    map[registry.Key]bool                          // hosts of which other control planes' registries told
+	started    bool                                           // the first batch was made
+	objects    pmap.Map[config.Key, *config.Object]           // as of the last Derive
+	selectors  map[labelKey]map[config.Key]*config.Object     // ServiceEntries with a workloadSelector, by one of its labels
+	workloads  workloads                                      // WorkloadEntries that operators wrote
+	registered registered                                     // workloads that registered
+	byHost     map[registry.Key]map[config.Key]*config.Object // ServiceEntries by each of their hosts
+	relayed    map[registry.Key]bool                          // services that other control planes relay
 }
 
-// New makes a Deriver; without addresses (nil) no virtual address is allocated.
-func New(addresses Addresses) *Deriver { return newDeriver(addresses, nil) }
-
-func newDeriver(addresses Addresses, runtime Runtime) *Deriver {
+// New makes a Deriver. The workloads that register with runtime become endpoints; nil: none register.
+func New(runtime Runtime) *Deriver {
 	return &Deriver{
 		runtime:    runtime,
 		registered: newRegistered(),
-		addresses:  addresses,
-		allocated:  map[registry.Key][]netip.Addr{},
-		wanting:    map[registry.Key]bool{},
-		selectors:  map[string]map[config.Key]*config.Object{},
+		selectors:  map[labelKey]map[config.Key]*config.Object{},
 		workloads:  workloads{},
 		byHost:     map[registry.Key]map[config.Key]*config.Object{},
 		relayed:    map[registry.Key]bool{},
@@ -63,28 +44,33 @@ func newDeriver(addresses Addresses, runtime Runtime) *Deriver {
 // Name is the registry's name to people.
 func (d *Deriver) Name() string { return source }
 
-// Derive returns the services that changed since the last call: one group for each service, empty
-// when it is gone, and another one for what other control planes' registries know of its host (registry.Service.Relayed). Problems
-// stand in the group that they concern.
-func (d *Deriver) Derive(ctx context.Context, objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
-	dirty := map[registry.Key]bool{}
+// Watch sends whenever workloads registered, left or reported their health, until ctx ends. It is nil when none register.
+func (d *Deriver) Watch(ctx context.Context) <-chan struct{} {
+	if d.runtime == nil {
+		return nil
+	}
+	return d.runtime.Watch(ctx)
+}
+
+// Derive returns the services that changed since the last call, as groups. A group is a service, and is empty when the
+// service is gone; what another control plane relays of a service is a group of its own. The first batch is Full, and all are
+// Explicit.
+func (d *Deriver) Derive(objects pmap.Map[config.Key, *config.Object]) feed.Batch[registry.Instances] {
+	changed := map[registry.Key]bool{}
 	var groups []config.Key
 	for ch := range objects.Diff(d.objects) {
 		switch ch.Key.Kind {
 		case config.ServiceEntry:
-			d.replaceEntry(ch.Key, ch.Old, ch.New, dirty)
+			d.replaceEntry(ch.Key, ch.Old, ch.New, changed)
 		case config.WorkloadEntry:
-			d.replaceWorkload(ch.Old, ch.New, dirty)
+			d.replaceWorkload(ch.Old, ch.New, changed)
 		case config.WorkloadGroup:
 			groups = append(groups, ch.Key)
 		}
 	}
 	d.objects = objects
-	d.takeRegistrations(groups, dirty)
-	for key := range d.wanting { // what got no address is tried again
-		dirty[key] = true
-	}
-	return d.batch(ctx, sorted(dirty))
+	d.takeRegistrations(groups, changed)
+	return d.batch(sorted(changed))
 }
 
 // replaceEntry takes in a changed ServiceEntry and marks the services that it concerns.
@@ -95,7 +81,12 @@ func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty ma
 			delete(d.byHost[k], key)
 			dirty[k] = true
 		}
-		delete(d.selectors[key.Namespace], key)
+		if sel := old.Spec.(*networking.ServiceEntry).WorkloadSelector; sel != nil {
+			at := selectorKey(key.Namespace, sel.Labels)
+			if delete(d.selectors[at], key); len(d.selectors[at]) == 0 {
+				delete(d.selectors, at)
+			}
+		}
 	}
 	if now == nil {
 		return
@@ -109,12 +100,22 @@ func (d *Deriver) replaceEntry(key config.Key, old, now *config.Object, dirty ma
 		d.byHost[k][key] = now
 		dirty[k] = true
 	}
-	if spec.WorkloadSelector != nil {
-		if d.selectors[key.Namespace] == nil {
-			d.selectors[key.Namespace] = map[config.Key]*config.Object{}
+	if sel := spec.WorkloadSelector; sel != nil {
+		at := selectorKey(key.Namespace, sel.Labels)
+		if d.selectors[at] == nil {
+			d.selectors[at] = map[config.Key]*config.Object{}
 		}
-		d.selectors[key.Namespace][key] = now
+		d.selectors[at][key] = now
 	}
+}
+
+// selectorKey is the label under which a selector is indexed: the first by name. A workload that it selects has that label.
+func selectorKey(namespace string, labels map[string]string) labelKey {
+	if len(labels) == 0 {
+		return labelKey{namespace: namespace}
+	}
+	first := slices.Min(slices.Collect(maps.Keys(labels)))
+	return labelKey{namespace, first, labels[first]}
 }
 
 // replaceWorkload takes in a changed WorkloadEntry and marks the services that select it.
@@ -135,13 +136,15 @@ func (d *Deriver) mark(o *config.Object, dirty map[registry.Key]bool) {
 		return
 	}
 	labels := labelsOf(o)
-	for _, entry := range d.selectors[o.Namespace] {
-		spec := entry.Spec.(*networking.ServiceEntry)
-		if !selects(spec.WorkloadSelector.Labels, labels) {
-			continue
-		}
-		for _, h := range spec.Hosts {
-			dirty[registry.Key{Host: h, Namespace: o.Namespace}] = true
+	for at := range keysOf(o) {
+		for _, entry := range d.selectors[at] {
+			spec := entry.Spec.(*networking.ServiceEntry)
+			if !selects(spec.WorkloadSelector.Labels, labels) {
+				continue
+			}
+			for _, h := range spec.Hosts {
+				dirty[registry.Key{Host: h, Namespace: o.Namespace}] = true
+			}
 		}
 	}
 }
@@ -155,27 +158,25 @@ func (d *Deriver) Entries() Entries {
 	return Entries{}
 }
 
-// batch derives the services of keys anew.
-func (d *Deriver) batch(ctx context.Context, keys []registry.Key) feed.Batch[registry.Instances] {
-	out := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
+// batch derives the services of these keys.
+func (d *Deriver) batch(keys []registry.Key) feed.Batch[registry.Instances] {
+	out := feed.Batch[registry.Instances]{Source: source, Full: !d.started, Explicit: true, Updates: make([]feed.Update[registry.Instances], 0, len(keys))}
 	d.started = true
 	for _, k := range keys {
 		name := k.Namespace + "/" + k.Host
 		declared, relayed := d.entriesOf(k)
-		out.Updates = append(out.Updates, derived(name, d.derive(k, declared)))
+		out.Updates = append(out.Updates, d.derive(name, k, declared))
 		if len(relayed) > 0 || d.relayed[k] {
-			out.Updates = append(out.Updates, derived("relayed "+name, d.derive(k, relayed)))
+			out.Updates = append(out.Updates, d.derive("relayed "+name, k, relayed))
 		}
 		if d.relayed[k] = len(relayed) > 0; len(relayed) == 0 {
 			delete(d.relayed, k)
 		}
 	}
-	d.giveAddresses(ctx, out.Updates)
 	return out
 }
 
-// entriesOf are the ServiceEntries that declare the service of a key, and those that tell what a registry elsewhere knows of it, what
-// counts first.
+// entriesOf are the ServiceEntries that declare a service, and those that another control plane relays of it, the oldest first.
 func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Object) {
 	for _, o := range d.byHost[key] {
 		if synthetic(o) {
@@ -186,46 +187,37 @@ func (d *Deriver) entriesOf(key registry.Key) (declared, relayed []*config.Objec
 	}
 	if len(declared)+len(relayed) == 0 {
 		delete(d.byHost, key)
-		d.letGo(key)
 	}
 	slices.SortFunc(declared, byAge)
 	slices.SortFunc(relayed, byAge)
 	return declared, relayed
 }
 
-func derived(group string, u feed.Update[registry.Instances]) feed.Update[registry.Instances] {
-	u.Group = group
-	return u
-}
-
-// derive makes the service of one key: none without entries.
-func (d *Deriver) derive(key registry.Key, entries []*config.Object) (out feed.Update[registry.Instances]) {
-	if len(entries) == 0 {
-		return out
-	}
-	var parts []registry.Instances
+// derive makes a group of one service. Several ServiceEntries of one host and namespace are united: the ports of all, and each
+// endpoint serves those of its own entry. The oldest sets the options, and entries with another resolution or exportTo are not
+// used, so that private endpoints are never exported. Source: Istio merges the ports (SidecarScope).
+func (d *Deriver) derive(group string, key registry.Key, entries []*config.Object) feed.Update[registry.Instances] {
+	out := feed.Update[registry.Instances]{Group: group}
+	var parts []registry.Part
 	for _, o := range entries {
 		all := services(o)
 		s := all[slices.IndexFunc(all, func(s *registry.Service) bool { return s.Host == key.Host })]
-		parts = append(parts, registry.Instances{Service: s, Endpoints: d.endpoints(o, s)})
-		if differs := differences(parts[0].Service, s); len(differs) > 0 {
-			out.Problems = append(out.Problems, clash(key.Host, entries[0], o, differs))
+		if len(parts) > 0 {
+			if differs := differences(parts[0].Service, s); len(differs) > 0 {
+				out.Problems = append(out.Problems, clash(key.Host, entries[0], o, differs))
+			}
+		}
+		if len(parts) == 0 || s.Resolution == parts[0].Service.Resolution && slices.Equal(s.ExportTo, parts[0].Service.ExportTo) {
+			parts = append(parts, registry.Part{Instances: registry.Instances{Service: s, Endpoints: d.endpoints(o, s)}, Source: source})
 		}
 		if o.Spec.(*networking.ServiceEntry).Hosts[0] == key.Host { // once
 			out.Problems = append(out.Problems, d.chosen(o)...)
 		}
 	}
-	out.Items = []registry.Instances{unite(parts)}
-	return out
-}
-
-// letGo says that a service needs no allocated address any more. The store keeps it for a while, should that change again.
-func (d *Deriver) letGo(key registry.Key) {
-	delete(d.wanting, key)
-	delete(d.allocated, key)
-	if d.release != nil {
-		d.release(key)
+	if len(parts) > 0 {
+		out.Items = []registry.Instances{registry.JoinConfig{}.Join(parts)[0].Instances}
 	}
+	return out
 }
 
 // endpoints are those that a ServiceEntry lists or selects; a DNS service without any resolves its host.
@@ -237,76 +229,4 @@ func (d *Deriver) endpoints(o *config.Object, s *registry.Service) *registry.End
 		items = hostEndpoint(s)
 	}
 	return &registry.EndpointList{Items: items}
-}
-
-// giveAddresses sets the virtual addresses of those services that need allocated ones. Without an
-// answer the services go on without, one problem says so of all of them, and the next Derive asks again.
-func (d *Deriver) giveAddresses(ctx context.Context, updates []feed.Update[registry.Instances]) {
-	if d.addresses == nil {
-		return
-	}
-	var missing []registry.Key
-	wanted := map[registry.Key]bool{} // of a service that is declared, and known elsewhere besides, by one at least
-	for _, u := range updates {
-		for _, in := range u.Items {
-			if k := in.Service.Key; in.Service.WantsAddress() && !wanted[k] {
-				if wanted[k] = true; d.allocated[k] == nil {
-					missing = append(missing, k)
-				}
-			}
-		}
-	}
-	var refused error
-	if len(missing) > 0 {
-		got, err := d.addresses.Allocate(ctx, missing)
-		for k, a := range got {
-			d.allocated[k] = a
-		}
-		refused = err
-	}
-	first, without := -1, 0
-	for i, u := range updates {
-		for _, in := range u.Items {
-			if d.giveAddress(in.Service, wanted) {
-				continue
-			}
-			if without++; first < 0 {
-				first = i
-			}
-		}
-	}
-	if without > 0 {
-		u := &updates[first]
-		s := u.Items[0].Service
-		u.Problems = append(u.Problems, feed.Problem{
-			Severity: feed.Warning, Source: source, Object: s.Object, Field: "spec.addresses", Text: withoutAddress(s.Host, without-1, refused),
-		})
-	}
-}
-
-// giveAddress gives a service its virtual address if it needs one, and says whether it has what it needs.
-func (d *Deriver) giveAddress(s *registry.Service, wanted map[registry.Key]bool) bool {
-	if !s.WantsAddress() {
-		if !wanted[s.Key] && (d.wanting[s.Key] || d.allocated[s.Key] != nil) {
-			d.letGo(s.Key)
-		}
-		return true
-	}
-	delete(d.wanting, s.Key)
-	if s.AutoAddresses = d.allocated[s.Key]; s.AutoAddresses == nil {
-		d.wanting[s.Key] = true
-	}
-	return s.AutoAddresses != nil
-}
-
-// withoutAddress says why host and more of them have no virtual address, and what comes of it.
-func withoutAddress(host string, more int, refused error) string {
-	them := "it"
-	if more > 0 {
-		host, them = fmt.Sprintf("%s and %d more", host, more), "them"
-	}
-	if errors.Is(refused, errUnderWay) {
-		return fmt.Sprintf("there is no virtual address for %s yet, because %v (proxies that capture DNS do not reach %s by TCP until then): see whether the store is slow or stuck, which is on the disk of the state folder, or in Consul where the setting store says so", host, errUnderWay, them)
-	}
-	return fmt.Sprintf("no virtual address could be allocated for %s (tried again in a while; proxies that capture DNS do not reach %s by TCP until then): %v", host, them, cmp.Or(refused, errNone))
 }

@@ -1,10 +1,6 @@
-// Package vip gives the services of registries virtual addresses, as ServiceEntries are given them: one host, one address,
-// which is never another while the host is there.
+// Package vip allocates virtual IPs for hosts that have none, and keeps them in the store.
 //
-// Source wraps any source of services. It asks Addresses in a goroutine of its own, so that nobody waits for a disk for
-// long; a service that has no address yet goes on without, and one problem says so of all that do.
-//
-// Book is what all users of addresses on a replica share, each by a Holder. It knows which hosts are in use, notes in the Ledger
-// which are idle, and has the addresses of those that have been for long given to others when there are no free ones. The
-// package does not choose addresses and keeps none: that is for who implements Ledger.
+// An Allocator runs in the background: nothing waits for it. Each host gets an IPv4 and an IPv6 address. The search for a free
+// address starts at a hash of the host, so that a new store gives mostly the same addresses. An address belongs to its
+// host until Release frees those that were not used for a week; nothing else takes it back.
 package vip

@@ -1,0 +1,47 @@
+package vip
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"net/netip"
+
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// capacity is the number of addresses in 240.240.0.0/16 without the first and the last one, which some systems take for a network
+// and a broadcast address. The IPv6 addresses are in 2001:2::/48. Source: Istio, which uses the same ranges for ServiceEntries.
+const capacity = 1<<16 - 2
+
+// ErrExhausted means that all addresses are allocated.
+var ErrExhausted = errors.New("all 65534 virtual IPs of 240.240.0.0/16 are allocated: release unused ones with \"ashorectl vip release\", or give services addresses of their own")
+
+// address returns the pair with an index from 0 to capacity-1.
+func address(i int) registry.VIP {
+	v4, v6 := [4]byte{240, 240}, [16]byte{0x20, 0x01, 0, 2}
+	binary.BigEndian.PutUint16(v4[2:], uint16(i+1))
+	binary.BigEndian.PutUint16(v6[14:], uint16(i+1))
+	return registry.VIP{IPv4: netip.AddrFrom4(v4), IPv6: netip.AddrFrom16(v6)}
+}
+
+// indexOf is the reverse of address; false when a is not one of the IPv4 addresses.
+func indexOf(a netip.Addr) (int, bool) {
+	if !a.Is4() {
+		return 0, false
+	}
+	b := a.As4()
+	i := int(binary.BigEndian.Uint16(b[2:])) - 1
+	return i, b[0] == 240 && b[1] == 240 && i >= 0 && i < capacity
+}
+
+// choose returns the first free index after a place that depends on the host. Errors: ErrExhausted.
+func choose(host string, taken func(int) bool) (int, error) {
+	hash := sha256.Sum256([]byte(host))
+	start := int(binary.BigEndian.Uint64(hash[:]) % capacity)
+	for n := range capacity {
+		if i := (start + n) % capacity; !taken(i) {
+			return i, nil
+		}
+	}
+	return 0, ErrExhausted
+}

@@ -1,0 +1,167 @@
+package vip
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Config says where allocations are kept.
+type Config struct {
+	// Records keeps the allocations, for all replicas; required.
+	Records record.Store
+	// Log receives failures and their end; required.
+	Log hclog.Logger
+}
+
+// Allocator allocates virtual IPs. It implements push.Allocator.
+type Allocator struct {
+	cfg  Config        // immutable
+	wake chan struct{} // capacity 1; written by Want, read by Run
+
+	mu      sync.Mutex
+	wanted  []string  // guarded by mu; sorted
+	used    int       // guarded by mu; how many addresses are allocated
+	invalid []string  // guarded by mu; records that cannot be read
+	failure error     // guarded by mu; why the last attempt failed; nil: it did not
+	since   time.Time // guarded by mu; of failure
+}
+
+const (
+	retryGap = 5 * time.Second
+	// markGap is how often hosts in use are marked as used.
+	markGap = time.Hour
+)
+
+// New returns an allocator; Run allocates.
+func New(cfg Config) *Allocator { return &Allocator{cfg: cfg, wake: make(chan struct{}, 1)} }
+
+// Want replaces the list of hosts that need virtual IPs, sorted, whether they have some or not. It does not wait. Safe for concurrent
+// use.
+func (a *Allocator) Want(hosts []string) {
+	a.mu.Lock()
+	a.wanted = hosts
+	a.mu.Unlock()
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run sends the virtual IPs of all hosts first, and again whenever they changed, also by another replica, until ctx ends; then it
+// returns nil. While the store does not answer it tries again.
+func (a *Allocator) Run(ctx context.Context, out chan<- registry.VIPs) error {
+	changed := a.cfg.Records.Watch(ctx, tableName)
+	var sent registry.VIPs
+	first := true
+	for {
+		vips, err := a.allocate(ctx)
+		a.setFailure(err)
+		if read := err == nil || errors.Is(err, ErrExhausted); read && (first || !equal(vips, sent)) {
+			select {
+			case out <- vips:
+				sent, first = vips, false
+			case <-ctx.Done():
+				return nil
+			}
+		}
+		gap := markGap
+		if err != nil {
+			gap = retryGap
+		}
+		timer := time.NewTimer(gap)
+		select {
+		case <-ctx.Done():
+		case <-a.wake:
+		case <-changed:
+		case <-timer.C:
+		}
+		timer.Stop()
+		if ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// allocate writes what the wanted hosts lack, and returns all addresses.
+func (a *Allocator) allocate(ctx context.Context) (registry.VIPs, error) {
+	a.mu.Lock()
+	wanted := a.wanted
+	a.mu.Unlock()
+	for {
+		t, err := readTable(ctx, a.cfg.Records)
+		if err != nil {
+			return registry.VIPs{}, err
+		}
+		a.mu.Lock()
+		a.used, a.invalid = len(t.byIndex), t.invalid
+		a.mu.Unlock()
+		now := time.Now().UTC().Truncate(time.Second)
+		todo, full := t.allocate(wanted, now)
+		if len(todo) == 0 {
+			todo = t.unmarked(wanted, now)
+		}
+		if len(todo) == 0 {
+			return t.vips(), full
+		}
+		if err := write(ctx, a.cfg.Records, todo); err != nil && !errors.Is(err, record.ErrConflict) {
+			return registry.VIPs{}, fmt.Errorf("allocate virtual IPs for %d hosts, the first is %s: %w", len(todo), todo[0].Host, err)
+		}
+	}
+}
+
+// equal reports whether two maps have the same content.
+func equal(x, y registry.VIPs) bool {
+	if x.Len() != y.Len() {
+		return false
+	}
+	for k, v := range x.All() {
+		if y.At(k) != v {
+			return false
+		}
+	}
+	return true
+}
+
+func (a *Allocator) setFailure(err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if (err == nil) == (a.failure == nil) {
+		a.failure = err
+		return
+	}
+	a.failure, a.since = err, time.Now()
+	if err != nil {
+		a.cfg.Log.Warn("no virtual IPs can be allocated; it is tried again", "error", err)
+	} else {
+		a.cfg.Log.Info("virtual IPs can be allocated again")
+	}
+}
+
+// Problems says when allocation fails, and when nearly all addresses are allocated. Safe for concurrent use.
+func (a *Allocator) Problems() []feed.Problem {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var out []feed.Problem
+	add := func(since time.Time, format string, args ...any) {
+		out = append(out, feed.Problem{Severity: feed.Warning, Source: "virtual IPs", Since: since, Text: fmt.Sprintf(format, args...)})
+	}
+	if a.failure != nil {
+		add(a.since, "new services have no virtual IP, and proxies that capture DNS do not reach them by TCP: %v", a.failure)
+	} else if a.used > capacity*9/10 {
+		add(time.Time{}, "%d of %d virtual IPs are allocated: release unused ones with \"ashorectl vip release\", or give services addresses of their own", a.used, capacity)
+	}
+	if len(a.invalid) > 0 {
+		add(time.Time{}, "the store has %d virtual IPs that cannot be read, and their hosts get others: %s", len(a.invalid), strings.Join(a.invalid[:min(5, len(a.invalid))], ", "))
+	}
+	return out
+}
