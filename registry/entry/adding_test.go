@@ -37,10 +37,10 @@ func TestChosenLabels(t *testing.T) {
 	rt := newRuntime(t)
 	role := map[string]string{"role": "db", "version": "v1"}
 	registerAll(t, rt, join("api", "10.0.0.1", "api", calling(role)), join("api", "10.0.0.2", "api", calling(role)))
-	b := entry.NewBackground(&ledger{}, rt, 0)
+	b := entry.New(rt)
 	world := func(group *networking.WorkloadGroup, selector map[string]string) objects {
 		s := serviceEntry(networking.ServiceEntry_STATIC, "db.test", "db2.test")
-		s.Addresses = []string{"240.0.0.9"} // none is allocated, later
+		s.Addresses = []string{"240.0.0.9"}
 		s.WorkloadSelector = &networking.WorkloadSelector{Labels: selector}
 		return with(shop(group), config.ServiceEntry, "db", s)
 	}
@@ -55,28 +55,28 @@ func TestChosenLabels(t *testing.T) {
 		{world(apiGroup(), db), "selects 2 workloads of the WorkloadGroup shop/api by labels that they chose themselves as they joined (role=db)"},
 		{world(labelled, db), ""},
 	} {
-		got := warningsOf(b.Derive(t.Context(), s.objects))
+		got := warningsOf(b.Derive(s.objects))
 		if strings.Count(got, "\n") > 0 || !strings.Contains(got, s.want) || s.want == "" && got != "" {
 			t.Errorf("step %d: got %q, want %q", i, got, s.want)
 		}
 	}
 	alone := with(world(apiGroup(), db), config.WorkloadGroup, "api", labelled)
-	if got := warningsOf(b.Derive(t.Context(), alone)); got != "" {
+	if got := warningsOf(b.Derive(alone)); got != "" {
 		t.Errorf("with the label in the group: %q", got)
 	}
 	alone = with(alone, config.WorkloadGroup, "api", apiGroup()) // and nothing else changes
-	if got := warningsOf(b.Derive(t.Context(), alone)); !strings.Contains(got, "selects 2 workloads") {
+	if got := warningsOf(b.Derive(alone)); !strings.Contains(got, "selects 2 workloads") {
 		t.Errorf("after the group lost the label: %q", got)
 	}
 	if err := rt.Remove(t.Context(), registry.RegistrationKey{Namespace: "shop", Group: "api", Name: registry.RegistrationName("api", join("api", "10.0.0.2", "").Addresses[0], "")}, "1"); err != nil {
 		t.Fatal(err)
 	}
 	last := world(apiGroup(), db)
-	if got := warningsOf(b.Derive(t.Context(), last)); !strings.Contains(got, "selects 1 workload of") {
+	if got := warningsOf(b.Derive(last)); !strings.Contains(got, "selects 1 workload of") {
 		t.Errorf("after one has gone: %q", got)
 	}
 	registerAll(t, rt, join("api", "10.0.0.1", "api", calling(role)))
-	if got := b.Derive(t.Context(), last); len(got.Updates) > 0 {
+	if got := b.Derive(last); len(got.Updates) > 0 {
 		t.Errorf("one that connects anew costs %d services", len(got.Updates))
 	}
 }

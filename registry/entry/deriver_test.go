@@ -1,11 +1,8 @@
 package entry_test
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -22,44 +19,6 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
-
-// ledger is an Addresses in memory that can refuse.
-type ledger struct {
-	refuse error
-	next   byte
-	given  map[registry.Key][]netip.Addr
-	left   []registry.Key // what was let go
-	losing chan struct{}
-	lost   []registry.Key // told once
-}
-
-func (l *ledger) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	if l.refuse != nil {
-		return nil, l.refuse
-	}
-	if l.given == nil {
-		l.given = map[registry.Key][]netip.Addr{}
-	}
-	out := map[registry.Key][]netip.Addr{}
-	for _, k := range keys {
-		if l.given[k] == nil {
-			l.next++
-			l.given[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, l.next})}
-		}
-		out[k] = l.given[k]
-	}
-	return out, nil
-}
-
-func (l *ledger) Release(keys []registry.Key) { l.left = append(l.left, keys...) }
-
-func (l *ledger) Losing() <-chan struct{} { return l.losing }
-
-func (l *ledger) Lost() []registry.Key {
-	lost := l.lost
-	l.lost = nil
-	return lost
-}
 
 type objects = pmap.Map[config.Key, *config.Object]
 
@@ -91,7 +50,7 @@ func text(b feed.Batch[registry.Instances]) string {
 		}
 		for _, in := range u.Items {
 			s := in.Service
-			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n", s.Namespace, s.Host, s.Addresses, s.AutoAddresses, s.Ports, s.Resolution, s.External)
+			fmt.Fprintf(&out, "%s/%s %v auto %v ports %v resolution %d external %v\n", s.Namespace, s.Host, s.Addresses, s.WantsAddress(), s.Ports, s.Resolution, s.External)
 			for _, ep := range in.Endpoints.All() {
 				fmt.Fprintf(&out, "  %s ports %v labels %v locality %s weight %d sa %q tls %q workload %s/%s\n", ep.Address, ep.Ports, ep.Labels, ep.Locality, ep.Weight, ep.ServiceAccount, ep.TLSMode, ep.Namespace, ep.Workload)
 			}
@@ -123,37 +82,37 @@ func TestDerive(t *testing.T) {
 	}{
 		"inline endpoints, declared addresses": {
 			objects: with(objects{}, config.ServiceEntry, "web", inline),
-			want: `shop/web.shop [10.1.0.0/16 240.0.0.1/32] auto [] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
+			want: `shop/web.shop [10.1.0.0/16 240.0.0.1/32] auto false ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
   10.0.0.1 ports map[http:8080] labels map[version:v1] locality eu/a weight 3 sa "web" tls "istio" workload shop/web
   unix:///run/web ports map[] labels map[security.istio.io/tlsMode:disabled] locality  weight 0 sa "web" tls "" workload shop/web
 `,
 		},
-		"selected workloads, by metadata and by spec labels, an allocated address": {
+		"selected workloads, by metadata and by spec labels": {
 			objects: with(with(with(with(objects{}, config.ServiceEntry, "api", selecting),
 				config.WorkloadEntry, "one", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=api"),
 				config.WorkloadEntry, "two", &networking.WorkloadEntry{Address: "10.0.0.2", Labels: map[string]string{"app": "api", "version": "v2"}}),
 				config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.3"}, "app=other"),
-			want: `shop/api.shop [] auto [240.240.0.1] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
+			want: `shop/api.shop [] auto true ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 0 external false
   10.0.0.1 ports map[] labels map[app:api] locality  weight 0 sa "" tls "" workload shop/one
   10.0.0.2 ports map[] labels map[app:api version:v2] locality  weight 0 sa "" tls "" workload shop/two
 `,
 		},
 		"a DNS service without endpoints resolves its own host": {
 			objects: with(objects{}, config.ServiceEntry, "ext", serviceEntry(networking.ServiceEntry_DNS, "example.com")),
-			want: `shop/example.com [] auto [240.240.0.1] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 1 external true
+			want: `shop/example.com [] auto true ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 1 external true
   example.com ports map[] labels map[] locality  weight 0 sa "" tls "" workload shop/
 `,
 		},
 		"NONE passes through, and a wildcard gets no address": {
 			objects: with(objects{}, config.ServiceEntry, "any", none),
-			want: `shop/*.example.com [] auto [] ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 3 external true
+			want: `shop/*.example.com [] auto false ports [{80 http HTTP 0} {443 secure TLS 8443}] resolution 3 external true
 `,
 		},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := text(entry.New(&ledger{}).Derive(t.Context(), tc.objects))
+			got := text(entry.New(nil).Derive(tc.objects))
 			if d := cmp.Diff(tc.want, got); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
@@ -161,55 +120,14 @@ func TestDerive(t *testing.T) {
 	}
 }
 
-// A service that got no virtual address goes on without, says so, and gets one on a later call.
-func TestAddressesComeLater(t *testing.T) {
-	t.Parallel()
-	l := &ledger{refuse: errors.New("disk full")}
-	d := entry.New(l)
-	objs := with(objects{}, config.ServiceEntry, "api", serviceEntry(networking.ServiceEntry_STATIC, "api.shop"))
-	got := text(d.Derive(t.Context(), objs))
-	if !strings.Contains(got, "shop/api.shop") || !strings.Contains(got, "disk full") {
-		t.Fatalf("refused: got %q", got)
-	}
-	l.refuse = nil
-	got = text(d.Derive(t.Context(), objs))
-	if !strings.Contains(got, "240.240.0.1") || strings.Contains(got, "warning") {
-		t.Errorf("tried again: got %q", got)
-	}
-	if got := text(d.Derive(t.Context(), objs)); got != "" {
-		t.Errorf("nothing changed: got %q", got)
-	}
-}
-
-// silent answers without an error, and without the addresses.
-type silent struct{}
-
-func (silent) Allocate(context.Context, []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	return nil, nil
-}
-
-// An answer that leaves a host out is a problem, and asked for again.
-func TestAddressLeftOut(t *testing.T) {
-	t.Parallel()
-	d := entry.New(silent{})
-	objs := with(objects{}, config.ServiceEntry, "api", serviceEntry(networking.ServiceEntry_STATIC, "api.shop"))
-	got := text(d.Derive(t.Context(), objs))
-	if !strings.Contains(got, "the store gave none") {
-		t.Errorf("got %q", got)
-	}
-	if got := text(d.Derive(t.Context(), objs)); !strings.Contains(got, "the store gave none") {
-		t.Errorf("nothing changed: got %q, want another try", got)
-	}
-}
-
 // The first batch is full, also when it is empty, and no other one.
 func TestFirstBatchIsFull(t *testing.T) {
 	t.Parallel()
 	d := entry.New(nil)
-	if b := d.Derive(t.Context(), objects{}); !b.Full {
+	if b := d.Derive(objects{}); !b.Full {
 		t.Error("the first batch is not full")
 	}
-	if b := d.Derive(t.Context(), with(objects{}, config.ServiceEntry, "x", serviceEntry(networking.ServiceEntry_STATIC, "x"))); b.Full {
+	if b := d.Derive(with(objects{}, config.ServiceEntry, "x", serviceEntry(networking.ServiceEntry_STATIC, "x"))); b.Full {
 		t.Error("the second batch is full")
 	}
 }
@@ -225,7 +143,7 @@ func TestDeriveTouchesOnlySelecting(t *testing.T) {
 		objs = with(objs, config.ServiceEntry, app, se)
 	}
 	objs = with(objs, config.WorkloadEntry, "w", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=a")
-	d.Derive(t.Context(), objs)
+	d.Derive(objs)
 	groups := func(b feed.Batch[registry.Instances]) []string {
 		var out []string
 		for _, u := range b.Updates {
@@ -234,7 +152,7 @@ func TestDeriveTouchesOnlySelecting(t *testing.T) {
 		return out
 	}
 	moved := with(objs, config.WorkloadEntry, "w", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=b")
-	if got, want := groups(d.Derive(t.Context(), moved)), []string{"shop/a.shop", "shop/b.shop"}; !slices.Equal(got, want) {
+	if got, want := groups(d.Derive(moved)), []string{"shop/a.shop", "shop/b.shop"}; !slices.Equal(got, want) {
 		t.Errorf("moved from a to b: touched %q, want %q", got, want)
 	}
 }
@@ -251,13 +169,12 @@ func FuzzDerive(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, edits []byte) {
 		edits = edits[:min(len(edits), 300)]
-		addresses := &ledger{}
-		d := entry.New(addresses)
+		d := entry.New(nil)
 		var objs objects
 		state := map[string]string{}
 		for i := 0; i+1 < len(edits); i += 2 {
 			objs = edit(objs, edits[i], edits[i+1])
-			for _, u := range d.Derive(t.Context(), objs).Updates {
+			for _, u := range d.Derive(objs).Updates {
 				state[u.Group] = text(feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{u}})
 				if len(u.Items) == 0 {
 					delete(state, u.Group)
@@ -265,7 +182,7 @@ func FuzzDerive(f *testing.F) {
 			}
 		}
 		fresh := map[string]string{}
-		for _, u := range entry.New(addresses).Derive(t.Context(), objs).Updates {
+		for _, u := range entry.New(nil).Derive(objs).Updates {
 			fresh[u.Group] = text(feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{u}})
 		}
 		if d := cmp.Diff(fresh, state); d != "" {
@@ -317,7 +234,7 @@ func TestPortProtocols(t *testing.T) {
 	}
 	for _, tc := range tests {
 		se := &networking.ServiceEntry{Hosts: []string{"x"}, Ports: []*networking.ServicePort{{Number: 1, Name: tc.name, Protocol: tc.declared}}}
-		b := entry.New(nil).Derive(t.Context(), with(objects{}, config.ServiceEntry, "x", se))
+		b := entry.New(nil).Derive(with(objects{}, config.ServiceEntry, "x", se))
 		if got := b.Updates[0].Items[0].Service.Ports[0].Protocol; got != tc.want {
 			t.Errorf("protocol %q, name %q: got %d, want %d", tc.declared, tc.name, got, tc.want)
 		}
@@ -334,7 +251,7 @@ func TestSelectorOfEmptyValue(t *testing.T) {
 	objs = with(objs, config.WorkloadEntry, "without", &networking.WorkloadEntry{Address: "10.0.0.1"}, "app=web")
 	objs = with(objs, config.WorkloadEntry, "other", &networking.WorkloadEntry{Address: "10.0.0.2"}, "canary=")
 	objs = with(objs, config.WorkloadEntry, "another", &networking.WorkloadEntry{Address: "10.0.0.3"}, "canary=")
-	batch := entry.New(nil).Derive(t.Context(), objs)
+	batch := entry.New(nil).Derive(objs)
 	if len(batch.Updates) != 1 || len(batch.Updates[0].Items) != 1 {
 		t.Fatalf("got %+v, want one service", batch.Updates)
 	}

@@ -101,7 +101,7 @@ func endpointsOf(b feed.Batch[registry.Instances]) string {
 // shop is the service api, which selects app=api, and the group api.
 func shop(group *networking.WorkloadGroup) objects {
 	se := serviceEntry(networking.ServiceEntry_STATIC, "api.shop")
-	se.Addresses = []string{"240.0.0.1"} // nothing is derived again for want of one
+	se.Addresses = []string{"240.0.0.1"}
 	se.WorkloadSelector = &networking.WorkloadSelector{Labels: map[string]string{"app": "api"}}
 	objs := with(objects{}, config.ServiceEntry, "api", se)
 	if group == nil {
@@ -183,7 +183,7 @@ func TestRegistered(t *testing.T) {
 					}
 				}
 			}
-			if d := cmp.Diff(tc.want, endpointsOf(entry.NewBackground(&ledger{}, rt, 0).Derive(t.Context(), tc.objects))); d != "" {
+			if d := cmp.Diff(tc.want, endpointsOf(entry.New(rt).Derive(tc.objects))); d != "" {
 				t.Errorf("(-want +got):\n%s", d)
 			}
 		})
@@ -202,8 +202,8 @@ func TestRegisteredEntry(t *testing.T) {
 		Metadata: &networking.WorkloadGroup_ObjectMeta{Labels: map[string]string{"a": "meta", "b": "meta"}, Annotations: map[string]string{"owner": "shop"}},
 		Template: &networking.WorkloadEntry{ServiceAccount: "api", Labels: map[string]string{"a": "t", "b": "t", "c": "t"}, Locality: "us", Network: "n1", Weight: 3, Ports: map[string]uint32{"http": 8080}},
 	}
-	b := entry.NewBackground(&ledger{}, rt, 0)
-	b.Derive(t.Context(), with(objects{}, config.WorkloadGroup, "api", group))
+	b := entry.New(rt)
+	b.Derive(with(objects{}, config.WorkloadGroup, "api", group))
 	if n := b.Entries().Len(); n != 1 {
 		t.Fatalf("%d entries are shown", n)
 	}
@@ -233,19 +233,19 @@ func TestReconnectDerivesNothing(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
 	registerAll(t, rt, join("api", "10.0.0.1", "api", unhealthy))
-	b := entry.NewBackground(&ledger{}, rt, 0)
+	b := entry.New(rt)
 	objs := shop(apiGroup())
-	b.Derive(t.Context(), objs)
+	b.Derive(objs)
 	before := b.Entries()
 	registerAll(t, rt, join("api", "10.0.0.1", "api"), join("api", "10.0.0.1", "api", unhealthy))
-	if got := b.Derive(t.Context(), objs); len(got.Updates) > 0 {
+	if got := b.Derive(objs); len(got.Updates) > 0 {
 		t.Errorf("derived %s", endpointsOf(got))
 	}
 	if b.Entries() == before {
 		t.Error("it is shown as before, with the time of its last connection")
 	}
 	registerAll(t, rt, join("api", "10.0.0.1", "api", healthyReport))
-	if got := endpointsOf(b.Derive(t.Context(), objs)); got != "10.0.0.1 api-10.0.0.1 sa=api tls=istio" {
+	if got := endpointsOf(b.Derive(objs)); got != "10.0.0.1 api-10.0.0.1 sa=api tls=istio" {
 		t.Errorf("got %q", got)
 	}
 }
@@ -255,7 +255,7 @@ func TestGroupChanges(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
 	registerAll(t, rt, join("api", "10.0.0.1", "api"), join("api", "10.0.0.2", "other"))
-	b := entry.NewBackground(&ledger{}, rt, 0)
+	b := entry.New(rt)
 	other := apiGroup()
 	other.Template.ServiceAccount = "other"
 	elsewhere := apiGroup()
@@ -272,7 +272,7 @@ func TestGroupChanges(t *testing.T) {
 		{nil, ""},
 		{apiGroup(), "10.0.0.1 api-10.0.0.1 sa=api tls=istio"},
 	} {
-		if got := endpointsOf(b.Derive(t.Context(), shop(s.group))); got != s.want {
+		if got := endpointsOf(b.Derive(shop(s.group))); got != s.want {
 			t.Errorf("step %d: got %q, want %q", i, got, s.want)
 		}
 	}
@@ -282,16 +282,16 @@ func TestGroupChanges(t *testing.T) {
 func TestRegisteredIsItsInput(t *testing.T) {
 	t.Parallel()
 	rt := newRuntime(t)
-	b := entry.NewBackground(&ledger{}, rt, 0)
+	b := entry.New(rt)
 	objs := shop(apiGroup())
-	b.Derive(t.Context(), objs)
+	b.Derive(objs)
 	last := ""
 	check := func(what string) {
 		t.Helper()
-		if batch := b.Derive(t.Context(), objs); len(batch.Updates) > 0 {
+		if batch := b.Derive(objs); len(batch.Updates) > 0 {
 			last = endpointsOf(batch)
 		}
-		if want := endpointsOf(entry.NewBackground(&ledger{}, rt, 0).Derive(t.Context(), objs)); last != want {
+		if want := endpointsOf(entry.New(rt).Derive(objs)); last != want {
 			t.Errorf("%s: got %q, want %q", what, last, want)
 		}
 	}
@@ -326,7 +326,7 @@ func TestHealthFlap(t *testing.T) {
 		source := make(files)
 		var contexts []*push.Context
 		a := push.NewAssembler(push.AssemblerConfig{
-			Sources: push.Sources{Objects: []config.Source{source}}, Derive: entry.NewBackground(&ledger{}, rt, 0),
+			Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: source}}}, Deriver: entry.New(rt),
 			Mesh:    &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "root"}, Domain: "cluster.local"},
 			Publish: func(c *push.Context, _ push.Changes) { contexts = append(contexts, c) },
 		})
@@ -384,4 +384,20 @@ func TestHealthFlap(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// files is a source of configuration that sends what the test sends.
+type files chan feed.Batch[*config.Object]
+
+func (f files) Name() string { return "files" }
+
+func (f files) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
+	for {
+		select {
+		case b := <-f:
+			out <- b
+		case <-ctx.Done():
+			return nil
+		}
+	}
 }

@@ -52,7 +52,7 @@ func TestSynthetic(t *testing.T) {
 				t.Fatalf("hash %d, %v", o.Hash, problems)
 			}
 			want := c.service
-			want.Source, want.Object, want.Relayed = source, o.Key.String(), true
+			want.Source, want.Object, want.Relayed, want.AutoAddress = source, o.Key.String(), true, true
 			if d := cmp.Diff(want, *services(o)[0], cmpopts.EquateComparable(netip.Prefix{})); d != "" {
 				t.Errorf("service (-want +got):\n%s", d)
 			}
