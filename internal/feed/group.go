@@ -1,7 +1,9 @@
 package feed
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 )
@@ -46,6 +48,11 @@ func (m *Merger[K, T]) group(s *source[K, T], name string) *group[K, T] {
 	return g
 }
 
+// all are the items of the group, and those that are retained.
+func (g *group[K, T]) all() []*item[K, T] {
+	return slices.AppendSeq(slices.Clone(g.items), maps.Values(g.removed))
+}
+
 // replace replaces the content of a group (R1), and returns the items that it does not supply any more.
 func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (lost []*item[K, T]) {
 	g := m.group(s, u.Group)
@@ -71,13 +78,12 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K, T]) {
 	old := g.items
 	g.items = make([]*item[K, T], 0, len(values))
-	has := make(map[K]struct{}, len(values))
+	has, invalid := map[K]struct{}{}, map[string]struct{}{}
 	for n, value := range values {
 		i := m.newItem(g, n, SavedItem[T]{Item: value})
 		g.items = append(g.items, i)
 		has[i.key] = struct{}{}
 	}
-	invalid := make(map[string]struct{}, len(g.Invalid))
 	for _, k := range g.Invalid {
 		invalid[k] = struct{}{}
 	}
@@ -86,16 +92,12 @@ func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K,
 		if _, ok := has[i.key]; ok {
 			continue
 		}
-		i.Stale = false
-		if len(invalid) > 0 {
-			_, i.Stale = invalid[i.key.String()]
-		}
-		if i.Stale {
-			i.index = len(g.items)
-			g.items = append(g.items, i)
-		} else {
+		if _, i.Stale = invalid[i.key.String()]; !i.Stale {
 			lost = append(lost, i)
+			continue
 		}
+		i.index = len(g.items)
+		g.items = append(g.items, i)
 	}
 	for _, i := range g.items {
 		m.add(i)
@@ -130,23 +132,19 @@ func (m *Merger[K, T]) tidy(g *group[K, T]) {
 
 // dated returns problems with the time when each appeared: that of the same problem in old, or now.
 func dated(problems, old []Problem, now time.Time) []Problem {
-	same := func(p Problem) Problem { // what tells problems apart: an edit above one moves its line
-		p.Line, p.Since = 0, time.Time{}
-		return p
-	}
 	since := make(map[Problem]time.Time, len(old))
 	for _, p := range old {
-		since[same(p)] = p.Since
+		since[p.undated()] = p.Since
 	}
 	out := slices.Clone(problems)
 	for n, p := range out {
-		if !p.Since.IsZero() {
-			continue
-		}
-		out[n].Since = now
-		if t, ok := since[same(p)]; ok {
-			out[n].Since = t
-		}
+		out[n].Since = cmp.Or(p.Since, since[p.undated()], now)
 	}
 	return out
+}
+
+// undated is the problem without its time and line: an edit above it moves the line.
+func (p Problem) undated() Problem {
+	p.Line, p.Since = 0, time.Time{}
+	return p
 }

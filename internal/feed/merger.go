@@ -90,7 +90,7 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 // once all required sources have delivered, as R3 says. It returns the keys whose items changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
-		m.unexpire(s)
+		m.setExpired(s, false)
 		s.status.Synced = s.status.Synced && s.rank != unlisted
 		s.rank = unlisted
 	}
@@ -145,7 +145,7 @@ func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 		s.status.LastError, s.status.LastErrorEnd = s.status.Error, now
 		s.status.Error, s.status.ErrorSince = "", time.Time{}
 	}
-	m.unexpire(s)
+	m.setExpired(s, false)
 	m.take(s, b, now)
 	return m.finish(now)
 }
@@ -181,7 +181,11 @@ func (m *Merger[K, T]) take(s *source[K, T], b Batch[T], now time.Time) {
 
 // finish does what follows from a change, and returns the keys whose items changed.
 func (m *Merger[K, T]) finish(now time.Time) []K {
-	m.expireSources(now)
+	for _, s := range m.list {
+		if at := s.expiry(); !at.IsZero() && !now.Before(at) {
+			m.setExpired(s, true)
+		}
+	}
 	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
 	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) { // the one that is used first comes last
 		s := m.sources[name]
@@ -260,10 +264,11 @@ type Supply[T any] struct {
 
 // Items lists all that is supplied for k, the one that is used first.
 func (m *Merger[K, T]) Items(k K) []Supply[T] {
-	list := m.items[k]
-	out := make([]Supply[T], len(list))
-	for n, i := range list {
-		out[n] = Supply[T]{i.group.source.Name, i.group.name, i.Item, i.retained()}
+	var out []Supply[T]
+	for _, i := range m.items[k] {
+		if s := i.group.source; !s.dropped() {
+			out = append(out, Supply[T]{s.Name, i.group.name, i.Item, i.retained()})
+		}
 	}
 	return out
 }

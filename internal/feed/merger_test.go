@@ -103,7 +103,9 @@ func (w *world) active() string {
 				break
 			}
 		}
-		out = append(out, strings.Join(all, "+"))
+		if len(all) > 0 {
+			out = append(out, strings.Join(all, "+"))
+		}
 	}
 	slices.Sort(out)
 	return strings.Join(out, " ")

@@ -82,7 +82,10 @@ func (m *model) supplies(k testKey) []string {
 			groups[r.group] = groups[r.group] || r.source == name
 		}
 		for _, group := range slices.Sorted(maps.Keys(groups)) {
-			if g := s.groups[group]; g != nil && !s.drop {
+			if s.drop {
+				continue
+			}
+			if g := s.groups[group]; g != nil {
 				for _, i := range g.items {
 					if i.item.key() == k {
 						out = append(out, fmt.Sprint(name, " ", group, " ", i.item, map[bool]string{true: "~"}[i.stale]))
@@ -104,7 +107,7 @@ func (m *model) live(k testKey, source string) bool {
 	for name, s := range m.sources {
 		for _, g := range s.groups {
 			for _, i := range g.items {
-				if i.item.key() == k && !s.drop && (source == "" || source == name) {
+				if i.item.key() == k && (source == "" || source == name) {
 					return true
 				}
 			}
@@ -219,9 +222,7 @@ func (m *model) finish() {
 		if c.MaxAge == 0 || s.down.IsZero() || s.expired || m.now.Before(s.down.Add(c.MaxAge)) {
 			continue
 		}
-		if s.expired, s.drop = true, c.DropStale; s.drop {
-			m.removals = slices.DeleteFunc(m.removals, func(r *modelRemoval) bool { return r.source == c.Name })
-		}
+		s.expired, s.drop = true, c.DropStale
 	}
 	if !slices.ContainsFunc(m.list, func(c SourceConfig) bool { return c.Required && !m.source(c.Name).synced }) {
 		for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) {

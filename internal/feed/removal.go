@@ -52,15 +52,14 @@ func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
 	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
 	}
-	i.due = now.Add(m.cfg.Settle)
-	if i.Mass {
-		m.retainMass(i)
-	}
-	m.nextRemoval = earlier(m.nextRemoval, i.due)
 	i.group = m.group(i.group.source, i.group.name) // it may have been forgotten
 	i.group.removed[i.key] = i
 	i.group.source.status.Retained++
 	m.add(i)
+	if i.due = now.Add(m.cfg.Settle); i.Mass {
+		m.retainMass(i)
+	}
+	m.nextRemoval = earlier(m.nextRemoval, i.due)
 	m.tidy(i.group)
 }
 
@@ -79,6 +78,7 @@ func (m *Merger[K, T]) retainMass(i *item[K, T]) {
 	if m.cfg.MassRemoval > 0 {
 		i.due = i.At.Add(m.cfg.Settle + m.cfg.MassRemoval)
 	}
+	m.tidy(i.group)
 }
 
 // earlier is the earlier of two times that are not zero.
@@ -126,20 +126,27 @@ func (m *Merger[K, T]) settle(now time.Time) {
 	for _, s := range m.sources {
 		mass := s.lostMost(now)
 		for i := range s.removed() {
-			due := !i.due.IsZero() && !now.Before(i.due)
 			switch {
 			case mass && !i.Settled:
 				m.retainMass(i)
-				m.tidy(i.group)
-			case due && !i.Mass && m.stays(i, f):
-				i.due = now.Add(m.cfg.Settle)
-			case due:
+			case i.due.IsZero() || now.Before(i.due):
+			case i.Mass || !m.settleItem(i, f, now):
 				m.endRemoval(i)
 				continue
 			}
 			m.nextRemoval = earlier(m.nextRemoval, i.due)
 		}
 	}
+}
+
+// settleItem decides on R3 when the settle time of a removal ends, and again after each further one.
+func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) (stays bool) {
+	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
+	if !i.Settled {
+		i.Settled = true
+		m.tidy(i.group)
+	}
+	return i.reason != ""
 }
 
 // lostMost decides on R4 when the settle time of a removal ends: over all removals of the source that are pending.
@@ -152,18 +159,6 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 		}
 	}
 	return due && (s.status.Items == 0 || lost >= massItems && lost > s.status.Items)
-}
-
-// stays decides on R3 when the settle time of a removal ends.
-func (m *Merger[K, T]) stays(i *item[K, T], f faults[K, T]) bool {
-	if m.cfg.Settle > 0 {
-		i.reason = f.reason(i, m.cfg.Settle)
-	}
-	if !i.Settled {
-		i.Settled = true
-		m.tidy(i.group)
-	}
-	return i.reason != ""
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose items changed. A source that is

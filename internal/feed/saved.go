@@ -1,8 +1,6 @@
 package feed
 
 import (
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -54,7 +52,7 @@ func (m *Merger[K, T]) TakeChanged() []SavedGroup[T] {
 		if s := m.sources[id.source]; s != nil && s.groups[id.name] != nil {
 			g := s.groups[id.name]
 			saved.Removed, saved.GroupState = false, g.GroupState
-			for _, i := range slices.AppendSeq(slices.Clone(g.items), maps.Values(g.removed)) {
+			for _, i := range g.all() {
 				saved.Items = append(saved.Items, i.SavedItem)
 			}
 		}

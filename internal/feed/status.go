@@ -3,8 +3,6 @@ package feed
 import (
 	"cmp"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 )
 
@@ -103,7 +101,7 @@ func (m *Merger[K, T]) outdated() map[string]struct{} {
 	out := map[string]struct{}{}
 	for _, s := range m.sources {
 		for g := range s.faulty {
-			for _, i := range slices.AppendSeq(slices.Clone(g.items), maps.Values(g.removed)) {
+			for _, i := range g.all() {
 				if i.Stale || i.lost() {
 					out[i.key.String()] = struct{}{}
 				}
@@ -118,7 +116,7 @@ func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.status.Items > 0:
-		p.Text = fmt.Sprintf("the source is not in the settings any more; its %d items stay active until all required sources "+
+		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all required sources "+
 			"have delivered, or until you run %s", s.status.Items, s.acceptCommand())
 	case p.Text == "":
 	case s.dropped():

@@ -1,9 +1,9 @@
 package feed
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/go-hclog"
@@ -70,24 +70,24 @@ func (w *Writer[T]) Problems() []Problem {
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load reads the groups that a Writer saved in a set. What cannot be read is left out, and is among the errors.
-func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) (groups []SavedGroup[T], bad []error) {
+// Load reads the groups that a Writer saved in a set. What cannot be read is left out, and the error says so.
+func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
-	if err != nil {
-		return nil, []error{err}
-	}
+	errs := []error{err}
+	var groups []SavedGroup[T]
 	for name, b := range content {
 		var g SavedGroup[json.RawMessage]
-		err := json.Unmarshal(b, &g)
-		decoded, decodeErr := convert(g, codec.Decode)
-		if err = cmp.Or(err, decodeErr); err != nil {
-			bad = append(bad, fmt.Errorf("saved group %q: %w", name, err))
+		if err := json.Unmarshal(b, &g); err != nil {
+			errs = append(errs, fmt.Errorf("read saved group %q: %w", name, err))
+			continue
 		}
-		if g.Source != "" {
-			groups = append(groups, decoded)
+		decoded, err := convert(g, codec.Decode)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("read saved group %q: %w", name, err))
 		}
+		groups = append(groups, decoded)
 	}
-	return groups, bad
+	return groups, errors.Join(errs...)
 }
 
 // convert returns a group with other items. Those that cannot be converted are left out; the error is that of the last.
