@@ -3,6 +3,7 @@ package config
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -16,6 +17,12 @@ var (
 	// ErrConflict says that an object is not at the revision that the writer read.
 	ErrConflict = errors.New("changed since it was read")
 )
+
+// Outage is why a store cannot be read, or not be written, and since when. The zero value means that it can.
+type Outage struct {
+	Error string
+	Since time.Time
+}
 
 // Absent, as the revision of a write, says that there must be no such object yet.
 const Absent = "0"

@@ -325,24 +325,33 @@ func follow(t *testing.T, s config.Store) <-chan feed.Batch[*config.Object] {
 	return out
 }
 
-// mirror is what a feed has said.
+// mirror is what a source has sent.
 type mirror struct {
 	*feed.Merger[config.Key, *config.Object]
-	t     *testing.T
-	store config.Store
-	out   <-chan feed.Batch[*config.Object]
+	t   *testing.T
+	out <-chan feed.Batch[*config.Object]
 }
 
 func newMirror(t *testing.T, s config.Store) mirror {
-	return mirror{feed.NewMerger([]string{s.Name()}, func(o *config.Object) config.Key { return o.Key }), t, s, follow(t, s)}
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }})
+	m.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
+	return mirror{m, t, follow(t, s)}
 }
 
-// until takes in batches until name has host; an empty host is nothing.
+// object is the one of a name, nil when there is none.
+func (m mirror) object(name string) *config.Object {
+	if items := m.Items(Key(name)); len(items) > 0 {
+		return items[0].Item
+	}
+	return nil
+}
+
+// until applies batches until name has host; an empty host means that it is deleted.
 func (m mirror) until(name, host string) {
 	m.t.Helper()
 	for {
-		items := m.Items(Key(name))
-		if len(m.Waiting()) == 0 && (host == "" && len(items) == 0 || host != "" && len(items) == 1 && hostOf(items[0]) == host) {
+		o := m.object(name)
+		if len(m.Waiting()) == 0 && (o == nil && host == "" || o != nil && hostOf(o) == host) {
 			return
 		}
 		select {
@@ -352,7 +361,7 @@ func (m mirror) until(name, host string) {
 			}
 			m.Apply(b, time.Now())
 		case <-time.After(20 * time.Second):
-			m.t.Fatalf("nothing is said of %s=%q; it is %v", name, host, items)
+			m.t.Fatalf("no batch has %s=%q; it is %v", name, host, o)
 		}
 	}
 }
@@ -361,10 +370,10 @@ func testFeed(t *testing.T, s config.Store) {
 	put(t, s, Object("a", "one.test"))
 	m := newMirror(t, s)
 	m.until("a", "one.test")
-	kept := m.Items(Key("a"))[0]
+	kept := m.object("a")
 	put(t, s, Object("b", "two.test"))
 	m.until("b", "two.test")
-	if m.Items(Key("a"))[0] != kept {
+	if m.object("a") != kept {
 		t.Error("an object that did not change has another pointer")
 	}
 	if err := s.Delete(t.Context(), Key("a"), "", "test"); err != nil {
@@ -375,7 +384,7 @@ func testFeed(t *testing.T, s config.Store) {
 		t.Fatal(err)
 	}
 	m.until("a", "again.test")
-	if len(m.Items(Key("b"))) > 0 {
+	if m.object("b") != nil {
 		t.Error("half of an apply was seen")
 	}
 	newMirror(t, s).until("a", "again.test") // a second follower

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Unwritable is the field of the problem that tells that something cannot be written.
+// Unwritable is the group of the problem that the store cannot be written, and the Field of the problem.
 const Unwritable = "state"
 
 // subscriber is one Run: the keys that changed since its last batch.
@@ -41,19 +41,19 @@ func (f *subscriber) notify() {
 // Name implements config.Source: "store:" and the path.
 func (s *Store) Name() string { return "store:" + s.path }
 
-// Run implements config.Source. Every object is a group of its own. It says what keeps it from being written: the file of Missing is
-// gone, which it hears of while Guard runs, or the disk did not take a write. It is in touch all the same: what it says is what is there.
-// It ends when the store is closed, too.
+// Run implements config.Source. Every object is a group of its own. A group Unwritable says that the store cannot be written: its file
+// is missing, which needs Guard, or the disk refused a write. It returns when the store is closed, too.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)
 	defer s.unsubscribe(f)
-	var told feed.Standing
+	var reported config.Outage
 	for {
-		if now := s.unwritable(); now != told {
-			batch.Standing, told = s.standing(now), now
+		if now := s.unwritable(); now != reported {
+			reported = now
+			batch.Updates = append(batch.Updates, unwritableGroup(now))
 		}
-		if len(batch.Updates) > 0 || batch.Full || batch.Standing != nil {
+		if len(batch.Updates) > 0 || batch.Full {
 			select {
 			case <-ctx.Done():
 				return nil
@@ -72,20 +72,21 @@ func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) 
 	}
 }
 
-// unwritable is what keeps it from being written, or some of what is, and since when; the zero value: nothing does.
-func (s *Store) unwritable() feed.Standing {
-	if gone := s.missing.Load(); gone != nil {
-		return *gone
+// unwritable is why the store cannot be written, or not all that is.
+func (s *Store) unwritable() config.Outage {
+	if missing := s.missing.Load(); missing != nil {
+		return *missing
 	}
 	return s.Refused()
 }
 
-// standing is how the store stands as a source, while why keeps it from being written.
-func (s *Store) standing(why feed.Standing) *feed.Standing {
-	if why.Error == "" {
-		return &feed.Standing{}
+// unwritableGroup is the group that says why the store cannot be written; empty if it can.
+func unwritableGroup(why config.Outage) feed.Update[*config.Object] {
+	u := feed.Update[*config.Object]{Group: Unwritable}
+	if why.Error != "" {
+		u.Problems = []feed.Problem{{Severity: feed.Error, Field: Unwritable, Text: why.Error, Since: why.Since}}
 	}
-	return &feed.Standing{Besides: &feed.Problem{Severity: feed.Error, Source: s.Name(), Field: Unwritable, Text: why.Error, Since: why.Since}}
+	return u
 }
 
 // subscribe adds f and returns everything as it is at that moment.
@@ -95,10 +96,14 @@ func (s *Store) subscribe(f *subscriber) feed.Batch[*config.Object] {
 	s.feeds[f] = true
 	b := feed.Batch[*config.Object]{Source: s.Name(), Full: true, Since: time.Now()}
 	for _, k := range slices.SortedFunc(maps.Keys(s.objects), config.Key.Compare) {
-		b.Updates = append(b.Updates, update(k, s.objects[k], b.Since))
+		b.Updates = append(b.Updates, update(k, s.objects[k]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.broken)) {
-		b.Updates = append(b.Updates, feed.Update[*config.Object]{Group: name, Problems: []config.Problem{s.broken[name]}, AsOf: b.Since})
+		u := feed.Update[*config.Object]{Group: name, Problems: []config.Problem{s.broken[name]}}
+		if k, ok := s.unread[name]; ok {
+			u.Invalid = []string{k.String()}
+		}
+		b.Updates = append(b.Updates, u)
 	}
 	return b
 }
@@ -109,21 +114,21 @@ func (s *Store) unsubscribe(f *subscriber) {
 	delete(s.feeds, f)
 }
 
-// take returns what changed.
+// take returns what changed. Somebody asked for each deletion.
 func (s *Store) take(f *subscriber) feed.Batch[*config.Object] {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	b := feed.Batch[*config.Object]{Source: s.Name(), Since: f.since}
+	b := feed.Batch[*config.Object]{Source: s.Name(), Explicit: true, Since: f.since}
 	for _, k := range slices.SortedFunc(maps.Keys(f.changed), config.Key.Compare) {
-		b.Updates = append(b.Updates, update(k, s.objects[k], f.since))
+		b.Updates = append(b.Updates, update(k, s.objects[k]))
 	}
 	clear(f.changed)
 	return b
 }
 
 // update is the group of one object, nil when there is none any more.
-func update(k config.Key, o *config.Object, asOf time.Time) feed.Update[*config.Object] {
-	u := feed.Update[*config.Object]{Group: k.String(), AsOf: asOf}
+func update(k config.Key, o *config.Object) feed.Update[*config.Object] {
+	u := feed.Update[*config.Object]{Group: k.String()}
 	if o != nil {
 		u.Items = []*config.Object{o}
 	}

@@ -15,9 +15,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// While nothing can be written, what the store says is what is there: the store is no source of which something was not seen, and its
-// content has no age. That is told all the same, as one problem, until it is over.
-func TestUnwritableIsNotOld(t *testing.T) {
+// A store that cannot be written is neither down nor stale: its content is current. A problem says so until it is over.
+func TestUnwritable(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		// begin and end take from the store that it can be written, and give it back.
@@ -45,15 +44,16 @@ func TestUnwritableIsNotOld(t *testing.T) {
 			defer cancel()
 			out, ended := make(chan feed.Batch[*config.Object]), make(chan error, 1)
 			go func() { ended <- s.Run(ctx, out) }()
-			m := feed.NewMerger([]string{s.Name()}, func(o *config.Object) config.Key { return o.Key })
+			m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }})
+			m.SetSources([]feed.SourceConfig{{Name: s.Name()}}, time.Now())
 			m.Apply(heard(t, out), time.Now())
 			if err := tt.begin(s); err != nil {
 				t.Fatal(err)
 			}
 			m.Apply(heard(t, out), time.Now())
-			st, problems := m.Sources()[0], m.Problems(nil)
-			if unseen := m.Unseen(); len(unseen) > 0 || st.Error != "" || !st.StaleSince().IsZero() || st.Problems != 1 {
-				t.Errorf("unseen are %v, it stands as %+v, its content is said to be of %v", unseen, st, st.StaleSince())
+			st, problems := m.Status()[0], m.Problems(nil)
+			if st.Error != "" || st.Stale > 0 || st.Problems != 1 {
+				t.Errorf("its status is %+v, want one problem, and neither down nor stale", st)
 			}
 			if len(problems) != 1 || problems[0].Severity != feed.Error || problems[0].Stale || problems[0].Since.IsZero() || problems[0].Field != Unwritable || !strings.Contains(problems[0].Text, tt.want) {
 				t.Errorf("told is %+v, want %q", problems, tt.want)
@@ -62,7 +62,7 @@ func TestUnwritableIsNotOld(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.Apply(heard(t, out), time.Now())
-			if st, problems := m.Sources()[0], m.Problems(nil); len(problems) > 0 || st.Error != "" || st.LastError != "" {
+			if st, problems := m.Status()[0], m.Problems(nil); len(problems) > 0 || st.Error != "" || st.LastError != "" {
 				t.Errorf("when it is over it stands as %+v, %+v", st, problems)
 			}
 			cancel()

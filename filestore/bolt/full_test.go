@@ -42,13 +42,13 @@ func (c shortage) check(ctx context.Context) error {
 	big := map[string][]byte{"big": make([]byte, 300<<10)}
 	for range 3 {
 		// bbolt passes some errors on as text
-		if err := c.store.SaveLastGood(ctx, "x", big); err == nil || !strings.Contains(err.Error(), c.want.Error()) {
+		if err := c.store.SaveGroups(ctx, "x", big); err == nil || !strings.Contains(err.Error(), c.want.Error()) {
 			return fmt.Errorf("a write without room: got %v, want %v", err, c.want)
 		}
 	}
 	// a small one finds room in the file, and so does a removal; what is told is true all the same: a large one does not
 	for _, small := range [][]byte{{1}, nil, {2}, nil} {
-		if err := c.store.SaveLastGood(ctx, "x", map[string][]byte{"small": small}); err != nil {
+		if err := c.store.SaveGroups(ctx, "x", map[string][]byte{"small": small}); err != nil {
 			return fmt.Errorf("a small write without room: %w", err)
 		}
 	}
@@ -63,7 +63,7 @@ func (c shortage) check(ctx context.Context) error {
 	if o, err := c.store.Get(ctx, configtest.Key("a")); err != nil || o.Name != "a" {
 		return fmt.Errorf("a read without room: got %v, %w", o, err)
 	}
-	if err := errors.Join(c.free(), c.store.SaveLastGood(ctx, "x", big), put("b")); err != nil {
+	if err := errors.Join(c.free(), c.store.SaveGroups(ctx, "x", big), put("b")); err != nil {
 		return fmt.Errorf("with room again: %w", err)
 	}
 	if told := c.store.Refused(); told.Error != "" {
@@ -182,7 +182,7 @@ func TestDiskFullTold(t *testing.T) {
 	out, ended := make(chan feed.Batch[*config.Object]), make(chan error, 2)
 	go func() { ended <- s.Guard(ctx) }()
 	go func() { ended <- s.Run(ctx, out) }()
-	if b := heard(t, out); !b.Full || b.Standing != nil {
+	if b := heard(t, out); !b.Full || len(b.Updates) > 0 {
 		t.Errorf("at first it says %+v", b)
 	}
 	fill := filepath.Join(dir, "fill")
@@ -190,7 +190,7 @@ func TestDiskFullTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 3 {
-		if err := s.SaveLastGood(ctx, "x", map[string][]byte{"big": make([]byte, 300<<10)}); err == nil {
+		if err := s.SaveGroups(ctx, "x", map[string][]byte{"big": make([]byte, 300<<10)}); err == nil {
 			t.Error("a write without room succeeds")
 		}
 	}
@@ -202,16 +202,16 @@ func TestDiskFullTold(t *testing.T) {
 		t.Errorf("virtual addresses without room: %v", err)
 	}
 	b := heard(t, out)
-	if b.Standing == nil || b.Standing.Error != "" || b.Full || len(b.Updates) > 0 {
-		t.Fatalf("without room it says %+v", b)
+	if b.Down != nil || b.Full || len(b.Updates) != 1 || b.Updates[0].Group != Unwritable || len(b.Updates[0].Problems) != 1 {
+		t.Fatalf("without room it sends %+v", b)
 	}
-	if p := b.Standing.Besides; p == nil || p.Severity != feed.Error || !strings.Contains(p.Text, "no space left on device: make room on the disk of "+s.path) || p.Since.IsZero() {
-		t.Errorf("without room it tells of %+v", p)
+	if p := b.Updates[0].Problems[0]; p.Severity != feed.Error || !strings.Contains(p.Text, "no space left on device: make room on the disk of "+s.path) || p.Since.IsZero() {
+		t.Errorf("without room the problem is %+v", p)
 	}
 	if err := os.Remove(fill); err != nil {
 		t.Fatal(err)
 	}
-	if b := heard(t, out); b.Standing == nil || *b.Standing != (feed.Standing{}) || b.Full || len(b.Updates) > 0 {
+	if b := heard(t, out); b.Full || len(b.Updates) != 1 || len(b.Updates[0].Problems) > 0 {
 		t.Errorf("with room again it says %+v", b)
 	}
 	cancel()

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // ErrGone says that the file of an open store is not found by its name any more: nobody would ever read what is written to it.
@@ -65,10 +65,10 @@ func (s *Store) look() {
 		s.missing.Store(nil)
 		s.cfg.Log.Info("the file of the store is back", "path", s.path)
 	case before == nil:
-		s.missing.Store(&feed.Standing{Error: now, Since: time.Now()})
+		s.missing.Store(&config.Outage{Error: now, Since: time.Now()})
 		s.cfg.Log.Error("the file of the store is gone", "problem", now)
 	default:
-		s.missing.Store(&feed.Standing{Error: now, Since: before.Since})
+		s.missing.Store(&config.Outage{Error: now, Since: before.Since})
 		s.cfg.Log.Error("the file of the store is gone", "problem", now)
 	}
 	s.notifyAll()

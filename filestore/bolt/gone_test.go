@@ -74,7 +74,7 @@ func wantGone(t *testing.T, s *Store) {
 	for what, err := range map[string]error{
 		"an object": err,
 		"a record":  s.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "n"}, Value: []byte("v")}),
-		"last good": s.SaveLastGood(t.Context(), "x", map[string][]byte{"p": []byte("v")}),
+		"last good": s.SaveGroups(t.Context(), "x", map[string][]byte{"p": []byte("v")}),
 	} {
 		if !errors.Is(err, ErrGone) {
 			t.Errorf("%s: got %v, want it refused", what, err)

@@ -22,7 +22,7 @@ const (
 	bucketObjects   = "objects"   // object key -> objectRecord
 	bucketHistory   = "history"   // object key, NUL, write -> nothing: the writes of one object
 	bucketWrites    = "writes"    // write -> writeRecord, the oldest first
-	bucketLastGood  = "lastgood"  // source, NUL, file -> content
+	bucketGroups    = "groups"    // set, NUL, name -> content: those of feed.Store
 	bucketAddresses = "addresses" // host, NUL, namespace -> IPv4 and IPv6
 	bucketRecords   = "records"   // see recordKey -> version, value: those of record.Store
 	bucketIdle      = "idle"      // host, NUL, namespace -> Unix seconds, 8 bytes: since when no source has had a host of bucketAddresses
@@ -34,7 +34,7 @@ const (
 
 // buckets lists those whose records the total covers, in a file of a schema version.
 func buckets(version int) []string {
-	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketLastGood, bucketAddresses}
+	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketGroups, bucketAddresses}
 	if version >= 2 {
 		all = append(all, bucketRecords)
 	}

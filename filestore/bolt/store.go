@@ -14,7 +14,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
@@ -86,7 +85,7 @@ type Store struct {
 	recs *records  // set once
 
 	trouble trouble                       // with the disk; safe for concurrent use
-	missing atomic.Pointer[feed.Standing] // what Guard saw last of the file; nil: it is there
+	missing atomic.Pointer[config.Outage] // what Guard saw last of the file; nil: it is there
 
 	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
 	writes  int        // how many writes the history has; guarded by writing

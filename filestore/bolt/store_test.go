@@ -264,35 +264,28 @@ func TestUnusable(t *testing.T) {
 	check("one is written anew")
 }
 
-// Last good contents are kept by source and name, and a nil removes one.
-func TestLastGood(t *testing.T) {
+// Saved groups are loaded by set and name after a restart, and nil removes one.
+func TestGroups(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	ctx := t.Context()
-	for source, contents := range map[string]map[string][]byte{
-		"file:/a": {"x": []byte("1"), "y": []byte("2"), "z": {}}, "file:/ab": {"x": []byte("3")},
+	for set, content := range map[string]map[string][]byte{
+		"config": {"x": []byte("1"), "y": []byte("2"), "z": {}}, "config2": {"x": []byte("3")},
 	} {
-		if err := s.SaveLastGood(ctx, source, contents); err != nil {
+		if err := s.SaveGroups(ctx, set, content); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.SaveLastGood(ctx, "file:/a", map[string][]byte{"x": nil, "y": []byte("4")}); err != nil {
+	if err := s.SaveGroups(ctx, "config", map[string][]byte{"x": nil, "y": []byte("4")}); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = open(t, checked(t, dir))
-	got, err := s.LoadLastGood(ctx, "file:/a")
+	got, err := s.LoadGroups(ctx, "config")
 	if diff := cmp.Diff(map[string][]byte{"y": []byte("4"), "z": {}}, got); err != nil || diff != "" {
-		t.Errorf("%v\n%s", err, diff)
-	}
-	if err := s.SaveLastGood(ctx, "file:/ab", map[string][]byte{"x": nil}); err != nil {
-		t.Fatal(err)
-	}
-	sources, err := s.LastGoodSources(ctx)
-	if diff := cmp.Diff([]string{"file:/a"}, sources); err != nil || diff != "" {
 		t.Errorf("%v\n%s", err, diff)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/config"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 type trouble struct {
 	mu sync.Mutex
 	// the following are guarded by mu
-	now   feed.Standing
+	now   config.Outage
 	most  int64         // the most that a write which failed would have written, in bytes
 	need  int64         // the same, maxRoom at most
 	bound bool          // the limit of this process stands in the way, which no look can see the end of
@@ -44,19 +44,19 @@ func (t *trouble) failed(why string, size int64, bound bool, at time.Time) (bega
 	}
 	t.most = max(t.most, size)
 	t.need = min(t.most, maxRoom)
-	text := fmt.Sprintf("a write of %d bytes %s", t.most, why)
-	changed = t.now.Cause != text
-	t.now.Cause, t.now.Error, t.bound = text, text+"; what is there stays in use, and smaller writes may succeed", bound
+	text := fmt.Sprintf("a write of %d bytes %s; what is there stays active, and smaller writes may succeed", t.most, why)
+	changed = t.now.Error != text
+	t.now.Error, t.bound = text, bound
 	return began, changed
 }
 
 // took notes that it took a write of a size. That ends the trouble if it is as large as one that failed: smaller ones find room in the
 // file. It returns the trouble that is over, if there was one.
-func (t *trouble) took(size int64) (over feed.Standing) {
+func (t *trouble) took(size int64) (over config.Outage) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if size >= t.need {
-		over, t.now = t.now, feed.Standing{}
+		over, t.now = t.now, config.Outage{}
 	}
 	return over
 }
@@ -73,7 +73,7 @@ func (t *trouble) due(now time.Time) (need int64, due bool) {
 	return t.need, true
 }
 
-func (t *trouble) get() feed.Standing {
+func (t *trouble) get() config.Outage {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.now
@@ -82,7 +82,7 @@ func (t *trouble) get() feed.Standing {
 // Refused is why the disk did not take a write, what to do about it, and since when; the zero value: it takes all, as far as is known.
 // It is over once a write as large succeeds, or Guard finds that it would; smaller ones may succeed meanwhile. What was read from it
 // stays in use.
-func (s *Store) Refused() feed.Standing { return s.trouble.get() }
+func (s *Store) Refused() config.Outage { return s.trouble.get() }
 
 // judge notes what came of giving the disk a write of a size.
 func (s *Store) judge(err error, size int64) {
@@ -95,7 +95,7 @@ func (s *Store) judge(err error, size int64) {
 	}
 	began, changed := s.trouble.failed(s.refusal(err), size, said(err, unix.EFBIG), time.Now())
 	if began {
-		s.cfg.Log.Error("the store did not take a write: none as large can be written until it does", "path", s.path, "problem", s.Refused().Cause)
+		s.cfg.Log.Error("the store did not take a write: none as large can be written until it does", "path", s.path, "problem", s.Refused().Error)
 	}
 	if changed {
 		s.notifyAll()

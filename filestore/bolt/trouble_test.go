@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // A write as large as one that failed ends the trouble, and a smaller one does not, as it finds room in the file: else the trouble would
@@ -27,12 +27,11 @@ func TestTrouble(t *testing.T) {
 		t.Error("that its reason is another is not said")
 	}
 	tr.took(99)
-	const cause = "a write of 100 bytes read-only"
-	want := feed.Standing{Error: cause + "; what is there stays in use, and smaller writes may succeed", Cause: cause, Since: at}
+	want := config.Outage{Error: "a write of 100 bytes read-only; what is there stays active, and smaller writes may succeed", Since: at}
 	if got := tr.get(); got != want {
 		t.Errorf("after a small write: got %+v, want %+v", got, want)
 	}
-	if over := tr.took(100); over.Cause != cause || tr.get() != (feed.Standing{}) {
+	if over := tr.took(100); over != want || tr.get() != (config.Outage{}) {
 		t.Errorf("after a large one: %+v is over, and %+v is left", over, tr.get())
 	}
 	tr.failed("full", 50, false, at)

@@ -10,14 +10,14 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/writebehind"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
 // A replica keeps a copy of the state at home, so that it knows after a start while Consul is away who is revoked, which address is
 // whose, and what operators may ask for: objects and their history (copyobjects.go). It is of one place in the log as a whole. What is
-// at work then is what internal/lastgood kept around the store as a source, with the age and the settings of a source.
+// active then is what internal/feed saved of the store as a source.
 
 const (
 	// copyGap gathers what is written at the same time.
@@ -32,6 +32,14 @@ const (
 // copyName is the name of the copy of the store of some options. Stores whose options name different places never share one: who was
 // revoked in one mesh says nothing of another.
 func copyName(o Options) string { return "records:consul:" + o.place() }
+
+// newCopy returns what writes the copy of a store.
+func newCopy(cfg Config) *writebehind.Writer {
+	save := func(ctx context.Context, content map[string][]byte) error {
+		return cfg.Kept.SaveGroups(ctx, copyName(cfg.Options), content)
+	}
+	return writebehind.New(writebehind.Config{Save: save, What: "copy of the store in Consul", Gather: copyGap, Log: cfg.Log})
+}
 
 // aboutCopy is which state a copy is of.
 type aboutCopy struct {
@@ -48,7 +56,7 @@ type copiedRecord struct {
 
 // keepCopy has what differs between two states written into the copy.
 func (s *Store) keepCopy(old, next *state) {
-	contents := map[string]lastgood.Content{}
+	contents := map[string]writebehind.Encode{}
 	for c := range next.records.Diff(old.records) {
 		name, v := copyRecord+copiedKey(c.Key), c.New
 		if contents[name] = nil; c.HasNew {
@@ -71,7 +79,7 @@ func (s *Store) keepCopy(old, next *state) {
 }
 
 // about is which state this is, and when it was last known to be right.
-func (s *state) about(asOf time.Time) lastgood.Content {
+func (s *state) about(asOf time.Time) writebehind.Encode {
 	about := aboutCopy{position: s.position, Revision: s.revision, AsOf: asOf.UTC()}
 	return func() ([]byte, error) { return json.Marshal(about) }
 }
@@ -83,7 +91,7 @@ func (s *Store) touchCopy(ctx context.Context) {
 	defer s.standing.subscribe(turned)()
 	tick := time.NewTicker(copyTouch)
 	defer tick.Stop()
-	var told feed.Standing
+	var told config.Outage
 	for {
 		select {
 		case <-ctx.Done():
@@ -100,46 +108,25 @@ func (s *Store) touchCopy(ctx context.Context) {
 			if now.Error == "" {
 				asOf = time.Now()
 			}
-			s.copy.Put(map[string]lastgood.Content{copyAbout: known.about(asOf)})
+			s.copy.Put(map[string]writebehind.Encode{copyAbout: known.about(asOf)})
 		}
 		told = now
 		<-s.turn
 	}
 }
 
-// noteCopy notes whether the copy can be kept, until ctx ends.
-func (s *Store) noteCopy(ctx context.Context) {
-	for {
-		var err error
-		select {
-		case <-ctx.Done():
-			return
-		case err = <-s.copy.Status():
-		}
-		switch before := s.CopyTrouble(); {
-		case err == nil && before.Error != "":
-			s.copyTrouble.Store(nil)
-			s.cfg.Log.Info("this replica's copy of what is in Consul is kept again", "after", time.Since(before.Since).Round(time.Second))
-		case err != nil && before.Error == "":
-			s.copyTrouble.Store(&feed.Standing{Error: err.Error(), Since: time.Now()})
-			s.cfg.Log.Error("this replica's copy of what is in Consul cannot be kept: until it is, a start while Consul is away would go by an older one; it is tried again", "error", err)
-		case err != nil:
-			s.copyTrouble.Store(&feed.Standing{Error: err.Error(), Since: before.Since})
-		}
+// CopyTrouble is why this replica's copy cannot be saved: a start while Consul is down would use an older one.
+func (s *Store) CopyTrouble() config.Outage {
+	since, err := s.copy.Err()
+	if err == nil {
+		return config.Outage{}
 	}
-}
-
-// CopyTrouble is why the copy that a start while Consul is away goes by is an older one, and since when; the zero value: it is not.
-func (s *Store) CopyTrouble() feed.Standing {
-	if now := s.copyTrouble.Load(); now != nil {
-		return *now
-	}
-	return feed.Standing{}
+	return config.Outage{Error: err.Error(), Since: since}
 }
 
 // loadCopy reads the copy, of objects and their history what they are kept as; without one, or with an error, the state knows nothing.
 func (s *Store) loadCopy(ctx context.Context) (out *state, found bool, err error) {
-	contents, err := s.cfg.Kept.LoadLastGood(ctx, copyName(s.cfg.Options))
+	contents, err := s.cfg.Kept.LoadGroups(ctx, copyName(s.cfg.Options))
 	nothing := &state{partial: true}
 	if err != nil || contents[copyAbout] == nil {
 		return nothing, false, err

@@ -9,7 +9,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 )
@@ -75,12 +74,13 @@ func TestCopyTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		kept, log := newShelf(), testlog.New(t)
-		s := &Store{turn: make(chan struct{}, 1), copy: lastgood.NewWriter(kept, "copy", lastgood.Pace{Gather: copyGap}, log)}
+		cfg := Config{Options: Options{Prefix: "copy"}, Kept: kept, Log: log}
+		s := &Store{turn: make(chan struct{}, 1), copy: newCopy(cfg)}
 		s.state.Store(&state{})
 		asOf := func() time.Time {
 			t.Helper()
 			time.Sleep(2 * copyGap)
-			contents, err := kept.LoadLastGood(ctx, "copy")
+			contents, err := kept.LoadGroups(ctx, copyName(cfg.Options))
 			var about aboutCopy
 			if err == nil {
 				err = json.Unmarshal(contents[copyAbout], &about)
@@ -91,7 +91,7 @@ func TestCopyTouched(t *testing.T) {
 			return about.AsOf
 		}
 		written, touched := make(chan struct{}), make(chan struct{})
-		go func() { defer close(written); s.copy.Run(ctx) }()
+		go func() { defer close(written); s.copy.Run(ctx) }() //nolint:errcheck // it has none
 		go func() { defer close(touched); s.touchCopy(ctx) }()
 		s.standing.well(log)
 		next := &state{}
@@ -129,7 +129,6 @@ func TestCopyTouched(t *testing.T) {
 		}
 		cancel()
 		<-touched
-		s.copy.End()
 		<-written
 	})
 }

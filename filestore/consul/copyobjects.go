@@ -7,12 +7,12 @@ import (
 	"strings"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
 // copyObjects adds to contents what differs between two states in objects and their history. A copy has all of them, and says of which
 // place in the log, or none: who wrote it may have been an older release, which knew of records and addresses alone.
-func copyObjects(contents map[string]lastgood.Content, old, next *state) {
+func copyObjects(contents map[string]writebehind.Encode, old, next *state) {
 	for c := range next.objects.Diff(old.objects) {
 		name, key, o := copiedObject(c.Key), c.Key, c.New
 		if contents[name] = nil; c.HasNew {
@@ -50,7 +50,7 @@ func copiedObjects(contents map[string][]byte) map[string][]byte {
 
 // sweepCopied adds the removal of what the copy had of objects before the start to the first contents after it: these have all that
 // there is.
-func (s *Store) sweepCopied(contents map[string]lastgood.Content) {
+func (s *Store) sweepCopied(contents map[string]writebehind.Encode) {
 	for name := range s.uncopied {
 		if _, known := contents[name]; !known {
 			contents[name] = nil
@@ -76,7 +76,7 @@ func (s *Store) loadCopiedObjects() {
 	if !errors.Is(err, errUncopied) {
 		s.cfg.Log.Error("the objects and the history in this replica's copy of what is in Consul cannot be used: they are known once Consul answers", "error", err)
 	}
-	gone := map[string]lastgood.Content{}
+	gone := map[string]writebehind.Encode{}
 	s.sweepCopied(gone)
 	s.copy.Put(gone)
 }

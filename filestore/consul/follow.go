@@ -19,14 +19,14 @@ const (
 // Follow keeps up with what other replicas write, writes snapshots, and keeps the copy, until ctx ends. Run it once.
 func (s *Store) Follow(ctx context.Context) error {
 	defer context.AfterFunc(ctx, func() { s.leaving.Store(true) })()
+	copying, endCopy := context.WithCancel(context.WithoutCancel(ctx)) // it saves what is written before the end, too
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { s.copy.Run(ctx); return nil })
-	g.Go(func() error { s.noteCopy(ctx); return nil })
+	g.Go(func() error { return s.copy.Run(copying) })
 	g.Go(func() error { s.touchCopy(ctx); return nil })
 	g.Go(func() error { s.regainer(ctx); return nil })
 	g.Go(func() error { return s.compactor(ctx) })
 	g.Go(func() error {
-		defer s.copy.End()
+		defer endCopy()
 		s.following.Store(true)
 		defer s.following.Store(false)
 		for w := (watch{}); ctx.Err() == nil; {

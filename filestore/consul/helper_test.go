@@ -41,7 +41,7 @@ type shelf struct {
 
 func newShelf() *shelf { return &shelf{contents: map[string]map[string][]byte{}} }
 
-func (s *shelf) LoadLastGood(_ context.Context, source string) (map[string][]byte, error) {
+func (s *shelf) LoadGroups(_ context.Context, source string) (map[string][]byte, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return maps.Clone(s.contents[source]), nil
@@ -54,7 +54,7 @@ func (s *shelf) fill(full bool) {
 	s.full = full
 }
 
-func (s *shelf) SaveLastGood(_ context.Context, source string, contents map[string][]byte) error {
+func (s *shelf) SaveGroups(_ context.Context, source string, contents map[string][]byte) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.full {

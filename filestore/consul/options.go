@@ -11,7 +11,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/dnsname"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
 // Options are what operators set of a store in Consul.
@@ -40,7 +40,7 @@ type Config struct {
 	// Replica is the name of this one, for people. Required.
 	Replica string
 	// Kept is where a copy of the whole state stands, for a start while Consul is away. Required.
-	Kept lastgood.Store
+	Kept feed.Store
 	// Patience is how long Open tries to ask Consul before it gives up; before a copy stands in it is 2s at most. Default 5s.
 	Patience time.Duration
 	// HistoryTotal bounds how many writes of objects are remembered. The latest revision is, however many it has. Default 50000;

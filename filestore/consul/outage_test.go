@@ -175,7 +175,7 @@ func TestColdStart(t *testing.T) {
 		t.Errorf("get: got %v, %v from the copy", o, err)
 	}
 	out := follow(t, b)
-	if batch := next(t, out); batch.Full || len(batch.Updates) > 0 || batch.Standing == nil || batch.Standing.Error == "" || time.Since(batch.Standing.Since) > time.Minute {
+	if batch := next(t, out); batch.Full || len(batch.Updates) > 0 || batch.Down == nil {
 		t.Errorf("it says %+v of what it does not know", batch)
 	}
 	agent.Start()
@@ -209,10 +209,10 @@ func TestCopyTrouble(t *testing.T) {
 			t.Errorf("it is said to be since %v, and began after %v", since, before)
 		}
 		kept.fill(false)
-		eventually(t, "it is well again", func() bool { return a.CopyTrouble() == feed.Standing{} })
+		eventually(t, "it is well again", func() bool { return a.CopyTrouble() == config.Outage{} })
 	}
 	end()
-	for _, text := range []string{"copy of what is in Consul cannot be kept", "copy of what is in Consul is kept again: after="} {
+	for _, text := range []string{"cannot save: a restart would use older content: what=\"copy of the store in Consul\"", "saved again: what=\"copy of the store in Consul\""} {
 		if n := strings.Count(said.String(), text); n != 2 {
 			t.Errorf("%q is logged %d times, want 2:\n%s", text, n, said.String())
 		}

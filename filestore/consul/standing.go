@@ -8,16 +8,16 @@ import (
 
 	"github.com/hashicorp/go-hclog"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // standing is how the store and Consul stand. The zero value has never been in touch. Safe for concurrent use.
 type standing struct {
 	mu sync.Mutex
 	// the following are guarded by mu
-	now    feed.Standing
+	now    config.Outage
 	cause  error              // that now tells
-	closed feed.Standing      // why Consul takes nothing although it can be read, and since when
+	closed config.Outage      // why Consul takes nothing although it can be read, and since when
 	met    bool               // Consul answered once
 	broke  time.Time          // when a wait for a change failed, and nothing went well since; zero: none did
 	kept   time.Time          // of when the copy is that stood in at the start; zero: none did
@@ -37,7 +37,7 @@ func (s *standing) well(log hclog.Logger) {
 	if s.now.Error != "" {
 		log.Info("in touch with the store in Consul again")
 	}
-	s.met, s.now, s.cause = true, feed.Standing{Since: time.Now()}, nil
+	s.met, s.now, s.cause = true, config.Outage{Since: time.Now()}, nil
 	s.tell()
 }
 
@@ -83,6 +83,7 @@ func (s *standing) refused(err error, log hclog.Logger) {
 		log.Debug("the store in Consul takes nothing still", "error", err)
 	}
 	s.closed.Error = err.Error()
+	s.tell()
 }
 
 // wrote notes that Consul took a write.
@@ -91,8 +92,9 @@ func (s *standing) wrote(log hclog.Logger) {
 	defer s.mu.Unlock()
 	if s.closed.Error != "" {
 		log.Info("the store in Consul takes what is written again", "after", time.Since(s.closed.Since).Round(time.Second))
+		s.closed = config.Outage{}
+		s.tell()
 	}
-	s.closed = feed.Standing{}
 }
 
 // tell wakes who listens. Its caller holds mu.
@@ -106,7 +108,7 @@ func (s *standing) tell() {
 }
 
 // get is how it stands.
-func (s *standing) get() feed.Standing {
+func (s *standing) get() config.Outage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.now
@@ -175,13 +177,13 @@ func (s *standing) subscribe(c chan struct{}) (end func()) {
 
 // Refused is why Consul takes nothing of what is written although it answers, as with a token that may only read, and since when; the
 // zero value: it does, as far as is known.
-func (s *Store) Refused() feed.Standing {
+func (s *Store) Refused() config.Outage {
 	s.standing.mu.Lock()
 	defer s.standing.mu.Unlock()
 	return s.standing.closed
 }
 
 // Standing is how the store and Consul stand.
-func (s *Store) Standing() feed.Standing {
+func (s *Store) Standing() config.Outage {
 	return s.standing.get()
 }

@@ -9,9 +9,8 @@ import (
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/internal/writebehind"
 )
 
 var (
@@ -45,18 +44,16 @@ func sequenceOf(r *snapshotRef) uint64 {
 
 // Store is a log in Consul, read. Safe for concurrent use.
 type Store struct {
-	cfg      Config           // set once
-	client   *client          // set once
-	applying keeping          // set once
-	copy     *lastgood.Writer // set once
-	recs     *records         // set once
+	cfg      Config              // set once
+	client   *client             // set once
+	applying keeping             // set once
+	copy     *writebehind.Writer // set once
+	recs     *records            // set once
 	watchers record.Watchers
 
 	state     atomic.Pointer[state] // what is known; only who has the turn changes it
 	following atomic.Bool           // Follow runs
 	leaving   atomic.Bool           // Follow has been told to end
-
-	copyTrouble atomic.Pointer[feed.Standing] // why the copy cannot be kept; nil: it can
 
 	turn chan struct{} // cap 1; held by who moves the state, from reading the log to publishing
 	// The following belong to who has the turn.
@@ -130,7 +127,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	}
 	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), movedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
 	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal, bytes: cfg.HistoryBytes}
-	s.copy = lastgood.NewWriter(cfg.Kept, copyName(cfg.Options), lastgood.Pace{Gather: copyGap}, cfg.Log)
+	s.copy = newCopy(cfg)
 	s.recs = &records{store: s}
 	kept, found, err := s.loadCopy(ctx)
 	if err != nil {
@@ -216,7 +213,8 @@ func (s *Store) await(ctx context.Context) error {
 // publish makes next what is known, and tells of what differs. Its caller has the turn.
 func (s *Store) publish(next *state) {
 	old := s.state.Load()
-	if next.generation != old.generation {
+	generation := old.generation
+	if next.generation != generation {
 		next = next.sharing(old)
 	}
 	s.state.Store(next)
@@ -238,6 +236,6 @@ func (s *Store) publish(next *state) {
 		changed = append(changed, c.Key)
 	}
 	for f := range s.feeds {
-		f.add(changed)
+		f.add(changed, next.generation != generation)
 	}
 }

@@ -2,48 +2,26 @@ package feed
 
 import "time"
 
-// expireSources notes which sources are down for longer than MaxAge, and stops using their items if that is set.
-func (m *Merger[K, T]) expireSources(c *change[K, T]) {
-	for _, s := range m.list {
-		if at := s.nextExpiry(); at.IsZero() || c.now.Before(at) {
-			continue
-		}
-		s.expired = true
-		if !s.DropStale {
-			continue
-		}
-		s.dropped = true
-		for i := range s.removed {
-			m.endRemoval(i, c)
-		}
-		for _, g := range s.groups {
-			for _, i := range g.items {
-				m.remove(i, c)
-			}
-		}
-	}
-}
-
-// nextExpiry is when the items of a source become too old; zero: they do not, or it is known that they are.
-func (s *source[K, T]) nextExpiry() time.Time {
-	switch {
-	case s.MaxAge == 0, s.expired && (s.dropped || !s.DropStale):
+// expiry is when the items of a source become older than MaxAge; zero: they do not, or are.
+func (s *source[K, T]) expiry() time.Time {
+	if s.MaxAge == 0 || s.status.Error == "" || s.expired {
 		return time.Time{}
-	case !s.synced && !s.restored.IsZero():
-		return s.restored.Add(s.MaxAge)
-	case s.down != "":
-		return s.downSince.Add(s.MaxAge)
 	}
-	return time.Time{}
+	return s.status.ErrorSince.Add(s.MaxAge)
 }
 
-// NextExpiry is when to call Expire next; zero: not before the next Apply.
-func (m *Merger[K, T]) NextExpiry() time.Time {
-	next := m.nextRemoval
-	for _, s := range m.list {
-		if at := s.nextExpiry(); !at.IsZero() && (next.IsZero() || at.Before(next)) {
-			next = at
+// dropped says that the items of a source are not used because they are older than MaxAge.
+func (s *source[K, T]) dropped() bool { return s.expired && s.DropStale }
+
+// setExpired notes whether the items of a source are older than MaxAge.
+func (m *Merger[K, T]) setExpired(s *source[K, T], expired bool) {
+	if s.expired == expired {
+		return
+	}
+	s.expired = expired
+	for _, g := range s.groups {
+		for _, i := range g.all() {
+			m.changed[i.key] = struct{}{}
 		}
 	}
-	return next
 }

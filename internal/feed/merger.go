@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"math"
 	"slices"
 	"time"
 )
@@ -34,8 +35,7 @@ type SourceConfig struct {
 	Name string
 	// Required means that serving waits until the source has delivered, or has content from before the restart.
 	Required bool
-	// MaxAge is how long items of a source that is down are used, or of one that has not delivered since the restart. Zero: without
-	// limit. It counts from the start when the source was down before.
+	// MaxAge is how long items are used while their source is down. Zero: without limit. After a restart it starts again.
 	MaxAge time.Duration
 	// DropStale removes the items of the source after MaxAge. Otherwise they stay, and a problem says so.
 	DropStale bool
@@ -54,63 +54,35 @@ type Merger[K Key, T any] struct {
 	items  map[K][]*item[K, T] // in order of use
 	shared map[K]struct{}      // keys with several items
 
-	invalid    map[string]map[*group[K, T]]struct{} // the groups that name a key as invalid
-	unreadable map[*group[K, T]]struct{}
-	unsaved    map[groupID]struct{} // groups that changed since TakeChanged
-
-	nextRemoval time.Time // no removal is due before; zero: none is
+	nextRemoval time.Time            // no removal is due before; zero: none is
+	changed     map[K]struct{}       // keys whose items changed in this call
+	unsaved     map[groupID]struct{} // groups that changed since TakeChanged
 }
 
 // source is what is known of one source.
 type source[K Key, T any] struct {
 	SourceConfig
-	rank   int
-	listed bool // it is in the list of SetSources
+	status SourceStatus
+	rank   int // place in the list; unlisted: it is not in the list
 
-	groups  map[string]*group[K, T]
-	removed map[*item[K, T]]struct{}  // retained items
-	faulty  map[*group[K, T]]struct{} // groups with problems
+	groups map[string]*group[K, T]
+	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
 
-	synced     bool
-	restored   time.Time // when content from before the restart was put in; zero: there was none
-	expired    bool      // its items are older than MaxAge
-	dropped    bool      // its items are not used, because they are
-	left       bool      // it is not in the list any more, and its groups were removed
-	down       string    // why it is down; empty: it is not
-	downSince  time.Time
-	lastDown   string
-	lastDownAt time.Time // when lastDown ended
-	lastUpdate time.Time
-	reading    int
-
-	items, problems, stale int // counters for Status
+	expired bool // its items are older than MaxAge
 }
 
-// item is one item of a group.
-type item[K Key, T any] struct {
-	group   *group[K, T]
-	index   int // within the group
-	key     K
-	value   T
-	stale   bool     // the group has a newer version, which cannot be used (R1)
-	removal *removal // nil while the group supplies it
-}
-
-// compare orders items of one key by use.
-func (i *item[K, T]) compare(o *item[K, T]) int {
-	return cmp.Or(i.group.compare(o.group), cmp.Compare(i.index, o.index))
-}
+// unlisted is the rank of sources that are not in the list.
+const unlisted = math.MaxInt
 
 // NewMerger returns a merger without sources.
 func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	return &Merger[K, T]{
-		cfg:        cfg,
-		sources:    map[string]*source[K, T]{},
-		items:      map[K][]*item[K, T]{},
-		shared:     map[K]struct{}{},
-		invalid:    map[string]map[*group[K, T]]struct{}{},
-		unreadable: map[*group[K, T]]struct{}{},
-		unsaved:    map[groupID]struct{}{},
+		cfg:     cfg,
+		sources: map[string]*source[K, T]{},
+		items:   map[K][]*item[K, T]{},
+		shared:  map[K]struct{}{},
+		changed: map[K]struct{}{},
+		unsaved: map[groupID]struct{}{},
 	}
 }
 
@@ -118,202 +90,168 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 // once all required sources have delivered, as R3 says. It returns the keys whose items changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
-		s.listed = false
+		m.setExpired(s, false)
+		s.status.Synced = s.status.Synced && s.rank != unlisted
+		s.rank = unlisted
 	}
 	m.list = nil
 	for _, cfg := range list {
-		s := m.source(cfg.Name)
-		if s.listed {
-			continue
-		}
-		s.SourceConfig, s.listed, s.left, s.rank = cfg, true, false, len(m.list)
-		m.list = append(m.list, s)
-	}
-	for name, s := range m.sources {
-		if !s.listed { // if it returns, its groups are like those from before a restart
-			s.SourceConfig, s.rank, s.synced, s.restored, s.down = SourceConfig{Name: name}, len(m.list), false, now, ""
+		if s := m.source(cfg.Name); s.rank == unlisted {
+			s.SourceConfig, s.rank = cfg, len(m.list)
+			m.list = append(m.list, s)
 		}
 	}
-	c := m.newChange(now)
+	for _, s := range m.sources {
+		if s.rank == unlisted { // if it returns, its groups are like those from before a restart
+			s.status.Synced, s.status.Error = false, ""
+		}
+	}
 	for k := range m.shared {
 		if list := m.items[k]; !slices.IsSortedFunc(list, (*item[K, T]).compare) {
-			slices.SortStableFunc(list, (*item[K, T]).compare)
-			c.keys[k] = struct{}{}
+			slices.SortFunc(list, (*item[K, T]).compare)
+			m.changed[k] = struct{}{}
 		}
 	}
-	m.removeUnlisted(c)
-	return m.finish(c)
+	return m.finish(now)
 }
 
 // source returns the source of a name, which it makes when there is none.
 func (m *Merger[K, T]) source(name string) *source[K, T] {
 	s := m.sources[name]
 	if s == nil {
-		s = &source[K, T]{
-			SourceConfig: SourceConfig{Name: name},
-			rank:         len(m.list),
-			groups:       map[string]*group[K, T]{},
-			removed:      map[*item[K, T]]struct{}{},
-			faulty:       map[*group[K, T]]struct{}{},
-		}
+		s = &source[K, T]{rank: unlisted, groups: map[string]*group[K, T]{}, faulty: map[*group[K, T]]struct{}{}}
+		s.Name = name
 		m.sources[name] = s
 	}
 	return s
 }
 
-// removeUnlisted removes all groups of sources that are not in the list, when all required sources have delivered.
-func (m *Merger[K, T]) removeUnlisted(c *change[K, T]) {
-	if len(m.sources) == len(m.list) {
-		return
-	}
-	for _, s := range m.list {
-		if s.Required && !s.synced {
-			return
-		}
-	}
-	for _, s := range m.sources {
-		if !s.listed && !s.left {
-			m.removeSource(s, c)
-		}
-	}
-}
-
-// removeSource removes all groups of a source that is not in the list.
-func (m *Merger[K, T]) removeSource(s *source[K, T], c *change[K, T]) {
-	c.begin(s)
-	c.unlisted, s.left = true, true
-	for name := range s.groups {
-		m.replace(s, Update[T]{Group: name}, c)
-	}
-	m.removeLost(c)
-	if len(s.groups) == 0 {
-		delete(m.sources, s.Name)
-	}
-}
-
-// Apply takes in a batch and returns the keys whose items may have changed, in no order. A batch of a source that is not in the
-// list is ignored.
+// Apply takes in a batch and returns the keys whose items changed, in no order. It may return keys whose items are equal to those
+// before. A batch of a source that is not in the list is ignored.
 func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 	s := m.sources[b.Source]
-	if s == nil || !s.listed {
+	if s == nil || s.rank == unlisted {
 		return nil
 	}
-	s.reading = b.Reading
+	s.status.Reading = b.Reading
 	if b.Down != nil {
-		if s.down == "" {
-			s.downSince = now
+		if s.status.Error == "" {
+			s.status.ErrorSince = now
 		}
-		s.down = b.Down.Error()
+		s.status.Error = b.Down.Error()
 		return nil
 	}
-	c := m.newChange(now)
-	m.setUp(s, b, c)
-	c.begin(s)
-	c.explicit = b.Explicit
+	if s.status.Error != "" {
+		s.status.LastError, s.status.LastErrorEnd = s.status.Error, now
+		s.status.Error, s.status.ErrorSince = "", time.Time{}
+	}
+	m.setExpired(s, false)
+	m.take(s, b, now)
+	return m.finish(now)
+}
+
+// take takes in the groups of a batch.
+func (m *Merger[K, T]) take(s *source[K, T], b Batch[T], now time.Time) {
+	var lost []*item[K, T]
+	named := make(map[string]struct{}, len(b.Updates))
 	for _, u := range b.Updates {
-		m.replace(s, u, c)
+		named[u.Group] = struct{}{}
+		lost = append(lost, m.replace(s, u, now)...)
 	}
 	if b.Full {
-		m.replaceOthers(s, b.Updates, c)
-		s.synced = true
+		for name := range s.groups {
+			if _, ok := named[name]; !ok {
+				lost = append(lost, m.replace(s, Update[T]{Group: name}, now)...)
+			}
+		}
+		s.status.Synced = true
 	}
 	if b.Full || len(b.Updates) > 0 {
-		s.lastUpdate = now
+		s.status.LastUpdate = now
 	}
-	m.removeLost(c)
-	m.removeUnlisted(c)
-	return m.finish(c)
-}
-
-// setUp notes that a source reaches its origin.
-func (m *Merger[K, T]) setUp(s *source[K, T], b Batch[T], c *change[K, T]) {
-	if s.down != "" {
-		s.lastDown, s.lastDownAt = s.down, c.now
-		s.down, s.downSince = "", time.Time{}
-	}
-	if !s.synced && !b.Full && len(b.Updates) == 0 {
+	if b.Explicit {
 		return
 	}
-	dropped := s.dropped
-	s.expired, s.dropped = false, false
-	if !dropped {
-		return
-	}
-	for _, g := range s.groups {
-		for _, i := range g.items {
-			m.add(i, c)
-		}
+	slices.SortFunc(lost, (*item[K, T]).compare) // of several items of one key the one that was used is retained
+	for _, i := range lost {
+		i.Removal = Removal{At: now, Settled: s.rank == unlisted}
+		m.retain(i, now)
 	}
 }
 
-// replaceOthers removes the groups of a source that are not among updates.
-func (m *Merger[K, T]) replaceOthers(s *source[K, T], updates []Update[T], c *change[K, T]) {
-	named := make(map[string]struct{}, len(updates))
-	for _, u := range updates {
-		named[u.Group] = struct{}{}
-	}
-	for name := range s.groups {
-		if _, ok := named[name]; !ok {
-			m.replace(s, Update[T]{Group: name}, c)
+// finish does what follows from a change, and returns the keys whose items changed.
+func (m *Merger[K, T]) finish(now time.Time) []K {
+	for _, s := range m.list {
+		if at := s.expiry(); !at.IsZero() && !now.Before(at) {
+			m.setExpired(s, true)
 		}
 	}
+	waiting := slices.ContainsFunc(m.list, func(s *source[K, T]) bool { return s.Required && !s.status.Synced })
+	for _, name := range slices.Backward(slices.Sorted(maps.Keys(m.sources))) { // the one that is used first comes last
+		s := m.sources[name]
+		if s.rank == unlisted && !s.status.Synced && !waiting {
+			m.take(s, Batch[T]{Full: true}, now)
+		}
+		if s.rank == unlisted && len(s.groups) == 0 {
+			delete(m.sources, name)
+		}
+	}
+	m.settle(now)
+	out := slices.Collect(maps.Keys(m.changed))
+	clear(m.changed)
+	return out
 }
 
-// add puts an item among those of its key.
-func (m *Merger[K, T]) add(i *item[K, T], c *change[K, T]) {
+// item is one item of a group.
+type item[K Key, T any] struct {
+	SavedItem[T]
+	key   K
+	group *group[K, T]
+	index int // within the group
+}
+
+// compare orders items of one key by use.
+func (i *item[K, T]) compare(o *item[K, T]) int {
+	a, b := i.group.source, o.group.source
+	return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.Name, b.Name), cmp.Compare(i.group.name, o.group.name),
+		cmp.Compare(i.index, o.index))
+}
+
+// add puts an item among those of its key. It ends the removals of those that it replaces.
+func (m *Merger[K, T]) add(i *item[K, T]) {
+	for _, o := range m.items[i.key] {
+		if o.lost() && m.replaces(i, o) {
+			defer m.endRemoval(o)
+		}
+	}
 	list := m.items[i.key]
 	at, _ := slices.BinarySearchFunc(list, i, (*item[K, T]).compare)
-	m.set(i.key, slices.Insert(list, at, i), c)
+	m.setItems(i.key, slices.Insert(list, at, i))
 }
 
 // remove takes an item out of those of its key.
-func (m *Merger[K, T]) remove(i *item[K, T], c *change[K, T]) {
+func (m *Merger[K, T]) remove(i *item[K, T]) {
 	list := m.items[i.key]
 	if at := slices.Index(list, i); at >= 0 {
-		m.set(i.key, slices.Delete(list, at, at+1), c)
+		m.setItems(i.key, slices.Delete(list, at, at+1))
 	}
 }
 
-func (m *Merger[K, T]) set(k K, list []*item[K, T], c *change[K, T]) {
+func (m *Merger[K, T]) setItems(k K, list []*item[K, T]) {
+	m.items[k] = list
 	if len(list) == 0 {
 		delete(m.items, k)
+	}
+	setMember(m.shared, k, len(list) > 1)
+	m.changed[k] = struct{}{}
+}
+
+func setMember[K comparable](set map[K]struct{}, k K, member bool) {
+	if member {
+		set[k] = struct{}{}
 	} else {
-		m.items[k] = list
+		delete(set, k)
 	}
-	if len(list) > 1 {
-		m.shared[k] = struct{}{}
-	} else {
-		delete(m.shared, k)
-	}
-	c.keys[k] = struct{}{}
-}
-
-// change collects what one call does.
-type change[K Key, T any] struct {
-	now        time.Time
-	keys       map[K]struct{} // whose items changed
-	faultEnded bool           // something is mended that may be why items are retained (R3)
-
-	// of the source that changes
-	before             int // how many items it supplied
-	lost               []*item[K, T]
-	explicit, unlisted bool
-}
-
-func (m *Merger[K, T]) newChange(now time.Time) *change[K, T] {
-	return &change[K, T]{now: now, keys: map[K]struct{}{}}
-}
-
-func (c *change[K, T]) begin(s *source[K, T]) {
-	c.before, c.lost, c.explicit, c.unlisted = s.items, nil, false, false
-}
-
-// finish ends a change and returns the keys whose items changed.
-func (m *Merger[K, T]) finish(c *change[K, T]) []K {
-	if c.faultEnded {
-		m.recheckRemovals(c.now)
-	}
-	return slices.Collect(maps.Keys(c.keys))
 }
 
 // Supply is an item and where it comes from.
@@ -326,10 +264,11 @@ type Supply[T any] struct {
 
 // Items lists all that is supplied for k, the one that is used first.
 func (m *Merger[K, T]) Items(k K) []Supply[T] {
-	list := m.items[k]
-	out := make([]Supply[T], len(list))
-	for n, i := range list {
-		out[n] = Supply[T]{Source: i.group.source.Name, Group: i.group.name, Item: i.value, Retained: i.retained()}
+	var out []Supply[T]
+	for _, i := range m.items[k] {
+		if s := i.group.source; !s.dropped() {
+			out = append(out, Supply[T]{s.Name, i.group.name, i.Item, i.retained()})
+		}
 	}
 	return out
 }

@@ -3,7 +3,7 @@ package feed
 import (
 	"cmp"
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"time"
 )
@@ -15,141 +15,88 @@ const (
 	massItems = 10
 )
 
-// removal is about an item that is used although no source supplies it any more.
-type removal struct {
-	at     time.Time // when it was lost
-	before int       // how many items its source supplied before
-	due    time.Time // when to decide on it; zero: not before a fault ends, it returns, or somebody accepts it
-	// settled means that R4 does not apply, or was decided on.
-	settled bool
-	mass    bool   // it is retained by R4
-	reason  string // why it is retained, for people; empty before that is decided
+// Removal is about an item that is used although no source supplies it any more.
+type Removal struct {
+	// At is when the item was lost; zero: it was not.
+	At time.Time `json:",omitzero"`
+	// Settled means that R4 does not apply, or was decided on. Mass means that R4 retains the item.
+	Settled bool `json:",omitzero"`
+	Mass    bool `json:",omitzero"`
+
+	due    time.Time // when to decide on it again; zero: R4 retains it without limit
+	reason string    // why it is retained, for people; empty before that is decided
 }
+
+// lost says that no source supplies the item any more.
+func (r *Removal) lost() bool { return !r.At.IsZero() }
 
 // retained is Supply.Retained.
 func (i *item[K, T]) retained() string {
 	switch {
-	case i.removal != nil && i.removal.reason != "":
-		return i.removal.reason
-	case i.removal != nil:
-		return "its removal is about to take effect"
-	case !i.group.unreadable.IsZero():
-		return i.group.title() + " cannot be read"
-	case i.stale:
-		return i.group.title() + " has a newer version that is invalid"
+	case i.lost():
+		return cmp.Or(i.reason, "its removal is about to take effect")
+	case i.Stale:
+		return "the current version in " + i.group.title() + " cannot be used"
 	}
 	return ""
 }
 
-// removeLost removes the items of c.lost, or retains them.
-func (m *Merger[K, T]) removeLost(c *change[K, T]) {
-	if len(c.lost) == 0 || c.explicit {
+// replaces says that an item which was lost is not retained because of another.
+func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
+	a, b := by.group, lost.group
+	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
+}
+
+// retain puts an item that was lost back into use, unless another replaces it.
+func (m *Merger[K, T]) retain(i *item[K, T], now time.Time) {
+	if slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool { return m.replaces(o, i) }) {
 		return
 	}
-	s := c.lost[0].group.source
-	if s.dropped {
-		return
+	i.group = m.group(i.group.source, i.group.name) // it may have been forgotten
+	i.group.removed[i.key] = i
+	i.group.source.status.Retained++
+	m.add(i)
+	if i.due = now.Add(m.cfg.Settle); i.Mass {
+		m.retainMass(i)
 	}
-	lost := m.unsupplied(c.lost)
-	mass := m.cfg.Settle == 0 && !c.unlisted && s.lostMost(len(lost), c.before)
-	if m.cfg.Settle == 0 && !mass {
-		return
-	}
-	for _, i := range lost {
-		r := &removal{at: c.now, before: c.before, due: c.now.Add(m.cfg.Settle), settled: c.unlisted}
-		i.removal = r
-		if mass {
-			m.retainMass(i)
-		}
-		m.retain(i, c)
-	}
-}
-
-// unsupplied returns those of the items that nothing replaces. Of several of one key it returns the one that was used.
-func (m *Merger[K, T]) unsupplied(items []*item[K, T]) []*item[K, T] {
-	type id struct {
-		key   K
-		group string
-	}
-	slices.SortFunc(items, (*item[K, T]).compare)
-	seen := make(map[id]struct{}, len(items))
-	return slices.DeleteFunc(items, func(i *item[K, T]) bool {
-		this := id{key: i.key}
-		if m.cfg.Union {
-			this.group = i.group.name
-		}
-		_, again := seen[this]
-		seen[this] = struct{}{}
-		return again || m.supplied(i)
-	})
-}
-
-// supplied says that a source supplies an item in place of i, which was lost.
-func (m *Merger[K, T]) supplied(i *item[K, T]) bool {
-	return slices.ContainsFunc(m.items[i.key], func(o *item[K, T]) bool {
-		return o.removal == nil && (!m.cfg.Union || o.group.source == i.group.source)
-	})
-}
-
-// lostMost decides on R4 for a source that lost items of those that it supplied before.
-func (s *source[K, T]) lostMost(lost, before int) bool {
-	return lost > 0 && s.items == 0 || lost >= massItems && 2*lost > before
-}
-
-// retainMass retains an item by R4.
-func (m *Merger[K, T]) retainMass(i *item[K, T]) {
-	r := i.removal
-	r.settled, r.mass, r.due = true, true, time.Time{}
-	r.reason = fmt.Sprintf("source %s lost all or most of its items at once", i.group.source.Name)
-	if m.cfg.MassRemoval > 0 {
-		r.due = r.at.Add(m.cfg.Settle + m.cfg.MassRemoval)
-	}
-}
-
-// retain puts an item that was lost back into use.
-func (m *Merger[K, T]) retain(i *item[K, T], c *change[K, T]) {
-	g := m.group(i.group.source, i.group.name)
-	i.group, g.removed[i.key] = g, i
-	g.source.removed[i] = struct{}{}
-	m.add(i, c)
-	m.wakeAt(i.removal.due)
-	m.tidy(g)
-}
-
-// endRemovals ends the removals of items that i replaces.
-func (m *Merger[K, T]) endRemovals(i *item[K, T], c *change[K, T]) {
-	for _, o := range slices.Clone(m.items[i.key]) {
-		if o.removal != nil && (!m.cfg.Union || o.group.source == i.group.source) {
-			m.endRemoval(o, c)
-		}
-	}
+	m.nextRemoval = earlier(m.nextRemoval, i.due)
+	m.tidy(i.group)
 }
 
 // endRemoval stops using an item that was retained.
-func (m *Merger[K, T]) endRemoval(i *item[K, T], c *change[K, T]) {
-	s := i.group.source
-	m.remove(i, c)
+func (m *Merger[K, T]) endRemoval(i *item[K, T]) {
+	m.remove(i)
 	delete(i.group.removed, i.key)
-	delete(s.removed, i)
+	i.group.source.status.Retained--
 	m.tidy(i.group)
-	if !s.listed && len(s.groups) == 0 {
-		delete(m.sources, s.Name)
-	}
 }
 
-func (m *Merger[K, T]) wakeAt(t time.Time) {
-	if !t.IsZero() && (m.nextRemoval.IsZero() || t.Before(m.nextRemoval)) {
-		m.nextRemoval = t
+// retainMass has R4 retain an item.
+func (m *Merger[K, T]) retainMass(i *item[K, T]) {
+	i.Settled, i.Mass, i.due = true, true, time.Time{}
+	i.reason = fmt.Sprintf("source %s lost all or most of its items at once", i.group.source.Name)
+	if m.cfg.MassRemoval > 0 {
+		i.due = i.At.Add(m.cfg.Settle + m.cfg.MassRemoval)
 	}
+	m.tidy(i.group)
 }
 
-// recheckRemovals decides anew, after the settle time, on items that R3 retains for a reason that may have ended.
-func (m *Merger[K, T]) recheckRemovals(now time.Time) {
-	for _, s := range m.sources {
-		for i := range s.removed {
-			if r := i.removal; !r.mass && r.due.IsZero() {
-				r.due = now.Add(m.cfg.Settle)
-				m.wakeAt(r.due)
+// earlier is the earlier of two times that are not zero.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// removed are the items of a source that R3 and R4 retain.
+func (s *source[K, T]) removed() iter.Seq[*item[K, T]] {
+	return func(yield func(*item[K, T]) bool) {
+		for g := range s.faulty {
+			for _, i := range g.removed {
+				if !yield(i) {
+					return
+				}
 			}
 		}
 	}
@@ -157,82 +104,61 @@ func (m *Merger[K, T]) recheckRemovals(now time.Time) {
 
 // Expire ends retention that is due, and returns the keys whose items changed.
 func (m *Merger[K, T]) Expire(now time.Time) (changed []K) {
-	c := m.newChange(now)
-	m.expireSources(c)
+	return m.finish(now)
+}
+
+// NextExpiry is when to call Expire next; zero: not before the next Apply.
+func (m *Merger[K, T]) NextExpiry() time.Time {
+	next := m.nextRemoval
+	for _, s := range m.list {
+		next = earlier(next, s.expiry())
+	}
+	return next
+}
+
+// settle decides on removals that are due.
+func (m *Merger[K, T]) settle(now time.Time) {
 	if m.nextRemoval.IsZero() || now.Before(m.nextRemoval) {
-		return m.finish(c)
+		return
 	}
 	m.nextRemoval = time.Time{}
-	unreadable := m.unreadableByTime()
+	f := m.faults()
 	for _, s := range m.sources {
-		m.settleMass(s, now)
-		for i := range s.removed {
-			r := i.removal
-			if r.due.IsZero() || now.Before(r.due) {
-				m.wakeAt(r.due)
+		mass := s.lostMost(now)
+		for i := range s.removed() {
+			switch {
+			case mass && !i.Settled:
+				m.retainMass(i)
+			case i.due.IsZero() || now.Before(i.due):
+			case i.Mass || !m.settleItem(i, f, now):
+				m.endRemoval(i)
 				continue
 			}
-			r.settled = true
-			if !r.mass {
-				r.reason = m.reason(i, unreadable)
-			}
-			if r.mass || r.reason == "" {
-				m.endRemoval(i, c)
-				continue
-			}
-			r.due = time.Time{}
-			m.tidy(i.group)
-		}
-	}
-	return m.finish(c)
-}
-
-// settleMass decides on R4 when the settle time of a removal ends: over all removals of its source that are pending.
-func (m *Merger[K, T]) settleMass(s *source[K, T], now time.Time) {
-	var pending []*item[K, T]
-	var first *removal
-	due := false
-	for i := range s.removed {
-		r := i.removal
-		if r.settled {
-			continue
-		}
-		pending = append(pending, i)
-		due = due || !now.Before(r.due)
-		if first == nil || r.at.Before(first.at) || r.at.Equal(first.at) && r.before > first.before {
-			first = r
-		}
-	}
-	if due && s.lostMost(len(pending), first.before) {
-		for _, i := range pending {
-			m.retainMass(i)
-			m.tidy(i.group)
+			m.nextRemoval = earlier(m.nextRemoval, i.due)
 		}
 	}
 }
 
-// reason is why R3 retains an item; empty: it does not.
-func (m *Merger[K, T]) reason(i *item[K, T], unreadable []*group[K, T]) string {
-	if named := m.invalid[i.key.String()]; len(named) > 0 {
-		first := slices.MinFunc(slices.Collect(maps.Keys(named)), (*group[K, T]).compare)
-		return first.title() + " defines an invalid version of it"
+// settleItem decides on R3 when the settle time of a removal ends, and again after each further one.
+func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) (stays bool) {
+	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
+	if !i.Settled {
+		i.Settled = true
+		m.tidy(i.group)
 	}
-	if i.group.hasError {
-		return i.group.title() + ", which defined it, has an error"
-	}
-	from, to := i.removal.at.Add(-unreadableBefore), i.removal.at.Add(m.cfg.Settle)
-	n, _ := slices.BinarySearchFunc(unreadable, from, func(g *group[K, T], t time.Time) int { return g.unreadable.Compare(t) })
-	if n < len(unreadable) && !unreadable[n].unreadable.After(to) {
-		return unreadable[n].title() + ", which may define it now, cannot be read"
-	}
-	return ""
+	return i.reason != ""
 }
 
-// unreadableByTime lists the unreadable groups, the one first that became unreadable first.
-func (m *Merger[K, T]) unreadableByTime() []*group[K, T] {
-	return slices.SortedFunc(maps.Keys(m.unreadable), func(a, b *group[K, T]) int {
-		return cmp.Or(a.unreadable.Compare(b.unreadable), a.compare(b))
-	})
+// lostMost decides on R4 when the settle time of a removal ends: over all removals of the source that are pending.
+func (s *source[K, T]) lostMost(now time.Time) bool {
+	lost, due := 0, false
+	for i := range s.removed() {
+		if !i.Settled {
+			lost++
+			due = due || !now.Before(i.due)
+		}
+	}
+	return due && (s.status.Items == 0 || lost >= massItems && lost > s.status.Items)
 }
 
 // AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose items changed. A source that is
@@ -242,12 +168,11 @@ func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K
 	if s == nil {
 		return nil
 	}
-	c := m.newChange(now)
-	if !s.listed {
-		m.removeSource(s, c)
+	if s.rank == unlisted {
+		m.take(s, Batch[T]{Full: true, Explicit: true}, now)
 	}
-	for i := range s.removed {
-		m.endRemoval(i, c)
+	for i := range s.removed() {
+		m.endRemoval(i)
 	}
-	return m.finish(c)
+	return m.finish(now)
 }

@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 )
@@ -10,7 +11,7 @@ import (
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
 	for _, s := range m.list {
-		if s.Required && !s.synced && s.restored.IsZero() {
+		if s.Required && !s.status.Synced && len(s.groups) == 0 {
 			out = append(out, s.Name)
 		}
 	}
@@ -49,12 +50,9 @@ type SourceStatus struct {
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
 	for n, s := range m.list {
-		out[n] = SourceStatus{
-			Name: s.Name, Required: s.Required, Synced: s.synced,
-			Items: s.items, Problems: s.problems, Retained: len(s.removed), Stale: s.stale, LastUpdate: s.lastUpdate,
-			Error: s.down, ErrorSince: s.downSince, LastError: s.lastDown, LastErrorEnd: s.lastDownAt, Reading: s.reading,
-		}
-		if s.down != "" {
+		out[n] = s.status
+		out[n].Name, out[n].Required = s.Name, s.Required
+		if s.status.Error != "" {
 			out[n].Problems++
 		}
 	}
@@ -65,52 +63,71 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 // groups define. In no order; see SortProblems. describe says where an item was defined, such as a file and line.
 func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	var out []Problem
-	retained := map[string]struct{}{} // keys
+	old := m.outdated()
 	for _, s := range m.sources {
-		out = append(out, s.ownProblems()...)
-		for i := range s.removed {
-			retained[i.key.String()] = struct{}{}
-			if i.removal.reason != "" {
-				out = append(out, i.removalProblem(describe))
+		if p := s.problem(); p.Text != "" {
+			out = append(out, p)
+		}
+		for g := range s.faulty {
+			for _, p := range g.problems {
+				_, stale := old[p.Object]
+				p.Stale = p.IsError() && (stale || !g.Unreadable.IsZero() && len(g.items) > 0)
+				p.Source = cmp.Or(p.Source, s.Name)
+				out = append(out, p)
+			}
+		}
+		for i := range s.removed() {
+			if i.reason != "" {
+				out = append(out, i.problem(describe))
 			}
 		}
 	}
-	for _, s := range m.sources {
-		for g := range s.faulty {
-			out = append(out, g.allProblems(retained)...)
-		}
+	if m.cfg.Union {
+		return out
 	}
-	if !m.cfg.Union {
-		for k := range m.shared {
-			out = append(out, duplicates(m.items[k], describe)...)
+	for k := range m.shared {
+		used := m.items[k][0]
+		for _, i := range m.items[k][1:] {
+			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; remove one of them",
+				describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
+			out = append(out, Problem{Severity: Warning, Source: i.group.source.Name, Object: k.String(), Text: text})
 		}
 	}
 	return out
 }
 
-// ownProblems are those of the source as a whole.
-func (s *source[K, T]) ownProblems() []Problem {
-	p := Problem{Severity: Warning, Source: s.Name, Since: s.downSince, Stale: s.items > 0 && !s.dropped, Text: s.down}
-	switch {
-	case !s.listed && s.items > 0:
-		p.Text = fmt.Sprintf("the source is not in the settings any more; its %d items stay active until all required sources "+
-			"have delivered, or until you run %s", s.items, s.acceptCommand())
-		return []Problem{p}
-	case s.down == "" && !s.expired:
-		return nil
-	case s.down == "":
-		p.Text, p.Since = "the source has not delivered since the restart", s.restored
+// outdated are the keys, as text, of items of which an older version is used.
+func (m *Merger[K, T]) outdated() map[string]struct{} {
+	out := map[string]struct{}{}
+	for _, s := range m.sources {
+		for g := range s.faulty {
+			for _, i := range g.all() {
+				if i.Stale || i.lost() {
+					out[i.key.String()] = struct{}{}
+				}
+			}
+		}
 	}
+	return out
+}
+
+// problem is why the items of the source as a whole may be outdated; without a Text there is none.
+func (s *source[K, T]) problem() Problem {
+	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
-	case s.dropped:
+	case s.rank == unlisted && s.status.Items > 0:
+		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all required sources "+
+			"have delivered, or until you run %s", s.status.Items, s.acceptCommand())
+	case p.Text == "":
+	case s.dropped():
 		p.Severity = Error
 		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and not used", s.MaxAge)
 	case s.expired:
 		p.Text += fmt.Sprintf("; its items are older than maxAge (%s) and stay active", s.MaxAge)
-	case s.items > 0:
+	default:
 		p.Text += "; its items stay active"
 	}
-	return []Problem{p}
+	return p
 }
 
 // acceptCommand is what an operator runs to accept the removals of a source.
@@ -118,53 +135,17 @@ func (s *source[K, T]) acceptCommand() string {
 	return fmt.Sprintf("%q", "ashorectl sources accept-removals "+s.Name)
 }
 
-// removalProblem says why an item is retained.
-func (i *item[K, T]) removalProblem(describe func(T) string) Problem {
-	s, r := i.group.source, i.removal
+// problem says why an item is retained.
+func (i *item[K, T]) problem(describe func(T) string) Problem {
+	s := i.group.source
 	remedy := "fix that"
-	if r.mass {
+	if i.Mass {
 		remedy = "restore them"
 	}
-	p := Problem{Severity: Warning, Source: s.Name, Object: i.key.String(), Stale: true, Since: r.at}
-	p.Text = fmt.Sprintf("removed from %s, but still active, because %s; %s, or run %s", describe(i.value), r.reason, remedy,
-		s.acceptCommand())
-	if r.mass && !r.due.IsZero() {
-		p.Text += "; otherwise it is removed at " + r.due.UTC().Format(time.RFC3339)
+	p := Problem{Severity: Warning, Source: s.Name, Object: i.key.String(), Stale: true, Since: i.At}
+	p.Text = fmt.Sprintf("removed from %s, but still active, because %s; %s, or run %s", describe(i.Item), i.reason, remedy, s.acceptCommand())
+	if !i.due.IsZero() && i.Mass {
+		p.Text += "; otherwise it is removed at " + i.due.UTC().Format(time.RFC3339)
 	}
 	return p
-}
-
-// allProblems are the problems of a group. retained are the keys of items that R3 and R4 retain.
-func (g *group[K, T]) allProblems(retained map[string]struct{}) []Problem {
-	stale := map[string]struct{}{}
-	for _, i := range g.items {
-		if i.stale {
-			stale[i.key.String()] = struct{}{}
-		}
-	}
-	out := make([]Problem, len(g.problems))
-	for n, p := range g.problems {
-		if p.Source == "" {
-			p.Source = g.source.Name
-		}
-		_, old := stale[p.Object]
-		_, kept := retained[p.Object]
-		p.Stale = p.IsError() && (old || kept || !g.unreadable.IsZero() && len(g.items) > 0)
-		out[n] = p
-	}
-	return out
-}
-
-// duplicates are problems about all items of one key but the first, which is used.
-func duplicates[K Key, T any](list []*item[K, T], describe func(T) string) []Problem {
-	used := list[0]
-	out := make([]Problem, 0, len(list)-1)
-	for _, i := range list[1:] {
-		out = append(out, Problem{
-			Severity: Warning, Source: i.group.source.Name, Object: i.key.String(),
-			Text: fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; remove one of them",
-				describe(used.value), used.group.source.Name, describe(i.value), i.group.source.Name),
-		})
-	}
-	return out
 }

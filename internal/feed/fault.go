@@ -1,0 +1,45 @@
+package feed
+
+import "time"
+
+// faults are what R3 may retain an item for.
+type faults[K Key, T any] struct {
+	settle     time.Duration
+	invalid    map[string]*group[K, T] // a group that names a key as invalid
+	unreadable []*group[K, T]
+}
+
+func (m *Merger[K, T]) faults() faults[K, T] {
+	f := faults[K, T]{settle: m.cfg.Settle, invalid: map[string]*group[K, T]{}}
+	for _, s := range m.sources {
+		for g := range s.faulty {
+			if !g.Unreadable.IsZero() {
+				f.unreadable = append(f.unreadable, g)
+			}
+			for _, k := range g.Invalid {
+				f.invalid[k] = g
+			}
+		}
+	}
+	return f
+}
+
+// reason is why R3 retains an item; empty: it does not.
+func (f *faults[K, T]) reason(i *item[K, T]) string {
+	if f.settle == 0 {
+		return ""
+	}
+	if g := f.invalid[i.key.String()]; g != nil {
+		return g.title() + " defines an invalid version of it"
+	}
+	if i.group.HasError {
+		return i.group.title() + ", which defined it, has an error"
+	}
+	from, to := i.At.Add(-unreadableBefore), i.At.Add(f.settle)
+	for _, g := range f.unreadable {
+		if !g.Unreadable.Before(from) && !g.Unreadable.After(to) {
+			return g.title() + ", which may define it now, cannot be read"
+		}
+	}
+	return ""
+}

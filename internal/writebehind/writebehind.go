@@ -1,0 +1,145 @@
+// Package writebehind saves records in the background, so that a slow or full disk delays nothing.
+//
+// A Writer holds only the latest content of each record, as a function that encodes it. So its memory is bounded while
+// saving fails. What was put within Gather before a crash is lost.
+package writebehind
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-hclog"
+)
+
+// Encode returns the content of a record. It is called in Run, so it must not read what others change.
+type Encode func() ([]byte, error)
+
+// Config says what a Writer does.
+type Config struct {
+	// Save saves records by name, all or none; nil removes one. Required.
+	Save func(ctx context.Context, records map[string][]byte) error
+	// What names the records in log messages. Required.
+	What string
+	// Gather is how long a record waits for others, so that one call of Save has all. Default 200 ms.
+	Gather time.Duration
+	// Log receives a message when saving fails and one when it succeeds again. Required.
+	Log hclog.Logger
+}
+
+const (
+	retryAfter  = time.Second     // from a failure to the next try
+	saveTimeout = 5 * time.Second // for one call of Save
+)
+
+// Writer saves records in the background.
+type Writer struct {
+	cfg  Config        // immutable
+	wake chan struct{} // capacity 1
+
+	mu      sync.Mutex
+	pending map[string]Encode // guarded by mu
+	err     error             // guarded by mu; why saving fails
+	since   time.Time         // guarded by mu; when err began
+}
+
+// New returns a Writer. Run starts it.
+func New(cfg Config) *Writer {
+	if cfg.Gather == 0 {
+		cfg.Gather = 200 * time.Millisecond
+	}
+	return &Writer{cfg: cfg, wake: make(chan struct{}, 1), pending: map[string]Encode{}}
+}
+
+// Put replaces records by name, all in one call of Save; a nil Encode removes one. It does not block.
+func (w *Writer) Put(records map[string]Encode) {
+	w.mu.Lock()
+	maps.Copy(w.pending, records)
+	w.mu.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Err is why records cannot be saved, and since when; nil: they can.
+func (w *Writer) Err() (since time.Time, err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.since, w.err
+}
+
+// Run saves records until ctx ends, and then what is left.
+func (w *Writer) Run(ctx context.Context) error {
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-w.wake:
+		}
+		sleep(ctx, w.cfg.Gather)
+		for !w.flush(ctx) && ctx.Err() == nil {
+			sleep(ctx, retryAfter)
+		}
+	}
+	w.flush(ctx) // what was put while the last one ran
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// flush saves all that is pending, also after ctx ended. What cannot be saved stays pending.
+func (w *Writer) flush(ctx context.Context) (saved bool) {
+	w.mu.Lock()
+	taken := w.pending
+	w.pending = map[string]Encode{}
+	w.mu.Unlock()
+	records := make(map[string][]byte, len(taken))
+	var bad []error // these stay as they were saved last
+	for name, encode := range taken {
+		records[name] = nil
+		if encode == nil {
+			continue
+		}
+		b, err := encode()
+		if err != nil {
+			bad = append(bad, fmt.Errorf("encode %q: %w", name, err))
+			delete(records, name)
+			continue
+		}
+		records[name] = b
+	}
+	var err error
+	if len(records) > 0 {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
+		err = w.cfg.Save(ctx, records)
+		cancel()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.note(errors.Join(append(bad, err)...))
+	if err != nil {
+		maps.Copy(taken, w.pending) // newer content wins
+		w.pending = taken
+	}
+	return err == nil
+}
+
+// note takes in whether saving succeeded. The caller holds mu.
+func (w *Writer) note(err error) {
+	switch {
+	case err != nil && w.err == nil:
+		w.since = time.Now()
+		w.cfg.Log.Error("cannot save: a restart would use older content", "what", w.cfg.What, "error", err)
+	case err == nil && w.err != nil:
+		w.cfg.Log.Info("saved again", "what", w.cfg.What, "after", time.Since(w.since).Round(time.Second))
+	}
+	w.err = err
+}
