@@ -15,13 +15,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// source begins the names of sources of this kind; what comes after is what the settings call them.
-const source = "consul:"
+// sourcePrefix begins the names of sources of this kind.
+const sourcePrefix = "consul:"
 
-// isSource says whether the source of a service is one of this kind.
-func isSource(name string) bool {
-	return strings.HasPrefix(name, source) || name+":" == source // so a version before kept them
-}
+// isSource returns whether a source is of this kind.
+func isSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
 
 // place is where in Consul services are: what a query names.
 type place struct {
