@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/netip"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -37,8 +36,8 @@ type catalog struct {
 	failing  map[*service]string
 	// owners tells which service has an instance.
 	owners map[instanceID]*service
-	// virtual are the addresses that Consul gave to services, by the service that registered them: itself or a sidecar.
-	virtual map[string]map[string]netip.Addr
+	// virtual are the addresses that Consul gave to services.
+	virtual map[string]netip.Addr
 
 	changed  bool // problems may be out of date
 	problems []problem
@@ -53,7 +52,7 @@ func (s *syncer) addCatalog(ctx context.Context, at place) {
 	c := &catalog{
 		at: at, group: "/" + at.title(), cancel: cancel, reads: make(chan struct{}, maxReads),
 		services: map[string]*service{}, waiting: map[*service]bool{}, failing: map[*service]string{},
-		owners: map[instanceID]*service{}, virtual: map[string]map[string]netip.Addr{},
+		owners: map[instanceID]*service{}, virtual: map[string]netip.Addr{},
 	}
 	c.watch = s.watchCatalog(ctx, c)
 	s.catalogs[at] = c
@@ -160,19 +159,4 @@ func (s *syncer) removeAbsent(c *catalog) {
 			s.removeService(c, svc)
 		}
 	}
-}
-
-// title names a place for operators.
-func (p place) title() string {
-	parts := []string{"agent's datacenter"}
-	if p.Datacenter != "" {
-		parts[0] = "datacenter " + p.Datacenter
-	}
-	if p.Partition != "" {
-		parts = append(parts, "partition "+p.Partition)
-	}
-	if p.Namespace != "" {
-		parts = append(parts, "namespace "+p.Namespace)
-	}
-	return strings.Join(parts, ", ")
 }

@@ -122,21 +122,8 @@ func (c *client) instances(ctx context.Context, q query, service string) (list [
 		list, meta, err = c.api.Health().Service(service, "", false, o)
 		return meta, err
 	})
-	if err == nil && len(list) > 0 && !anyComplete(list) {
-		err = errNoInstance
-	}
 	a.size = len(list)
 	return list, a, err
-}
-
-// anyComplete returns whether some instance has a node and a service, as all that come from Consul have.
-func anyComplete(list []*api.ServiceEntry) bool {
-	for _, e := range list {
-		if e != nil && e.Node != nil && e.Service != nil {
-			return true
-		}
-	}
-	return false
 }
 
 // datacenters asks for the names of all that the agent knows, its own among them.

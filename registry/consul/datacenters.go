@@ -2,12 +2,9 @@ package consul
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
-
-	"github.com/ashore-mesh/ashore/internal/consulhttp"
 )
 
 const (
@@ -16,8 +13,6 @@ const (
 	// missingLists is how many lists in a row lack a datacenter that is removed. A server that restarts does not list
 	// the others before it has joined them.
 	missingLists = 2
-	// maxDatacenterName is longer than the name of any datacenter.
-	maxDatacenterName = 253
 )
 
 // watchDatacenters finds the datacenters of the settings, and starts and stops a watchCatalog for each of them.
@@ -70,10 +65,10 @@ func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, er
 		}
 	}
 	for i, name := range list {
-		if !isDatacenterName(name) {
-			return nil, fmt.Errorf("a datacenter %q: %w", consulhttp.OneLine(name), errNotConsul)
-		}
-		if name == *own {
+		switch {
+		case name == "" || strings.Contains(name, "/"):
+			return nil, errNotConsul
+		case name == *own:
 			list[i] = ""
 		}
 	}
@@ -85,7 +80,7 @@ func (s *syncer) listDatacenters(ctx context.Context, own *string) ([]string, er
 
 // ownDatacenter returns the datacenter of the agent: the only one that it knows, or that of Consul's own service.
 func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, error) {
-	if len(known) == 1 && isDatacenterName(known[0]) {
+	if len(known) == 1 {
 		return known[0], nil
 	}
 	entries, _, err := s.client.instances(ctx, query{}, consulService)
@@ -93,22 +88,11 @@ func (s *syncer) ownDatacenter(ctx context.Context, known []string) (string, err
 		return "", err
 	}
 	for _, e := range entries {
-		if e != nil && e.Node != nil && isDatacenterName(e.Node.Datacenter) {
+		if e != nil && e.Node != nil && e.Node.Datacenter != "" {
 			return e.Node.Datacenter, nil
 		}
 	}
-	if len(entries) > 0 {
-		return "", errNotConsul
-	}
 	return "", errNoOwnName
-}
-
-// isDatacenterName returns whether a datacenter can have that name.
-// Source: Consul, agent/config (Validate: lowercase alphanumeric, - or _).
-func isDatacenterName(name string) bool {
-	return name != "" && len(name) <= maxDatacenterName && !strings.ContainsFunc(name, func(c rune) bool {
-		return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_'
-	})
 }
 
 // setDatacenters starts watching new datacenters, and removes those that Consul does not list any more.

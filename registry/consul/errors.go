@@ -19,10 +19,9 @@ type answerError string
 func (e answerError) Error() string { return string(e) }
 
 const (
-	errNoLeader   = answerError("the server that answered has no leader, so its data may be old")
-	errNotConsul  = answerError("the answer does not come from Consul: check that address is Consul's HTTP interface")
-	errNoInstance = answerError("the answer has instances without node or service: check that address is Consul's HTTP interface")
-	errNoOwnName  = answerError("the token cannot read the service consul, which tells the datacenter of the agent: " +
+	errNoLeader  = answerError("the server that answered has no leader, so its data may be old")
+	errNotConsul = answerError("the answer does not come from Consul: check that address is Consul's HTTP interface")
+	errNoOwnName = answerError("the token cannot read the service consul, which tells the datacenter of the agent: " +
 		"give the token node:read and service:read for it")
 )
 

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -54,8 +53,8 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 		warn("the token cannot read all services; the others are not in the mesh: give it node:read and service:read "+
 			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile, "none is set"))
 	}
-	if chosen := s.o.choosers(); chosen != "" && c.listed && len(c.services) == 0 {
-		warn("the settings choose no service (%s): correct them, if Consul has services", chosen)
+	if c.listed && len(c.services) == 0 && s.o.chooses() {
+		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
 	}
 	if n := s.services(); n > maxBlocking && !s.client.shared() {
 		warn("%d services over plain HTTP: %d are watched, and changes of the others are found every %s; use an https address, "+
@@ -91,23 +90,7 @@ func firstOf(all map[*service]string) (first *service) {
 	return first
 }
 
-// choosers names the options that choose services, with their values; empty: all services are chosen.
-func (o *Options) choosers() string {
-	var out []string
-	for _, c := range []struct {
-		option string
-		value  any
-		set    bool
-	}{
-		{"services", o.Services, len(o.Services) > 0},
-		{"except", o.Except, len(o.Except) > 0},
-		{"tags", o.Tags, len(o.Tags) > 0},
-		{"metadata", o.Metadata, len(o.Metadata) > 0},
-		{"nodeMetadata", o.NodeMetadata, len(o.NodeMetadata) > 0},
-	} {
-		if c.set {
-			out = append(out, fmt.Sprintf("%s: %v", c.option, c.value))
-		}
-	}
-	return strings.Join(out, ", ")
+// chooses returns whether an option excludes services.
+func (o *Options) chooses() bool {
+	return len(o.Services)+len(o.Except)+len(o.Tags)+len(o.Metadata)+len(o.NodeMetadata) > 0
 }

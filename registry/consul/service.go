@@ -2,11 +2,9 @@ package consul
 
 import (
 	"context"
-	"maps"
 	"math/rand/v2"
 	"net/netip"
 	"reflect"
-	"slices"
 	"strings"
 	"time"
 
@@ -106,8 +104,8 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *wa
 			if err != nil {
 				return a, err
 			}
-			conv := converter{o: s.o, at: c.at, name: svc.name, former: port}
-			said := conv.convert(entries).from(s.source)
+			conv := converter{o: s.o, at: c.at, name: svc.name, source: s.source, former: port}
+			said := conv.convert(entries)
 			port = said.main
 			s.do(ctx, func() { s.setAnswer(c, svc, said, a) })
 			return a, nil
@@ -196,15 +194,17 @@ func (s *syncer) setInstances(c *catalog, svc *service, said converted) {
 	was := svc.said
 	svc.said, svc.emptied = said, nil
 	c.own(svc, was.ids)
-	for _, other := range c.setVirtual(svc.name, was.virtual, said.virtual) {
-		s.publish(c, other)
+	for _, other := range c.setVirtual(was.virtual, said.virtual) {
+		if other != nil && other.read && other != svc {
+			s.publish(c, other)
+		}
 	}
 	s.publish(c, svc)
 }
 
 // publish posts a service if its content has changed.
 func (s *syncer) publish(c *catalog, svc *service) {
-	addresses := c.virtualOf(svc.name)
+	virtual := c.virtual[svc.name]
 	old := make(map[registry.Key]registry.Instances, len(svc.items))
 	for _, in := range svc.items {
 		old[in.Service.Key] = in
@@ -212,9 +212,9 @@ func (s *syncer) publish(c *catalog, svc *service) {
 	same := svc.read && reflect.DeepEqual(svc.problems, svc.said.problems) && len(svc.items) == len(svc.said.instances)
 	items := make([]registry.Instances, len(svc.said.instances))
 	for i, in := range svc.said.instances {
-		if len(addresses) > 0 {
+		if virtual.IsValid() {
 			own := *in.Service
-			own.Addresses = addresses
+			own.Addresses = []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
 			in.Service = &own
 		}
 		items[i] = registry.Keep(old[in.Service.Key], in)
@@ -248,42 +248,20 @@ func (c *catalog) own(svc *service, was []instanceID) {
 	}
 }
 
-// setVirtual notes the virtual addresses that service by registers, and returns the other services whose addresses
-// have changed.
-func (c *catalog) setVirtual(by string, was, now map[string]netip.Addr) (changed []*service) {
+// setVirtual notes the virtual addresses that a service registers, for itself or as a sidecar for another, and returns
+// the services whose address has changed.
+func (c *catalog) setVirtual(was, now map[string]netip.Addr) (changed []*service) {
 	for name := range was {
-		delete(c.virtual[name], by)
+		if _, ok := now[name]; !ok {
+			delete(c.virtual, name)
+			changed = append(changed, c.services[name])
+		}
 	}
 	for name, addr := range now {
-		if c.virtual[name] == nil {
-			c.virtual[name] = map[string]netip.Addr{}
-		}
-		c.virtual[name][by] = addr
-	}
-	for name := range merged(was, now) {
-		if svc := c.services[name]; name != by && was[name] != now[name] && svc != nil && svc.read {
-			changed = append(changed, svc)
+		if c.virtual[name] != addr {
+			c.virtual[name] = addr
+			changed = append(changed, c.services[name])
 		}
 	}
 	return changed
-}
-
-func merged(a, b map[string]netip.Addr) map[string]netip.Addr {
-	out := maps.Clone(b)
-	if out == nil {
-		return a
-	}
-	maps.Copy(out, a)
-	return out
-}
-
-// virtualOf lists the virtual addresses that Consul gave to a service.
-func (c *catalog) virtualOf(name string) (out []netip.Prefix) {
-	for _, by := range slices.Sorted(maps.Keys(c.virtual[name])) {
-		addr := c.virtual[name][by]
-		if p := netip.PrefixFrom(addr, addr.BitLen()); !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	return out
 }
