@@ -19,7 +19,4 @@ func TestLackingPort(t *testing.T) {
 	if own := c.Classify(node("shop", "10.0.0.1")).Own.Inbound.Items(); len(own) != 1 || own[0].Port.Name != "http" || own[0].TargetPort != 8080 {
 		t.Errorf("it serves %+v", own)
 	}
-	if to := c.Targets("shop/web-1", 0); len(to) != 1 || to[0].Port != 8080 {
-		t.Errorf("what is sent to it goes to %+v", to)
-	}
 }
