@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 	networking "istio.io/api/networking/v1alpha3"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
@@ -44,7 +45,7 @@ func TestGolden(t *testing.T) {
 			t.Parallel()
 			proxies := goldentest.Proxies(t, filepath.Join(example, "proxies.yaml"))
 			c := push.Build(nil, goldentest.Inputs(t, registered(t, objects(t, folder), proxies), byLetter{}))
-			for _, p := range c.Dangling() {
+			for _, p := range analyze.Problems(analyze.Run(t.Context(), c)) {
 				t.Errorf("%v", p)
 			}
 			names := map[string]bool{}

@@ -28,10 +28,6 @@ type Identities struct {
 // tlsModeIstio is the Endpoint.TLSMode of what takes the mesh's mutual TLS.
 const tlsModeIstio = "istio"
 
-// defaultServiceAccount is who a workload is that names no service account. Source: Kubernetes, and Istio's workload
-// groups.
-const defaultServiceAccount = "default"
-
 // identities is the index of who the endpoints of each service may be. It changes only with that, not with the health
 // of endpoints, nor with their number.
 type identities struct {

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/build"
@@ -34,8 +35,6 @@ type published struct {
 	context *push.Context
 	at      time.Time
 	number  uint64
-	// dangling looks for references that lead nowhere, once when it is first asked for.
-	dangling func() []feed.Problem
 	// counts counts what the context holds, once when it is first asked for. Not to be changed.
 	counts func() admin.ConfigStatus
 }
@@ -63,6 +62,9 @@ type backend struct {
 	// anew has them be looked for anew, as far as they were remembered; nil: they were not.
 	anew func()
 
+	// analysis looks for what is wrong between the objects of the latest context; nil: nothing does.
+	analysis *analyze.Background
+
 	latest atomic.Pointer[published]
 	bell   bell // rings when latest is another
 }
@@ -80,12 +82,15 @@ func (b *backend) watch(id *identity, keys keySource, r prometheus.Registerer) e
 
 // publish remembers the latest context and says whether it is the first.
 func (b *backend) publish(c *push.Context) (first bool) {
-	next := &published{context: c, at: time.Now(), number: 1, dangling: sync.OnceValue(c.Dangling)}
+	next := &published{context: c, at: time.Now(), number: 1}
 	next.counts = sync.OnceValue(next.count)
 	if last := b.latest.Load(); last != nil {
 		next.number = last.number + 1
 	}
 	b.latest.Store(next)
+	if b.analysis != nil {
+		b.analysis.Publish(c)
+	}
 	b.bell.ring()
 	return next.number == 1
 }
@@ -130,8 +135,8 @@ func (b *backend) Problems() []feed.Problem {
 func (b *backend) problems(s push.Status) []feed.Problem {
 	out := append([]feed.Problem{}, b.settings...)
 	out = append(out, s.Problems...)
-	if p := b.latest.Load(); p != nil {
-		out = append(out, p.dangling()...)
+	if b.analysis != nil {
+		out = append(out, analyze.Problems(b.analysis.Findings())...)
 	}
 	if b.refused != nil {
 		out = append(out, b.refused()...)

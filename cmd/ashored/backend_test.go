@@ -1,13 +1,17 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"reflect"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -119,31 +123,43 @@ func TestBackendSummary(t *testing.T) {
 	}
 }
 
-// A reference that leads nowhere is a warning, counted as it is shown, until the context has what it names.
-func TestBackendDangling(t *testing.T) {
+// Findings of the analysis are problems, counted as they are shown, until a later context has what is missing.
+func TestBackendAnalysis(t *testing.T) {
 	t.Parallel()
-	b := newBackend(t, `apiVersion: networking.istio.io/v1
+	synctest.Test(t, func(t *testing.T) {
+		b := newBackend(t, `apiVersion: networking.istio.io/v1
 kind: VirtualService
 metadata: {name: web, namespace: shop}
 spec: {hosts: [web.example.com], http: [{route: [{destination: {host: webb.example.com}}]}]}
 `)
-	problems := b.Problems()
-	if len(problems) != 4 {
-		t.Fatalf("problems %v, want the three others and one more", problems)
-	}
-	if p := problems[3]; p.Severity != feed.Warning || p.Object != "VirtualService shop/web" || p.File != "a.yaml" || p.Line != 1 || p.Field != "spec.http[0].route[0].destination.host" {
-		t.Errorf("problem %+v", p)
-	}
-	if s := b.Status().Config; s.Warnings != 3 || s.Errors != 1 {
-		t.Errorf("%d warnings and %d errors, want 3 and 1 as in the list", s.Warnings, s.Errors)
-	}
-	in := b.latest.Load().context.Inputs()
-	key := registry.Key{Host: "webb.example.com", Namespace: "shop"}
-	in.Services = in.Services.With(key, &registry.Service{Key: key})
-	b.publish(push.Build(nil, in))
-	if p := b.Problems(); len(p) != 3 {
-		t.Errorf("problems %v, want none of what is declared by now", p)
-	}
+		b.analysis = analyze.NewBackground(nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error, 1)
+		go func() { done <- b.analysis.Run(ctx) }()
+		in := b.context().Inputs()
+		b.publish(push.Build(nil, in))
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		problems := b.Problems()
+		if len(problems) != 4 || problems[3].Object != "VirtualService shop/web" || problems[3].File != "a.yaml" || problems[3].Line != 1 {
+			t.Errorf("problems %v, want the three others and one of the VirtualService", problems)
+		}
+		if s := b.Status().Config; s.Warnings != 2 || s.Errors != 2 {
+			t.Errorf("%d warnings and %d errors, want 2 and 2 as in the list", s.Warnings, s.Errors)
+		}
+		key := registry.Key{Host: "webb.example.com", Namespace: "shop"}
+		in.Services = in.Services.With(key, &registry.Service{Key: key})
+		b.publish(push.Build(nil, in))
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if p := b.Problems(); len(p) != 3 {
+			t.Errorf("problems %v, want none about the service that is declared now", p)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // Before the first context nothing is ready, and the sources that are missing are named.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -39,7 +40,7 @@ type findings struct {
 	// tokens, workloads and revocations are counted by state, state and kind.
 	tokens, workloads, revocations map[string]int
 	doubled                        []feed.Problem // workloads by whose names several machines go
-	strangers                      []feed.Problem // callers whom policies deny and who are nobody
+	unknownPrincipals              []feed.Problem // callers that policies deny and that do not exist
 	err                            error
 }
 
@@ -117,12 +118,13 @@ func (c *checkup) examine(ctx context.Context, now time.Time) findings {
 	for _, r := range list.Revocations {
 		f.revocations[r.Kind]++
 	}
-	f.strangers = c.strangers(f.authority, list.Workloads)
+	f.unknownPrincipals = c.unknownPrincipals(ctx, f.authority, list.Workloads)
 	return f
 }
 
-// strangers are the callers whom policies deny and who are nobody. Below a root that is plugged in others may issue too.
-func (c *checkup) strangers(authority ca.Status, joined []admin.Workload) []feed.Problem {
+// unknownPrincipals are the callers that policies deny and that do not exist. Below a root that is plugged in others may
+// issue certificates too.
+func (c *checkup) unknownPrincipals(ctx context.Context, authority ca.Status, joined []admin.Workload) []feed.Problem {
 	latest := c.identity.context()
 	if latest == nil || authority.Source != ca.SelfSigned {
 		return nil
@@ -133,7 +135,7 @@ func (c *checkup) strangers(authority ca.Status, joined []admin.Workload) []feed
 			ids = append(ids, id)
 		}
 	}
-	return latest.Strangers(ids)
+	return analyze.Problems(analyze.UnknownPrincipals(ctx, latest, ids))
 }
 
 // problems are what an operator should see to.
@@ -156,7 +158,7 @@ func (c *checkup) problems() []feed.Problem {
 	for _, text := range f.authority.Problems {
 		out = append(out, feed.Problem{Severity: feed.Warning, Source: "certificate authority", Text: text})
 	}
-	return slices.Concat(out, f.doubled, f.strangers)
+	return slices.Concat(out, f.doubled, f.unknownPrincipals)
 }
 
 // Describe implements prometheus.Collector.

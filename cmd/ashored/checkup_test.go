@@ -17,8 +17,8 @@ spec:
     - source: {principals: [cluster.local/ns/shop/sa/web, cluster.local/ns/shop/sa/wbe]}
 `
 
-// A policy that denies callers who are nobody is told of.
-func TestStrangersAreTold(t *testing.T) {
+// A policy that denies a caller that does not exist is a problem.
+func TestUnknownPrincipals(t *testing.T) {
 	t.Parallel()
 	s := newSecureSite(t)
 	s.put(t, "deny.yaml", denyFile)

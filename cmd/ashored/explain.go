@@ -14,6 +14,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/authz"
+	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
 // explainer explains policies to operators, by what is at work now. Safe for concurrent use.
@@ -54,16 +56,16 @@ func (e explainer) Explain(ctx context.Context, r admin.ExplainRequest) (admin.E
 // explain asks what r means for a caller.
 func (e explainer) explain(c *push.Context, who explainedCaller, r admin.ExplainRequest) (admin.Explanation, error) {
 	from := who.id
-	call := push.Call{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
+	call := authz.Request{From: from, Revoked: who.revoked, Port: uint32(r.Port), Method: cmp.Or(r.Method, "GET"), Path: cmp.Or(r.Path, "/"), Host: r.Host}
 	request := r.Method != "" || r.Path != "" || r.Host != ""
 	if p, ok := e.proxy(r.To); ok {
 		call.TCP = !request
-		return explanation(from, r.To, []push.Explained{{
-			Target:    push.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
-			Judgement: c.Scope(c.Classify(p)).JudgeHandshake(call), Call: call,
+		return explanation(from, r.To, []authz.Explained{{
+			Target:   authz.Target{Namespace: p.Namespace, Workload: p.ID, Port: call.Port, MutualTLS: p.Identity},
+			Decision: authz.Judge(c.Scope(c.Classify(p)), gen.AuthorizationFilters, call), Request: call,
 		}}), nil
 	}
-	found := c.Explain(call, r.To)
+	found := authz.Explain(c, gen.AuthorizationFilters, call, r.To)
 	if len(found) == 0 {
 		return admin.Explanation{}, unknownTarget(c, r)
 	}
@@ -74,11 +76,11 @@ func (e explainer) explain(c *push.Context, who explainedCaller, r admin.Explain
 }
 
 // ofRequests explains a request: ports that speak no HTTP have no part in it. Errors: admin.ErrInvalid when no port does.
-func ofRequests(from spiffe.ID, to string, found []push.Explained) (admin.Explanation, error) {
-	var asked []push.Explained
+func ofRequests(from spiffe.ID, to string, found []authz.Explained) (admin.Explanation, error) {
+	var asked []authz.Explained
 	var left []string
 	for _, f := range found {
-		if f.Call.TCP {
+		if f.Request.TCP {
 			left = append(left, place(f))
 		} else {
 			asked = append(asked, f)
@@ -133,7 +135,7 @@ func checkPath(path string) error {
 
 // unknownTarget says why nobody is what was asked about.
 func unknownTarget(c *push.Context, r admin.ExplainRequest) error {
-	if ports := c.PortsOf(r.To); len(ports) > 0 {
+	if ports := authz.Ports(c, r.To); len(ports) > 0 {
 		to := r.To
 		if r.Port != 0 {
 			to += " with port " + strconv.Itoa(r.Port)
@@ -155,15 +157,15 @@ func (e explainer) proxy(id string) (push.Node, bool) {
 }
 
 // explanation puts what is said of several workloads and ports into one answer: where they differ, each is told of.
-func explanation(from spiffe.ID, to string, found []push.Explained) admin.Explanation {
+func explanation(from spiffe.ID, to string, found []authz.Explained) admin.Explanation {
 	out := admin.Explanation{From: cmp.Or(from.String(), "anonymous"), To: to, Steps: []admin.ExplainStep{}}
 	for _, f := range found {
 		note := f.Name() + " is not known to take mutual TLS: callers reach it without an identity, unless a DestinationRule says otherwise"
 		if from != (spiffe.ID{}) && !f.MutualTLS && !slices.Contains(out.Notes, note) {
 			out.Notes = append(out.Notes, note)
 		}
-		compared := fmt.Sprintf("proxies compare the path %s as %s", f.Call.Path, f.Path)
-		if !f.Call.TCP && f.Path != "" && f.Path != f.Call.Path && !slices.Contains(out.Notes, compared) {
+		compared := fmt.Sprintf("proxies compare the path %s as %s", f.Request.Path, f.Path)
+		if !f.Request.TCP && f.Path != "" && f.Path != f.Request.Path && !slices.Contains(out.Notes, compared) {
 			out.Notes = append(out.Notes, compared)
 		}
 	}
@@ -176,7 +178,7 @@ func explanation(from spiffe.ID, to string, found []push.Explained) admin.Explan
 	out.Parts = parts
 	for _, p := range parts[1:] {
 		if p.Verdict != out.Verdict {
-			out.Verdict = string(push.Depends)
+			out.Verdict = string(authz.Depends)
 		}
 		if p.Reason != parts[0].Reason {
 			out.Reason = "it is not the same at all of its workloads and ports"
@@ -186,11 +188,11 @@ func explanation(from spiffe.ID, to string, found []push.Explained) admin.Explan
 }
 
 // partsOf puts those together of which the same is said.
-func partsOf(found []push.Explained) []admin.ExplainPart {
+func partsOf(found []authz.Explained) []admin.ExplainPart {
 	var out []admin.ExplainPart
 	for _, f := range found {
-		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Call.Method + " " + f.Call.Path, Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
-		if f.Call.TCP {
+		p := admin.ExplainPart{At: []string{place(f)}, Call: f.Request.Method + " " + f.Request.Path, Verdict: string(f.Verdict), Reason: f.Reason, Steps: []admin.ExplainStep{}}
+		if f.Request.TCP {
 			p.Call = "a connection"
 		}
 		for _, s := range f.Steps {
@@ -209,14 +211,14 @@ func partsOf(found []push.Explained) []admin.ExplainPart {
 }
 
 // place is a workload and its port.
-func place(f push.Explained) string {
+func place(f authz.Explained) string {
 	if f.Port == 0 {
 		return f.Name()
 	}
 	return f.Name() + ":" + strconv.FormatUint(uint64(f.Port), 10)
 }
 
-func explainStep(s push.JudgedPolicy) admin.ExplainStep {
+func explainStep(s authz.Step) admin.ExplainStep {
 	out := admin.ExplainStep{Policy: s.Policy.Key.String(), Action: s.Action, Matched: s.Rule >= 0 && !s.Unsure, Rule: s.Rule, Decides: s.Decides, Why: s.Why}
 	if s.DryRun {
 		out.Action += " (dry run)"

@@ -17,6 +17,7 @@ import (
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/authz"
 )
 
 const explainConfig = `
@@ -71,14 +72,14 @@ func TestExplainer(t *testing.T) {
 // Where the workloads of a service differ, each is told of on its own, and those that are alike together.
 func TestExplanationOfSeveral(t *testing.T) {
 	t.Parallel()
-	one := push.Explained{
-		Target: push.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true},
-		Call:   push.Call{Method: "GET", Path: "/"}, Judgement: push.Judgement{Verdict: push.Allowed, Reason: "x"},
+	one := authz.Explained{
+		Target:  authz.Target{Namespace: "shop", Workload: "a", Port: 80, MutualTLS: true},
+		Request: authz.Request{Method: "GET", Path: "/"}, Decision: authz.Decision{Verdict: authz.Allowed, Reason: "x"},
 	}
 	two := one
-	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, push.Denied, "y"
+	two.Workload, two.MutualTLS, two.Verdict, two.Reason = "b", false, authz.Denied, "y"
 	id := spiffe.ID{TrustDomain: "td", Namespace: "a", ServiceAccount: "b"}
-	got := explanation(id, "web", []push.Explained{one, two, one})
+	got := explanation(id, "web", []authz.Explained{one, two, one})
 	want := []admin.ExplainPart{
 		{At: []string{"shop/a:80", "shop/a:80"}, Call: "GET /", Verdict: "allowed", Reason: "x", Steps: []admin.ExplainStep{}},
 		{At: []string{"shop/b:80"}, Call: "GET /", Verdict: "denied", Reason: "y", Steps: []admin.ExplainStep{}},
@@ -86,7 +87,7 @@ func TestExplanationOfSeveral(t *testing.T) {
 	if diff := cmp.Diff(want, got.Parts); got.Verdict != "depends" || len(got.Notes) != 1 || len(got.Steps) != 0 || diff != "" {
 		t.Errorf("got %+v %s", got, diff)
 	}
-	if got := explanation(spiffe.ID{}, "web", []push.Explained{one, one}); got.Verdict != "allowed" || got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
+	if got := explanation(spiffe.ID{}, "web", []authz.Explained{one, one}); got.Verdict != "allowed" || got.From != "anonymous" || got.Notes != nil || got.Parts != nil {
 		t.Errorf("of two that are alike: %+v", got)
 	}
 }
@@ -125,7 +126,7 @@ func TestExplainPorts(t *testing.T) {
 		return e.Explain(t.Context(), admin.ExplainRequest{From: from, To: to, Port: port, Method: method, Path: path})
 	}
 	got, err := ask("shop/batch", "api.example", 0, "GET", "/items")
-	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 || got.Steps[0].Why != "from.source.serviceAccounts does not hold" ||
+	if err != nil || got.Verdict != "denied" || len(got.Parts) != 0 || len(got.Steps) != 1 || got.Steps[0].Why != "the caller's identity does not match" ||
 		len(got.Notes) != 1 || got.Notes[0] != "ports that speak no HTTP take no requests and are left out: shop/api:7080" {
 		t.Errorf("a request of somebody else: %+v, %v", got, err)
 	}
@@ -134,7 +135,7 @@ func TestExplainPorts(t *testing.T) {
 	}
 	got, err = ask("shop/batch", "api.example", 0, "", "")
 	if err != nil || got.Verdict != "denied" || len(got.Parts) != 2 || got.Parts[0].Call != "a connection" || got.Parts[0].At[0] != "shop/api:7080" ||
-		got.Parts[1].Call != "GET /" || got.Parts[1].Steps[0].Why != "from.source.serviceAccounts does not hold" {
+		got.Parts[1].Call != "GET /" || got.Parts[1].Steps[0].Why != "the caller's identity does not match" {
 		t.Errorf("nothing certain: %+v, %v", got, err)
 	}
 	if got, err = ask("shop/web", "api.example:8080", 0, "GET", "/items"); err != nil || got.Verdict != "allowed" {

@@ -11,6 +11,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/spiffe"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/xds"
+	"github.com/ashore-mesh/ashore/xds/authz"
 )
 
 // explainedCaller is who asks.
@@ -51,7 +52,7 @@ func (e explainer) callerOf(c *push.Context, joined []ca.Workload, text string) 
 		return explainedCaller{}, admin.NewError(admin.ErrInvalid, fmt.Sprintf(
 			"no proxy %.200q is connected, and no workload of that name has joined: write the identity, shop/web, a proxy, web-1.shop, or anonymous", text))
 	}
-	id, err := c.Caller(text)
+	id, err := authz.Caller(c, text)
 	if err != nil {
 		return explainedCaller{}, admin.NewError(admin.ErrInvalid, err.Error())
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
 
+	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
@@ -208,7 +209,9 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 		return p, err
 	}
 	generator := gen.New()
+	report := reporter(log.Named("analysis"))
 	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
+	back.analysis = analyze.NewBackground(func(appeared, gone []analyze.Finding) { report(analyze.Problems(appeared), analyze.Problems(gone)) })
 	d, err := p.open(s, newRegistry(back.summary), log)
 	if err != nil {
 		return p, err
@@ -285,6 +288,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	site := &web{listener: d.metrics, gatherer: d.registry, waiting: back.waiting, log: log.Named("metrics")}
 	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
+	p.run("analysis", back.analysis.Run)
 	tell.run(p, server)
 	if err := p.serve(s.XDS, d, id, server, tell, log.Named("xds")); err != nil {
 		return p, err

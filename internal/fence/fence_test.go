@@ -31,7 +31,7 @@ func levels() []struct {
 		{0, []string{"internal/..."}},
 		{1, []string{"config", "config/storage", "registry", "xds/resource", "mcp/legacypb"}},
 		{2, []string{"push", "xds/ads"}},
-		{3, []string{"xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns", "agent/relay"}},
+		{3, []string{"analyze", "xds/authz", "xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns", "agent/relay"}},
 		{4, []string{"xds", "webhook", "agent/..."}},
 		{5, []string{"cmd/...", "examples/...", "bench/...", "tools/..."}},
 	}
@@ -45,7 +45,7 @@ type importFence struct {
 
 func importFences() []importFence {
 	return []importFence{
-		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/gen", "agent/...", "bench/..."}},
+		{"github.com/envoyproxy/go-control-plane", []string{"xds", "xds/ads", "xds/authz", "xds/gen", "agent/...", "bench/..."}},
 		{"k8s.io/client-go", []string{"registry/kube", "webhook"}},
 		{"github.com/hashicorp/consul/api", []string{"registry/consul", "filestore/consul"}},
 		{"github.com/miekg/dns", []string{"agent/dns"}},

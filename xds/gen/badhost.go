@@ -7,22 +7,30 @@ import (
 	httprbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/http/rbac/v3"
 	hcmv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/http_connection_manager/v3"
 	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/ashore-mesh/ashore/push"
 )
+
+const badHostName = "ashore.bad_host"
+
+// validHost is a regular expression for the Host headers that proxies accept: a name without empty labels, or an address;
+// a port may follow.
+const validHost = `([A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*|\[[0-9A-Fa-f]*:[0-9A-Fa-f:.]*\])(:[0-9]*)?`
 
 // badHostFilter refuses requests without a valid Host header. It stands before all policies.
 //
 // Policies compare the whole header, and an application may use a part of it: of "web,admin", which
 // Envoy 1.40 makes of two Host headers, of "user@admin", or of "admin..". Envoy strips one dot only.
 func badHostFilter() *hcmv3.HttpFilter {
-	return httpFilter("ashore.bad_host", packed(&httprbacv3.RBAC{Rules: &rbacv3.RBAC{
+	return httpFilter(badHostName, packed(badHostRules()))
+}
+
+func badHostRules() *httprbacv3.RBAC {
+	return &httprbacv3.RBAC{Rules: &rbacv3.RBAC{
 		Action: rbacv3.RBAC_DENY,
 		Policies: map[string]*rbacv3.Policy{"bad-host": {
 			Permissions: []*rbacv3.Permission{headerPermission(badHost())},
 			Principals:  []*rbacv3.Principal{anyPrincipal()},
 		}},
-	}}))
+	}}
 }
 
 // badHostReply turns that refusal into 400, since RBAC can only answer 403.
@@ -40,7 +48,7 @@ func badHostReply() *hcmv3.LocalReplyConfig {
 
 // badHost matches such requests. Envoy has stripped a trailing dot.
 func badHost() *routev3.HeaderMatcher {
-	m := policyHeader(":authority", "", regexMatch(push.ValidHost))
+	m := policyHeader(":authority", "", regexMatch(validHost))
 	m.InvertMatch = true
 	return m
 }

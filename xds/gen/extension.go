@@ -94,12 +94,17 @@ func newExtensions() *extensions {
 
 // set returns the filters of a scope.
 func (e *extensions) set(sc *push.Scope) resource.Set {
+	return resource.Set{Shared: e.planned.Get(e.inputs(sc))}
+}
+
+// inputs are what the filters of a scope depend on.
+func (e *extensions) inputs(sc *push.Scope) extensionsIn {
 	in := extensionsIn{policies: sc.AuthorizationPolicy, domains: e.texts.Of(policyDomains(sc.Mesh))}
 	if t := sc.Trust; t != nil {
 		in.identities, in.certificates = e.texts.Of(t.Identities), e.texts.Of(t.Certificates)
 	}
 	in.ask, in.tokens = askProviderOf(sc), tokenChecks(sc)
-	return resource.Set{Shared: e.planned.Get(in)}
+	return in
 }
 
 // policyDomains are the mesh's own trust domain and its aliases, each once, its own first.

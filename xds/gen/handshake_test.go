@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	corev3 "github.com/envoyproxy/go-control-plane/envoy/config/core/v3"
+	rbacv3 "github.com/envoyproxy/go-control-plane/envoy/config/rbac/v3"
+	networkrbacv3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/rbac/v3"
 	connectionstatev3 "github.com/envoyproxy/go-control-plane/envoy/extensions/filters/network/set_filter_state/v3"
 	"google.golang.org/protobuf/types/known/structpb"
 	security "istio.io/api/security/v1beta1"
@@ -21,7 +23,7 @@ import (
 // only what decides without it absorbs.
 type celModel struct {
 	t    testing.TB
-	call push.Call
+	call policyCall
 }
 
 // holds evaluates a condition; false in known: it is an error.
@@ -87,15 +89,20 @@ func (m celModel) attribute(name string) (string, bool) {
 func refusedEarly(t testing.TB, r policyMaker, calls int) (early, refused int) {
 	t.Helper()
 	sc := policyScope(r.policies())
-	filters := judgeFilters(t, New().Set(ExtensionConfigType, sc))
-	conditions := append(surelyDenied(filters[filterDeny+ofConnections].rules), surelyNotAllowed(filters[filterAllow+ofConnections].rules)...)
+	rules := map[string]*rbacv3.RBAC{}
+	for name, m := range AuthorizationFilters(sc, true) {
+		if f, ok := m.(*networkrbacv3.RBAC); ok {
+			rules[name] = f.Rules
+		}
+	}
+	conditions := append(surelyDenied(rules[filterDeny]), surelyNotAllowed(rules[filterAllow])...)
 	for range calls {
 		call := r.anyCall()
 		call.TCP, call.Remote = true, call.Source
 		if r.IntN(4) == 0 {
 			call.ServerName = ""
 		}
-		passes, _ := rbacModel{t, call}.passes(filters)
+		passes := call.passes(t, sc)
 		now := slices.ContainsFunc(conditions, func(e celExpr) bool {
 			holds, known := celModel{t, call}.holds(e)
 			return holds && known

@@ -31,7 +31,7 @@ func (s rbacScope) rules(policies *intern.List[*config.Object], action security.
 			continue
 		}
 		to := &enforced
-		if isDryRun(o) {
+		if IsDryRun(o) {
 			to = &tried
 		}
 		if *to == nil {
@@ -51,8 +51,8 @@ func ruleName(o *config.Object, i int) string {
 	return "ns[" + o.Namespace + "]-policy[" + o.Name + "]-rule[" + strconv.Itoa(i) + "]"
 }
 
-// isDryRun says that a policy is only tried. CUSTOM policies are always enforced: whom would one ask only to try?
-func isDryRun(o *config.Object) bool {
+// IsDryRun says that a policy is only tried. CUSTOM policies are always enforced: whom would one ask only to try?
+func IsDryRun(o *config.Object) bool {
 	on, err := strconv.ParseBool(o.Annotations[dryRunAnnotation])
 	return err == nil && on && o.Spec.(*security.AuthorizationPolicy).Action != security.AuthorizationPolicy_CUSTOM
 }

@@ -3,10 +3,13 @@ package policy
 import (
 	"cmp"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
-	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/xds/authz"
+	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
 // judge compares the answer that a call gets with what is explained of it, as far as it can be known: whether a provider
@@ -15,24 +18,28 @@ func (w *world) judge(t *testing.T, tb *table, line string) {
 	t.Helper()
 	what, want, _ := strings.Cut(line, " -> ")
 	fields := strings.Fields(what)
-	got := tb.scope.Judge(w.known(t, tb, fields))
-	if got.Verdict == push.Depends || tb.scope.RequestAuthentication.Len() > 0 {
+	call := w.known(t, tb, fields)
+	if call.From != (spiffe.ID{}) && !slices.Contains(tb.scope.Mesh.TrustDomains(), call.From.TrustDomain) {
+		return // a mesh refuses it in the handshake, and the Envoys of these tests do not
+	}
+	got := authz.Judge(tb.scope, gen.AuthorizationFilters, call)
+	if got.Verdict == authz.Depends || tb.scope.RequestAuthentication.Len() > 0 {
 		return
 	}
-	if passes := want == "open" || strings.HasPrefix(want, "200"); passes != (got.Verdict == push.Allowed) {
+	if passes := want == "open" || strings.HasPrefix(want, "200"); passes != (got.Verdict == authz.Allowed) {
 		t.Errorf("%s: explained as %s: %s", line, got.Verdict, got.Reason)
 	}
 }
 
 // known is what is known of a call of a table.
-func (w *world) known(t *testing.T, tb *table, fields []string) push.Call {
+func (w *world) known(t *testing.T, tb *table, fields []string) authz.Request {
 	t.Helper()
 	who, source, _ := strings.Cut(fields[0], "@")
 	from := netip.MustParseAddr(cmp.Or(source, "127.0.0.1"))
 	if source == "" {
 		from = netip.MustParseAddr(address) // Linux takes the target's, of all of loopback
 	}
-	c := push.Call{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string][]string{}, Claims: map[string][]string{}, ServerName: "none"}
+	c := authz.Request{Source: from, Remote: from, Destination: netip.MustParseAddr(address), Port: tb.http, Headers: map[string][]string{}, Claims: map[string][]string{}, ServerName: "none"}
 	if isTLS(who) {
 		c.From, c.Certificate = identity(t, who), digest(w.certificate(t, who))
 	}

@@ -1,0 +1,104 @@
+package analyze_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// servers is a Gateway of the namespace a. Each server is "PORT PROTOCOL HOST…"; HTTPS and TLS end TLS.
+func servers(name, selector string, list ...string) string {
+	var out []string
+	for i, text := range list {
+		f := strings.Fields(text)
+		tls := ""
+		if f[1] == "HTTPS" || f[1] == "TLS" {
+			tls = ", tls: {mode: SIMPLE, serverCertificate: /c.pem, privateKey: /k.pem}"
+		}
+		out = append(out, fmt.Sprintf("{port: {number: %s, name: p%d, protocol: %s}, hosts: [%q]%s}", f[0], i, f[1], strings.Join(f[2:], `", "`), tls))
+	}
+	return object(config.Gateway, "a/"+name, "selector: {"+selector+"}, servers: ["+strings.ReplaceAll(strings.Join(out, ", "), `\"`, `"`)+"]")
+}
+
+func TestGatewayConflicts(t *testing.T) {
+	t.Parallel()
+	const in, out = "app: in", "app: out"
+	lost := func(server int, why string) []string {
+		return []string{fmt.Sprintf("IST0145 mesh.yaml:6 Gateway a/g1 spec.servers[%d]: the server on port ", server) + why}
+	}
+	comes := func(port, why string) string {
+		return port + " is left out, because spec.servers[0] of Gateway a/g0 (mesh.yaml) listens there and comes first, by age or by name, and " + why
+	}
+	check(t, []testCase{
+		{"different ports", []string{servers("g0", in, "80 HTTP *", "443 HTTPS a.b", "9000 TCP *")}, nil},
+		{"HTTP shares hosts too", []string{servers("g0", in, "80 HTTP a.b"), servers("g1", in, "80 GRPC a.b")}, nil},
+		{"TLS shares a port by host", []string{servers("g0", in, "443 HTTPS a.b"), servers("g1", in, "443 TLS c.d")}, nil},
+		{"different proxies", []string{servers("g0", in, "80 HTTP *"), servers("g1", out, "80 TCP *")}, nil},
+		{"HTTP and TLS", []string{servers("g0", in, "80 HTTP *"), servers("g1", in, "80 HTTPS a.b")}, lost(0, comes("80", "TLS and HTTP cannot share a port"))},
+		{"two TCP servers", []string{servers("g0", in, "9000 TCP *"), servers("g1", in, "9000 MONGO *")}, lost(0, comes("9000", "connections without TLS cannot be told apart by host"))},
+		{"a host twice with TLS", []string{servers("g0", in, "443 HTTPS x.y ns/a.b"), servers("g1", in, "443 HTTPS c.d a.b")}, lost(0, comes("443", "it has host a.b too"))},
+		{"one server of two", []string{servers("g0", in, "80 HTTP *"), servers("g1", in, "81 HTTP *", "80 TCP *")}, lost(1, comes("80", "TCP and HTTP cannot share a port"))},
+	})
+}
+
+// asked is a VirtualService of the namespace a for web.com.
+func asked(name, gateways, routes string) string {
+	return route("a/"+name, "hosts: [web.com], gateways: ["+gateways+"], "+routes)
+}
+
+func TestRouteConflicts(t *testing.T) {
+	t.Parallel()
+	const to = "route: [{destination: {host: web.internal, port: {number: 80}}}]"
+	http := func(matches ...string) string {
+		var list []string
+		for _, m := range matches {
+			if m != "" {
+				m = "match: [" + m + "], "
+			}
+			list = append(list, "{"+m+to+"}")
+		}
+		return "http: [" + strings.Join(list, ", ") + "]"
+	}
+	path := func(p string) string { return "{uri: {prefix: " + p + "}}" }
+	tls := func(sni string) string { return "tls: [{match: [{sniHosts: [" + sni + "]}], " + to + "}]" }
+	mesh := func(documents ...string) []string {
+		return append([]string{service("a/web", "web.internal", ""), servers("gw", "app: gw", "80 HTTP *", "443 HTTPS *", "444 HTTPS web.com")}, documents...)
+	}
+	const (
+		sidecars = "IST0109 mesh.yaml:16 VirtualService a/y spec.hosts: has no effect for host web.com on sidecars, because VirtualService a/x (mesh.yaml) comes first"
+		gateways = "ASH0001 mesh.yaml:16 VirtualService a/y spec.hosts: has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) comes first"
+		second   = "ASH0001 mesh.yaml:16 VirtualService a/y spec.http[1]: spec.http[1] has no effect for host web.com on Gateway a/gw, because VirtualService a/x (mesh.yaml) comes first"
+	)
+	check(t, []testCase{
+		{"on sidecars", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http(path("/x")))), []string{sidecars}},
+		{"other gateways", mesh(asked("x", "gw", http("")), asked("y", "mesh", http(""))), nil},
+		{"on a Gateway", mesh(asked("x", "gw", http("")), asked("y", "a/gw", http(""))), []string{gateways}},
+		{"on both", mesh(asked("x", "gw, mesh", http("")), asked("y", "gw, mesh", http(""))), []string{gateways, sidecars}},
+		{"merged on a Gateway", mesh(asked("x", "gw", http(path("/a"), "")), asked("y", "gw", http(path("/b")))), []string{gateways}},
+		{"merged, with paths of their own", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/c")))), nil},
+		{"one path of two", mesh(asked("x", "gw", http(path("/a"))), asked("y", "gw", http(path("/b"), path("/a")))), []string{second}},
+		{"a route that takes all", mesh(asked("x", "gw", http(path("/"))), asked("y", "gw", http(path("/b")))), []string{gateways}},
+		{"by match", mesh(asked("x", "gw, mesh", http("{gateways: [mesh]}")), asked("y", "gw, mesh", http("{gateways: [gw]}"))), nil},
+		{"different ports", mesh(asked("x", "mesh", http("{port: 80}")), asked("y", "mesh", http("{port: 81}"))), nil},
+		{"one port of all", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("{port: 81}"))), []string{sidecars}},
+		{"all of one port", mesh(asked("x", "mesh", http("{port: 81}")), asked("y", "mesh", http(""))), nil},
+		{"one source", mesh(asked("x", "mesh", http("{sourceLabels: {app: x}}")), asked("y", "mesh", http("{sourceLabels: {app: x}}"))), []string{sidecars}},
+		{"different kinds", mesh(asked("x", "mesh", http("")), asked("y", "mesh", "tcp: [{"+to+"}]")), nil},
+		{"tcp", mesh(asked("x", "mesh", "tcp: [{"+to+"}]"), asked("y", "mesh", "tcp: [{"+to+"}]")), []string{sidecars}},
+		{"tls", mesh(asked("x", "mesh", tls("web.com")), asked("y", "mesh", tls("web.com"))), []string{sidecars}},
+		{"a narrower exportTo comes first", mesh(asked("x", "mesh", http("")), asked("y", "mesh", http("")+", exportTo: [.]")), nil},
+		{"the first is not seen by all", mesh(asked("x", "mesh", http("")+", exportTo: [b]"), asked("y", "mesh", http(""))), nil},
+		{
+			"another namespace", mesh(asked("x", "mesh", http("")), strings.Replace(asked("y", "mesh", http("")), "namespace: a", "namespace: b", 1)),
+			[]string{"VirtualService b/y spec.hosts: has no effect for host web.com on sidecars that see both, because VirtualService a/x (mesh.yaml) comes first"},
+		},
+		{
+			"on two Gateways for one port", append([]string{service("a/web", "web.internal", ""), servers("one", "app: gw", "80 HTTP *"), servers("two", "app: gw", "80 HTTP *")},
+				asked("z", "one", http("")), asked("b", "two", http(""))),
+			[]string{"ASH0001 mesh.yaml:21 VirtualService a/b spec.hosts: has no effect for host web.com on Gateway a/two, because VirtualService a/z (mesh.yaml) on Gateway a/one (mesh.yaml), " +
+				"which has that host on that port of the same proxies too, comes first"},
+		},
+	})
+}

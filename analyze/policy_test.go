@@ -1,0 +1,113 @@
+package analyze_test
+
+import (
+	"testing"
+
+	"github.com/ashore-mesh/ashore/analyze"
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+)
+
+func peers(name, spec string) string  { return object(config.PeerAuthentication, name, spec) }
+func policy(name, spec string) string { return object(config.AuthorizationPolicy, name, spec) }
+
+func TestPeerConflicts(t *testing.T) {
+	t.Parallel()
+	const strict, selects = "mtls: {mode: STRICT}", "selector: {matchLabels: {app: x}}, mtls: {mode: STRICT}"
+	workload := object(config.WorkloadGroup, "shop/x", "metadata: {labels: {app: x}}, template: {}")
+	check(t, []testCase{
+		{"one of each level", []string{peers("istio-system/mesh", strict), peers("shop/all", strict), peers("shop/x", selects), workload}, nil},
+		{
+			"two for a namespace", []string{peers("shop/a", strict), peers("shop/b", strict)},
+			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec: has no effect, because PeerAuthentication shop/a (mesh.yaml) is for the same workloads and comes first"},
+		},
+		{
+			"two for the same workloads", []string{peers("shop/a", selects), peers("shop/b", selects), workload},
+			[]string{"ASH0006 mesh.yaml:6 PeerAuthentication shop/b spec.selector: has no effect"},
+		},
+		{
+			"a selector in the root namespace", []string{peers("istio-system/x", selects)},
+			[]string{"ASH0007 mesh.yaml:1 PeerAuthentication istio-system/x spec.selector: has no effect, because policies of the root namespace (istio-system) are for the whole mesh"},
+		},
+	})
+}
+
+func TestPolicies(t *testing.T) {
+	t.Parallel()
+	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, labels: {app: web}, serviceAccount: web")
+	web := object(config.ServiceEntry, "shop/web", "hosts: [web.internal], ports: [{number: 80, name: http, targetPort: 8080}], resolution: STATIC, location: MESH_INTERNAL, workloadSelector: {labels: {app: web}}")
+	selects := func(name, labels string) string {
+		return policy(name, "selector: {matchLabels: {"+labels+"}}, rules: [{}]")
+	}
+	ports := func(list string) string {
+		return policy("shop/p", "selector: {matchLabels: {app: web}}, action: DENY, rules: [{to: [{operation: {ports: ["+list+"]}}]}]")
+	}
+	custom := func(provider string) string {
+		return policy("shop/c", "action: CUSTOM, provider: {name: "+provider+"}, rules: [{}]")
+	}
+	check(t, []testCase{
+		{"selects a workload", []string{workload, selects("shop/p", "app: web")}, nil},
+		{"selects a Gateway's proxies", []string{gateway("edge/gw", `"*"`), selects("shop/p", "app: gw")}, nil},
+		{"selects a workload of another namespace, in the root namespace", []string{workload, selects("istio-system/p", "app: web")}, nil},
+		{
+			"selects nobody", []string{workload, selects("shop/p", "app: wbe")},
+			[]string{"IST0127 mesh.yaml:6 AuthorizationPolicy shop/p spec.selector.matchLabels: no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector in namespace shop has the label app: wbe"},
+		},
+		{
+			"selects nobody of its namespace", []string{workload, selects("data/p", "app: web")},
+			[]string{"in namespace data has the label app: web"},
+		},
+		{"the port of the workload", []string{workload, web, ports(`"8080"`)}, nil},
+		{"both ports", []string{workload, web, ports(`"80", "8080"`)}, nil},
+		{"a port that nothing declares", []string{workload, web, ports(`"9000"`)}, nil},
+		{
+			"the port of the service", []string{workload, web, ports(`"80"`)},
+			[]string{"ASH0008 mesh.yaml:11 AuthorizationPolicy shop/p spec.rules[0].to[0].operation.ports[0]: no selected workload listens at port 80, so this matches nothing: " +
+				"it is a port of the service web.internal, whose workloads listen at 8080 | write 8080"},
+		},
+		{"a provider that exists", []string{service("shop/a", "web.internal", ""), custom("authorizer")}, nil},
+		{
+			"a provider without its service", []string{custom("authorizer")},
+			[]string{`IST0101 mesh.yaml:1 AuthorizationPolicy shop/c spec.provider.name: there is no service web.internal with port 80, where the extension provider "authorizer" is, so what this policy matches is refused`},
+		},
+		{"no such provider", []string{custom("nobody")}, []string{`the mesh has no extension provider "nobody", so what this policy matches is refused`}},
+		{"a provider of another kind", []string{custom("logs")}, []string{`the extension provider "logs" does not do external authorization`}},
+	})
+}
+
+// Callers in DENY policies that do not exist are found; those that exist, by whatever declares them, are not.
+func TestUnknownPrincipals(t *testing.T) {
+	t.Parallel()
+	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, serviceAccount: web")
+	deny := func(source string) string {
+		return policy("shop/d", "action: DENY, rules: [{from: [{source: {"+source+"}}]}]")
+	}
+	mutual := object(config.Gateway, "edge/gw", "selector: {app: gw}, servers: [{port: {number: 443, name: tls, protocol: HTTPS}, hosts: [x.example.com], "+
+		"tls: {mode: MUTUAL, serverCertificate: /c.pem, privateKey: /k.pem, caCertificates: /ca.pem}}]")
+	const at = "ASH0009 mesh.yaml:6 AuthorizationPolicy shop/d spec.rules[0].from[0].source."
+	for _, tc := range []testCase{
+		{"exact", []string{workload, deny("principals: [cluster.local/ns/shop/sa/web], namespaces: [shop]")}, nil},
+		{"service accounts", []string{workload, deny("serviceAccounts: [web, shop/web]")}, nil},
+		{"joined", []string{workload, deny("principals: [cluster.local/ns/data/sa/db]")}, nil},
+		{"patterns", []string{workload, deny(`principals: ["*/ns/shop/sa/web", "cluster.local/ns/*", "*"], namespaces: ["sh*"]`)}, nil},
+		{
+			"mistyped", []string{workload, deny("principals: [cluster.local/ns/shop/sa/wbe]")},
+			[]string{at + "principals[0]: no workload of this mesh has the identity cluster.local/ns/shop/sa/wbe (did you mean cluster.local/ns/shop/sa/web?), so this matches nobody until one joins"},
+		},
+		{"unknown namespace", []string{workload, deny("namespaces: [shpo]")}, []string{at + "namespaces[0]: no workload is in namespace shpo (did you mean shop?)"}},
+		{"unknown service account", []string{workload, deny("serviceAccounts: [wep]")}, []string{at + "serviceAccounts[0]: no workload has the service account shop/wep"}},
+		{"unknown trust domain", []string{workload, deny("trustDomains: [other]")}, []string{at + "trustDomains[0]: no workload has the trust domain other (this mesh's is cluster.local)"}},
+		{"another trust domain at a Gateway", []string{workload, mutual, deny("principals: [other/ns/a/sa/b]")}, nil},
+		{
+			"a condition", []string{workload, policy("shop/d", "action: DENY, rules: [{when: [{key: source.principal, values: [cluster.local/ns/shop/sa/wbe]}]}]")},
+			[]string{"spec.rules[0].when[0].values[0]: no workload of this mesh has the identity"},
+		},
+		{"ALLOW", []string{workload, policy("shop/a", "rules: [{from: [{source: {principals: [cluster.local/ns/shop/sa/wbe]}}]}]")}, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
+			joined := []spiffe.ID{{TrustDomain: "cluster.local", Namespace: "data", ServiceAccount: "db"}}
+			compare(t, analyze.UnknownPrincipals(t.Context(), build(t, tc.documents...), joined), tc.want)
+		})
+	}
+}

@@ -1,0 +1,75 @@
+package analyze_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
+)
+
+// tcp is a ServiceEntry of five lines with one port.
+func tcp(name, protocol, addresses, more string) string {
+	return object(config.ServiceEntry, "a/"+name, fmt.Sprintf("hosts: [%s.internal], addresses: [%s], ports: [{number: 9, name: p, protocol: %s}], resolution: STATIC, location: MESH_INTERNAL, endpoints: [{address: 10.9.9.9}]%s", name, addresses, protocol, more))
+}
+
+func TestAddressConflicts(t *testing.T) {
+	t.Parallel()
+	lost := func(where string) []string {
+		return []string{"ASH0010 mesh.yaml:6 ServiceEntry a/y spec.ports[0]: connections to " + where + " do not reach host y.internal from clients that see both, because they go to x.internal (ServiceEntry a/x (mesh.yaml))"}
+	}
+	check(t, []testCase{
+		{"different addresses", []string{tcp("x", "TCP", "10.0.0.1", ""), tcp("y", "TCP", "10.0.0.2", "")}, nil},
+		{"one address", []string{tcp("x", "TCP", "10.0.0.1", ""), tcp("y", "TCP", "10.0.0.2, 10.0.0.1", "")}, lost("address 10.0.0.1 port 9")},
+		{"one prefix", []string{tcp("x", "TCP", "10.1.0.0/16", ""), tcp("y", "MONGO", "10.1.0.0/16", "")}, lost("address 10.1.0.0/16 port 9")},
+		{"no address", []string{tcp("x", "TCP", "", ""), tcp("y", "TCP", "", "")}, lost("port 9 of addresses that no service has")},
+		{"HTTP is told apart by host", []string{tcp("x", "HTTP", "10.0.0.1", ""), tcp("y", "HTTP", "10.0.0.1", "")}, nil},
+		{"TLS is told apart by SNI", []string{tcp("x", "TLS", "10.0.0.1", ""), tcp("y", "TLS", "10.0.0.1", "")}, nil},
+		{"for different clients", []string{tcp("x", "TCP", "10.0.0.1", ", exportTo: [b]"), tcp("y", "TCP", "10.0.0.1", ", exportTo: [.]")}, nil},
+		{"one object", []string{strings.Replace(tcp("x", "TCP", "10.0.0.1", ""), "hosts: [x.internal]", "hosts: [x.internal, y.internal]", 1)}, nil},
+	})
+}
+
+func TestServices(t *testing.T) {
+	t.Parallel()
+	web := func(more string) string {
+		return object(config.ServiceEntry, "shop/web", "hosts: [web.internal], ports: [{number: 80, name: http}], resolution: STATIC"+more)
+	}
+	const endpoint = ", workloadSelector: {labels: {app: web}}"
+	workload := object(config.WorkloadEntry, "shop/web-1", "address: 10.0.0.1, labels: {app: web, security.istio.io/tlsMode: istio}, serviceAccount: web")
+	check(t, []testCase{
+		{"no endpoints", []string{web(", location: MESH_INTERNAL")}, []string{"ASH0011 mesh.yaml:1 ServiceEntry shop/web spec: web.internal has no endpoints, and no registry knows it"}},
+		{"a selector without workloads", []string{web(endpoint + ", location: MESH_INTERNAL")}, nil},
+		{"external, with workloads of the mesh", []string{web(endpoint), workload}, []string{"ASH0012 mesh.yaml:1 ServiceEntry shop/web spec.location: workloads of web.internal take the mesh's mutual TLS, but clients send them plaintext"}},
+		{"internal", []string{web(endpoint + ", location: MESH_INTERNAL"), workload}, nil},
+		{"external, with a rule", []string{web(endpoint), workload, rule("shop/web", "host: web.internal, trafficPolicy: {tls: {mode: ISTIO_MUTUAL}}")}, nil},
+	})
+}
+
+func TestSidecars(t *testing.T) {
+	t.Parallel()
+	shop, data := service("shop/web", "web.shop.internal", ""), service("data/db", "db.data.internal", "")
+	sidecar := func(name, spec string) string { return object(config.Sidecar, name, spec) }
+	const port, missing = "port: {number: 9090, name: x, protocol: TCP}, ", "port: {number: 9999, name: x, protocol: TCP}, "
+	check(t, []testCase{
+		{"a service with the port", []string{shop, data, sidecar("shop/s", "egress: [{"+port+`hosts: ["./*"]}, {hosts: ["*/*"]}]`)}, nil},
+		{"every port", []string{shop, sidecar("shop/s", `egress: [{port: {number: 9999, name: x, protocol: HTTP_PROXY}, hosts: ["./*"]}]`)}, nil},
+		{
+			"unknown port", []string{shop, sidecar("shop/s", "egress: [{"+missing+`hosts: ["*/*"]}, {hosts: ["./*"]}]`)},
+			[]string{"ASH0005 mesh.yaml:6 Sidecar shop/s spec.egress[0]: no imported service has port 9999, so proxies leave this listener out | use the port of a service, or declare the port"},
+		},
+		{
+			"not imported", []string{data, sidecar("shop/s", "egress: [{"+port+`hosts: ["./*"]}]`)},
+			[]string{"so proxies leave this listener out | import a service that has it, such as data/db.data.internal"},
+		},
+		{
+			"two for a namespace", []string{sidecar("shop/a", `egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)},
+			[]string{"IST0111 mesh.yaml:6 Sidecar shop/b spec.workloadSelector: has no effect, because Sidecar shop/a (mesh.yaml) is for all of namespace shop too and comes first"},
+		},
+		{
+			"two with one selector", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["*/*"]}]`)},
+			[]string{"IST0110 mesh.yaml:6 Sidecar shop/b spec.workloadSelector.labels: has no effect, because Sidecar shop/a (mesh.yaml) has the same labels and comes first"},
+		},
+		{"different selectors", []string{sidecar("shop/a", `workloadSelector: {labels: {app: x}}, egress: [{hosts: ["./*"]}]`), sidecar("shop/b", `egress: [{hosts: ["*/*"]}]`)}, nil},
+	})
+}

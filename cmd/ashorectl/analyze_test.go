@@ -1,0 +1,70 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ashore-mesh/ashore/analyze"
+)
+
+const toSubset = `apiVersion: networking.istio.io/v1
+kind: VirtualService
+metadata: {name: db, namespace: shop}
+spec: {hosts: [db], http: [{route: [{destination: {host: HOST, subset: v1}}]}]}
+`
+
+// analyze exits with 1 for errors alone: what a registry could supply is information.
+func TestAnalyze(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		files map[string]string
+		code  int
+		want  []string
+	}{
+		"nothing": {map[string]string{"a.yaml": good}, 0, []string{"1 object in 1 file: nothing found"}},
+		"an unknown subset": {
+			map[string]string{"a.yaml": good, "b.yaml": strings.Replace(toSubset, "HOST", "db", 1)}, 1,
+			[]string{"ERROR [IST0101] ", "b.yaml:1", "spec.http[0].route[0].destination.subset", "To do: write a DestinationRule with subset v1", "1 error, 0 warnings, 0 notes"},
+		},
+		"the host of a registry": {
+			map[string]string{"b.yaml": strings.Replace(toSubset, "HOST", "db.service.consul", 1)}, 0,
+			[]string{"INFO [IST0101]", "no service has host db.service.consul", "0 errors, 0 warnings, 1 note"},
+		},
+		"an invalid object": {map[string]string{"a.yaml": strings.Replace(good, "hosts:", "hostz:", 1)}, 1, []string{"ERROR [IST0106]", "a.yaml:5"}},
+		"one object twice":  {map[string]string{"a.yaml": good, "b.yaml": good}, 1, []string{"ERROR [IST0106]", "b.yaml:1", "is defined in ", "a.yaml:1 too"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for name, text := range tc.files {
+				if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			code, out, errOut := result(t, "analyze", "-f", dir)
+			if code != tc.code || errOut != "" {
+				t.Errorf("exit code %d, want %d; standard error %q", code, tc.code, errOut)
+			}
+			for _, w := range tc.want {
+				if !strings.Contains(out, w) {
+					t.Errorf("output %q, want %q in it", out, w)
+				}
+			}
+			jsonCode, out, _ := result(t, "analyze", "-f", dir, "-o", "json")
+			var list []analyze.Finding
+			if err := json.Unmarshal([]byte(out), &list); err != nil || jsonCode != tc.code {
+				t.Fatalf("exit code %d, want %d; JSON %q: %v", jsonCode, tc.code, out, err)
+			}
+			if got := slices.ContainsFunc(list, func(f analyze.Finding) bool { return f.Severity == analyze.Error }); got != (tc.code == 1) {
+				t.Errorf("findings %+v with exit code %d", list, tc.code)
+			}
+		})
+	}
+	if code, _, errOut := result(t, "analyze"); code != 2 || !strings.Contains(errOut, "-f") {
+		t.Errorf("without files: exit code %d, %q", code, errOut)
+	}
+}

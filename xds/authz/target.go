@@ -1,0 +1,173 @@
+package authz
+
+import (
+	"cmp"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/ashore-mesh/ashore/internal/intern"
+	"github.com/ashore-mesh/ashore/internal/spiffe"
+	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
+)
+
+// Explained is what one workload decides about a request.
+type Explained struct {
+	Target
+	Decision
+	// Request is the one that was asked about, with what is known of the target.
+	Request Request
+}
+
+// Explain says what becomes of a request to every workload that to means; see Targets. The port and the protocol are
+// those of the target. It is empty when there is no such workload.
+func Explain(c *push.Context, generated Filters, r Request, to string) []Explained {
+	var out []Explained
+	for _, t := range Targets(c, to, r.Port) {
+		r := r
+		r.Port, r.TCP = t.Port, t.TCP
+		if a, err := netip.ParseAddr(t.Address); err == nil {
+			r.Destination = a
+		}
+		if r.Host == "" && !t.TCP && !strings.HasPrefix(t.host, "*") {
+			r.Host = t.host
+		}
+		out = append(out, Explained{Target: t, Decision: Judge(c.Scope(c.Classify(t.node())), generated, r), Request: r})
+	}
+	return out
+}
+
+// Caller reads who calls: "spiffe://cluster.local/ns/shop/sa/web", the same without its scheme, "shop/web" for a service
+// account of the mesh's own trust domain, or "anonymous" for a caller without a certificate.
+func Caller(c *push.Context, text string) (spiffe.ID, error) {
+	if text == "anonymous" {
+		return spiffe.ID{}, nil
+	}
+	namespace, account, ok := strings.Cut(text, "/")
+	if ok && !strings.Contains(account, "/") && !strings.Contains(namespace, ":") {
+		return spiffe.New(c.Inputs().Mesh.TrustDomains()[0], namespace, account)
+	}
+	id, err := spiffe.Parse("spiffe://" + strings.TrimPrefix(text, "spiffe://"))
+	if err != nil {
+		return spiffe.ID{}, fmt.Errorf("read the caller %.200q: write shop/web, a SPIFFE ID, or anonymous: %w", text, err)
+	}
+	return id, nil
+}
+
+// Target is one port of a workload that a request may arrive at.
+type Target struct {
+	Namespace, Workload, Address string
+	// Port is the workload's own; zero: unknown.
+	Port uint32
+	// TCP means that no HTTP is expected there.
+	TCP bool
+	// MutualTLS means that callers of the mesh show their certificates there by themselves.
+	MutualTLS bool
+
+	host        string // that of the service
+	servicePort uint32 // its port that leads here
+	labels      map[string]string
+}
+
+// Name is "shop/web-1", or the address of a workload without a name.
+func (t Target) Name() string { return t.Namespace + "/" + cmp.Or(t.Workload, t.Address) }
+
+// node is the proxy beside the target.
+func (t Target) node() push.Node {
+	labels := make([]push.Label, 0, len(t.labels))
+	for k, v := range t.labels {
+		labels = append(labels, push.Label{Key: k, Value: v})
+	}
+	slices.SortFunc(labels, func(a, b push.Label) int { return cmp.Compare(a.Key, b.Key) })
+	n := push.Node{Namespace: t.Namespace, Labels: new(intern.Lists[push.Label]).Of(labels)}
+	if a, err := netip.ParseAddr(t.Address); err == nil {
+		n.IPs = new(intern.Lists[netip.Addr]).Of([]netip.Addr{a})
+	}
+	return n
+}
+
+// Ports are those at which what to means can be called, for people: "80 (at the workloads 8080)". It is empty when there
+// is no such workload.
+func Ports(c *push.Context, to string) []string {
+	host, _ := splitPort(to)
+	targets := Targets(c, host, 0)
+	slices.SortFunc(targets, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.servicePort, b.servicePort), cmp.Compare(a.Port, b.Port))
+	})
+	var out []string
+	for _, t := range targets {
+		text := strconv.FormatUint(uint64(t.servicePort), 10)
+		if t.Port != t.servicePort {
+			text += fmt.Sprintf(" (at the workloads %d)", t.Port)
+		}
+		out = append(out, text)
+	}
+	return slices.Compact(out)
+}
+
+// Targets finds the workloads that to means: "web.example:80", a host of a service with one of its ports, or with a port
+// of its workloads, or without a port; "shop/web", workloads of that name or service account; or an address. port is the
+// workload's own where to names none; zero: all. They are sorted, each port of a workload once.
+func Targets(c *push.Context, to string, port uint32) []Target {
+	host, number := splitPort(to)
+	in := c.Inputs()
+	listeners := c.Scope(c.Classify(push.Node{})).InboundListeners
+	var out []Target
+	for key, s := range in.Services.All() {
+		byHost := strings.EqualFold(s.Host, host)
+		_, ofService := s.Port(number)
+		list := in.Endpoints.At(key)
+		for i := range list.Len() {
+			ep := &list.Items[i]
+			if !byHost && !isWorkload(ep, host) {
+				continue
+			}
+			for _, p := range s.Ports {
+				own := ep.Port(p)
+				wanted := number == 0 || own == number
+				if byHost && ofService {
+					wanted = p.Number == number
+				}
+				if own != 0 && wanted && (port == 0 || own == port || number != 0 && !byHost) {
+					out = append(out, Target{
+						Namespace: ep.Namespace, Workload: ep.Workload, Address: ep.Address,
+						Port: own, TCP: !p.Protocol.IsHTTP() && p.Protocol != registry.Unknown,
+						MutualTLS: listeners.TakesMutual(ep, own),
+						host:      s.Host, servicePort: p.Number, labels: ep.Labels,
+					})
+				}
+			}
+		}
+	}
+	slices.SortFunc(out, func(a, b Target) int {
+		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.host, b.host))
+	})
+	return slices.CompactFunc(out, func(a, b Target) bool {
+		return a.Name() == b.Name() && a.Address == b.Address && a.Port == b.Port
+	})
+}
+
+// splitPort takes the port off a host; zero when it names none.
+func splitPort(to string) (host string, port uint32) {
+	i := strings.LastIndexByte(to, ':')
+	if i < 0 || strings.Count(to, ":") > 1 && !strings.Contains(to, "]:") {
+		return strings.Trim(to, "[]"), 0
+	}
+	n, err := strconv.ParseUint(to[i+1:], 10, 16)
+	if err != nil {
+		return to, 0
+	}
+	return strings.Trim(to[:i], "[]"), uint32(n)
+}
+
+// isWorkload says that an endpoint is the workload of that name, service account or address.
+func isWorkload(ep *registry.Endpoint, name string) bool {
+	namespace, workload, ok := strings.Cut(name, "/")
+	if !ok {
+		return ep.Address == name
+	}
+	return ep.Namespace == namespace && workload != "" && (ep.Workload == workload || ep.ServiceAccount == workload)
+}
