@@ -1,7 +1,6 @@
 package push
 
 import (
-	"maps"
 	"slices"
 	"time"
 
@@ -58,23 +57,8 @@ func serviceHost(in registry.Instances) registry.Host { return registry.Host(in.
 
 // restore puts in what was saved before the restart. The sources are set.
 func (a *assembly) restore(saved Saved, now time.Time) {
-	a.objects.Restore(saved.Objects, now)
-	a.services.Restore(saved.Services, now)
-	a.updateObjects(savedKeys(saved.Objects, objectKey), now)
-	a.updateServices(savedKeys(saved.Services, serviceHost))
-}
-
-func savedKeys[K comparable, T any](groups []feed.SavedGroup[T], keyOf func(T) K) []K {
-	keys := map[K]struct{}{}
-	for _, g := range groups {
-		for _, item := range g.Items {
-			keys[keyOf(item)] = struct{}{}
-		}
-		for _, r := range g.Retained {
-			keys[keyOf(r.Item)] = struct{}{}
-		}
-	}
-	return slices.Collect(maps.Keys(keys))
+	a.updateObjects(a.objects.Restore(saved.Objects, now), now)
+	a.updateServices(a.services.Restore(saved.Services, now))
 }
 
 // mergeSources replaces the list of sources. Declarations come before registries.
