@@ -57,10 +57,12 @@ func (r *item) sum() uint64 {
 func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	key, res, err := r.decode()
 	r.inner = key.Namespace + "/" + key.Name
-	u := feed.Update[*config.Object]{Group: string(r.kind.Kind) + " " + r.inner}
 	if err != nil && key.Name == "" { // nobody can tell which object is meant
 		r.inner = ""
-		u.Group, u.Unreadable = string(r.kind.Kind)+" resource "+clip(r.name), true
+	}
+	u := feed.Update[*config.Object]{Group: string(r.kind.Kind) + " " + r.id()}
+	if r.inner == "" {
+		u.Unreadable = true
 		u.Problems = []feed.Problem{{Severity: feed.Error, Object: string(r.kind.Kind), Text: "a resource of the server cannot be read: " + err.Error()}}
 		return u
 	}

@@ -310,7 +310,7 @@ func TestInvalid(t *testing.T) {
 		}
 		d.say(gatewayV1, bad)
 		b := s.next()
-		want := "full: Gateway resource odd unreadable; Gateway resource s/b unreadable; Gateway s/a invalid; Gateway s/c invalid; Gateway s/d invalid; Gateway s/good; Gateway s/w invalid"
+		want := "full: Gateway odd unreadable; Gateway s/a invalid; Gateway s/b unreadable; Gateway s/c invalid; Gateway s/d invalid; Gateway s/good; Gateway s/w invalid"
 		if got := text(b); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}

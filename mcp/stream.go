@@ -141,7 +141,7 @@ func receive(ctx context.Context, conn grpc.ClientStream, messages chan<- []byte
 func (st *stream) overdue() error {
 	missing := st.unanswered()
 	switch {
-	case len(missing) == 0:
+	case st.complete, len(missing) == 0:
 		return nil
 	case !st.heard:
 		return fmt.Errorf("%w within %s (answerWait)", errSilent, st.src.cfg.AnswerWait)
@@ -249,7 +249,9 @@ func (st *stream) apply(sub *subscription, a answer) (changed []feed.Update[*con
 		if old, had := sub.resources[name]; had {
 			delete(sub.resources, name)
 			st.resources, st.bytes = st.resources-1, st.bytes-old.bytes
-			removed = append(removed, old.group)
+			if !st.supplies(sub.kind.Kind, name) {
+				removed = append(removed, old.group)
+			}
 		}
 	}
 	for _, it := range a.items {
@@ -290,6 +292,16 @@ func (st *stream) apply(sub *subscription, a answer) (changed []feed.Update[*con
 		}
 	}
 	return changed, removed, problems, nil
+}
+
+// supplies reports whether the server has a resource under any version of its kind.
+func (st *stream) supplies(kind config.Kind, name string) bool {
+	for _, sub := range st.subscriptions {
+		if _, has := sub.resources[name]; has && sub.kind.Kind == kind {
+			return true
+		}
+	}
+	return false
 }
 
 // mostRefused limits the problems in a rejection.

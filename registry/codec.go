@@ -4,32 +4,32 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// EncodeInstances writes services with their endpoints as JSON that DecodeInstances reads back as equal ones.
-func EncodeInstances(all []Instances) ([]byte, error) { return json.Marshal(all) }
-
-// DecodeInstances reads what EncodeInstances wrote. Errors say why it cannot be used; then nothing of it is.
-func DecodeInstances(b []byte) ([]Instances, error) {
-	var all []Instances
-	if err := json.Unmarshal(b, &all); err != nil {
-		return nil, err
-	}
-	for i, in := range all {
-		if err := in.complete(); err != nil {
-			return nil, fmt.Errorf("service %d: %w", i, err)
-		}
-	}
-	return all, nil
+// Codec writes services with their endpoints for a feed.Writer. What it reads equals what was written.
+func Codec() feed.Codec[Instances] {
+	return feed.Codec[Instances]{Encode: encode, Decode: decode}
 }
 
-// complete says what is missing that every service has.
+func encode(in Instances) (json.RawMessage, error) { return json.Marshal(in) }
+
+func decode(b json.RawMessage) (Instances, error) {
+	var in Instances
+	if err := json.Unmarshal(b, &in); err != nil {
+		return Instances{}, err
+	}
+	return in, in.complete()
+}
+
+// complete returns what is missing that every service has.
 func (in Instances) complete() error {
 	switch s := in.Service; {
 	case s == nil:
-		return errors.New("there is none")
+		return errors.New("there is no service")
 	case s.Host == "":
-		return errors.New("it has no host")
+		return errors.New("the service has no host")
 	case len(s.Ports) == 0:
 		return fmt.Errorf("%s has no port", s.Host)
 	}

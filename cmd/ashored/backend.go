@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -30,6 +31,15 @@ type proxies interface {
 	dump(id string) (admin.Dump, error)
 }
 
+// assembler is what the backend needs of the push.Assembler.
+type assembler interface {
+	Status(context.Context) (push.Status, error)
+	Problems(context.Context) ([]feed.Problem, error)
+}
+
+// assemblerTimeout is how long the assembler may take to answer.
+const assemblerTimeout = 5 * time.Second
+
 // published is a context that proxies are served from.
 type published struct {
 	context *push.Context
@@ -43,7 +53,7 @@ type published struct {
 type backend struct {
 	started   time.Time
 	settings  []feed.Problem // warnings about the settings file
-	assembler func() push.Status
+	assembler assembler
 	proxies   proxies
 	// entries are the WorkloadEntries of workloads that registered themselves; nil: nobody does.
 	entries func() entry.Entries
@@ -103,8 +113,42 @@ func (b *backend) context() *push.Context {
 	return nil
 }
 
-// sources are those that supply objects and services, in the order in which they count.
-func (b *backend) sources() []feed.SourceStatus { return b.named(b.assembler().Sources) }
+// state is the status of the assembler; empty while it does not answer, as before it runs.
+func (b *backend) state() push.Status {
+	ctx, cancel := context.WithTimeout(context.Background(), assemblerTimeout)
+	defer cancel()
+	s, err := b.assembler.Status(ctx)
+	if err != nil {
+		return push.Status{Waiting: []string{"the assembler does not answer"}}
+	}
+	return s
+}
+
+// sourceProblems are those that the assembler knows.
+func (b *backend) sourceProblems() []feed.Problem {
+	ctx, cancel := context.WithTimeout(context.Background(), assemblerTimeout)
+	defer cancel()
+	problems, err := b.assembler.Problems(ctx)
+	if err != nil {
+		return []feed.Problem{{Severity: feed.Warning, Source: "ashored", Text: "the problems of sources are not known: " + err.Error()}}
+	}
+	return b.unenforced(problems)
+}
+
+// unenforced says of policies that are invalid whether an older version of them is enforced.
+func (b *backend) unenforced(problems []feed.Problem) []feed.Problem {
+	for i := range problems {
+		p := &problems[i]
+		k := config.ParseKey(p.Object)
+		if info, known := config.Info(k.Kind); known && info.Protects && p.IsError() && !b.inUse(k) {
+			p.Text += "; nothing enforces it"
+		}
+	}
+	return problems
+}
+
+// sources are those that supply objects and services, the most important first.
+func (b *backend) sources() []feed.SourceStatus { return b.named(b.state().Sources) }
 
 // named adds what sources are called among the settings.
 func (b *backend) named(all []feed.SourceStatus) []feed.SourceStatus {
@@ -127,14 +171,14 @@ func (b *backend) Problems() []feed.Problem {
 	if b.anew != nil {
 		b.anew()
 	}
-	return b.problems(b.assembler())
+	return b.problems()
 }
 
 // problems is what is wrong with the settings, then with the configuration, then between the parts of the latest
 // context; never nil.
-func (b *backend) problems(s push.Status) []feed.Problem {
+func (b *backend) problems() []feed.Problem {
 	out := append([]feed.Problem{}, b.settings...)
-	out = append(out, s.Problems...)
+	out = append(out, b.sourceProblems()...)
 	if b.analysis != nil {
 		out = append(out, analyze.Problems(b.analysis.Findings())...)
 	}
@@ -171,14 +215,11 @@ func (b *backend) waiting() []string {
 		return nil
 	}
 	out := []string{"the first build"}
-	for _, s := range b.assembler().Sources {
-		switch {
-		case s.Synced || !s.Required:
-		case b.waited == nil:
-			out = append(out, s.Name)
-		default:
-			out = append(out, b.waited(s.Name))
+	for _, name := range b.state().Waiting {
+		if b.waited != nil {
+			name = b.waited(name)
 		}
+		out = append(out, name)
 	}
 	return out
 }
@@ -193,7 +234,7 @@ func (b *backend) Status() admin.Status {
 // summary is a Status without proxies. The more that there is, the more it costs once for each context, and not
 // each time: metrics are taken from it.
 func (b *backend) summary() admin.Status {
-	a := b.assembler()
+	a := b.state()
 	s := admin.Status{Version: build.Read(), Started: b.started, Waiting: b.waiting(), Sources: b.named(a.Sources)}
 	s.Ready = len(s.Waiting) == 0
 	s.Config = admin.ConfigStatus{Objects: map[string]int{}}
@@ -201,7 +242,7 @@ func (b *backend) summary() admin.Status {
 		s.Config = p.counts()
 	}
 	s.Config.Conflicts = a.Conflicts
-	problems := b.problems(a)
+	problems := b.problems()
 	s.Config.Errors = feed.Errors(problems)
 	s.Config.Warnings = len(problems) - s.Config.Errors
 	return s

@@ -25,8 +25,8 @@ type catalog struct {
 	context func() *push.Context
 	// changed is closed when the next context is published.
 	changed func() <-chan struct{}
-	// supplied tells of whom a service is made.
-	supplied func(registry.Key) (push.Supplied, bool)
+	// supplied returns a service and the parts that it is made of.
+	supplied func(context.Context, registry.Key) (registry.Joined, bool, error)
 	// entries are the WorkloadEntries of workloads that registered themselves.
 	entries func() entry.Entries
 	// derived is the name of what makes services of configuration.
@@ -41,7 +41,7 @@ var _ admin.Catalog = (*catalog)(nil)
 // changed, and nothing piles up while emit is busy.
 func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	changed, seen := c.changed(), c.context()
-	if err := c.list(seen, q, emit); err != nil || !q.Watch {
+	if err := c.list(ctx, seen, q, emit); err != nil || !q.Watch {
 		return err
 	}
 	if err := emit(admin.ServiceEvent{Event: admin.ServicesListed}); err != nil {
@@ -55,7 +55,7 @@ func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(
 		}
 		changed = c.changed()
 		now := c.context()
-		if err := c.changes(seen, now, q, emit); err != nil {
+		if err := c.changes(ctx, seen, now, q, emit); err != nil {
 			return err
 		}
 		seen = now
@@ -63,7 +63,7 @@ func (c *catalog) Services(ctx context.Context, q admin.ServiceQuery, emit func(
 }
 
 // list tells of all that a context has.
-func (c *catalog) list(in *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+func (c *catalog) list(ctx context.Context, in *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	none := true
 	if in != nil {
 		for k := range in.Inputs().Services.From(registry.Key{Host: strings.ToLower(q.Host)}) {
@@ -74,7 +74,7 @@ func (c *catalog) list(in *push.Context, q admin.ServiceQuery, emit func(admin.S
 				continue
 			}
 			none = false
-			if err := c.tell(in, k, q, emit); err != nil {
+			if err := c.tell(ctx, in, k, q, emit); err != nil {
 				return err
 			}
 		}
@@ -114,7 +114,7 @@ func means(q admin.ServiceQuery, k registry.Key) bool {
 }
 
 // changes tells of what differs between two contexts.
-func (c *catalog) changes(old, now *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+func (c *catalog) changes(ctx context.Context, old, now *push.Context, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
 	var before push.Inputs
 	if old != nil {
 		before = old.Inputs()
@@ -132,7 +132,7 @@ func (c *catalog) changes(old, now *push.Context, q admin.ServiceQuery, emit fun
 		note(ch.Key)
 	}
 	for _, k := range slices.SortedFunc(maps.Keys(keys), registry.Key.Compare) {
-		if err := c.tell(now, k, q, emit); err != nil {
+		if err := c.tell(ctx, now, k, q, emit); err != nil {
 			return err
 		}
 	}
@@ -140,8 +140,11 @@ func (c *catalog) changes(old, now *push.Context, q admin.ServiceQuery, emit fun
 }
 
 // tell tells how a service is now.
-func (c *catalog) tell(in *push.Context, k registry.Key, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
-	s, ok := c.supplied(k)
+func (c *catalog) tell(ctx context.Context, in *push.Context, k registry.Key, q admin.ServiceQuery, emit func(admin.ServiceEvent) error) error {
+	s, ok, err := c.supplied(ctx, k)
+	if err != nil {
+		return err
+	}
 	if !ok {
 		return emit(admin.ServiceEvent{Event: admin.ServiceGone, Service: admin.Service{Host: k.Host, Namespace: k.Namespace}})
 	}
@@ -149,7 +152,7 @@ func (c *catalog) tell(in *push.Context, k registry.Key, q admin.ServiceQuery, e
 }
 
 // service is a service for operators.
-func (c *catalog) service(in *push.Context, s push.Supplied, endpoints bool) admin.Service {
+func (c *catalog) service(in *push.Context, s registry.Joined, endpoints bool) admin.Service {
 	svc := s.Service
 	out := admin.Service{
 		Host: svc.Host, Namespace: svc.Namespace, Ports: make([]admin.ServicePort, len(svc.Ports)), Resolution: svc.Resolution.String(), Location: "MESH_INTERNAL",
@@ -183,7 +186,7 @@ func addressText(p netip.Prefix) string {
 }
 
 // part adds what one source has of a service: where that comes from, and its endpoints that are in use.
-func (c *catalog) part(in *push.Context, out *admin.Service, p push.Part, svc *registry.Service, used []registry.Endpoint, endpoints bool) {
+func (c *catalog) part(in *push.Context, out *admin.Service, p registry.Part, svc *registry.Service, used []registry.Endpoint, endpoints bool) {
 	declared := c.declaration(in.Inputs().Objects, p)
 	count(out, declared, 0, p.Endpoints.Len()-p.Used)
 	for i := range used {
@@ -223,7 +226,7 @@ func count(out *admin.Service, at admin.Place, used, unused int) {
 }
 
 // declaration is where a part of a service is declared.
-func (c *catalog) declaration(objects push.Objects, p push.Part) admin.Place {
+func (c *catalog) declaration(objects push.Objects, p registry.Part) admin.Place {
 	if o := objectNamed(objects, p.Service.Object); o != nil {
 		return c.place(o)
 	}
@@ -242,7 +245,7 @@ func (c *catalog) place(o *config.Object) admin.Place {
 
 // origin is where an endpoint comes from: of those that configuration makes, the WorkloadEntry, the workload that
 // registered itself, or the ServiceEntry that lists it.
-func (c *catalog) origin(objects push.Objects, p push.Part, ep *registry.Endpoint, declared admin.Place) admin.Place {
+func (c *catalog) origin(objects push.Objects, p registry.Part, ep *registry.Endpoint, declared admin.Place) admin.Place {
 	if p.Source != c.derived {
 		return declared
 	}

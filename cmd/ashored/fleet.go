@@ -12,16 +12,13 @@ import (
 	"github.com/ashore-mesh/ashore/xds"
 )
 
-// fleet shows the proxies of an xDS server, and who reads configuration, to operators.
-type fleet struct {
-	server *xds.Server
-	tell   *informants
-}
+// fleet shows the proxies of an xDS server to operators.
+type fleet struct{ server *xds.Server }
 
 var _ proxies = fleet{}
 
 func (f fleet) status() []admin.ProxyStatus {
-	return append(proxyList(f.server.Proxies()), olderReaders(f.tell.readers())...)
+	return proxyList(f.server.Proxies())
 }
 
 // proxyList names each proxy by its short name where that is its own.

@@ -45,8 +45,8 @@ type identity struct {
 	context func() *push.Context // the latest that was published; nil before the first
 	log     hclog.Logger
 
-	fleet   atomic.Pointer[xds.Server] // nil until there is one
-	readers atomic.Pointer[informants] // set by serve: who reads the configuration over MCP
+	fleet    atomic.Pointer[xds.Server]   // nil until there is one
+	exported atomic.Pointer[mcpPublisher] // set by serve; what other control planes get
 }
 
 // members tells of the other replicas, by what the certificate authority calls them.
@@ -260,7 +260,7 @@ func (id *identity) objects() (objects push.Objects, all bool) {
 	if c := id.context(); c != nil {
 		return c.Inputs().Objects, true
 	}
-	return id.readers.Load().own(), false
+	return id.exported.Load().exported(), false
 }
 
 // groupsOf looks WorkloadGroups up in objects, which may be all; if they are not, others are waited for.

@@ -11,30 +11,29 @@ import (
 	"github.com/ashore-mesh/ashore/registry/entry"
 )
 
-// synthesis adds what registries know to the objects that other control planes are told: a ServiceEntry for each service, but for
-// hosts that one of the objects declares. It depends on what is told alone. One call of objects at a time.
+// synthesis adds the services of registries to the objects that other control planes get, as ServiceEntries, except for hosts
+// that one of the objects declares. One call of objects at a time.
 type synthesis struct {
 	log hclog.Logger
 
-	seen     push.Told
+	seen     push.Exported
 	all      push.Objects
 	declared map[string]int          // how many of the objects declare a host
 	at       map[string]registry.Key // the services that registries have, by host
 	refused  map[registry.Key]string // what was logged of services that are not told
 }
 
-// objects are those of what is told, and what is made of its services. What it costs is what has changed since it was called
-// last.
-func (s *synthesis) objects(told push.Told) push.Objects {
-	touched := s.declare(told.Objects)
-	for ch := range told.Services.Diff(s.seen.Services) {
+// objects returns what is exported with a ServiceEntry for each service. Its cost depends on what changed since the last call.
+func (s *synthesis) objects(now push.Exported) push.Objects {
+	touched := s.declare(now.Objects)
+	for ch := range now.Services.Diff(s.seen.Services) {
 		touched[ch.Key] = true
 		s.locate(ch.Key, ch.HasNew)
 	}
-	for ch := range told.Endpoints.Diff(s.seen.Endpoints) {
+	for ch := range now.Endpoints.Diff(s.seen.Endpoints) {
 		touched[ch.Key] = true
 	}
-	s.seen = told
+	s.seen = now
 	for k := range touched {
 		s.replace(k)
 	}

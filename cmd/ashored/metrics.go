@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +37,7 @@ type counts struct {
 	status                                                   func() admin.Status
 	services, virtual, endpoints, objects, contexts          *prometheus.Desc
 	problems, conflicts                                      *prometheus.Desc
-	synced, items, updated, inTouch, age, lag, sourceProblem *prometheus.Desc
+	synced, items, updated, up, age, retained, sourceProblem *prometheus.Desc
 }
 
 func newCounts(status func() admin.Status) *counts {
@@ -52,19 +53,19 @@ func newCounts(status func() admin.Status) *counts {
 		contexts:  desc("ashore_contexts_total", "Contexts that were built and published.", nil, nil),
 		synced:    desc("ashore_source_synced", "1 when a source has delivered its first complete state.", []string{"source"}, nil),
 		items:     desc("ashore_source_items", "Items that a source supplies.", []string{"source"}, nil),
-		updated:   desc("ashore_source_last_update_timestamp_seconds", "When the content of a source last changed, or was said anew.", []string{"source"}, nil),
-		inTouch:   desc("ashore_source_in_touch", "1 when a source is in touch with its origin.", []string{"source"}, nil),
-		age:       desc("ashore_source_age_seconds", "How old the content of a source is that is in use instead of newer one; 0: there is none.", []string{"source"}, nil),
-		lag:       desc("ashore_source_lag_seconds", "How long the last change of a source took from its origin to here.", []string{"source"}, nil),
+		updated:   desc("ashore_source_last_update_timestamp_seconds", "When a source last sent content.", []string{"source"}, nil),
+		up:        desc("ashore_source_up", "1 when a source reaches its origin.", []string{"source"}, nil),
+		age:       desc("ashore_source_age_seconds", "How long a source has been down; 0 when it is up.", []string{"source"}, nil),
+		retained:  desc("ashore_source_retained_items", "Items that are used although the source does not supply them any more.", []string{"source"}, nil),
 
-		sourceProblem: desc("ashore_source_problems", "Things that are wrong with what a source says.", []string{"source"}, nil),
+		sourceProblem: desc("ashore_source_problems", "Problems of a source.", []string{"source"}, nil),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c *counts) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{c.services, c.virtual, c.endpoints, c.objects, c.contexts, c.problems, c.conflicts,
-		c.synced, c.items, c.updated, c.inTouch, c.age, c.lag, c.sourceProblem} {
+		c.synced, c.items, c.updated, c.up, c.age, c.retained, c.sourceProblem} {
 		ch <- d
 	}
 }
@@ -86,26 +87,24 @@ func (c *counts) Collect(ch chan<- prometheus.Metric) {
 	gauge(c.conflicts, float64(s.Config.Conflicts))
 	ch <- prometheus.MustNewConstMetric(c.contexts, prometheus.CounterValue, float64(s.Config.Contexts))
 	for _, src := range s.Sources {
-		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, src.Title()) })
+		c.source(&src, time.Now(), func(d *prometheus.Desc, v float64) { gauge(d, v, cmp.Or(src.Setting, src.Name)) })
 	}
 }
 
-// source tells how one source stands.
+// source reports one source.
 func (c *counts) source(src *feed.SourceStatus, now time.Time, gauge func(*prometheus.Desc, float64)) {
 	gauge(c.synced, truth(src.Synced))
 	gauge(c.items, float64(src.Items))
+	gauge(c.retained, float64(src.Retained))
 	gauge(c.sourceProblem, float64(src.Problems))
-	gauge(c.inTouch, truth(src.Error == ""))
+	gauge(c.up, truth(src.Error == ""))
 	age := 0.0
-	if of := src.StaleSince(); !of.IsZero() {
-		age = max(0, now.Sub(of).Seconds())
+	if src.Error != "" {
+		age = max(0, now.Sub(src.ErrorSince).Seconds())
 	}
 	gauge(c.age, age)
-	if !src.Last.IsZero() {
-		gauge(c.updated, float64(src.Last.UnixMilli())/1000)
-	}
-	if src.Lag > 0 {
-		gauge(c.lag, src.Lag.Seconds())
+	if !src.LastUpdate.IsZero() {
+		gauge(c.updated, float64(src.LastUpdate.UnixMilli())/1000)
 	}
 }
 

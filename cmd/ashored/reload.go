@@ -78,7 +78,7 @@ func (r *reloader) reload(ctx context.Context) {
 
 // arrangeAnew has the sources of a list be those at work. With an error those of before are, and nothing is told of others.
 func (r *reloader) arrangeAnew(ctx context.Context, list []sourceSettings) error {
-	sources, take, err := r.maker.make(ctx, list)
+	sources, take, err := r.maker.make(list)
 	if err != nil {
 		return err
 	}

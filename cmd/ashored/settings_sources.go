@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // sourceSettings is one source of configuration or services. Besides these it has the options of its kind.
@@ -93,33 +91,15 @@ func defaultSources(folder string) []sourceSettings {
 	}
 }
 
-// mergeSettings say how one service is made of what several sources say of it.
+// mergeSettings say how one service is made of what several sources supply.
 type mergeSettings struct {
-	// Fill names the fields of which the other sources give what the first leaves open (registry.Fields); all else is the
-	// first one's alone. Default none.
-	Fill []registry.Field `yaml:"fill"`
 	// Endpoints is unite (those of all sources) or shadow (those of the first source that has any). Default unite.
 	Endpoints string `yaml:"endpoints"`
-	// Relayed is alone (what other control planes' registries know counts where no registry of ours has the host) or unite (beside
-	// ours). Default alone.
-	Relayed string `yaml:"relayed"`
-}
-
-func (m mergeSettings) rules() registry.Merging {
-	return registry.Merging{Fill: m.Fill, Shadow: m.Endpoints == "shadow", Relayed: m.Relayed == "unite"}
 }
 
 func (s *settings) checkMerge(wrong func(setting, format string, args ...any)) {
-	for _, f := range s.Merge.Fill {
-		if !slices.Contains(registry.Fields(), f) {
-			wrong("merge.fill", "%q: want one of %s", f, fieldNames())
-		}
-	}
 	if m := s.Merge.Endpoints; m != "unite" && m != "shadow" {
 		wrong("merge.endpoints", "%q: want unite or shadow", m)
-	}
-	if m := s.Merge.Relayed; m != "alone" && m != "unite" {
-		wrong("merge.relayed", "%q: want alone or unite", m)
 	}
 }
 
@@ -270,12 +250,4 @@ func (s *sourceSettings) wrap(err error) error {
 		return fmt.Errorf("source %q: %w", s.Name, err)
 	}
 	return fmt.Errorf("%s: %s: source %q: %w", s.place, s.at, s.Name, err)
-}
-
-func fieldNames() string {
-	names := make([]string, 0, len(registry.Fields()))
-	for _, f := range registry.Fields() {
-		names = append(names, string(f))
-	}
-	return strings.Join(names, ", ")
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/netip"
 	"slices"
 	"time"
 
@@ -15,8 +14,6 @@ import (
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
-	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
 // objectStore keeps objects.
@@ -31,8 +28,6 @@ type meshStore interface {
 	objectStore
 	// Records are what replicas share besides objects.
 	Records() record.Store
-	// The virtual addresses of services.
-	vip.Ledger
 }
 
 var (
@@ -71,17 +66,6 @@ type homeStore interface {
 	meshStore
 	// AllRecords are those of all tables.
 	AllRecords(ctx context.Context) ([]record.Record, error)
-	// Addresses are the virtual ones of all services that have any.
-	Addresses() map[registry.Key][]netip.Addr
-}
-
-// replaced tells when other hosts than before may have the virtual addresses of a store, for its state was replaced; nil: this happens
-// to none in the state folder while it is in use.
-func moved(s meshStore) <-chan struct{} {
-	if shared, ok := s.(*consul.Store); ok {
-		return shared.Moved()
-	}
-	return nil
 }
 
 // moveHome begins a store in which nothing was ever written with what the one in the state folder has, so that an ashored that
@@ -117,16 +101,15 @@ func moveHome(ctx context.Context, home homeStore, shared *consul.Store, log hcl
 	if err != nil {
 		return nil, err
 	}
-	addresses := home.Addresses()
 	if err := noteUnmoved(ctx, home, unusable, time.Now()); err != nil { // before: this may end at any time
 		return nil, err
 	}
-	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records, Addresses: addresses})
+	moved, err := shared.Seed(ctx, consul.Contents{From: "ashored, from the store in the state folder of " + machineName(), Objects: objects, Records: records})
 	if err != nil {
 		return nil, err
 	}
 	if moved {
-		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records), "addresses", len(addresses))
+		log.Info("the store in Consul begins with what the one in the state folder had", "objects", len(objects), "records", len(records))
 	} else if !shared.Empty() { // by another one meanwhile: nothing of this was to be moved
 		if err := noteUnmoved(ctx, home, nil, time.Time{}); err != nil {
 			return nil, err

@@ -2,79 +2,59 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore"
-	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/mcp"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/consul"
-	"github.com/ashore-mesh/ashore/registry/vip"
 )
 
-// sourceMaker makes the sources that the settings name. What is as it was before stays the same source, and goes on.
+// sourceMaker makes the sources that the settings name. A source whose settings did not change stays the same and goes on.
 type sourceMaker struct {
-	home  *bolt.Store // keeps what sources said last
-	store meshStore   // a source
-	book  *vip.Book   // gives services their virtual addresses
+	store meshStore // a source
 	log   hclog.Logger
-	made  map[string]madeSource // by the setting's name
-	named map[string]bool       // the folders that the settings name which are taken in, as sources call themselves
+	made  map[string]madeSource // by the name in the settings
 
 	mu       sync.Mutex
-	settings map[string]sourceSettings // guarded by mu: those at work, by the source's own name
-	unused   []feed.Problem            // guarded by mu: about what was kept of sources that left
+	settings map[string]sourceSettings // guarded by mu; of the active sources, by Source.Name
 }
 
-// madeSource is one source: objects or instances is set.
+// madeSource is one source: objects or services is set.
 type madeSource struct {
-	settings  sourceSettings
-	objects   config.Source
-	instances feed.Source[registry.Instances]
+	settings sourceSettings
+	objects  config.Source
+	services feed.Source[registry.Instances]
 }
 
 func (m madeSource) name() string {
 	if m.objects != nil {
 		return m.objects.Name()
 	}
-	return m.instances.Name()
+	return m.services.Name()
 }
 
-func newSourceMaker(home *bolt.Store, store meshStore, book *vip.Book, log hclog.Logger) *sourceMaker {
-	return &sourceMaker{home: home, store: store, book: book, log: log, made: map[string]madeSource{}}
+func newSourceMaker(store meshStore, log hclog.Logger) *sourceMaker {
+	return &sourceMaker{store: store, log: log, made: map[string]madeSource{}}
 }
 
-// forgetTime is how long it may take to forget what was kept of a source.
-const forgetTime = 5 * time.Second
-
-// make makes the sources of a list. Until take is called those of before are what there is.
-func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (out push.Sources, take func(), err error) {
+// make makes the sources of a list. They become active when take is called.
+func (m *sourceMaker) make(list []sourceSettings) (out push.Sources, take func(), err error) {
 	made := map[string]madeSource{}
-	m.named = map[string]bool{}
-	for _, s := range list {
-		if f, ok := s.options.(*filesSource); ok {
-			m.named["file:"+absolute(f.Folder)] = true
-		}
-	}
 	var errs []error
 	for _, s := range list {
 		src, had := m.made[s.Name]
 		if !had || src.settings.text != s.text || src.settings.Kind != s.Kind {
-			var err error
-			if src, err = m.source(ctx, s); err != nil {
+			if src, err = m.source(s); err != nil {
 				errs = append(errs, s.wrap(err))
 				continue
 			}
@@ -82,12 +62,9 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (out push
 		src.settings = s
 		made[s.Name] = src
 		if src.objects != nil {
-			out.Objects = append(out.Objects, src.objects)
+			out.Objects = append(out.Objects, pushSource(src.objects, s))
 		} else {
-			out.Instances = append(out.Instances, src.instances)
-		}
-		if !s.Required {
-			out.Optional = append(out.Optional, src.name())
+			out.Services = append(out.Services, pushSource(src.services, s))
 		}
 	}
 	if err := errors.Join(append(errs, out.Check())...); err != nil {
@@ -96,7 +73,11 @@ func (m *sourceMaker) make(ctx context.Context, list []sourceSettings) (out push
 	return out, func() { m.take(made) }, nil
 }
 
-// take makes these what there is.
+func pushSource[T any](src feed.Source[T], s sourceSettings) push.Source[T] {
+	return push.Source[T]{Source: src, Optional: !s.Required, MaxAge: s.MaxAge, DropStale: s.WhenTooOld == "drop"}
+}
+
+// take makes these sources the active ones.
 func (m *sourceMaker) take(made map[string]madeSource) {
 	m.made = made
 	m.mu.Lock()
@@ -107,15 +88,28 @@ func (m *sourceMaker) take(made map[string]madeSource) {
 	}
 }
 
-// setting is the name among the settings of a source, by its own name; that where it stands in none. Safe for concurrent use.
+// setting returns the name of a source in the settings; its own name when the settings do not have it. Safe for concurrent use.
 func (m *sourceMaker) setting(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return cmp.Or(m.settings[name].Name, name)
 }
 
-// file is what people call a file of a source, by the source's own name: the whole path where the settings name several folders,
-// or this one no more. Safe for concurrent use.
+// named returns the name of a source by its name in the settings, or the name itself; false: there is no such source. Safe for
+// concurrent use.
+func (m *sourceMaker) named(setting string) (name string, ok bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name, s := range m.settings {
+		if s.Name == setting || name == setting {
+			return name, true
+		}
+	}
+	return "", false
+}
+
+// file returns how to show a file of a source to operators: with the whole path unless there is only one folder. Safe for
+// concurrent use.
 func (m *sourceMaker) file(source, file string) string {
 	folder, ok := strings.CutPrefix(source, "file:")
 	if !ok || file == "" || filepath.IsAbs(file) {
@@ -135,7 +129,7 @@ func (m *sourceMaker) file(source, file string) string {
 	return filepath.Join(folder, file)
 }
 
-// waited is a source that is waited for, by its own name, with the setting that says so.
+// waited describes a source that serving waits for, with the setting that says so.
 func (m *sourceMaker) waited(name string) string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -147,101 +141,34 @@ func (m *sourceMaker) waited(name string) string {
 }
 
 // source makes one.
-func (m *sourceMaker) source(ctx context.Context, s sourceSettings) (madeSource, error) {
+func (m *sourceMaker) source(s sourceSettings) (madeSource, error) {
+	log := m.log.Named(s.Name)
 	switch o := s.options.(type) {
 	case *filesSource:
-		return m.files(ctx, s, *o)
+		files, err := filestore.New(filestore.Config{Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, Log: log})
+		if err == nil && s.Required {
+			err = files.Check()
+		}
+		return madeSource{objects: files}, err
 	case *storeSource:
-		if m.store == meshStore(m.home) {
-			return madeSource{objects: m.store}, nil
-		}
-		return madeSource{objects: m.kept(m.store, s)}, nil
+		return madeSource{objects: m.store}, nil
 	case *consulSource:
-		services, err := consul.New(consul.Config{Name: s.Name, Options: o.Options, Log: m.log.Named(s.Name)})
-		if err != nil {
-			return madeSource{}, err
-		}
-		made := madeSource{instances: lastgood.New(lastgood.Config[registry.Instances]{
-			Source: services, Store: m.home, Encode: registry.EncodeInstances, Decode: registry.DecodeInstances,
-			MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
-		})}
-		if o.Allocates() {
-			made.instances = vip.New(vip.Config{Source: made.instances, Addresses: m.book.Holder()})
-		}
-		return made, nil
+		services, err := consul.New(consul.Config{Name: s.Name, Options: o.Options, Log: log})
+		return madeSource{services: services}, err
 	case *mcpSource:
 		if o.Plaintext && !loopback(strings.TrimPrefix(o.Address, "xds://")) {
-			m.log.Warn("a source without TLS: whoever is on the way reads the mesh's configuration, and writes it", "source", s.Name, "address", o.Address)
+			m.log.Warn("a source without TLS: anybody on the path can read and change the mesh's configuration", "source", s.Name, "address", o.Address)
 		}
-		server, err := mcp.New(o.config(s.Name, m.log.Named(s.Name)))
-		if err == nil && len(m.made) > 0 { // at the start they may still be on their way
+		server, err := mcp.New(o.config(s.Name, log))
+		if err == nil && len(m.made) > 0 { // at the start the files may not be there yet
 			err = server.CheckFiles()
 		}
-		if err != nil {
-			return madeSource{}, err
-		}
-		return madeSource{objects: m.kept(server, s)}, nil
+		return madeSource{objects: server}, err
 	}
-	return madeSource{}, fmt.Errorf("nobody makes sources of the kind %q", s.Kind)
+	return madeSource{}, fmt.Errorf("unknown kind %q", s.Kind)
 }
 
-// files makes the source of a folder. A required one is refused here when nothing can be made of it. Others are waited for, and so is
-// one that vanishes between here and its first reading while all the rest is at work.
-func (m *sourceMaker) files(ctx context.Context, s sourceSettings, o filesSource) (madeSource, error) {
-	files, err := filestore.New(filestore.Config{
-		Dir: o.Folder, FollowSymlinks: o.FollowSymlinks, LastGood: m.home,
-		Await: !s.Required || len(m.made) > 0, Log: m.log.Named(s.Name),
-	})
-	if err == nil && s.Required {
-		err = files.Check(ctx)
-	}
-	if err == nil && s.Required {
-		err = m.replacing(ctx, files.Name(), o)
-	}
-	if err != nil {
-		return madeSource{}, err
-	}
-	return madeSource{objects: files}, nil
-}
-
-// kept is a source of objects whose content stands in after a restart.
-func (m *sourceMaker) kept(src config.Source, s sourceSettings) config.Source {
-	return lastgood.New(lastgood.Config[*config.Object]{
-		Source: src, Store: m.home, Encode: encodeObjects, Decode: decodeObjects(src.Name()),
-		MaxAge: s.MaxAge, Drop: s.WhenTooOld == "drop", Log: m.log.Named(s.Name),
-	})
-}
-
-// replacing refuses a folder that takes the place of others and holds nothing. At a start an empty one is a beginning, where no
-// other one was read before, or this one was. One that is not required is waited for instead.
-func (m *sourceMaker) replacing(ctx context.Context, name string, o filesSource) error {
-	if len(m.made) > 0 {
-		return filled(o)
-	}
-	kept, err := m.home.LastGoodSources(ctx)
-	if err != nil {
-		return fmt.Errorf("what was kept of sources: %w", err)
-	}
-	if slices.Contains(kept, name) || !slices.ContainsFunc(kept, func(k string) bool { return strings.HasPrefix(k, "file:") && !m.named[k] }) {
-		return nil
-	}
-	return filled(o)
-}
-
-// filled says that a folder which is to take the place of another one holds nothing: its disk may not be mounted.
-func filled(o filesSource) error {
-	files, problems := filestore.List(o.Folder, o.FollowSymlinks)
-	if len(files) == 0 && len(problems) > 0 {
-		return errors.New(problems[0].String())
-	}
-	if len(files) == 0 {
-		return fmt.Errorf("%s holds no file of configuration: fill it first; a file with a comment alone will do",
-			o.Folder)
-	}
-	return nil
-}
-
-// sourceNames are those of the settings, for the log.
+// sourceNames lists the names in the settings, for the log.
 func sourceNames(list []sourceSettings) []string {
 	out := make([]string, len(list))
 	for i, s := range list {

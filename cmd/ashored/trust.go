@@ -72,7 +72,6 @@ func (t *trust) read(ctx context.Context) (*push.Trust, error) {
 	}
 	if server := t.identity.fleet.Load(); server != nil {
 		server.Recheck()
-		t.identity.readers.Load().recheck()
 	}
 	b := t.identity.manager.Bundle()
 	out := &push.Trust{ID: b.ID, Identities: t.identity.peers.Names(known.Identities), Certificates: known.Certificates, Epoch: known.Epoch,

@@ -18,7 +18,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/analyze"
 	"github.com/ashore-mesh/ashore/ca"
-	"github.com/ashore-mesh/ashore/filestore"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/admin"
 	"github.com/ashore-mesh/ashore/internal/audit"
@@ -28,6 +27,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/task"
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 	"github.com/ashore-mesh/ashore/push"
+	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/registry/vip"
 	"github.com/ashore-mesh/ashore/xds"
@@ -179,35 +179,10 @@ func (p *program) closing(l net.Listener) {
 	})
 }
 
-// firstStart says, before anything is made, that there is no configuration: without a store nothing stands in for a
-// folder that cannot be read. One that is not required is waited for.
-func firstStart(ctx context.Context, s settings) error {
-	if _, err := os.Stat(filepath.Join(s.State, bolt.FileName)); !errors.Is(err, fs.ErrNotExist) {
-		return nil // opening it tells what is wrong
-	}
-	for _, src := range s.sources {
-		o, ok := src.options.(*filesSource)
-		if !ok || !src.Required {
-			continue
-		}
-		files, err := filestore.New(filestore.Config{Dir: o.Folder})
-		if err == nil {
-			err = files.Check(ctx)
-		}
-		if err != nil {
-			return src.wrap(err)
-		}
-	}
-	return nil
-}
-
 // wire opens what the settings name and connects the parts; again is how the settings are read anew. With an error, what it returns is to be
 // ended all the same.
 func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*program, error) {
 	p := &program{}
-	if err := firstStart(ctx, s); err != nil {
-		return p, err
-	}
 	generator := gen.New()
 	report := reporter(log.Named("analysis"))
 	back := &backend{started: time.Now(), settings: s.warnings, refused: generator.Refused}
@@ -219,23 +194,16 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if d.store, err = p.openShared(ctx, s, d, back, log.Named("store")); err != nil {
 		return p, err
 	}
-	book := vip.NewBook(vip.BookConfig{Ledger: d.store, Moved: moved(d.store), Audit: d.audit.Record, Log: log.Named("addresses")})
-	maker := newSourceMaker(d.home, d.store, book, log)
+	vips := vip.New(vip.Config{Records: d.store.Records(), Log: log.Named("vip")})
+	maker := newSourceMaker(d.store, log)
 	back.waited = maker.waited
 	back.more = append(back.more, maker.exposed)
-	sources, take, err := maker.make(ctx, s.sources)
+	sources, take, err := maker.make(s.sources)
 	if err != nil {
 		return p, err
 	}
 	take()
-	before, err := maker.before(ctx)
-	if err != nil {
-		return p, err
-	}
-	keeper, held, err := newHeldKeeper(ctx, d.home, log.Named("push"))
-	if err != nil {
-		return p, err
-	}
+	state, saved := openSaved(ctx, d.home, log.Named("saved state"))
 	id, err := d.identity(ctx, s, back, log.Named("ca"))
 	if err != nil {
 		return p, err
@@ -244,40 +212,37 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	if err != nil {
 		return p, err
 	}
-	tell, err := newInformants(s, d.audit.Record, log.Named("mcp"))
-	if err != nil {
-		return p, err
-	}
-	tell.mind(id, d.store, back)
-	server, err := xds.New(xds.Config{Generator: generator, Objects: tell.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
+	exported := newMCPPublisher(s, log.Named("mcp"))
+	server, err := xds.New(xds.Config{Generator: generator, Objects: exported.objects(), Log: log, Registerer: d.registry, Verify: id.verify, Workload: ca.WorkloadName, Revoked: id.revoked, Joined: id.joined, Runtime: workloads,
 		RegisterAnybody: s.dev, WorkloadStreams: s.XDS.WorkloadConnections, WorkloadBytes: workloadLimit(workloadBytes, s.XDS.WorkloadConnections), Audit: d.audit.Record})
 	if err != nil {
 		return p, err
+	}
+	if exported != nil {
+		exported.server.Store(server)
 	}
 	out := newExports(s.mesh, log.Named("export"))
 	if err := out.arrange(s.sources); err != nil {
 		return p, err
 	}
 	keys := newKeySource(s, log.Named("jwks"))
-	derive := entry.NewBackground(book.Holder(), workloads, 0)
+	deriver := entry.New(workloads)
 	assembler := push.NewAssembler(push.AssemblerConfig{
-		Sources: sources,
-		Before:  before,
-		Left:    maker.leftAfter(keeper),
-		Held:    held,
-		Keep:    keeper.keep,
-		Merging: s.Merge.rules(),
-		Tell:    tell.telling(),
-		Derive:  derive,
-		Mesh:    s.mesh,
-		Trust:   id.trusted(),
-		Keys:    keys,
-		Gap:     s.XDS.Gap,
-		Report:  reporter(log.Named("push")),
-		Publish: publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
+		Sources:   sources,
+		Saved:     saved,
+		Save:      state.save,
+		Join:      registry.JoinConfig{Shadow: s.Merge.Endpoints == "shadow", ExportTo: s.mesh.Config.GetDefaultServiceExportTo()},
+		Export:    exported.exportConfig(),
+		Deriver:   deriver,
+		Allocator: vips,
+		Mesh:      s.mesh,
+		Trust:     id.trusted(),
+		Keys:      keys,
+		Gap:       s.XDS.Gap,
+		Publish:   publisher(server, back, out, &written{record: d.audit.Record, store: d.store.Name()}, log.Named("push")),
 	})
-	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler.Status, fleet{server, tell}, derive.Entries, maker.setting, maker.file
-	back.more = append(back.more, d.auditProblems, func() []feed.Problem { return keeper.problems(back.inUse) }, maker.problems, server.RefusedRegistrations)
+	back.assembler, back.proxies, back.entries, back.setting, back.file = assembler, fleet{server}, deriver.Entries, maker.setting, maker.file
+	back.more = append(back.more, d.auditProblems, state.problems, vips.Problems, server.RefusedRegistrations)
 	if err := p.guard(d, back); err != nil {
 		return p, err
 	}
@@ -289,8 +254,7 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("audit log", d.audit.Run)
 	p.run("xds", server.Run)
 	p.run("analysis", back.analysis.Run)
-	tell.run(p, server)
-	if err := p.serve(s.XDS, d, id, server, tell, log.Named("xds")); err != nil {
+	if err := p.serve(s.XDS, d, id, server, exported, log.Named("xds")); err != nil {
 		return p, err
 	}
 	if err := p.webhook(s, d, id, log.Named("webhook")); err != nil {
@@ -299,16 +263,17 @@ func wire(ctx context.Context, s settings, again anew, log hclog.Logger) (*progr
 	p.run("metrics", site.run)
 	control := id.adminConfig(s, d, back, log.Named("admin"))
 	control.Explain = id.explainer(back, server)
-	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: derive.Entries, derived: derive.Name(), setting: maker.setting}
-	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, problems: func() []feed.Problem { return assembler.Status().Problems }, record: d.audit.Record, log: log.Named("store")}
+	control.Catalog = &catalog{context: back.context, changed: back.bell.wait, supplied: assembler.Supplied, entries: deriver.Entries, derived: deriver.Name(), setting: maker.setting}
+	control.Store = &storekeeper{store: d.store, context: back.context, sources: back.sources, problems: back.sourceProblems, record: d.audit.Record, log: log.Named("store")}
 	p.run("admin", admin.New(control).Run)
 	p.run("workloads", workloads.Run)
 	p.run("configuration", assembler.Run)
-	p.run("what is held", keeper.run)
-	p.run("virtual addresses", book.Run)
+	p.run("saved objects", state.objects.Run)
+	p.run("saved services", state.services.Run)
+	p.run("problem log", (&problemLog{backend: back, report: reporter(log.Named("sources"))}).run)
 	p.run("patience", (&patience{waiting: back.waiting, log: log}).run)
 	p.run("export", out.run)
-	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.Arrange, export: out.arrange, record: d.audit.Record, log: log.Named("settings"),
+	settings := &reloader{anew: again, current: s, maker: maker, arrange: assembler.SetSources, export: out.arrange, record: d.audit.Record, log: log.Named("settings"),
 		systemd: sdnotify.Notifier{Log: log}}
 	back.more = append(back.more, settings.problems, out.problems)
 	if err := d.registry.Register(out); err != nil {
@@ -330,11 +295,10 @@ func (d doors) identity(ctx context.Context, s settings, back *backend, log hclo
 }
 
 // serve has xDS served on the addresses that are open, and the authority beside it where there is TLS.
-func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, tell *informants, log hclog.Logger) error {
+func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server, exported *mcpPublisher, log hclog.Logger) error {
 	if d.plain != nil {
 		plain := grpc.NewServer(append(xds.ServerOptions(), grpc.ConnectionTimeout(handshakeTime))...)
 		server.Register(plain)
-		tell.register(plain)
 		out := newExits(d.plain)
 		p.run("plaintext xds listener", func(ctx context.Context) error { return serveGRPC(ctx, plain, out, out) })
 	}
@@ -342,7 +306,7 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 		return nil
 	}
 	id.fleet.Store(server)
-	id.readers.Store(tell)
+	id.exported.Store(exported)
 	id.run(p)
 	limits, err := newConnLimiter(s.WorkloadConnections, d.registry, log)
 	if err != nil {
@@ -355,7 +319,6 @@ func (p *program) serve(s xdsSettings, d doors, id *identity, server *xds.Server
 	}
 	secure := grpc.NewServer(slices.Concat(xds.ServerOptions(), refusals(), []grpc.ServerOption{grpc.Creds(id.credentials()), grpc.ConnectionTimeout(handshakeTime)})...)
 	server.Register(secure)
-	tell.register(secure)
 	id.server.Register(secure)
 	p.run("xds listener", func(ctx context.Context) error { return serveGRPC(ctx, secure, in, out) })
 	return nil

@@ -1,0 +1,92 @@
+package mcp
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ashore-mesh/ashore/config"
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+func reviewMerger() *feed.Merger[config.Key, *config.Object] {
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }, Settle: 2 * time.Second})
+	m.SetSources([]feed.SourceConfig{{Name: "mcp:test"}}, time.Now())
+	return m
+}
+
+// A: good -> mismatched name -> removed by name. Is the object gone?
+func TestReviewRemoveAfterMismatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		m := reviewMerger()
+		d := s.delta()
+		d.asked(gatewayV1)
+		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test")})
+		m.Apply(s.next(), time.Now())
+		d.asked(gatewayV1 + " ack")
+		d.say(gatewayV1, set{"s/a": gateway("s/other", "a.test")})
+		m.Apply(s.next(), time.Now())
+		d.asked(gatewayV1 + " nack")
+		d.say(gatewayV1, nil, "s/a")
+		b := s.next()
+		t.Log(text(b))
+		m.Apply(b, time.Now())
+		time.Sleep(time.Hour)
+		m.Expire(time.Now())
+		t.Logf("%+v", m.Status())
+		if v := m.Items(config.Key{Kind: config.Gateway, Namespace: "s", Name: "a"}); len(v) > 0 {
+			t.Errorf("still in use: %v", v)
+		}
+	})
+}
+
+// B: mismatched name -> corrected. Is the problem gone?
+func TestReviewProblemAfterFix(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		m := reviewMerger()
+		d := s.delta()
+		d.asked(gatewayV1)
+		d.say(gatewayV1, set{"s/a": gateway("s/other", "a.test")})
+		m.Apply(s.next(), time.Now())
+		d.asked(gatewayV1 + " nack")
+		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test")})
+		m.Apply(s.next(), time.Now())
+		if p := m.Problems(func(o *config.Object) string { return o.Key.String() }); len(p) > 0 {
+			for _, x := range p {
+				t.Log(x)
+			}
+			for _, x := range p {
+				if x.IsError() {
+					t.Errorf("still a problem: %v", x)
+				}
+			}
+		}
+	})
+}
+
+// C: the server moves a kind from an older version to the newest on one stream.
+func TestReviewVersionMove(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, Config{Kinds: []string{"Gateway"}})
+		m := reviewMerger()
+		d := s.delta()
+		d.asked(gatewayV1)
+		d.say(gatewayV1, nil)
+		d.asked(gatewayV1+" ack", gatewayBeta)
+		d.say(gatewayBeta, set{"s/a": gateway("s/a", "a.test")})
+		m.Apply(s.next(), time.Now())
+		d.asked(gatewayBeta + " ack")
+		d.say(gatewayV1, set{"s/a": gateway("s/a", "a.test")})
+		m.Apply(s.next(), time.Now())
+		d.asked(gatewayV1 + " ack")
+		d.say(gatewayBeta, nil, "s/a")
+		d.asked(gatewayBeta + " ack")
+		d.say(gatewayV1, set{"s/z": gateway("s/z", "z.test")})
+		m.Apply(s.next(), time.Now())
+		if len(m.Items(config.Key{Kind: config.Gateway, Namespace: "s", Name: "a"})) == 0 {
+			t.Error("gone, though the server has it")
+		}
+	})
+}
