@@ -5,6 +5,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/bolt"
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
@@ -30,7 +31,7 @@ func (p *program) guard(d doors, back *backend) error {
 func homeProblems(home *bolt.Store) []feed.Problem {
 	now := home.Refused()
 	if gone := home.Missing(); gone != "" {
-		now = feed.Standing{Error: gone}
+		now = config.Outage{Error: gone}
 	}
 	if now.Error == "" {
 		return nil

@@ -126,7 +126,7 @@ func defaults() settings {
 		State:     "/var/lib/ashore",
 		Store:     defaultStore(),
 		sources:   defaultSources(defaultFiles),
-		Merge:     mergeSettings{Endpoints: "unite", Relayed: "alone"},
+		Merge:     mergeSettings{Endpoints: "unite"},
 		Domain:    "cluster.local",
 		XDS:       xdsSettings{Address: ":15012", Gap: 50 * time.Millisecond, WorkloadConnections: 16},
 		Metrics:   metricsSettings{Address: defaultMetrics},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/filestore/consul"
 	"github.com/ashore-mesh/ashore/internal/consulhttp"
 	"github.com/ashore-mesh/ashore/internal/feed"
@@ -20,15 +21,15 @@ type storeTrouble struct {
 type troubled interface {
 	Name() string
 	// Standing is why it cannot be read, Refused why nothing can be written, CopyTrouble why the copy of it cannot be kept.
-	Standing() feed.Standing
-	Refused() feed.Standing
-	CopyTrouble() feed.Standing
+	Standing() config.Outage
+	Refused() config.Outage
+	CopyTrouble() config.Outage
 }
 
 var _ troubled = (*consul.Store)(nil)
 
 // cause is why nothing can be written now, and whether it can be read; the zero value: it can be written.
-func (t storeTrouble) cause() (now feed.Standing, read bool) {
+func (t storeTrouble) cause() (now config.Outage, read bool) {
 	if now = t.store.Standing(); now.Error != "" {
 		return now, false
 	}

@@ -60,7 +60,7 @@ func TestFoldInto(t *testing.T) {
 func TestFoldIntoContent(t *testing.T) {
 	t.Parallel()
 	const store, cause = "store:consul:x", "the Consul at http://a:8500 cannot be asked: refused"
-	whole := storeTrouble{ill{away: feed.Standing{Error: cause}}, "http://a:8500"}.problems()[0]
+	whole := storeTrouble{ill{away: config.Outage{Error: cause}}, "http://a:8500"}.problems()[0]
 	unkept := feed.Problem{Source: store, Text: "what it says cannot be kept for a restart"}
 	for content, want := range map[string]string{
 		"": lastGoodStays,
@@ -76,12 +76,12 @@ func TestFoldIntoContent(t *testing.T) {
 }
 
 // ill is a store with what is wrong with it.
-type ill struct{ away, refused, uncopied feed.Standing }
+type ill struct{ away, refused, uncopied config.Outage }
 
 func (ill) Name() string                 { return "store:consul:x" }
-func (i ill) Standing() feed.Standing    { return i.away }
-func (i ill) Refused() feed.Standing     { return i.refused }
-func (i ill) CopyTrouble() feed.Standing { return i.uncopied }
+func (i ill) Standing() config.Outage    { return i.away }
+func (i ill) Refused() config.Outage     { return i.refused }
+func (i ill) CopyTrouble() config.Outage { return i.uncopied }
 
 // What is wrong with the store is told while it lasts, with since when.
 func TestStoreTroubleTold(t *testing.T) {
@@ -92,11 +92,11 @@ func TestStoreTroubleTold(t *testing.T) {
 		want  []string
 	}{
 		"well":          {},
-		"away":          {ill{away: feed.Standing{Error: "refused", Since: since}, refused: feed.Standing{Error: "403", Since: since}}, []string{"error store refused; its last good"}},
-		"takes nothing": {ill{refused: feed.Standing{Error: "403", Since: since}}, []string{"error store 403; what it holds is known"}},
-		"no copy": {ill{uncopied: feed.Standing{Error: "no space", Since: since}},
+		"away":          {ill{away: config.Outage{Error: "refused", Since: since}, refused: config.Outage{Error: "403", Since: since}}, []string{"error store refused; its last good"}},
+		"takes nothing": {ill{refused: config.Outage{Error: "403", Since: since}}, []string{"error store 403; what it holds is known"}},
+		"no copy": {ill{uncopied: config.Outage{Error: "no space", Since: since}},
 			[]string{"warning state the copy in the state folder cannot be kept: no space; started while"}},
-		"away without a copy": {ill{away: feed.Standing{Error: "refused", Since: since}, uncopied: feed.Standing{Error: "no space", Since: since}},
+		"away without a copy": {ill{away: config.Outage{Error: "refused", Since: since}, uncopied: config.Outage{Error: "no space", Since: since}},
 			[]string{"error store refused; its last good", "warning state the copy in the state folder cannot be kept: no space"}},
 	} {
 		t.Run(name, func(t *testing.T) {

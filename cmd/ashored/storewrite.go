@@ -64,7 +64,7 @@ func (k *storekeeper) write(ctx context.Context, p *storePlan, plan func() error
 
 // outdated says of a preview that it goes by an old revision, where the store cannot tell whether there is a newer one.
 func (k *storekeeper) outdated(revision string) []feed.Problem {
-	s, ok := k.store.(interface{ Standing() feed.Standing })
+	s, ok := k.store.(interface{ Standing() config.Outage })
 	if !ok {
 		return nil
 	}
