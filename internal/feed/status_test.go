@@ -37,7 +37,9 @@ func TestProblems(t *testing.T) {
 		{"a mass removal", []step{"s1 full a: x=1", "s1 full", "wait 2s"}, []string{
 			`warning Thing x (stale): removed from (x=1), but still active, because source s1 lost all or most of its items at once; restore them, or run "ashorectl sources accept-removals s1"`,
 		}},
-		{"a source that is down", []step{"s1 full a: x=1", "down s1"}, []string{"warning s1 (stale): connection refused; its items stay active"}},
+		{"a source that is down", []step{
+			"s1 full a: x=1",
+			"down s1"}, []string{"warning s1 (stale): connection refused; its items stay active"}},
 		{"a source that left the settings", []step{"s1 full a: x=1", "restart", "sources s2"}, []string{
 			`warning s1 (stale): the source is not in the settings any more; its items (1) stay active until all required sources have delivered, or until you run "ashorectl sources accept-removals s1"`,
 		}},
