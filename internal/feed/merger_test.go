@@ -305,7 +305,7 @@ func TestRemovalSettles(t *testing.T) { // R3
 			"want z=1",
 		}},
 		{"a move into a group that broke shortly before", []step{
-			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 9m", "s1 a: z=1", "wait 24h", "want x=1~ y=1~ z=1",
+			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 10m", "s1 a: z=1", "wait 24h", "want x=1~ y=1~ z=1",
 			"s1 b: x=2 y=2", "want x=2 y=2 z=1",
 		}},
 		{"a move into a group that breaks shortly after", []step{

@@ -104,7 +104,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Deleting 10,000 groups takes less than a second.
+// Deleting 10,000 groups takes less than a second. The bound allows for a busy machine and -race; quadratic work takes longer.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -121,7 +121,7 @@ func TestLarge(t *testing.T) {
 			w.apply(b)
 			w.wait(3 * time.Second)
 			w.note(w.m.AcceptRemovals("s1", w.now))
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			w.run("want z=1")
