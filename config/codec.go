@@ -17,7 +17,8 @@ type savedObject struct {
 	Text     string `json:"text"`
 }
 
-// Codec writes objects for a feed.Writer. What it reads has passed Validate as ParseKept does, and has its Origin and Revision.
+// Codec writes objects for a feed.Writer. What it reads has passed Validate as ParseKept does, and
+// has its Origin and Revision.
 func Codec() feed.Codec[*Object] {
 	return feed.Codec[*Object]{Encode: encodeSaved, Decode: decodeSaved}
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// Unwritable is the group of the problem that the store cannot be written, and the Field of the problem.
+// Unwritable is the group of the problem that the store cannot be written, and the Field of the
+// problem.
 const Unwritable = "state"
 
 // subscriber is one Run: the keys that changed since its last batch.
@@ -41,8 +42,9 @@ func (f *subscriber) notify() {
 // Name implements config.Source: "store:" and the path.
 func (s *Store) Name() string { return "store:" + s.path }
 
-// Run implements config.Source. Every object is a group of its own. A group Unwritable says that the store cannot be written: its file
-// is missing, which needs Guard, or the disk refused a write. It returns when the store is closed, too.
+// Run implements config.Source. Every object is a group of its own. A group Unwritable says that
+// the store cannot be written: its file is missing, which needs Guard, or the disk refused a write.
+// It returns when the store is closed, too.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	batch := s.subscribe(f)

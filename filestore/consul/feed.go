@@ -40,7 +40,8 @@ func (f *subscriber) add(keys []config.Key, reload bool) {
 	}
 }
 
-// take returns what changed since it was called last, when that began, and whether all of it was written by somebody.
+// take returns what changed since it was called last, when that began, and whether all of it was
+// written by somebody.
 func (f *subscriber) take() (changed map[config.Key]bool, since time.Time, explicit bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -52,8 +53,9 @@ func (f *subscriber) take() (changed map[config.Key]bool, since time.Time, expli
 // Unwritable is the group of the problem that Consul takes no writes, and the Field of the problem.
 const Unwritable = "state"
 
-// Run implements config.Source. Every object is a group of its own. The store is down while Consul cannot be read; a group Unwritable says
-// that it cannot be written. Changes by other replicas need Follow.
+// Run implements config.Source. Every object is a group of its own. The store is down while Consul
+// cannot be read; a group Unwritable says that it cannot be written. Changes by other replicas need
+// Follow.
 func (s *Store) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	f := &subscriber{wake: make(chan struct{}, 1), changed: map[config.Key]bool{}}
 	defer s.subscribe(f)()

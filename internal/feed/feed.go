@@ -12,11 +12,12 @@ type Update[T any] struct {
 	// Items are all valid items of the group. Of several items with one key the first is used.
 	// A group without items, Invalid, Unreadable and Problems is removed.
 	Items []T
-	// Invalid are the keys, as Key.String writes them, that the group defines but that failed validation. An item that the group
-	// supplied before under such a key stays (R1). Problems say what is wrong with them.
+	// Invalid are the keys, as Key.String writes them, that the group defines but that failed
+	// validation. An item that the group supplied before under such a key stays (R1). Problems say
+	// what is wrong with them.
 	Invalid []string
-	// Unreadable means that the group cannot be read at all: its items stay (R1), and Items and Invalid are ignored.
-	// Problems say why.
+	// Unreadable means that the group cannot be read at all: its items stay (R1), and Items and
+	// Invalid are ignored. Problems say why.
 	Unreadable bool
 	// Problems are all that is wrong with the group. They replace the former ones.
 	Problems []Problem
@@ -26,19 +27,20 @@ type Update[T any] struct {
 type Batch[T any] struct {
 	// Source is the name of the source that sends it.
 	Source string
-	// Full means that groups which are not named in Updates are removed. The first batch with content is Full, even when it is
-	// empty.
+	// Full means that groups which are not named in Updates are removed. The first batch with
+	// content is Full, even when it is empty.
 	Full bool
-	// Explicit means that somebody asked for the removals in this batch, as by deleting an object from the store: they take
-	// effect at once (no R3, no R4).
+	// Explicit means that somebody asked for the removals in this batch, as by deleting an object
+	// from the store: they take effect at once (no R3, no R4).
 	Explicit bool
 	// Updates replace groups. Each group is named at most once.
 	Updates []Update[T]
-	// Down is why the source cannot reach its origin (a server, a folder); its items stay (R2). A batch whose Down is nil says that
-	// the source reaches it. A batch with Down carries no Updates and is not Full.
+	// Down is why the source cannot reach its origin (a server, a folder); its items stay (R2). A
+	// batch whose Down is nil says that the source reaches it. A batch with Down carries no Updates
+	// and is not Full.
 	Down error
-	// Reading is how many files, or the like, the source still has to read before its next batch; zero when it is not reading
-	// many. It is shown to operators.
+	// Reading is how many files, or the like, the source still has to read before its next batch;
+	// zero when it is not reading many. It is shown to operators.
 	Reading int
 	// Since is when the source noticed the change that led to this batch; zero when unknown.
 	Since time.Time
@@ -48,8 +50,8 @@ type Batch[T any] struct {
 type Source[T any] interface {
 	// Name identifies the source: "file:/etc/ashore/config", "consul:dc1".
 	Name() string
-	// Run sends a Full batch first, then a batch for each change, until ctx ends; then it returns nil. When the origin cannot be
-	// reached, it sends a batch with Down, never an empty one, and tries again. An error means that the source can
-	// never work, such as a wrong setting.
+	// Run sends a Full batch first, then a batch for each change, until ctx ends; then it returns
+	// nil. When the origin cannot be reached, it sends a batch with Down, never an empty one, and
+	// tries again. An error means that the source can never work, such as a wrong setting.
 	Run(ctx context.Context, out chan<- Batch[T]) error
 }

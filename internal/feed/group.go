@@ -53,7 +53,8 @@ func (g *group[K, T]) all() []*item[K, T] {
 	return slices.AppendSeq(slices.Clone(g.items), maps.Values(g.removed))
 }
 
-// replace replaces the content of a group (R1), and returns the items that it does not supply any more.
+// replace replaces the content of a group (R1), and returns the items that it does not supply any
+// more.
 func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (lost []*item[K, T]) {
 	g := m.group(s, u.Group)
 	m.count(g, -1)
@@ -74,7 +75,8 @@ func (m *Merger[K, T]) replace(s *source[K, T], u Update[T], now time.Time) (los
 	return lost
 }
 
-// replaceItems replaces the items of a group that can be read. An item that is invalid now stays in its former version.
+// replaceItems replaces the items of a group that can be read. An item that is invalid now stays in
+// its former version.
 func (m *Merger[K, T]) replaceItems(g *group[K, T], values []T) (lost []*item[K, T]) {
 	old := g.items
 	g.items = make([]*item[K, T], 0, len(values))

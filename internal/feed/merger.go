@@ -19,13 +19,15 @@ type Key interface {
 type Config[K Key, T any] struct {
 	// KeyOf returns the key of an item; required.
 	KeyOf func(T) K
-	// Union means that all items of a key are used together, such as one host's instances in two registries. What a source
-	// lost is then retained beside what others supply, and several items of one key are no problem.
+	// Union means that all items of a key are used together, such as one host's instances in two
+	// registries. What a source lost is then retained beside what others supply, and several items
+	// of one key are no problem.
 	Union bool
-	// Settle is how long an item that no source supplies any more stays (R3). Zero: it is removed at once.
+	// Settle is how long an item that no source supplies any more stays (R3). Zero: it is removed
+	// at once.
 	Settle time.Duration
-	// MassRemoval is how long items stay that a source lost together with most of its others (R4). Zero: until they return
-	// or AcceptRemovals is called.
+	// MassRemoval is how long items stay that a source lost together with most of its others (R4).
+	// Zero: until they return or AcceptRemovals is called.
 	MassRemoval time.Duration
 }
 
@@ -33,19 +35,22 @@ type Config[K Key, T any] struct {
 type SourceConfig struct {
 	// Name is Source.Name.
 	Name string
-	// Required means that serving waits until the source has delivered, or has content from before the restart.
+	// Required means that serving waits until the source has delivered, or has content from before
+	// the restart.
 	Required bool
-	// MaxAge is how long items are used while their source is down. Zero: without limit. After a restart it starts again.
+	// MaxAge is how long items are used while their source is down. Zero: without limit. After a
+	// restart it starts again.
 	MaxAge time.Duration
-	// DropStale removes the items of the source after MaxAge. Otherwise they stay, and a problem says so.
+	// DropStale removes the items of the source after MaxAge. Otherwise they stay, and a problem
+	// says so.
 	DropStale bool
 }
 
-// Merger holds the latest content of every group of every source, and what is retained of former content. It has no clock and
-// no goroutine: one goroutine owns it, and passes the time.
+// Merger holds the latest content of every group of every source, and what is retained of former
+// content. It has no clock and no goroutine: one goroutine owns it, and passes the time.
 //
-// Of several items with one key the first source of the list is used, within a source the first group by name, and
-// within a group the first item. So the order of arrival does not matter.
+// Of several items with one key the first source of the list is used, within a source the first
+// group by name, and within a group the first item. So the order of arrival does not matter.
 type Merger[K Key, T any] struct {
 	cfg     Config[K, T]
 	sources map[string]*source[K, T]
@@ -86,8 +91,9 @@ func NewMerger[K Key, T any](cfg Config[K, T]) *Merger[K, T] {
 	}
 }
 
-// SetSources replaces the list of sources, most important first. Groups of a source that is not in the list any more are removed
-// once all required sources have delivered, as R3 says. It returns the keys whose items changed, in no order.
+// SetSources replaces the list of sources, most important first. Groups of a source that is not in
+// the list any more are removed once all required sources have delivered, as R3 says. It returns
+// the keys whose items changed, in no order.
 func (m *Merger[K, T]) SetSources(list []SourceConfig, now time.Time) (changed []K) {
 	for _, s := range m.sources {
 		m.setExpired(s, false)
@@ -126,8 +132,8 @@ func (m *Merger[K, T]) source(name string) *source[K, T] {
 	return s
 }
 
-// Apply takes in a batch and returns the keys whose items changed, in no order. It may return keys whose items are equal to those
-// before. A batch of a source that is not in the list is ignored.
+// Apply takes in a batch and returns the keys whose items changed, in no order. It may return keys
+// whose items are equal to those before. A batch of a source that is not in the list is ignored.
 func (m *Merger[K, T]) Apply(b Batch[T], now time.Time) (changed []K) {
 	s := m.sources[b.Source]
 	if s == nil || s.rank == unlisted {
@@ -219,9 +225,9 @@ func (i *item[K, T]) compare(o *item[K, T]) int {
 
 // add puts an item among those of its key. It ends the removals of those that it replaces.
 func (m *Merger[K, T]) add(i *item[K, T]) {
-	for _, o := range m.items[i.key] {
+	for _, o := range slices.Clone(m.items[i.key]) {
 		if o.lost() && m.replaces(i, o) {
-			defer m.endRemoval(o)
+			m.endRemoval(o)
 		}
 	}
 	list := m.items[i.key]
@@ -258,7 +264,8 @@ func setMember[K comparable](set map[K]struct{}, k K, member bool) {
 type Supply[T any] struct {
 	Source, Group string
 	Item          T
-	// Retained is why an item is used that its source does not supply any more; empty: it supplies it.
+	// Retained is why an item is used that its source does not supply any more; empty: it supplies
+	// it.
 	Retained string
 }
 

@@ -236,7 +236,9 @@ func TestOrder(t *testing.T) {
 		{"the first source", []step{"s2 full a: x=2", "s1 full b: x=1", "want x=1"}},
 		{"the first group by name", []step{"s1 full b: x=2", "s1 a: x=1", "want x=1"}},
 		{"the first item of a group", []step{"s1 full a: x=1 x=2", "want x=1"}},
-		{"the next source once the first has none", []step{"s1 full a: x=1 y=1", "s2 full a: x=2", "s1 a: y=1", "want x=2 y=1"}},
+		{"the next source once the first has none", []step{
+			"s1 full a: x=1 y=1", "s2 full a: x=2", "s1 a: y=1", "want x=2 y=1",
+		}},
 		{"sources in another order", []step{"s1 full a: x=1", "s2 full a: x=2", "sources s2 s1", "want x=2"}},
 		{"a source that is not in the list", []step{"s3 full a: x=1", "want "}},
 	})
@@ -253,8 +255,13 @@ func TestInvalidKeepsOld(t *testing.T) { // R1
 		{"an unreadable group", []step{"s1 full a: x=1; b: z=1", "s1 a: y=1 unreadable", "wait 24h", "want x=1~ z=1"}},
 		{"that is mended", []step{"s1 full a: x=1; b: z=1", "s1 a: unreadable", "s1 a: x=2", "want x=2 z=1"}},
 		{"that is removed", []step{"s1 full a: x=1; b: z=1", "s1 a: unreadable", "s1 a:", "wait 2s", "want z=1"}},
-		{"unreadable after invalid", []step{"s1 full a: x=1 y=1", "s1 a: !x y=2", "s1 a: unreadable", "s1 a: y=3 !x", "want x=1~ y=3"}},
-		{"over a restart", []step{"s1 full a: x=1 y=1", "s1 a: !x y=2", "restart", "want x=1~ y=2", "s1 full a: !x y=2", "want x=1~ y=2"}},
+		{"unreadable after invalid", []step{
+			"s1 full a: x=1 y=1", "s1 a: !x y=2", "s1 a: unreadable", "s1 a: y=3 !x", "want x=1~ y=3",
+		}},
+		{"over a restart", []step{
+			"s1 full a: x=1 y=1", "s1 a: !x y=2", "restart", "want x=1~ y=2", "s1 full a: !x y=2",
+			"want x=1~ y=2",
+		}},
 	})
 }
 
@@ -269,12 +276,19 @@ func TestOutageKeepsOld(t *testing.T) { // R2
 func TestRemovalSettles(t *testing.T) { // R3
 	t.Parallel()
 	runCases(t, objectConfig, []string{"s1", "s2"}, []mergerCase{
-		{"after 2 s", []step{"s1 full a: x=1 y=1", "s1 a: y=1", "wait 1999ms", "want x=1~ y=1", "wait 1ms", "want y=1"}},
+		{"after 2 s", []step{
+			"s1 full a: x=1 y=1", "s1 a: y=1", "wait 1999ms", "want x=1~ y=1", "wait 1ms", "want y=1",
+		}},
 		{"a move within a batch", []step{"s1 full a: x=1; b: y=1", "s1 a:; b: x=2 y=1", "want x=2 y=1"}},
-		{"a move between groups", []step{"s1 full a: x=1 z=1", "s1 a: z=1", "wait 1s", "s1 b: x=2", "want x=2 z=1", "wait 1h", "want x=2 z=1"}},
-		{"a move between sources", []step{"s1 full a: x=1 z=1", "s2 full b: y=1", "s1 a: z=1", "wait 1s", "s2 b: x=2 y=1", "want x=2 y=1 z=1"}},
+		{"a move between groups", []step{
+			"s1 full a: x=1 z=1", "s1 a: z=1", "wait 1s", "s1 b: x=2", "want x=2 z=1", "wait 1h", "want x=2 z=1",
+		}},
+		{"a move between sources", []step{
+			"s1 full a: x=1 z=1", "s2 full b: y=1", "s1 a: z=1", "wait 1s", "s2 b: x=2 y=1", "want x=2 y=1 z=1",
+		}},
 		{"removed again after it returned", []step{
-			"s1 full a: x=1 z=1", "s1 a: z=1", "wait 1s", "s1 a: x=2 z=1", "wait 500ms", "s1 a: z=1", "wait 1999ms", "want x=2~ z=1", "wait 1ms", "want z=1",
+			"s1 full a: x=1 z=1", "s1 a: z=1", "wait 1s", "s1 a: x=2 z=1", "wait 500ms", "s1 a: z=1",
+			"wait 1999ms", "want x=2~ z=1", "wait 1ms", "want z=1",
 		}},
 		{"while another group names it as invalid", []step{
 			"s1 full a: x=1 z=1", "s2 full", "s1 a: z=1", "s2 b: !x", "wait 24h", "want x=1~ z=1", "s2 b: x=2", "want x=2 z=1",
@@ -283,18 +297,26 @@ func TestRemovalSettles(t *testing.T) { // R3
 			"s1 full a: x=1 z=1", "s1 a: z=1", "s2 full b: !x", "wait 24h", "s2 full", "wait 2s", "want z=1",
 		}},
 		{"a rename with a mistake", []step{
-			"s1 full a: x=1 z=1", "s1 a: !y z=1", "wait 24h", "want x=1~ z=1", "s1 a: y=1 z=1", "want x=1~ y=1 z=1", "wait 2s", "want y=1 z=1",
+			"s1 full a: x=1 z=1", "s1 a: !y z=1", "wait 24h", "want x=1~ z=1", "s1 a: y=1 z=1",
+			"want x=1~ y=1 z=1", "wait 2s", "want y=1 z=1",
 		}},
-		{"while its group has an error", []step{"s1 full a: x=1 z=1", "s1 a: z=1 error", "wait 24h", "want x=1~ z=1", "s1 a: z=1", "wait 2s", "want z=1"}},
+		{"while its group has an error", []step{
+			"s1 full a: x=1 z=1", "s1 a: z=1 error", "wait 24h", "want x=1~ z=1", "s1 a: z=1", "wait 2s",
+			"want z=1",
+		}},
 		{"a move into a group that broke shortly before", []step{
-			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 9m", "s1 a: z=1", "wait 24h", "want x=1~ y=1~ z=1",
+			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 10m", "s1 a: z=1", "wait 24h", "want x=1~ y=1~ z=1",
 			"s1 b: x=2 y=2", "want x=2 y=2 z=1",
 		}},
 		{"a move into a group that breaks shortly after", []step{
 			"s1 full a: x=1 z=1", "s1 a: z=1", "wait 2s", "want z=1",
-			"s1 a: x=1 z=1", "s1 a: z=1", "wait 1s", "s2 full b: unreadable", "wait 24h", "want x=1~ z=1", "s2 b: y=1", "wait 2s", "want y=1 z=1",
+			"s1 a: x=1 z=1", "s1 a: z=1", "wait 1s", "s2 full b: unreadable", "wait 24h", "want x=1~ z=1",
+			"s2 b: y=1", "wait 2s", "want y=1 z=1",
 		}},
-		{"a group that broke long before", []step{"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 11m", "s1 a: z=1", "wait 2s", "want y=1~ z=1"}},
+		{"a group that broke long before", []step{
+			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 11m", "s1 a: z=1", "wait 2s",
+			"want y=1~ z=1",
+		}},
 		{"sending an error again does not restart it", []step{
 			"s1 full a: x=1 z=1; b: y=1", "s1 b: unreadable", "wait 11m", "s1 b: unreadable", "down s1", "restart",
 			"s1 full a: x=1 z=1; b: unreadable", "s1 a: z=1", "wait 2s", "want y=1~ z=1",
@@ -303,7 +325,9 @@ func TestRemovalSettles(t *testing.T) { // R3
 			"s1 full a: x=1 z=1", "s2 full", "s1 a: z=1 error", "wait 24h", "restart", "wait 24h", "want x=1~ z=1",
 			"s1 full a: z=1", "wait 2s", "want z=1",
 		}},
-		{"accepted", []step{"s1 full a: x=1 z=1", "s1 a: z=1 error", "wait 1h", "accept s1", "want z=1", "restart", "want z=1"}},
+		{"accepted", []step{
+			"s1 full a: x=1 z=1", "s1 a: z=1 error", "wait 1h", "accept s1", "want z=1", "restart", "want z=1",
+		}},
 		{"explicit", []step{"s1 full a: x=1; b: y=1 error", "s1 explicit a:", "want y=1"}},
 	})
 }
@@ -311,27 +335,51 @@ func TestRemovalSettles(t *testing.T) { // R3
 func TestMassRemoval(t *testing.T) { // R4
 	t.Parallel()
 	runCases(t, objectConfig, []string{"s1", "s2"}, []mergerCase{
-		{"everything", []step{"s1 full a: x=1; b: y=1", "s1 full", "wait 24h", "want x=1~ y=1~", "s1 full a: x=2", "want x=2 y=1~"}},
+		{"everything", []step{
+			"s1 full a: x=1; b: y=1", "s1 full", "wait 24h", "want x=1~ y=1~", "s1 full a: x=2", "want x=2 y=1~",
+		}},
 		{"everything in several batches", []step{
-			"s1 full " + many("a", 9), "s1 full " + many("a", 5), "wait 1s", "s1 full " + many("a", 1), "wait 500ms", "s1 full",
+			"s1 full " + many("a", 9), "s1 full " + many("a", 5), "wait 1s",
+			"s1 full " + many("a", 1), "wait 500ms", "s1 full",
 			"wait 24h", "want " + active1("a", 9, "~"),
 		}},
-		{"more than half", []step{"s1 full " + many("a", 19), "s1 full " + many("a", 9), "wait 24h", "want " + active1("a", 9, "") + " " +
-			strings.TrimPrefix(active1("a", 19, "~"), active1("a", 9, "~")+" ")}},
-		{"half", []step{"s1 full " + many("a", 20), "s1 full " + many("a", 10), "wait 2s", "want " + active1("a", 10, "")}},
-		{"more than half, but few", []step{"s1 full " + many("a", 10), "s1 full " + many("a", 1), "wait 2s", "want " + active1("a", 1, "")}},
-		{"moved to another source", []step{"s1 full " + many("a", 20), "s1 full", "s2 full " + many("a", 20), "wait 2s", "want " + active1("a", 20, "")}},
+		{"more than half", []step{
+			"s1 full " + many("a", 19), "s1 full " + many("a", 9), "wait 24h",
+			"want " + active1("a", 9, "") + strings.TrimPrefix(active1("a", 19, "~"), active1("a", 9, "~")),
+		}},
+		{"renamed", []step{"s1 full " + many("a", 20), "s1 full " + many("b", 20), "wait 2s", "want " + active1("b", 20, "")}},
+		{"half", []step{
+			"s1 full " + many("a", 20), "s1 full " + many("a", 10), "wait 2s", "want " + active1("a", 10, ""),
+		}},
+		{"more than half, but few", []step{
+			"s1 full " + many("a", 10), "s1 full " + many("a", 1), "wait 2s", "want " + active1("a", 1, ""),
+		}},
+		{"moved to another source", []step{
+			"s1 full " + many("a", 20), "s1 full", "s2 full " + many("a", 20), "wait 2s",
+			"want " + active1("a", 20, ""),
+		}},
 		{"a single one that is renamed", []step{"s1 full a: x=1", "s1 a: y=1", "wait 2s", "want y=1"}},
-		{"over a restart", []step{"s1 full a: x=1", "restart", "s1 full", "wait 24h", "want x=1~", "restart", "wait 24h", "want x=1~"}},
+		{"over a restart", []step{
+			"s1 full a: x=1", "restart", "s1 full", "wait 24h", "want x=1~", "restart", "wait 24h", "want x=1~",
+		}},
 		{"accepted", []step{"s1 full a: x=1; b: y=1", "s1 full", "wait 1h", "accept s1", "want "}},
 		{"explicit", []step{"s1 full a: x=1; b: y=1", "s1 full explicit", "want "}},
 	})
 	runCases(t, serviceConfig, []string{"s1", "s2"}, []mergerCase{
-		{"services stay 10 minutes", []step{"s1 full a: x=1; b: y=1", "s1 full", "wait 9m59s", "want x=1~ y=1~", "wait 1s", "want "}},
-		{"also over a restart", []step{"s1 full a: x=1", "s1 full", "wait 5m", "restart", "want x=1~", "s1 full", "wait 299s", "want x=1~", "wait 1s", "want "}},
-		{"a service that returns", []step{"s1 full a: x=1; b: y=1", "s1 full", "s1 b: y=2", "want x=1~ y=2", "wait 10m", "want y=2"}},
+		{"services stay 10 minutes", []step{
+			"s1 full a: x=1; b: y=1", "s1 full", "wait 9m59s", "want x=1~ y=1~", "wait 1s", "want ",
+		}},
+		{"also over a restart", []step{
+			"s1 full a: x=1", "s1 full", "wait 5m", "restart", "want x=1~", "s1 full", "wait 299s", "want x=1~",
+			"wait 1s", "want ",
+		}},
+		{"a service that returns", []step{
+			"s1 full a: x=1; b: y=1", "s1 full", "s1 b: y=2", "want x=1~ y=2", "wait 10m", "want y=2",
+		}},
 		{"a few services go at once", []step{"s1 full a: x=1; b: y=1", "s1 b:", "want x=1"}},
-		{"beside what another source supplies", []step{"s1 full a: x=1", "s2 full a: x=2", "s1 full", "want x=1~+x=2", "wait 10m", "want x=2"}},
+		{"beside what another source supplies", []step{
+			"s1 full a: x=1", "s2 full a: x=2", "s1 full", "want x=1~+x=2", "wait 10m", "want x=2",
+		}},
 		{"of all groups", []step{"s1 full a: x=1; b: x=2", "s1 full", "want x=1~+x=2~"}},
 	})
 }
@@ -339,18 +387,24 @@ func TestMassRemoval(t *testing.T) { // R4
 func TestRestart(t *testing.T) { // R5
 	t.Parallel()
 	runCases(t, objectConfig, []string{"s1", "s2"}, []mergerCase{
-		{"used until the source delivers", []step{"s1 full a: x=1; b: y=1", "restart", "want x=1 y=1", "s1 full a: x=2", "want x=2 y=1~", "wait 2s", "want x=2"}},
+		{"used until the source delivers", []step{
+			"s1 full a: x=1; b: y=1", "restart", "want x=1 y=1", "s1 full a: x=2", "want x=2 y=1~", "wait 2s",
+			"want x=2",
+		}},
 		{"a source that left the settings", []step{
 			"s1 full a: x=1", "s2 full b: y=1", "sources s1", "want x=1 y=1~", "wait 2s", "want x=1",
 		}},
 		{"not before all others delivered", []step{
-			"s1 full a: x=1", "s2 full b: y=1", "restart", "sources s1", "wait 24h", "want x=1 y=1", "s1 full a: x=1", "wait 2s", "want x=1",
+			"s1 full a: x=1", "s2 full b: y=1", "restart", "sources s1", "wait 24h", "want x=1 y=1",
+			"s1 full a: x=1", "wait 2s", "want x=1",
 		}},
 		{"moved to another source meanwhile", []step{
-			"s1 full a: x=1", "s2 full b: y=1", "restart", "sources s1", "s1 full a: x=1 y=2", "want x=1 y=2", "wait 1h", "want x=1 y=2",
+			"s1 full a: x=1", "s2 full b: y=1", "restart", "sources s1", "s1 full a: x=1 y=2",
+			"want x=1 y=2", "wait 1h", "want x=1 y=2",
 		}},
 		{"a source that returns to the settings", []step{
-			"s1 full a: x=1", "s2 full b: y=1", "sources s1 s3", "sources s1 s2", "want x=1 y=1", "s2 full b: y=2", "want x=1 y=2",
+			"s1 full a: x=1", "s2 full b: y=1", "sources s1 s3", "sources s1 s2", "want x=1 y=1",
+			"s2 full b: y=2", "want x=1 y=2",
 		}},
 	})
 }

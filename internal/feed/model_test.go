@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// model is a Merger written naively: it has no indexes and no counters, and looks at everything each time.
+// model is a Merger written naively: it has no indexes and no counters, and looks at everything
+// each time.
 type model struct {
 	cfg      Config[testKey, testItem]
 	now      time.Time
@@ -69,7 +70,8 @@ func (m *model) order() []string {
 	return out
 }
 
-// supplies are the items of a key in order of use, as "group source item", those retained with a "~".
+// supplies are the items of a key in order of use, as "group source item", those retained with a
+// "~".
 func (m *model) supplies(k testKey) []string {
 	var out []string
 	for _, name := range m.order() {
@@ -196,7 +198,10 @@ func (m *model) take(b Batch[testItem]) {
 			case u.Unreadable, !has && slices.Contains(u.Invalid, k.String()):
 				next.items = append(next.items, modelItem{i.item, true})
 			case !has:
-				lost = append(lost, &modelRemoval{b.Source, u.Group, i.item, m.now, m.now.Add(m.cfg.Settle), !m.listed(b.Source), false})
+				lost = append(lost, &modelRemoval{
+					source: b.Source, group: u.Group, item: i.item,
+					at: m.now, due: m.now.Add(m.cfg.Settle), settled: !m.listed(b.Source),
+				})
 			}
 		}
 		s.groups[u.Group] = next
@@ -398,7 +403,8 @@ func (h *history) randomBatch() Batch[testItem] {
 
 // step does one random event.
 func (h *history) step() {
-	waits := []time.Duration{0, 500 * time.Millisecond, time.Second, 2 * time.Second, 5 * time.Second, 6 * time.Minute, 11 * time.Minute, time.Hour}
+	const s = time.Second
+	waits := []time.Duration{0, s / 2, s, 2 * s, 5 * s, 6 * time.Minute, 11 * time.Minute, time.Hour}
 	switch h.rand.IntN(16) {
 	case 0:
 		list := h.randomSources()
@@ -470,7 +476,8 @@ func (h *history) check(before, after map[testKey][]string, restarted bool) stri
 	return ""
 }
 
-// plain is items without the marks of retained ones: a key does not change because its item is retained.
+// plain is items without the marks of retained ones: a key does not change because its item is
+// retained.
 func plain(items []string) []string {
 	out := make([]string, len(items))
 	for n, i := range items {

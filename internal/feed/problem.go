@@ -18,7 +18,8 @@ const (
 	Warning Severity = "warning"
 )
 
-// Problem is one thing that is wrong with configuration or with a source: what is wrong, where, and what to do.
+// Problem is one thing that is wrong with configuration or with a source: what is wrong, where, and
+// what to do.
 type Problem struct {
 	Severity Severity `json:"severity"`
 	// Source is the name of the source; the merger fills it in when it is empty.

@@ -9,7 +9,8 @@ import (
 )
 
 const (
-	// unreadableBefore is how long before a removal a group may have become unreadable to be the reason for it (R3).
+	// unreadableBefore is how long before a removal a group may have become unreadable to be the
+	// reason for it (R3).
 	unreadableBefore = 10 * time.Minute
 	// massItems is how many items a source that keeps some has to lose for R4.
 	massItems = 10
@@ -41,7 +42,7 @@ func (i *item[K, T]) retained() string {
 	return ""
 }
 
-// replaces says that an item which was lost is not retained because of another.
+// replaces says that an item which was lost is not retained, because another takes its place.
 func (m *Merger[K, T]) replaces(by, lost *item[K, T]) bool {
 	a, b := by.group, lost.group
 	return !m.cfg.Union || a.source == b.source && (!by.lost() || a.name == b.name)
@@ -139,7 +140,8 @@ func (m *Merger[K, T]) settle(now time.Time) {
 	}
 }
 
-// settleItem decides on R3 when the settle time of a removal ends, and again after each further one.
+// settleItem decides on R3 when the settle time of a removal ends, and again after each further
+// one.
 func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) (stays bool) {
 	i.reason, i.due = f.reason(i), now.Add(m.cfg.Settle)
 	if !i.Settled {
@@ -149,7 +151,8 @@ func (m *Merger[K, T]) settleItem(i *item[K, T], f faults[K, T], now time.Time) 
 	return i.reason != ""
 }
 
-// lostMost decides on R4 when the settle time of a removal ends: over all removals of the source that are pending.
+// lostMost decides on R4 when the settle time of a removal ends: over all removals of the source
+// that are pending.
 func (s *source[K, T]) lostMost(now time.Time) bool {
 	lost, due := 0, false
 	for i := range s.removed() {
@@ -161,8 +164,8 @@ func (s *source[K, T]) lostMost(now time.Time) bool {
 	return due && (s.status.Items == 0 || lost >= massItems && lost > s.status.Items)
 }
 
-// AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose items changed. A source that is
-// not in the list loses all its items.
+// AcceptRemovals removes all items of a source that R3 and R4 retain, and returns the keys whose
+// items changed. A source that is not in the list loses all its items.
 func (m *Merger[K, T]) AcceptRemovals(source string, now time.Time) (changed []K) {
 	s := m.sources[source]
 	if s == nil {

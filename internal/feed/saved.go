@@ -18,12 +18,14 @@ type SavedItem[T any] struct {
 	Item T
 	// Stale means that the group has a newer version, which cannot be used (R1).
 	Stale bool `json:",omitzero"`
-	// Removal is why the item is used although the group does not supply it any more; zero: it does.
+	// Removal is why the item is used although the group does not supply it any more; zero: it
+	// does.
 	Removal `json:",omitzero"`
 }
 
-// Restore puts in groups that were saved before a restart. Call it once, after the first SetSources and before Apply. Saved groups of
-// sources that are not in the list are kept as SetSources says. It returns the keys that have items.
+// Restore puts in groups that were saved before a restart. Call it once, after the first SetSources
+// and before Apply. Saved groups of sources that are not in the list are kept as SetSources says.
+// It returns the keys that have items.
 func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []K) {
 	for _, group := range saved {
 		s := m.source(group.Source)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Waiting lists the required sources that have not delivered and have no content from before the restart, in the order of
-// the list.
+// Waiting lists the required sources that have not delivered and have no content from before the
+// restart, in the order of the list.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
 	for _, s := range m.list {
@@ -25,8 +25,8 @@ type SourceStatus struct {
 	Required bool `json:"required"`
 	// Synced means that the source has delivered its first Full batch since the start.
 	Synced bool `json:"synced"`
-	// Items and Problems count what the source supplies and what is wrong with it. Retained counts the items that are used
-	// although the source does not supply them any more.
+	// Items and Problems count what the source supplies and what is wrong with it. Retained counts
+	// the items that are used although the source does not supply them any more.
 	Items    int `json:"items"`
 	Problems int `json:"problems"`
 	Retained int `json:"retained,omitempty"`
@@ -46,7 +46,8 @@ type SourceStatus struct {
 	Setting string `json:"setting,omitempty"`
 }
 
-// Status describes all sources, in the order of the list. Its cost does not depend on the number of groups.
+// Status describes all sources, in the order of the list. Its cost does not depend on the number of
+// groups.
 func (m *Merger[K, T]) Status() []SourceStatus {
 	out := make([]SourceStatus, len(m.list))
 	for n, s := range m.list {
@@ -59,8 +60,9 @@ func (m *Merger[K, T]) Status() []SourceStatus {
 	return out
 }
 
-// Problems lists all that is wrong: the problems of groups, sources that are down, items that are retained, and keys that several
-// groups define. In no order; see SortProblems. describe says where an item was defined, such as a file and line.
+// Problems lists all that is wrong: the problems of groups, sources that are down, items that are
+// retained, and keys that several groups define. In no order; see SortProblems. describe says where
+// an item was defined, such as a file and line.
 func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	var out []Problem
 	old := m.outdated()
@@ -88,8 +90,8 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 	for k := range m.shared {
 		used := m.items[k][0]
 		for _, i := range m.items[k][1:] {
-			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; remove one of them",
-				describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
+			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
+				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
 			out = append(out, Problem{Severity: Warning, Source: i.group.source.Name, Object: k.String(), Text: text})
 		}
 	}
@@ -116,8 +118,8 @@ func (s *source[K, T]) problem() Problem {
 	p := Problem{Severity: Warning, Source: s.Name, Stale: !s.dropped(), Text: s.status.Error, Since: s.status.ErrorSince}
 	switch {
 	case s.rank == unlisted && s.status.Items > 0:
-		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all required sources "+
-			"have delivered, or until you run %s", s.status.Items, s.acceptCommand())
+		p.Text = fmt.Sprintf("the source is not in the settings any more; its items (%d) stay active until all "+
+			"required sources have delivered, or until you run %s", s.status.Items, s.acceptCommand())
 	case p.Text == "":
 	case s.dropped():
 		p.Severity = Error
@@ -143,7 +145,8 @@ func (i *item[K, T]) problem(describe func(T) string) Problem {
 		remedy = "restore them"
 	}
 	p := Problem{Severity: Warning, Source: s.Name, Object: i.key.String(), Stale: true, Since: i.At}
-	p.Text = fmt.Sprintf("removed from %s, but still active, because %s; %s, or run %s", describe(i.Item), i.reason, remedy, s.acceptCommand())
+	p.Text = fmt.Sprintf("removed from %s, but still active, because %s; %s, or run %s",
+		describe(i.Item), i.reason, remedy, s.acceptCommand())
 	if !i.due.IsZero() && i.Mass {
 		p.Text += "; otherwise it is removed at " + i.due.UTC().Format(time.RFC3339)
 	}

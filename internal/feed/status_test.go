@@ -37,7 +37,9 @@ func TestProblems(t *testing.T) {
 		{"a mass removal", []step{"s1 full a: x=1", "s1 full", "wait 2s"}, []string{
 			`warning Thing x (stale): removed from (x=1), but still active, because source s1 lost all or most of its items at once; restore them, or run "ashorectl sources accept-removals s1"`,
 		}},
-		{"a source that is down", []step{"s1 full a: x=1", "down s1"}, []string{"warning s1 (stale): connection refused; its items stay active"}},
+		{"a source that is down", []step{
+			"s1 full a: x=1",
+			"down s1"}, []string{"warning s1 (stale): connection refused; its items stay active"}},
 		{"a source that left the settings", []step{"s1 full a: x=1", "restart", "sources s2"}, []string{
 			`warning s1 (stale): the source is not in the settings any more; its items (1) stay active until all required sources have delivered, or until you run "ashorectl sources accept-removals s1"`,
 		}},
@@ -102,7 +104,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// Deleting 10,000 groups takes less than a second.
+// Deleting 10,000 groups takes less than a second. The bound allows for a busy machine and -race; quadratic work takes longer.
 func TestLarge(t *testing.T) {
 	t.Parallel()
 	const n = 10_000
@@ -119,7 +121,7 @@ func TestLarge(t *testing.T) {
 			w.apply(b)
 			w.wait(3 * time.Second)
 			w.note(w.m.AcceptRemovals("s1", w.now))
-			if took := time.Since(start); took > time.Second {
+			if took := time.Since(start); took > 5*time.Second {
 				t.Errorf("it took %v", took)
 			}
 			w.run("want z=1")

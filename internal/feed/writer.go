@@ -19,8 +19,8 @@ type Store interface {
 	SaveGroups(ctx context.Context, set string, content map[string][]byte) error
 }
 
-// Codec writes items as JSON and reads them back. Decode says why an item cannot be used, and must check all that a source
-// checks. Both are called from other goroutines than the Merger's.
+// Codec writes items as JSON and reads them back. Decode says why an item cannot be used, and must
+// check all that a source checks. Both are called from other goroutines than the Merger's.
 type Codec[T any] struct {
 	Encode func(T) (json.RawMessage, error)
 	Decode func(json.RawMessage) (T, error)
@@ -70,7 +70,8 @@ func (w *Writer[T]) Problems() []Problem {
 	return []Problem{{Severity: Error, Text: text, Since: since}}
 }
 
-// Load reads the groups that a Writer saved in a set. What cannot be read is left out, and the error says so.
+// Load reads the groups that a Writer saved in a set. What cannot be read is left out, and the
+// error says so.
 func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) ([]SavedGroup[T], error) {
 	content, err := store.LoadGroups(ctx, set)
 	errs := []error{err}
@@ -90,7 +91,8 @@ func Load[T any](ctx context.Context, store Store, set string, codec Codec[T]) (
 	return groups, errors.Join(errs...)
 }
 
-// convert returns a group with other items. Those that cannot be converted are left out; the error is that of the last.
+// convert returns a group with other items. Those that cannot be converted are left out; the error
+// is that of the last.
 func convert[A, B any](g SavedGroup[A], item func(A) (B, error)) (out SavedGroup[B], failed error) {
 	out = SavedGroup[B]{Source: g.Source, Group: g.Group, GroupState: g.GroupState}
 	for _, i := range g.Items {

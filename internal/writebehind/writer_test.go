@@ -101,7 +101,8 @@ func TestWriter(t *testing.T) {
 	}
 }
 
-// A failure is logged once when it begins and once when it ends. What is put meanwhile replaces what was put before.
+// A failure is logged once when it begins and once when it ends. What is put meanwhile replaces
+// what was put before.
 func TestFailure(t *testing.T) {
 	t.Parallel()
 	d := &disk{err: errors.New("disk full")}

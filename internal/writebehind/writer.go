@@ -1,7 +1,3 @@
-// Package writebehind saves records in the background, so that a slow or full disk delays nothing.
-//
-// A Writer holds only the latest content of each record, as a function that encodes it. So its memory is bounded while
-// saving fails. What was put within Gather before a crash is lost.
 package writebehind
 
 import (
@@ -15,7 +11,8 @@ import (
 	"github.com/hashicorp/go-hclog"
 )
 
-// Encode returns the content of a record. It is called in Run, so it must not read what others change.
+// Encode returns the content of a record. It is called in Run, so it must not read what others
+// change.
 type Encode func() ([]byte, error)
 
 // Config says what a Writer does.
@@ -24,7 +21,8 @@ type Config struct {
 	Save func(ctx context.Context, records map[string][]byte) error
 	// What names the records in log messages. Required.
 	What string
-	// Gather is how long a record waits for others, so that one call of Save has all. Default 200 ms.
+	// Gather is how long a record waits for others, so that one call of Save has all. Default 200
+	// ms.
 	Gather time.Duration
 	// Log receives a message when saving fails and one when it succeeds again. Required.
 	Log hclog.Logger
@@ -54,7 +52,8 @@ func New(cfg Config) *Writer {
 	return &Writer{cfg: cfg, wake: make(chan struct{}, 1), pending: map[string]Encode{}}
 }
 
-// Put replaces records by name, all in one call of Save; a nil Encode removes one. It does not block.
+// Put replaces records by name, all in one call of Save; a nil Encode removes one. It does not
+// block.
 func (w *Writer) Put(records map[string]Encode) {
 	w.mu.Lock()
 	maps.Copy(w.pending, records)
