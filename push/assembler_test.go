@@ -27,15 +27,21 @@ type fakeSource[T any] struct {
 	name    string
 	batches chan feed.Batch[T]
 	last    *feed.Batch[T] // sent when it is stopped
+	ends    chan struct{}  // it ends when this is closed; nil: at once
 	err     error
+	started bool
 }
 
 func (s *fakeSource[T]) Name() string { return s.name }
 
 func (s *fakeSource[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
+	s.started = true
 	for s.err == nil {
 		select {
 		case <-ctx.Done():
+			if s.ends != nil {
+				<-s.ends
+			}
 			if s.last != nil {
 				out <- *s.last
 			}
@@ -66,7 +72,7 @@ func (d *fakeDeriver) Derive(objects push.Objects) feed.Batch[registry.Instances
 		if k.Kind == config.ServiceEntry {
 			in := service(o.Spec.(*networking.ServiceEntry).Hosts[0], d.address)
 			in.Service.Namespace, in.Service.Object = k.Namespace, k.String()
-			b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Name, Items: []registry.Instances{in}})
+			b.Updates = append(b.Updates, update(k.Namespace+"/"+k.Name, in))
 		}
 	}
 	for k := range d.objects.All() {
@@ -197,7 +203,9 @@ func (f *fixture) restart() {
 	removedServices := func(_ string, g feed.SavedGroup[registry.Instances]) bool { return g.Removed }
 	maps.DeleteFunc(f.saved, removed)
 	maps.DeleteFunc(f.savedServices, removedServices)
-	f.cfg.Saved = push.Saved{Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices))}
+	f.cfg.Saved = push.Saved{
+		Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices)),
+	}
 	f.contexts = nil
 	f.start()
 }
@@ -232,8 +240,19 @@ func (f *fixture) services(s *fakeSource[registry.Instances], list string) {
 	b := feed.Batch[registry.Instances]{Full: true}
 	for text := range strings.FieldsSeq(list) {
 		host, address, _ := strings.Cut(text, "=")
-		b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: host, Items: []registry.Instances{service(host, address)}})
+		b.Updates = append(b.Updates, update(host, service(host, address)))
 	}
+	send(s, b)
+}
+
+// update is a group with these items.
+func update[T any](group string, items ...T) feed.Update[T] {
+	return feed.Update[T]{Group: group, Items: items}
+}
+
+// change sends a batch with these updates.
+func change[T any](s *fakeSource[T], b feed.Batch[T], updates ...feed.Update[T]) {
+	b.Updates = updates
 	send(s, b)
 }
 
@@ -246,8 +265,10 @@ func send[T any](s *fakeSource[T], b feed.Batch[T]) {
 func virtualService(text string) *config.Object {
 	name, version, _ := strings.Cut(text, "=")
 	return &config.Object{
-		Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: name}, Hash: uint64(len(version)) + uint64(version[0]),
-		Spec: &networking.VirtualService{Hosts: []string{version}}, Origin: config.Origin{File: name + ".yaml", Line: 1},
+		Key:    config.Key{Kind: config.VirtualService, Namespace: "shop", Name: name},
+		Hash:   uint64(version[0]),
+		Spec:   &networking.VirtualService{Hosts: []string{version}},
+		Origin: config.Origin{File: name + ".yaml", Line: 1},
 	}
 }
 
@@ -260,10 +281,11 @@ func serviceEntry(name, host string) *config.Object {
 
 func service(host, address string) registry.Instances {
 	s := &registry.Service{
-		Key: registry.Key{Host: host, Namespace: "consul"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
-		Object: "service " + host,
+		Key: registry.Key{Host: host, Namespace: "consul"}, Object: "service " + host,
+		Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
 	}
-	return registry.Instances{Service: s, Endpoints: &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}}}
+	endpoints := &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}}
+	return registry.Instances{Service: s, Endpoints: endpoints}
 }
 
 // want checks the latest context: "name=version" of each VirtualService, "namespace/host=addresses" of each service.
@@ -371,10 +393,10 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			after(time.Second)
 			noticed := time.Now().Add(-time.Second)
-			u := []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{service("api", "10.0.0.2")}}}
-			send(f.c, feed.Batch[registry.Instances]{Updates: u, Since: noticed})
-			if got := f.changes[len(f.changes)-1]; !got.Since.Equal(noticed) || got.Services != 1 || got.Endpoints != 1 || got.Objects != 0 {
-				f.t.Errorf("changes are %+v, want one service since %v", got, noticed)
+			change(f.c, feed.Batch[registry.Instances]{Since: noticed}, update("api", service("api", "10.0.0.2")))
+			want := push.Changes{Services: 1, Endpoints: 1, Since: noticed}
+			if got := f.changes[len(f.changes)-1]; got != want {
+				f.t.Errorf("changes are %+v, want %+v", got, want)
 			}
 		}},
 		{"a removed object stays for 2s, a moved one always", nil, func(f *fixture) {
@@ -392,14 +414,15 @@ func TestAssembler(t *testing.T) {
 		}},
 		{"an explicit removal takes effect at once", nil, func(f *fixture) {
 			f.fill()
-			send(f.a, feed.Batch[*config.Object]{Explicit: true, Updates: []feed.Update[*config.Object]{{Group: "1"}}})
+			change(f.a, feed.Batch[*config.Object]{Explicit: true}, update[*config.Object]("1"))
 			f.want("removed", "consul/web=10.0.0.1")
 		}},
 		{"an invalid object keeps its former version", nil, func(f *fixture) {
 			f.fill()
-			u := feed.Update[*config.Object]{Group: "1", Invalid: []string{"VirtualService shop/one"}, Items: []*config.Object{virtualService("two=1")},
-				Problems: []feed.Problem{{Severity: feed.Error, Object: "VirtualService shop/one", Text: "has no host"}}}
-			send(f.a, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{u}})
+			u := update("1", virtualService("two=1"))
+			u.Invalid = []string{"VirtualService shop/one"}
+			u.Problems = []feed.Problem{{Severity: feed.Error, Object: "VirtualService shop/one", Text: "has no host"}}
+			change(f.a, feed.Batch[*config.Object]{}, u)
 			after(time.Hour)
 			f.want("after a broken edit", "one=1 two=1 consul/web=10.0.0.1")
 			if p := f.problems(); !strings.Contains(p, "VirtualService shop/one: has no host") {
@@ -438,8 +461,7 @@ func TestAssembler(t *testing.T) {
 			f.want("accepted", "")
 		}},
 		{"a restart serves what was saved until each source delivers", []func(*fixture){withDeriver}, func(f *fixture) {
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{
-				{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("db", "db")}}}})
+			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("db", "db")))
 			f.objects(f.b, "1: two=1")
 			f.services(f.c, "web=10.0.0.1")
 			f.services(f.d, "")
@@ -463,7 +485,8 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			f.objects(f.b, "1: two=1")
 			s := f.sources()
-			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("late=1")}}}}
+			late := []feed.Update[*config.Object]{update("1", virtualService("late=1"))}
+			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: late}
 			other := objectSource("b") // another source of the same name
 			s.Objects = []push.Source[*config.Object]{{Source: other}}
 			s.Services = s.Services[:1]
@@ -477,16 +500,36 @@ func TestAssembler(t *testing.T) {
 			f.services(f.c, "web=10.0.0.2") // it went on
 			f.want("c goes on", "two=2 consul/web=10.0.0.2")
 			s.Objects = append(s.Objects, push.Source[*config.Object]{Source: objectSource("b")})
-			if err := f.assembler.SetSources(f.t.Context(), s); err == nil || !strings.Contains(err.Error(), "two sources are called b") {
+			err := f.assembler.SetSources(f.t.Context(), s)
+			if err == nil || !strings.Contains(err.Error(), "two sources are called b") {
 				f.t.Errorf("two sources of one name: %v", err)
 			}
+		}},
+		{"a source starts when the former one of its name has ended", []func(*fixture){func(f *fixture) {
+			f.c.ends = make(chan struct{})
+		}}, func(f *fixture) {
+			f.fill()
+			s, other := f.sources(), serviceSource("c")
+			for _, list := range [][]push.Source[registry.Instances]{{}, {{Source: other}}} {
+				s.Services = list
+				if err := f.assembler.SetSources(f.t.Context(), s); err != nil {
+					f.t.Fatal(err)
+				}
+			}
+			after(time.Second)
+			if other.started {
+				f.t.Error("two sources of one name run")
+			}
+			close(f.c.ends)
+			f.services(other, "web=10.0.0.2")
+			f.want("the other one has delivered", "one=1 consul/web=10.0.0.2")
 		}},
 		{"derived services change together with the objects", []func(*fixture){withDeriver}, func(f *fixture) {
 			f.fill()
 			f.want("at first", "one=1 consul/web=10.0.0.1")
 			f.contexts = nil
-			items := []*config.Object{virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")}
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: items}}})
+			change(f.a, feed.Batch[*config.Object]{Full: true},
+				update("1", virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")))
 			f.want("declared", "one=2 shop/db=10.9.9.9 shop/web=10.9.9.9=10.0.0.1")
 			if len(f.contexts) != 1 {
 				f.t.Errorf("%d contexts, want 1", len(f.contexts))
@@ -506,7 +549,7 @@ func TestAssembler(t *testing.T) {
 			f.want("it has", "one=1 consul/web=10.0.0.1")
 			in := service("api", "10.0.0.2")
 			in.Service.AutoAddress = true
-			send(f.c, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{in}}}})
+			change(f.c, feed.Batch[registry.Instances]{}, update("api", in))
 			f.want("without an address", "one=1 consul/api=10.0.0.2 consul/web=10.0.0.1")
 			if !slices.Equal(v.wanted, []string{"api"}) {
 				f.t.Errorf("wanted are %v", v.wanted)
@@ -521,19 +564,21 @@ func TestAssembler(t *testing.T) {
 		{"the first context waits for trust and keys", []func(*fixture){withTrust}, func(f *fixture) {
 			keys, trust := f.cfg.Keys.(*fakeKeys), f.trusted
 			f.fill()
-			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{requestAuthentication("x", "https://one")}}}})
+			change(f.b, feed.Batch[*config.Object]{}, update("1", requestAuthentication("x", "https://one")))
 			f.want("no trust", "nothing")
 			if keys.wanted != nil {
 				f.t.Errorf("asked for keys %v before all is known", keys.wanted)
 			}
+			keys.keys <- &push.KeySets{}
+			f.want("keys before they are asked for", "nothing")
 			trust <- &push.Trust{ID: "1"}
-			f.want("no keys", "nothing")
+			f.want("no keys since they were asked for", "nothing")
 			if !slices.Equal(keys.wanted, []string{"https://one"}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
 			keys.keys <- &push.KeySets{ByURL: map[string]string{"https://one": "{}"}}
 			f.want("all is here", "one=1 consul/web=10.0.0.1")
-			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "2", Items: []*config.Object{requestAuthentication("y", "https://two")}}}})
+			change(f.b, feed.Batch[*config.Object]{}, update("2", requestAuthentication("y", "https://two")))
 			if !slices.Equal(keys.wanted, []string{"https://one", "https://two"}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
@@ -552,7 +597,7 @@ func TestAssembler(t *testing.T) {
 			if len(f.exported) != 0 {
 				f.t.Errorf("exported %d times before our sources delivered", len(f.exported))
 			}
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("web", "web")}}}})
+			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("web", "web")))
 			f.wantExported("at first", "one=1 consul/web=10.0.0.1")
 			n := len(f.exported)
 			f.objects(f.b, "1: one=8")
@@ -567,7 +612,7 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			in := service("web", "10.0.0.2")
 			in.Service.Resolution = registry.DNS
-			send(f.d, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "web", Items: []registry.Instances{in}}}})
+			change(f.d, feed.Batch[registry.Instances]{}, update("web", in))
 			f.objects(f.b, "1: one=2")
 			f.want("the first source is used", "one=1 consul/web=10.0.0.1")
 			s, err := f.assembler.Status(f.t.Context())
@@ -575,7 +620,9 @@ func TestAssembler(t *testing.T) {
 				f.t.Errorf("%d conflicts (%v), want 1", s.Conflicts, err)
 			}
 			p := f.problems()
-			for _, want := range []string{"service web resolution: is DNS, not STATIC", "defined in one.yaml:1 of source a, which is used"} {
+			for _, want := range []string{
+				"service web resolution: is DNS, not STATIC", "defined in one.yaml:1 of source a, which is used",
+			} {
 				if !strings.Contains(p, want) {
 					f.t.Errorf("problems are %q, want %q", p, want)
 				}
@@ -596,8 +643,11 @@ func TestAssembler(t *testing.T) {
 				f.t.Errorf("status is %+v, %v", s, err)
 			}
 			j, ok, err := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "consul"})
-			if err != nil || !ok || j.Endpoints.Len() != 2 || len(j.Parts) != 2 || j.Parts[1].Source != "d" || j.Parts[1].Used != 1 {
-				f.t.Errorf("supplied is %+v, %v, %v", j, ok, err)
+			if err != nil || !ok || j.Endpoints.Len() != 2 || len(j.Parts) != 2 {
+				f.t.Fatalf("supplied is %+v, %v, %v", j, ok, err)
+			}
+			if p := j.Parts[1]; p.Source != "d" || p.Used != 1 {
+				f.t.Errorf("the second part is %+v", p)
 			}
 			if _, ok, _ := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "shop"}); ok {
 				f.t.Error("a service that there is not is supplied")
@@ -663,9 +713,13 @@ func TestAssemblerErrors(t *testing.T) {
 		sources []push.Source[*config.Object]
 	}{
 		{"source files: wrong setting", []push.Source[*config.Object]{{Source: broken}}},
-		{"two sources are called one: remove one of them", []push.Source[*config.Object]{{Source: objectSource("one")}, {Source: objectSource("one")}}},
+		{"two sources are called one: remove one of them", []push.Source[*config.Object]{
+			{Source: objectSource("one")}, {Source: objectSource("one")},
+		}},
 	} {
-		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: c.sources}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+		a := push.NewAssembler(push.AssemblerConfig{
+			Sources: push.Sources{Objects: c.sources}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {},
+		})
 		if err := a.Run(t.Context()); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}

@@ -4,6 +4,7 @@
 // Service and EndpointList are immutable and replaced separately, so that an endpoint that comes or
 // goes leaves the service's pointer, and everything that depends on it, alone.
 //
-// A Runtime holds the workloads that registered themselves, their health, and for how long they count.
-// Memory is the one for a single machine, registry/shared is for replicas that share a store.
+// A Runtime holds the workloads that registered themselves, their health, and for how long they
+// count. Memory is the one for a single machine, registry/shared is for replicas that share a
+// store.
 package registry

@@ -37,7 +37,8 @@ const (
 type Endpoint struct {
 	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
 	Address string
-	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have that port. May be nil.
+	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have
+	// that port. May be nil.
 	Ports map[string]uint32
 	// Labels select it into subsets; may be nil.
 	Labels map[string]string

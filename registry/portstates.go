@@ -11,23 +11,28 @@ type PortState string
 
 // The states of a port.
 const (
-	// PortServed means that connections to the workload's address at the port are accepted. Also when nothing is known.
+	// PortServed means that connections to the workload's address at the port are accepted. Also
+	// when nothing is known.
 	PortServed PortState = ""
 	// PortClosed means that nothing listens.
 	PortClosed PortState = "closed"
-	// PortLoopback means that the application listens on a loopback address alone, and nothing on the workload's address.
+	// PortLoopback means that the application listens on a loopback address alone, and nothing on
+	// the workload's address.
 	PortLoopback PortState = "loopback"
-	// PortListener is PortLoopback with the listener of the workload's proxy on the workload's address.
+	// PortListener is PortLoopback with the listener of the workload's proxy on the workload's
+	// address.
 	PortListener PortState = "listener"
 )
 
-// PortStates are the states of a workload's ports but for those that are served, by number: "8080=closed,9090=listener".
+// PortStates are the states of a workload's ports but for those that are served, by number:
+// "8080=closed,9090=listener".
 type PortStates string
 
 // maxPortStates bounds how many ports of a workload have a state.
 const maxPortStates = 64
 
-// ReadPortStates takes states as an agent reports them, "8080=closed". Others, and those beyond 64, are left out.
+// ReadPortStates takes states as an agent reports them, "8080=closed". Others, and those beyond 64,
+// are left out.
 func ReadPortStates(reported []string) PortStates {
 	known := map[uint32]PortState{}
 	for _, text := range reported {

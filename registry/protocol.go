@@ -2,7 +2,8 @@ package registry
 
 import "strings"
 
-// ParseProtocol reads the name of a protocol as ports declare it, in any case, and says whether it is one.
+// ParseProtocol reads the name of a protocol as ports declare it, in any case, and says whether it
+// is one.
 // Source: istio.io, "Protocol selection".
 func ParseProtocol(name string) (Protocol, bool) {
 	switch strings.ToUpper(name) {

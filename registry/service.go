@@ -77,7 +77,8 @@ type Service struct {
 	Addresses []netip.Prefix
 	// AutoAddress means that virtual IPs are allocated while Addresses is empty; see WantsAddress.
 	AutoAddress bool `json:",omitempty"`
-	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it empty.
+	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it
+	// empty.
 	AutoAddresses []netip.Addr `json:",omitempty"`
 	// Ports is in the order of declaration, at least one, numbers unique.
 	Ports []Port
@@ -85,7 +86,8 @@ type Service struct {
 	Resolution Resolution
 	// External is Istio's MESH_EXTERNAL.
 	External bool
-	// ExportTo lists namespaces, "*" for all, "." for its own, "~" for none; empty means the mesh's default.
+	// ExportTo lists namespaces, "*" for all, "." for its own, "~" for none; empty means the mesh's
+	// default.
 	ExportTo []string
 	// Labels are those of the declaration; may be nil.
 	Labels map[string]string
@@ -93,10 +95,11 @@ type Service struct {
 	SubjectAltNames []string
 	// Created decides which of two declarations of a host is used: the older.
 	Created time.Time
-	// Relayed means that the registry of another control plane knows it. Our declarations and registries count before it,
-	// even if they are younger.
+	// Relayed means that the registry of another control plane knows it. Our declarations and
+	// registries count before it, even if they are younger.
 	Relayed bool `json:",omitempty"`
-	// Source is the name of the source that an operator edits, and Object what is written there: "ServiceEntry shop/web".
+	// Source is the name of the source that an operator edits, and Object what is written there:
+	// "ServiceEntry shop/web".
 	Source, Object string
 }
 
@@ -123,8 +126,8 @@ func (s *Service) Port(number uint32) (Port, bool) {
 // Declared reports whether configuration declares the service. Otherwise only registries know it.
 func (s *Service) Declared() bool { return !s.Relayed && strings.HasPrefix(s.Object, "ServiceEntry ") }
 
-// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero means that only their names
-// decide.
+// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero
+// means that only their names decide.
 func (s *Service) CompareAge(o *Service) int {
 	switch {
 	case s.Relayed == o.Relayed:
