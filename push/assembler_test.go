@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,6 +120,37 @@ func relay[T any](ctx context.Context, in <-chan T, out chan<- T) error {
 	}
 }
 
+// calls are the arguments of a callback.
+type calls[T any] struct {
+	mu   sync.Mutex
+	list []T // guarded by mu
+}
+
+func (c *calls[T]) add(arg T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, arg)
+}
+
+// count is how many calls there were, and last the argument of the last one.
+func (c *calls[T]) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.list)
+}
+
+func (c *calls[T]) last() T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list[len(c.list)-1]
+}
+
+func (c *calls[T]) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
 // fixture is an assembler with two sources of configuration, a and b, and two of services, c and d.
 type fixture struct {
 	t             *testing.T
@@ -128,9 +160,9 @@ type fixture struct {
 	assembler     *push.Assembler
 	saved         map[string]feed.SavedGroup[*config.Object]
 	savedServices map[string]feed.SavedGroup[registry.Instances]
-	contexts      []*push.Context
-	changes       []push.Changes
-	exported      []push.Exported
+	contexts      calls[*push.Context]
+	changes       calls[push.Changes]
+	exported      calls[push.Exported]
 	trusted       chan *push.Trust
 	stop          func()
 }
@@ -144,7 +176,8 @@ func newFixture(t *testing.T, options ...func(*fixture)) *fixture {
 		Mesh: testMesh(),
 		Save: f.save,
 		Publish: func(c *push.Context, ch push.Changes) {
-			f.contexts, f.changes = append(f.contexts, c), append(f.changes, ch)
+			f.contexts.add(c)
+			f.changes.add(ch)
 		},
 	}
 	for _, o := range options {
@@ -206,7 +239,7 @@ func (f *fixture) restart() {
 	f.cfg.Saved = push.Saved{
 		Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices)),
 	}
-	f.contexts = nil
+	f.contexts.reset()
 	f.start()
 }
 
@@ -295,8 +328,8 @@ func (f *fixture) want(when, want string) {
 	time.Sleep(60 * time.Millisecond) // more than the gap
 	synctest.Wait()
 	got := "nothing"
-	if len(f.contexts) > 0 {
-		in := f.contexts[len(f.contexts)-1].Inputs()
+	if f.contexts.count() > 0 {
+		in := f.contexts.last().Inputs()
 		got = active(in.Objects, in.Services, in.Endpoints)
 	}
 	if got != want {
@@ -360,15 +393,15 @@ func TestAssembler(t *testing.T) {
 		{"a change is built at once, a storm once in a gap", nil, func(f *fixture) {
 			f.fill()
 			after(time.Second)
-			f.contexts = nil
+			f.contexts.reset()
 			for i := range 100 {
 				f.services(f.c, fmt.Sprintf("web=10.0.1.%d", i))
-				if i == 0 && len(f.contexts) != 1 {
+				if i == 0 && f.contexts.count() != 1 {
 					f.t.Error("the first change was not built at once")
 				}
 				after(10 * time.Millisecond)
 			}
-			if n := len(f.contexts); n < 19 || n > 21 {
+			if n := f.contexts.count(); n < 19 || n > 21 {
 				f.t.Errorf("%d builds in one second of changes, want one in 50ms", n)
 			}
 			f.want("after the storm", "one=1 consul/web=10.0.1.99")
@@ -376,16 +409,16 @@ func TestAssembler(t *testing.T) {
 		{"what did not change is not built, and keeps its pointers", nil, func(f *fixture) {
 			f.fill()
 			f.want("at first", "one=1 consul/web=10.0.0.1")
-			before := f.contexts[len(f.contexts)-1].Inputs()
+			before := f.contexts.last().Inputs()
 			f.services(f.c, "web=10.0.0.1")
 			after(time.Second)
-			if now := f.contexts[len(f.contexts)-1].Inputs(); now != before {
+			if now := f.contexts.last().Inputs(); now != before {
 				f.t.Error("equal services changed the inputs")
 			}
 			f.services(f.c, "web=10.0.0.2")
 			after(time.Second)
 			k := registry.Key{Host: "web", Namespace: "consul"}
-			if now := f.contexts[len(f.contexts)-1].Inputs(); now.Services.At(k) != before.Services.At(k) {
+			if now := f.contexts.last().Inputs(); now.Services.At(k) != before.Services.At(k) {
 				f.t.Error("another endpoint changed the service")
 			}
 		}},
@@ -395,7 +428,7 @@ func TestAssembler(t *testing.T) {
 			noticed := time.Now().Add(-time.Second)
 			change(f.c, feed.Batch[registry.Instances]{Since: noticed}, update("api", service("api", "10.0.0.2")))
 			want := push.Changes{Services: 1, Endpoints: 1, Since: noticed}
-			if got := f.changes[len(f.changes)-1]; got != want {
+			if got := f.changes.last(); got != want {
 				f.t.Errorf("changes are %+v, want %+v", got, want)
 			}
 		}},
@@ -527,12 +560,12 @@ func TestAssembler(t *testing.T) {
 		{"derived services change together with the objects", []func(*fixture){withDeriver}, func(f *fixture) {
 			f.fill()
 			f.want("at first", "one=1 consul/web=10.0.0.1")
-			f.contexts = nil
+			f.contexts.reset()
 			change(f.a, feed.Batch[*config.Object]{Full: true},
 				update("1", virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")))
 			f.want("declared", "one=2 shop/db=10.9.9.9 shop/web=10.9.9.9=10.0.0.1")
-			if len(f.contexts) != 1 {
-				f.t.Errorf("%d contexts, want 1", len(f.contexts))
+			if f.contexts.count() != 1 {
+				f.t.Errorf("%d contexts, want 1", f.contexts.count())
 			}
 			d := f.cfg.Deriver.(*fakeDeriver)
 			d.address = "10.8.8.8"
@@ -582,10 +615,10 @@ func TestAssembler(t *testing.T) {
 			if !slices.Equal(keys.wanted, []string{"https://one", "https://two"}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
-			n := len(f.contexts)
+			n := f.contexts.count()
 			trust <- &push.Trust{ID: "2"}
 			after(time.Second)
-			if c := f.contexts[len(f.contexts)-1].Inputs(); len(f.contexts) == n || c.Trust.ID != "2" || c.Keys == nil {
+			if c := f.contexts.last().Inputs(); f.contexts.count() == n || c.Trust.ID != "2" || c.Keys == nil {
 				f.t.Errorf("other roots were not published: %+v", c.Trust)
 			}
 		}},
@@ -594,15 +627,15 @@ func TestAssembler(t *testing.T) {
 			f.services(f.c, "web=10.0.0.1")
 			f.services(f.d, "")
 			after(time.Second)
-			if len(f.exported) != 0 {
-				f.t.Errorf("exported %d times before our sources delivered", len(f.exported))
+			if f.exported.count() != 0 {
+				f.t.Errorf("exported %d times before our sources delivered", f.exported.count())
 			}
 			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("web", "web")))
 			f.wantExported("at first", "one=1 consul/web=10.0.0.1")
-			n := len(f.exported)
+			n := f.exported.count()
 			f.objects(f.b, "1: one=8")
 			after(time.Minute)
-			if len(f.exported) != n {
+			if f.exported.count() != n {
 				f.t.Error("exported again when an external source changed")
 			}
 			f.services(f.c, "web=10.0.0.2")
@@ -669,8 +702,9 @@ func (f *fixture) wantExported(when, want string) {
 	f.t.Helper()
 	after(time.Second)
 	got := "nothing"
-	if n := len(f.exported); n > 0 {
-		got = active(f.exported[n-1].Objects, f.exported[n-1].Services, f.exported[n-1].Endpoints)
+	if f.exported.count() > 0 {
+		e := f.exported.last()
+		got = active(e.Objects, e.Services, e.Endpoints)
 	}
 	if got != want {
 		f.t.Errorf("%s: exported is %q, want %q", when, got, want)
@@ -692,7 +726,7 @@ func withExport(f *fixture) {
 	f.cfg.Deriver = &fakeDeriver{address: "10.9.9.9", more: make(chan struct{})}
 	f.cfg.Export = &push.ExportConfig{
 		External: func(source string) bool { return source == "b" }, Services: true,
-		Publish: func(e push.Exported) { f.exported = append(f.exported, e) },
+		Publish: f.exported.add,
 	}
 }
 
