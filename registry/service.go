@@ -24,10 +24,10 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Host, o.Host), cmp.Compare(k.Namespace, o.Namespace))
 }
 
-// Protocol is what a port speaks.
+// Protocol is the application protocol of a port.
 type Protocol uint8
 
-// The protocols, in Istio's terms. Unknown means that the proxy has to find out by sniffing.
+// The protocols, by Istio's names. Unknown means that the proxy detects the protocol.
 const (
 	Unknown Protocol = iota
 	TCP
@@ -43,17 +43,16 @@ const (
 	UDP
 )
 
-// IsHTTP says that the proxy routes requests, not connections.
+// IsHTTP reports whether the proxy routes requests, not connections.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p.IsHTTP2() }
 
-// IsHTTP2 says that upstream connections are HTTP/2 whatever the client spoke.
+// IsHTTP2 reports whether upstream connections are HTTP/2, whatever the client uses.
 func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWeb }
 
-// IsTLS says that the proxy routes by SNI and does not look inside.
+// IsTLS reports whether the proxy routes by SNI and does not terminate TLS.
 func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
 
-// Contradicts says that two declarations of one port, of which neither leaves the protocol open,
-// name different ones.
+// Contradicts reports whether two protocols of one port are known and different.
 func (p Protocol) Contradicts(o Protocol) bool { return p != o && p != Unknown && o != Unknown }
 
 // Resolution is how the addresses of a service's endpoints are found.
@@ -64,9 +63,9 @@ const (
 	Static Resolution = iota
 	// DNS endpoints are names that the proxy resolves, balancing over all answers.
 	DNS
-	// DNSRoundRobin endpoints are names of which the proxy uses one answer at a time.
+	// DNSRoundRobin endpoints are names; the proxy uses one answer at a time.
 	DNSRoundRobin
-	// Passthrough goes to the address that the client had connected to (ServiceEntry's NONE).
+	// Passthrough goes to the original destination address of the client (ServiceEntry's NONE).
 	Passthrough
 )
 
@@ -107,7 +106,7 @@ type Service struct {
 type Port struct {
 	Number uint32
 	Name   string
-	// Protocol by the declaration, or by the port's name; Unknown is sniffed.
+	// Protocol is declared, or taken from the port's name; the proxy detects Unknown.
 	Protocol Protocol
 	// TargetPort is the endpoints' port where they do not name their own; zero means Number.
 	TargetPort uint32

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String is the protocol's name as ports declare it; that of Unknown is "UNKNOWN".
+// String is the protocol's name as in a ServiceEntry; that of Unknown is "UNKNOWN".
 func (p Protocol) String() string { return nameOf(p, protocolNames()) }
 
 // MarshalText is String.
