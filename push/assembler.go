@@ -21,11 +21,12 @@ func NewAssembler(cfg AssemblerConfig) *Assembler {
 	if cfg.Gap == 0 {
 		cfg.Gap = 50 * time.Millisecond
 	}
+	cfg.Join.ExportTo = cfg.Mesh.Config.GetDefaultServiceExportTo()
 	return &Assembler{cfg: cfg, requests: make(chan request)}
 }
 
-// Run runs the sources and publishes contexts until ctx ends. The first is published when all required sources have
-// delivered or have saved content, and trust, virtual IPs and keys are there.
+// Run runs the sources and publishes contexts until ctx ends. The first is published when all
+// required sources have delivered or have saved content, and trust, virtual IPs and keys are there.
 // Errors: those of Sources.Check, and that of a source that can never work.
 func (a *Assembler) Run(ctx context.Context) error {
 	if err := a.cfg.Sources.Check(); err != nil {
@@ -150,7 +151,8 @@ func (l *loop) setSources(ctx context.Context, s Sources) {
 // waiting lists the required sources that have neither delivered nor saved content.
 func (l *loop) waiting() []string { return append(l.objects.Waiting(), l.services.Waiting()...) }
 
-// ready reports whether everything is there that the first build waits for. Once it is, it stays so.
+// ready reports whether everything is there that the first build waits for. Once it is, it stays
+// so.
 func (l *loop) ready() bool {
 	switch {
 	case l.serving:

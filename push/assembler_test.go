@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -27,15 +28,21 @@ type fakeSource[T any] struct {
 	name    string
 	batches chan feed.Batch[T]
 	last    *feed.Batch[T] // sent when it is stopped
+	ends    chan struct{}  // it ends when this is closed; nil: at once
 	err     error
+	started bool
 }
 
 func (s *fakeSource[T]) Name() string { return s.name }
 
 func (s *fakeSource[T]) Run(ctx context.Context, out chan<- feed.Batch[T]) error {
+	s.started = true
 	for s.err == nil {
 		select {
 		case <-ctx.Done():
+			if s.ends != nil {
+				<-s.ends
+			}
 			if s.last != nil {
 				out <- *s.last
 			}
@@ -66,7 +73,7 @@ func (d *fakeDeriver) Derive(objects push.Objects) feed.Batch[registry.Instances
 		if k.Kind == config.ServiceEntry {
 			in := service(o.Spec.(*networking.ServiceEntry).Hosts[0], d.address)
 			in.Service.Namespace, in.Service.Object = k.Namespace, k.String()
-			b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: k.Namespace + "/" + k.Name, Items: []registry.Instances{in}})
+			b.Updates = append(b.Updates, update(k.Namespace+"/"+k.Name, in))
 		}
 	}
 	for k := range d.objects.All() {
@@ -113,6 +120,37 @@ func relay[T any](ctx context.Context, in <-chan T, out chan<- T) error {
 	}
 }
 
+// calls are the arguments of a callback.
+type calls[T any] struct {
+	mu   sync.Mutex
+	list []T // guarded by mu
+}
+
+func (c *calls[T]) add(arg T) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = append(c.list, arg)
+}
+
+// count is how many calls there were, and last the argument of the last one.
+func (c *calls[T]) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.list)
+}
+
+func (c *calls[T]) last() T {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.list[len(c.list)-1]
+}
+
+func (c *calls[T]) reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.list = nil
+}
+
 // fixture is an assembler with two sources of configuration, a and b, and two of services, c and d.
 type fixture struct {
 	t             *testing.T
@@ -122,9 +160,9 @@ type fixture struct {
 	assembler     *push.Assembler
 	saved         map[string]feed.SavedGroup[*config.Object]
 	savedServices map[string]feed.SavedGroup[registry.Instances]
-	contexts      []*push.Context
-	changes       []push.Changes
-	exported      []push.Exported
+	contexts      calls[*push.Context]
+	changes       calls[push.Changes]
+	exported      calls[push.Exported]
 	trusted       chan *push.Trust
 	stop          func()
 }
@@ -138,7 +176,8 @@ func newFixture(t *testing.T, options ...func(*fixture)) *fixture {
 		Mesh: testMesh(),
 		Save: f.save,
 		Publish: func(c *push.Context, ch push.Changes) {
-			f.contexts, f.changes = append(f.contexts, c), append(f.changes, ch)
+			f.contexts.add(c)
+			f.changes.add(ch)
 		},
 	}
 	for _, o := range options {
@@ -197,8 +236,10 @@ func (f *fixture) restart() {
 	removedServices := func(_ string, g feed.SavedGroup[registry.Instances]) bool { return g.Removed }
 	maps.DeleteFunc(f.saved, removed)
 	maps.DeleteFunc(f.savedServices, removedServices)
-	f.cfg.Saved = push.Saved{Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices))}
-	f.contexts = nil
+	f.cfg.Saved = push.Saved{
+		Objects: slices.Collect(maps.Values(f.saved)), Services: slices.Collect(maps.Values(f.savedServices)),
+	}
+	f.contexts.reset()
 	f.start()
 }
 
@@ -232,8 +273,19 @@ func (f *fixture) services(s *fakeSource[registry.Instances], list string) {
 	b := feed.Batch[registry.Instances]{Full: true}
 	for text := range strings.FieldsSeq(list) {
 		host, address, _ := strings.Cut(text, "=")
-		b.Updates = append(b.Updates, feed.Update[registry.Instances]{Group: host, Items: []registry.Instances{service(host, address)}})
+		b.Updates = append(b.Updates, update(host, service(host, address)))
 	}
+	send(s, b)
+}
+
+// update is a group with these items.
+func update[T any](group string, items ...T) feed.Update[T] {
+	return feed.Update[T]{Group: group, Items: items}
+}
+
+// change sends a batch with these updates.
+func change[T any](s *fakeSource[T], b feed.Batch[T], updates ...feed.Update[T]) {
+	b.Updates = updates
 	send(s, b)
 }
 
@@ -246,8 +298,10 @@ func send[T any](s *fakeSource[T], b feed.Batch[T]) {
 func virtualService(text string) *config.Object {
 	name, version, _ := strings.Cut(text, "=")
 	return &config.Object{
-		Key: config.Key{Kind: config.VirtualService, Namespace: "shop", Name: name}, Hash: uint64(len(version)) + uint64(version[0]),
-		Spec: &networking.VirtualService{Hosts: []string{version}}, Origin: config.Origin{File: name + ".yaml", Line: 1},
+		Key:    config.Key{Kind: config.VirtualService, Namespace: "shop", Name: name},
+		Hash:   uint64(version[0]),
+		Spec:   &networking.VirtualService{Hosts: []string{version}},
+		Origin: config.Origin{File: name + ".yaml", Line: 1},
 	}
 }
 
@@ -260,10 +314,11 @@ func serviceEntry(name, host string) *config.Object {
 
 func service(host, address string) registry.Instances {
 	s := &registry.Service{
-		Key: registry.Key{Host: host, Namespace: "consul"}, Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
-		Object: "service " + host,
+		Key: registry.Key{Host: host, Namespace: "consul"}, Object: "service " + host,
+		Ports: []registry.Port{{Number: 80, Name: "http", Protocol: registry.HTTP}},
 	}
-	return registry.Instances{Service: s, Endpoints: &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}}}
+	endpoints := &registry.EndpointList{Items: []registry.Endpoint{{Address: address}}}
+	return registry.Instances{Service: s, Endpoints: endpoints}
 }
 
 // want checks the latest context: "name=version" of each VirtualService, "namespace/host=addresses" of each service.
@@ -273,8 +328,8 @@ func (f *fixture) want(when, want string) {
 	time.Sleep(60 * time.Millisecond) // more than the gap
 	synctest.Wait()
 	got := "nothing"
-	if len(f.contexts) > 0 {
-		in := f.contexts[len(f.contexts)-1].Inputs()
+	if f.contexts.count() > 0 {
+		in := f.contexts.last().Inputs()
 		got = active(in.Objects, in.Services, in.Endpoints)
 	}
 	if got != want {
@@ -338,15 +393,15 @@ func TestAssembler(t *testing.T) {
 		{"a change is built at once, a storm once in a gap", nil, func(f *fixture) {
 			f.fill()
 			after(time.Second)
-			f.contexts = nil
+			f.contexts.reset()
 			for i := range 100 {
 				f.services(f.c, fmt.Sprintf("web=10.0.1.%d", i))
-				if i == 0 && len(f.contexts) != 1 {
+				if i == 0 && f.contexts.count() != 1 {
 					f.t.Error("the first change was not built at once")
 				}
 				after(10 * time.Millisecond)
 			}
-			if n := len(f.contexts); n < 19 || n > 21 {
+			if n := f.contexts.count(); n < 19 || n > 21 {
 				f.t.Errorf("%d builds in one second of changes, want one in 50ms", n)
 			}
 			f.want("after the storm", "one=1 consul/web=10.0.1.99")
@@ -354,16 +409,16 @@ func TestAssembler(t *testing.T) {
 		{"what did not change is not built, and keeps its pointers", nil, func(f *fixture) {
 			f.fill()
 			f.want("at first", "one=1 consul/web=10.0.0.1")
-			before := f.contexts[len(f.contexts)-1].Inputs()
+			before := f.contexts.last().Inputs()
 			f.services(f.c, "web=10.0.0.1")
 			after(time.Second)
-			if now := f.contexts[len(f.contexts)-1].Inputs(); now != before {
+			if now := f.contexts.last().Inputs(); now != before {
 				f.t.Error("equal services changed the inputs")
 			}
 			f.services(f.c, "web=10.0.0.2")
 			after(time.Second)
 			k := registry.Key{Host: "web", Namespace: "consul"}
-			if now := f.contexts[len(f.contexts)-1].Inputs(); now.Services.At(k) != before.Services.At(k) {
+			if now := f.contexts.last().Inputs(); now.Services.At(k) != before.Services.At(k) {
 				f.t.Error("another endpoint changed the service")
 			}
 		}},
@@ -371,10 +426,10 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			after(time.Second)
 			noticed := time.Now().Add(-time.Second)
-			u := []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{service("api", "10.0.0.2")}}}
-			send(f.c, feed.Batch[registry.Instances]{Updates: u, Since: noticed})
-			if got := f.changes[len(f.changes)-1]; !got.Since.Equal(noticed) || got.Services != 1 || got.Endpoints != 1 || got.Objects != 0 {
-				f.t.Errorf("changes are %+v, want one service since %v", got, noticed)
+			change(f.c, feed.Batch[registry.Instances]{Since: noticed}, update("api", service("api", "10.0.0.2")))
+			want := push.Changes{Services: 1, Endpoints: 1, Since: noticed}
+			if got := f.changes.last(); got != want {
+				f.t.Errorf("changes are %+v, want %+v", got, want)
 			}
 		}},
 		{"a removed object stays for 2s, a moved one always", nil, func(f *fixture) {
@@ -392,14 +447,15 @@ func TestAssembler(t *testing.T) {
 		}},
 		{"an explicit removal takes effect at once", nil, func(f *fixture) {
 			f.fill()
-			send(f.a, feed.Batch[*config.Object]{Explicit: true, Updates: []feed.Update[*config.Object]{{Group: "1"}}})
+			change(f.a, feed.Batch[*config.Object]{Explicit: true}, update[*config.Object]("1"))
 			f.want("removed", "consul/web=10.0.0.1")
 		}},
 		{"an invalid object keeps its former version", nil, func(f *fixture) {
 			f.fill()
-			u := feed.Update[*config.Object]{Group: "1", Invalid: []string{"VirtualService shop/one"}, Items: []*config.Object{virtualService("two=1")},
-				Problems: []feed.Problem{{Severity: feed.Error, Object: "VirtualService shop/one", Text: "has no host"}}}
-			send(f.a, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{u}})
+			u := update("1", virtualService("two=1"))
+			u.Invalid = []string{"VirtualService shop/one"}
+			u.Problems = []feed.Problem{{Severity: feed.Error, Object: "VirtualService shop/one", Text: "has no host"}}
+			change(f.a, feed.Batch[*config.Object]{}, u)
 			after(time.Hour)
 			f.want("after a broken edit", "one=1 two=1 consul/web=10.0.0.1")
 			if p := f.problems(); !strings.Contains(p, "VirtualService shop/one: has no host") {
@@ -438,8 +494,7 @@ func TestAssembler(t *testing.T) {
 			f.want("accepted", "")
 		}},
 		{"a restart serves what was saved until each source delivers", []func(*fixture){withDeriver}, func(f *fixture) {
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{
-				{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("db", "db")}}}})
+			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("db", "db")))
 			f.objects(f.b, "1: two=1")
 			f.services(f.c, "web=10.0.0.1")
 			f.services(f.d, "")
@@ -463,7 +518,8 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			f.objects(f.b, "1: two=1")
 			s := f.sources()
-			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("late=1")}}}}
+			late := []feed.Update[*config.Object]{update("1", virtualService("late=1"))}
+			f.b.last = &feed.Batch[*config.Object]{Source: "b", Full: true, Updates: late}
 			other := objectSource("b") // another source of the same name
 			s.Objects = []push.Source[*config.Object]{{Source: other}}
 			s.Services = s.Services[:1]
@@ -477,19 +533,39 @@ func TestAssembler(t *testing.T) {
 			f.services(f.c, "web=10.0.0.2") // it went on
 			f.want("c goes on", "two=2 consul/web=10.0.0.2")
 			s.Objects = append(s.Objects, push.Source[*config.Object]{Source: objectSource("b")})
-			if err := f.assembler.SetSources(f.t.Context(), s); err == nil || !strings.Contains(err.Error(), "two sources are called b") {
+			err := f.assembler.SetSources(f.t.Context(), s)
+			if err == nil || !strings.Contains(err.Error(), "two sources are called b") {
 				f.t.Errorf("two sources of one name: %v", err)
 			}
+		}},
+		{"a source starts when the former one of its name has ended", []func(*fixture){func(f *fixture) {
+			f.c.ends = make(chan struct{})
+		}}, func(f *fixture) {
+			f.fill()
+			s, other := f.sources(), serviceSource("c")
+			for _, list := range [][]push.Source[registry.Instances]{{}, {{Source: other}}} {
+				s.Services = list
+				if err := f.assembler.SetSources(f.t.Context(), s); err != nil {
+					f.t.Fatal(err)
+				}
+			}
+			after(time.Second)
+			if other.started {
+				f.t.Error("two sources of one name run")
+			}
+			close(f.c.ends)
+			f.services(other, "web=10.0.0.2")
+			f.want("the other one has delivered", "one=1 consul/web=10.0.0.2")
 		}},
 		{"derived services change together with the objects", []func(*fixture){withDeriver}, func(f *fixture) {
 			f.fill()
 			f.want("at first", "one=1 consul/web=10.0.0.1")
-			f.contexts = nil
-			items := []*config.Object{virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")}
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: items}}})
+			f.contexts.reset()
+			change(f.a, feed.Batch[*config.Object]{Full: true},
+				update("1", virtualService("one=2"), serviceEntry("web", "web"), serviceEntry("db", "db")))
 			f.want("declared", "one=2 shop/db=10.9.9.9 shop/web=10.9.9.9=10.0.0.1")
-			if len(f.contexts) != 1 {
-				f.t.Errorf("%d contexts, want 1", len(f.contexts))
+			if f.contexts.count() != 1 {
+				f.t.Errorf("%d contexts, want 1", f.contexts.count())
 			}
 			d := f.cfg.Deriver.(*fakeDeriver)
 			d.address = "10.8.8.8"
@@ -506,7 +582,7 @@ func TestAssembler(t *testing.T) {
 			f.want("it has", "one=1 consul/web=10.0.0.1")
 			in := service("api", "10.0.0.2")
 			in.Service.AutoAddress = true
-			send(f.c, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "api", Items: []registry.Instances{in}}}})
+			change(f.c, feed.Batch[registry.Instances]{}, update("api", in))
 			f.want("without an address", "one=1 consul/api=10.0.0.2 consul/web=10.0.0.1")
 			if !slices.Equal(v.wanted, []string{"api"}) {
 				f.t.Errorf("wanted are %v", v.wanted)
@@ -521,26 +597,28 @@ func TestAssembler(t *testing.T) {
 		{"the first context waits for trust and keys", []func(*fixture){withTrust}, func(f *fixture) {
 			keys, trust := f.cfg.Keys.(*fakeKeys), f.trusted
 			f.fill()
-			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{requestAuthentication("x", "https://one")}}}})
+			change(f.b, feed.Batch[*config.Object]{}, update("1", requestAuthentication("x", "https://one")))
 			f.want("no trust", "nothing")
 			if keys.wanted != nil {
 				f.t.Errorf("asked for keys %v before all is known", keys.wanted)
 			}
+			keys.keys <- &push.KeySets{}
+			f.want("keys before they are asked for", "nothing")
 			trust <- &push.Trust{ID: "1"}
-			f.want("no keys", "nothing")
+			f.want("no keys since they were asked for", "nothing")
 			if !slices.Equal(keys.wanted, []string{"https://one"}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
 			keys.keys <- &push.KeySets{ByURL: map[string]string{"https://one": "{}"}}
 			f.want("all is here", "one=1 consul/web=10.0.0.1")
-			send(f.b, feed.Batch[*config.Object]{Updates: []feed.Update[*config.Object]{{Group: "2", Items: []*config.Object{requestAuthentication("y", "https://two")}}}})
+			change(f.b, feed.Batch[*config.Object]{}, update("2", requestAuthentication("y", "https://two")))
 			if !slices.Equal(keys.wanted, []string{"https://one", "https://two"}) {
 				f.t.Errorf("asked for keys %v", keys.wanted)
 			}
-			n := len(f.contexts)
+			n := f.contexts.count()
 			trust <- &push.Trust{ID: "2"}
 			after(time.Second)
-			if c := f.contexts[len(f.contexts)-1].Inputs(); len(f.contexts) == n || c.Trust.ID != "2" || c.Keys == nil {
+			if c := f.contexts.last().Inputs(); f.contexts.count() == n || c.Trust.ID != "2" || c.Keys == nil {
 				f.t.Errorf("other roots were not published: %+v", c.Trust)
 			}
 		}},
@@ -549,15 +627,15 @@ func TestAssembler(t *testing.T) {
 			f.services(f.c, "web=10.0.0.1")
 			f.services(f.d, "")
 			after(time.Second)
-			if len(f.exported) != 0 {
-				f.t.Errorf("exported %d times before our sources delivered", len(f.exported))
+			if f.exported.count() != 0 {
+				f.t.Errorf("exported %d times before our sources delivered", f.exported.count())
 			}
-			send(f.a, feed.Batch[*config.Object]{Full: true, Updates: []feed.Update[*config.Object]{{Group: "1", Items: []*config.Object{virtualService("one=1"), serviceEntry("web", "web")}}}})
+			change(f.a, feed.Batch[*config.Object]{Full: true}, update("1", virtualService("one=1"), serviceEntry("web", "web")))
 			f.wantExported("at first", "one=1 consul/web=10.0.0.1")
-			n := len(f.exported)
+			n := f.exported.count()
 			f.objects(f.b, "1: one=8")
 			after(time.Minute)
-			if len(f.exported) != n {
+			if f.exported.count() != n {
 				f.t.Error("exported again when an external source changed")
 			}
 			f.services(f.c, "web=10.0.0.2")
@@ -567,7 +645,7 @@ func TestAssembler(t *testing.T) {
 			f.fill()
 			in := service("web", "10.0.0.2")
 			in.Service.Resolution = registry.DNS
-			send(f.d, feed.Batch[registry.Instances]{Updates: []feed.Update[registry.Instances]{{Group: "web", Items: []registry.Instances{in}}}})
+			change(f.d, feed.Batch[registry.Instances]{}, update("web", in))
 			f.objects(f.b, "1: one=2")
 			f.want("the first source is used", "one=1 consul/web=10.0.0.1")
 			s, err := f.assembler.Status(f.t.Context())
@@ -575,7 +653,9 @@ func TestAssembler(t *testing.T) {
 				f.t.Errorf("%d conflicts (%v), want 1", s.Conflicts, err)
 			}
 			p := f.problems()
-			for _, want := range []string{"service web resolution: is DNS, not STATIC", "defined in one.yaml:1 of source a, which is used"} {
+			for _, want := range []string{
+				"service web resolution: is DNS, not STATIC", "defined in one.yaml:1 of source a, which is used",
+			} {
 				if !strings.Contains(p, want) {
 					f.t.Errorf("problems are %q, want %q", p, want)
 				}
@@ -596,8 +676,11 @@ func TestAssembler(t *testing.T) {
 				f.t.Errorf("status is %+v, %v", s, err)
 			}
 			j, ok, err := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "consul"})
-			if err != nil || !ok || j.Endpoints.Len() != 2 || len(j.Parts) != 2 || j.Parts[1].Source != "d" || j.Parts[1].Used != 1 {
-				f.t.Errorf("supplied is %+v, %v, %v", j, ok, err)
+			if err != nil || !ok || j.Endpoints.Len() != 2 || len(j.Parts) != 2 {
+				f.t.Fatalf("supplied is %+v, %v, %v", j, ok, err)
+			}
+			if p := j.Parts[1]; p.Source != "d" || p.Used != 1 {
+				f.t.Errorf("the second part is %+v", p)
 			}
 			if _, ok, _ := f.assembler.Supplied(f.t.Context(), registry.Key{Host: "web", Namespace: "shop"}); ok {
 				f.t.Error("a service that there is not is supplied")
@@ -619,8 +702,9 @@ func (f *fixture) wantExported(when, want string) {
 	f.t.Helper()
 	after(time.Second)
 	got := "nothing"
-	if n := len(f.exported); n > 0 {
-		got = active(f.exported[n-1].Objects, f.exported[n-1].Services, f.exported[n-1].Endpoints)
+	if f.exported.count() > 0 {
+		e := f.exported.last()
+		got = active(e.Objects, e.Services, e.Endpoints)
 	}
 	if got != want {
 		f.t.Errorf("%s: exported is %q, want %q", when, got, want)
@@ -642,7 +726,7 @@ func withExport(f *fixture) {
 	f.cfg.Deriver = &fakeDeriver{address: "10.9.9.9", more: make(chan struct{})}
 	f.cfg.Export = &push.ExportConfig{
 		External: func(source string) bool { return source == "b" }, Services: true,
-		Publish: func(e push.Exported) { f.exported = append(f.exported, e) },
+		Publish: f.exported.add,
 	}
 }
 
@@ -663,9 +747,13 @@ func TestAssemblerErrors(t *testing.T) {
 		sources []push.Source[*config.Object]
 	}{
 		{"source files: wrong setting", []push.Source[*config.Object]{{Source: broken}}},
-		{"two sources are called one: remove one of them", []push.Source[*config.Object]{{Source: objectSource("one")}, {Source: objectSource("one")}}},
+		{"two sources are called one: remove one of them", []push.Source[*config.Object]{
+			{Source: objectSource("one")}, {Source: objectSource("one")},
+		}},
 	} {
-		a := push.NewAssembler(push.AssemblerConfig{Sources: push.Sources{Objects: c.sources}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {}})
+		a := push.NewAssembler(push.AssemblerConfig{
+			Sources: push.Sources{Objects: c.sources}, Mesh: testMesh(), Publish: func(*push.Context, push.Changes) {},
+		})
 		if err := a.Run(t.Context()); err == nil || err.Error() != c.want {
 			t.Errorf("got %v, want %s", err, c.want)
 		}

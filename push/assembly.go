@@ -11,13 +11,16 @@ import (
 )
 
 const (
-	// settle is how long a configuration object stays that no source supplies any more: rule R3 of internal/feed.
+	// settle is how long a configuration object stays that no source supplies any more: rule R3 of
+	// internal/feed.
 	settle = 2 * time.Second
-	// massRemoval is how long services stay that a source lost together with most of its others: rule R4.
+	// massRemoval is how long services stay that a source lost together with most of its others:
+	// rule R4.
 	massRemoval = 10 * time.Minute
 )
 
-// assembly merges what the sources supply into Inputs. It has no goroutine and no clock: one goroutine owns it.
+// assembly merges what the sources supply into Inputs. It has no goroutine and no clock: one
+// goroutine owns it.
 type assembly struct {
 	cfg      *AssemblerConfig
 	objects  *feed.Merger[config.Key, *config.Object]
@@ -210,8 +213,11 @@ func (a *assembly) wants() []string {
 	return out
 }
 
-// replaceHost returns the maps with these services as all that there are of the host. What is equal keeps its pointer.
-func replaceHost(services Services, endpoints Endpoints, host registry.Host, now []registry.Instances) (Services, Endpoints) {
+// replaceHost returns the maps with these services as all that there are of the host. What is equal
+// keeps its pointer.
+func replaceHost(
+	services Services, endpoints Endpoints, host registry.Host, now []registry.Instances,
+) (Services, Endpoints) {
 	before := map[registry.Key]registry.Instances{}
 	for k, s := range services.From(registry.Key{Host: string(host)}) {
 		if k.Host != string(host) {
@@ -235,7 +241,8 @@ func replaceHost(services Services, endpoints Endpoints, host registry.Host, now
 func (a *assembly) takeSaved() Saved {
 	out := Saved{Objects: a.objects.TakeChanged(), Services: a.services.TakeChanged()}
 	if d := a.cfg.Deriver; d != nil {
-		out.Services = slices.DeleteFunc(out.Services, func(g feed.SavedGroup[registry.Instances]) bool { return g.Source == d.Name() })
+		derived := func(g feed.SavedGroup[registry.Instances]) bool { return g.Source == d.Name() }
+		out.Services = slices.DeleteFunc(out.Services, derived)
 	}
 	return out
 }

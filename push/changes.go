@@ -2,22 +2,21 @@ package push
 
 import "time"
 
-// Changes says how much lies between two contexts, and since when: for the log and for measuring how long a
-// change takes to arrive. Nobody decides anything by it: a stream compares what its client has with what the
-// latest context says, and equal pointers make that cheap.
+// Changes counts the differences between two contexts, for the log and for metrics. No decision
+// depends on it: a stream compares what its client has with the latest context.
 type Changes struct {
-	// Mesh says that the mesh-wide settings differ.
+	// Mesh means that the mesh-wide settings differ.
 	Mesh bool
-	// Trust says that roots or revocations differ, Keys that keys of issuers of tokens do.
+	// Trust means that roots or revocations differ. Keys means that keys of token issuers differ.
 	Trust, Keys bool
-	// Objects, Services and Endpoints count what differs; Endpoints counts services.
+	// Objects, Services and Endpoints count the differences. Endpoints counts services.
 	Objects, Services, Endpoints int
-	// Since is when the first of the changes was noticed; zero: unknown.
+	// Since is when the first change was noticed; zero: unknown.
 	Since time.Time
 }
 
-// Compare counts what lies between two contexts of one origin; from may be nil. Its cost is that of
-// the differences.
+// Compare counts the differences between two contexts, the second built from the first; from may be
+// nil. Its cost is that of the differences.
 func Compare(from, to *Context) Changes {
 	var old Inputs
 	if from != nil {

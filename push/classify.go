@@ -10,7 +10,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Classify reduces a proxy to what its resources depend on. Equal facets mean equal resources.
+// Classify reduces a proxy to the facts that its resources depend on. Equal facets mean equal
+// resources.
 func (c *Context) Classify(n Node) Facets {
 	f := Facets{
 		Type:         n.Type,
@@ -52,23 +53,27 @@ func (c *Context) Classify(n Node) Facets {
 	return f
 }
 
-// networkLabel stands for the network of a workload where endpoints are ordered by labels.
+// networkLabel is the failoverPriority that stands for the network of a workload.
 // Source: istio.io, LocalityLoadBalancerSetting.failoverPriority.
 const networkLabel = "topology.istio.io/network"
 
 // facetNamespace is the proxy's namespace if what it sees depends on it.
 func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
-	if s != nil || c.held.services().special[n.Namespace] || c.held.routes().special[n.Namespace] || c.held.rules().special[n.Namespace] {
+	special := c.held.services().special[n.Namespace] || c.held.routes().special[n.Namespace] ||
+		c.held.rules().special[n.Namespace]
+	if s != nil || special {
 		return n.Namespace
 	}
 	return ""
 }
 
-// ownOf finds what is n's alone.
+// ownOf is the part that only n has.
 func (c *Context) ownOf(n Node) *Own {
 	in := c.inboundOf(n)
 	slices.SortStableFunc(in, func(a, b Inbound) int {
-		return cmp.Or(cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key), cmp.Compare(a.Port.Number, b.Port.Number))
+		return cmp.Or(
+			cmp.Compare(a.TargetPort, b.TargetPort), a.Service.Key.Compare(b.Service.Key),
+			cmp.Compare(a.Port.Number, b.Port.Number))
 	})
 	in = slices.CompactFunc(in, func(a, b Inbound) bool {
 		return a.Service == b.Service && a.Port == b.Port && a.TargetPort == b.TargetPort
@@ -96,7 +101,7 @@ func (c *Context) inboundOf(n Node) []Inbound {
 	return in
 }
 
-// localityOf is that of the workload's own endpoint, else what the proxy says.
+// localityOf is the locality of the workload's own endpoint, else of the proxy.
 // Source: istio.io, "the locality of the registry comes first".
 func (c *Context) localityOf(n Node) registry.Locality {
 	for _, a := range n.IPs.Items() {
@@ -120,7 +125,7 @@ func (c *Context) failoverLabels(n Node, v *view) *intern.List[Label] {
 	return c.tables.labels.Of(out)
 }
 
-// routeSources lists the conditional matches that hold for n.
+// routeSources lists the conditional matches that apply to n.
 func (c *Context) routeSources(n Node) *intern.List[any] {
 	var out []any
 	for _, vs := range c.virtual.conditional.All() {
@@ -145,7 +150,7 @@ func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 	return keep(&c.held.servers, c.tables.serverView, in).list
 }
 
-// bindAddress is where listeners of a proxy bind that no traffic is redirected to.
+// bindAddress is the address of listeners to which no traffic is redirected.
 func bindAddress(ips []netip.Addr) netip.Addr {
 	if len(ips) > 0 && ips[0].IsLoopback() {
 		return ips[0]
@@ -160,9 +165,10 @@ func ipv6Only(ips []netip.Addr) bool {
 	return len(ips) > 0 && !slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is4() })
 }
 
-// dualStack says that there are addresses of both families. IPv6 addresses that only the machine itself
-// or its link can reach do not count: nearly every machine has them.
+// dualStack reports whether there are addresses of both families. Loopback and link-local IPv6
+// addresses are ignored, since nearly every machine has them.
 func dualStack(ips []netip.Addr) bool {
-	return slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is4() }) &&
-		slices.ContainsFunc(ips, func(a netip.Addr) bool { return a.Unmap().Is6() && !a.IsLinkLocalUnicast() && !a.IsLoopback() })
+	v4 := func(a netip.Addr) bool { return a.Unmap().Is4() }
+	v6 := func(a netip.Addr) bool { return a.Unmap().Is6() && !a.IsLinkLocalUnicast() && !a.IsLoopback() }
+	return slices.ContainsFunc(ips, v4) && slices.ContainsFunc(ips, v6)
 }

@@ -19,14 +19,15 @@ type Endpoints = pmap.Map[registry.Key, *registry.EndpointList]
 type Inputs struct {
 	// Mesh are the mesh-wide settings, never nil.
 	Mesh *Mesh
-	// Objects is all configuration that is at work.
+	// Objects are all active configuration objects.
 	Objects Objects
-	// Services and Endpoints are what all registries supply, merged.
+	// Services and Endpoints are joined from all sources, with the virtual IPs that are allocated
+	// for them.
 	Services  Services
 	Endpoints Endpoints
-	// Trust is whom workloads believe; nil: there is no certificate authority.
+	// Trust are the trusted roots and the revocations; nil: there is no certificate authority.
 	Trust *Trust
-	// Keys are those of the issuers of tokens; nil: none was fetched.
+	// Keys are the public keys of token issuers; nil: none were fetched.
 	Keys *KeySets
 }
 
@@ -46,12 +47,12 @@ type Context struct {
 	peers, requests, authorization policies
 	identities                     identities
 
-	held   *held // what was computed from the above, on demand
-	before *held // that of the last context before that was asked anything, so that it is found again
+	held   *held // results that were computed from the above on demand
+	before *held // those of the last earlier context that computed any; it keeps them in the memos
 }
 
-// Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates what
-// did not change, so that the cost is that of the changes.
+// Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates
+// what did not change. So the cost is that of the changes.
 func Build(prev *Context, in Inputs) *Context {
 	if prev == nil || prev.in.Mesh.Domain != in.Mesh.Domain {
 		prev = &Context{tables: newTables()}
@@ -78,8 +79,8 @@ func (c *Context) Inputs() Inputs { return c.in }
 // Object returns the configuration object of that key; nil when there is none.
 func (c *Context) Object(key config.Key) *config.Object { return c.in.Objects.At(key) }
 
-// index brings one changed object into the index of its kind. One that has only moved, say to another line of
-// its file, has no other effect than before: the index keeps the old pointer, and with it all that was made of it.
+// index updates the index of the kind of a changed object. When only its position in a file
+// changed, the index keeps the old pointer, and everything that was computed from it.
 func (c *Context) index(ch pmap.Change[config.Key, *config.Object]) {
 	if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
 		return

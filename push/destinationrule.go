@@ -43,15 +43,15 @@ func (x rules) with(old, o *config.Object, domain string) rules {
 	return x
 }
 
-// ruleView are all rules, merged by host and ordered for look-ups. Made from the whole index when it
-// or the services changed.
+// ruleView are all rules, merged by host and ordered for look-ups. Made from the whole index when
+// it or the services changed.
 type ruleView struct {
 	in ruleViewIn
 	// byHost are the rules of one namespace and host, the older first.
 	byHost map[ruleHost][]*config.Object
-	// perNamespace counts them.
+	// perNamespace counts the rules.
 	perNamespace map[string]int
-	// special are the namespaces whose own rules make them see something which others do not.
+	// special are the namespaces to which rules apply that do not apply to others.
 	special map[string]bool
 }
 
@@ -71,14 +71,16 @@ type ruleViewIn struct {
 }
 
 func newRuleView(in ruleViewIn) *ruleView {
-	v := &ruleView{in: in, byHost: map[ruleHost][]*config.Object{}, perNamespace: map[string]int{}, special: map[string]bool{}}
+	v := &ruleView{
+		in: in, byHost: map[ruleHost][]*config.Object{}, perNamespace: map[string]int{}, special: map[string]bool{},
+	}
 	for k, o := range in.rules.byHost.All() {
 		h := ruleHost{k.Namespace, k.Host}
 		v.byHost[h] = append(v.byHost[h], o)
 		v.perNamespace[k.Namespace]++
 		addSpecial(v.special, v.exportTo(o), nil, k.Namespace)
-		// A public rule beside its service is found by everyone through the service's namespace. One for a wildcard
-		// holds in its own namespace for services of others too.
+		// A public rule in its service's namespace applies to all clients. A rule for a wildcard
+		// also applies to services of other namespaces, for clients in its own.
 		_, beside := in.services.Get(registry.Key{Host: k.Host, Namespace: k.Namespace})
 		if !beside || strings.HasPrefix(k.Host, "*") || k.Namespace == v.root() {
 			v.special[k.Namespace] = true
@@ -97,7 +99,8 @@ func (v *ruleView) exportTo(o *config.Object) []string {
 }
 
 // find returns what a client in namespace applies to s, nil when there is no rule: the rule of the
-// client's namespace, else of the service's, else of the root namespace; in each the most specific host.
+// client's namespace, else of the service's, else of the root namespace; in each the most specific
+// host.
 // Source: istio.io, DestinationRule exportTo and "Cross namespace configuration".
 func (v *ruleView) find(namespace string, s *registry.Service) *DestinationRule {
 	if len(v.byHost) == 0 {
@@ -154,9 +157,10 @@ type mergeIn struct {
 	host    string
 }
 
-// mergeRules makes one rule of several for one host: subsets are united, the first of a name counts,
-// and so does the first traffic policy.
-// Source: istio.io, "Traffic management best practices: split large virtual services and destination rules".
+// mergeRules makes one rule of several for one host: subsets are united, and the first subset of a
+// name and the first traffic policy are used.
+// Source: istio.io, "Traffic management best practices: split large virtual services and
+// destination rules".
 func mergeRules(in mergeIn) *DestinationRule {
 	objects := in.objects.Items()
 	spec := proto.Clone(objects[0].Spec).(*networking.DestinationRule)

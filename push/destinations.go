@@ -7,7 +7,7 @@ import (
 	networking "istio.io/api/networking/v1alpha3"
 )
 
-// destinationPlace is where in a VirtualService a destination stands.
+// destinationPlace is the field of a VirtualService that names a destination.
 type destinationPlace struct {
 	protocol string // "http", "tcp" or "tls"
 	rule     int

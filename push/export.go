@@ -11,12 +11,13 @@ import (
 
 // ExportConfig says what other control planes get: what our own sources supply.
 type ExportConfig struct {
-	// External reports whether the content of a source belongs to another control plane. It is not exported.
+	// External reports whether the content of a source belongs to another control plane. It is not
+	// exported.
 	External func(source string) bool
 	// Services exports the services of registries too.
 	Services bool
-	// Publish receives what is exported whenever it changed, at first when all required sources that are not External
-	// have delivered.
+	// Publish receives what is exported whenever it changed, at first when all required sources
+	// that are not External have delivered.
 	Publish func(Exported)
 }
 
@@ -24,7 +25,8 @@ type ExportConfig struct {
 type Exported struct {
 	// Objects are the configuration objects.
 	Objects Objects
-	// Services and Endpoints are what our registries know, whatever configuration declares. Each host is there once.
+	// Services and Endpoints are what our registries know, whatever configuration declares. Each
+	// host is there once.
 	Services  Services
 	Endpoints Endpoints
 }
@@ -41,24 +43,24 @@ type exporter struct {
 }
 
 func (e *exporter) setObject(k config.Key, supplies []feed.Supply[*config.Object]) {
-	supplies = slices.DeleteFunc(slices.Clone(supplies), func(s feed.Supply[*config.Object]) bool { return e.cfg.External(s.Source) })
-	e.now.Objects = withFirst(e.now.Objects, k, supplies)
+	external := func(s feed.Supply[*config.Object]) bool { return e.cfg.External(s.Source) }
+	e.now.Objects = withFirst(e.now.Objects, k, slices.DeleteFunc(slices.Clone(supplies), external))
 }
 
 func (e *exporter) setServices(host registry.Host, parts []registry.Part) {
 	if !e.cfg.Services {
 		return
 	}
-	known := slices.DeleteFunc(slices.Clone(parts), func(p registry.Part) bool { return p.Service.Declared() || p.Service.Relayed })
+	configured := func(p registry.Part) bool { return p.Service.Declared() || p.Service.Relayed }
 	var now []registry.Instances
-	for _, j := range e.join.Join(known) {
+	for _, j := range e.join.Join(slices.DeleteFunc(slices.Clone(parts), configured)) {
 		now = append(now, j.Instances)
 	}
 	e.now.Services, e.now.Endpoints = replaceHost(e.now.Services, e.now.Endpoints, host, now)
 }
 
-// publish publishes what is exported if it changed, unless the required sources of our own are still waited for. It returns
-// when to call it again; zero: after the next event.
+// publish publishes what is exported if it changed, unless the required sources of our own are
+// still waited for. It returns when to call it again; zero: after the next event.
 func (e *exporter) publish(waiting []string, now time.Time) time.Time {
 	own := func(source string) bool { return !e.cfg.External(source) }
 	if e.last.IsZero() && slices.ContainsFunc(waiting, own) || !e.last.IsZero() && e.now == e.published {

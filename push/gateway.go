@@ -26,8 +26,10 @@ func (x gateways) with(key config.Key, o *config.Object) gateways {
 	return x
 }
 
-// selecting lists the Gateways that select n, the older first. An empty selector selects every router.
-// Source: istio.io, Gateway: the selector is matched in all namespaces (PILOT_SCOPE_GATEWAY_TO_NAMESPACE is off).
+// selecting lists the Gateways that select n, the older first. An empty selector selects every
+// router.
+// Source: istio.io, Gateway: the selector is matched in all namespaces
+// (PILOT_SCOPE_GATEWAY_TO_NAMESPACE is off).
 func (x gateways) selecting(n Node) []*config.Object {
 	if n.Type != Router {
 		return nil
@@ -46,11 +48,12 @@ func (x gateways) selecting(n Node) []*config.Object {
 type portTarget struct{ number, target uint32 }
 
 // targetPorts are the ports of a router's own services for which it listens elsewhere, by number.
-// Source: Istio. Of several services with one port the first counts; here that is the oldest.
+// Source: Istio. Of several services with one port the first is used; here that is the oldest.
 func (c *Context) targetPorts(n Node) *intern.List[portTarget] {
 	in := c.inboundOf(n)
 	slices.SortStableFunc(in, func(a, b Inbound) int {
-		return cmp.Or(cmp.Compare(a.Port.Number, b.Port.Number), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
+		return cmp.Or(
+			cmp.Compare(a.Port.Number, b.Port.Number), a.Service.CompareAge(b.Service), a.Service.Key.Compare(b.Service.Key))
 	})
 	in = slices.DeleteFunc(in, func(i Inbound) bool { return i.Port.Protocol == registry.UDP })
 	in = slices.CompactFunc(in, func(a, b Inbound) bool { return a.Port.Number == b.Port.Number })
@@ -79,8 +82,8 @@ func listenPort(s *networking.Server, targets []portTarget) uint32 {
 	return n
 }
 
-// newServerView lists the servers of Gateways with the VirtualServices that are bound to each, as seen
-// from the namespace of the router.
+// newServerView lists the servers of Gateways with the VirtualServices that are bound to each, as
+// seen from the namespace of the router.
 func newServerView(in serverViewIn) *serverView {
 	var out []GatewayServer
 	for _, o := range in.gateways.Items() {

@@ -10,31 +10,32 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Identity is who a workload is, within its trust domain.
+// Identity is the identity of a workload within its trust domain.
 type Identity struct{ Namespace, ServiceAccount string }
 
-// Identities are who the endpoints of a service may be. Comparable; the zero value: it has no endpoints.
+// Identities are the identities that the endpoints of a service may have. Comparable. Zero: it has
+// no endpoints.
 type Identities struct {
-	// Names are the service accounts that endpoints name, sorted, each once.
+	// Names are the service accounts of the endpoints, sorted, each once.
 	Names *intern.List[Identity]
-	// AnyName says that there are endpoints and none of them names a service account.
+	// AnyName means that there are endpoints and none of them has a service account.
 	AnyName bool
-	// MutualTLS says that some endpoint takes the mesh's mutual TLS.
+	// MutualTLS means that some endpoint accepts the mesh's mutual TLS.
 	MutualTLS bool
-	// Unintercepted says that connections to some endpoint reach it past its proxy.
+	// Unintercepted means that connections to some endpoint bypass its proxy.
 	Unintercepted bool
 }
 
-// tlsModeIstio is the Endpoint.TLSMode of what takes the mesh's mutual TLS.
+// tlsModeIstio is the Endpoint.TLSMode of endpoints that accept the mesh's mutual TLS.
 const tlsModeIstio = "istio"
 
-// identities is the index of who the endpoints of each service may be. It changes only with that, not with the health
-// of endpoints, nor with their number.
+// identities is the index of the Identities of each service. It does not change with the health of
+// endpoints.
 type identities struct {
 	byService pmap.Map[registry.Key, Identities]
 }
 
-// with brings the changed endpoints of one service into the index.
+// with returns the index with the changed endpoints of one service.
 func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) identities {
 	now := identitiesOf(t, ch.New)
 	if now == x.byService.At(ch.Key) {
@@ -48,7 +49,8 @@ func (x identities) with(t *tables, ch pmap.Change[registry.Key, *registry.Endpo
 	return x
 }
 
-// identitiesOf finds who endpoints may be. Source: Istio, which passes over endpoints without a service account.
+// identitiesOf returns the identities of endpoints. Source: Istio, which ignores endpoints without
+// a service account.
 func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	var (
 		named []Identity
@@ -67,11 +69,11 @@ func identitiesOf(t *tables, l *registry.EndpointList) Identities {
 	return out
 }
 
-// IdentityOf is the identity of an endpoint's service account; the zero ID: it names none.
+// IdentityOf is the identity of an endpoint's service account; the zero ID: it has none.
 func (c *Context) IdentityOf(ep *registry.Endpoint) spiffe.ID {
 	id, err := spiffe.New(c.trustDomain(), ep.Namespace, ep.ServiceAccount)
 	if err != nil {
-		return spiffe.ID{} // nobody can be that
+		return spiffe.ID{} // not a valid identity
 	}
 	return id
 }

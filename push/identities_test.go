@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/push"
 	"github.com/ashore-mesh/ashore/registry"
 )
@@ -49,6 +50,24 @@ func TestIdentities(t *testing.T) {
 		n.Identity = false
 		if d, _ := c.Scope(c.Classify(n)).Destinations.Get("web"); d.Identities != (push.Identities{}) {
 			t.Errorf("%s: a client without identity sees %v", name, d.Identities)
+		}
+	}
+}
+
+// An endpoint has the identity of its service account; without one it has none.
+func TestIdentityOf(t *testing.T) {
+	t.Parallel()
+	c := push.Build(nil, push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh()}})
+	for _, tc := range []struct {
+		ep   registry.Endpoint
+		want string
+	}{
+		{registry.Endpoint{Namespace: "shop", ServiceAccount: "web"}, "spiffe://cluster.local/ns/shop/sa/web"},
+		{registry.Endpoint{Namespace: "shop", TLSMode: "istio"}, ""},
+		{registry.Endpoint{Namespace: "shop", ServiceAccount: "a/b"}, ""},
+	} {
+		if got := c.IdentityOf(&tc.ep).String(); got != tc.want {
+			t.Errorf("%+v: %q, want %q", tc.ep, got, tc.want)
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// imported applies a Sidecar: one group for each of its egress listeners, and every service that
+// imported applies a Sidecar. It returns a group for each egress listener, and every service that
 // the groups import or route to.
 func (in viewIn) imported(all *visible) (groups []*Egress, called []*registry.Service) {
 	hosts := map[string]bool{}
@@ -76,7 +76,7 @@ func (im imports) services(all *visible) []*registry.Service {
 	return out
 }
 
-// route says whether the patterns import a VirtualService: one of its hosts is enough.
+// route reports whether the patterns import a VirtualService: one of its hosts is enough.
 func (im imports) route(vs *VirtualService) bool {
 	return slices.ContainsFunc(vs.Spec.Hosts, func(h string) bool { return im.covers(vs.Object.Namespace, h) })
 }
@@ -86,7 +86,7 @@ func (im imports) covers(namespace, host string) bool {
 	return slices.ContainsFunc(im[namespace], matches) || slices.ContainsFunc(im["*"], matches)
 }
 
-// hostsOverlap says whether some host is covered by both patterns; each is a name, "*.suffix" or "*".
+// hostsOverlap reports whether some host matches both patterns; each is a name, "*.suffix" or "*".
 func hostsOverlap(a, b string) bool {
 	if a == b || a == "*" || b == "*" {
 		return true

@@ -4,7 +4,7 @@ import (
 	mesh "istio.io/api/mesh/v1alpha1"
 )
 
-// Mesh are the settings that hold for the whole mesh, immutable: the pointer is the version.
+// Mesh are the mesh-wide settings. Immutable: the pointer is the version.
 type Mesh struct {
 	// Config is Istio's MeshConfig with defaults filled in; never nil.
 	Config *mesh.MeshConfig

@@ -10,13 +10,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/intern"
 )
 
-// PeerMode is how a workload takes connections.
+// PeerMode is how a workload accepts connections.
 type PeerMode uint8
 
 const (
-	// PeerPermissive takes mutual TLS and plaintext; the default.
+	// PeerPermissive accepts mutual TLS and plaintext; the default.
 	PeerPermissive PeerMode = iota
-	// PeerStrict takes mutual TLS alone.
+	// PeerStrict accepts only mutual TLS.
 	PeerStrict
 	// PeerDisable leaves connections to the workload as they are.
 	PeerDisable
@@ -30,9 +30,9 @@ type PortMode struct {
 
 // PeerModes are the modes of a workload. Comparable.
 type PeerModes struct {
-	// Default is that of ports which Ports does not name, also of those that nobody has declared.
+	// Default is the mode of all ports that Ports does not list.
 	Default PeerMode
-	// Ports are sorted by number, those alone whose mode is not Default.
+	// Ports are the ports whose mode is not Default, sorted by number.
 	Ports *intern.List[PortMode]
 }
 
@@ -46,13 +46,14 @@ func (m PeerModes) At(port uint32) PeerMode {
 	return m.Default
 }
 
-// Strict says that some port takes mutual TLS alone.
+// Strict reports whether some port accepts only mutual TLS.
 func (m PeerModes) Strict() bool {
-	return m.Default == PeerStrict || slices.ContainsFunc(m.Ports.Items(), func(p PortMode) bool { return p.Mode == PeerStrict })
+	strict := func(p PortMode) bool { return p.Mode == PeerStrict }
+	return m.Default == PeerStrict || slices.ContainsFunc(m.Ports.Items(), strict)
 }
 
-// PeerModesOf finds the modes of a workload that policies, the older first, select. root is the namespace whose
-// policies hold for the whole mesh.
+// PeerModesOf returns the modes of a workload that policies, the older first, select. root is the
+// mesh's root namespace.
 func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[PortMode]) PeerModes {
 	d := decide(policies, root)
 	var m PeerModes
@@ -68,10 +69,11 @@ func PeerModesOf(policies []*config.Object, root string, lists *intern.Lists[Por
 	return m
 }
 
-// decidingPeers are the policies that decide about a workload: one of each level, the oldest; nil: there is none.
+// decidingPeers are the policies that apply to a workload: the oldest of each level; nil: there is
+// none.
 type decidingPeers struct{ workload, namespace, mesh *config.Object }
 
-// peerSpec is what a PeerAuthentication says; nil: nothing.
+// peerSpec is the spec of a PeerAuthentication; nil when o is nil.
 func peerSpec(o *config.Object) *security.PeerAuthentication {
 	if o == nil {
 		return nil
@@ -79,10 +81,11 @@ func peerSpec(o *config.Object) *security.PeerAuthentication {
 	return o.Spec.(*security.PeerAuthentication)
 }
 
-// decide picks them.
+// decide returns the policies that apply.
 //
-// Source: istio.io, PeerAuthentication. One with a selector is for workloads, one without for its namespace, or in the
-// root namespace for the mesh. One with a selector in the root namespace is ignored.
+// Source: istio.io, PeerAuthentication. One with a selector is for workloads, one without for its
+// namespace, or in the root namespace for the mesh. One with a selector in the root namespace is
+// ignored.
 func decide(policies []*config.Object, root string) decidingPeers {
 	var d decidingPeers
 	for _, o := range policies {
@@ -102,7 +105,8 @@ func decide(policies []*config.Object, root string) decidingPeers {
 	return d
 }
 
-// mode is that of ports without one of their own, and the policy that sets it: the nearest level that sets one decides.
+// mode is the mode of ports without one of their own, and the policy of the nearest level that sets
+// it.
 func (d decidingPeers) mode() (PeerMode, *config.Object) {
 	for _, o := range []*config.Object{d.workload, d.namespace, d.mesh} {
 		if m, ok := peerMode(peerSpec(o).GetMtls()); ok {
@@ -120,7 +124,7 @@ func (d decidingPeers) at(port uint32) (PeerMode, *config.Object) {
 	return d.mode()
 }
 
-// peerMode translates a mode; false when it is inherited. What is not known is the strictest there is.
+// peerMode translates a mode; false when it is inherited. An unknown mode is PeerStrict.
 func peerMode(m *security.PeerAuthentication_MutualTLS) (PeerMode, bool) {
 	switch m.GetMode() {
 	case security.PeerAuthentication_MutualTLS_UNSET:
@@ -134,7 +138,7 @@ func peerMode(m *security.PeerAuthentication_MutualTLS) (PeerMode, bool) {
 	}
 }
 
-// disables says that a policy says DISABLE somewhere.
+// disables reports whether a policy sets DISABLE for some port.
 func (x policies) disables() bool {
 	for _, o := range x.byKey.All() {
 		p := peerSpec(o)
@@ -150,7 +154,8 @@ func (x policies) disables() bool {
 	return false
 }
 
-// Disabling is p when one of its policies says DISABLE, so that clients have to look; else nil.
+// Disabling is p when one of its policies sets DISABLE, else nil. Clients need not look at the
+// others.
 func (p *PeerPolicies) Disabling() *PeerPolicies {
 	if p == nil || !p.disables {
 		return nil
@@ -158,7 +163,7 @@ func (p *PeerPolicies) Disabling() *PeerPolicies {
 	return p
 }
 
-// Disabled says that a workload takes no mutual TLS at a port.
+// Disabled reports whether a workload accepts no mutual TLS at a port.
 func (p *PeerPolicies) Disabled(namespace string, labels map[string]string, port uint32) bool {
 	if p == nil {
 		return false

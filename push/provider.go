@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// ProviderService is the service that an extension provider of external authorization is asked at; an empty host: it is
-// no such provider. An empty namespace: the service of any.
+// ProviderService is the service of an external authorization provider. An empty host: it is
+// another kind of provider. An empty namespace: the service of any namespace.
 func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host string, port uint32) {
 	service, port := p.GetEnvoyExtAuthzGrpc().GetService(), p.GetEnvoyExtAuthzGrpc().GetPort()
 	if h := p.GetEnvoyExtAuthzHttp(); h != nil {
@@ -26,8 +26,8 @@ func ProviderService(p *mesh.MeshConfig_ExtensionProvider) (namespace, host stri
 	return namespace, host, port
 }
 
-// AskedProvider is the provider that the CUSTOM policies of a proxy ask; nil: there are no such policies, or they name
-// several providers, or one that the mesh does not have.
+// AskedProvider is the provider that the CUSTOM policies of a proxy name; nil: there are no such
+// policies, or they name several providers, or an unknown one.
 func AskedProvider(m *mesh.MeshConfig, policies *intern.List[*config.Object]) *mesh.MeshConfig_ExtensionProvider {
 	name := ""
 	for _, o := range policies.Items() {
@@ -49,15 +49,16 @@ func AskedProvider(m *mesh.MeshConfig, policies *intern.List[*config.Object]) *m
 	return all[i]
 }
 
-// withProvider adds the service of a provider to those that a proxy calls: its policies ask there, whatever else it may
-// reach. The list stays sorted by host.
+// withProvider adds the service of a provider to the services that a proxy calls, also if its
+// Sidecar does not import it. The list stays sorted by host.
 func withProvider(all *visible, called []*registry.Service, p *mesh.MeshConfig_ExtensionProvider) []*registry.Service {
 	_, host, _ := ProviderService(p)
 	s := all.byHost[host]
 	if s == nil {
 		return called
 	}
-	i, ok := slices.BinarySearchFunc(called, host, func(s *registry.Service, host string) int { return strings.Compare(s.Host, host) })
+	byHost := func(s *registry.Service, host string) int { return strings.Compare(s.Host, host) }
+	i, ok := slices.BinarySearchFunc(called, host, byHost)
 	if ok {
 		return called
 	}

@@ -14,7 +14,8 @@ import (
 // request is something that the loop does between two events. ctx is that of Run.
 type request func(ctx context.Context, l *loop)
 
-// send has the loop handle r, and waits until that is done. Errors: ctx's, when the loop is busy or not running until then.
+// send has the loop handle r, and waits until that is done. Errors: ctx's, when the loop is busy or
+// not running until then.
 func (a *Assembler) send(ctx context.Context, r request) error {
 	done := make(chan struct{})
 	handle := func(ctx context.Context, l *loop) {
@@ -35,8 +36,9 @@ func (a *Assembler) Responds(ctx context.Context) error {
 	return a.send(ctx, func(context.Context, *loop) {})
 }
 
-// SetSources replaces the sources. A source that is in the list already goes on. The merger of internal/feed says what becomes
-// of the content of others. Errors: those of Sources.Check, and then nothing is replaced; ctx's.
+// SetSources replaces the sources. A source that is in the list already goes on. The merger of
+// internal/feed says what becomes of the content of others. Errors: those of Sources.Check, and
+// then nothing is replaced; ctx's.
 func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
 	if err := s.Check(); err != nil {
 		return err
@@ -44,7 +46,8 @@ func (a *Assembler) SetSources(ctx context.Context, s Sources) error {
 	return a.send(ctx, func(ctx context.Context, l *loop) { l.setSources(ctx, s) })
 }
 
-// AcceptRemovals removes the items that are retained although a source does not supply them any more.
+// AcceptRemovals removes the items that are retained although a source does not supply them any
+// more.
 // Errors: ctx's.
 func (a *Assembler) AcceptRemovals(ctx context.Context, source string) error {
 	return a.send(ctx, func(_ context.Context, l *loop) { l.acceptRemovals(source, time.Now()) })
@@ -62,7 +65,8 @@ type Status struct {
 	Builds int
 }
 
-// Status describes the sources and the loop. Its cost does not depend on the size of the mesh. Errors: ctx's.
+// Status describes the sources and the loop. Its cost does not depend on the size of the mesh.
+// Errors: ctx's.
 func (a *Assembler) Status(ctx context.Context) (Status, error) {
 	var s Status
 	err := a.send(ctx, func(_ context.Context, l *loop) {
@@ -74,7 +78,8 @@ func (a *Assembler) Status(ctx context.Context) (Status, error) {
 	return s, err
 }
 
-// Problems lists all that is wrong with what sources supply, in the order of feed.SortProblems. Errors: ctx's.
+// Problems lists all that is wrong with what sources supply, in the order of feed.SortProblems.
+// Errors: ctx's.
 func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 	var out []feed.Problem
 	err := a.send(ctx, func(_ context.Context, l *loop) {
@@ -87,7 +92,8 @@ func (a *Assembler) Problems(ctx context.Context) ([]feed.Problem, error) {
 	return out, err
 }
 
-// Supplied returns a service and the parts that it was made of, as of the next context; false: there is none. Errors: ctx's.
+// Supplied returns a service and the parts that it was made of, as of the next context; false:
+// there is none. Errors: ctx's.
 func (a *Assembler) Supplied(ctx context.Context, k registry.Key) (out registry.Joined, ok bool, err error) {
 	err = a.send(ctx, func(_ context.Context, l *loop) {
 		joined := l.cfg.Join.Join(l.parts(registry.Host(k.Host)))

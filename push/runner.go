@@ -30,10 +30,13 @@ type delivery[T any] struct {
 }
 
 func newRunner[T any](group *errgroup.Group) *runner[T] {
-	return &runner[T]{group: group, out: make(chan delivery[T]), running: map[string]*run[T]{}, ended: map[string]chan struct{}{}}
+	return &runner[T]{
+		group: group, out: make(chan delivery[T]), running: map[string]*run[T]{}, ended: map[string]chan struct{}{},
+	}
 }
 
-// set starts and stops sources until those of the list run. A source that is in the list already goes on.
+// set starts and stops sources until those of the list run. A source that is in the list already
+// goes on.
 func (r *runner[T]) set(ctx context.Context, list []Source[T]) {
 	before := r.running
 	r.running = make(map[string]*run[T], len(list))

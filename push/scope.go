@@ -18,34 +18,37 @@ type Scope struct {
 	Facets
 	// Mesh are the mesh-wide settings.
 	Mesh *Mesh
-	// Destinations are all services that the proxy may call, with the rule that governs each.
+	// Destinations are all services that the proxy may call, with the DestinationRule of each.
 	Destinations *Destinations
-	// Egress are the groups of a sidecar's outbound side: one for each egress listener of its Sidecar
-	// in order, or one for everything. Nil for routers.
+	// Egress are the groups of a sidecar's outbound side: one for each egress listener of its
+	// Sidecar in order, or one for everything. Nil for routers.
 	Egress *intern.List[*Egress]
 	// Endpoints are those of every service in the mesh, by key.
 	Endpoints pmap.Map[registry.Key, *registry.EndpointList]
-	// PeerAuthentications are all of the mesh: by them clients know how servers take connections. Nil: there are none.
+	// PeerAuthentications are all of the mesh: clients need them to know which servers accept
+	// mutual TLS. Nil: there are none.
 	PeerAuthentications *PeerPolicies
-	// InboundListeners tells clients where workloads have inbound listeners to which nothing is
-	// redirected. Nil: nowhere.
+	// InboundListeners are the inbound listeners of workloads to which no traffic is redirected.
+	// Nil: there are none.
 	InboundListeners *InboundListeners
-	// Trust is whom workloads believe; nil: there is no certificate authority.
+	// Trust are the trusted roots and the revocations; nil: there is no certificate authority.
 	Trust *Trust
-	// Keys are those of the issuers of tokens; nil: none was fetched.
+	// Keys are the public keys of token issuers; nil: none were fetched.
 	Keys *KeySets
 }
 
-// Destination is a service together with what a client does to call it.
+// Destination is a service and how a client calls it.
 type Destination struct {
 	Service *registry.Service
-	// Rule is what the client applies; nil: nothing beyond the mesh's defaults.
+	// Rule is the merged DestinationRule; nil: the mesh's defaults apply.
 	Rule *DestinationRule
-	// Identities are who its endpoints may be, for clients that have an identity themselves; zero for others.
+	// Identities are the identities that its endpoints may have. Zero for clients without an
+	// identity of their own.
 	Identities Identities
 }
 
-// Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are one pointer.
+// Destinations is an immutable list of destinations, hosts unique, sorted by host. Equal lists are
+// one pointer.
 type Destinations struct{ list *intern.List[Destination] }
 
 // Items are the destinations in the order of their hosts, not to be changed.
@@ -59,18 +62,19 @@ func (d *Destinations) Items() []Destination {
 // Get returns the destination of exactly that host, and whether there is one.
 func (d *Destinations) Get(host string) (Destination, bool) {
 	items := d.Items()
-	i, ok := slices.BinarySearchFunc(items, host, func(d Destination, h string) int { return strings.Compare(d.Service.Host, h) })
+	byHost := func(d Destination, host string) int { return strings.Compare(d.Service.Host, host) }
+	i, ok := slices.BinarySearchFunc(items, host, byHost)
 	if !ok {
 		return Destination{}, false
 	}
 	return items[i], true
 }
 
-// DestinationRule is the rules of one host that hold for one client, merged into one.
+// DestinationRule is made of all DestinationRules of one host that apply to one client.
 type DestinationRule struct {
 	// Spec is the merged rule; its host is a full name.
 	Spec *networking.DestinationRule
-	// From are the objects that it was merged from, the deciding one first.
+	// From are the objects that it was merged from, the most important first.
 	From []*config.Object
 }
 
@@ -80,7 +84,7 @@ type VirtualService struct {
 	Object *config.Object
 	Spec   *networking.VirtualService
 
-	conditions []condition // its matches that hold for some sources only
+	conditions []condition // its matches that apply to some clients only
 }
 
 // Egress is one group of what a sidecar may call, and where it listens for it.
@@ -89,12 +93,12 @@ type Egress struct {
 	Listener *networking.IstioEgressListener
 	// Services are those that the group imports, sorted by host, hosts unique.
 	Services *intern.List[*registry.Service]
-	// Routes are the VirtualServices for the sidecar ("mesh") that it imports, in order of precedence:
-	// older first.
+	// Routes are the VirtualServices for the sidecar ("mesh") that it imports, in order of
+	// precedence: older first.
 	Routes *intern.List[*VirtualService]
 }
 
-// SidecarConfig is a Sidecar object that governs some proxies. Equal values are one pointer.
+// SidecarConfig is a Sidecar object that applies to some proxies. Equal values are one pointer.
 type SidecarConfig struct {
 	Object *config.Object
 	Spec   *networking.Sidecar
@@ -106,7 +110,7 @@ type GatewayServer struct {
 	Server  *networking.Server
 	// Port is where the routers listen for the server.
 	Port uint32
-	// Routes are the VirtualServices that name the gateway and may attach to it, in order of precedence
-	// (older first). Whether a host of theirs fits a host of the server is for the generator to see.
+	// Routes are the VirtualServices that name the gateway and may attach to it, in order of
+	// precedence (older first). The generator checks whether their hosts match hosts of the server.
 	Routes *intern.List[*VirtualService]
 }

@@ -14,33 +14,35 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// Trust is whom workloads believe, and whom not any more. Immutable: the pointer is the version. It comes from the
-// certificate authority, not from configuration.
+// Trust are the trusted roots and the revocations. Immutable: the pointer is the version. It comes
+// from the certificate authority, not from configuration.
 type Trust struct {
 	// ID names the set of roots.
 	ID string
 	// Roots are the trusted authorities, each a certificate in PEM.
 	Roots []string
-	// Identities are the revoked ones, SPIFFE IDs, sorted.
+	// Identities are the revoked SPIFFE IDs, sorted.
 	Identities []string
-	// Certificates are revoked leaves: the SHA-256 of each in DER as lower-case hexadecimal digits, sorted.
+	// Certificates are revoked leaves: the SHA-256 of each in DER as lower-case hexadecimal digits,
+	// sorted.
 	Certificates []string
 	// Epoch grows with each revocation, and with nothing else.
 	Epoch uint64
-	// Connections bounds how long callers who show a certificate use one connection for requests.
+	// Connections bounds how long clients with a certificate use one connection for requests.
 	Connections ConnectionBounds
 }
 
-// ConnectionBounds says how long a connection lives that requests come by. It is what makes a certificate that ended long
-// ago harmless: Envoy looks at a certificate when a connection begins, and never again.
+// ConnectionBounds limits the lifetime of HTTP connections, because Envoy checks a certificate only
+// when a connection begins. So an expired certificate is of no use for long.
 type ConnectionBounds struct {
-	// Age is after how long no further request is taken by it; zero: never. A request that goes on then is not cut.
+	// Age is after how long a connection accepts no further requests; zero: never. A request in
+	// progress is not ended.
 	Age time.Duration
-	// Idle is how long it may be without a request; zero: Envoy's default, 1h.
+	// Idle is how long a connection may have no request; zero: Envoy's default, 1h.
 	Idle time.Duration
 }
 
-// policies is the index of the objects of one kind that select workloads: those of a namespace stand together.
+// policies is the index of the objects of one kind that select workloads, by namespace.
 type policies struct {
 	byKey pmap.Map[config.Key, *config.Object]
 }
@@ -54,10 +56,12 @@ func (x policies) with(key config.Key, o *config.Object) policies {
 	return x
 }
 
-// matching lists the policies of namespace and of the root namespace that select a workload with these labels, the
-// older first. One without a selector selects every workload.
+// matching lists the policies of namespace and of the root namespace that select a workload with
+// these labels, the older first. One without a selector selects every workload.
 // Source: istio.io, workload selectors of security policies.
-func (x policies) matching(kind config.Kind, namespace, root string, selects func(want map[string]string) bool) []*config.Object {
+func (x policies) matching(
+	kind config.Kind, namespace, root string, selects func(want map[string]string) bool,
+) []*config.Object {
 	if x.byKey.Len() == 0 {
 		return nil
 	}
@@ -80,7 +84,7 @@ func (x policies) matching(kind config.Kind, namespace, root string, selects fun
 	return out
 }
 
-// selectorLabels are those that a security policy asks for; none selects all.
+// selectorLabels are the labels that a security policy selects by; empty selects all.
 func selectorLabels(o *config.Object) map[string]string {
 	s, ok := o.Spec.(interface {
 		GetSelector() *typev1beta1.WorkloadSelector
@@ -94,15 +98,16 @@ func selectorLabels(o *config.Object) map[string]string {
 // policiesFor lists the policies of one kind for a proxy. Equal lists are one pointer.
 func (c *Context) policiesFor(x policies, kind config.Kind, n Node) *intern.List[*config.Object] {
 	root := c.in.Mesh.Config.GetRootNamespace()
-	return c.tables.objects.Of(x.matching(kind, n.Namespace, root, func(want map[string]string) bool { return selects(want, n.Labels) }))
+	matches := func(want map[string]string) bool { return selects(want, n.Labels) }
+	return c.tables.objects.Of(x.matching(kind, n.Namespace, root, matches))
 }
 
-// PeerPolicies are all PeerAuthentications, by which clients know how their servers' workloads take connections. Its
-// pointer is kept as long as none of them changes; nil: there are none.
+// PeerPolicies are all PeerAuthentications. Clients need them to know how servers accept
+// connections. Its pointer is kept while none of them changes; nil: there are none.
 type PeerPolicies struct {
 	policies policies
 	root     string
-	disables bool // some policy says DISABLE
+	disables bool // the mode of some policy is DISABLE
 }
 
 // peerPoliciesIn is everything that they depend on.
@@ -120,7 +125,8 @@ func (p *PeerPolicies) Of(namespace string, labels map[string]string) []*config.
 	if p == nil {
 		return nil
 	}
-	return p.policies.matching(config.PeerAuthentication, namespace, p.root, func(want map[string]string) bool { return selectsAll(want, labels) })
+	matches := func(want map[string]string) bool { return selectsAll(want, labels) }
+	return p.policies.matching(config.PeerAuthentication, namespace, p.root, matches)
 }
 
 // peerPolicies is the index for clients.
@@ -131,9 +137,9 @@ func (c *Context) peerPolicies() *PeerPolicies {
 	return c.tables.peerPolicies.Get(peerPoliciesIn{c.peers, c.in.Mesh.Config.GetRootNamespace()})
 }
 
-// KeySets are the public keys of the issuers of tokens, by where they were fetched. Immutable: the pointer is the version.
+// KeySets are the public keys of token issuers, by URL. Immutable: the pointer is the version.
 type KeySets struct {
-	// ByURL holds a JWKS document for each URL that has ever answered with one.
+	// ByURL holds the last JWKS document of each URL.
 	ByURL map[string]string
 }
 
@@ -146,8 +152,8 @@ func (k *KeySets) Get(url string) (string, bool) {
 	return s, ok
 }
 
-// KeyURL is where the keys of a rule are fetched: its jwksUri, else what the issuer says of itself, which names the URL
-// of its keys. Empty: they stand in the rule.
+// KeyURL is where the keys of a rule are fetched: its jwksUri, else the issuer's OpenID
+// configuration, which names the URL of its keys. Empty: the rule contains them.
 func KeyURL(r *security.JWTRule) string {
 	switch {
 	case r.GetJwks() != "":

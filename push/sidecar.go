@@ -10,7 +10,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// sidecars is the index of Sidecar objects; those of one namespace stand together.
+// sidecars is the index of Sidecar objects, by namespace.
 type sidecars struct {
 	byKey pmap.Map[config.Key, *SidecarConfig]
 	// ingress is how many of them have ingress listeners.
@@ -33,8 +33,9 @@ func (x sidecars) with(key config.Key, o *config.Object) sidecars {
 	return x
 }
 
-// governing returns the Sidecar that governs n, nil when none does: one of its namespace that selects
-// it, else its namespace's default, else the root namespace's default; the older of several.
+// governing returns the Sidecar that applies to n, nil when there is none: one of its namespace
+// that selects it, else its namespace's default, else the root namespace's default; the older of
+// several.
 // Source: istio.io, Sidecar: "one and only one".
 func (x sidecars) governing(n Node, root string) *SidecarConfig {
 	if n.Type != Sidecar {
@@ -84,8 +85,8 @@ func (x sidecars) of(namespace string) func(yield func(*SidecarConfig) bool) {
 	}
 }
 
-// InboundListeners tells clients at which ports Sidecars give workloads inbound listeners. Its
-// pointer is kept as long as no Sidecar changes; nil: none gives any.
+// InboundListeners are the ports at which Sidecars give workloads inbound listeners. Its pointer is
+// kept while no Sidecar changes; nil: there are none.
 type InboundListeners struct {
 	sidecars sidecars
 	root     string
@@ -101,7 +102,8 @@ func newInboundListeners(in inboundListenersIn) *InboundListeners {
 	return &InboundListeners{in.sidecars, in.root}
 }
 
-// At says that the Sidecar of a workload with these labels has an ingress listener for a port.
+// At reports whether the Sidecar of a workload with these labels has an ingress listener for a
+// port.
 func (l *InboundListeners) At(namespace string, labels map[string]string, port uint32) bool {
 	if l == nil {
 		return false
@@ -121,8 +123,7 @@ func (c *Context) inboundListeners() *InboundListeners {
 	return c.tables.inboundListeners.Get(inboundListenersIn{c.sidecars, c.in.Mesh.Config.GetRootNamespace()})
 }
 
-// TakesMutual says that an endpoint takes the mesh's mutual TLS at a port, as far as its proxy
-// goes.
+// TakesMutual reports whether the proxy of an endpoint accepts the mesh's mutual TLS at a port.
 func (l *InboundListeners) TakesMutual(ep *registry.Endpoint, port uint32) bool {
 	listens := ep.Intercepted() || ep.States.At(port) == registry.PortListener
 	return ep.TLSMode == tlsModeIstio && (listens || l.At(ep.Namespace, ep.Labels, port))

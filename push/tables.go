@@ -7,8 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// tables remember results and equal values. One set serves a context and all that are built from it.
-// They never change an answer: everything in them is found again from its whole input.
+// tables remember results and equal values. A context shares them with all contexts that are built
+// from it. They never change a result: each is remembered under its whole input.
 type tables struct {
 	labels       intern.Lists[Label]
 	objects      intern.Lists[*config.Object]

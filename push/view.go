@@ -15,7 +15,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Scope returns what proxies of facets f see.
+// Scope returns what proxies with facets f see.
 func (c *Context) Scope(f Facets) *Scope {
 	v := c.viewOf(f)
 	return c.tables.scope.Get(Scope{
@@ -25,15 +25,15 @@ func (c *Context) Scope(f Facets) *Scope {
 	})
 }
 
-// view is the part of a scope that does not depend on endpoints, nor on what is a proxy's own.
+// view is the part of a scope that depends neither on endpoints nor on what only one proxy has.
 type view struct {
 	destinations *Destinations
 	egress       *intern.List[*Egress]
-	// byLocality says that some destination orders its endpoints by the client's locality.
+	// byLocality means that some destination orders its endpoints by the client's locality.
 	byLocality bool
 	// failoverKeys are the labels that some destination orders its endpoints by.
 	failoverKeys *intern.List[string]
-	// all is what the view was made of, held for other views of its namespace.
+	// all is referenced to keep it in its memo, for other views of the namespace.
 	all *visible
 }
 
@@ -48,14 +48,14 @@ type viewIn struct {
 	namespace string
 	sidecar   *SidecarConfig
 	gateways  *intern.List[GatewayServer]
-	// provider is whom the proxy's policies ask; nil: nobody.
+	// provider is the provider that the proxy's policies name; nil: none.
 	provider *mesh.MeshConfig_ExtensionProvider
 	// identities is empty for proxies that have none.
 	identities identities
 }
 
-// held are the results that a context keeps alive once they were asked for. It does not refer to
-// the context, so that a chain of contexts is not kept.
+// held are the results that a context keeps in memory once they were computed. It does not refer to
+// the context, so that older contexts are freed.
 type held struct {
 	services func() *serviceView
 	routes   func() *routeView
@@ -88,7 +88,7 @@ func (c *Context) viewOf(f Facets) *view {
 	return keep(&c.held.views, c.tables.view, in)
 }
 
-// keep asks f for its result and holds it in the map of a context.
+// keep returns the result of f, and keeps it in the map of a context.
 func keep[In comparable, Out any](held *sync.Map, f *memo.Func[In, Out], in In) *Out {
 	if v, ok := held.Load(in); ok {
 		return v.(*Out)
@@ -122,8 +122,8 @@ func newView(in viewIn) *view {
 	return v
 }
 
-// meshRoutes lists the VirtualServices for sidecars that the namespace sees and keep wants; nil
-// keeps all.
+// meshRoutes lists the VirtualServices for sidecars that the namespace sees and for which keep is
+// true; nil keeps all.
 func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*VirtualService] {
 	return in.tables.routes.Of(in.routes.visible(in.namespace, func(vs *VirtualService) bool {
 		return vs.boundTo(meshGateway) && (keep == nil || keep(vs))
@@ -139,8 +139,8 @@ func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
 }
 
-// localityFacts says whether endpoints are ordered by the client's locality, and by which labels.
-// It may say yes too often, which only costs sharing.
+// localityFacts reports whether endpoints are ordered by the client's locality, and by which
+// labels. A false positive only costs sharing.
 func (in viewIn) localityFacts(d *Destinations) (byLocality bool, keys *intern.List[string]) {
 	var labels []string
 	see := func(lb *networking.LocalityLoadBalancerSetting) {

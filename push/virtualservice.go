@@ -13,13 +13,13 @@ import (
 	"github.com/ashore-mesh/ashore/internal/pmap"
 )
 
-// meshGateway is the name by which a VirtualService binds to sidecars.
+// meshGateway is the name of the gateway that stands for all sidecars.
 const meshGateway = "mesh"
 
 // virtualServices is the index of VirtualServices.
 type virtualServices struct {
 	byKey pmap.Map[config.Key, *VirtualService]
-	// conditional are those of byKey with matches that hold for some sources only.
+	// conditional are those of byKey with matches that apply to some clients only.
 	conditional pmap.Map[config.Key, *VirtualService]
 }
 
@@ -67,7 +67,8 @@ func resolveVirtualService(o *config.Object, domain string) *VirtualService {
 	return &VirtualService{Object: o, Spec: spec, conditions: conditionsOf(spec)}
 }
 
-// gatewaysOf are the full names of the gateways of a VirtualService as it is written: "mesh" where it names none.
+// gatewaysOf are the full names of the gateways of a VirtualService as it is written: "mesh" where
+// it names none.
 func gatewaysOf(o *config.Object) []string {
 	names := o.Spec.(*networking.VirtualService).Gateways
 	if len(names) == 0 {
@@ -86,7 +87,7 @@ func resolveGateways(names []string, namespace string) []string {
 	return names
 }
 
-// condition is a match that holds for some sources only.
+// condition is a match that applies to some clients only.
 type condition struct {
 	// match is the HTTPMatchRequest, L4MatchAttributes or TLSMatchAttributes.
 	match     any
@@ -94,7 +95,7 @@ type condition struct {
 	namespace string
 }
 
-// holds says whether the condition is true of a proxy.
+// holds reports whether the condition applies to a proxy.
 func (c condition) holds(n Node) bool {
 	return (c.namespace == "" || c.namespace == n.Namespace) && selects(c.labels, n.Labels)
 }
@@ -130,12 +131,13 @@ func conditionsOf(spec *networking.VirtualService) []condition {
 	return out
 }
 
-// olderFirst orders objects by precedence: the older wins, then namespace and name.
+// olderFirst orders objects by precedence: the older first, then by namespace and name.
 func olderFirst(a, b *config.Object) int {
 	return cmp.Or(a.Created.Compare(b.Created), a.Key.Compare(b.Key))
 }
 
-// routeView are all VirtualServices, ordered for look-ups. Made from the whole index when it changed.
+// routeView are all VirtualServices, ordered for look-ups. Made from the whole index when it
+// changed.
 type routeView struct {
 	// sorted by precedence.
 	sorted []*VirtualService
@@ -160,8 +162,8 @@ func newRouteView(in routeViewIn) *routeView {
 	return v
 }
 
-// visible lists those that namespace sees and that keep wants: those exported to it alone first,
-// then those exported to some, then the public ones; the older first in each.
+// visible lists those that namespace sees and for which keep is true: first those exported to it
+// alone, then those exported to some namespaces, then the public ones; the older first in each.
 func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) []*VirtualService {
 	var own, some, public []*VirtualService
 	for _, vs := range v.sorted {
@@ -181,8 +183,8 @@ func (v *routeView) visible(namespace string, keep func(*VirtualService) bool) [
 	return slices.Concat(own, some, public)
 }
 
-// exportRank orders VirtualServices by whom they are exported to, before age: 0 their own namespace alone, 1 some,
-// 2 all.
+// exportRank orders VirtualServices by whom they are exported to, before age: 0 their own namespace
+// alone, 1 some, 2 all.
 func exportRank(to []string, from string) int {
 	switch {
 	case slices.Contains(to, "*"):
@@ -194,7 +196,7 @@ func exportRank(to []string, from string) int {
 	}
 }
 
-// boundTo says whether vs is for that gateway ("mesh": for sidecars).
+// boundTo reports whether vs is for that gateway ("mesh": for sidecars).
 func (vs *VirtualService) boundTo(gateway string) bool {
 	return slices.Contains(vs.Spec.Gateways, gateway)
 }

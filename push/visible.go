@@ -4,12 +4,11 @@ import (
 	"iter"
 	"slices"
 
-	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/intern"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// exportTo is what an object says of its visibility, or else the mesh's default, or else everyone.
+// exportTo is the exportTo of an object, else the mesh's default, else everyone.
 func exportTo(own, fallback []string) []string {
 	if len(own) > 0 {
 		return own
@@ -20,8 +19,8 @@ func exportTo(own, fallback []string) []string {
 	return []string{"*"}
 }
 
-// visibleTo says whether something of namespace from, exported to those in to, is seen in namespace
-// client. The empty client stands for all namespaces that see nothing special.
+// visibleTo reports whether something of namespace from, exported to those in to, is seen in
+// namespace client. The empty client stands for all namespaces that see nothing special.
 func visibleTo(to []string, from, client string) bool {
 	for _, t := range to {
 		switch t {
@@ -49,8 +48,8 @@ func addSpecial(special map[string]bool, own, fallback []string, from string) {
 	}
 }
 
-// audience lists the namespaces that see what is exported from a namespace to those in to; the empty one alone
-// stands for all of them.
+// audience lists the namespaces that see what is exported from a namespace to those in to; the
+// empty one alone stands for all of them.
 func audience(to []string, from string) []string {
 	if slices.Contains(to, "*") {
 		return []string{""}
@@ -68,7 +67,7 @@ func audience(to []string, from string) []string {
 	return out
 }
 
-// selects says whether labels has every pair of want. An empty want selects everything.
+// selects reports whether labels has every pair of want. An empty want selects everything.
 func selects(want map[string]string, labels *intern.List[Label]) bool {
 	for k, v := range want {
 		if !slices.Contains(labels.Items(), Label{k, v}) {
@@ -81,7 +80,7 @@ func selects(want map[string]string, labels *intern.List[Label]) bool {
 // serviceView are all services, ordered for look-ups. Made from the whole map when it changed.
 type serviceView struct {
 	in serviceViewIn
-	// special are the namespaces that see a service which others do not.
+	// special are the namespaces that see a service that others do not see.
 	special map[string]bool
 }
 
@@ -105,7 +104,7 @@ func newServiceView(in serviceViewIn) *serviceView {
 }
 
 // visible lists the services that namespace sees, sorted by host, hosts unique: of several services
-// of one host its own counts, then the declared, then the older, then the first by namespace.
+// of one host its own is used, then a declared one, then the older, then the first by namespace.
 func (v *serviceView) visible(namespace string) []*registry.Service {
 	out := make([]*registry.Service, 0, v.in.services.Len())
 	for _, s := range v.in.services.All() {
@@ -124,7 +123,8 @@ func (v *serviceView) visible(namespace string) []*registry.Service {
 	return out
 }
 
-// find returns the service of exactly that host which visible lists for namespace, nil when it lists none.
+// find returns the service of exactly that host which visible lists for namespace, nil when it
+// lists none.
 func (v *serviceView) find(namespace, host string) *registry.Service {
 	var out *registry.Service
 	for s := range v.of(host) {
@@ -135,7 +135,7 @@ func (v *serviceView) find(namespace, host string) *registry.Service {
 	return out
 }
 
-// of yields the services of exactly that host, whoever sees them.
+// of yields the services of exactly that host, in all namespaces.
 func (v *serviceView) of(host string) iter.Seq[*registry.Service] {
 	return func(yield func(*registry.Service) bool) {
 		for k, s := range v.in.services.From(registry.Key{Host: host}) {
@@ -146,23 +146,18 @@ func (v *serviceView) of(host string) iter.Seq[*registry.Service] {
 	}
 }
 
-// sees says whether s is exported to namespace.
+// sees reports whether s is exported to namespace.
 func (v *serviceView) sees(namespace string, s *registry.Service) bool {
 	return visibleTo(exportTo(s.ExportTo, v.in.mesh.Config.GetDefaultServiceExportTo()), s.Namespace, namespace)
 }
 
-// prefer says whether s rather than other answers for their host in namespace.
+// prefer reports whether namespace uses s rather than other, which has the same host.
 func prefer(s, other *registry.Service, namespace string) bool {
 	if own := s.Namespace == namespace; own || other.Namespace == namespace {
 		return own
 	}
-	if d := isDeclared(s); !s.Relayed && !other.Relayed && d != isDeclared(other) {
+	if d := s.Declared(); !s.Relayed && !other.Relayed && d != other.Declared() {
 		return d
 	}
 	return s.CompareAge(other) < 0
-}
-
-// isDeclared says that configuration declares a service: else registries alone have it.
-func isDeclared(s *registry.Service) bool {
-	return config.ParseKey(s.Object).Kind == config.ServiceEntry
 }

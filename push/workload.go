@@ -27,12 +27,12 @@ type namedPort struct {
 	Number uint32
 }
 
-// workload is what matters of an endpoint to the proxy beside it.
+// workload is what the proxy of an endpoint needs to know about it.
 type workload struct {
 	namespace string
 	locality  registry.Locality
 	ports     *intern.List[namedPort]
-	// mutual and intercepted are what clients go by: Endpoint.TLSMode is "istio",
+	// mutual and intercepted are what clients expect: Endpoint.TLSMode is "istio",
 	// Endpoint.Intercepted.
 	mutual, intercepted bool
 	// states are those of its ports, unless it is intercepted.
@@ -44,7 +44,7 @@ type workloads struct {
 	byAddress pmap.Map[addressKey, *intern.List[workload]]
 }
 
-// with brings the changed endpoints of one service into the index.
+// with returns the index with the changed endpoints of one service.
 func (x workloads) with(t *tables, ch pmap.Change[registry.Key, *registry.EndpointList]) workloads {
 	old, now := workloadsOf(t, ch.Old), workloadsOf(t, ch.New)
 	for a := range old {
@@ -70,7 +70,7 @@ func workloadsOf(t *tables, l *registry.EndpointList) map[netip.Addr][]workload 
 		ep := &l.Items[i]
 		a, err := netip.ParseAddr(ep.Address)
 		if err != nil {
-			continue // a name or a unix socket: no proxy introduces itself by it
+			continue // a name or a unix socket; the address of a proxy is an IP address
 		}
 		w := workload{
 			namespace: ep.Namespace, locality: ep.Locality, ports: t.ports.Of(portsOf(ep)),
@@ -112,7 +112,7 @@ func (x workloads) at(address netip.Addr) func(yield func(registry.Key, workload
 	}
 }
 
-// state is that of a port. To the proxy it is one whether it listens there already.
+// state is the state of a port. It is the same whether the proxy listens there already or not.
 func (w workload) state(port uint32) registry.PortState {
 	s := w.states.At(port)
 	if s == registry.PortListener {

@@ -27,7 +27,7 @@ type workloadEntries struct {
 	byAddress pmap.Map[entryKey, *config.Object]
 }
 
-// with brings a changed WorkloadEntry into the index; old or now is nil when there is none.
+// with returns the index with a changed WorkloadEntry; old or now is nil when there is none.
 func (x workloadEntries) with(old, now *config.Object) workloadEntries {
 	if k, ok := entryKeyOf(old); ok {
 		x.byAddress = x.byAddress.Without(k)

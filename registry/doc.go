@@ -1,9 +1,10 @@
-// Package registry is what runs: services, their endpoints, and where they are.
+// Package registry defines services and their endpoints, and which workloads are registered.
 //
-// A registry (ServiceEntry objects, Consul, …) supplies Instances: one service with its endpoints.
-// Service and EndpointList are immutable and replaced separately, so that an endpoint that comes or
-// goes leaves the service's pointer, and everything that depends on it, alone.
+// A source (ServiceEntry objects, Consul, …) supplies Instances: one service with its endpoints.
+// Service and EndpointList are immutable and replaced separately, so a changed endpoint leaves the
+// service's pointer, and everything that depends on it, unchanged. JoinConfig.Join makes one service
+// of what several sources supply for a host.
 //
-// A Runtime holds the workloads that registered themselves, their health, and for how long they count.
-// Memory is the one for a single machine, registry/shared is for replicas that share a store.
+// A Runtime keeps the workloads that registered, and their health. Memory is the one for a single
+// machine; registry/shared is for replicas that share a store.
 package registry

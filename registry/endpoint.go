@@ -21,15 +21,15 @@ func (l Locality) String() string {
 	return strings.TrimRight(l.Region+"/"+l.Zone+"/"+l.SubZone, "/")
 }
 
-// Health is whether an endpoint may be sent traffic.
+// Health is whether an endpoint gets traffic.
 type Health uint8
 
 const (
 	// Healthy is the default.
 	Healthy Health = iota
-	// Unhealthy endpoints are sent none.
+	// Unhealthy endpoints get no traffic.
 	Unhealthy
-	// Draining endpoints finish what they have.
+	// Draining endpoints finish open requests and get no new ones.
 	Draining
 )
 
@@ -37,7 +37,8 @@ const (
 type Endpoint struct {
 	// Address is an IP address, a DNS name (Resolution DNS), or "unix://" and a path.
 	Address string
-	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have that port. May be nil.
+	// Ports are the endpoint's own port numbers by the service port's name; zero: it does not have
+	// that port. May be nil.
 	Ports map[string]uint32
 	// Labels select it into subsets; may be nil.
 	Labels map[string]string
@@ -50,23 +51,23 @@ type Endpoint struct {
 	ServiceAccount string
 	// Namespace is the workload's, and Workload its name.
 	Namespace, Workload string
-	// TLSMode is "istio" when it takes the mesh's mutual TLS, else empty.
+	// TLSMode is "istio" when it accepts the mesh's mutual TLS, else empty.
 	TLSMode string
-	// Health decides whether it is sent traffic.
+	// Health is whether it gets traffic.
 	Health Health
 	// States are those of its ports.
 	States PortStates
 }
 
-// InterceptionLabel, with the value InterceptionNone, says of an endpoint that connections reach
-// the application itself, past its proxy, except at the ports of a Sidecar's ingress listeners.
+// InterceptionLabel with the value InterceptionNone marks an endpoint whose proxy is bypassed:
+// connections reach the application, except at the ports of a Sidecar's ingress listeners.
 const InterceptionLabel, InterceptionNone = "ashore.io/interception", "none"
 
-// Intercepted says that connections to the endpoint reach its proxy at every port.
+// Intercepted reports whether connections to the endpoint reach its proxy at every port.
 func (e *Endpoint) Intercepted() bool { return e.Labels[InterceptionLabel] != InterceptionNone }
 
-// Port is the port of the endpoint for service port p: its own by name, else the target port, else
-// the number. Zero: it has none for p.
+// Port is where the endpoint serves service port p: its own number by name, else the target port,
+// else the number. Zero: it does not serve p.
 func (e *Endpoint) Port(p Port) uint32 {
 	if n, own := e.Ports[p.Name]; own {
 		return n

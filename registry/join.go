@@ -18,7 +18,8 @@ type Part struct {
 	Used int
 }
 
-// Joined is one service and the parts that it was made of. Its endpoints are in the order of the parts.
+// Joined is one service and the parts that it was made of. Its endpoints are in the order of the
+// parts.
 type Joined struct {
 	Instances
 	// Parts are never empty. The first one sets the options of the service.
@@ -27,7 +28,8 @@ type Joined struct {
 
 // JoinConfig says how the services that several sources supply for one host are joined.
 type JoinConfig struct {
-	// Shadow takes the endpoints of the first part that has any. Otherwise the endpoints of all parts are united.
+	// Shadow takes the endpoints of the first part that has any. Otherwise the endpoints of all
+	// parts are united.
 	Shadow bool
 	// ExportTo is the default of Service.ExportTo. Empty means "*".
 	ExportTo []string
@@ -35,13 +37,14 @@ type JoinConfig struct {
 
 // Join makes the services of one host of what sources supply for it, the first source first.
 //
-// Declarations (ServiceEntry) of several namespaces are several services. Registries do not know namespaces: what they
-// know joins the oldest declaration. If that is not exported to all namespaces, it also joins the next one, and so on. If none
-// is exported to all, the registries' own service remains for all others, in the namespace of the first registry. What
-// another control plane relayed counts after our own registries.
+// Declarations (ServiceEntry) of several namespaces are several services. Registries do not know
+// namespaces: what they know joins the oldest declaration. If that is not exported to all
+// namespaces, it also joins the next one, and so on. If none is exported to all, the registries'
+// own service remains for all others, in the namespace of the first registry. What another control
+// plane relayed counts after our own registries.
 //
-// The first part of a service sets its options. Its ports are those of all parts. An endpoint serves only the ports of its
-// own part. Endpoints of a part with another Resolution are not used.
+// The first part of a service sets its options. Its ports are those of all parts. An endpoint
+// serves only the ports of its own part. Endpoints of a part with another Resolution are not used.
 func (c JoinConfig) Join(parts []Part) []Joined {
 	declared, known := split(parts)
 	var (
@@ -62,7 +65,8 @@ func (c JoinConfig) Join(parts []Part) []Joined {
 	return out
 }
 
-// split returns the declarations by namespace, those with the oldest first, and what registries know.
+// split returns the declarations by namespace, those with the oldest first, and what registries
+// know.
 func split(parts []Part) (declared [][]Part, known []Part) {
 	if len(parts) == 1 && !parts[0].Service.Declared() {
 		return nil, parts
@@ -111,7 +115,8 @@ func (c JoinConfig) join(parts []Part) Joined {
 	return out
 }
 
-// unitedPorts are the ports of all parts, unique by number and name. Of two ports with one number the first is used.
+// unitedPorts are the ports of all parts, unique by number and name. Of two ports with one number
+// the first is used.
 func unitedPorts(parts []Part) []Port {
 	out := slices.Clip(parts[0].Service.Ports)
 	for _, part := range parts[1:] {
@@ -200,21 +205,24 @@ func (u *union) serve(part *Part, e *Endpoint) (ports map[string]uint32, serves 
 	return ports, serves
 }
 
-// Problems are the options of parts that differ from those of the first part, and are not used. They are also the ports that
-// have no endpoints because the parts that have endpoints have other ports.
+// Problems are the options of parts that differ from those of the first part, and are not used.
+// They are also the ports that have no endpoints because the parts that have endpoints have other
+// ports.
 func (j Joined) Problems() (out []feed.Problem) {
 	first := j.Parts[0]
 	for _, part := range j.Parts[1:] {
 		for _, d := range Differences(first.Service, part.Service) {
-			out = append(out, part.problem(d.Field, fmt.Sprintf(
-				"%s; %s of source %s is used: make the two agree, or remove the host from one of them", d.Text, first.title(), first.source())))
+			out = append(out, part.problem(d.Field,
+				"%s; %s of source %s is used: make the two agree, or remove the host from one of them",
+				d.Text, first.title(), first.source()))
 		}
 	}
 	for _, part := range j.Parts {
 		for _, p := range part.Service.Ports {
 			if other := j.withoutPort(p); other != nil {
-				out = append(out, part.problem("ports", fmt.Sprintf(
-					"port %d has no endpoints, because %s of source %s does not have it: use one port number in both", p.Number, other.title(), other.source())))
+				out = append(out, part.problem("ports",
+					"port %d has no endpoints, because %s of source %s does not have it: use one port number in both",
+					p.Number, other.title(), other.source()))
 			}
 		}
 	}
@@ -237,8 +245,10 @@ func (j Joined) withoutPort(p Port) (other *Part) {
 }
 
 // problem is a warning about what the part declares.
-func (p Part) problem(field, text string) feed.Problem {
-	return feed.Problem{Severity: feed.Warning, Source: p.source(), Object: p.title(), Field: field, Text: text}
+func (p Part) problem(field, format string, args ...any) feed.Problem {
+	return feed.Problem{
+		Severity: feed.Warning, Source: p.source(), Object: p.title(), Field: field, Text: fmt.Sprintf(format, args...),
+	}
 }
 
 // source is the name of the source that an operator edits.
@@ -246,7 +256,8 @@ func (p Part) source() string { return cmp.Or(p.Service.Source, p.Source) }
 
 func (p Part) title() string { return cmp.Or(p.Service.Object, p.Service.Host) }
 
-// Difference is an option that two declarations of a host set differently. Field is its path and Text says how it differs.
+// Difference is an option that two declarations of a host set differently. Field is its path and
+// Text says how it differs.
 type Difference struct{ Field, Text string }
 
 // Differences are the options of other that contradict those of s.

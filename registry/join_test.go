@@ -20,7 +20,8 @@ func known(source, ports, endpoints string, options ...func(*Service)) Part {
 }
 
 func relayed(ports, endpoints string) Part {
-	return newPart("entries", "ServiceEntry mesh/registry-web", "mesh", ports, endpoints, func(s *Service) { s.Relayed = true })
+	isRelayed := func(s *Service) { s.Relayed = true }
+	return newPart("entries", "ServiceEntry mesh/registry-web", "mesh", ports, endpoints, isRelayed)
 }
 
 // newPart makes a part with ports like "http:80 admin:81>8081" and endpoints like "10.0.0.1 10.0.0.2,http:8080".
@@ -97,7 +98,9 @@ func TestJoin(t *testing.T) {
 			[]Part{known("c", "http:80>8080", "10.0.0.1"), declaration("shop", "http:80", "")},
 			[]string{"shop: http/80=10.0.0.1:8080(c)"}},
 		{"endpoints are united, the declared first", JoinConfig{},
-			[]Part{declaration("shop", "http:80", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), known("d", "http:80", "10.0.0.2")},
+			[]Part{
+				declaration("shop", "http:80", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), known("d", "http:80", "10.0.0.2"),
+			},
 			[]string{"shop: http/80=10.0.0.9:80(entries),10.0.0.1:80(c),10.0.0.2:80(d)"}},
 		{"or those of the first that has any", JoinConfig{Shadow: true},
 			[]Part{declaration("shop", "http:80", ""), known("c", "http:80", "10.0.0.1"), known("d", "http:80", "10.0.0.2")},
@@ -106,8 +109,12 @@ func TestJoin(t *testing.T) {
 			[]Part{known("c", "http:80", "10.0.0.1,http:8080"), known("d", "http:80", "10.0.0.1,http:8080 10.0.0.1,http:9090")},
 			[]string{"consul: http/80=10.0.0.1:8080(c),10.0.0.1:9090(d)"}},
 		{"ports are united, and each endpoint serves its own", JoinConfig{},
-			[]Part{declaration("shop", "http:80 metrics:9090", "10.0.0.9"), known("c", "web:80>8080 admin:81", "10.0.0.1 10.0.0.2,web:8082,admin:0")},
-			[]string{"shop: http/80=10.0.0.9:80(entries),10.0.0.1:8080(c),10.0.0.2:8082(c) metrics/9090=10.0.0.9:9090(entries) admin/81=10.0.0.1:81(c)"}},
+			[]Part{
+				declaration("shop", "http:80 metrics:9090", "10.0.0.9"),
+				known("c", "web:80>8080 admin:81", "10.0.0.1 10.0.0.2,web:8082,admin:0"),
+			},
+			[]string{"shop: http/80=10.0.0.9:80(entries),10.0.0.1:8080(c),10.0.0.2:8082(c) " +
+				"metrics/9090=10.0.0.9:9090(entries) admin/81=10.0.0.1:81(c)"}},
 		{"an endpoint serves what an earlier part does not serve there", JoinConfig{},
 			[]Part{declaration("shop", "http:80", "10.0.0.1"), known("c", "http:80 admin:81", "10.0.0.1")},
 			[]string{"shop: http/80=10.0.0.1:80(entries) admin/81=10.0.0.1:81(c)"}},
@@ -120,9 +127,13 @@ func TestJoin(t *testing.T) {
 		{"a relayed service counts last", JoinConfig{},
 			[]Part{relayed("http:80", "10.0.0.1,http:1 10.0.0.3"), known("c", "http:80", "10.0.0.1 10.0.0.2")},
 			[]string{"consul: http/80=10.0.0.1:80(c),10.0.0.2:80(c),10.0.0.1:1(entries),10.0.0.3:80(entries)"}},
-		{"a relayed service alone", JoinConfig{}, []Part{relayed("http:80", "10.0.0.1")}, []string{"mesh: http/80=10.0.0.1:80(entries)"}},
+		{"a relayed service alone", JoinConfig{},
+			[]Part{relayed("http:80", "10.0.0.1")}, []string{"mesh: http/80=10.0.0.1:80(entries)"}},
 		{"declarations in two namespaces are two services, registries join the older", JoinConfig{},
-			[]Part{declaration("a", "http:80", "10.0.0.8", created(2)), declaration("b", "http:80", "10.0.0.9", created(1)), known("c", "http:80", "10.0.0.1")},
+			[]Part{
+				declaration("a", "http:80", "10.0.0.8", created(2)), declaration("b", "http:80", "10.0.0.9", created(1)),
+				known("c", "http:80", "10.0.0.1"),
+			},
 			[]string{"a: http/80=10.0.0.8:80(entries)", "b: http/80=10.0.0.9:80(entries),10.0.0.1:80(c)"}},
 		{"others than those who see the declaration keep the registry's service", JoinConfig{},
 			[]Part{declaration("shop", "http:80", "10.0.0.9", exportTo(".")), known("c", "http:80", "10.0.0.1")},
@@ -174,7 +185,8 @@ func TestJoinOptions(t *testing.T) {
 	address := netip.MustParsePrefix("10.1.0.1/32")
 	first := declaration("shop", "http:80", "", func(s *Service) { s.Labels = map[string]string{"a": "b"} })
 	other := known("c", "http:80", "10.0.0.1", func(s *Service) {
-		s.Addresses, s.External, s.SubjectAltNames, s.Labels = []netip.Prefix{address}, true, []string{"x"}, map[string]string{"c": "d"}
+		s.Addresses, s.External = []netip.Prefix{address}, true
+		s.SubjectAltNames, s.Labels = []string{"x"}, map[string]string{"c": "d"}
 	})
 	got := JoinConfig{}.Join([]Part{other, first})[0]
 	if s := got.Service; s != first.Service {
@@ -201,12 +213,18 @@ func TestJoinProblems(t *testing.T) {
 		{"an open protocol", declaration("shop", "http:80", "", protocol(HTTP)), known("c", "http:80", "10.0.0.1"), ""},
 		{"addresses of one alone", declaration("shop", "http:80", ""), known("c", "http:80", "", prefix("10.0.0.0/8")), ""},
 		{"a port more", declaration("shop", "http:80 admin:81", "10.0.0.9"), known("c", "http:80", "10.0.0.1"), ""},
-		{"resolution", declaration("shop", "http:80", ""), known("c", "http:80", "a.example", resolution(DNS)), "service web resolution: is DNS, not STATIC; its endpoints are not used"},
-		{"location", declaration("shop", "http:80", "", external), known("c", "http:80", ""), "service web location: is MESH_INTERNAL, not MESH_EXTERNAL"},
-		{"addresses", declaration("shop", "http:80", "", prefix("10.0.0.0/8")), known("c", "http:80", "", prefix("10.1.0.0/16")), "service web addresses: are [10.1.0.0/16], not [10.0.0.0/8]"},
-		{"protocol", declaration("shop", "http:80", "", protocol(HTTP)), known("c", "http:80", "", protocol(TCP)), "service web ports: port 80 is TCP, not HTTP"},
+		{"resolution", declaration("shop", "http:80", ""), known("c", "http:80", "a.example", resolution(DNS)),
+			"service web resolution: is DNS, not STATIC; its endpoints are not used"},
+		{"location", declaration("shop", "http:80", "", external), known("c", "http:80", ""),
+			"service web location: is MESH_INTERNAL, not MESH_EXTERNAL"},
+		{"addresses",
+			declaration("shop", "http:80", "", prefix("10.0.0.0/8")), known("c", "http:80", "", prefix("10.1.0.0/16")),
+			"service web addresses: are [10.1.0.0/16], not [10.0.0.0/8]"},
+		{"protocol", declaration("shop", "http:80", "", protocol(HTTP)), known("c", "http:80", "", protocol(TCP)),
+			"service web ports: port 80 is TCP, not HTTP"},
 		{"another port", declaration("shop", "http:80", ""), known("c", "http:8080", "10.0.0.1"),
-			"ServiceEntry shop/web ports: port 80 has no endpoints, because service web of source c does not have it: use one port number in both"},
+			"ServiceEntry shop/web ports: port 80 has no endpoints, because service web of source c does not have it: " +
+				"use one port number in both"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

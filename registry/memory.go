@@ -12,19 +12,23 @@ import (
 
 // MemoryConfig configures a Memory.
 type MemoryConfig struct {
-	// File keeps the registrations over a restart: "/var/lib/ashore/runtime.json". Empty: they are lost.
+	// File keeps the registrations over a restart: "/var/lib/ashore/runtime.json". Empty: they are
+	// lost.
 	File string
 	// Replica is the name of this control plane, for people.
 	Replica string
-	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in Istio.
+	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in
+	// Istio.
 	Grace time.Duration
-	// RestartGrace is how long the registrations of File last after the start, unless their proxies connect. Zero means 5m.
+	// RestartGrace is how long the registrations of File last after the start, unless their proxies
+	// connect. Zero means 5m.
 	RestartGrace time.Duration
 	// Log receives errors of File and registrations that end; required.
 	Log hclog.Logger
 }
 
-// Memory is a Runtime for one machine. A file keeps its registrations over a restart; it is written once a second.
+// Memory is a Runtime for one machine. A file keeps its registrations over a restart; it is written
+// once a second.
 type Memory struct {
 	cfg MemoryConfig // immutable
 
@@ -35,7 +39,8 @@ type Memory struct {
 
 var _ Runtime = (*Memory)(nil)
 
-// NewMemory makes a Memory with the registrations of its file. A file that cannot be read is logged and renamed.
+// NewMemory makes a Memory with the registrations of its file. A file that cannot be read is logged
+// and renamed.
 func NewMemory(cfg MemoryConfig) (*Memory, error) {
 	if cfg.Log == nil {
 		return nil, errors.New("registry: a Memory needs a Log")
@@ -77,7 +82,8 @@ func (m *Memory) expire(now time.Time) {
 	defer m.mu.Unlock()
 	for key, r := range m.all.All() {
 		if !r.Lease.IsZero() && !r.Lease.After(now) {
-			m.cfg.Log.Info("registration ended: the proxy did not reconnect", "workload", key.Namespace+"/"+key.Name, "group", key.Group)
+			m.cfg.Log.Info("registration ended: the proxy did not reconnect",
+				"workload", key.Namespace+"/"+key.Name, "group", key.Group)
 			m.set(key, nil)
 		}
 	}

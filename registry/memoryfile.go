@@ -14,7 +14,8 @@ import (
 // maxFile bounds the file of a Memory, in bytes. A registration has about 500.
 const maxFile = 256 << 20
 
-// load reads the file. One that cannot be used is renamed, so that the next write does not destroy it.
+// load reads the file. One that cannot be used is renamed, so that the next write does not destroy
+// it.
 func (m *Memory) load() []Registration {
 	if m.cfg.File == "" {
 		return nil
@@ -29,8 +30,8 @@ func (m *Memory) load() []Registration {
 	}
 	if err != nil {
 		renamed := m.cfg.File + ".unusable"
-		m.cfg.Log.Error("registrations of the last run are lost; workloads register again when their proxies connect", "file", m.cfg.File, "error", err,
-			"renamed to", renamed)
+		m.cfg.Log.Error("registrations of the last run are lost; workloads register again when their proxies connect",
+			"file", m.cfg.File, "error", err, "renamed to", renamed)
 		if err := os.Rename(m.cfg.File, renamed); err != nil {
 			m.cfg.Log.Error("the file could not be renamed; the next registration overwrites it", "error", err)
 		}
@@ -38,7 +39,8 @@ func (m *Memory) load() []Registration {
 	return list
 }
 
-// save writes the file. An error is logged: the registrations are active all the same, until a restart.
+// save writes the file. An error is logged: the registrations are active all the same, until a
+// restart.
 func (m *Memory) save(all Registrations) {
 	if m.cfg.File == "" {
 		return
@@ -52,7 +54,8 @@ func (m *Memory) save(all Registrations) {
 		err = wholefile.Write(m.cfg.File, raw)
 	}
 	if err != nil {
-		m.cfg.Log.Error("registrations would be lost at a restart: free space on the disk, or correct the permissions of the folder", "file", m.cfg.File, "error", err)
+		m.cfg.Log.Error("registrations would be lost at a restart: check the disk and the permissions of the folder",
+			"file", m.cfg.File, "error", err)
 	}
 }
 
@@ -63,7 +66,9 @@ func decodeRegistrations(raw []byte) ([]Registration, error) {
 		return nil, err
 	}
 	for i := range list {
-		if r := &list[i]; r.Namespace == "" || r.Name == "" || len(r.Addresses) == 0 || !r.Addresses[0].IsValid() || r.Health.State > ReportedUnhealthy {
+		r := &list[i]
+		address := len(r.Addresses) > 0 && r.Addresses[0].IsValid()
+		if r.Namespace == "" || r.Name == "" || !address || r.Health.State > ReportedUnhealthy {
 			return nil, fmt.Errorf("registration %d is incomplete", i)
 		}
 	}

@@ -6,28 +6,33 @@ import (
 	"strings"
 )
 
-// PortState is how a workload's port is, as its agent found it.
+// PortState is what the agent of a workload found at a port.
 type PortState string
 
 // The states of a port.
 const (
-	// PortServed means that connections to the workload's address at the port are accepted. Also when nothing is known.
+	// PortServed means that the workload's address accepts connections at the port. It is also the
+	// state of a port that was not checked.
 	PortServed PortState = ""
 	// PortClosed means that nothing listens.
 	PortClosed PortState = "closed"
-	// PortLoopback means that the application listens on a loopback address alone, and nothing on the workload's address.
+	// PortLoopback means that the application listens on a loopback address alone, and nothing on
+	// the workload's address.
 	PortLoopback PortState = "loopback"
-	// PortListener is PortLoopback with the listener of the workload's proxy on the workload's address.
+	// PortListener is PortLoopback with the listener of the workload's proxy on the workload's
+	// address.
 	PortListener PortState = "listener"
 )
 
-// PortStates are the states of a workload's ports but for those that are served, by number: "8080=closed,9090=listener".
+// PortStates are the states of a workload's ports that are not PortServed, by number:
+// "8080=closed,9090=listener".
 type PortStates string
 
 // maxPortStates bounds how many ports of a workload have a state.
 const maxPortStates = 64
 
-// ReadPortStates takes states as an agent reports them, "8080=closed". Others, and those beyond 64, are left out.
+// ReadPortStates parses states that an agent reported, "8080=closed". It ignores invalid ones, and
+// those beyond 64.
 func ReadPortStates(reported []string) PortStates {
 	known := map[uint32]PortState{}
 	for _, text := range reported {
@@ -41,7 +46,7 @@ func ReadPortStates(reported []string) PortStates {
 	return NewPortStates(known)
 }
 
-// NewPortStates writes states in their one form.
+// NewPortStates formats states, sorted by port.
 func NewPortStates(states map[uint32]PortState) PortStates {
 	ports := make([]uint32, 0, len(states))
 	for port, state := range states {
@@ -60,7 +65,7 @@ func NewPortStates(states map[uint32]PortState) PortStates {
 	return PortStates(b.String())
 }
 
-// List has one text for each port, as ReadPortStates takes them.
+// List returns one text for each port, as ReadPortStates parses them.
 func (p PortStates) List() []string {
 	if p == "" {
 		return nil

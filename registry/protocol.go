@@ -2,7 +2,7 @@ package registry
 
 import "strings"
 
-// ParseProtocol reads the name of a protocol as ports declare it, in any case, and says whether it is one.
+// ParseProtocol parses the name of a protocol, in upper or lower case; false: it is unknown.
 // Source: istio.io, "Protocol selection".
 func ParseProtocol(name string) (Protocol, bool) {
 	switch strings.ToUpper(name) {

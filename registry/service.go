@@ -24,10 +24,10 @@ func (k Key) Compare(o Key) int {
 	return cmp.Or(cmp.Compare(k.Host, o.Host), cmp.Compare(k.Namespace, o.Namespace))
 }
 
-// Protocol is what a port speaks.
+// Protocol is the application protocol of a port.
 type Protocol uint8
 
-// The protocols, in Istio's terms. Unknown means that the proxy has to find out by sniffing.
+// The protocols, by Istio's names. Unknown means that the proxy detects the protocol.
 const (
 	Unknown Protocol = iota
 	TCP
@@ -43,17 +43,16 @@ const (
 	UDP
 )
 
-// IsHTTP says that the proxy routes requests, not connections.
+// IsHTTP reports whether the proxy routes requests, not connections.
 func (p Protocol) IsHTTP() bool { return p == HTTP || p.IsHTTP2() }
 
-// IsHTTP2 says that upstream connections are HTTP/2 whatever the client spoke.
+// IsHTTP2 reports whether upstream connections are HTTP/2, whatever the client uses.
 func (p Protocol) IsHTTP2() bool { return p == HTTP2 || p == GRPC || p == GRPCWeb }
 
-// IsTLS says that the proxy routes by SNI and does not look inside.
+// IsTLS reports whether the proxy routes by SNI and does not terminate TLS.
 func (p Protocol) IsTLS() bool { return p == HTTPS || p == TLS }
 
-// Contradicts says that two declarations of one port, of which neither leaves the protocol open,
-// name different ones.
+// Contradicts reports whether two protocols of one port are known and different.
 func (p Protocol) Contradicts(o Protocol) bool { return p != o && p != Unknown && o != Unknown }
 
 // Resolution is how the addresses of a service's endpoints are found.
@@ -64,9 +63,9 @@ const (
 	Static Resolution = iota
 	// DNS endpoints are names that the proxy resolves, balancing over all answers.
 	DNS
-	// DNSRoundRobin endpoints are names of which the proxy uses one answer at a time.
+	// DNSRoundRobin endpoints are names; the proxy uses one answer at a time.
 	DNSRoundRobin
-	// Passthrough goes to the address that the client had connected to (ServiceEntry's NONE).
+	// Passthrough goes to the original destination address of the client (ServiceEntry's NONE).
 	Passthrough
 )
 
@@ -77,7 +76,8 @@ type Service struct {
 	Addresses []netip.Prefix
 	// AutoAddress means that virtual IPs are allocated while Addresses is empty; see WantsAddress.
 	AutoAddress bool `json:",omitempty"`
-	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it empty.
+	// AutoAddresses are the allocated virtual IPs, for proxies that capture DNS. Sources leave it
+	// empty.
 	AutoAddresses []netip.Addr `json:",omitempty"`
 	// Ports is in the order of declaration, at least one, numbers unique.
 	Ports []Port
@@ -85,7 +85,8 @@ type Service struct {
 	Resolution Resolution
 	// External is Istio's MESH_EXTERNAL.
 	External bool
-	// ExportTo lists namespaces, "*" for all, "." for its own, "~" for none; empty means the mesh's default.
+	// ExportTo lists namespaces, "*" for all, "." for its own, "~" for none; empty means the mesh's
+	// default.
 	ExportTo []string
 	// Labels are those of the declaration; may be nil.
 	Labels map[string]string
@@ -93,10 +94,11 @@ type Service struct {
 	SubjectAltNames []string
 	// Created decides which of two declarations of a host is used: the older.
 	Created time.Time
-	// Relayed means that the registry of another control plane knows it. Our declarations and registries count before it,
-	// even if they are younger.
+	// Relayed means that the registry of another control plane knows it. Our declarations and
+	// registries count before it, even if they are younger.
 	Relayed bool `json:",omitempty"`
-	// Source is the name of the source that an operator edits, and Object what is written there: "ServiceEntry shop/web".
+	// Source is the name of the source that an operator edits, and Object what is written there:
+	// "ServiceEntry shop/web".
 	Source, Object string
 }
 
@@ -104,7 +106,7 @@ type Service struct {
 type Port struct {
 	Number uint32
 	Name   string
-	// Protocol by the declaration, or by the port's name; Unknown is sniffed.
+	// Protocol is declared, or taken from the port's name; the proxy detects Unknown.
 	Protocol Protocol
 	// TargetPort is the endpoints' port where they do not name their own; zero means Number.
 	TargetPort uint32
@@ -123,8 +125,8 @@ func (s *Service) Port(number uint32) (Port, bool) {
 // Declared reports whether configuration declares the service. Otherwise only registries know it.
 func (s *Service) Declared() bool { return !s.Relayed && strings.HasPrefix(s.Object, "ServiceEntry ") }
 
-// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero means that only their names
-// decide.
+// CompareAge orders services of one host by use: relayed ones last, then the older first. Zero
+// means that only their names decide.
 func (s *Service) CompareAge(o *Service) int {
 	switch {
 	case s.Relayed == o.Relayed:

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// String is the protocol's name as ports declare it; that of Unknown is "UNKNOWN".
+// String is the protocol's name as in a ServiceEntry; that of Unknown is "UNKNOWN".
 func (p Protocol) String() string { return nameOf(p, protocolNames()) }
 
 // MarshalText is String.
@@ -16,7 +16,8 @@ func (p *Protocol) UnmarshalText(b []byte) error {
 	return unmarshalName(p, b, protocolNames(), "protocol")
 }
 
-// String is the resolution's name: STATIC, DNS, DNS_ROUND_ROBIN or NONE. Source: ServiceEntry.resolution.
+// String is the resolution's name: STATIC, DNS, DNS_ROUND_ROBIN or NONE. Source:
+// ServiceEntry.resolution.
 func (r Resolution) String() string { return nameOf(r, resolutionNames()) }
 
 // MarshalText is String.
@@ -40,7 +41,9 @@ func (h *Health) UnmarshalText(b []byte) error { return unmarshalName(h, b, heal
 
 // The names, in the order of the constants.
 func protocolNames() []string {
-	return []string{"UNKNOWN", "TCP", "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTPS", "TLS", "MONGO", "MYSQL", "REDIS", "UDP"}
+	return []string{
+		"UNKNOWN", "TCP", "HTTP", "HTTP2", "GRPC", "GRPC-WEB", "HTTPS", "TLS", "MONGO", "MYSQL", "REDIS", "UDP",
+	}
 }
 
 func resolutionNames() []string { return []string{"STATIC", "DNS", "DNS_ROUND_ROBIN", "NONE"} }

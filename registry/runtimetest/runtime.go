@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Run tests the runtimes that open makes: an empty one each time, which runs until the test ends and lets registrations
-// count for grace after their proxy has gone.
+// Run tests the runtimes that open makes: an empty one each time, which runs until the test ends
+// and lets registrations count for grace after their proxy has gone.
 func Run(t *testing.T, open func(t *testing.T, grace time.Duration) registry.Runtime) {
 	for name, test := range map[string]func(*testing.T, registry.Runtime){
 		"connect":             connect,
