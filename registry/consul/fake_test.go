@@ -64,7 +64,7 @@ func (f *fakeConsul) failingIf(status int, text string, is func(dc, path string)
 			if status == 0 || !is(dc, path) {
 				return nil
 			}
-			return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+			return fail(status, text)
 		}
 	})
 }
@@ -198,7 +198,7 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 		return respond(1, false, slices.Sorted(maps.Keys(f.dcs))), 1
 	}
 	if d == nil {
-		return &http.Response{StatusCode: 500, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("No path to datacenter"))}, 0
+		return fail(500, "No path to datacenter"), 0
 	}
 	if path == "/v1/catalog/services" {
 		names, filtered := map[string][]string{"consul": {}}, false
@@ -215,7 +215,8 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 	name := strings.TrimPrefix(path, "/v1/health/service/")
 	if name == "consul" {
 		return respond(d.index, false, []api.ServiceEntry{{
-			Node: &api.Node{Node: "s", Address: "10.0.0.9", Datacenter: dc}, Service: &api.AgentService{ID: "consul", Service: "consul", Port: 8300},
+			Node:    &api.Node{Node: "s", Address: "10.0.0.9", Datacenter: dc},
+			Service: &api.AgentService{ID: "consul", Service: "consul", Port: 8300},
 		}}), d.index
 	}
 	ids := d.of(name)
@@ -235,7 +236,9 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	out := []api.ServiceEntry{}
 	for _, id := range ids {
 		i := d.instances[id]
-		s := &api.AgentService{ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1}
+		s := &api.AgentService{
+			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
+		}
 		if target, ok := strings.CutSuffix(i.service, "-sidecar-proxy"); ok {
 			s.Kind, s.Proxy = api.ServiceKindConnectProxy, &api.AgentServiceConnectProxyConfig{DestinationServiceName: target}
 			s.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: i.virtual}}
@@ -248,12 +251,18 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	return out
 }
 
+func fail(status int, text string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+}
+
 func respond(index uint64, filtered bool, body any) *http.Response {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
 	}
-	h := http.Header{"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"}}
+	h := http.Header{
+		"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"},
+	}
 	if filtered {
 		h.Set("X-Consul-Results-Filtered-By-ACLs", "true")
 	}
