@@ -85,6 +85,7 @@ func (f *fakeConsul) asked(path string) (n int) {
 // fakeDC is one datacenter.
 type fakeDC struct {
 	index     uint64 // of the last change
+	catalog   uint64 // of the last registration
 	instances map[int]*fakeInstance
 	services  map[string]uint64 // index of each
 	removed   uint64            // index of the last service that was removed
@@ -97,18 +98,19 @@ type fakeInstance struct {
 }
 
 func newFakeDC(index uint64) *fakeDC {
-	return &fakeDC{index: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
+	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
 }
 
 // register registers instance id as one of a service, whatever it belonged to before.
 func (d *fakeDC) register(id int, service string) {
 	d.index++
-	d.services[service] = d.index
+	d.catalog, d.services[service] = d.index, d.index
 	d.instances[id] = &fakeInstance{service: service, status: api.HealthPassing, address: id*20 + int(d.index%20)}
 }
 
 func (d *fakeDC) deregister(id int) {
 	d.index++
+	d.catalog = d.index
 	name := d.instances[id].service
 	delete(d.instances, id)
 	if len(d.of(name)) > 0 {
@@ -210,7 +212,7 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 				names[name] = []string{}
 			}
 		}
-		return respond(d.index, filtered, names), d.index
+		return respond(d.catalog, filtered, names), d.catalog
 	}
 	name := strings.TrimPrefix(path, "/v1/health/service/")
 	if name == "consul" {
