@@ -115,9 +115,11 @@ func (c *client) services(ctx context.Context, q query) (names []string, a answe
 }
 
 // instances asks for the instances of one service, with their checks.
-func (c *client) instances(ctx context.Context, q query, service string) (list []*api.ServiceEntry, a answer, err error) {
+func (c *client) instances(ctx context.Context, q query, service string) ([]*api.ServiceEntry, answer, error) {
 	q.wait, q.timeout = instancesWait, askTimeout
-	a, err = c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+	var list []*api.ServiceEntry
+	a, err := c.send(ctx, q, func(o *api.QueryOptions) (*api.QueryMeta, error) {
+		var err error
 		var meta *api.QueryMeta
 		list, meta, err = c.api.Health().Service(service, "", false, o)
 		return meta, err

@@ -144,8 +144,8 @@ func (c *converter) virtuals(entries []*api.ServiceEntry) {
 			continue
 		}
 		service := c.name
-		if e.Service.Proxy != nil && e.Service.Kind == api.ServiceKindConnectProxy && e.Service.Proxy.DestinationServiceName != "" {
-			service = e.Service.Proxy.DestinationServiceName
+		if p := e.Service.Proxy; p != nil && e.Service.Kind == api.ServiceKindConnectProxy {
+			service = cmp.Or(p.DestinationServiceName, service)
 		}
 		if c.out.virtual == nil {
 			c.out.virtual = map[string]netip.Addr{}
@@ -167,7 +167,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add ashore-port-NAME to its metadata")
 		return
 	default:
-		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of its instances")
+		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
 		return
 	}
 	ports := c.ports(list)
@@ -176,15 +176,22 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		s.External = s.External || in.external
 	}
 	endpoints := c.endpoints(list, ports)
-	if slices.ContainsFunc(endpoints, func(ep registry.Endpoint) bool { _, err := netip.ParseAddr(ep.Address); return err != nil }) {
+	if slices.ContainsFunc(endpoints, hasName) {
 		s.Resolution = registry.DNS
 	}
 	shared := &registry.EndpointList{Items: endpoints}
-	for _, host := range hostsOf(c.o, c.at, cmp.Or(c.at.Datacenter, entries[0].Node.Datacenter), strings.ToLower(c.name)) {
+	datacenter := cmp.Or(c.at.Datacenter, entries[0].Node.Datacenter)
+	for _, host := range hostsOf(c.o, c.at, datacenter, strings.ToLower(c.name)) {
 		one := s
 		one.Key = registry.Key{Host: host, Namespace: c.namespace()}
 		c.out.instances = append(c.out.instances, registry.Instances{Service: &one, Endpoints: shared})
 	}
+}
+
+// hasName returns whether the address of an endpoint is a name.
+func hasName(ep registry.Endpoint) bool {
+	_, err := netip.ParseAddr(ep.Address)
+	return err != nil
 }
 
 // namespace is the namespace of the service in the mesh.

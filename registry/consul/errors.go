@@ -50,7 +50,8 @@ func (c *client) explain(err error) string {
 		return c.explainStatus(status.Code, consulhttp.OneLine(status.Body))
 	}
 	if late, ok := errors.AsType[*timeoutError](err); ok {
-		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running", c.o.Address, late.limit)
+		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running",
+			c.o.Address, late.limit)
 	}
 	if bad, ok := errors.AsType[answerError](err); ok {
 		return fmt.Sprintf("Consul at %s: %s", c.o.Address, bad)
@@ -63,10 +64,10 @@ func (c *client) explainStatus(code int, text string) string {
 	remedy := "check that its servers have a leader"
 	switch {
 	case code == http.StatusForbidden || code == http.StatusUnauthorized:
-		remedy = fmt.Sprintf("write a token with node:read and service:read into tokenFile (%s)", cmp.Or(c.o.TokenFile, "none is set"))
-		return fmt.Sprintf("Consul refuses the token (%d, %s): %s", code, text, remedy)
+		return fmt.Sprintf("Consul refuses the token (%d, %s): write one with node:read and service:read into tokenFile (%s)",
+			code, text, cmp.Or(c.o.TokenFile, "none is set"))
 	case code == http.StatusTooManyRequests:
-		remedy = "use an https address, which needs few connections, or raise limits.http_max_conns_per_client in Consul (200 by default)"
+		remedy = "use an https address, which needs few connections, or raise limits.http_max_conns_per_client in Consul"
 	case consulhttp.WantsTLS(code, text):
 		remedy = "write https:// in address"
 	case c.o.Filter != "" && strings.Contains(text, textBadFilter):

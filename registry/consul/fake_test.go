@@ -64,7 +64,7 @@ func (f *fakeConsul) failingIf(status int, text string, is func(dc, path string)
 			if status == 0 || !is(dc, path) {
 				return nil
 			}
-			return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+			return fail(status, text)
 		}
 	})
 }
@@ -85,6 +85,7 @@ func (f *fakeConsul) asked(path string) (n int) {
 // fakeDC is one datacenter.
 type fakeDC struct {
 	index     uint64 // of the last change
+	catalog   uint64 // of the last registration
 	instances map[int]*fakeInstance
 	services  map[string]uint64 // index of each
 	removed   uint64            // index of the last service that was removed
@@ -97,18 +98,19 @@ type fakeInstance struct {
 }
 
 func newFakeDC(index uint64) *fakeDC {
-	return &fakeDC{index: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
+	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
 }
 
 // register registers instance id as one of a service, whatever it belonged to before.
 func (d *fakeDC) register(id int, service string) {
 	d.index++
-	d.services[service] = d.index
+	d.catalog, d.services[service] = d.index, d.index
 	d.instances[id] = &fakeInstance{service: service, status: api.HealthPassing, address: id*20 + int(d.index%20)}
 }
 
 func (d *fakeDC) deregister(id int) {
 	d.index++
+	d.catalog = d.index
 	name := d.instances[id].service
 	delete(d.instances, id)
 	if len(d.of(name)) > 0 {
@@ -198,7 +200,7 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 		return respond(1, false, slices.Sorted(maps.Keys(f.dcs))), 1
 	}
 	if d == nil {
-		return &http.Response{StatusCode: 500, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("No path to datacenter"))}, 0
+		return fail(500, "No path to datacenter"), 0
 	}
 	if path == "/v1/catalog/services" {
 		names, filtered := map[string][]string{"consul": {}}, false
@@ -210,12 +212,13 @@ func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
 				names[name] = []string{}
 			}
 		}
-		return respond(d.index, filtered, names), d.index
+		return respond(d.catalog, filtered, names), d.catalog
 	}
 	name := strings.TrimPrefix(path, "/v1/health/service/")
 	if name == "consul" {
 		return respond(d.index, false, []api.ServiceEntry{{
-			Node: &api.Node{Node: "s", Address: "10.0.0.9", Datacenter: dc}, Service: &api.AgentService{ID: "consul", Service: "consul", Port: 8300},
+			Node:    &api.Node{Node: "s", Address: "10.0.0.9", Datacenter: dc},
+			Service: &api.AgentService{ID: "consul", Service: "consul", Port: 8300},
 		}}), d.index
 	}
 	ids := d.of(name)
@@ -235,7 +238,9 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	out := []api.ServiceEntry{}
 	for _, id := range ids {
 		i := d.instances[id]
-		s := &api.AgentService{ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1}
+		s := &api.AgentService{
+			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
+		}
 		if target, ok := strings.CutSuffix(i.service, "-sidecar-proxy"); ok {
 			s.Kind, s.Proxy = api.ServiceKindConnectProxy, &api.AgentServiceConnectProxyConfig{DestinationServiceName: target}
 			s.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: i.virtual}}
@@ -248,12 +253,18 @@ func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
 	return out
 }
 
+func fail(status int, text string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
+}
+
 func respond(index uint64, filtered bool, body any) *http.Response {
 	raw, err := json.Marshal(body)
 	if err != nil {
 		panic(err)
 	}
-	h := http.Header{"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"}}
+	h := http.Header{
+		"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"},
+	}
 	if filtered {
 		h.Set("X-Consul-Results-Filtered-By-ACLs", "true")
 	}

@@ -176,7 +176,8 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 		account, declared = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
 	}
 	if account != "" && !dnsname.Valid(account) {
-		c.warn(s.ID, "%s %q is not the name of a service account and is ignored: use lower-case letters, digits, '-' and '.'", keyServiceAccount, account)
+		c.warn(s.ID, "%s %q is not the name of a service account and is ignored: use lower-case letters, digits, '-' and '.'",
+			keyServiceAccount, account)
 		account, named = "", true
 	}
 	if account == "" && c.o.ServiceAccount != "" {
@@ -207,8 +208,9 @@ func (c *converter) accountOfSettings() string {
 	}
 	if !c.badAccount {
 		c.badAccount = true
-		c.warn("", "the option serviceAccount gives it %q, which is not the name of a service account, so clients expect the account default: "+
-			"write %s into the metadata of its instances, or correct serviceAccount", account, keyServiceAccount)
+		c.warn("", "the option serviceAccount gives it %q, which is not the name of a service account, "+
+			"so clients expect the account default: write %s into the metadata of its instances, or correct serviceAccount",
+			account, keyServiceAccount)
 	}
 	return ""
 }
@@ -240,7 +242,8 @@ func (c *converter) once(list []instance) []instance {
 			worse, best[key] = j, i
 		}
 		drop[worse] = true
-		c.warn(list[worse].id, "has the address and ports of instance %s, which is used instead: deregister the one that is gone", list[best[key]].id)
+		c.warn(list[worse].id, "has the address and ports of instance %s, which is used instead: deregister the old one",
+			list[best[key]].id)
 	}
 	if len(drop) == 0 {
 		return list
@@ -266,8 +269,9 @@ func (c *converter) endpoints(list []instance, ports []registry.Port) []registry
 	for i := range list {
 		in := &list[i]
 		out[i] = registry.Endpoint{
-			Address: in.address, Ports: c.ownPorts(in, ports, main), Labels: in.labels, Locality: in.locality, Network: in.network,
-			Weight: in.weight, ServiceAccount: in.account, Namespace: c.namespace(), Workload: in.id, TLSMode: in.tlsMode, Health: in.health,
+			Address: in.address, Ports: c.ownPorts(in, ports, main), Health: in.health, Weight: in.weight,
+			Labels: in.labels, Locality: in.locality, Network: in.network,
+			Namespace: c.namespace(), Workload: in.id, ServiceAccount: in.account, TLSMode: in.tlsMode,
 		}
 	}
 	return out

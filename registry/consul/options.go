@@ -146,8 +146,8 @@ func (o Options) Check(wrong func(option, format string, args ...any)) {
 		wrong("protocol", "%q: want one of Istio's, such as http, http2, grpc, tcp or tls", o.Protocol)
 	}
 	if account := accountOf(o.ServiceAccount, "a"); o.ServiceAccount != "" && !dnsname.Valid(account) {
-		wrong("serviceAccount", "%q: want the name of a service account: lower-case letters, digits, '-' and '.', and %s for the name of the service",
-			o.ServiceAccount, serviceName)
+		wrong("serviceAccount", "%q: want the name of a service account: lower-case letters, digits, '-' and '.', "+
+			"and %s for the name of the service", o.ServiceAccount, serviceName)
 	}
 }
 

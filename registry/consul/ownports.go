@@ -64,7 +64,8 @@ func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) m
 		out[s.Name] = target
 	}
 	if len(lacking) > 0 {
-		c.warn(in.id, "lacks port %s, which other instances of the service have, and gets no traffic for it: write %sNAME into its metadata, or remove the port from the others",
+		c.warn(in.id, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
+			"write %sNAME into its metadata, or remove the port from the others",
 			strings.Join(lacking, ", port "), keyPortPrefix)
 	}
 	return out

@@ -43,7 +43,7 @@ func TestPlainHTTP(t *testing.T) {
 					t.Errorf("%d queries wait, want %d", blocked, tc.blocked)
 				}
 				got := r.problems("/agent's datacenter")
-				if (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) || tc.want != "" && !strings.Contains(got, "https") {
+				if !strings.Contains(got, tc.want) || strings.Contains(got, "https") != (tc.want != "") {
 					t.Errorf("the problem is %q, want %q", got, tc.want)
 				}
 				for i := range tc.services {

@@ -35,7 +35,8 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	declared := cmp.Or(s.Meta[keyProtocol], s.Meta["protocol"], labels["protocol"])
 	protocol, known := registry.ParseProtocol(cmp.Or(declared, c.o.Protocol))
 	if declared != "" && !known {
-		c.warn(s.ID, "the protocol %q is unknown, so proxies detect it: use http, http2, grpc, tcp, tls or another of Istio's", declared)
+		c.warn(s.ID, "the protocol %q is unknown, so proxies detect it: use http, http2, grpc, tcp or another of Istio's",
+			declared)
 	}
 	if len(out) == 0 && main > 0 && main <= 65535 {
 		name := mainName
@@ -215,6 +216,7 @@ func (c *converter) mainPort(count map[uint32]int, declared uint32) uint32 {
 	if c.former != 0 && 2*count[c.former] == all {
 		out = c.former
 	}
-	c.warn("", "its instances have different ports, so clients reach it at port %d: write %s into its metadata, or servicePort into the settings", out, keyPort)
+	c.warn("", "its instances have different ports, so clients reach it at port %d: "+
+		"write %s into its metadata, or servicePort into the settings", out, keyPort)
 	return out
 }

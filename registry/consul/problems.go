@@ -21,7 +21,8 @@ func (s *syncer) updateProblems(c *catalog) {
 	c.changed = false
 	var list []problem
 	warn := func(format string, args ...any) {
-		list = append(list, problem{Severity: feed.Warning, Object: "Consul, " + c.at.title(), Text: fmt.Sprintf(format, args...)})
+		text := fmt.Sprintf(format, args...)
+		list = append(list, problem{Severity: feed.Warning, Object: "Consul, " + c.at.title(), Text: text})
 	}
 	if c.err != "" {
 		warn("%s; its services stay as they were", c.err)
@@ -37,17 +38,18 @@ func (s *syncer) updateProblems(c *catalog) {
 // warn reports what is wrong with a datacenter that answers.
 func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 	if first := firstOf(c.failing); first != nil {
-		warn("%d services cannot be read and stay as they were; %s: %s", len(c.failing), first.name, c.failing[first])
+		warn("cannot read %d of %d services, which stay as they were; %s: %s",
+			len(c.failing), len(c.services), first.name, c.failing[first])
 	}
-	secrets := 0
+	unreadable := 0
 	for _, svc := range c.services {
 		if svc.presence == hidden {
-			secrets++
+			unreadable++
 		}
 	}
-	if secrets > 0 {
-		warn("the token cannot read %d services any more, which stay as they were: give it node:read and service:read, "+
-			"or name the services in the option except", secrets)
+	if unreadable > 0 {
+		warn("the token cannot read %d of %d services any more, which stay as they were: "+
+			"give it node:read and service:read, or name them in the option except", unreadable, len(c.services))
 	}
 	if c.filtered && !s.hasAllNamed(c) {
 		warn("the token cannot read all services; the others are not in the mesh: give it node:read and service:read "+
@@ -57,8 +59,8 @@ func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
 		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
 	}
 	if n := s.services(); n > maxBlocking && !s.client.shared() {
-		warn("%d services over plain HTTP: %d are watched, and changes of the others are found every %s; use an https address, "+
-			"over which all are watched", n, maxBlocking, pollGap)
+		warn("%d services over plain HTTP: %d are watched, and changes of the others are found every %s; "+
+			"use an https address, over which all are watched", n, maxBlocking, pollGap)
 	}
 }
 

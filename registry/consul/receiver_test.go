@@ -2,9 +2,11 @@ package consul
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -15,12 +17,14 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// receiver runs a source and holds what it has sent. Call its methods from the goroutine of a synctest bubble.
+// receiver runs a source in a synctest bubble and holds what it has sent.
 type receiver struct {
-	t       *testing.T
-	batches []feed.Batch[registry.Instances]
+	t    *testing.T
+	stop func()
+
+	mu      sync.Mutex
+	batches []feed.Batch[registry.Instances] // guarded by mu, like groups
 	groups  map[string]update
-	stop    func()
 }
 
 // receive runs a source until the test ends or stop is called. The connection is shared as over HTTP/2, or plain HTTP.
@@ -31,7 +35,8 @@ func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receive
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.client.api, err = api.NewClient(&api.Config{Address: o.Address, HttpClient: &http.Client{Transport: f}}); err != nil {
+	s.client.api, err = api.NewClient(&api.Config{Address: o.Address, HttpClient: &http.Client{Transport: f}})
+	if err != nil {
 		t.Fatal(err)
 	}
 	s.client.shared = func() bool { return shared }
@@ -54,6 +59,8 @@ func receive(t *testing.T, f http.RoundTripper, o Options, shared bool) *receive
 }
 
 func (r *receiver) take(b feed.Batch[registry.Instances]) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if b.Down != nil && (b.Full || len(b.Updates) > 0) {
 		r.t.Errorf("a batch with Down has content: %+v", b)
 	}
@@ -70,27 +77,35 @@ func (r *receiver) take(b feed.Batch[registry.Instances]) {
 	}
 }
 
-// since forgets the batches that arrived and returns them.
-func (r *receiver) since() []feed.Batch[registry.Instances] {
+// sent lists the batches.
+func (r *receiver) sent() []feed.Batch[registry.Instances] {
 	synctest.Wait()
-	list := r.batches
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.batches)
+}
+
+// since lists the batches and forgets them.
+func (r *receiver) since() []feed.Batch[registry.Instances] {
+	list := r.sent()
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	r.batches = nil
 	return list
 }
 
 // down is the error of the last batch.
 func (r *receiver) down() string {
-	synctest.Wait()
-	if len(r.batches) == 0 || r.batches[len(r.batches)-1].Down == nil {
+	list := r.sent()
+	if len(list) == 0 || list[len(list)-1].Down == nil {
 		return ""
 	}
-	return r.batches[len(r.batches)-1].Down.Error()
+	return list[len(list)-1].Down.Error()
 }
 
 // full counts the Full batches.
 func (r *receiver) full() (n int) {
-	synctest.Wait()
-	for _, b := range r.batches {
+	for _, b := range r.sent() {
 		if b.Full {
 			n++
 		}
@@ -98,16 +113,30 @@ func (r *receiver) full() (n int) {
 	return n
 }
 
+// all has every group by name.
+func (r *receiver) all() map[string]update {
+	synctest.Wait()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.groups)
+}
+
+// restore adds a group from before the start.
+func (r *receiver) restore(group string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.groups[group] = update{Group: group}
+}
+
 // host describes the endpoints of a host: their addresses and states.
 func (r *receiver) host(host string) string {
-	synctest.Wait()
+	states := map[registry.Health]string{registry.Healthy: api.HealthPassing, registry.Unhealthy: api.HealthCritical}
 	var out []string
-	for _, u := range r.groups {
+	for _, u := range r.all() {
 		for _, in := range u.Items {
 			for _, e := range in.Endpoints.All() {
 				if in.Service.Host == host {
-					state := map[registry.Health]string{registry.Healthy: api.HealthPassing, registry.Unhealthy: api.HealthCritical}[e.Health]
-					out = append(out, e.Address+" "+state)
+					out = append(out, e.Address+" "+states[e.Health])
 				}
 			}
 		}
@@ -118,9 +147,8 @@ func (r *receiver) host(host string) string {
 
 // problems are the texts of all problems of a group.
 func (r *receiver) problems(group string) string {
-	synctest.Wait()
 	var out []string
-	for _, p := range r.groups[group].Problems {
+	for _, p := range r.all()[group].Problems {
 		out = append(out, p.Text)
 	}
 	return strings.Join(out, "\n")

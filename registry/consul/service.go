@@ -115,7 +115,9 @@ func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *wa
 }
 
 // readInstances reads a service: at once for index zero, else when it has changed.
-func (s *syncer) readInstances(ctx context.Context, c *catalog, name string, index uint64) ([]*api.ServiceEntry, answer, error) {
+func (s *syncer) readInstances(
+	ctx context.Context, c *catalog, name string, index uint64,
+) ([]*api.ServiceEntry, answer, error) {
 	q := query{place: c.at, filter: s.o.instanceFilter()}
 	for changed := index == 0; !changed; {
 		block := s.client.shared() // HTTP/2: all queries share few connections

@@ -161,8 +161,7 @@ func TestVirtualAddress(t *testing.T) {
 		want := func(addr string) {
 			t.Helper()
 			time.Sleep(time.Second)
-			synctest.Wait()
-			if got := fmt.Sprint(r.groups["web"].Items[0].Service.Addresses); got != addr {
+			if got := fmt.Sprint(r.all()["web"].Items[0].Service.Addresses); got != addr {
 				t.Errorf("the addresses are %s, want %s", got, addr)
 			}
 		}
@@ -218,7 +217,7 @@ func TestHistories(t *testing.T) {
 				if down := r.down(); down != "" {
 					t.Errorf("in the end it is down: %s", down)
 				}
-				for group := range r.groups {
+				for group := range r.all() {
 					if text := r.problems(group); text != "" {
 						t.Errorf("in the end there is the problem %q", text)
 					}

@@ -23,7 +23,7 @@ func TestHidden(t *testing.T) {
 		if got := r.host(web); got != before || before == "" {
 			t.Errorf("web is %q, want %q", got, before)
 		}
-		if got := r.problems(group); !strings.Contains(got, "cannot read 2 services any more") {
+		if got := r.problems(group); !strings.Contains(got, "cannot read 2 of 2 services any more") {
 			t.Errorf("the problem is %q", got)
 		}
 		f.change(func() { d.deregister(3) })
@@ -31,13 +31,13 @@ func TestHidden(t *testing.T) {
 		if got := r.host("db.service.consul"); got != "" {
 			t.Errorf("db was deregistered and is %q", got)
 		}
-		if got := r.problems(group); !strings.Contains(got, "cannot read 1 services any more") {
+		if got := r.problems(group); !strings.Contains(got, "cannot read 1 of 1 services any more") {
 			t.Errorf("the problem is %q", got)
 		}
 		f.change(func() { delete(f.hidden, "dc1/web"); d.register(4, "web") })
 		time.Sleep(time.Minute)
 		r.is(d, "web", web)
-		if got := r.problems(group); strings.Contains(got, "token") && !strings.Contains(got, "all services") {
+		if got := r.problems(group); strings.Contains(got, "any more") {
 			t.Errorf("the problem stays: %q", got)
 		}
 	})
@@ -65,7 +65,8 @@ func TestPartialToken(t *testing.T) {
 				defer r.stop()
 				time.Sleep(time.Minute)
 				r.is(f.dcs["dc1"], "web", web)
-				if got := r.problems("/agent's datacenter"); r.full() != 1 || (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
+				got := r.problems("/agent's datacenter")
+				if r.full() != 1 || (got == "") != (tc.want == "") || !strings.Contains(got, tc.want) {
 					t.Errorf("%d Full batches; the problem is %q, want %q", r.full(), got, tc.want)
 				}
 				f.change(func() { clear(f.hidden); f.dcs["dc1"].register(9, "new") }) // another token
@@ -89,7 +90,8 @@ func TestTokenRefused(t *testing.T) {
 		before := r.host(web)
 		f.failing(403, "ACL not found")
 		time.Sleep(time.Minute)
-		if got := r.down(); !strings.Contains(got, "refuses the token (403, ACL not found)") || !strings.Contains(got, "tokenFile (/token)") {
+		got := r.down()
+		if !strings.Contains(got, "refuses the token (403, ACL not found)") || !strings.Contains(got, "tokenFile (/token)") {
 			t.Errorf("it is down with %q", got)
 		}
 		if got := r.host(web); got != before {

@@ -53,12 +53,10 @@ func (w *watch) run(ctx context.Context) {
 			failures = 0
 			_ = sleep(ctx, w.gap+time.Duration(a.size)*gapPerItem) // the loop ends with ctx
 		}
-		if a.index < index {
-			// Consul may move an index backwards, as after a restore; start over, or the next query waits too long.
-			// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
-			a.index = 0
-		}
-		index = a.index // zero after a failure: who blocks would not notice that Consul is back
+		// Zero after a failure: a query that blocks would not notice that Consul is back. After a restore Consul moves the
+		// index backwards; the next query waits for more than the new one.
+		// https://developer.hashicorp.com/consul/api-docs/features/blocking#implementation-details
+		index = a.index
 	}
 }
 
