@@ -15,13 +15,11 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// source begins the names of sources of this kind; what comes after is what the settings call them.
-const source = "consul:"
+// sourcePrefix begins the names of sources of this kind.
+const sourcePrefix = "consul:"
 
-// isSource says whether the source of a service is one of this kind.
-func isSource(name string) bool {
-	return strings.HasPrefix(name, source) || name+":" == source // so a version before kept them
-}
+// isSource returns whether a source is of this kind.
+func isSource(name string) bool { return strings.HasPrefix(name, sourcePrefix) }
 
 // place is where in Consul services are: what a query names.
 type place struct {
@@ -31,84 +29,89 @@ type place struct {
 	Namespace, Partition string
 }
 
-// group names a service of this place among those of all.
+// group is the name of a service among those of all places.
 func (p place) group(service string) string {
-	parts := slices.DeleteFunc([]string{p.Datacenter, p.Partition, p.Namespace}, func(s string) bool { return s == "" })
-	return strings.Join(append(parts, escaped(service)), "/")
-}
-
-// object names a service for people: as it is registered.
-func (p place) object(service string) string {
-	return "Consul service " + strings.TrimSuffix(p.group(service), escaped(service)) + service
-}
-
-// escaped is the name of a service without '/', which parts groups: Consul takes any name.
-func escaped(service string) string {
-	if !strings.ContainsAny(service, "/%") {
-		return service
+	if strings.ContainsAny(service, "/%") { // Consul accepts any name
+		service = url.PathEscape(service)
 	}
-	return url.PathEscape(service)
+	return p.prefix() + service
+}
+
+// object names a service in problems.
+func (p place) object(service string) string { return "Consul service " + p.prefix() + service }
+
+func (p place) prefix() (out string) {
+	for _, part := range []string{p.Datacenter, p.Partition, p.Namespace} {
+		if part != "" {
+			out += part + "/"
+		}
+	}
+	return out
+}
+
+// title names a place in problems.
+func (p place) title() string {
+	out := "agent's datacenter"
+	if p.Datacenter != "" {
+		out = "datacenter " + p.Datacenter
+	}
+	if p.Partition != "" {
+		out += ", partition " + p.Partition
+	}
+	if p.Namespace != "" {
+		out += ", namespace " + p.Namespace
+	}
+	return out
 }
 
 // converted is what one answer about one service means.
 type converted struct {
-	// instances has the service once for each of its hosts; empty: it is none of the mesh's.
+	// instances has the service once for each of its hosts; empty: it is not part of the mesh.
 	instances []registry.Instances
 	problems  []feed.Problem
-	// index is that of the answer; zero: there was none.
-	index uint64
-	// ids are those of all instances of the answer, in no order.
+	// ids are those of all instances of the answer.
 	ids []instanceID
-	// nodes are the names of those that its instances run on, sorted, each once.
-	nodes []string
-	// failing says that some check does not pass.
-	failing bool
-	// virtual are addresses that Consul gave to services, by their names: a sidecar of Consul's bears that of its service.
+	// virtual are the addresses that Consul gave to services, by their names. A sidecar has that of its service.
 	virtual map[string]netip.Addr
-	// main is the port at which clients reach the registered ports of its instances; zero: there are none.
+	// main is the port at which clients reach the registered ports of the instances; zero: there is none.
 	main uint32
 }
 
-// converter collects what is said of one service, in one answer.
+// converter converts one answer about one service. It is pure: the result depends on its fields and the answer alone.
 type converter struct {
 	o    *Options
 	at   place
 	name string
-	// former is the port at which clients reached the registered ports of its instances until now; zero: none is known.
+	// source is the name of the source, for the services.
+	source string
+	// former is converted.main of the answer before; zero: there was none.
 	former uint32
-	// nameless says that it was told that the settings give it no service account.
-	nameless bool
-	// portless is how many instances were left out for having no port.
+
+	// badAccount means that the account of the settings was reported as invalid.
+	badAccount bool
+	// portless counts the instances without a port.
 	portless int
 
 	out converted
 }
 
-// from has the services say which source has them.
-func (c converted) from(name string) converted {
-	for _, in := range c.instances {
-		in.Service.Source = name
-	}
-	return c
-}
-
-// convert maps an answer about a service: a pure function. Its endpoints are in the order of nodes and IDs.
+// convert converts an answer. Endpoints are in the order of their nodes and IDs.
 func (c converter) convert(entries []*api.ServiceEntry) converted {
-	whole := c.whole(entries)
-	slices.SortStableFunc(whole, func(a, b *api.ServiceEntry) int {
+	list := c.wanted(entries)
+	slices.SortStableFunc(list, func(a, b *api.ServiceEntry) int {
 		return cmp.Or(cmp.Compare(a.Node.Node, b.Node.Node), cmp.Compare(a.Service.ID, b.Service.ID))
 	})
-	c.virtuals(whole)
-	// Sidecars and gateways of Consul's own mesh speak with certificates of Consul's: they are nobody's to call.
-	whole = slices.DeleteFunc(whole, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
-	if len(whole) > 0 {
-		c.service(whole)
+	c.virtuals(list)
+	// Sidecars and gateways of Consul's own mesh use certificates of Consul: no client of ours can call them.
+	list = slices.DeleteFunc(list, func(e *api.ServiceEntry) bool { return e.Service.Kind != api.ServiceKindTypical })
+	if len(list) > 0 {
+		c.service(list)
 	}
 	return c.out
 }
 
-// whole leaves out what no Consul says.
-func (c *converter) whole(entries []*api.ServiceEntry) []*api.ServiceEntry {
+// wanted returns the entries that are complete, and that no mesh has registered, or one that the settings name.
+func (c *converter) wanted(entries []*api.ServiceEntry) []*api.ServiceEntry {
 	out := make([]*api.ServiceEntry, 0, len(entries))
 	for _, e := range entries {
 		if e == nil || e.Node == nil || e.Service == nil {
@@ -116,20 +119,15 @@ func (c *converter) whole(entries []*api.ServiceEntry) []*api.ServiceEntry {
 			continue
 		}
 		if owner := e.Service.Meta[keyOwner]; owner != "" && !slices.Contains(c.o.Exported, owner) {
-			continue // a mesh has registered it: it has it from elsewhere, or is not wanted
+			continue
 		}
 		if slices.Contains(e.Checks, nil) {
-			one := *e
-			one.Checks = slices.DeleteFunc(slices.Clone(e.Checks), func(c *api.HealthCheck) bool { return c == nil })
-			e = &one
+			e = &api.ServiceEntry{Node: e.Node, Service: e.Service, Checks: slices.DeleteFunc(slices.Clone(e.Checks),
+				func(c *api.HealthCheck) bool { return c == nil })}
 		}
 		out = append(out, e)
 		c.out.ids = append(c.out.ids, instanceID{e.Node.Node, e.Service.ID})
-		c.out.nodes = append(c.out.nodes, e.Node.Node)
-		c.out.failing = c.out.failing || e.Checks.AggregatedStatus() != api.HealthPassing
 	}
-	slices.Sort(c.out.nodes)
-	c.out.nodes = slices.Compact(c.out.nodes)
 	return out
 }
 
@@ -142,12 +140,12 @@ func (c *converter) virtuals(entries []*api.ServiceEntry) {
 		}
 		addr, err := netip.ParseAddr(tagged.Address)
 		if err != nil {
-			c.warn(e.Service.ID, "its virtual address %q is no IP address: it is left out", tagged.Address)
+			c.warn(e.Service.ID, "its virtual address %q is not an IP address: it is left out", tagged.Address)
 			continue
 		}
 		service := c.name
-		if e.Service.Proxy != nil && e.Service.Kind == api.ServiceKindConnectProxy && e.Service.Proxy.DestinationServiceName != "" {
-			service = e.Service.Proxy.DestinationServiceName
+		if p := e.Service.Proxy; p != nil && e.Service.Kind == api.ServiceKindConnectProxy {
+			service = cmp.Or(p.DestinationServiceName, service)
 		}
 		if c.out.virtual == nil {
 			c.out.virtual = map[string]netip.Addr{}
@@ -156,7 +154,7 @@ func (c *converter) virtuals(entries []*api.ServiceEntry) {
 	}
 }
 
-// service makes the service, under each of its hosts, of its instances.
+// service converts the instances of the service, and makes the service under each of its hosts.
 func (c *converter) service(entries []*api.ServiceEntry) {
 	if !dnsname.ValidLabel(strings.ToLower(c.name)) {
 		c.misnamed()
@@ -166,38 +164,40 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 	switch {
 	case len(list) > 0:
 	case c.portless == len(entries):
-		c.refuse("has no port: it is not part of the mesh; register it with a port, or say ashore-port-NAME in its metadata")
+		c.refuse("has no port, so it is not part of the mesh: register it with a port, or add ashore-port-NAME to its metadata")
 		return
 	default:
-		c.refuse("has no instance that can be an endpoint: it is not part of the mesh; mend what is told of its instances")
+		c.refuse("has no instance that can be an endpoint, so it is not part of the mesh: see the problems of each")
 		return
 	}
 	ports := c.ports(list)
-	s := registry.Service{
-		Ports: ports, Resolution: registry.Static,
-		Object: c.at.object(c.name),
-	}
+	s := registry.Service{Ports: ports, Resolution: registry.Static, Source: c.source, Object: c.at.object(c.name)}
 	for _, in := range list {
 		s.External = s.External || in.external
 	}
 	endpoints := c.endpoints(list, ports)
-	if slices.ContainsFunc(endpoints, func(ep registry.Endpoint) bool { _, err := netip.ParseAddr(ep.Address); return err != nil }) {
+	if slices.ContainsFunc(endpoints, hasName) {
 		s.Resolution = registry.DNS
 	}
 	shared := &registry.EndpointList{Items: endpoints}
-	for _, host := range hostsOf(c.o, c.at, cmp.Or(c.at.Datacenter, entries[0].Node.Datacenter), strings.ToLower(c.name)) {
+	datacenter := cmp.Or(c.at.Datacenter, entries[0].Node.Datacenter)
+	for _, host := range hostsOf(c.o, c.at, datacenter, strings.ToLower(c.name)) {
 		one := s
 		one.Key = registry.Key{Host: host, Namespace: c.namespace()}
 		c.out.instances = append(c.out.instances, registry.Instances{Service: &one, Endpoints: shared})
 	}
 }
 
-// namespace is the one of the mesh that the service is in.
-func (c *converter) namespace() string {
-	return cmp.Or(c.o.Namespace, c.at.Namespace, "default")
+// hasName returns whether the address of an endpoint is a name.
+func hasName(ep registry.Endpoint) bool {
+	_, err := netip.ParseAddr(ep.Address)
+	return err != nil
 }
 
-// hostsOf are the names of a service: as Consul's DNS answers them.
+// namespace is the namespace of the service in the mesh.
+func (c *converter) namespace() string { return cmp.Or(c.o.Namespace, c.at.Namespace, "default") }
+
+// hostsOf returns the host names of a service, which are those that Consul's DNS answers for.
 // Source: Consul, "DNS reference" (service lookups; with namespaces and partitions).
 func hostsOf(o *Options, at place, datacenter, name string) []string {
 	base, own := name+".service", at.Datacenter == ""
@@ -225,24 +225,20 @@ func hostsOf(o *Options, at place, datacenter, name string) []string {
 	}
 }
 
-func (c *converter) object() string { return c.at.object(c.name) }
-
-// misnamed refuses a service for its name.
+// misnamed refuses a service because of its name.
 func (c *converter) misnamed() {
-	c.refuse("is no name of DNS: it is not part of the mesh; register it under a name of letters, digits and '-'")
+	c.refuse("has a name that is not a DNS label, so it is not part of the mesh: use letters, digits and '-'")
 }
 
-// refuse tells why a service is none of the mesh's.
-func (c *converter) refuse(format string, args ...any) {
-	c.problem(feed.Error, "", format, args...)
-}
+// refuse reports why a service is not part of the mesh.
+func (c *converter) refuse(format string, args ...any) { c.problem(feed.Error, "", format, args...) }
 
-// warn tells of what is left out of a service; id is the instance, empty: all of them.
+// warn reports what is ignored of an instance; an empty id means the whole service.
 func (c *converter) warn(id, format string, args ...any) {
 	c.problem(feed.Warning, id, format, args...)
 }
 
-// maxProblems is how many problems of one service are told; a broken one has as many as it has instances.
+// maxProblems bounds the problems of one service.
 const maxProblems = 10
 
 func (c *converter) problem(severity feed.Severity, id, format string, args ...any) {
@@ -254,6 +250,6 @@ func (c *converter) problem(severity feed.Severity, id, format string, args ...a
 		field = "instance " + id
 	}
 	c.out.problems = append(c.out.problems, feed.Problem{
-		Severity: severity, Object: c.object(), Field: field, Text: fmt.Sprintf(format, args...),
+		Severity: severity, Object: c.at.object(c.name), Field: field, Text: fmt.Sprintf(format, args...),
 	})
 }

@@ -135,11 +135,11 @@ func TestConvertEndpoint(t *testing.T) {
 		"a mode that there is not":                          {read(), entry("a", meta("ashore-tls-mode", "on")), plain, `"on": want istio or disabled`},
 		"an account of the settings":                        {read(func(o *Options) { o.ServiceAccount = "consul-${service}" }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "consul-web", "istio" }), ""},
 		"metadata is not believed":                          {read(func(o *Options) { o.Identity = "settings" }), entry("a", meta("ashore-service-account", "root", "ashore-tls-mode", "istio")), plain, ""},
-		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is no name of a service account"},
-		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is no name of a service account"},
+		"an account that is no name":                        {read(), entry("a", meta("ashore-service-account", "../root")), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }), "is not the name of a service account"},
+		"an account that is no name, and mutual TLS is off": {read(), entry("a", meta("ashore-service-account", "../root", "ashore-tls-mode", "disabled")), plain, "is not the name of a service account"},
 		"an account that is too long": {
 			read(func(o *Options) { o.ServiceAccount = "${service}-" + strings.Repeat("a", 60) }), entry("a"), with(func(e *registry.Endpoint) { e.ServiceAccount, e.TLSMode = "default", "istio" }),
-			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is no name of a service account`,
+			`the option serviceAccount gives it "web-` + strings.Repeat("a", 60) + `", which is not the name of a service account`,
 		},
 		"a tagged address": {read(func(o *Options) { o.AddressTags = []string{"lan_ipv6", "x"} }), entry("a", func(e *api.ServiceEntry) {
 			e.Service.TaggedAddresses = map[string]api.ServiceAddress{"x": {Address: "10.7.7.7", Port: 99}}
@@ -180,7 +180,7 @@ func TestConvertLeftOut(t *testing.T) {
 		"no address":            {entry("b", at("", 80), func(e *api.ServiceEntry) { e.Node.Address = "" }), `its address "" is neither`},
 		"no node":               {&api.ServiceEntry{Service: &api.AgentService{}}, "an instance without node or service"},
 		"no instance":           {nil, "an instance without node or service"},
-		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which counts"},
+		"twice the same, older": {entry("b", at("10.1.0.1", 8080), created(9)), "instance b: has the address and ports of instance a, which is used"},
 		"twice, and sick":       {entry("b", at("10.1.0.1", 8080), created(11), checks("critical")), "instance b: has the address and ports of instance a"},
 	}
 	for name, tc := range tests {
@@ -204,8 +204,8 @@ func TestConvertAllLeftOut(t *testing.T) {
 		entries []*api.ServiceEntry
 		last    string
 	}{
-		"no port":              {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port: it is not part of the mesh"},
-		"a bad address":        {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint: it is not part of the mesh"},
+		"no port":              {[]*api.ServiceEntry{entry("a", at("10.1.0.1", 0)), entry("b", at("10.1.0.2", 0))}, "has no port, so it is not part of the mesh"},
+		"a bad address":        {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080))}, "has no instance that can be an endpoint, so it is not part of the mesh"},
 		"a bad one, a no port": {[]*api.ServiceEntry{entry("a", at("127.0.33.61:8080", 8080)), entry("b", at("10.1.0.2", 0))}, "has no instance that can be an endpoint"},
 	}
 	for name, tc := range tests {
@@ -233,30 +233,30 @@ func TestConvertPorts(t *testing.T) {
 		"by the protocol of metadata":  {read(), []*api.ServiceEntry{entry("a", meta("protocol", "HTTP"))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}}, ""},
 		"by the protocol of a tag":     {read(), []*api.ServiceEntry{entry("a", tags("protocol=grpc"))}, []registry.Port{port(8080, "grpc", registry.GRPC, 0)}, [][]uint32{{8080}}, ""},
 		"by the settings":              {read(func(o *Options) { o.Protocol = "tcp" }), []*api.ServiceEntry{entry("a")}, []registry.Port{port(8080, "tcp", registry.TCP, 0)}, [][]uint32{{8080}}, ""},
-		"a protocol that there is not": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `"gopher" is no protocol`},
+		"a protocol that there is not": {read(), []*api.ServiceEntry{entry("a", meta("protocol", "gopher"))}, []registry.Port{port(8080, "main", registry.Unknown, 0)}, [][]uint32{{8080}}, `protocol "gopher" is unknown`},
 		"reached elsewhere":            {read(), []*api.ServiceEntry{entry("a", meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 8080)}, [][]uint32{{8080}}, ""},
-		"several in metadata":          {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is no port`},
+		"several in metadata":          {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080", "ashore-port-grpc-api", "9090", "ashore-port-x", "99x"))}, []registry.Port{port(9090, "grpc-api", registry.GRPC, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{9090, 8080}}, `ashore-port-x "99x" is not a port`},
 		"several of Consul's": {read(), []*api.ServiceEntry{entry("a", func(e *api.ServiceEntry) {
 			e.Service.Ports = api.ServicePorts{{Name: "http", Port: 80, Default: true}, {Name: "admin", Port: 81}, {Name: "bad", Port: 0}}
 		})}, []registry.Port{port(81, "admin", registry.Unknown, 0), port(80, "http", registry.HTTP, 0)}, [][]uint32{{81, 80}}, `its port "bad" (0) is left out`},
 		"most of them":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 81), created(1)), entry("b", at("10.1.0.2", 80)), entry("c", at("10.1.0.3", 80))}, []registry.Port{port(80, "main", registry.Unknown, 81)}, [][]uint32{{81}, {80}, {80}}, ""},
-		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "different ports, so that clients reach it at port 80"},
+		"each another":                  {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, "different ports, so clients reach it at port 80"},
 		"each another, by the settings": {read(func(o *Options) { o.ServicePort = 99 }), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002))}, []registry.Port{port(99, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
 		"one says the port":             {read(), []*api.ServiceEntry{entry("a", at("10.1.0.1", 20001), created(1)), entry("b", at("10.1.0.2", 20002), meta("ashore-port", "80"))}, []registry.Port{port(80, "main", registry.Unknown, 20001)}, [][]uint32{{20001}, {20002}}, ""},
-		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: says another protocol of port http"},
-		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: says that clients reach port http at 81"},
+		"protocols that differ":         {read(), []*api.ServiceEntry{entry("a", meta("protocol", "tcp"), created(2)), entry("b", at("10.1.0.2", 8080), meta("protocol", "http"), created(1))}, []registry.Port{port(8080, "http", registry.HTTP, 0)}, [][]uint32{{8080}, {8080}}, "instance a: declares another protocol for port http"},
+		"numbers that differ":           {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80")), entry("b", at("10.1.0.2", 1), meta("ashore-port-http", "81"), created(20))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: declares port http as 81"},
 		"one does not have it": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 7071), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: does not have port 8080 (main)"},
+			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 7071)}, [][]uint32{{8080, 0}, {0, 7071}}, "instance b: lacks port 8080 (main)"},
 		"the younger does not have it": {read(), []*api.ServiceEntry{entry("a"), entry("b", at("10.1.0.2", 7071), created(1), meta("ashore-port-http", "80:7071"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: does not have port 80 (http)"},
+			[]registry.Port{port(80, "http", registry.HTTP, 7071), port(8080, "main", registry.Unknown, 0)}, [][]uint32{{0, 8080}, {7071, 0}}, "instance a: lacks port 80 (http)"},
 		"one has more": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8081), meta("ashore-port-http", "80:8081", "ashore-port-adm", "9000:9"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: does not have port 9000 (adm)"},
+			[]registry.Port{port(80, "http", registry.HTTP, 8080), port(9000, "adm", registry.Unknown, 9)}, [][]uint32{{8080, 0}, {8081, 9}}, "instance a: lacks port 9000 (adm)"},
 		"one gives it another name": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80"), created(1)), entry("b", at("10.1.0.2", 1), meta("ashore-port-web", "80:81"))},
-			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: calls port 80 of the service web, and an older instance http"},
+			[]registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}, {81}}, "instance b: names port 80 web, and an older instance names it http"},
 		"one names its registered port": {read(), []*api.ServiceEntry{entry("a", created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-http", "80:8080"))},
 			[]registry.Port{port(8080, "main", registry.Unknown, 0), port(80, "http", registry.HTTP, 8080)}, [][]uint32{{8080, 8080}, {8080, 8080}}, ""},
 		"others name theirs": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-x", "80:8080"), created(1)), entry("b", at("10.1.0.2", 8080), meta("ashore-port-y", "81:8080"))},
-			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: does not have port 81 (y)"},
+			[]registry.Port{port(80, "x", registry.Unknown, 8080), port(81, "y", registry.Unknown, 8080)}, [][]uint32{{8080, 0}, {0, 8080}}, "instance a: lacks port 81 (y)"},
 		"one number for two names": {read(), []*api.ServiceEntry{entry("a", meta("ashore-port-http", "80", "ashore-port-web", "80"))}, []registry.Port{port(80, "http", registry.HTTP, 0)}, [][]uint32{{80}}, "its port web is left out"},
 	}
 	for name, tc := range tests {
@@ -318,7 +318,7 @@ func TestConvertHosts(t *testing.T) {
 			if !slices.Equal(hosts, tc.want) {
 				t.Errorf("got %q, want %q", hosts, tc.want)
 			}
-			if tc.want == nil && (len(got.problems) != 1 || !strings.Contains(got.problems[0].Text, "is no name of DNS")) {
+			if tc.want == nil && (len(got.problems) != 1 || !strings.Contains(got.problems[0].Text, "is not a DNS label")) {
 				t.Errorf("problems %v", got.problems)
 			}
 		})

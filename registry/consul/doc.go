@@ -1,14 +1,21 @@
-// Package consul supplies the services of a Consul catalogue, with their health, as Consul changes them.
+// Package consul supplies the services of a Consul catalog, and registers services of the mesh there.
 //
-// A Source asks for each service by a blocking query (/v1/health/service), so that a change costs one answer, of the one
-// service that it is about. Over TLS all of these share a few HTTP/2 connections. Without TLS, where each occupies a
-// connection and Consul allows 200 to a client, services beyond the bound are asked when one of a few other queries says that
-// they may have changed: those for checks that do not pass, and that for the names of all services (ADR 0016).
+// A Source has a watch for the catalog of each datacenter, which starts and stops a watch for each of its services
+// (catalog.go, service.go). A watch repeats a blocking query (watch.go). Over HTTP/2 all watches share a few
+// connections; over plain HTTP at most 100 services are watched at once and the others are polled. A converter maps
+// each answer to services and endpoints; it is pure (convert.go, instance.go, ports.go). A syncer holds the state and
+// sends batches (syncer.go).
 //
-// What Consul answers is mapped to services and endpoints by pure functions (convert.go and the files beside it), as
-// docs/consul.md tells. What meshes have registered is left out. An outage never takes a service away: that of all
-// of Consul is a Standing of the source, that of a datacenter or a service a Problem of its group (ADR 0026).
+// What a Source promises:
 //
-// An Exporter goes the other way: it keeps services of the mesh registered in Consul, on a node of their own and under a lease
-// that one replica holds at a time (ADR 0023).
+//   - Each service of a datacenter is a group. One more group for each datacenter carries its problems.
+//   - The first batch is sent when every datacenter has delivered all its services or has failed. Batches become Full
+//     with the one that has all datacenters. So a datacenter that is away at the start keeps its saved groups.
+//   - A batch is Down only when no datacenter can be reached.
+//   - Only the catalog removes services, so a Consul that lost its data is one removal of all services.
+//   - A service that the ACL token cannot read any more stays.
+//
+// It retains nothing across restarts, and does not judge whether an answer is plausible: the feed package does.
+//
+// An Exporter keeps services of the mesh registered in Consul, on a node for each replica (exporter.go).
 package consul

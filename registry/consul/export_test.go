@@ -90,7 +90,6 @@ func TestOffers(t *testing.T) {
 		"an IPv6 address and a name":  {mesh, nil, []registry.Instances{meshService("web.example", "shop", nil, "fd00::1", "web-1.example")}, []string{"web fd00::1:8080 of web.example", "web web-1.example:8080 of web.example"}},
 		"nobody could reach them":     {mesh, nil, []registry.Instances{meshService("web.example", "shop", nil, "unix:///run/web.sock", "0.0.0.0", "a b", "")}, nil},
 		"a source of Consul's":        {mesh, nil, []registry.Instances{meshService("web.example", "shop", func(s *registry.Service) { s.Source = "consul:dc1" }, "10.0.0.1")}, nil},
-		"kept of Consul's":            {mesh, nil, []registry.Instances{meshService("web.example", "shop", func(s *registry.Service) { s.Source = "consul" }, "10.0.0.1")}, nil},
 		"a host of Consul's":          {mesh, nil, []registry.Instances{meshService("web.service.consul", "shop", nil, "10.0.0.1")}, nil},
 		"outside the mesh":            {mesh, nil, []registry.Instances{meshService("web.example", "shop", func(s *registry.Service) { s.External = true }, "10.0.0.1")}, nil},
 		"a wildcard":                  {mesh, nil, []registry.Instances{meshService("*.example", "shop", nil, "10.0.0.1")}, nil},

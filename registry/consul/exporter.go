@@ -69,8 +69,6 @@ const (
 	sessionCheckType = "session"
 	// nodeAddress is a documentation address: nothing listens on the node itself. Source: RFC 5737.
 	nodeAddress = "192.0.2.1"
-	// exportConnections is the number of connections to Consul: one to renew the session, one for the rest, and spares.
-	exportConnections = 4
 )
 
 var (
@@ -87,7 +85,6 @@ func NewExporter(cfg ExporterConfig) (*Exporter, error) {
 		return nil, err
 	}
 	cfg.Options = cfg.Options.withDefaults()
-	cfg.Options.Connections = exportConnections
 	c, err := newClient(&cfg.Options)
 	if err != nil {
 		return nil, err

@@ -1,256 +1,272 @@
 package consul
 
 import (
-	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
-	"os"
-	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
-	"testing"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/registry"
+	"github.com/hashicorp/consul/api"
 )
 
-// fake answers as Consul does about one service, web, until it is told to answer something else.
-type fake struct {
-	*httptest.Server
-
+// fakeConsul answers the queries of a source without a network, for synctest. It has several datacenters, of which dc1
+// is the agent's own, and counts indexes as Consul does: an instance that is registered anew under another name raises
+// the index of the new service alone. A query takes a millisecond.
+type fakeConsul struct {
 	mu sync.Mutex
-	// the following are guarded by mu
-	index   int
-	answer  http.HandlerFunc // to everything; nil: as Consul does
-	changed chan struct{}    // closed when index or answer are others
-	asked   []url.Values
-	tokens  []string
+	// The rest is guarded by mu; see change.
+
+	dcs     map[string]*fakeDC
+	hidden  map[string]bool // "dc1/web": the token cannot read it
+	hung    bool            // queries get no answer
+	fail    func(dc, path string) *http.Response
+	woken   chan struct{} // closed by the next change
+	cuts    int           // blocking queries end with an error when it changes
+	queries []url.URL
+	blocked int // blocking queries that are waiting
 }
 
-func newFake(t *testing.T) *fake {
-	t.Helper()
-	f := &fake{index: 7, changed: make(chan struct{})}
-	f.Server = httptest.NewServer(http.HandlerFunc(f.serve))
-	t.Cleanup(f.Close)
+func newFakeConsul(dcs ...string) *fakeConsul {
+	f := &fakeConsul{dcs: map[string]*fakeDC{}, hidden: map[string]bool{}, woken: make(chan struct{})}
+	for _, dc := range dcs {
+		f.dcs[dc] = newFakeDC(100)
+	}
 	return f
 }
 
-// say has it answer something else from now on, also those who wait. Each of next is then closed when it is told something
-// else again.
-func (f *fake) say(answer http.HandlerFunc, next ...*chan struct{}) {
+// change changes the state, and has all blocking queries look at it.
+func (f *fakeConsul) change(c func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.answer = answer
-	f.index++
-	close(f.changed)
-	f.changed = make(chan struct{})
-	for _, n := range next {
-		*n = f.changed
+	c()
+	close(f.woken)
+	f.woken = make(chan struct{})
+}
+
+// failing has all queries answered with that status and text; a status of zero ends it.
+func (f *fakeConsul) failing(status int, text string) {
+	f.failingIf(status, text, func(string, string) bool { return true })
+}
+
+// failingIf is failing for queries to a datacenter, by their path.
+func (f *fakeConsul) failingIf(status int, text string, is func(dc, path string) bool) {
+	f.change(func() {
+		f.cuts++
+		f.fail = func(dc, path string) *http.Response {
+			if status == 0 || !is(dc, path) {
+				return nil
+			}
+			return fail(status, text)
+		}
+	})
+}
+
+// asked counts the queries to a path since the last call.
+func (f *fakeConsul) asked(path string) (n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, u := range f.queries {
+		if u.Path == path {
+			n++
+		}
+	}
+	f.queries = nil
+	return n
+}
+
+// fakeDC is one datacenter.
+type fakeDC struct {
+	index     uint64 // of the last change
+	catalog   uint64 // of the last registration
+	instances map[int]*fakeInstance
+	services  map[string]uint64 // index of each
+	removed   uint64            // index of the last service that was removed
+}
+
+type fakeInstance struct {
+	service, status string
+	address         int // the last byte
+	virtual         string
+}
+
+func newFakeDC(index uint64) *fakeDC {
+	return &fakeDC{index: index, catalog: index, removed: index, instances: map[int]*fakeInstance{}, services: map[string]uint64{}}
+}
+
+// register registers instance id as one of a service, whatever it belonged to before.
+func (d *fakeDC) register(id int, service string) {
+	d.index++
+	d.catalog, d.services[service] = d.index, d.index
+	d.instances[id] = &fakeInstance{service: service, status: api.HealthPassing, address: id*20 + int(d.index%20)}
+}
+
+func (d *fakeDC) deregister(id int) {
+	d.index++
+	d.catalog = d.index
+	name := d.instances[id].service
+	delete(d.instances, id)
+	if len(d.of(name)) > 0 {
+		d.services[name] = d.index
+	} else {
+		delete(d.services, name)
+		d.removed = d.index
 	}
 }
 
-func (f *fake) serve(w http.ResponseWriter, r *http.Request) {
+func (d *fakeDC) check(id int, status string) {
+	d.index++
+	d.instances[id].status, d.services[d.instances[id].service] = status, d.index
+}
+
+// of lists the instances of a service.
+func (d *fakeDC) of(name string) (ids []int) {
+	for _, id := range slices.Sorted(maps.Keys(d.instances)) {
+		if d.instances[id].service == name {
+			ids = append(ids, id)
+		}
+	}
+	return ids
+}
+
+// is describes a service as receiver.host does.
+func (d *fakeDC) is(name string) string {
+	var out []string
+	for _, id := range d.of(name) {
+		out = append(out, fmt.Sprintf("10.0.1.%d %s", d.instances[id].address, d.instances[id].status))
+	}
+	slices.Sort(out)
+	return strings.Join(out, ", ")
+}
+
+func (f *fakeConsul) RoundTrip(r *http.Request) (*http.Response, error) {
+	q := r.URL.Query()
+	index, err := strconv.ParseUint(q.Get("index"), 10, 64)
+	blocks := err == nil
+	var timeout <-chan time.Time
+	if wait, err := time.ParseDuration(q.Get("wait")); err == nil && blocks {
+		timeout = time.After(wait)
+	}
+	time.Sleep(time.Millisecond)
 	f.mu.Lock()
-	f.asked, f.tokens = append(f.asked, r.URL.Query()), append(f.tokens, r.Header.Get("X-Consul-Token"))
-	changed := f.changed
-	wait := r.URL.Query().Get("index") == fmt.Sprint(f.index)
-	f.mu.Unlock()
-	if wait {
+	defer f.mu.Unlock()
+	f.queries = append(f.queries, *r.URL)
+	for cuts := f.cuts; ; {
+		if f.cuts != cuts {
+			return nil, errors.New("connection reset by peer")
+		}
+		if !f.hung {
+			resp, now := f.answer(q.Get("dc"), r.URL.Path, q.Get("filter"))
+			if resp.Request = r; !blocks || now == 0 || now > index {
+				return resp, nil
+			}
+		}
+		woken := f.woken
+		f.blocked++
+		f.mu.Unlock()
 		select {
-		case <-changed:
+		case <-woken:
+		case <-timeout:
+			blocks = false
 		case <-r.Context().Done():
-			return
 		}
-	}
-	f.mu.Lock()
-	answer, index := f.answer, f.index
-	f.mu.Unlock()
-	if answer != nil {
-		answer(w, r)
-		return
-	}
-	w.Header().Set("X-Consul-Index", fmt.Sprint(index))
-	w.Header().Set("X-Consul-Knownleader", "true")
-	w.Header().Set("X-Consul-Lastcontact", "0")
-	switch {
-	case r.URL.Path == "/v1/catalog/services":
-		fmt.Fprint(w, `{"consul":[],"web":["a"]}`)
-	case r.URL.Path == "/v1/health/service/web":
-		fmt.Fprintf(w, `[{"Node":{"Node":"n","Address":"10.0.0.1","Datacenter":"dc1"},"Service":{"ID":"web-1","Service":"web","Port":%d},"Checks":[]}]`, index)
-	case strings.HasPrefix(r.URL.Path, "/v1/catalog/node/"):
-		fmt.Fprint(w, `null`)
-	default:
-		fmt.Fprint(w, `[]`)
+		f.mu.Lock()
+		f.blocked--
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
 	}
 }
 
-// run runs a source until the test ends; what it sends arrives at the channel.
-func run(t *testing.T, o Options) <-chan feed.Batch[registry.Instances] {
-	t.Helper()
-	s, err := New(Config{Name: "fake", Options: o, Log: testlog.New(t)})
-	if err != nil {
-		t.Fatal(err)
+// answer returns the answer of now, with its index; zero: it is an error. Called with mu held.
+func (f *fakeConsul) answer(dc, path, filter string) (*http.Response, uint64) {
+	if f.fail != nil {
+		if resp := f.fail(dc, path); resp != nil {
+			return resp, 0
+		}
 	}
-	return started(t, s)
+	if dc == "" {
+		dc = "dc1"
+	}
+	d := f.dcs[dc]
+	if path == "/v1/catalog/datacenters" {
+		return respond(1, false, slices.Sorted(maps.Keys(f.dcs))), 1
+	}
+	if d == nil {
+		return fail(500, "No path to datacenter"), 0
+	}
+	if path == "/v1/catalog/services" {
+		names, filtered := map[string][]string{"consul": {}}, false
+		for name := range d.services {
+			if len(d.of(name)) == 0 { // all its instances have another name now
+				continue
+			}
+			if filtered = filtered || f.hidden[dc+"/"+name]; !f.hidden[dc+"/"+name] {
+				names[name] = []string{}
+			}
+		}
+		return respond(d.catalog, filtered, names), d.catalog
+	}
+	name := strings.TrimPrefix(path, "/v1/health/service/")
+	if name == "consul" {
+		return respond(d.index, false, []api.ServiceEntry{{
+			Node:    &api.Node{Node: "s", Address: "10.0.0.9", Datacenter: dc},
+			Service: &api.AgentService{ID: "consul", Service: "consul", Port: 8300},
+		}}), d.index
+	}
+	ids := d.of(name)
+	filtered := f.hidden[dc+"/"+name] && len(ids) > 0
+	if filtered || filter == noInstance {
+		ids = nil
+	}
+	index := d.services[name]
+	if index == 0 {
+		index = d.removed
+	}
+	return respond(index, filtered, d.entries(dc, ids)), index
 }
 
-// started runs a source until the test ends; what it sends arrives at the channel.
-func started(t *testing.T, s *Source) <-chan feed.Batch[registry.Instances] {
-	t.Helper()
-	ctx, cancel := context.WithCancel(context.Background())
-	out, done := make(chan feed.Batch[registry.Instances]), make(chan struct{})
-	go func() {
-		defer close(done)
-		if err := s.Run(ctx, out); err != nil {
-			t.Error(err)
+// entries are the answer about instances of a service.
+func (d *fakeDC) entries(dc string, ids []int) []api.ServiceEntry {
+	out := []api.ServiceEntry{}
+	for _, id := range ids {
+		i := d.instances[id]
+		s := &api.AgentService{
+			ID: fmt.Sprint("i", id), Service: i.service, Address: fmt.Sprint("10.0.1.", i.address), Port: 80, CreateIndex: 1,
 		}
-	}()
-	t.Cleanup(func() { cancel(); <-done })
+		if target, ok := strings.CutSuffix(i.service, "-sidecar-proxy"); ok {
+			s.Kind, s.Proxy = api.ServiceKindConnectProxy, &api.AgentServiceConnectProxyConfig{DestinationServiceName: target}
+			s.TaggedAddresses = map[string]api.ServiceAddress{"consul-virtual": {Address: i.virtual}}
+		}
+		out = append(out, api.ServiceEntry{
+			Node:    &api.Node{Node: fmt.Sprint("n", id%3), Address: "10.0.0.1", Datacenter: dc},
+			Service: s, Checks: api.HealthChecks{{CheckID: "c", Status: i.status}},
+		})
+	}
 	return out
 }
 
-// next is the next batch for which ok is true; others are passed over.
-func next(t *testing.T, out <-chan feed.Batch[registry.Instances], what string, ok func(feed.Batch[registry.Instances]) bool) feed.Batch[registry.Instances] {
-	t.Helper()
-	end := time.After(30 * time.Second)
-	for {
-		select {
-		case b := <-out:
-			if ok(b) {
-				return b
-			}
-		case <-end:
-			t.Fatalf("waited in vain: %s", what)
-		}
-	}
+func fail(status int, text string) *http.Response {
+	return &http.Response{StatusCode: status, Header: http.Header{}, Body: io.NopCloser(strings.NewReader(text))}
 }
 
-// Whatever answers in Consul's place, and however Consul refuses: it is told with what is wrong, and nothing goes away.
-func TestNonsense(t *testing.T) {
-	t.Parallel()
-	text := func(status int, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status); fmt.Fprint(w, body) }
+func respond(index uint64, filtered bool, body any) *http.Response {
+	raw, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
 	}
-	indexed := func(index, body string) http.HandlerFunc {
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("X-Consul-Index", index)
-			fmt.Fprint(w, body)
-		}
+	h := http.Header{
+		"X-Consul-Index": {fmt.Sprint(index)}, "X-Consul-Knownleader": {"true"}, "X-Consul-Lastcontact": {"0"},
 	}
-	tests := map[string]struct {
-		answer http.HandlerFunc
-		want   string
-	}{
-		"nothing at all, and no index":    {text(200, `{}`), "no X-Consul-Index"},
-		"null":                            {text(200, `null`), "no X-Consul-Index"},
-		"an index of zero":                {indexed("0", `null`), "no X-Consul-Index"},
-		"an index that is none":           {indexed("many", `null`), "no X-Consul-Index"},
-		"a page":                          {text(200, `<html>sign in</html>`), "invalid character"},
-		"the first half":                  {indexed("99", `{"web":["a"`), "unexpected EOF"},
-		"another type":                    {indexed("99", `"web"`), "cannot unmarshal"},
-		"a refusal of the token":          {text(403, "ACL not found"), "refuses the token (403, ACL not found)"},
-		"too many connections":            {text(429, "Your IP is issuing too many concurrent connections"), "limits.http_max_conns_per_client"},
-		"no leader":                       {text(500, "No cluster leader"), "answers 500 (No cluster leader): look whether its servers have a leader"},
-		"not found":                       {text(404, "404 page not found"), "is it the address of Consul's HTTP interface"},
-		"a Consul that is not Enterprise": {text(400, `Invalid query parameter: "partition" - Partitions are a Consul Enterprise feature`), "take partition and namespaces out of the settings"},
-		"no such datacenter":              {text(500, "No path to datacenter"), "look whether the datacenter is called so"},
-		"another question":                {text(400, "Invalid query"), "look at what the settings of the source have in it"},
-		"elsewhere": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://169.254.169.254/", http.StatusFound)
-		}, "answers 302 (<a href=\"http://169.254.169.254/\">Found</a>.): something sends on to elsewhere"},
-		"control characters in a refusal": {text(500, "a\x1b[31m\r\nb"), "(a [31m b)"},
-		"hang-up":                         {func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }, "cannot be asked: EOF"},
+	if filtered {
+		h.Set("X-Consul-Results-Filtered-By-ACLs", "true")
 	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			out := run(t, Options{Address: f.URL})
-			next(t, out, "a full batch", func(b feed.Batch[registry.Instances]) bool { return b.Full && len(b.Updates) == 1 })
-			f.say(tc.answer)
-			next(t, out, "trouble", func(b feed.Batch[registry.Instances]) bool {
-				if b.Full || len(b.Updates) > 0 {
-					t.Fatalf("content because of nonsense: %+v", b)
-				}
-				return b.Standing != nil && strings.Contains(b.Standing.Error, tc.want)
-			})
-			f.say(nil)
-			var now, well bool
-			next(t, out, "the service as it is now, and no trouble", func(b feed.Batch[registry.Instances]) bool {
-				now = now || len(b.Updates) == 1 && len(b.Updates[0].Items) == 2 && b.Updates[0].Items[0].Service.Ports[0].Number == 9
-				well = b.Standing != nil && b.Standing.Error == "" || well && b.Standing == nil
-				return now && well
-			})
-		})
-	}
-}
-
-// What the settings name stands in each question, and nothing that they do not.
-func TestQuestions(t *testing.T) {
-	t.Parallel()
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("secret-id\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	tests := map[string]struct {
-		o    Options
-		want url.Values
-	}{
-		"nothing":    {Options{}, url.Values{}},
-		"enterprise": {Options{Namespaces: []string{"shop"}, Partition: "eu", TokenFile: file}, url.Values{"ns": {"shop"}, "partition": {"eu"}}},
-		"stale":      {Options{Reads: "stale"}, url.Values{"stale": {""}}},
-		"consistent": {Options{Reads: "consistent"}, url.Values{"consistent": {""}}},
-	}
-	for name, tc := range tests {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			f := newFake(t)
-			tc.o.Address = f.URL
-			next(t, run(t, tc.o), "a full batch", func(b feed.Batch[registry.Instances]) bool { return b.Full })
-			f.mu.Lock()
-			defer f.mu.Unlock()
-			for i, q := range f.asked {
-				if q.Has("index") || tc.o.Reads == "stale" && !q.Has("stale") { // a wait; one that asks the leader
-					continue
-				}
-				if got, want := q.Encode(), tc.want.Encode(); got != want {
-					t.Errorf("asked with %q, want %q", got, want)
-				}
-				if want := map[bool]string{true: "secret-id"}[tc.o.TokenFile != ""]; f.tokens[i] != want {
-					t.Errorf("the token %q, want %q", f.tokens[i], want)
-				}
-			}
-		})
-	}
-}
-
-// One flap among many services is one answer about one of them.
-func TestOneAnswer(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	out := run(t, Options{Address: f.URL, Services: []string{"web"}})
-	next(t, out, "a full batch", func(b feed.Batch[registry.Instances]) bool { return b.Full })
-	f.say(nil)
-	b := next(t, out, "a change", func(b feed.Batch[registry.Instances]) bool { return len(b.Updates) > 0 })
-	if b.Full || len(b.Updates) != 1 || b.Updates[0].Group != "web" || b.Since.IsZero() || b.Updates[0].AsOf.IsZero() {
-		t.Errorf("got %+v", b)
-	}
-}
-
-// A service is said to be from the source that the settings name.
-func TestServiceOfSource(t *testing.T) {
-	t.Parallel()
-	f := newFake(t)
-	next(t, run(t, Options{Address: f.URL}), "a service from consul:fake", func(b feed.Batch[registry.Instances]) bool {
-		for _, u := range b.Updates {
-			for _, in := range u.Items {
-				return in.Service.Source == "consul:fake"
-			}
-		}
-		return false
-	})
+	return &http.Response{StatusCode: http.StatusOK, Header: h, Body: io.NopCloser(strings.NewReader(string(raw)))}
 }

@@ -8,50 +8,46 @@ import (
 	"strings"
 )
 
-// nothing is an expression that holds for no instance: an answer to it has an index and no instances.
-const nothing = `Service.ID == ""`
+// consulService is the name of Consul's own service.
+const consulService = "consul"
 
-// instanceFilter is the expression for instances that count, as /v1/health/service takes it; empty: all do.
-func (o Options) instanceFilter() string {
-	var parts []string
-	for _, t := range o.Tags {
-		parts = append(parts, quote(t)+" in Service.Tags")
-	}
-	parts = append(parts, pairs("Service.Meta", o.Metadata)...)
-	parts = append(parts, pairs("Node.Meta", o.NodeMetadata)...)
+// instanceFilter returns the filter of /v1/health/service for the instances that the settings choose; empty: all.
+func (o *Options) instanceFilter() string {
+	parts := o.filters("Service.Tags", "Service.Meta", "Node.Meta")
 	if o.Filter != "" {
 		parts = append(parts, "("+o.Filter+")")
 	}
 	return strings.Join(parts, " and ")
 }
 
-// nameFilter is the one for names of services with an instance that may count, as /v1/catalog/services takes it.
-func (o Options) nameFilter() string {
-	var parts []string
-	for _, t := range o.Tags {
-		parts = append(parts, quote(t)+" in ServiceTags")
-	}
-	parts = append(parts, pairs("ServiceMeta", o.Metadata)...)
-	parts = append(parts, pairs("NodeMeta", o.NodeMetadata)...)
-	if o.Export.on() { // else there may be so few of them that going through all instances is not worth while
-		own := quote(keyOwner) + " not in ServiceMeta"
+// nameFilter returns the filter of /v1/catalog/services for services that have such an instance.
+func (o *Options) nameFilter() string {
+	parts := o.filters("ServiceTags", "ServiceMeta", "NodeMeta")
+	if o.Export.on() { // without it there are few exported entries, and the filter would cost more than it saves
+		owned := quote(keyOwner) + " not in ServiceMeta"
 		for _, owner := range o.Exported {
-			own += " or ServiceMeta[" + quote(keyOwner) + "] == " + quote(owner)
+			owned += " or ServiceMeta[" + quote(keyOwner) + "] == " + quote(owner)
 		}
-		parts = append(parts, "("+own+")")
+		parts = append(parts, "("+owned+")")
 	}
 	return strings.Join(parts, " and ")
 }
 
-func pairs(selector string, want map[string]string) []string {
-	var out []string
-	for _, k := range slices.Sorted(maps.Keys(want)) {
-		out = append(out, selector+"["+quote(k)+"] == "+quote(want[k]))
+// filters returns the conditions of the options tags, metadata and nodeMetadata, with these selectors.
+func (o *Options) filters(tags, meta, nodeMeta string) (out []string) {
+	for _, t := range o.Tags {
+		out = append(out, quote(t)+" in "+tags)
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.Metadata)) {
+		out = append(out, meta+"["+quote(k)+"] == "+quote(o.Metadata[k]))
+	}
+	for _, k := range slices.Sorted(maps.Keys(o.NodeMetadata)) {
+		out = append(out, nodeMeta+"["+quote(k)+"] == "+quote(o.NodeMetadata[k]))
 	}
 	return out
 }
 
-// quote writes a text as Consul's expressions do: in quotes, or in backquotes where it has what quotes cannot hold.
+// quote writes a text as a filter does: in quotes, or in backquotes when it has characters that quotes cannot hold.
 func quote(s string) string {
 	if strings.ContainsAny(s, "\"\\") && !strings.Contains(s, "`") {
 		return "`" + s + "`"
@@ -59,12 +55,10 @@ func quote(s string) string {
 	return strconv.Quote(s)
 }
 
-// counts says whether a service of this name may count.
-func (o Options) counts(name string) bool {
+// counts returns whether the settings choose services of this name.
+func (o *Options) counts(name string) bool {
 	switch {
-	case name == "":
-		return false
-	case name == "consul" && !o.ConsulService:
+	case name == "" || name == consulService && !o.ConsulService:
 		return false
 	case len(o.Services) > 0 && !matches(o.Services, name):
 		return false

@@ -14,10 +14,10 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// instance is one instance of a service, read.
+// instance is one instance of a service, as the mesh needs it.
 type instance struct {
 	id       string
-	created  uint64 // Consul's index of when it was registered: the lower, the older
+	created  uint64 // Consul's index when it was registered: the lower, the older
 	address  string
 	labels   map[string]string
 	ports    []port
@@ -30,10 +30,10 @@ type instance struct {
 	tlsMode  string
 }
 
-// read reads the instances that can be endpoints; it tells of the others.
+// read converts the instances that can be endpoints, and reports the others.
 func (c *converter) read(entries []*api.ServiceEntry) []instance {
 	out := make([]instance, 0, len(entries))
-	var seen []map[string]string // labels, shared by instances that have equal ones
+	var seen []map[string]string // labels: instances with equal ones share them
 	for _, e := range entries {
 		in, ok := c.instance(e)
 		if !ok {
@@ -58,18 +58,18 @@ func (c *converter) instance(e *api.ServiceEntry) (instance, bool) {
 		locality: c.locality(e), network: cmp.Or(s.Meta[keyNetwork], e.Node.Meta[keyNetwork], c.o.Network),
 	}
 	if s.SocketPath != "" {
-		c.warn(s.ID, "listens on the unix socket %s, which only its own machine reaches: it is left out", s.SocketPath)
+		c.warn(s.ID, "listens on the unix socket %s, which only its own machine can reach: it is left out", s.SocketPath)
 		return in, false
 	}
 	var main uint32
 	in.address, main = c.address(e)
 	if !validAddress(in.address) {
-		c.warn(s.ID, "its address %q is neither an IP address nor a name of DNS: it is left out", in.address)
+		c.warn(s.ID, "its address %q is neither an IP address nor a DNS name: it is left out", in.address)
 		return in, false
 	}
 	in.health, in.weight = c.health(e)
 	if in.health == registry.Healthy && in.weight == 0 {
-		in.health, in.weight = registry.Unhealthy, 1 // Consul's DNS sends nothing to a weight of zero
+		in.health, in.weight = registry.Unhealthy, 1 // as in Consul's DNS, a weight of zero gets no traffic
 	}
 	in.account, in.tlsMode = c.identity(s, labels)
 	in.ports = c.portsOf(s, labels, main)
@@ -87,7 +87,7 @@ func validAddress(a string) bool {
 	return dnsname.Valid(a)
 }
 
-// address is that of an instance, and its port there.
+// address returns the address of an instance, and its port there.
 func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
 	tags := c.o.AddressTags
 	if len(tags) == 0 && c.at.Datacenter != "" {
@@ -113,7 +113,7 @@ func (c *converter) address(e *api.ServiceEntry) (string, uint32) {
 	return plain(e.Node.Address), own
 }
 
-// plain is an address without brackets and in small letters.
+// plain returns an address without brackets and in lower case.
 func plain(a string) string {
 	a = strings.ToLower(strings.TrimSpace(a))
 	if inner, ok := strings.CutPrefix(a, "["); ok {
@@ -125,7 +125,7 @@ func plain(a string) string {
 	return strings.TrimSuffix(a, ".")
 }
 
-// health is what the checks of an instance and its node say, and its weight in that state.
+// health returns the health by the checks of an instance and its node, and its weight in that state.
 func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
 	weights := e.Service.Weights
 	if weights == (api.AgentWeights{}) {
@@ -141,17 +141,17 @@ func (c *converter) health(e *api.ServiceEntry) (registry.Health, uint32) {
 		return registry.Healthy, weight(weights.Warning)
 	case api.HealthMaint:
 		return registry.Draining, weight(weights.Passing)
-	default: // critical, and what no Consul says
+	default: // critical, or unknown
 		return registry.Unhealthy, weight(weights.Passing)
 	}
 }
 
-// maxWeight is Consul's own bound.
+// maxWeight is Consul's own limit.
 const maxWeight = 65535
 
 func weight(w int) uint32 { return uint32(min(max(0, w), maxWeight)) }
 
-// locality is where an instance runs: as its metadata says, or its node's, or Consul.
+// locality returns where an instance runs: by its metadata, by that of its node, or by Consul.
 func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	if l := cmp.Or(e.Service.Meta[keyLocality], e.Node.Meta[keyLocality]); l != "" {
 		return registry.ParseLocality(l)
@@ -168,21 +168,22 @@ func (c *converter) locality(e *api.ServiceEntry) registry.Locality {
 	return registry.Locality{Region: region, Zone: e.Node.Meta[c.o.ZoneKey], SubZone: e.Node.Meta[c.o.SubZoneKey]}
 }
 
-// identity is the service account of an instance, and whether it takes the mesh's mutual TLS. One whose account is no
-// valid name takes it too, and has the account default: clients neither send in the clear nor accept any certificate.
+// identity returns the service account of an instance, and "istio" if it accepts the mesh's mutual TLS. An invalid
+// account is replaced by the account default, so that clients neither send plain text nor accept any certificate.
 func (c *converter) identity(s *api.AgentService, labels map[string]string) (account, mode string) {
-	said, named := "", false
+	declared, named := "", false
 	if c.o.Identity == identityMetadata {
-		account, said = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
+		account, declared = s.Meta[keyServiceAccount], cmp.Or(s.Meta[keyTLSMode], labels[tlsModeLabel])
 	}
 	if account != "" && !dnsname.Valid(account) {
-		c.warn(s.ID, "%s %q is no name of a service account: it is left out; want small letters, digits, '-' and '.'", keyServiceAccount, account)
+		c.warn(s.ID, "%s %q is not the name of a service account and is ignored: use lower-case letters, digits, '-' and '.'",
+			keyServiceAccount, account)
 		account, named = "", true
 	}
 	if account == "" && c.o.ServiceAccount != "" {
 		account, named = c.accountOfSettings(), true
 	}
-	switch cmp.Or(said, c.o.TLSMode) {
+	switch cmp.Or(declared, c.o.TLSMode) {
 	case tlsModeIstio:
 		mode = tlsModeIstio
 	case "":
@@ -191,7 +192,7 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 		}
 	case tlsModeDisabled:
 	default:
-		c.warn(s.ID, "%s %q: want istio or disabled; it is taken for disabled", keyTLSMode, said)
+		c.warn(s.ID, "%s %q: want istio or disabled; disabled is used", keyTLSMode, declared)
 	}
 	if account == "" && named && mode == tlsModeIstio {
 		account = "default"
@@ -199,16 +200,17 @@ func (c *converter) identity(s *api.AgentService, labels map[string]string) (acc
 	return account, mode
 }
 
-// accountOfSettings is the service account that the settings give the service; empty: what they make of its name is none.
+// accountOfSettings returns the service account by the option serviceAccount; empty if it is not a valid name.
 func (c *converter) accountOfSettings() string {
 	account := accountOf(c.o.ServiceAccount, strings.ToLower(c.name))
 	if dnsname.Valid(account) {
 		return account
 	}
-	if !c.nameless {
-		c.nameless = true
-		c.warn("", "the option serviceAccount gives it %q, which is no name of a service account: its instances have none, and clients expect the account default there; "+
-			"say %s in their metadata, or mend serviceAccount", account, keyServiceAccount)
+	if !c.badAccount {
+		c.badAccount = true
+		c.warn("", "the option serviceAccount gives it %q, which is not the name of a service account, "+
+			"so clients expect the account default: write %s into the metadata of its instances, or correct serviceAccount",
+			account, keyServiceAccount)
 	}
 	return ""
 }
@@ -216,12 +218,12 @@ func (c *converter) accountOfSettings() string {
 // serviceName stands for the name of the service in the option serviceAccount.
 const serviceName = "${service}"
 
-// accountOf is what the option serviceAccount makes of the name of a service.
+// accountOf returns the service account by the option serviceAccount for a service.
 func accountOf(option, service string) string {
 	return strings.ReplaceAll(option, serviceName, service)
 }
 
-// once leaves one of several registrations of one address and port: the healthiest, then the newest.
+// once keeps one of several registrations with the same address and ports: the healthiest, then the newest.
 func (c *converter) once(list []instance) []instance {
 	best := make(map[string]int, len(list))
 	drop := map[int]bool{}
@@ -240,7 +242,8 @@ func (c *converter) once(list []instance) []instance {
 			worse, best[key] = j, i
 		}
 		drop[worse] = true
-		c.warn(list[worse].id, "has the address and ports of instance %s, which counts in its place: deregister the one that is gone", list[best[key]].id)
+		c.warn(list[worse].id, "has the address and ports of instance %s, which is used instead: deregister the old one",
+			list[best[key]].id)
 	}
 	if len(drop) == 0 {
 		return list
@@ -254,20 +257,21 @@ func (c *converter) once(list []instance) []instance {
 	return out
 }
 
-// betterThan compares two registrations of one address: traffic goes there if either says that it may.
+// betterThan compares two registrations of one address: it gets traffic if one of them is healthy.
 func betterThan(a, b *instance) bool {
 	rank := map[registry.Health]int{registry.Healthy: 2, registry.Draining: 1}
 	return cmp.Or(cmp.Compare(rank[a.health], rank[b.health]), cmp.Compare(a.created, b.created)) > 0
 }
 
-// endpoints are those of a service with these ports.
+// endpoints returns the endpoints of a service with these ports.
 func (c *converter) endpoints(list []instance, ports []registry.Port) []registry.Endpoint {
 	out, main := make([]registry.Endpoint, len(list)), mainOf(list)
 	for i := range list {
 		in := &list[i]
 		out[i] = registry.Endpoint{
-			Address: in.address, Ports: c.ownPorts(in, ports, main), Labels: in.labels, Locality: in.locality, Network: in.network,
-			Weight: in.weight, ServiceAccount: in.account, Namespace: c.namespace(), Workload: in.id, TLSMode: in.tlsMode, Health: in.health,
+			Address: in.address, Ports: c.ownPorts(in, ports, main), Health: in.health, Weight: in.weight,
+			Labels: in.labels, Locality: in.locality, Network: in.network,
+			Namespace: c.namespace(), Workload: in.id, ServiceAccount: in.account, TLSMode: in.tlsMode,
 		}
 	}
 	return out

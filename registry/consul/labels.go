@@ -2,7 +2,7 @@ package consul
 
 import "strings"
 
-// Keys of metadata that say something to the mesh; they are no labels. See docs/consul.md.
+// Keys of metadata that configure the mesh. They are no labels. See docs/consul.md.
 const (
 	keyPrefix         = "ashore-"
 	keyPort           = "ashore-port"
@@ -15,12 +15,12 @@ const (
 	keyExternal       = "ashore-external"
 )
 
-// tlsModeLabel decides, as a tag, whether an instance takes the mesh's mutual TLS.
+// tlsModeLabel is a tag that sets whether an instance accepts the mesh's mutual TLS.
 // Source: Istio, label security.istio.io/tlsMode.
 const tlsModeLabel = "security.istio.io/tlsMode"
 
-// labelsOf makes labels of tags and metadata: "key=value" and "key|value" are that label, another tag is a label with the
-// value "true". Metadata counts before tags, and of tags the first. Nil when there are none.
+// labelsOf makes labels of tags and metadata. The tags "key=value" and "key|value" are the label key; any other tag is
+// a label with the value "true". Metadata comes before tags, and the first of several tags is used.
 func labelsOf(tags []string, meta map[string]string) map[string]string {
 	var out map[string]string
 	put := func(k, v string) {

@@ -27,7 +27,6 @@ func TestCheck(t *testing.T) {
 		"a password":              {Options{Address: "http://a:geheim@127.0.0.1"}, "a token belongs into tokenFile"},
 		"TLS without https":       {Options{TLS: TLSOptions{CAFile: "/ca.pem"}}, "tls: is only for an https address"},
 		"a certificate alone":     {Options{Address: "https://a", TLS: TLSOptions{CertFile: "/c.pem"}}, "tls: certFile and keyFile belong together"},
-		"connections":             {Options{Connections: 3}, "connections: 3: want at least 8"},
 		"reads":                   {Options{Reads: "fast"}, `reads: "fast": want one of default, stale, consistent, cached`},
 		"warning":                 {Options{Warning: "x"}, "warning: "},
 		"hosts":                   {Options{Hosts: "x"}, "hosts: "},
@@ -41,7 +40,6 @@ func TestCheck(t *testing.T) {
 		"a key":                   {Options{NodeMetadata: map[string]string{`x" == "`: "y"}}, "nodeMetadata: "},
 		"a key without value":     {Options{Metadata: map[string]string{"a": ""}}, `metadata: "a" has no value`},
 		"a port":                  {Options{ServicePort: 70000}, "servicePort: "},
-		"an emptied Consul":       {Options{Emptied: "x"}, `emptied: "x": want one of keep, believe`},
 		"an export":               {Options{Export: ExportOptions{Owner: "shop", Name: "mesh-${name}", Lease: time.Minute}, Exported: []string{"other"}}, ""},
 		"an export of nobody":     {Options{Export: ExportOptions{Hosts: []string{"*"}}}, "export.owner: missing"},
 		"an owner":                {Options{Export: ExportOptions{Owner: "a/b"}}, `export.owner: "a/b": want at most 50`},
@@ -127,44 +125,5 @@ func TestCounts(t *testing.T) {
 		if got := tc.o.counts(tc.name); got != tc.want {
 			t.Errorf("%+v: %q counts: %v", tc.o, tc.name, got)
 		}
-	}
-}
-
-// Connections are for whoever changes, where they are few; over HTTP/2 for all.
-func TestSlots(t *testing.T) {
-	t.Parallel()
-	s := newSlots(20) // 5 for those who do not wait, 4 for the place: room for 11
-	if crowded, _ := s.crowd(11, 1, false); crowded {
-		t.Error("11 services are a crowd")
-	}
-	for range 11 {
-		if wait, ok := s.take(false); !ok || wait != longWait {
-			t.Fatalf("got %v, %v", wait, ok)
-		}
-	}
-	if changed, _ := s.crowd(12, 1, false); !changed || !s.isCrowded() {
-		t.Error("12 services are no crowd")
-	}
-	if _, ok := s.take(true); ok {
-		t.Error("one more than there is room for")
-	}
-	s.give()
-	if _, ok := s.take(false); ok {
-		t.Error("one that has not changed takes a connection in a crowd")
-	}
-	if wait, ok := s.take(true); !ok || wait != shortWait {
-		t.Errorf("got %v, %v", wait, ok)
-	}
-	if now := time.Now(); !s.refused(now) || s.refused(now) {
-		t.Error("a refusal counts twice, or never")
-	}
-	if s.crowd(5, 1, false); s.room != 8 {
-		t.Errorf("after a refusal there is room for %d, want 8", s.room)
-	}
-	if s.crowd(5000, 1, true); s.isCrowded() {
-		t.Error("a crowd over HTTP/2")
-	}
-	if _, ok := s.take(false); !ok {
-		t.Error("no connection over HTTP/2")
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// named is the port of that name, as an instance declares it; nil: it has none.
+// named returns the port of that name; nil: the instance has none.
 func (in *instance) named(name string) *port {
 	return in.port(func(p port) bool { return p.name == name })
 }
@@ -21,9 +21,8 @@ func (in *instance) port(is func(port) bool) *port {
 	return nil
 }
 
-// serves is the port of an instance by which it serves one of the service: the one of its name, else of its number. Where one of the two is
-// a registered port, which metadata may name or not, it is also the one where the instance listens as the service says. nil: it has
-// none, whatever listens there is none of the service's.
+// serves returns the port of an instance for a port of the service: the one with its name, else with its number. If one
+// of the two is a port of the registration, it may also be the one at the same target port. nil: the instance has none.
 func (in *instance) serves(s registry.Port, registered bool) *port {
 	if p := in.named(s.Name); p != nil {
 		return p
@@ -34,7 +33,7 @@ func (in *instance) serves(s registry.Port, registered bool) *port {
 	return in.port(func(p port) bool { return (p.main || registered) && p.target == cmp.Or(s.TargetPort, s.Number) })
 }
 
-// mainOf is the name of the service's port that its instances are registered with; empty: there is none.
+// mainOf returns the name of the port of the registrations; empty: there is none.
 func mainOf(list []instance) string {
 	for i := range list {
 		if p := list[i].ports[0]; p.main {
@@ -44,8 +43,8 @@ func mainOf(list []instance) string {
 	return ""
 }
 
-// ownPorts are the numbers of an instance's ports that are not the service's, by the names of those; zero: it does not have
-// that port, which is told. nil: all are the service's. main is the name of the one that instances are registered with.
+// ownPorts returns the target ports of an instance that differ from those of the service, by name. Zero: it lacks that
+// port, which is reported. nil: none differ. main is mainOf the instances.
 func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) map[string]uint32 {
 	var out map[string]uint32
 	var lacking []string
@@ -65,7 +64,8 @@ func (c *converter) ownPorts(in *instance, ports []registry.Port, main string) m
 		out[s.Name] = target
 	}
 	if len(lacking) > 0 {
-		c.warn(in.id, "does not have port %s, which other instances of the service have: it is left out of it; say in its metadata by %sNAME where it listens, or take the port from the others",
+		c.warn(in.id, "lacks port %s, which other instances of the service have, and gets no traffic for it: "+
+			"write %sNAME into its metadata, or remove the port from the others",
 			strings.Join(lacking, ", port "), keyPortPrefix)
 	}
 	return out

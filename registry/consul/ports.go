@@ -16,31 +16,32 @@ import (
 // port is one port as one instance declares it.
 type port struct {
 	name     string
-	number   uint32 // at which clients reach the service; zero: it is not said
+	number   uint32 // at which clients reach the service; zero: not declared
 	target   uint32 // at which the instance listens
-	main     bool   // the one that the instance is registered with; it has no other
+	main     bool   // the port of the registration; the instance has no other
 	protocol registry.Protocol
 }
 
-// mainName is the name of the port of an instance that has but one, when its protocol is not known.
+// mainName is the name of the port of the registration when its protocol is not known.
 const mainName = "main"
 
-// portsOf are the ports of an instance: those that its metadata names, else Consul's named ports, else the one that it is
-// registered with, which is main.
+// portsOf returns the ports of an instance: those of its metadata, else Consul's named ports, else the one of the
+// registration, main.
 func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main uint32) []port {
 	out := c.metaPorts(s)
 	if len(out) == 0 {
 		out = c.namedPorts(s)
 	}
-	said := cmp.Or(s.Meta[keyProtocol], s.Meta["protocol"], labels["protocol"])
-	protocol, known := registry.ParseProtocol(cmp.Or(said, c.o.Protocol))
-	if said != "" && !known {
-		c.warn(s.ID, "%q is no protocol that the mesh knows: proxies find out what it speaks; want http, http2, grpc, tcp, tls or another of Istio's", said)
+	declared := cmp.Or(s.Meta[keyProtocol], s.Meta["protocol"], labels["protocol"])
+	protocol, known := registry.ParseProtocol(cmp.Or(declared, c.o.Protocol))
+	if declared != "" && !known {
+		c.warn(s.ID, "the protocol %q is unknown, so proxies detect it: use http, http2, grpc, tcp or another of Istio's",
+			declared)
 	}
 	if len(out) == 0 && main > 0 && main <= 65535 {
 		name := mainName
 		if known {
-			name = strings.ToLower(cmp.Or(said, c.o.Protocol))
+			name = strings.ToLower(cmp.Or(declared, c.o.Protocol))
 		}
 		out = []port{{name: name, number: c.servicePort(s), target: main, main: true, protocol: protocol}}
 	}
@@ -55,7 +56,8 @@ func (c *converter) portsOf(s *api.AgentService, labels map[string]string, main 
 	return out
 }
 
-// byName is the protocol that a port's name begins with, as http-web does. Source: istio.io, "Protocol selection".
+// byName returns the protocol that the name of a port begins with, as in http-web.
+// Source: istio.io, "Protocol selection".
 func byName(name string) registry.Protocol {
 	if strings.HasPrefix(name, "grpc-web") {
 		return registry.GRPCWeb
@@ -65,21 +67,21 @@ func byName(name string) registry.Protocol {
 	return p
 }
 
-// servicePort is the number at which metadata says that clients reach the service.
+// servicePort returns the port of the service by metadata; zero: it has none.
 func (c *converter) servicePort(s *api.AgentService) uint32 {
-	text, said := s.Meta[keyPort]
-	if !said {
+	text, ok := s.Meta[keyPort]
+	if !ok {
 		return 0
 	}
 	n, ok := portNumber(text)
 	if !ok {
-		c.warn(s.ID, "%s %q is no port: it is left out; want 1 to 65535", keyPort, text)
+		c.warn(s.ID, "%s %q is not a port and is ignored: want 1 to 65535", keyPort, text)
 	}
 	return n
 }
 
-// metaPorts are those that metadata names: ashore-port-http: "8080", or "80:8080" where the service's port is another than
-// the instance's. In the order of their names.
+// metaPorts returns the ports of the metadata, by name: ashore-port-http: "8080", or "80:8080" where the port of the
+// service differs from that of the instance.
 func (c *converter) metaPorts(s *api.AgentService) []port {
 	var out []port
 	for _, k := range slices.Sorted(maps.Keys(s.Meta)) {
@@ -94,7 +96,7 @@ func (c *converter) metaPorts(s *api.AgentService) []port {
 			target, ok2 = portNumber(second)
 		}
 		if name = strings.ToLower(name); !ok1 || !ok2 || !dnsname.ValidLabel(name) {
-			c.warn(s.ID, "%s %q is no port: it is left out; want PORT, or PORT:PORT OF THE INSTANCE", k, s.Meta[k])
+			c.warn(s.ID, "%s %q is not a port and is ignored: want PORT, or PORT:PORT OF THE INSTANCE", k, s.Meta[k])
 			continue
 		}
 		out = append(out, port{name: name, number: number, target: target})
@@ -102,7 +104,7 @@ func (c *converter) metaPorts(s *api.AgentService) []port {
 	return out
 }
 
-// namedPorts are those of a registration with several ports.
+// namedPorts returns the ports of a registration with several.
 func (c *converter) namedPorts(s *api.AgentService) []port {
 	var out []port
 	for _, p := range s.Ports {
@@ -122,7 +124,7 @@ func portNumber(s string) (uint32, bool) {
 	return uint32(n), err == nil && n > 0
 }
 
-// ports are those of a service: all that its instances declare, by name. Where they differ the oldest instance counts.
+// ports returns the ports of a service: all that its instances declare. Where they differ, the oldest instance decides.
 func (c *converter) ports(list []instance) []registry.Port {
 	byAge := slices.Clone(list)
 	slices.SortStableFunc(byAge, func(a, b instance) int { return cmp.Compare(a.created, b.created) })
@@ -134,7 +136,7 @@ func (c *converter) ports(list []instance) []registry.Port {
 	}
 	var out []registry.Port
 	for i := range byAge {
-		for _, p := range byAge[i].ports { // of which those of list are the same
+		for _, p := range byAge[i].ports { // shares its ports with list
 			number := p.number
 			at := slices.IndexFunc(out, func(o registry.Port) bool { return o.Name == p.name })
 			if at >= 0 {
@@ -155,27 +157,27 @@ func (c *converter) ports(list []instance) []registry.Port {
 	return out
 }
 
-// differs tells of an instance that says something else of a port than the one that counts.
+// differs reports an instance that declares a port otherwise than the oldest.
 func (c *converter) differs(id string, have registry.Port, p port, number uint32) {
 	switch {
 	case have.Number != number:
-		c.warn(id, "says that clients reach port %s at %d, and an older instance says %d, which counts", p.name, number, have.Number)
+		c.warn(id, "declares port %s as %d, and an older instance as %d, which is used", p.name, number, have.Number)
 	case have.Protocol != p.protocol:
-		c.warn(id, "says another protocol of port %s than an older instance, which counts", p.name)
+		c.warn(id, "declares another protocol for port %s than an older instance, whose protocol is used", p.name)
 	}
 }
 
-// renames tells of an instance by whose word a port of the service has another name than the one that counts.
+// renames reports an instance that has another name for a port of the service than the oldest.
 func (c *converter) renames(in *instance, p port, have registry.Port) {
 	if in.named(have.Name) != nil {
 		c.warn(in.id, "its port %s is left out: %d is the port %s of the service", p.name, have.Number, have.Name)
 		return
 	}
-	c.warn(in.id, "calls port %d of the service %s, and an older instance %s, which counts", have.Number, p.name, have.Name)
+	c.warn(in.id, "names port %d %s, and an older instance names it %s, which is used", have.Number, p.name, have.Name)
 }
 
-// unify gives the registered ports of all instances one name and one number: what the oldest says that says something, else
-// the setting, else what most of them have.
+// unify returns one name and one number for the registered ports of all instances: those that the oldest declares,
+// else the setting, else the number that most of them have.
 func (c *converter) unify(byAge []instance) (name string, number uint32) {
 	count := map[uint32]int{}
 	for i := range byAge {
@@ -191,14 +193,14 @@ func (c *converter) unify(byAge []instance) (name string, number uint32) {
 	return name, c.out.main
 }
 
-// anyPort is that of a service whose instances each have another, as dynamic ports are, and that does not say.
+// anyPort is the port of a service whose instances have different ports and declare none, as with dynamic ports.
 const anyPort = 80
 
-// mainPort is the port at which clients reach a service whose instances have these ports: the one that is said, or that
-// most of them have. While they move from one to another, half of them may have each: the former stays until most have left it.
-func (c *converter) mainPort(count map[uint32]int, said uint32) uint32 {
-	if said != 0 {
-		return said
+// mainPort returns the port at which clients reach a service: the declared one, or the one that most instances have.
+// count has the number of instances by port. In a rolling change of the port, the former stays until most have left it.
+func (c *converter) mainPort(count map[uint32]int, declared uint32) uint32 {
+	if declared != 0 {
+		return declared
 	}
 	all, best := 0, uint32(0)
 	for _, number := range slices.Sorted(maps.Keys(count)) {
@@ -214,6 +216,7 @@ func (c *converter) mainPort(count map[uint32]int, said uint32) uint32 {
 	if c.former != 0 && 2*count[c.former] == all {
 		out = c.former
 	}
-	c.warn("", "its instances have different ports, so that clients reach it at port %d: say %s in its metadata, or servicePort in the settings", out, keyPort)
+	c.warn("", "its instances have different ports, so clients reach it at port %d: "+
+		"write %s into its metadata, or servicePort into the settings", out, keyPort)
 	return out
 }

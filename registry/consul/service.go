@@ -2,211 +2,268 @@ package consul
 
 import (
 	"context"
-	"maps"
+	"math/rand/v2"
 	"net/netip"
 	"reflect"
-	"slices"
-	"sync"
+	"strings"
 	"time"
 
-	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// service is one service of Consul's.
+const (
+	// serviceGap bounds what a service that changes all the time costs: 20 answers a second.
+	serviceGap = 50 * time.Millisecond
+	// serviceTolerate is higher than catalogTolerate, so that an outage shows as one of the datacenter.
+	serviceTolerate = 2
+	// maxBlocking is how many queries about services block at once over plain HTTP; pollGap is how often the other
+	// services are asked for.
+	maxBlocking, pollGap = 100, 10 * time.Second
+	// noInstance is a filter that holds for no instance: such an answer has an index and no instances.
+	noInstance = `Service.ID == ""`
+)
+
+// presence is what is known of whether a service exists in Consul.
+type presence uint8
+
+const (
+	// present: the catalog lists it, or it has instances.
+	present presence = iota
+	// unlisted: the catalog does not list it, and the token may be the reason. It is being read.
+	unlisted
+	// hidden: Consul hides its instances from the token. They stay.
+	hidden
+	// absent: Consul does not have it.
+	absent
+)
+
+// instanceID identifies an instance in a datacenter.
+type instanceID struct{ node, id string }
+
+// service is one service of a datacenter. The goroutine of syncer.loop owns it.
 type service struct {
-	// the following are set once, cancel when it is asked for
-	name, group string
-	object      string             // what people call it
-	cancel      context.CancelFunc // ends who asks for it
-	pokes       *pokes
-	stop        *interrupts
+	name, group string             // immutable, like the next two
+	cancel      context.CancelFunc // ends watch
+	watch       *watch             // nil when the name cannot be a host
 
-	// the following belong to the goroutine of keeper.loop
-	known    bool                 // there is something to say of it: what Consul said, or what stands in for it
-	heard    bool                 // said is what Consul said last
-	said     converted            // nothing before that
-	items    []registry.Instances // and what is sent of it
-	problems []feed.Problem
-	asOf     time.Time
-	mark     string     // see keeper.mark; empty: it is not what Consul said since the start
-	within   string     // the notice that tells of it
-	right    time.Time  // until when what stands in for it was right; zero: it is what Consul says
-	late     bool       // what stands in for it is told to be old, for it has not answered yet, whether its place is in touch or not
-	unlisted bool       // it is not among the names that the token reads, and is asked for by itself
-	trouble  *trouble   // why it cannot be asked for; nil: it can
-	shown    *trouble   // the one that is told; nil: none is
-	checked  time.Time  // when the names were asked for because of its trouble; see excuse
-	pending  *converted // what Consul says and is not believed before the names of all services are known; nil: nothing
-	doubted  time.Time  // when it said so first
-	hidden   time.Time  // when Consul said last that it has some of it, which the token hides
-	missed   time.Time  // since when it is lost, should Consul have none of it; zero: it is gone then
-	lost     bool       // Consul has none of it, as it said since the start
+	presence presence
+	read     bool // Consul has answered
+	// emptied is an answer without instances for a service that had some. It is used when the catalog still lists the
+	// service afterwards. So a Consul that lost its data shows as one removal of all services.
+	emptied *converted
+
+	said     converted // the last answer
+	items    []registry.Instances
+	problems []problem
 }
 
-func (sc *scope) newService(name string) *service {
-	return &service{
-		name: name, group: sc.at.group(name), object: sc.at.object(name), within: sc.awayNotice.group, pokes: newPokes(), stop: &interrupts{},
-		cancel: func() {}, // nobody asks yet
+func (svc *service) update() update {
+	return update{Group: svc.group, Items: svc.items, Problems: svc.problems, Unreadable: !svc.read}
+}
+
+func (svc *service) refresh() {
+	if svc.watch != nil {
+		svc.watch.refresh()
 	}
 }
 
-// update is all that there is to say of the service.
-func (s *service) update() feed.Update[registry.Instances] {
-	u := feed.Update[registry.Instances]{Group: s.group, Items: s.items, Problems: s.problems, AsOf: s.asOf, Mark: s.mark, Within: s.within}
-	u.Kept = s.known && !s.heard && !(s.lost && len(s.items) > 0) // what could not be read is kept on
-	if s.shown == nil {
-		if s.late {
-			u.Away = s.right
+// addService starts watching a service.
+func (s *syncer) addService(ctx context.Context, c *catalog, name string) {
+	ctx, cancel := context.WithCancel(ctx)
+	svc := &service{name: name, group: c.at.group(name), cancel: cancel}
+	c.services[name] = svc
+	if conv := (converter{o: s.o, at: c.at, name: name}); !dnsname.ValidLabel(strings.ToLower(name)) {
+		conv.misnamed()
+		s.setInstances(c, svc, conv.out)
+		return
+	}
+	c.waiting[svc] = true
+	svc.watch = s.watchService(ctx, c, svc)
+	s.running.Go(func() { svc.watch.run(ctx) })
+}
+
+// removeService removes a service that Consul does not have any more.
+func (s *syncer) removeService(c *catalog, svc *service) {
+	svc.cancel()
+	s.setInstances(c, svc, converted{})
+	delete(c.services, svc.name)
+	delete(c.waiting, svc)
+	delete(c.failing, svc)
+}
+
+// watchService returns the watch for the instances of one service.
+func (s *syncer) watchService(ctx context.Context, c *catalog, svc *service) *watch {
+	var port uint32
+	return &watch{
+		tolerate: serviceTolerate, gap: serviceGap, maxBackoff: lastBackoff,
+		query: func(turn context.Context, index uint64) (answer, error) {
+			entries, a, err := s.readInstances(turn, c, svc.name, index)
+			if err != nil {
+				return a, err
+			}
+			conv := converter{o: s.o, at: c.at, name: svc.name, source: s.source, former: port}
+			said := conv.convert(entries)
+			port = said.main
+			s.do(ctx, func() { s.setAnswer(c, svc, said, a) })
+			return a, nil
+		},
+		report: func(ctx context.Context, err error) { s.do(ctx, func() { s.setReadable(c, svc, err) }) },
+	}
+}
+
+// readInstances reads a service: at once for index zero, else when it has changed.
+func (s *syncer) readInstances(
+	ctx context.Context, c *catalog, name string, index uint64,
+) ([]*api.ServiceEntry, answer, error) {
+	q := query{place: c.at, filter: s.o.instanceFilter()}
+	for changed := index == 0; !changed; {
+		block := s.client.shared() // HTTP/2: all queries share few connections
+		if !block {
+			select {
+			case s.slots <- struct{}{}:
+				defer func() { <-s.slots }()
+				block = true
+			default:
+			}
 		}
-		return u
+		if block {
+			q.index = index
+			return s.client.instances(ctx, q, name)
+		}
+		if err := sleep(ctx, pollGap-rand.N(pollGap/10)); err != nil {
+			return nil, answer{}, err
+		}
+		_, a, err := s.readNow(ctx, c, query{place: c.at, filter: noInstance}, name)
+		if err != nil {
+			return nil, a, err
+		}
+		changed = a.index != index
 	}
-	u.Problems = append(slices.Clone(s.problems), s.shown.problem(s.object, len(s.items) > 0))
-	if len(s.items) > 0 {
-		u.Away, u.AsOf = s.shown.since, s.shown.since
-	}
-	return u
+	return s.readNow(ctx, c, q, name)
 }
 
-// set takes in what Consul says of a service.
-func (k *keeper) set(sc *scope, s *service, said converted, at time.Time) {
-	if k.stirred = k.stirred || !s.right.IsZero(); s.late { // its place may have waited for that
-		s.late = false
-		k.post(s.group, s)
+// readNow reads a service without waiting for a change. Few such queries run at once.
+func (s *syncer) readNow(ctx context.Context, c *catalog, q query, name string) ([]*api.ServiceEntry, answer, error) {
+	select {
+	case <-ctx.Done():
+		return nil, answer{}, ctx.Err()
+	case c.reads <- struct{}{}:
+		defer func() { <-c.reads }()
 	}
-	was := s.said.virtual
-	sc.claim(s, s.said, said)
-	s.mark = sc.mark
-	s.said, s.heard, s.asOf, s.right, s.pending, s.missed = said, true, at, time.Time{}, nil, time.Time{}
-	for dest := range merged(was, said.virtual) {
-		if sc.bear(dest, s.name, said.virtual[dest]) && dest != s.name && sc.services[dest] != nil && sc.services[dest].heard {
-			k.finish(sc, sc.services[dest], at)
+	q.uncached = true
+	return s.client.instances(ctx, q, name)
+}
+
+// setReadable notes why a service cannot be read; nil: it can.
+func (s *syncer) setReadable(c *catalog, svc *service, err error) {
+	c.changed = true
+	delete(c.waiting, svc)
+	delete(c.failing, svc)
+	if err != nil {
+		c.failing[svc] = s.client.explain(err)
+	}
+}
+
+// setAnswer handles an answer about a service.
+func (s *syncer) setAnswer(c *catalog, svc *service, said converted, a answer) {
+	delete(c.waiting, svc)
+	was := svc.presence
+	switch {
+	case a.size > 0:
+		svc.presence = present
+		s.setInstances(c, svc, said)
+	case a.filtered:
+		svc.presence = hidden
+	case svc.presence != present:
+		svc.presence = absent
+	case len(svc.items) == 0:
+		s.setInstances(c, svc, said)
+	case svc.emptied == nil:
+		svc.emptied = &said
+		c.watch.refresh()
+	}
+	if svc.presence != was {
+		c.changed = true
+		s.removeAbsent(c)
+	}
+}
+
+// setInstances sets what Consul says of a service, and posts it if it has changed. What is equal keeps its pointer.
+func (s *syncer) setInstances(c *catalog, svc *service, said converted) {
+	was := svc.said
+	svc.said, svc.emptied = said, nil
+	c.own(svc, was.ids)
+	for _, other := range c.setVirtual(was.virtual, said.virtual) {
+		if other != nil && other.read && other != svc {
+			s.publish(c, other)
 		}
 	}
-	k.finish(sc, s, at)
-	s.known = true
+	s.publish(c, svc)
 }
 
-func merged(a, b map[string]netip.Addr) map[string]netip.Addr {
-	if len(a) == 0 {
-		return b
-	}
-	out := maps.Clone(a)
-	maps.Copy(out, b)
-	return out
-}
-
-// bear notes that a service, or a sidecar's, bears a virtual address of service dest; the zero address: none. It says whether
-// that is new.
-func (sc *scope) bear(dest, by string, addr netip.Addr) bool {
-	if sc.virtual[dest][by] == addr {
-		return false
-	}
-	if addr.IsValid() {
-		if sc.virtual[dest] == nil {
-			sc.virtual[dest] = map[string]netip.Addr{}
-		}
-		sc.virtual[dest][by] = addr
-		return true
-	}
-	delete(sc.virtual[dest], by)
-	if len(sc.virtual[dest]) == 0 {
-		delete(sc.virtual, dest)
-	}
-	return true
-}
-
-// finish makes what is sent of what was said, and notes the service if that is another than before. What is equal stays the
-// same pointer.
-func (k *keeper) finish(sc *scope, s *service, at time.Time) {
-	var addresses []netip.Prefix
-	for _, by := range slices.Sorted(maps.Keys(sc.virtual[s.name])) {
-		a := sc.virtual[s.name][by]
-		if p := netip.PrefixFrom(a, a.BitLen()); !slices.Contains(addresses, p) {
-			addresses = append(addresses, p)
-		}
-	}
-	old := make(map[registry.Key]registry.Instances, len(s.items))
-	for _, in := range s.items {
+// publish posts a service if its content has changed.
+func (s *syncer) publish(c *catalog, svc *service) {
+	virtual := c.virtual[svc.name]
+	old := make(map[registry.Key]registry.Instances, len(svc.items))
+	for _, in := range svc.items {
 		old[in.Service.Key] = in
 	}
-	same := s.known && len(s.items) == len(s.said.instances) && reflect.DeepEqual(s.problems, s.said.problems)
-	items := make([]registry.Instances, len(s.said.instances))
-	for i, in := range s.said.instances {
-		if len(addresses) > 0 {
+	same := svc.read && reflect.DeepEqual(svc.problems, svc.said.problems) && len(svc.items) == len(svc.said.instances)
+	items := make([]registry.Instances, len(svc.said.instances))
+	for i, in := range svc.said.instances {
+		if virtual.IsValid() {
 			own := *in.Service
-			own.Addresses = addresses
+			own.Addresses = []netip.Prefix{netip.PrefixFrom(virtual, virtual.BitLen())}
 			in.Service = &own
 		}
 		items[i] = registry.Keep(old[in.Service.Key], in)
-		same = same && items[i] == s.items[i]
+		same = same && items[i] == svc.items[i]
 	}
-	if same {
-		return
-	}
-	s.items, s.problems = items, s.said.problems
-	k.note(s, at)
-}
-
-// pokes are reasons to look at a service that is not watched by itself. Safe for concurrent use.
-type pokes struct {
-	c chan struct{} // capacity 1: there is a reason
-
-	mu sync.Mutex
-	// the following are guarded by mu
-	whole   bool
-	atLeast uint64
-}
-
-func newPokes() *pokes { return &pokes{c: make(chan struct{}, 1)} }
-
-// ofLeader is what an answer's index is at least that is to be the leader's, of any index.
-const ofLeader = 1
-
-// poke leaves a reason: it has changed (whole) or may have. The answer has to have an index of atLeast.
-func (p *pokes) poke(whole bool, atLeast uint64) {
-	p.mu.Lock()
-	p.whole, p.atLeast = p.whole || whole, max(p.atLeast, atLeast)
-	p.mu.Unlock()
-	select {
-	case p.c <- struct{}{}:
-	default:
+	if !same {
+		svc.items, svc.problems, svc.read = items, svc.said.problems, true
+		s.post(svc.update())
 	}
 }
 
-// take takes the reason that there is, if there is one, and returns which index the answer has to have.
-func (p *pokes) take() (atLeast uint64) {
-	select {
-	case <-p.c:
-		_, atLeast = p.reset()
-	default:
+// own notes which instances a service has now. When an instance is registered anew under another name, Consul does not
+// tell those who wait for its former service: that one is read anew.
+// Source: Consul, agent/consul/state/catalog.go (ensureServiceTxn).
+func (c *catalog) own(svc *service, was []instanceID) {
+	had := make(map[instanceID]bool, len(was))
+	for _, id := range was {
+		if had[id] = true; c.owners[id] == svc {
+			delete(c.owners, id)
+		}
 	}
-	return atLeast
-}
-
-// urgent says that there is a reason to ask which no answer with this index was one to.
-func (p *pokes) urgent(index uint64) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.whole && (p.atLeast == ofLeader || p.atLeast > index)
-}
-
-// reset takes what is noted of reasons.
-func (p *pokes) reset() (whole bool, atLeast uint64) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	whole, atLeast = p.whole, p.atLeast
-	p.whole, p.atLeast = false, 0
-	return whole, atLeast
-}
-
-// wait waits for a reason; ok is false when ctx ends.
-func (p *pokes) wait(ctx context.Context) (whole bool, atLeast uint64, ok bool) {
-	select {
-	case <-ctx.Done():
-		return false, 0, false
-	case <-p.c:
-		whole, atLeast = p.reset()
-		return whole, atLeast, true
+	for _, id := range svc.said.ids {
+		former := c.owners[id]
+		if former != nil && had[id] {
+			continue // former has taken it over since
+		}
+		if former != nil {
+			former.refresh()
+		}
+		c.owners[id] = svc
 	}
+}
+
+// setVirtual notes the virtual addresses that a service registers, for itself or as a sidecar for another, and returns
+// the services whose address has changed.
+func (c *catalog) setVirtual(was, now map[string]netip.Addr) (changed []*service) {
+	for name := range was {
+		if _, ok := now[name]; !ok {
+			delete(c.virtual, name)
+			changed = append(changed, c.services[name])
+		}
+	}
+	for name, addr := range now {
+		if c.virtual[name] != addr {
+			c.virtual[name] = addr
+			changed = append(changed, c.services[name])
+		}
+	}
+	return changed
 }

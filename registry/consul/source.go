@@ -4,24 +4,31 @@ import (
 	"context"
 	"errors"
 
+	"github.com/hashicorp/go-hclog"
+
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/lastgood"
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Source supplies the services of one Consul. Run it once.
+// Config says which Consul a Source reads.
+type Config struct {
+	// Name identifies the source among those of this kind: Source.Name is "consul:" and this. Required.
+	Name string
+	// Options are those of the settings file.
+	Options Options
+	// Log gets what an operator would act on. Required.
+	Log hclog.Logger
+}
+
+// Source supplies the services of one Consul. Each service of a datacenter is a group. Run it once.
 type Source struct {
 	cfg    Config
 	client *client
-	kept   map[string]feed.Update[registry.Instances] // by group; set before Run
 }
 
-var (
-	_ feed.Source[registry.Instances]         = (*Source)(nil)
-	_ lastgood.Rememberer[registry.Instances] = (*Source)(nil)
-)
+var _ feed.Source[registry.Instances] = (*Source)(nil)
 
-// New checks a configuration. It asks nobody. Errors name the option that is wrong.
+// New checks the configuration; it sends no query. Errors name the option that is wrong.
 func New(cfg Config) (*Source, error) {
 	if cfg.Name == "" || cfg.Log == nil {
 		return nil, errors.New("consul: a source needs a name and a logger")
@@ -38,18 +45,17 @@ func New(cfg Config) (*Source, error) {
 }
 
 // Name is "consul:" and the name of the configuration.
-func (s *Source) Name() string { return source + s.cfg.Name }
+func (s *Source) Name() string { return sourcePrefix + s.cfg.Name }
 
-// Run sends the whole catalogue once all of it is known, and then what changes, until ctx ends.
+// Run sends all services once every datacenter has answered, and then what changes, until ctx ends. See doc.go for a
+// datacenter that does not answer.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[registry.Instances]) error {
 	ctx, cancel := context.WithCancel(ctx)
-	k := newKeeper(&s.cfg.Options, s.client, s.cfg.Log)
-	k.source, k.kept = s.Name(), s.kept
-	k.start(ctx, k.places)
-	k.start(ctx, k.grow)
-	k.loop(ctx, out)
+	sync := newSyncer(s.Name(), &s.cfg.Options, s.client, s.cfg.Log)
+	sync.running.Go(func() { sync.watchDatacenters(ctx) })
+	sync.loop(ctx, out)
 	cancel()
-	k.running.Wait()
+	sync.running.Wait()
 	s.client.transport.CloseIdleConnections()
 	return nil
 }

@@ -1,12 +1,12 @@
 package consul
 
 import (
+	"fmt"
 	"testing"
 
 	"github.com/hashicorp/consul/api"
 
 	"github.com/ashore-mesh/ashore/internal/testconsul"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
@@ -34,6 +34,7 @@ func TestFilters(t *testing.T) {
 	c.put("web-3", "10.0.0.3", 80, "passing", tagged("mesh", odd), said("team", "other"))
 	c.put("api-1", "10.0.0.4", 80, "passing", tagged("mesh"))
 	c.put("db-1", "10.0.0.5", 80, "passing", tagged("mesh", odd), said("team", odd))
+	c.put("stays-1", "10.0.0.6", 80, "passing", tagged("mesh", odd), said("team", odd)) // losing all would be a mass removal
 	for _, w := range ways() {
 		o := w.options(a)
 		o.Tags, o.Metadata, o.Except = []string{"mesh", odd}, map[string]string{"team": odd}, []string{"d*"}
@@ -53,17 +54,14 @@ func TestFilters(t *testing.T) {
 	}
 }
 
-// A wrong expression is told of in Consul's words, and is no reason to have no services.
+// A wrong expression is a problem that names the option.
 func TestWrongFilter(t *testing.T) {
 	t.Parallel()
 	a := testconsul.Start(t, nil)
 	c := newCatalog(t, a, "")
 	c.put("web-1", "10.0.0.1", 80, "passing")
 	v := follow(t, consul.Options{Address: "http://" + a.Address, Filter: "Service.Nonsense == 1"})
-	v.stands(t, `does not understand the filter "Service.Nonsense == 1" (500, `)
-	if v.isSynced() {
-		t.Error("a full batch without knowing")
-	}
+	v.stands(t, `correct the option filter, "Service.Nonsense == 1"`)
 }
 
 // Each way to read sees changes.
@@ -122,7 +120,7 @@ func TestDatacenters(t *testing.T) {
 	c1.health("web-1", "critical")
 	follows["all"].has(t, "web.service.consul", "10.0.0.1:80 unhealthy")
 	follows["all"].has(t, "web.service.dc2.consul", "10.2.0.1:80 healthy")
-	follows["all"].stands(t, "(the names of all services of dc2)")
+	follows["all"].stands(t, "(datacenter dc2)")
 	follows["all"].inTouch(t)
 	two.Start()
 	c2.health("db-1", "passing")
@@ -145,7 +143,7 @@ func TestNamesAndAddresses(t *testing.T) {
 	v := follow(t, consul.Options{Address: "http://" + a.Address, VirtualAddresses: "consul"})
 	v.has(t, "web.service.consul", "10.0.0.1:80 healthy")
 	v.until(t, "a problem", func() bool {
-		for _, p := range v.merged.Problems(nil) {
+		for _, p := range v.merged.Problems(describe) {
 			if p.Object == "Consul service my_db" {
 				return true
 			}
@@ -153,8 +151,8 @@ func TestNamesAndAddresses(t *testing.T) {
 		return false
 	})
 	v.until(t, "a virtual address", func() bool {
-		list := v.merged.Items(registry.Key{Host: "web.service.consul", Namespace: "default"})
-		return len(list) == 1 && len(list[0].Service.Addresses) == 1 && list[0].Service.Addresses[0].String() == "240.0.0.1/32"
+		list := v.merged.Items("web.service.consul/default")
+		return len(list) == 1 && fmt.Sprint(list[0].Item.Service.Addresses) == "[240.0.0.1/32]"
 	})
 	if v.knows("web-sidecar-proxy.service.consul") {
 		t.Error("a sidecar of Consul's is a service")

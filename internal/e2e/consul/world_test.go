@@ -19,11 +19,22 @@ import (
 	"github.com/ashore-mesh/ashore/registry/consul"
 )
 
-// view is what a source has said until now, as whoever merges it has it. Safe for concurrent use.
+// hostKey identifies a service in the merger of a view, as "HOST/NAMESPACE".
+type hostKey string
+
+func (k hostKey) String() string { return string(k) }
+
+func keyOf(in registry.Instances) hostKey {
+	return hostKey(in.Service.Host + "/" + in.Service.Namespace)
+}
+
+func describe(in registry.Instances) string { return in.Service.Object }
+
+// view is what a source has sent until now, merged as in ashored. Safe for concurrent use.
 type view struct {
 	mu sync.Mutex
 	// the following are guarded by mu
-	merged  *feed.Merger[registry.Key, registry.Instances]
+	merged  *feed.Merger[hostKey, registry.Instances]
 	batches []feed.Batch[registry.Instances]
 	updates int                             // of content
 	items   map[string][]registry.Instances // by group
@@ -37,7 +48,8 @@ func follow(t testing.TB, o consul.Options) *view {
 	if err != nil {
 		t.Fatal(err)
 	}
-	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{}, merged: feed.NewMerger([]string{s.Name()}, func(in registry.Instances) registry.Key { return in.Service.Key })}
+	v := &view{news: make(chan struct{}), items: map[string][]registry.Instances{}, merged: feed.NewMerger(feed.Config[hostKey, registry.Instances]{KeyOf: keyOf, Union: true, MassRemoval: 10 * time.Minute})}
+	v.merged.SetSources([]feed.SourceConfig{{Name: s.Name(), Required: true}}, time.Now())
 	ctx, cancel := context.WithCancel(context.Background())
 	out := make(chan feed.Batch[registry.Instances])
 	var running sync.WaitGroup
@@ -89,7 +101,7 @@ func (v *view) until(t testing.TB, what string, ok func() bool) {
 	if !v.comes(ok) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
-		t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Sources())
+		t.Fatalf("waited in vain: %s; it stands: %+v", what, v.merged.Status())
 	}
 }
 
@@ -113,14 +125,14 @@ func (v *view) comes(ok func() bool) bool {
 
 // endpoints are those of a host in the namespace default, as "address:port health". Called with mu held.
 func (v *view) endpoints(host string) []string {
-	items := v.merged.Items(registry.Key{Host: host, Namespace: "default"})
+	items := v.merged.Items(hostKey(host + "/default"))
 	if len(items) == 0 {
 		return nil
 	}
-	out := []string{}
-	for _, ep := range items[0].Endpoints.All() {
+	out, first := []string{}, items[0].Item
+	for _, ep := range first.Endpoints.All() {
 		health := map[registry.Health]string{registry.Healthy: "healthy", registry.Unhealthy: "unhealthy", registry.Draining: "draining"}[ep.Health]
-		out = append(out, fmt.Sprintf("%s:%d %s", ep.Address, ep.Port(items[0].Service.Ports[0]), health))
+		out = append(out, fmt.Sprintf("%s:%d %s", ep.Address, ep.Port(first.Service.Ports[0]), health))
 	}
 	return out
 }
@@ -134,15 +146,15 @@ func (v *view) has(t testing.TB, host string, want ...string) {
 // synced waits for the first full batch.
 func (v *view) synced(t testing.TB) {
 	t.Helper()
-	v.until(t, "the first full batch", func() bool { return v.merged.Sources()[0].Synced })
+	v.until(t, "the first full batch", func() bool { return v.merged.Status()[0].Synced })
 }
 
 // stands waits until the source says that something with this text is wrong; empty: nothing is.
 func (v *view) stands(t testing.TB, text string) {
 	t.Helper()
 	v.until(t, fmt.Sprintf("it stands with %q", text), func() bool {
-		said := v.merged.Sources()[0].Error
-		for _, p := range v.merged.Problems(nil) {
+		said := v.merged.Status()[0].Error
+		for _, p := range v.merged.Problems(describe) {
 			said += p.Text
 		}
 		return text == "" && said == "" || text != "" && strings.Contains(said, text)
@@ -154,7 +166,7 @@ func (v *view) inTouch(t testing.TB) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if s := v.merged.Sources()[0]; s.Error != "" {
+	if s := v.merged.Status()[0]; s.Error != "" {
 		t.Errorf("all of it is told to be away: %+v", s)
 	}
 }
@@ -163,7 +175,7 @@ func (v *view) inTouch(t testing.TB) {
 func (v *view) isSynced() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return v.merged.Sources()[0].Synced
+	return v.merged.Status()[0].Synced
 }
 
 // knows says whether there is a service of that host.
@@ -250,16 +262,12 @@ type way struct {
 	options func(a *testconsul.Agent) consul.Options
 }
 
-// ways are those on which Consul can be reached: over TLS, where queries share connections; without, and with fewer
-// connections than there are services.
+// ways are those on which Consul can be reached: over TLS, where queries share connections, and without.
 func ways() []way {
 	return []way{
 		{"tls", func(a *testconsul.Agent) consul.Options {
 			return consul.Options{Address: "https://" + a.Secure, TLS: consul.TLSOptions{CAFile: a.CAFile}}
 		}},
 		{"plain", func(a *testconsul.Agent) consul.Options { return consul.Options{Address: "http://" + a.Address} }},
-		{"few connections", func(a *testconsul.Agent) consul.Options {
-			return consul.Options{Address: "http://" + a.Address, Connections: 8}
-		}},
 	}
 }

@@ -1,0 +1,85 @@
+package consul
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/consul/api"
+
+	"github.com/ashore-mesh/ashore/internal/consulhttp"
+)
+
+// answerError is about an answer that arrived but cannot be used.
+type answerError string
+
+func (e answerError) Error() string { return string(e) }
+
+const (
+	errNoLeader  = answerError("the server that answered has no leader, so its data may be old")
+	errNotConsul = answerError("the answer does not come from Consul: check that address is Consul's HTTP interface")
+	errNoOwnName = answerError("the token cannot read the service consul, which tells the datacenter of the agent: " +
+		"give the token node:read and service:read for it")
+)
+
+// timeoutError means that there was no answer in time.
+type timeoutError struct {
+	limit time.Duration
+	err   error
+}
+
+func (e *timeoutError) Error() string { return e.err.Error() }
+func (e *timeoutError) Unwrap() error { return e.err }
+
+// Texts of Consul's answers.
+// Source: Consul, agent/http_ce.go (parseEntMetaPartition), agent/consul/rpc.go (ErrNoDCPath), and
+// github.com/hashicorp/go-bexpr for filters.
+const (
+	textBadFilter  = "boolean expression evaluator"
+	textEnterprise = "Consul Enterprise feature"
+	textNoPath     = "No path to datacenter"
+)
+
+// explain says what an error of a query means, and what to do.
+func (c *client) explain(err error) string {
+	var status api.StatusError
+	if errors.As(err, &status) {
+		return c.explainStatus(status.Code, consulhttp.OneLine(status.Body))
+	}
+	if late, ok := errors.AsType[*timeoutError](err); ok {
+		return fmt.Sprintf("Consul at %s does not answer within %s: check that it and its servers are running",
+			c.o.Address, late.limit)
+	}
+	if bad, ok := errors.AsType[answerError](err); ok {
+		return fmt.Sprintf("Consul at %s: %s", c.o.Address, bad)
+	}
+	return fmt.Sprintf("Consul at %s cannot be asked: %v%s", c.o.Address, consulhttp.Bare(err), c.o.TLS.Remedy(err))
+}
+
+// explainStatus is explain for an answer with that HTTP status and text.
+func (c *client) explainStatus(code int, text string) string {
+	remedy := "check that its servers have a leader"
+	switch {
+	case code == http.StatusForbidden || code == http.StatusUnauthorized:
+		return fmt.Sprintf("Consul refuses the token (%d, %s): write one with node:read and service:read into tokenFile (%s)",
+			code, text, cmp.Or(c.o.TokenFile, "none is set"))
+	case code == http.StatusTooManyRequests:
+		remedy = "use an https address, which needs few connections, or raise limits.http_max_conns_per_client in Consul"
+	case consulhttp.WantsTLS(code, text):
+		remedy = "write https:// in address"
+	case c.o.Filter != "" && strings.Contains(text, textBadFilter):
+		remedy = fmt.Sprintf("correct the option filter, %q", c.o.Filter)
+	case strings.Contains(text, textEnterprise):
+		remedy = "this Consul is not Enterprise; remove partition and namespaces from the settings"
+	case strings.Contains(text, textNoPath):
+		remedy = "check the name of the datacenter, and that its servers are running and joined with these"
+	case code < 400 || code == http.StatusNotFound:
+		remedy = "check that address is Consul's HTTP interface"
+	case code < 500:
+		remedy = "check the settings of the source"
+	}
+	return fmt.Sprintf("Consul at %s answers %d (%s): %s", c.o.Address, code, text, remedy)
+}

@@ -1,0 +1,98 @@
+package consul
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/ashore-mesh/ashore/internal/feed"
+)
+
+type problem = feed.Problem
+
+// update is the group that carries the problems of a datacenter as a whole. It has no items.
+func (c *catalog) update() update { return update{Group: c.group, Problems: c.problems} }
+
+// updateProblems posts the problems of a datacenter if they have changed.
+func (s *syncer) updateProblems(c *catalog) {
+	if !c.changed {
+		return
+	}
+	c.changed = false
+	var list []problem
+	warn := func(format string, args ...any) {
+		text := fmt.Sprintf(format, args...)
+		list = append(list, problem{Severity: feed.Warning, Object: "Consul, " + c.at.title(), Text: text})
+	}
+	if c.err != "" {
+		warn("%s; its services stay as they were", c.err)
+	} else {
+		s.warn(c, warn)
+	}
+	if !slices.Equal(list, c.problems) {
+		c.problems = list
+		s.post(c.update())
+	}
+}
+
+// warn reports what is wrong with a datacenter that answers.
+func (s *syncer) warn(c *catalog, warn func(format string, args ...any)) {
+	if first := firstOf(c.failing); first != nil {
+		warn("cannot read %d of %d services, which stay as they were; %s: %s",
+			len(c.failing), len(c.services), first.name, c.failing[first])
+	}
+	unreadable := 0
+	for _, svc := range c.services {
+		if svc.presence == hidden {
+			unreadable++
+		}
+	}
+	if unreadable > 0 {
+		warn("the token cannot read %d of %d services any more, which stay as they were: "+
+			"give it node:read and service:read, or name them in the option except", unreadable, len(c.services))
+	}
+	if c.filtered && !s.hasAllNamed(c) {
+		warn("the token cannot read all services; the others are not in the mesh: give it node:read and service:read "+
+			"(tokenFile: %s), or name those that it can read in the option services", cmp.Or(s.o.TokenFile, "none is set"))
+	}
+	if c.listed && len(c.services) == 0 && s.o.chooses() {
+		warn("the settings choose no service: check services, except, tags, metadata and nodeMetadata")
+	}
+	if n := s.services(); n > maxBlocking && !s.client.shared() {
+		warn("%d services over plain HTTP: %d are watched, and changes of the others are found every %s; "+
+			"use an https address, over which all are watched", n, maxBlocking, pollGap)
+	}
+}
+
+// services counts the services of all datacenters.
+func (s *syncer) services() (n int) {
+	for _, c := range s.catalogs {
+		n += len(c.services)
+	}
+	return n
+}
+
+// hasAllNamed returns whether the settings name services, and all of them are there.
+func (s *syncer) hasAllNamed(c *catalog) bool {
+	for _, name := range s.o.Services {
+		if c.services[name] == nil {
+			return false
+		}
+	}
+	return len(s.o.Services) > 0
+}
+
+// firstOf returns the first service by name; nil: there is none.
+func firstOf(all map[*service]string) (first *service) {
+	for svc := range all {
+		if first == nil || svc.name < first.name {
+			first = svc
+		}
+	}
+	return first
+}
+
+// chooses returns whether an option excludes services.
+func (o *Options) chooses() bool {
+	return len(o.Services)+len(o.Except)+len(o.Tags)+len(o.Metadata)+len(o.NodeMetadata) > 0
+}
