@@ -65,7 +65,7 @@ func build(t testing.TB, documents ...string) *push.Context {
 	for _, p := range r.Problems {
 		t.Errorf("%v", p)
 	}
-	in := goldentest.Inputs(t, r.Objects, goldentest.Counting{})
+	in := goldentest.Inputs(t, r.Objects, true)
 	m := config.DefaultMesh()
 	authorizer := &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.internal", Port: 80},

@@ -16,5 +16,5 @@ func read(t *testing.T, documents ...string) push.Inputs {
 	for _, p := range r.Problems {
 		t.Errorf("%v", p)
 	}
-	return goldentest.Inputs(t, r.Objects, goldentest.Counting{})
+	return goldentest.Inputs(t, r.Objects, true)
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -46,7 +45,7 @@ It exits with 1 when there is an error, and with 2 when a file or folder does no
 			for _, p := range problems {
 				findings = append(findings, analyze.Invalid(p))
 			}
-			in, duplicates := offlineInputs(cmd.Context(), objects)
+			in, duplicates := offlineInputs(objects)
 			for _, p := range duplicates {
 				findings = append(findings, analyze.Invalid(p))
 			}
@@ -63,7 +62,7 @@ It exits with 1 when there is an error, and with 2 when a file or folder does no
 
 // offlineInputs are a mesh of default settings with these objects and the services that they declare. An object that is
 // defined twice counts from the first file, and is a problem.
-func offlineInputs(ctx context.Context, objects []*config.Object) (push.Inputs, []config.Problem) {
+func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 	in := push.Inputs{Mesh: &push.Mesh{Config: config.DefaultMesh(), Domain: "cluster.local"}}
 	var problems []config.Problem
 	for _, o := range objects {
@@ -76,7 +75,7 @@ func offlineInputs(ctx context.Context, objects []*config.Object) (push.Inputs, 
 		}
 		in.Objects = in.Objects.With(o.Key, o)
 	}
-	for _, u := range entry.New(nil).Derive(ctx, in.Objects).Updates {
+	for _, u := range entry.New(nil).Derive(in.Objects).Updates {
 		problems = append(problems, u.Problems...)
 		for _, i := range u.Items {
 			in.Services = in.Services.With(i.Service.Key, i.Service)

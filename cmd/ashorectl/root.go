@@ -84,7 +84,7 @@ Exit codes: 0 fine; 1 it did not work, or "problems" or "validate" found errors;
 	must(root.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp)))
 	root.AddCommand(t.statusCommand(), t.sourcesCommand(), t.problemsCommand(), t.getCommand(), t.dumpCommand(), t.validateCommand(), t.analyzeCommand(), t.versionCommand(),
 		t.applyCommand(), t.deleteCommand(), t.historyCommand(), t.rollbackCommand(),
-		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.auditCommand(), t.authzCommand())
+		t.joinTokenCommand(), t.caCommand(), t.workloadCommand(), t.vipCommand(), t.auditCommand(), t.authzCommand())
 	completion.Refine(root, atMost(0), usage)
 	return root
 }

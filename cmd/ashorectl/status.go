@@ -131,7 +131,7 @@ func headline(w io.Writer, s admin.Status, now time.Time) error {
 	return sources(w, s.Sources, now)
 }
 
-// sources has a line for each source of configuration that supplies nothing yet, or something old.
+// sources writes a line for each source that is not read, down, or partly stale.
 func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 	for _, s := range all {
 		text := ""
@@ -141,19 +141,15 @@ func sources(w io.Writer, all []feed.SourceStatus, now time.Time) error {
 		case !s.Synced:
 			text = "not read yet"
 		case s.Error != "":
-			text = s.Error + ", for " + ago(now, s.Since)
+			text = s.Error + ", for " + ago(now, s.ErrorSince)
 		case s.Stale > 0:
-			text = "older content than there is, or may be, is at work in " + count(s.Stale, "part")
-			if !s.AsOf.IsZero() {
-				text += ", the oldest read " + ago(now, s.AsOf) + " ago"
-			}
-			if s.Why != "" {
-				text += ": " + s.Why
-			}
+			text = "older content is used of " + count(s.Stale, "part") + ": see \"ashorectl problems\""
+		case s.Retained > 0:
+			text = count(s.Retained, "item") + " are used although it does not supply them any more: see \"ashorectl problems\""
 		default:
 			continue
 		}
-		if _, err := fmt.Fprintf(w, "%s: %s\n", s.Title(), text); err != nil {
+		if _, err := fmt.Fprintf(w, "%s: %s\n", sourceTitle(s), text); err != nil {
 			return err
 		}
 	}

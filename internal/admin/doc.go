@@ -21,6 +21,8 @@
 //	GET    /v1/workloads                                    viewer    WorkloadList
 //	POST   /v1/workloads/revoke {RevokeRequest}             operator  Revoked
 //	POST   /v1/workloads/restore {RevokeRequest}            operator  Revoked
+//	POST   /v1/sources/accept-removals {AcceptRequest}      operator  Accepted; audited
+//	POST   /v1/vips/release                                 operator  ReleasedVIPs; audited
 //	GET    /v1/audit?n=20[&follow=true]                     operator  a stream of audit.Event, one a line
 //	GET    /v1/authz/explain?from=F&to=T[&port=P&method=M&path=P] viewer    Explanation
 //	GET    /v1/store/objects[?kind=K&namespace=N&name=N]    viewer    []Object

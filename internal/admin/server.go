@@ -43,6 +43,8 @@ type Config struct {
 	Audit     AuditLog
 	Explain   Explainer
 	Missing   string
+	// Maintenance ends what is retained until an operator says so. Nil: it is not set up.
+	Maintenance Maintenance
 	// Catalog tells of services. Nil: it is not set up.
 	Catalog Catalog
 	// Store writes and reads the store of configuration. Nil: there is none.
@@ -103,7 +105,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes()} {
+	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes(), s.maintenanceRoutes()} {
 		for _, rt := range list {
 			mux.HandleFunc(rt.pattern, s.permit(rt.role, func(w http.ResponseWriter, r *http.Request) { s.serve(w, r, rt) }))
 		}

@@ -28,8 +28,8 @@ const (
 	ConfigWrite        = "config.write"
 	ConfigRead         = "config.read" // by another control plane
 	SettingsReload     = "settings.reload"
-	AddressReuse       = "address.reuse" // a virtual address goes to another host
-	AddressLose        = "address.lose"  // a host in use here has lost its virtual address
+	VIPRelease         = "vip.release"     // unused virtual IPs were released
+	RemovalsAccept     = "removals.accept" // what was retained of a source was removed
 	DumpRead           = "dump.read"
 	AdminRefuse        = "admin.refuse"
 	// Gap is the log's own: how many events before it were not written, or why the file begins anew.

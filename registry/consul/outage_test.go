@@ -265,7 +265,6 @@ func TestEmptied(t *testing.T) {
 		})
 		r := receive(t, hide, Options{}, true)
 		defer r.stop()
-		time.Sleep(time.Minute)
 		time.Sleep(70 * time.Second) // within a wait of the catalog
 		f.change(func() { none = true; f.dcs["dc1"].check(1, api.HealthCritical) })
 		time.Sleep(2 * time.Second)

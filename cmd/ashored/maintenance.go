@@ -1,0 +1,57 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/ashore-mesh/ashore/internal/admin"
+	"github.com/ashore-mesh/ashore/internal/audit"
+	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
+	"github.com/ashore-mesh/ashore/registry/vip"
+)
+
+// maintenance implements admin.Maintenance.
+type maintenance struct {
+	named   func(setting string) (source string, ok bool)
+	sources func() []feed.SourceStatus
+	accept  func(ctx context.Context, source string) error
+	records record.Store
+	audit   func(audit.Event)
+}
+
+var _ admin.Maintenance = (*maintenance)(nil)
+
+// AcceptRemovals implements admin.Maintenance.
+func (m *maintenance) AcceptRemovals(ctx context.Context, r admin.AcceptRequest, who string) (admin.Accepted, error) {
+	source, ok := m.named(r.Source)
+	if !ok {
+		return admin.Accepted{}, admin.NewError(admin.ErrNotFound, fmt.Sprintf("there is no source %q: \"ashorectl sources\" lists them", r.Source))
+	}
+	out := admin.Accepted{Source: source}
+	for _, s := range m.sources() {
+		if s.Name == source {
+			out.Removed = s.Retained
+		}
+	}
+	err := m.accept(ctx, source)
+	m.record(audit.RemovalsAccept, who, source, map[string]string{"removed": strconv.Itoa(out.Removed)}, err)
+	return out, err
+}
+
+// ReleaseVIPs implements admin.Maintenance.
+func (m *maintenance) ReleaseVIPs(ctx context.Context, who string) (admin.ReleasedVIPs, error) {
+	hosts, err := vip.Release(ctx, m.records, time.Now())
+	m.record(audit.VIPRelease, who, "virtual IPs", map[string]string{"released": strconv.Itoa(len(hosts))}, err)
+	return admin.ReleasedVIPs{Hosts: hosts}, err
+}
+
+func (m *maintenance) record(action, who, target string, details map[string]string, err error) {
+	e := audit.Event{Action: action, Actor: who, Target: target, Details: details}
+	if err != nil {
+		e.Outcome, e.Reason = audit.Failed, err.Error()
+	}
+	m.audit(e)
+}
