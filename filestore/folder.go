@@ -22,6 +22,7 @@ type folder struct {
 
 	files   map[string]known  // by path within the folder
 	folders map[string]string // folders with a problem, by path, and the problem's text
+	took    time.Duration     // by the latest scan
 	full    bool              // the Full batch was sent
 	down    string            // why the folder could not be read, as it was sent; empty: it could
 }
@@ -51,7 +52,9 @@ func newFolder(s *Source, w *watcher, send func(feed.Batch[*config.Object]) bool
 
 // read scans the folder, reads the files that changed, and sends what is new. since is when the change was noticed.
 func (f *folder) read(since time.Time) {
+	began := time.Now()
 	l := f.src.scan()
+	f.took = time.Since(began)
 	if f.watch.replace(f.src.cfg.Dir, l) { // changes before a new watch began were not reported
 		l = f.src.scan()
 		f.watch.replace(f.src.cfg.Dir, l)

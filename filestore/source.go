@@ -86,11 +86,9 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	})
 	var first time.Time // when the first change was noticed that is not read yet
 	for {
-		began := time.Now()
 		f.read(first)
-		took := time.Since(began)
 		first = time.Time{}
-		next := time.NewTimer(max(rescanInterval, rescanPause*took))
+		next := time.NewTimer(max(rescanInterval, rescanPause*f.took))
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
