@@ -68,6 +68,9 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%d problems", len(r.Problems))
 		}
 		refused := slices.ContainsFunc(r.Problems, func(p Problem) bool { return p.Severity == feed.Error })
+		if r.Malformed && !r.Unread {
+			t.Error("malformed, but not unread")
+		}
 		if refused != (r.Unread || len(r.Broken) > 0) {
 			t.Errorf("an error: %v, but unread %v and broken %v", refused, r.Unread, r.Broken)
 		}
@@ -76,10 +79,12 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("incomplete problem %+v", p)
 			}
 		}
+		accepted := map[Key]bool{}
 		for _, o := range r.Objects {
-			if slices.Contains(r.Broken, o.Key) {
-				t.Errorf("%s is both accepted and broken", o.Key)
+			if accepted[o.Key] {
+				t.Errorf("%s is accepted twice", o.Key)
 			}
+			accepted[o.Key] = true
 			for _, p := range Validate(o) {
 				if p.Severity == feed.Error {
 					t.Errorf("accepted, and not valid: %s", p)

@@ -19,17 +19,21 @@ type Result struct {
 	Objects []*Object
 	// Problems are all that is wrong with the file, in the order of their lines.
 	Problems []Problem
-	// Broken are the keys of documents that were refused, each once: their last good versions should stay.
+	// Broken are the keys of documents that were refused, each once: their last good versions should stay. Objects may have
+	// an object of the same key, from an earlier document.
 	Broken []Key
 	// Unread says that some part was refused whose key could not be read: any object that the file
 	// held before may be meant by it.
 	Unread bool
+	// Malformed says that some part is not text that can be read: a syntax error, or a limit is exceeded. Unread is set too.
+	Malformed bool
 }
 
 // Parse reads a file of Istio's configuration: YAML or JSON, any number of documents, and the kind
 // List. The extension .json chooses strict JSON, everything else is YAML, of which most JSON is a
-// part. A document with an error is refused and the others are read all the same. name stands in
-// the problems and in the objects' Origin; nothing is read but data.
+// part. A document with an error is refused and the others are read all the same. Of two documents
+// with one key the second is refused. name stands in the problems and in the objects' Origin;
+// nothing is read but data.
 func Parse(name string, data []byte) Result { return parse(name, data, false) }
 
 // ParseKept is Parse for content that was accepted before, perhaps by an earlier release: a field that protects and has
@@ -38,7 +42,7 @@ func Parse(name string, data []byte) Result { return parse(name, data, false) }
 func ParseKept(name string, data []byte) Result { return parse(name, data, true) }
 
 func parse(name string, data []byte, kept bool) Result {
-	p := &parser{file: name, kept: kept, kinds: Kinds(), maxVisits: len(data) + MaxAliasNodes}
+	p := &parser{file: name, kept: kept, kinds: Kinds(), defined: map[Key]int{}, maxVisits: len(data) + MaxAliasNodes}
 	for _, doc := range p.documents(data) {
 		p.document(doc, false)
 	}
@@ -51,11 +55,11 @@ type parser struct {
 	kept  bool // see ParseKept
 	kinds []KindInfo
 
-	objects   []*Object // without an error
-	read      []Origin  // of every key that was read, also of refused objects
-	keys      []Key     // the keys of read
+	objects   []*Object   // without an error
+	defined   map[Key]int // the line of the first object of each key, also of refused ones
 	broken    []Key
 	unread    bool
+	malformed bool
 	problems  []Problem
 	beyond    beyond
 	errors    int // reported, also beyond MaxProblems
@@ -125,7 +129,13 @@ func (p *parser) object(d *decoder, head head, before int) {
 		p.unread = true
 		return
 	}
-	p.keys, p.read = append(p.keys, o.Key), append(p.read, o.Origin)
+	if line, twice := p.defined[o.Key]; twice {
+		p.report(Problem{Severity: feed.Error, Object: o.Key.String(), Line: o.Origin.Line,
+			Text: fmt.Sprintf("defined in this line and in line %d of the same file: remove one of the two", line)})
+		p.broken = append(p.broken, o.Key)
+		return
+	}
+	p.defined[o.Key] = o.Origin.Line
 	lowerHosts(o)
 	var checked []Problem
 	if !foreign && d.checkable() {
@@ -141,37 +151,23 @@ func (p *parser) object(d *decoder, head head, before int) {
 	p.objects = append(p.objects, o)
 }
 
-// result refuses keys that are defined twice and puts everything in order.
+// result puts everything in order.
 func (p *parser) result() Result {
-	first := make(map[Key]int, len(p.keys))
-	twice := map[Key]bool{}
-	for i, k := range p.keys {
-		line, ok := first[k]
-		if !ok {
-			first[k] = p.read[i].Line
-			continue
-		}
-		twice[k] = true
-		p.report(Problem{Severity: feed.Error, Object: k.String(), Line: p.read[i].Line,
-			Text: fmt.Sprintf("defined in this line and in line %d of the same file: remove one of the two", line)})
-	}
-	for k := range twice {
-		p.broken = append(p.broken, k)
-	}
 	slices.SortFunc(p.broken, Key.Compare)
 	problems := p.beyond.among(p.problems)
 	slices.SortStableFunc(problems, func(a, b Problem) int { return cmp.Compare(a.Line, b.Line) })
 	return Result{
-		Objects:  slices.DeleteFunc(p.objects, func(o *Object) bool { return twice[o.Key] }),
-		Problems: problems,
-		Broken:   slices.Compact(p.broken),
-		Unread:   p.unread,
+		Objects:   p.objects,
+		Problems:  problems,
+		Broken:    slices.Compact(p.broken),
+		Unread:    p.unread,
+		Malformed: p.malformed,
 	}
 }
 
 // refuse reports a part of the file whose keys could not be read.
 func (p *parser) refuse(line int, text string) {
-	p.unread = true
+	p.unread, p.malformed = true, true
 	p.report(Problem{Severity: feed.Error, File: p.file, Line: line, Text: text})
 }
 

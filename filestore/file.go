@@ -13,19 +13,21 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
+// fileID identifies a file or folder, whatever its path.
+type fileID struct{ device, inode uint64 }
+
 // stamp tells, without reading a file, whether it changed.
 type stamp struct {
-	size               int64
-	modified           time.Time
-	device, inode      uint64
-	changedS, changedN int64
+	id       fileID
+	size     int64
+	modified time.Time
+	changed  syscall.Timespec // when the inode changed
 }
 
 func stampOf(info fs.FileInfo) stamp {
 	s := stamp{size: info.Size(), modified: info.ModTime()}
 	if sys, ok := info.Sys().(*syscall.Stat_t); ok {
-		s.device, s.inode = uint64(sys.Dev), sys.Ino
-		s.changedS, s.changedN = int64(sys.Ctim.Sec), int64(sys.Ctim.Nsec)
+		s.id, s.changed = fileID{uint64(sys.Dev), sys.Ino}, sys.Ctim
 	}
 	return s
 }
@@ -45,8 +47,8 @@ func hidden(name string) bool { return strings.HasPrefix(filepath.Base(name), ".
 // errBusy means that a file changed while it was read.
 var errBusy = errors.New("it is being written")
 
-// clockStep is the resolution of file times: a file that was changed less than this before it was read may change again without
-// another time.
+// clockStep is the resolution of file times. A file that changed less than this before it was read may change again
+// without another time.
 const clockStep = 20 * time.Millisecond
 
 // readFile reads and closes a file. The stamp is zero when a later change might not show in it.

@@ -22,6 +22,7 @@ type folder struct {
 
 	files   map[string]known  // by path within the folder
 	folders map[string]string // folders with a problem, by path, and the problem's text
+	took    time.Duration     // by the latest scan
 	full    bool              // the Full batch was sent
 	down    string            // why the folder could not be read, as it was sent; empty: it could
 }
@@ -51,8 +52,13 @@ func newFolder(s *Source, w *watcher, send func(feed.Batch[*config.Object]) bool
 
 // read scans the folder, reads the files that changed, and sends what is new. since is when the change was noticed.
 func (f *folder) read(since time.Time) {
-	l := scan(f.src.cfg.Dir, f.src.cfg.FollowSymlinks, f.src.cfg.maxEntries)
-	f.watch.replace(f.src.cfg.Dir, l)
+	began := time.Now()
+	l := f.src.scan()
+	f.took = time.Since(began)
+	if f.watch.replace(f.src.cfg.Dir, l) { // changes before a new watch began were not reported
+		l = f.src.scan()
+		f.watch.replace(f.src.cfg.Dir, l)
+	}
 	if err := l.failed["."]; err != nil {
 		f.sendDown(err)
 		return
@@ -88,11 +94,13 @@ func (f *folder) folderUpdates(l *listing) (out []feed.Update[*config.Object]) {
 	for rel, err := range l.failed {
 		now[rel] = folderProblem(rel, err)
 	}
-	maps.Copy(now, l.loops)
+	maps.Copy(now, l.repeats)
 	for rel, p := range now {
 		if f.folders[rel] != p.Text {
 			f.folders[rel] = p.Text
-			out = append(out, feed.Update[*config.Object]{Group: rel, Unreadable: l.failed[rel] != nil, Problems: []config.Problem{p}})
+			out = append(out, feed.Update[*config.Object]{
+				Group: rel, Unreadable: l.failed[rel] != nil, Problems: []config.Problem{p},
+			})
 		}
 	}
 	for rel := range f.folders {
@@ -144,7 +152,7 @@ func (f *folder) readFiles(l *listing) (updates []feed.Update[*config.Object], o
 func (s *Source) read(name string, was known, had bool) reading {
 	r := reading{name: name, update: feed.Update[*config.Object]{Group: name}}
 	data, stamp, err := s.content(name)
-	if errors.Is(err, errBusy) { // a later scan reads it
+	if errors.Is(err, errBusy) && had { // a later scan reads it
 		r.known, r.unchanged = known{digest: was.digest, err: was.err}, true
 		return r
 	}
@@ -163,15 +171,19 @@ func (s *Source) read(name string, was known, had bool) reading {
 		r.update.Unreadable, r.update.Problems = true, blankResult(name, blankActive).Problems
 		return r
 	}
-	result := Parse(name, data)
+	result := config.Parse(name, data)
+	r.update.Problems = result.Problems
+	if result.Malformed || result.Unread && len(result.Objects)+len(result.Broken) == 0 {
+		r.update.Unreadable = true
+		return r
+	}
+	r.update.Items = result.Objects
 	for _, o := range result.Objects {
 		o.Origin.Source = s.name
 	}
-	r.update.Items, r.update.Problems = result.Objects, result.Problems
 	for _, k := range result.Broken {
 		r.update.Invalid = append(r.update.Invalid, k.String())
 	}
-	r.update.Unreadable = result.Unread && len(result.Objects)+len(result.Broken) == 0
 	return r
 }
 

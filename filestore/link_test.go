@@ -28,7 +28,8 @@ func TestSymlinks(t *testing.T) {
 		"dangling.yaml: unreadable; dangling.yaml: the file cannot be read",
 		"inside.yaml: c=10.0.0.1",
 		"loop:; loop: the symlink leads to the folder ., which is read anyway: remove it",
-		"out.yaml: unreadable; out.yaml: the file is not read: a symbolic link leads out of the folder, to "+outside+"/secret.yaml",
+		"out.yaml: unreadable; out.yaml: the file is not read: "+
+			"a symbolic link leads out of the folder, to "+outside+"/secret.yaml",
 		"outside: unreadable; outside: the folder is not read: a symbolic link leads out of the folder",
 		"sub/c.yaml: c=10.0.0.1",
 	)

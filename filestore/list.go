@@ -12,8 +12,8 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 )
 
-// List returns the sorted paths of the files that a Source of dir reads, and the problems of folders and symlinks. followSymlinks
-// is Config.FollowSymlinks. It does not read files.
+// List returns the sorted paths of the files that a Source of dir reads, and the problems of folders and symlinks.
+// followSymlinks is Config.FollowSymlinks. It does not read files.
 func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	l := scan(dir, followSymlinks, maxEntries)
 	files := make([]string, 0, len(l.files))
@@ -30,8 +30,8 @@ func List(dir string, followSymlinks bool) ([]string, []config.Problem) {
 	for _, rel := range slices.Sorted(maps.Keys(l.failed)) {
 		problems = append(problems, folderProblem(filepath.Join(dir, rel), l.failed[rel]))
 	}
-	for _, rel := range slices.Sorted(maps.Keys(l.loops)) {
-		p := l.loops[rel]
+	for _, rel := range slices.Sorted(maps.Keys(l.repeats)) {
+		p := l.repeats[rel]
 		p.File = filepath.Join(dir, rel)
 		problems = append(problems, p)
 	}
@@ -47,8 +47,8 @@ func Load(path string) config.Result {
 	return Parse(path, data)
 }
 
-// Content returns the content of a file for Parse: of a file that is too large only the beginning, which Parse refuses. The
-// problem is why the file cannot be read.
+// Content returns the content of a file for Parse: of a file that is too large only the beginning, which Parse refuses.
+// The problem is why the file cannot be read.
 func Content(path string) ([]byte, []config.Problem) {
 	f, err := openRegular(path, os.Stat, os.OpenFile)
 	if err != nil {
@@ -70,17 +70,19 @@ func Parse(name string, data []byte) config.Result {
 }
 
 // fileProblem says that a file cannot be read.
-func fileProblem(name string, err error) config.Problem {
-	if refused := refusedError(""); errors.As(err, &refused) {
-		return config.Problem{Severity: feed.Error, File: name, Text: "the file is not read: " + refused.Error()}
-	}
-	return config.Problem{Severity: feed.Error, File: name, Text: fmt.Sprintf("the file cannot be read (%v): make it readable, or delete it", err)}
+func fileProblem(path string, err error) config.Problem {
+	return problem(path, "the file", err, "make it readable, or delete it")
 }
 
 // folderProblem says that a folder cannot be read.
 func folderProblem(path string, err error) config.Problem {
+	return problem(path, "the folder", err, "restore it, or make it readable")
+}
+
+func problem(path, what string, err error, remedy string) config.Problem {
+	text := fmt.Sprintf("%s cannot be read (%v): %s", what, err, remedy)
 	if refused := refusedError(""); errors.As(err, &refused) {
-		return config.Problem{Severity: feed.Error, File: path, Text: "the folder is not read: " + refused.Error()}
+		text = what + " is not read: " + refused.Error()
 	}
-	return config.Problem{Severity: feed.Error, File: path, Text: fmt.Sprintf("the folder cannot be read (%v): restore it, or make it readable", err)}
+	return config.Problem{Severity: feed.Error, File: path, Text: text}
 }

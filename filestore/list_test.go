@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/ashore-mesh/ashore/config"
 )
 
 // What List names is what a source reads, and what it says of folders is what a source says.
@@ -30,7 +32,34 @@ func TestList(t *testing.T) {
 		t.Errorf("a link to nowhere: got %+v, want that it cannot be read", r)
 	}
 	none := filepath.Join(dir, "none")
-	if files, problems := List(none, true); len(files) > 0 || len(problems) != 1 || !strings.HasPrefix(problems[0].String(), none+": the folder cannot be read") {
+	files, problems = List(none, true)
+	want = []string{none + ": the folder cannot be read"}
+	if len(files) > 0 || !slices.EqualFunc(problemTexts(problems), want, strings.HasPrefix) {
 		t.Errorf("no folder: got %q with %v, want that it cannot be read", files, problems)
 	}
+}
+
+// An object in two files is an error of the second one.
+func TestTogether(t *testing.T) {
+	t.Parallel()
+	var all Together
+	for _, name := range []string{"a.yaml", "b.yaml"} {
+		all.Add(Parse(name, []byte(entry("x", "10.0.0.1")+entry(name[:1], "10.0.0.1"))))
+	}
+	all.Add(Parse("c.yaml", nil))
+	want := []string{
+		"b.yaml:1: ServiceEntry default/x: is defined in a.yaml:1 too: remove one of the two",
+		"c.yaml: it is empty: it defines nothing and removes nothing",
+	}
+	if got := problemTexts(all.Problems); !slices.Equal(got, want) || len(all.Objects) != 3 || !all.Unread {
+		t.Errorf("got %d objects, unread %v, %q; want 3, true, %q", len(all.Objects), all.Unread, got, want)
+	}
+}
+
+func problemTexts(problems []config.Problem) []string {
+	out := []string{}
+	for _, p := range problems {
+		out = append(out, p.String())
+	}
+	return out
 }

@@ -27,24 +27,25 @@ type listing struct {
 	files   map[string]stamp          // by path within the folder
 	dirs    map[string]bool           // folders that were listed, including "."
 	failed  map[string]error          // folders that could not be read
-	loops   map[string]config.Problem // symlinks that were not followed
-	seen    map[[2]uint64]string      // device and inode of folders
-	later   []string                  // symlinks to folders, read after the real ones
-	ends    []string                  // where symlinks to files end
-	follow  bool                      // symlinks that lead out of the folder are followed
-	entries int                       // so far
-	most    int                       // limit of entries
+	repeats map[string]config.Problem // symlinks to folders that are listed under another path
+	targets []string                  // of symlinks to files
+
+	follow   bool              // symlinks that lead out of the folder are followed
+	limit    int               // of entries
+	entries  int               // so far
+	paths    map[fileID]string // of the folders so far
+	dirLinks []string          // symlinks to folders; they are listed after the real ones
 }
 
-// scan lists a folder without reading files. A folder that is reached twice is listed once, under its own path rather than a
-// symlink's, so symlinks cannot form a loop. With more than most entries the whole folder has failed.
-func scan(root string, follow bool, most int) *listing {
-	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{}, loops: map[string]config.Problem{},
-		seen: map[[2]uint64]string{}, follow: follow, most: most}
+// scan lists a folder without reading files. A folder that is reached twice is listed once, under its own path rather
+// than a symlink's, so symlinks cannot form a loop. With more entries than limit the whole folder has failed.
+func scan(root string, follow bool, limit int) *listing {
+	l := &listing{files: map[string]stamp{}, dirs: map[string]bool{}, failed: map[string]error{},
+		repeats: map[string]config.Problem{}, follow: follow, limit: limit, paths: map[fileID]string{}}
 	l.dir(root, ".")
-	for len(l.later) > 0 {
-		next := l.later[0]
-		l.later = l.later[1:]
+	for len(l.dirLinks) > 0 {
+		next := l.dirLinks[0]
+		l.dirLinks = l.dirLinks[1:]
 		if _, err := inside(root, filepath.Join(root, next)); err != nil && !follow {
 			l.failed[next] = err
 			continue
@@ -53,7 +54,7 @@ func scan(root string, follow bool, most int) *listing {
 	}
 	if l.overLimit() {
 		l.failed["."] = refusedError(fmt.Sprintf("it has more than %d files and folders, "+
-			"including those that are not configuration: move out what does not belong there", most))
+			"including those that are not configuration: move out what does not belong there", limit))
 	}
 	return l
 }
@@ -70,13 +71,13 @@ func (l *listing) dir(root, rel string) {
 		l.failed[rel] = refusedError(fmt.Sprintf("it is nested in more than %d folders: move it up", maxFolders))
 		return
 	}
-	s := stampOf(info)
-	if first, again := l.seen[[2]uint64{s.device, s.inode}]; again {
-		l.loops[rel] = config.Problem{Severity: feed.Warning, File: rel,
+	id := stampOf(info).id
+	if first, again := l.paths[id]; again {
+		l.repeats[rel] = config.Problem{Severity: feed.Warning, File: rel,
 			Text: fmt.Sprintf("the symlink leads to the folder %s, which is read anyway: remove it", first)}
 		return
 	}
-	l.seen[[2]uint64{s.device, s.inode}] = rel
+	l.paths[id] = rel
 	entries, err := l.read(path)
 	if err != nil {
 		l.failed[rel] = err
@@ -100,7 +101,7 @@ func (l *listing) read(path string) ([]fs.DirEntry, error) {
 	if err != nil {
 		return nil, err
 	}
-	entries, err := d.ReadDir(max(l.most-l.entries, 0) + 1)
+	entries, err := d.ReadDir(max(l.limit-l.entries, 0) + 1)
 	if errors.Is(err, io.EOF) {
 		err = nil
 	}
@@ -120,13 +121,13 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	info, err := os.Stat(filepath.Join(root, rel))
 	switch {
 	case err == nil && info.IsDir():
-		l.later = append(l.later, rel)
+		l.dirLinks = append(l.dirLinks, rel)
 	case !isConfig(rel):
 	case err == nil:
 		l.files[rel] = stampOf(info)
 		if link {
-			if end, err := filepath.EvalSymlinks(filepath.Join(root, rel)); err == nil {
-				l.ends = append(l.ends, end)
+			if target, err := filepath.EvalSymlinks(filepath.Join(root, rel)); err == nil {
+				l.targets = append(l.targets, target)
 			}
 		}
 	default:
@@ -134,7 +135,7 @@ func (l *listing) entry(root, rel string, e fs.DirEntry) {
 	}
 }
 
-func (l *listing) overLimit() bool { return l.entries > l.most }
+func (l *listing) overLimit() bool { return l.entries > l.limit }
 
 // unknown reports whether a file may exist unseen, because a folder on its path could not be listed.
 func (l *listing) unknown(name string) bool {

@@ -15,8 +15,8 @@ import (
 
 // Config says which folder is read.
 type Config struct {
-	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in the folders below, are read.
-	// Names that begin with a dot are not. Dir may be a symlink, and symlinks within it are followed.
+	// Dir is the folder; required. Files with the extensions .yaml, .yml and .json in it, and in the folders below, are
+	// read. Names that begin with a dot are not. Dir may be a symlink, and symlinks within it are followed.
 	Dir string
 	// FollowSymlinks follows symlinks that lead out of Dir, too. Default false: they are problems.
 	FollowSymlinks bool
@@ -35,12 +35,12 @@ type Source struct {
 var _ config.Source = (*Source)(nil)
 
 const (
-	// quiet is how long the folder must not change before it is read, so that files which are written together are read together.
-	// mostDelay is how long changes can delay reading.
-	quiet, mostDelay = 20 * time.Millisecond, 500 * time.Millisecond
-	// rescanGap is how often the folder is compared with what was read, for changes that the kernel does not report, such as
-	// a mount. Scans take at most a hundredth of the time.
-	rescanGap, rescanShare = 5 * time.Second, 100
+	// quiet is how long the folder must not change before it is read, so that files which are written together are read
+	// together. Changes delay reading at most for maxDelay.
+	quiet, maxDelay = 20 * time.Millisecond, 500 * time.Millisecond
+	// rescanInterval is how often the folder is scanned for changes that the kernel does not report, such as a mount.
+	// It is longer for a large folder: a scan is followed by rescanPause times its duration without one.
+	rescanInterval, rescanPause = 5 * time.Second, 100
 )
 
 // New returns a source; Run reads.
@@ -67,8 +67,10 @@ func (s *Source) Name() string { return s.name }
 
 // Check returns why the folder cannot be read now; nil: it can.
 func (s *Source) Check() error {
-	return scan(s.cfg.Dir, s.cfg.FollowSymlinks, s.cfg.maxEntries).failed["."]
+	return s.scan().failed["."]
 }
+
+func (s *Source) scan() *listing { return scan(s.cfg.Dir, s.cfg.FollowSymlinks, s.cfg.maxEntries) }
 
 // Run implements config.Source.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
@@ -84,11 +86,9 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 	})
 	var first time.Time // when the first change was noticed that is not read yet
 	for {
-		began := time.Now()
 		f.read(first)
-		took := time.Since(began)
 		first = time.Time{}
-		next := time.NewTimer(max(rescanGap, rescanShare*took))
+		next := time.NewTimer(max(rescanInterval, rescanPause*f.took))
 		for waiting := true; waiting; {
 			select {
 			case <-ctx.Done():
@@ -104,7 +104,7 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			if first.IsZero() {
 				first = time.Now()
 			}
-			next.Reset(max(0, min(quiet, time.Until(first.Add(mostDelay)))))
+			next.Reset(max(0, min(quiet, time.Until(first.Add(maxDelay)))))
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package filestore
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"os"
@@ -156,45 +157,71 @@ func (r *running) state() []string {
 // want waits until there are these groups, each with a line that begins so.
 func (r *running) want(lines ...string) {
 	r.t.Helper()
-	for {
-		state := r.state()
-		if slices.EqualFunc(state, lines, strings.HasPrefix) && r.full == 1 || len(lines) == 1 && r.full == 0 && len(state) == 1 && strings.HasPrefix(state[0], lines[0]) {
-			return
-		}
-		select {
-		case <-r.t.Context().Done():
-			r.t.Fatal("the test ended")
-		default:
-		}
+	for r.full == 0 && r.down == nil || !slices.EqualFunc(r.state(), lines, strings.HasPrefix) {
 		r.next()
+	}
+	if r.full > 1 {
+		r.t.Errorf("%d full batches, want one", r.full)
 	}
 }
 
+// Every kind of change is noticed at once, not by the periodic scan.
 func TestChanges(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), ".hidden.yaml": entry("h", "10.0.0.1"), "readme.txt": "text", "sub/b.yml": entry("b", "10.0.0.1")})
+	dir := folderOf(t, map[string]string{
+		"a.yaml": entry("a", "10.0.0.1"), ".hidden.yaml": entry("h", "10.0.0.1"), "readme.txt": "text",
+		"sub/b.yml": entry("b", "10.0.0.1"),
+	})
+	in := func(name string) string { return filepath.Join(dir, name) }
 	r := start(t, Config{Dir: dir})
 	r.want("a.yaml: a=10.0.0.1", "sub/b.yml: b=10.0.0.1")
+	const b = "sub/b.yml: b=10.0.0.1"
 	for _, step := range []struct {
 		name string
-		do   func()
+		do   func() error
 		want []string
 	}{
-		{"edit by rename", func() { put(t, dir, "a.yaml", entry("a", "10.0.0.2")) }, []string{"a.yaml: a=10.0.0.2", "sub/b.yml: b=10.0.0.1"}},
-		{"edit in place", func() { must(t, os.WriteFile(filepath.Join(dir, "a.yaml"), []byte(entry("a", "10.0.0.3")), 0o644)) }, []string{"a.yaml: a=10.0.0.3", "sub/b.yml: b=10.0.0.1"}},
-		{"new folder", func() { put(t, dir, "new/deep/c.yaml", entry("c", "10.0.0.1")) }, []string{"a.yaml: a=10.0.0.3", "new/deep/c.yaml: c=10.0.0.1", "sub/b.yml: b=10.0.0.1"}},
-		{"change in a new folder", func() { put(t, dir, "new/deep/c.yaml", entry("c", "10.0.0.2")) }, []string{"a.yaml: a=10.0.0.3", "new/deep/c.yaml: c=10.0.0.2", "sub/b.yml: b=10.0.0.1"}},
-		{"folder moved", func() { must(t, os.Rename(filepath.Join(dir, "new"), filepath.Join(dir, "old"))) }, []string{"a.yaml: a=10.0.0.3", "old/deep/c.yaml: c=10.0.0.2", "sub/b.yml: b=10.0.0.1"}},
-		{"folder removed", func() { must(t, os.RemoveAll(filepath.Join(dir, "old"))) }, []string{"a.yaml: a=10.0.0.3", "sub/b.yml: b=10.0.0.1"}},
-		{"file renamed", func() { must(t, os.Rename(filepath.Join(dir, "a.yaml"), filepath.Join(dir, "z.yaml"))) }, []string{"sub/b.yml: b=10.0.0.1", "z.yaml: a=10.0.0.3"}},
-		{"last files removed", func() {
-			must(t, os.Remove(filepath.Join(dir, "z.yaml")))
-			must(t, os.RemoveAll(filepath.Join(dir, "sub")))
+		{"a file is replaced", func() error {
+			put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+			return nil
+		}, []string{"a.yaml: a=10.0.0.2", b}},
+		{"a file is written in place", func() error {
+			return os.WriteFile(in("a.yaml"), []byte(entry("a", "10.0.0.3")), 0o644)
+		}, []string{"a.yaml: a=10.0.0.3", b}},
+		{"a folder is made", func() error {
+			put(t, dir, "new/deep/c.yaml", entry("c", "10.0.0.1"))
+			return nil
+		}, []string{"a.yaml: a=10.0.0.3", "new/deep/c.yaml: c=10.0.0.1", b}},
+		{"a file changes in a new folder", func() error {
+			put(t, dir, "new/deep/c.yaml", entry("c", "10.0.0.2"))
+			return nil
+		}, []string{"a.yaml: a=10.0.0.3", "new/deep/c.yaml: c=10.0.0.2", b}},
+		{"a folder is renamed", func() error {
+			return os.Rename(in("new"), in("old"))
+		}, []string{"a.yaml: a=10.0.0.3", "old/deep/c.yaml: c=10.0.0.2", b}},
+		{"a folder is replaced", func() error {
+			err := os.RemoveAll(in("old"))
+			put(t, dir, "old/deep/c.yaml", entry("c", "10.0.0.3"))
+			return err
+		}, []string{"a.yaml: a=10.0.0.3", "old/deep/c.yaml: c=10.0.0.3", b}},
+		{"a file changes in a replaced folder", func() error {
+			put(t, dir, "old/deep/c.yaml", entry("c", "10.0.0.4"))
+			return nil
+		}, []string{"a.yaml: a=10.0.0.3", "old/deep/c.yaml: c=10.0.0.4", b}},
+		{"a folder is removed", func() error { return os.RemoveAll(in("old")) }, []string{"a.yaml: a=10.0.0.3", b}},
+		{"a file is renamed", func() error {
+			return os.Rename(in("a.yaml"), in("z.yaml"))
+		}, []string{b, "z.yaml: a=10.0.0.3"}},
+		{"the last files are removed", func() error {
+			return errors.Join(os.Remove(in("z.yaml")), os.RemoveAll(in("sub")))
 		}, nil},
 	} {
-		t.Log(step.name)
-		step.do()
+		before := time.Now()
+		must(t, step.do())
 		r.want(step.want...)
+		if took := time.Since(before); took > rescanInterval-time.Second {
+			t.Errorf("%s: noticed after %v", step.name, took)
+		}
 	}
 }
 
@@ -202,14 +229,29 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	good := entry("a", "10.0.0.1")
 	tests := map[string]struct{ text, want string }{
-		"an invalid object":              {good + invalid("b"), `a.yaml: a=10.0.0.1 invalid ServiceEntry default/b; a.yaml:16: ServiceEntry default/b`},
-		"only an invalid object":         {invalid("b"), `a.yaml: invalid ServiceEntry default/b; a.yaml:7: ServiceEntry default/b`},
-		"a syntax error":                 {"kind: [", "a.yaml: unreadable; a.yaml:"},
-		"a syntax error after an object": {good + "kind: [", "a.yaml: a=10.0.0.1; a.yaml:"},
+		"an invalid object": {
+			good + invalid("b"),
+			"a.yaml: a=10.0.0.1 invalid ServiceEntry default/b; a.yaml:16: ServiceEntry default/b spec.resolutoin: unknown",
+		},
+		"only an invalid object": {
+			invalid("b"), "a.yaml: invalid ServiceEntry default/b; a.yaml:7: ServiceEntry default/b",
+		},
+		"a syntax error":                 {"kind: [", "a.yaml: unreadable; a.yaml:1: not valid YAML"},
+		"a syntax error after an object": {good + "kind: [", "a.yaml: unreadable; a.yaml:10: not valid YAML"},
 		"an empty file":                  {"\n", "a.yaml: unreadable; a.yaml: the file is empty"},
 		"zeros":                          {"\x00\x00", "a.yaml: unreadable; a.yaml: the file is empty"},
-		"no kind":                        {"metadata: {name: x}\n", "a.yaml: unreadable; a.yaml:1: "},
-		"an object twice":                {good + good, "a.yaml: invalid ServiceEntry default/a; a.yaml:"},
+		"only a document without kind":   {"metadata: {name: x}\n", "a.yaml: unreadable; a.yaml:1: the kind is missing"},
+		"a document without kind": {
+			good + "metadata: {name: x}\n", "a.yaml: a=10.0.0.1; a.yaml:10: the kind is missing",
+		},
+		"an object of another API": {
+			good + "{apiVersion: v1, kind: Service}\n", "a.yaml: a=10.0.0.1; a.yaml:10: kind: unknown kind",
+		},
+		"an object twice, the first used": {good + entry("a", "10.0.0.3"), "a.yaml: a=10.0.0.1 "},
+		"both places of an object twice": {
+			good + good, "a.yaml: a=10.0.0.1 invalid ServiceEntry default/a; a.yaml:10: ServiceEntry default/a: " +
+				"defined in this line and in line 1 of the same file: remove one of the two",
+		},
 	}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -229,39 +271,39 @@ func TestUnchanged(t *testing.T) {
 	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
 	r := start(t, Config{Dir: dir})
 	r.want("a.yaml: a=10.0.0.1", "b.yaml: b=10.0.0.1")
-	put(t, dir, "a.yaml", entry("a", "10.0.0.1"))
 	before := time.Now()
+	put(t, dir, "a.yaml", entry("a", "10.0.0.1"))
 	put(t, dir, "b.yaml", entry("b", "10.0.0.2"))
 	b := r.next()
-	if len(b.Updates) != 1 || b.Updates[0].Group != "b.yaml" || b.Since.Before(before.Add(-time.Second)) || b.Since.After(time.Now()) {
+	if len(b.Updates) != 1 || b.Updates[0].Group != "b.yaml" || b.Since.Before(before) || b.Since.After(time.Now()) {
 		t.Errorf("got %d updates since %v, want b.yaml", len(b.Updates), b.Since)
 	}
 }
 
-// A file that changes all the time delays neither itself nor others.
+// Files that are touched all the time are read, and do not delay others.
 func TestConstantChanges(t *testing.T) {
 	t.Parallel()
-	dir := folderOf(t, map[string]string{"log.yaml": "# 0\n"})
+	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), "b.yaml": entry("b", "10.0.0.1")})
 	r := start(t, Config{Dir: dir})
-	r.want()
+	r.want("a.yaml: a=10.0.0.1", "b.yaml: b=10.0.0.1")
 	stop, stopped := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(stopped)
-		tick := time.NewTicker(5 * time.Millisecond)
-		defer tick.Stop()
-		for i := 0; ; i++ {
+		for tick := time.NewTicker(quiet / 4); ; {
 			select {
 			case <-stop:
+				tick.Stop()
 				return
-			case <-tick.C:
-				if err := os.WriteFile(filepath.Join(dir, "log.yaml"), []byte(fmt.Sprintf("# %d\n", i)), 0o644); err != nil {
+			case now := <-tick.C:
+				if err := os.Chtimes(filepath.Join(dir, "a.yaml"), now, now); err != nil {
 					t.Error(err)
 				}
 			}
 		}
 	}()
-	put(t, dir, "a.yaml", entry("a", "10.0.0.1"))
-	r.want("a.yaml: a=10.0.0.1")
+	put(t, dir, "a.yaml", entry("a", "10.0.0.2"))
+	put(t, dir, "b.yaml", entry("b", "10.0.0.2"))
+	r.want("a.yaml: a=10.0.0.2", "b.yaml: b=10.0.0.2")
 	close(stop)
 	<-stopped
 }
@@ -359,7 +401,10 @@ func TestTooManyEntries(t *testing.T) {
 func TestDepth(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat("d/", maxFolders)
-	dir := folderOf(t, map[string]string{"a.yaml": entry("a", "10.0.0.1"), deep + "b.yaml": entry("b", "10.0.0.1"), deep + "d/c.yaml": entry("c", "10.0.0.1")})
+	dir := folderOf(t, map[string]string{
+		"a.yaml": entry("a", "10.0.0.1"), deep + "b.yaml": entry("b", "10.0.0.1"), deep + "d/c.yaml": entry("c", "10.0.0.1"),
+	})
 	r := start(t, Config{Dir: dir})
-	r.want("a.yaml: a=10.0.0.1", deep+"b.yaml: b=10.0.0.1", deep+"d: unreadable; "+deep+"d: the folder is not read: it is nested in more than 32 folders")
+	r.want("a.yaml: a=10.0.0.1", deep+"b.yaml: b=10.0.0.1",
+		deep+"d: unreadable; "+deep+"d: the folder is not read: it is nested in more than 32 folders")
 }

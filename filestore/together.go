@@ -30,8 +30,10 @@ func (t *Together) Add(r config.Result) {
 	t.Unread = t.Unread || r.Unread
 	for _, o := range r.Objects {
 		if first, twice := t.seen[o.Key]; twice {
-			t.Problems = append(t.Problems, config.Problem{Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
-				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.File, first.Line)})
+			t.Problems = append(t.Problems, config.Problem{
+				Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
+				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.File, first.Line),
+			})
 			continue
 		}
 		t.seen[o.Key] = o.Origin

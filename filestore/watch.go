@@ -1,17 +1,19 @@
 package filestore
 
 import (
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/fsnotify/fsnotify"
 )
 
-// watcher is told by the kernel when something in a folder changes. Without one, because the kernel's limits forbid it, the
-// periodic scans find changes.
+// watcher gets notifications from the kernel when something in a folder changes. When the limits of the kernel forbid a
+// watch, the periodic scans find the changes.
 type watcher struct {
-	w    *fsnotify.Watcher
-	dirs map[string][2]uint64 // device and inode of each watched folder
+	w    *fsnotify.Watcher // nil: there are no notifications
+	dirs map[string]fileID // the folders that are watched
 }
 
 // eventBuffer is how many notifications are buffered.
@@ -22,7 +24,7 @@ func newWatcher() *watcher {
 	if err != nil {
 		w = nil
 	}
-	return &watcher{w: w, dirs: map[string][2]uint64{}}
+	return &watcher{w: w, dirs: map[string]fileID{}}
 }
 
 func (w *watcher) close() {
@@ -45,34 +47,51 @@ func (w *watcher) errors() <-chan error {
 	return w.w.Errors
 }
 
-// replace watches the folders of a listing, the places where its symlinks end, and the folder that contains root, and no others.
-func (w *watcher) replace(root string, l *listing) {
+// replace watches the folders of a listing, the folders where its symlinks end, and the parent of root, and no others.
+// It reports whether it began to watch any.
+func (w *watcher) replace(root string, l *listing) (began bool) {
 	if w.w == nil {
-		return
+		return false
 	}
-	wanted := map[string][2]uint64{}
-	add := func(dir string) {
-		if info, err := os.Stat(dir); err == nil {
-			s := stampOf(info)
-			wanted[dir] = [2]uint64{s.device, s.inode}
-		}
-	}
-	add(filepath.Dir(root))
-	for rel := range l.dirs {
-		add(filepath.Join(root, rel))
-	}
-	for _, end := range l.ends {
-		add(filepath.Dir(end))
+	wanted := watchable(root, l)
+	watched := map[string]bool{} // a watch ends when its folder is deleted, even if a new one takes its inode
+	for _, dir := range w.w.WatchList() {
+		watched[dir] = true
 	}
 	for dir, id := range w.dirs {
-		if wanted[dir] != id {
+		if wanted[dir] != id || !watched[dir] {
 			delete(w.dirs, dir)
 			_ = w.w.Remove(dir) // the kernel may have done so
 		}
 	}
 	for dir, id := range wanted {
-		if _, watched := w.dirs[dir]; !watched && w.w.Add(dir) == nil {
+		if _, ok := w.dirs[dir]; !ok && w.w.Add(dir) == nil {
 			w.dirs[dir] = id
+			began = true
 		}
 	}
+	return began
+}
+
+// watchable returns the folders to watch, each once: fsnotify confuses two paths of one folder.
+func watchable(root string, l *listing) map[string]fileID {
+	dirs := []string{filepath.Dir(root)}
+	for _, rel := range slices.Sorted(maps.Keys(l.dirs)) {
+		dirs = append(dirs, filepath.Join(root, rel))
+	}
+	for _, target := range l.targets {
+		dirs = append(dirs, filepath.Dir(target))
+	}
+	out, seen := map[string]fileID{}, map[fileID]bool{}
+	for _, dir := range dirs {
+		info, err := os.Stat(dir)
+		if err != nil {
+			continue
+		}
+		if id := stampOf(info).id; !seen[id] {
+			seen[id] = true
+			out[dir] = id
+		}
+	}
+	return out
 }
