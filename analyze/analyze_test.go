@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -61,11 +62,15 @@ func text(list []analyze.Finding) string {
 // are younger.
 func build(t testing.TB, documents ...string) *push.Context {
 	t.Helper()
-	r := config.Parse("mesh.yaml", []byte(strings.Join(documents, "")))
-	for _, p := range r.Problems {
-		t.Errorf("%v", p)
+	var objects []*config.Object
+	for part := range slices.Chunk(documents, 1000) { // a file has a largest size
+		r := config.Parse("mesh.yaml", []byte(strings.Join(part, "")))
+		for _, p := range r.Problems {
+			t.Errorf("%v", p)
+		}
+		objects = append(objects, r.Objects...)
 	}
-	in := goldentest.Inputs(t, r.Objects, true)
+	in := goldentest.Inputs(t, objects, goldentest.Counting{})
 	m := config.DefaultMesh()
 	authorizer := &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.internal", Port: 80},

@@ -51,28 +51,94 @@ type CodeInfo struct {
 // Codes describes every code, in the order of the reference in docs/analysis.md.
 func Codes() []CodeInfo {
 	return []CodeInfo{
-		{ReferenceNotFound, "ReferencedResourceNotFound", Error, false, "A host, port, subset, Gateway or extension provider that is named does not exist"},
-		{InvalidObject, "SchemaValidationError", Error, false, "A file or an object is invalid (ashorectl analyze alone)"},
-		{ConflictingMeshHosts, "ConflictingMeshGatewayVirtualServiceHosts", Error, false, "Another VirtualService for the same host on sidecars comes first"},
-		{ConflictingSidecars, "ConflictingSidecarWorkloadSelectors", Error, false, "Another Sidecar with the same workloadSelector comes first"},
-		{SeveralDefaultSidecar, "MultipleSidecarsWithoutWorkloadSelectors", Error, false, "Another Sidecar for the whole namespace comes first"},
-		{NoMatchingWorkloads, "NoMatchingWorkloadsFound", Warning, true, "A policy selects no declared workload"},
-		{HostNotInGateway, "VirtualServiceHostNotFoundInGateway", Warning, false, "No server of the Gateway admits the host of a VirtualService"},
-		{ObjectWarning, "SchemaWarning", Warning, false, "A field has no effect, or probably not the one that is meant (ashorectl analyze alone)"},
-		{ConflictingGateways, "ConflictingGateways", Error, false, "A server on the same port of the same proxies comes first"},
-		{EmptySubset, "DestinationRuleSubsetNotSelectPods", Warning, true, "No endpoint has the labels of a subset"},
-		{ConflictingRoutes, "ConflictingGatewayRoutes", Error, false, "A VirtualService on the same gateway takes the same requests first"},
-		{UnservedRoutes, "GatewayWithoutServerForRoutes", Warning, false, "The Gateway has no server for routes of this kind (http, tcp or tls)"},
-		{ConflictingRules, "ConflictingDestinationRules", Error, false, "Another DestinationRule of the same namespace and host sets the same part first"},
-		{UnusedRule, "UnusedDestinationRule", Warning, false, "No client finds the DestinationRule"},
-		{EmptyEgressListener, "EgressListenerWithoutService", Warning, true, "No imported service has the port of an egress listener"},
-		{ConflictingPeers, "ConflictingPeerAuthentications", Error, false, "Another PeerAuthentication for the same workloads comes first"},
-		{IgnoredPeers, "IgnoredPeerAuthentication", Error, false, "A PeerAuthentication of the root namespace has a selector"},
-		{ServicePortInPolicy, "ServicePortInPolicy", Warning, true, "An AuthorizationPolicy names the port of a service whose workloads listen at another port"},
-		{UnknownPrincipal, "UnknownPrincipal", Warning, true, "A DENY policy names a caller that does not exist"},
-		{ConflictingAddresses, "ConflictingServiceAddresses", Warning, false, "Another service has the same address and port"},
-		{EmptyService, "ServiceWithoutEndpoints", Warning, true, "A ServiceEntry has no endpoints"},
-		{PlaintextToMesh, "PlaintextToMeshWorkloads", Warning, false, "Clients send plaintext to workloads that take mutual TLS"},
+		{
+			ReferenceNotFound, "ReferencedResourceNotFound", Error, false,
+			"A host, port, subset, Gateway or extension provider that is named does not exist",
+		},
+		{
+			InvalidObject, "SchemaValidationError", Error, false,
+			"A file or an object is invalid (ashorectl analyze alone)",
+		},
+		{
+			ConflictingMeshHosts, "ConflictingMeshGatewayVirtualServiceHosts", Error, false,
+			"Another VirtualService for the same host on sidecars comes first",
+		},
+		{
+			ConflictingSidecars, "ConflictingSidecarWorkloadSelectors", Error, false,
+			"Another Sidecar with the same workloadSelector comes first",
+		},
+		{
+			SeveralDefaultSidecar, "MultipleSidecarsWithoutWorkloadSelectors", Error, false,
+			"Another Sidecar for the whole namespace comes first",
+		},
+		{
+			NoMatchingWorkloads, "NoMatchingWorkloadsFound", Warning, true,
+			"A policy selects no declared workload",
+		},
+		{
+			HostNotInGateway, "VirtualServiceHostNotFoundInGateway", Warning, false,
+			"No server of the Gateway admits the host of a VirtualService",
+		},
+		{
+			ObjectWarning, "SchemaWarning", Warning, false,
+			"A field has no effect, or probably not the one that is meant (ashorectl analyze alone)",
+		},
+		{
+			ConflictingGateways, "ConflictingGateways", Error, false,
+			"A server on the same port of the same proxies comes first",
+		},
+		{
+			EmptySubset, "DestinationRuleSubsetNotSelectPods", Warning, true,
+			"No endpoint has the labels of a subset",
+		},
+		{
+			ConflictingRoutes, "ConflictingGatewayRoutes", Error, false,
+			"A VirtualService on the same gateway takes the same requests first",
+		},
+		{
+			UnservedRoutes, "GatewayWithoutServerForRoutes", Warning, false,
+			"The Gateway has no server for routes of this kind (http, tcp or tls)",
+		},
+		{
+			ConflictingRules, "ConflictingDestinationRules", Error, false,
+			"Another DestinationRule of the same namespace and host sets the same part first",
+		},
+		{
+			UnusedRule, "UnusedDestinationRule", Warning, false,
+			"No client finds the DestinationRule",
+		},
+		{
+			EmptyEgressListener, "EgressListenerWithoutService", Warning, true,
+			"No imported service has the port of an egress listener",
+		},
+		{
+			ConflictingPeers, "ConflictingPeerAuthentications", Error, false,
+			"Another PeerAuthentication for the same workloads comes first",
+		},
+		{
+			IgnoredPeers, "IgnoredPeerAuthentication", Error, false,
+			"A PeerAuthentication of the root namespace has a selector",
+		},
+		{
+			ServicePortInPolicy, "ServicePortInPolicy", Warning, true,
+			"An AuthorizationPolicy names the port of a service whose workloads listen at another port",
+		},
+		{
+			UnknownPrincipal, "UnknownPrincipal", Warning, true,
+			"A DENY policy names a caller that does not exist",
+		},
+		{
+			ConflictingAddresses, "ConflictingServiceAddresses", Warning, false,
+			"Another service has the same address and port",
+		},
+		{
+			EmptyService, "ServiceWithoutEndpoints", Warning, true,
+			"A ServiceEntry has no endpoints",
+		},
+		{
+			PlaintextToMesh, "PlaintextToMeshWorkloads", Warning, false,
+			"Clients send plaintext to workloads that take mutual TLS",
+		},
 	}
 }
 

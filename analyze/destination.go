@@ -104,7 +104,8 @@ func (a *analysis) subset(o *config.Object, found []seenService, field string, t
 	}
 	if rule == nil {
 		a.report(ReferenceNotFound, o, field,
-			fmt.Sprintf("subset %s is unknown, because no DestinationRule for host %s applies in %s, so %s", to.Subset, to.Host, namespacesText(clients), so),
+			fmt.Sprintf("subset %s is unknown, because no DestinationRule for host %s applies in %s, so %s",
+				to.Subset, to.Host, namespacesText(clients), so),
 			fmt.Sprintf("write a DestinationRule with subset %s, or leave the subset out", to.Subset))
 		return
 	}
@@ -114,7 +115,8 @@ func (a *analysis) subset(o *config.Object, found []seenService, field string, t
 
 // hasSubset says that a rule, which may be nil, has a subset.
 func hasSubset(rule *push.DestinationRule, name string) bool {
-	return rule != nil && slices.ContainsFunc(rule.Spec.Subsets, func(s *networking.Subset) bool { return s.Name == name })
+	is := func(s *networking.Subset) bool { return s.Name == name }
+	return rule != nil && slices.ContainsFunc(rule.Spec.Subsets, is)
 }
 
 // otherSubsets proposes the subsets that there are, the most similar first.
@@ -139,7 +141,8 @@ func (a *analysis) missingHost(code Code, o *config.Object, field, host string, 
 	registry := false
 	switch hidden, wide := a.serviceOf(host), a.wildcardOf(host); {
 	case hidden != nil:
-		text = fmt.Sprintf("service %s of namespace %s is not exported to %s", host, hidden.Namespace, namespacesText(clients))
+		text = fmt.Sprintf("service %s of namespace %s is not exported to %s",
+			host, hidden.Namespace, namespacesText(clients))
 		remedy = "extend the exportTo of the service"
 	case wide != nil:
 		text = fmt.Sprintf("no service has host %s, only %s covers it", host, wide.Host)

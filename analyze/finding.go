@@ -75,7 +75,10 @@ func Problems(list []Finding) []feed.Problem {
 
 // Invalid is a problem of one object, or of a file, as a finding.
 func Invalid(p feed.Problem) Finding {
-	f := Finding{Code: InvalidObject, Severity: Error, Source: p.Source, Object: p.Object, Field: p.Field, File: p.File, Line: p.Line, Text: p.Text}
+	f := Finding{
+		Code: InvalidObject, Severity: Error, Source: p.Source, Object: p.Object, Field: p.Field,
+		File: p.File, Line: p.Line, Text: p.Text,
+	}
 	if !p.IsError() {
 		f.Code, f.Severity = ObjectWarning, Warning
 	}
@@ -97,7 +100,8 @@ func Offline(list []Finding) []Finding {
 func sortFindings(list []Finding) {
 	slices.SortStableFunc(list, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.Source, b.Source), cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line),
-			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code))
+			cmp.Compare(a.Object, b.Object), cmp.Compare(a.Field, b.Field), cmp.Compare(a.Code, b.Code),
+			cmp.Compare(a.Text, b.Text))
 	})
 }
 

@@ -116,8 +116,10 @@ func (a *analysis) boundGateways(vs *push.VirtualService) {
 		if g == nil {
 			every = false
 			if name != meshGateway {
-				a.report(ReferenceNotFound, vs.Object, field, fmt.Sprintf("there is no Gateway %s, so the hosts are not served there", name),
-					"use the name of one that exists"+a.similar(name, slices.Sorted(maps.Keys(a.allGateways())))+", with its namespace in front, or declare it")
+				a.report(ReferenceNotFound, vs.Object, field,
+					fmt.Sprintf("there is no Gateway %s, so the hosts are not served there", name),
+					"use the name of one that exists"+a.similar(name, slices.Sorted(maps.Keys(a.gateways)))+
+						", with its namespace in front, or declare it")
 			}
 			continue
 		}
@@ -132,8 +134,10 @@ func (a *analysis) boundGateways(vs *push.VirtualService) {
 		if !some {
 			every = false
 			a.report(HostNotInGateway, vs.Object, field,
-				fmt.Sprintf("no server of %s admits %s from namespace %s, so nothing is served there", g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
-				fmt.Sprintf("correct spec.hosts, or add the host to a server of the Gateway, which admits %s", g.hostsText()))
+				fmt.Sprintf("no server of %s admits %s from namespace %s, so nothing is served there",
+					g.object.Key, few(vs.Spec.Hosts), vs.Object.Namespace),
+				fmt.Sprintf("correct spec.hosts, or add the host to a server of the Gateway, which admits %s",
+					g.hostsText()))
 			continue
 		}
 		a.servedKinds(vs, g, field, taken)
@@ -141,7 +145,8 @@ func (a *analysis) boundGateways(vs *push.VirtualService) {
 	for i, h := range vs.Spec.Hosts {
 		if every && !admitted[h] {
 			a.report(HostNotInGateway, vs.Object, fmt.Sprintf("spec.hosts[%d]", i),
-				fmt.Sprintf("no server of %s admits %s from namespace %s, so it is not served", few(vs.Spec.Gateways), h, vs.Object.Namespace),
+				fmt.Sprintf("no server of %s admits %s from namespace %s, so it is not served",
+					few(vs.Spec.Gateways), h, vs.Object.Namespace),
 				"correct the host, or add it to a server")
 		}
 	}
@@ -157,7 +162,8 @@ func (a *analysis) servedKinds(vs *push.VirtualService, g *gateway, field string
 	}
 	want := strings.Join(slices.Sorted(maps.Keys(taken)), " or ")
 	a.report(UnservedRoutes, vs.Object, field,
-		fmt.Sprintf("the servers of %s that admit these hosts take %s routes, and the VirtualService has none, so nothing is served there", g.object.Key, want),
+		fmt.Sprintf("the servers of %s that admit these hosts take %s routes, and the VirtualService has "+
+			"none, so nothing is served there", g.object.Key, want),
 		"write "+want+" routes, or add a server with another protocol or tls.mode")
 }
 
@@ -212,7 +218,8 @@ func (a *analysis) gatewayConflicts() {
 				continue
 			}
 			a.report(ConflictingGateways, m.object, fmt.Sprintf("spec.servers[%d]", m.index),
-				fmt.Sprintf("the server on %s is left out, because spec.servers[%d] of %s listens there and comes first, by age or by name, and %s",
+				fmt.Sprintf("the server on %s is left out, because spec.servers[%d] of %s listens there and "+
+					"comes first, by age or by name, and %s",
 					m.port, other.index, named(other.object), why),
 				"use another port or other hosts, or select different proxies")
 		}

@@ -42,7 +42,8 @@ func (a *analysis) peerConflicts() {
 		labels := policySelector(o)
 		if o.Namespace == a.root() && len(labels) > 0 {
 			a.report(IgnoredPeers, o, "spec.selector",
-				fmt.Sprintf("has no effect, because policies of the root namespace (%s) are for the whole mesh and not for some workloads", o.Namespace),
+				fmt.Sprintf("has no effect, because policies of the root namespace (%s) are for the whole "+
+					"mesh and not for some workloads", o.Namespace),
 				"write it into the namespace of the workloads, or remove the selector")
 			continue
 		}
@@ -57,7 +58,8 @@ func (a *analysis) peerConflicts() {
 		}
 		for _, o := range list[1:] {
 			a.report(ConflictingPeers, o, field,
-				fmt.Sprintf("has no effect, because %s is for the same workloads and comes first, by age or by name", named(list[0])),
+				fmt.Sprintf("has no effect, because %s is for the same workloads and comes first, by age or by name",
+					named(list[0])),
 				"put what both say into one object")
 		}
 	}
@@ -65,7 +67,8 @@ func (a *analysis) peerConflicts() {
 
 // selectors finds policies that select no declared workload: what they are to protect may be open.
 func (a *analysis) selectors() {
-	for _, kind := range []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy} {
+	kinds := []config.Kind{config.PeerAuthentication, config.RequestAuthentication, config.AuthorizationPolicy}
+	for _, kind := range kinds {
 		for o := range a.objects(kind) {
 			want, ns := policySelector(o), a.policyNamespace(o)
 			if len(want) == 0 || kind == config.PeerAuthentication && ns == "" {
@@ -84,14 +87,15 @@ func (a *analysis) selectors() {
 				where = " in namespace " + ns
 			}
 			a.report(NoMatchingWorkloads, o, "spec.selector.matchLabels",
-				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so the policy does nothing until a proxy with them connects", where, labelsText(want)),
+				fmt.Sprintf("no endpoint, WorkloadEntry, WorkloadGroup or Gateway selector%s has %s, so the "+
+					"policy does nothing until a proxy with them connects", where, labelsText(want)),
 				"use the labels of the workloads that it is for, or remove it")
 		}
 	}
 }
 
-// policyPorts finds ports of services in AuthorizationPolicies whose workloads listen at other ports: policies go by the
-// port of the workload.
+// policyPorts finds ports of services in AuthorizationPolicies whose workloads listen at other ports: policies go by
+// the port of the workload.
 func (a *analysis) policyPorts() {
 	for o := range a.objects(config.AuthorizationPolicy) {
 		for i, r := range o.Spec.(*security.AuthorizationPolicy).Rules {
@@ -130,7 +134,8 @@ func (a *analysis) listens(o *config.Object, path string, ports []string) {
 		}
 		if !listens && service != nil && !slices.Contains(ports, strconv.Itoa(int(target))) {
 			a.report(ServicePortInPolicy, o, fmt.Sprintf("%s[%d]", path, i),
-				fmt.Sprintf("no selected workload listens at port %d, so this matches nothing: it is a port of the service %s, whose workloads listen at %d", n, service.Host, target),
+				fmt.Sprintf("no selected workload listens at port %d, so this matches nothing: it is a port "+
+					"of the service %s, whose workloads listen at %d", n, service.Host, target),
 				fmt.Sprintf("write %d", target))
 		}
 	}
@@ -145,7 +150,8 @@ func (a *analysis) providers() {
 		}
 		text, remedy, registry := a.providerProblem(spec.GetProvider().GetName())
 		if text != "" {
-			a.report(ReferenceNotFound, o, "spec.provider.name", text+", so what this policy matches is refused", remedy).registry = registry
+			a.report(ReferenceNotFound, o, "spec.provider.name", text+", so what this policy matches is refused",
+				remedy).registry = registry
 		}
 	}
 }
@@ -155,16 +161,19 @@ func (a *analysis) providerProblem(name string) (text, remedy string, registry b
 	all := a.mesh.GetExtensionProviders()
 	i := slices.IndexFunc(all, func(p *mesh.MeshConfig_ExtensionProvider) bool { return p.GetName() == name })
 	if i < 0 {
-		return fmt.Sprintf("the mesh has no extension provider %q", name), "add it to mesh.extensionProviders in the settings", true
+		return fmt.Sprintf("the mesh has no extension provider %q", name),
+			"add it to mesh.extensionProviders in the settings", true
 	}
 	namespace, host, port := push.ProviderService(all[i])
 	if host == "" {
-		return fmt.Sprintf("the extension provider %q does not do external authorization", name), "name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", false
+		return fmt.Sprintf("the extension provider %q does not do external authorization", name),
+			"name one with envoyExtAuthzHttp or envoyExtAuthzGrpc", false
 	}
 	for _, s := range a.covered(host) {
 		if _, ok := s.Port(port); ok && s.Host == host && (namespace == "" || s.Namespace == namespace) {
 			return "", "", false
 		}
 	}
-	return fmt.Sprintf("there is no service %s with port %d, where the extension provider %q is", host, port, name), "declare the service", true
+	return fmt.Sprintf("there is no service %s with port %d, where the extension provider %q is",
+		host, port, name), "declare the service", true
 }

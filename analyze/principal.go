@@ -32,7 +32,8 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 		check := func(path, key string, values []string) {
 			for i, v := range values {
 				if why := known.unknown(a, key, v, o.Namespace); why != "" {
-					a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i), why+", so this matches nobody until one joins", "use one that exists, or remove it")
+					a.report(UnknownPrincipal, o, fmt.Sprintf("%s[%d]", path, i),
+						why+", so this matches nobody until one joins", "use one that exists, or remove it")
 				}
 			}
 		}
@@ -45,7 +46,8 @@ func UnknownPrincipals(ctx context.Context, c *push.Context, joined []spiffe.ID)
 				check(at+"trustDomains", "source.trustDomain", from.GetTrustDomains())
 			}
 			for k, w := range r.GetWhen() {
-				check(fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), strings.Replace(w.GetKey(), "serviceAccount", "serviceaccount", 1), w.GetValues())
+				key := strings.Replace(w.GetKey(), "serviceAccount", "serviceaccount", 1)
+				check(fmt.Sprintf("spec.rules[%d].when[%d].values", i, k), key, w.GetValues())
 			}
 		}
 	}
@@ -102,7 +104,9 @@ func (a *analysis) callers(joined []spiffe.ID) *callers {
 	for o := range a.objects(config.Gateway) {
 		for _, s := range o.Spec.(*networking.Gateway).Servers {
 			mode := s.GetTls().GetMode()
-			x.others = x.others || mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL
+			if mode == networking.ServerTLSSettings_MUTUAL || mode == networking.ServerTLSSettings_OPTIONAL_MUTUAL {
+				x.others = true
+			}
 		}
 	}
 	return x

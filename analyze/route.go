@@ -21,8 +21,6 @@ type routePlace struct {
 	host string     // in lower case
 }
 
-func (p routePlace) mesh() bool { return p.port == (listenPort{}) }
-
 // contender is a VirtualService at a place.
 type contender struct {
 	*push.VirtualService
@@ -53,13 +51,12 @@ func (a *analysis) routeConflicts() {
 			}
 		}
 	}
-	reported := map[Finding]bool{} // a Gateway with several ports has the same conflict on each
 	for at, members := range places {
 		if a.stopped() {
 			return
 		}
 		if len(members) > 1 {
-			a.routeConflictsAt(at, members, reported)
+			a.routeConflictsAt(at, members)
 		}
 	}
 }
@@ -70,16 +67,17 @@ func (a *analysis) meetAtGateway(places map[routePlace][]contender, c contender)
 		c.number = s.spec.GetPort().GetNumber()
 		for _, h := range c.Spec.Hosts {
 			at := routePlace{s.port, strings.ToLower(h)}
-			same := func(o contender) bool { return o.VirtualService == c.VirtualService && o.gateway == c.gateway }
-			if !s.spec.GetTls().GetHttpsRedirect() && s.admits.covers(c.Object.Namespace, at.host) && !slices.ContainsFunc(places[at], same) {
-				places[at] = append(places[at], c)
+			if s.spec.GetTls().GetHttpsRedirect() || !s.admits.covers(c.Object.Namespace, at.host) {
+				continue
 			}
+			places[at] = append(places[at], c)
 		}
 	}
 }
 
-// routeConflictsAt finds the routes that are lost at one place.
-func (a *analysis) routeConflictsAt(at routePlace, members []contender, reported map[Finding]bool) {
+// routeConflictsAt finds the routes that are lost at one place. A Gateway with several ports has the same conflict on
+// each; Run reports it once.
+func (a *analysis) routeConflictsAt(at routePlace, members []contender) {
 	slices.SortStableFunc(members, func(x, y contender) int {
 		if x.gateway != y.gateway {
 			return push.CompareAge(x.gateway.object, y.gateway.object)
@@ -89,16 +87,27 @@ func (a *analysis) routeConflictsAt(at routePlace, members []contender, reported
 	taken, seen := map[string][]contender{}, map[*push.VirtualService]bool{}
 	for _, m := range members {
 		if seen[m.VirtualService] {
-			continue // it is bound to two Gateways of this port
+			continue // it is at this place through another Gateway or server too
 		}
 		seen[m.VirtualService] = true
 		claims := m.claims()
-		lost, by := lostRoutes(claims, taken, m.audience)
-		if by != nil {
-			a.reportRoutes(at, m, *by, lost, reported)
-		}
+		kept, by := map[string]bool{}, map[string]*contender{} // by field: the route gets something; who has the rest
 		for _, c := range claims {
+			if w := winner(c, taken, m.audience); w != nil {
+				by[c.field] = w
+			} else {
+				kept[c.field] = true
+			}
+		}
+		var lost []string
+		for _, c := range claims {
+			if !kept[c.field] && !slices.Contains(lost, c.field) {
+				lost = append(lost, c.field)
+			}
 			taken[c.name] = append(taken[c.name], m)
+		}
+		if len(lost) > 0 {
+			a.reportRoutes(at, m, *by[lost[0]], lost)
 		}
 	}
 }
@@ -110,68 +119,38 @@ type claim struct {
 	name  string
 }
 
-// lostRoutes are the fields of the routes that get nothing of what they ask for, and who has it.
-func lostRoutes(claims []claim, taken map[string][]contender, audience []string) (lost []string, by *contender) {
-	winner := func(c claim) *contender {
-		for _, name := range []string{c.name, c.kind} {
-			for i, t := range taken[name] {
-				if covers(t.audience, audience) {
-					return &taken[name][i]
-				}
-			}
+// winner is who has a claim wherever the audience sees it; nil: nobody has.
+func winner(c claim, taken map[string][]contender, audience []string) *contender {
+	for _, holder := range append(slices.Clone(taken[c.name]), taken[c.kind]...) {
+		if covers(holder.audience, audience) {
+			return &holder
 		}
-		return nil
 	}
-	for len(claims) > 0 {
-		n := slices.IndexFunc(claims, func(c claim) bool { return c.field != claims[0].field })
-		if n < 0 {
-			n = len(claims)
-		}
-		var first *contender
-		all := true
-		for _, c := range claims[:n] {
-			w := winner(c)
-			all = all && w != nil
-			if first == nil {
-				first = w
-			}
-		}
-		if all {
-			lost = append(lost, claims[0].field)
-			if by == nil {
-				by = first
-			}
-		}
-		claims = claims[n:]
-	}
-	return lost, by
+	return nil
 }
 
-// reportRoutes reports lost routes of m, once for each host.
-func (a *analysis) reportRoutes(at routePlace, m, by contender, lost []string, reported map[Finding]bool) {
+// reportRoutes reports lost routes of m.
+func (a *analysis) reportRoutes(at routePlace, m, by contender, lost []string) {
 	code, where, why := ConflictingMeshHosts, "sidecars", "a sidecar takes the routes of one VirtualService for a host"
 	first := named(a.current(by.Object))
-	if !at.mesh() {
-		code, where, why = ConflictingRoutes, m.gateway.object.Key.String(), "of routes with the same conditions a gateway takes the first"
+	if at.port != (listenPort{}) {
+		code, where, why = ConflictingRoutes, m.gateway.object.Key.String(),
+			"of routes with the same conditions a gateway takes the first"
 		if by.gateway != m.gateway {
 			first += " on " + named(by.gateway.object) + ", which has that host on that port of the same proxies too,"
 		}
 	}
 	what, field := "has no effect", "spec.hosts"
-	if n := len(m.Spec.Http) + len(m.Spec.Tcp) + len(m.Spec.Tls); len(lost) < n {
+	if len(lost) < len(m.Spec.Http)+len(m.Spec.Tcp)+len(m.Spec.Tls) {
 		what, field = few(lost)+" has no effect", lost[0]
 	}
 	if m.Object.Namespace != by.Object.Namespace {
 		where += " that see both"
 	}
-	f := a.report(code, m.Object, field,
-		fmt.Sprintf("%s for host %s on %s, because %s comes first (the narrower exportTo, then the older, then by name) and %s", what, at.host, where, first, why),
+	a.report(code, m.Object, field,
+		fmt.Sprintf("%s for host %s on %s, because %s comes first (the narrower exportTo, then the older, "+
+			"then by name) and %s", what, at.host, where, first, why),
 		"put the routes of both into one VirtualService, or give them different hosts, gateways or exportTo")
-	if reported[*f] {
-		a.findings = a.findings[:len(a.findings)-1]
-		return
-	}
-	reported[*f] = true
 }
 
 // claims are what the routes of a VirtualService ask for at a place.
@@ -231,7 +210,8 @@ func (c contender) conditions(of proto.Message) (name string, ok bool) {
 	}
 	if c.gateway == nil {
 		if _, http := of.(*networking.HTTPMatchRequest); http {
-			of = &networking.HTTPMatchRequest{Port: m.GetPort(), SourceLabels: m.GetSourceLabels(), SourceNamespace: m.GetSourceNamespace()}
+			labels, namespace := m.GetSourceLabels(), m.GetSourceNamespace()
+			of = &networking.HTTPMatchRequest{Port: m.GetPort(), SourceLabels: labels, SourceNamespace: namespace}
 		}
 	}
 	only := proto.Clone(of).ProtoReflect()

@@ -66,12 +66,15 @@ func (a *analysis) applied(o *config.Object, host string, clients []string) bool
 	case other != nil:
 		a.report(UnusedRule, o, "spec.host",
 			fmt.Sprintf("clients of %s find %s first, so %s", seen.Host, named(a.current(other.From[0])), so),
-			"put the settings into that rule, or remove one of the two; a rule in the client's namespace comes first, then one in the service's, "+
+			"put the settings into that rule, or remove one of the two; a rule in the client's namespace "+
+				"comes first, then one in the service's, "+
 				"then one in the root namespace ("+a.root()+"), and in each the narrowest host")
 	case seen != nil:
 		a.report(UnusedRule, o, "spec.host",
-			fmt.Sprintf("no client that sees the rule and the service %s looks for rules in namespace %s, so %s", seen.Host, o.Namespace, so),
-			fmt.Sprintf("move the rule to the namespace of its clients, of the service (%s) or to the root namespace (%s)", seen.Namespace, a.root()))
+			fmt.Sprintf("no client that sees the rule and the service %s looks for rules in namespace %s, so %s",
+				seen.Host, o.Namespace, so),
+			fmt.Sprintf("move the rule to the namespace of its clients, of the service (%s) or to the root "+
+				"namespace (%s)", seen.Namespace, a.root()))
 	default:
 		a.missingHost(ReferenceNotFound, o, "spec.host", host, clients, so)
 	}
@@ -96,7 +99,8 @@ func (a *analysis) portsOf(o *config.Object, path string, p *networking.TrafficP
 		}
 		a.report(ReferenceNotFound, o, fmt.Sprintf("%s.portLevelSettings[%d].port.number", path, i),
 			fmt.Sprintf("no service of host %s has port %d, so these settings are not applied", host, n),
-			fmt.Sprintf("use a port that exists (%s has %s), or declare the port", services[0].Host, portsText(services[0])))
+			fmt.Sprintf("use a port that exists (%s has %s), or declare the port",
+				services[0].Host, portsText(services[0])))
 	}
 }
 
@@ -108,7 +112,8 @@ func (a *analysis) subsetLabels(o *config.Object, spec *networking.DestinationRu
 		}
 		if without := a.withoutLabels(s.Labels, host); without != nil {
 			a.report(EmptySubset, o, fmt.Sprintf("spec.subsets[%d].labels", i),
-				fmt.Sprintf("no endpoint of %s has %s, so what is routed to subset %s fails", without.Host, labelsText(s.Labels), s.Name),
+				fmt.Sprintf("no endpoint of %s has %s, so what is routed to subset %s fails",
+					without.Host, labelsText(s.Labels), s.Name),
 				"correct the labels, or give them to the endpoints")
 		}
 	}
@@ -152,7 +157,8 @@ func (a *analysis) ruleConflicts() {
 	type hostKey struct{ namespace, host string }
 	groups := map[hostKey][]*config.Object{}
 	for o := range a.objects(config.DestinationRule) {
-		k := hostKey{o.Namespace, config.ResolveHost(o.Spec.(*networking.DestinationRule).Host, o.Namespace, a.in.Mesh.Domain)}
+		host := o.Spec.(*networking.DestinationRule).Host
+		k := hostKey{o.Namespace, config.ResolveHost(host, o.Namespace, a.in.Mesh.Domain)}
 		groups[k] = append(groups[k], o)
 	}
 	for k, list := range groups {
@@ -162,7 +168,8 @@ func (a *analysis) ruleConflicts() {
 			for _, first := range taken[part] {
 				if covers(a.c.Audience(first), a.c.Audience(o)) {
 					a.report(ConflictingRules, o, field,
-						fmt.Sprintf("has no effect, because %s for host %s comes first, by age or by name, and has a %s already", named(first), k.host, part),
+						fmt.Sprintf("has no effect, because %s for host %s comes first, by age or by name, "+
+							"and has a %s already", named(first), k.host, part),
 						"put the rules for that host into one object, or leave one of the two out")
 					return
 				}

@@ -3,6 +3,7 @@ package analyze
 import (
 	"context"
 	"iter"
+	"slices"
 
 	mesh "istio.io/api/mesh/v1alpha1"
 
@@ -28,7 +29,7 @@ func Run(ctx context.Context, c *push.Context) []Finding {
 		}
 	}
 	sortFindings(a.findings)
-	return a.findings
+	return slices.Compact(a.findings)
 }
 
 // analysis is one run.
@@ -45,8 +46,7 @@ type analysis struct {
 	byPattern map[string][]*registry.Service // services by each pattern that covers their host
 	gateways  map[string]*gateway            // by "namespace/name"
 	known     *workloads
-	hosts     []string // of all services
-	hints     int      // how many unknown names were compared with known ones
+	hints     int // how many unknown names were compared with known ones
 }
 
 func newAnalysis(ctx context.Context, c *push.Context) *analysis {

@@ -27,15 +27,19 @@ func (a *analysis) services() {
 			continue
 		}
 		list := a.in.Endpoints.At(key)
-		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && len(spec.Endpoints) == 0 && spec.WorkloadSelector == nil {
-			a.report(EmptyService, o, "spec", fmt.Sprintf("%s has no endpoints, and no registry knows it, so requests to it fail", s.Host),
+		declares := len(spec.Endpoints) > 0 || spec.WorkloadSelector != nil
+		if s.Resolution == registry.Static && !s.Relayed && list.Len() == 0 && !declares {
+			a.report(EmptyService, o, "spec", fmt.Sprintf("%s has no endpoints, and no registry knows it, so "+
+				"requests to it fail", s.Host),
 				"write endpoints or workloadSelector, or register instances of it")
 		}
 		takesMutual := func(ep registry.Endpoint) bool { return ep.TLSMode == "istio" }
-		if s.External && a.mesh.GetEnableAutoMtls().GetValue() && list.Len() > 0 && slices.ContainsFunc(list.Items, takesMutual) {
+		plaintext := s.External && a.mesh.GetEnableAutoMtls().GetValue()
+		if plaintext && list.Len() > 0 && slices.ContainsFunc(list.Items, takesMutual) {
 			if rule := a.c.RuleFor(s.Namespace, s); rule == nil || rule.Spec.GetTrafficPolicy().GetTls() == nil {
 				a.report(PlaintextToMesh, o, "spec.location",
-					fmt.Sprintf("workloads of %s take the mesh's mutual TLS, but clients send them plaintext, because the service is outside of the mesh (MESH_EXTERNAL, the default)", s.Host),
+					fmt.Sprintf("workloads of %s take the mesh's mutual TLS, but clients send them plaintext, "+
+						"because the service is outside of the mesh (MESH_EXTERNAL, the default)", s.Host),
 					"write location: MESH_INTERNAL, or a DestinationRule with the tls mode that is meant")
 			}
 		}
@@ -129,6 +133,7 @@ func (a *analysis) reportAddress(at addressPort, s, first *registry.Service) {
 		remedy += fmt.Sprintf("; proxies that capture DNS reach it by its allocated address, %s", s.AutoAddresses[0])
 	}
 	a.report(ConflictingAddresses, o, fmt.Sprintf("spec.ports[%d]", slices.Index(s.Ports, port)),
-		fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because they go to %s (%s)", at, kind, s.Host, first.Host, by),
+		fmt.Sprintf("connections to %s%s do not reach host %s from clients that see both, because they go to %s (%s)",
+			at, kind, s.Host, first.Host, by),
 		remedy)
 }

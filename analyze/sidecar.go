@@ -37,12 +37,14 @@ func (a *analysis) sidecars() {
 		for _, o := range list[1:] {
 			if at.selector == "" {
 				a.report(SeveralDefaultSidecar, o, "spec.workloadSelector",
-					fmt.Sprintf("has no effect, because %s is for all of namespace %s too and comes first, by age or by name", named(list[0]), at.namespace),
+					fmt.Sprintf("has no effect, because %s is for all of namespace %s too and comes first, by "+
+						"age or by name", named(list[0]), at.namespace),
 					"put what both say into one Sidecar, or give this one a workloadSelector")
 				continue
 			}
 			a.report(ConflictingSidecars, o, "spec.workloadSelector.labels",
-				fmt.Sprintf("has no effect, because %s has the same labels and comes first, by age or by name", named(list[0])),
+				fmt.Sprintf("has no effect, because %s has the same labels and comes first, by age or by name",
+					named(list[0])),
 				"put what both say into one Sidecar, or select different workloads")
 		}
 	}
@@ -62,7 +64,9 @@ func (a *analysis) servicesByPort() map[uint32][]*registry.Service {
 }
 
 // egressListener checks that a listener imports a service with its port: proxies leave it out otherwise.
-func (a *analysis) egressListener(o *config.Object, at string, l *networking.IstioEgressListener, byPort map[uint32][]*registry.Service) {
+func (a *analysis) egressListener(
+	o *config.Object, at string, l *networking.IstioEgressListener, byPort map[uint32][]*registry.Service,
+) {
 	imports := hostSet{}
 	for _, h := range l.Hosts {
 		imports.add(h, o.Namespace)
@@ -78,5 +82,6 @@ func (a *analysis) egressListener(o *config.Object, at string, l *networking.Ist
 		}
 		remedy = fmt.Sprintf("import a service that has it, such as %s/%s", s.Namespace, s.Host)
 	}
-	a.report(EmptyEgressListener, o, at, fmt.Sprintf("no imported service has port %d, so proxies leave this listener out", n), remedy)
+	a.report(EmptyEgressListener, o, at, fmt.Sprintf("no imported service has port %d, so proxies leave this "+
+		"listener out", n), remedy)
 }

@@ -26,8 +26,9 @@ effect. What a registry could supply, such as the host of a Consul service, is i
 "ashorectl problems" shows the same for a running ashored.
 
 It exits with 1 when there is an error, and with 2 when a file or folder does not exist.`,
-		Example: "  ashorectl analyze -f config/\n  ashorectl analyze -f web.yaml -f db.yaml\n  ashorectl analyze -f config/ -o json | jq -r '.[] | select(.severity == \"error\").code'",
-		Args:    atMost(0),
+		Example: "  ashorectl analyze -f config/\n  ashorectl analyze -f web.yaml -f db.yaml\n  ashorectl " +
+			"analyze -f config/ -o json | jq -r '.[] | select(.severity == \"error\").code'",
+		Args: atMost(0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := present(paths); err != nil {
 				return usage(cmd, err)
@@ -55,8 +56,10 @@ It exits with 1 when there is an error, and with 2 when a file or folder does no
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to analyze, or - for standard input; may be given several times")
-	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as a source with followSymlinks does")
+	cmd.Flags().StringArrayVarP(&paths, "file", "f", nil, "file or folder to analyze, or - for standard "+
+		"input; may be given several times")
+	cmd.Flags().BoolVar(&follow, "follow-symlinks", false, "follow symlinks that lead out of a folder, as a "+
+		"source with followSymlinks does")
 	return cmd
 }
 
@@ -69,7 +72,8 @@ func offlineInputs(objects []*config.Object) (push.Inputs, []config.Problem) {
 		if first := in.Objects.At(o.Key); first != nil {
 			problems = append(problems, config.Problem{
 				Severity: feed.Error, Object: o.Key.String(), File: o.Origin.File, Line: o.Origin.Line,
-				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two", first.Origin.File, first.Origin.Line),
+				Text: fmt.Sprintf("is defined in %s:%d too: remove one of the two",
+					first.Origin.File, first.Origin.Line),
 			})
 			continue
 		}
@@ -108,7 +112,8 @@ func findingsText(w io.Writer, list []analyze.Finding, fine string) error {
 			place += fmt.Sprintf(":%d", f.Line)
 		}
 		about := strings.TrimSpace(f.Object + "  " + f.Field)
-		text := fmt.Sprintf("%s [%s] %s\n  %s\n  %s\n", strings.ToUpper(string(f.Severity)), f.Code, place, about, f.Text)
+		text := fmt.Sprintf("%s [%s] %s\n  %s\n  %s\n",
+			strings.ToUpper(string(f.Severity)), f.Code, place, about, f.Text)
 		if f.Remedy != "" {
 			text += "  To do: " + f.Remedy + "\n"
 		}
@@ -120,6 +125,7 @@ func findingsText(w io.Writer, list []analyze.Finding, fine string) error {
 		_, err := fmt.Fprintln(w, fine)
 		return err
 	}
-	_, err := fmt.Fprintf(w, "%s, %s, %s\n", count(n[analyze.Error], "error"), count(n[analyze.Warning], "warning"), count(n[analyze.Info], "note"))
+	_, err := fmt.Fprintf(w, "%s, %s, %s\n",
+		count(n[analyze.Error], "error"), count(n[analyze.Warning], "warning"), count(n[analyze.Info], "note"))
 	return err
 }

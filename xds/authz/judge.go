@@ -81,7 +81,8 @@ func Judge(sc *push.Scope, generated Filters, r Request) Decision {
 	d.decide(r, filters)
 	if d.Verdict == Allowed && r.Port == 0 && strictSomewhere(sc, r) {
 		d.Verdict, note = Depends, ""
-		d.Reason = "PeerAuthentication lets callers without a certificate in at some ports only, and the port is unknown"
+		d.Reason = "PeerAuthentication lets callers without a certificate in at some ports only, and the port " +
+			"is unknown"
 	}
 	if note != "" {
 		d.Reason += "; " + note
@@ -99,11 +100,13 @@ func handshake(sc *push.Scope, r *Request) (note, closed string) {
 	domains := sc.Mesh.TrustDomains()
 	switch {
 	case r.From == (spiffe.ID{}) && mode == push.PeerStrict && !(r.Port == 0 && strictSomewhere(sc, *r)):
-		return "", by.Key.String() + " is STRICT: connections without a certificate of the mesh are closed before any policy is checked"
+		return "", by.Key.String() + " is STRICT: connections without a certificate of the mesh are closed " +
+			"before any policy is checked"
 	case r.From == (spiffe.ID{}):
 		return "", ""
 	case !slices.Contains(domains, r.From.TrustDomain) && mode != push.PeerDisable:
-		return "", "certificates of the trust domain " + r.From.TrustDomain + " are refused in the handshake: the mesh takes those of " + strings.Join(domains, ", ")
+		return "", "certificates of the trust domain " + r.From.TrustDomain + " are refused in the handshake: " +
+			"the mesh takes those of " + strings.Join(domains, ", ")
 	case slices.Contains(domains, r.From.TrustDomain) && mode == push.PeerDisable:
 		r.From, r.Certificate = spiffe.ID{}, ""
 		return by.Key.String() + " disables mutual TLS, so the caller has no identity", ""
@@ -193,7 +196,8 @@ func steps(sc *push.Scope, filters []filter) []Step {
 	}
 	var out []Step
 	for _, action := range []security.AuthorizationPolicy_Action{
-		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT, security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW,
+		security.AuthorizationPolicy_CUSTOM, security.AuthorizationPolicy_AUDIT,
+		security.AuthorizationPolicy_DENY, security.AuthorizationPolicy_ALLOW,
 	} {
 		for _, o := range sc.AuthorizationPolicy.Items() {
 			if spec, ok := o.Spec.(*security.AuthorizationPolicy); ok && spec.Action == action {
@@ -210,7 +214,9 @@ func step(o *config.Object, spec *security.AuthorizationPolicy, results map[rule
 	for i := range spec.Rules {
 		id := ruleID{o.Namespace, o.Name, i}
 		r, sent := results[id]
-		out.DryRun = out.DryRun || tried[id] && spec.Action != security.AuthorizationPolicy_CUSTOM // CUSTOM rules only mark
+		if tried[id] && spec.Action != security.AuthorizationPolicy_CUSTOM { // CUSTOM rules only mark a request
+			out.DryRun = true
+		}
 		why := r.about + " does not match"
 		if !sent {
 			why = "it has a condition that does not apply to this kind of request, so it allows nothing"
@@ -306,7 +312,9 @@ func (d *Decision) first(action string) int {
 // find is the step of a rule's policy; -1: it is of none.
 func (d *Decision) find(rule string) int {
 	id, _ := parseRule(rule)
-	return slices.IndexFunc(d.Steps, func(s Step) bool { return s.Policy.Namespace == id.namespace && s.Policy.Name == id.policy })
+	return slices.IndexFunc(d.Steps, func(s Step) bool {
+		return s.Policy.Namespace == id.namespace && s.Policy.Name == id.policy
+	})
 }
 
 func (d *Decision) set(v Verdict, step int, reason string) {

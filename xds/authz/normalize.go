@@ -18,8 +18,8 @@ func normalHost(host string) string {
 	return host
 }
 
-// normalPath is a path as proxies compare it. Source: istio.io, MeshConfig.pathNormalization; DEFAULT is BASE. What each
-// of them does to a path is as seen on Envoy 1.40.
+// normalPath is a path as proxies compare it, as observed on Envoy 1.40.
+// Source: istio.io, MeshConfig.pathNormalization; DEFAULT is BASE.
 func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_NormalizationType) string {
 	if path == "" || how == mesh.MeshConfig_ProxyPathNormalization_NONE {
 		return path
@@ -30,7 +30,8 @@ func normalPath(path string, how mesh.MeshConfig_ProxyPathNormalization_Normaliz
 	}
 	path = encodeOdd(strings.ReplaceAll(withoutDotParameters(path), `\`, "/"))
 	path = withoutDots(decodePlain(path))
-	if how == mesh.MeshConfig_ProxyPathNormalization_MERGE_SLASHES || how == mesh.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES {
+	decode := how == mesh.MeshConfig_ProxyPathNormalization_DECODE_AND_MERGE_SLASHES
+	if decode || how == mesh.MeshConfig_ProxyPathNormalization_MERGE_SLASHES {
 		path = oneSlash(path)
 	}
 	if hasQuery {
@@ -52,7 +53,9 @@ func withoutDotParameters(path string) string {
 
 // encodeOdd encodes what proxies leave in no path.
 func encodeOdd(path string) string {
-	return strings.NewReplacer(`"`, "%22", "<", "%3C", ">", "%3E", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D").Replace(path)
+	replace := strings.NewReplacer(
+		`"`, "%22", "<", "%3C", ">", "%3E", "^", "%5E", "`", "%60", "{", "%7B", "|", "%7C", "}", "%7D")
+	return replace.Replace(path)
 }
 
 // decodePlain decodes letters, digits and "-._~". Where that makes a new code, the "%" of it is encoded.
@@ -84,7 +87,8 @@ func encodedPlain(s string) (c byte, ok bool) {
 	}
 	n, err := strconv.ParseUint(s[1:3], 16, 8)
 	c = byte(n)
-	return c, err == nil && ('a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0)
+	plain := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || strings.IndexByte("-._~", c) >= 0
+	return c, err == nil && plain
 }
 
 func isHex(c byte) bool {

@@ -12,12 +12,13 @@ type Request struct {
 	TCP bool
 	// From is the caller's identity, from its certificate. The zero value is a caller without a certificate.
 	From spiffe.ID
-	// Certificate is the SHA-256 of the caller's certificate in DER, in lower-case hexadecimal. Empty: one that is not revoked.
+	// Certificate is the SHA-256 of the caller's certificate in DER, in lower-case hexadecimal. Empty means one that is
+	// not revoked.
 	Certificate string
 	// Revoked is what of the caller is revoked, "the workload shop/web", beside what the scope knows; empty: nothing.
 	Revoked string
-	// Source is who opened the connection, Remote the client that trusted proxies name, Destination the address that the
-	// connection was for.
+	// Source is who opened the connection, Remote the client that trusted proxies name. Destination is the address that
+	// the connection was for.
 	Source, Remote, Destination netip.Addr
 	// Port is the port that the connection was for.
 	Port uint32

@@ -35,13 +35,14 @@ func Explain(c *push.Context, generated Filters, r Request, to string) []Explain
 		if r.Host == "" && !t.TCP && !strings.HasPrefix(t.host, "*") {
 			r.Host = t.host
 		}
-		out = append(out, Explained{Target: t, Decision: Judge(c.Scope(c.Classify(t.node())), generated, r), Request: r})
+		scope := c.Scope(c.Classify(t.node()))
+		out = append(out, Explained{Target: t, Decision: Judge(scope, generated, r), Request: r})
 	}
 	return out
 }
 
-// Caller reads who calls: "spiffe://cluster.local/ns/shop/sa/web", the same without its scheme, "shop/web" for a service
-// account of the mesh's own trust domain, or "anonymous" for a caller without a certificate.
+// Caller reads who calls: a SPIFFE ID with or without "spiffe://", "shop/web" for a service account of the mesh's trust
+// domain, or "anonymous" for a caller without a certificate.
 func Caller(c *push.Context, text string) (spiffe.ID, error) {
 	if text == "anonymous" {
 		return spiffe.ID{}, nil
@@ -52,7 +53,8 @@ func Caller(c *push.Context, text string) (spiffe.ID, error) {
 	}
 	id, err := spiffe.Parse("spiffe://" + strings.TrimPrefix(text, "spiffe://"))
 	if err != nil {
-		return spiffe.ID{}, fmt.Errorf("read the caller %.200q: write shop/web, a SPIFFE ID, or anonymous: %w", text, err)
+		const help = "write shop/web, a SPIFFE ID, or anonymous"
+		return spiffe.ID{}, fmt.Errorf("read the caller %.200q: %s: %w", text, help, err)
 	}
 	return id, nil
 }
@@ -89,8 +91,8 @@ func (t Target) node() push.Node {
 	return n
 }
 
-// Ports are those at which what to means can be called, for people: "80 (at the workloads 8080)". It is empty when there
-// is no such workload.
+// Ports lists the ports at which the workloads of to can be called, for people: "80 (at the workloads 8080)". It is
+// empty when there are no such workloads.
 func Ports(c *push.Context, to string) []string {
 	host, _ := splitPort(to)
 	targets := Targets(c, host, 0)
@@ -108,9 +110,14 @@ func Ports(c *push.Context, to string) []string {
 	return slices.Compact(out)
 }
 
-// Targets finds the workloads that to means: "web.example:80", a host of a service with one of its ports, or with a port
-// of its workloads, or without a port; "shop/web", workloads of that name or service account; or an address. port is the
-// workload's own where to names none; zero: all. They are sorted, each port of a workload once.
+// Targets finds the workloads that to names. It is one of:
+//
+//   - the host of a service, with one of its ports, a port of its workloads or no port: "web.example:80";
+//   - a workload or service account: "shop/web";
+//   - the address of a workload.
+//
+// port is the workload's own port where to names none; zero means all ports. Targets are sorted, each port of a
+// workload once.
 func Targets(c *push.Context, to string, port uint32) []Target {
 	host, number := splitPort(to)
 	in := c.Inputs()
@@ -143,7 +150,8 @@ func Targets(c *push.Context, to string, port uint32) []Target {
 		}
 	}
 	slices.SortFunc(out, func(a, b Target) int {
-		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Address, b.Address), cmp.Compare(a.Port, b.Port), cmp.Compare(a.host, b.host))
+		return cmp.Or(cmp.Compare(a.Name(), b.Name()), cmp.Compare(a.Address, b.Address),
+			cmp.Compare(a.Port, b.Port), cmp.Compare(a.host, b.host))
 	})
 	return slices.CompactFunc(out, func(a, b Target) bool {
 		return a.Name() == b.Name() && a.Address == b.Address && a.Port == b.Port

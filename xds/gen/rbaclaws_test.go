@@ -203,7 +203,7 @@ func policyScope(policies []*config.Object) *push.Scope {
 func (c policyCall) passes(t testing.TB, sc *push.Scope) bool {
 	t.Helper()
 	router := *sc
-	router.Type = push.Router // no connection is closed in the handshake
+	router.Type = push.Router                // no connection is closed in the handshake
 	c.ServerName = cmp.Or(c.ServerName, "-") // no policy of these tests names it
 	d := authz.Judge(&router, AuthorizationFilters, authz.Request{
 		TCP: c.TCP, From: c.From, Certificate: c.Certificate, Source: c.Source, Remote: c.Remote, Destination: c.Destination,
