@@ -28,20 +28,20 @@ func (c *Context) VirtualServices() iter.Seq[*VirtualService] {
 // ServiceFor is the service that clients in a namespace reach by exactly that host; nil when there is none. The empty
 // namespace stands for all namespaces that see nothing special.
 func (c *Context) ServiceFor(namespace, host string) *registry.Service {
-	return c.held.services().find(namespace, host)
+	return c.cache.services().find(namespace, host)
 }
 
 // RuleFor is the DestinationRule that clients in a namespace apply to s; nil when there is none.
 func (c *Context) RuleFor(namespace string, s *registry.Service) *DestinationRule {
-	return c.held.rules().find(namespace, s)
+	return c.cache.rules().find(namespace, s)
 }
 
 // ClientNamespaces are the namespaces whose clients may see services or rules that others do not see, sorted. The
 // first is empty and stands for all others.
 func (c *Context) ClientNamespaces() []string {
 	out := map[string]bool{"": true}
-	maps.Copy(out, c.held.services().special)
-	maps.Copy(out, c.held.rules().special)
+	maps.Copy(out, c.cache.services().special)
+	maps.Copy(out, c.cache.rules().special)
 	return slices.Sorted(maps.Keys(out))
 }
 

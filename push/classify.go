@@ -59,8 +59,8 @@ const networkLabel = "topology.istio.io/network"
 
 // facetNamespace is the proxy's namespace if what it sees depends on it.
 func (c *Context) facetNamespace(n Node, s *SidecarConfig) string {
-	special := c.held.services().special[n.Namespace] || c.held.routes().special[n.Namespace] ||
-		c.held.rules().special[n.Namespace]
+	special := c.cache.services().special[n.Namespace] || c.cache.routes().special[n.Namespace] ||
+		c.cache.rules().special[n.Namespace]
 	if s != nil || special {
 		return n.Namespace
 	}
@@ -145,9 +145,9 @@ func (c *Context) serversOf(n Node) *intern.List[GatewayServer] {
 		return nil
 	}
 	in := serverViewIn{
-		tables: c.tables, routes: c.held.routes(), gateways: objects, targets: c.targetPorts(n), namespace: n.Namespace,
+		tables: c.tables, routes: c.cache.routes(), gateways: objects, targets: c.targetPorts(n), namespace: n.Namespace,
 	}
-	return keep(&c.held.servers, c.tables.serverView, in).list
+	return keep(&c.cache.servers, c.tables.serverView, in).list
 }
 
 // bindAddress is the address of listeners to which no traffic is redirected.

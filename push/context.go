@@ -47,8 +47,8 @@ type Context struct {
 	peers, requests, authorization policies
 	identities                     identities
 
-	held   *held // results that were computed from the above on demand
-	before *held // those of the last earlier context that computed any; it keeps them in the memos
+	cache    *contextCache // results that were computed from the above on demand
+	previous *contextCache // that of the last earlier context that computed any; it keeps them in the memos
 }
 
 // Build makes the context of in. It equals Build(nil, in): prev, which may be nil, only donates
@@ -66,10 +66,10 @@ func Build(prev *Context, in Inputs) *Context {
 		c.workloads = c.workloads.with(c.tables, ch)
 		c.identities = c.identities.with(c.tables, ch)
 	}
-	if prev.held != nil && prev.held.asked.Load() {
-		c.before = prev.held
+	if prev.cache != nil && prev.cache.asked.Load() {
+		c.previous = prev.cache
 	}
-	c.held = hold(&c)
+	c.cache = newContextCache(&c)
 	return &c
 }
 

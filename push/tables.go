@@ -24,17 +24,18 @@ type tables struct {
 	strings      intern.Lists[string]
 	destinations intern.Lists[Destination]
 
-	own         *memo.Func[Own, Own]
-	egressOf    *memo.Func[Egress, Egress]
-	listOf      *memo.Func[destinationsKey, Destinations]
-	merged      *memo.Func[mergeIn, DestinationRule]
-	serviceView *memo.Func[serviceViewIn, serviceView]
-	routeView   *memo.Func[routeViewIn, routeView]
-	ruleView    *memo.Func[ruleViewIn, ruleView]
-	serverView  *memo.Func[serverViewIn, serverView]
-	visible     *memo.Func[visibleIn, visible]
-	view        *memo.Func[viewIn, view]
-	scope       *memo.Func[Scope, Scope]
+	own          *memo.Func[Own, Own]
+	egressOf     *memo.Func[Egress, Egress]
+	listOf       *memo.Func[destinationsKey, Destinations]
+	merged       *memo.Func[mergeIn, DestinationRule]
+	serviceView  *memo.Func[serviceViewIn, serviceView]
+	routeView    *memo.Func[routeViewIn, routeView]
+	ruleView     *memo.Func[ruleViewIn, ruleView]
+	serverView   *memo.Func[serverViewIn, serverView]
+	visible      *memo.Func[visibleIn, visible]
+	view         *memo.Func[viewIn, view]
+	identityView *memo.Func[identityViewIn, view]
+	scope        *memo.Func[Scope, Scope]
 
 	identities   intern.Lists[Identity]
 	peerPolicies *memo.Func[peerPoliciesIn, PeerPolicies]
@@ -47,17 +48,18 @@ type destinationsKey struct{ list *intern.List[Destination] }
 
 func newTables() *tables {
 	return &tables{
-		own:         memo.New(func(o Own) *Own { return &o }),
-		egressOf:    memo.New(func(e Egress) *Egress { return &e }),
-		listOf:      memo.New(func(k destinationsKey) *Destinations { return &Destinations{list: k.list} }),
-		merged:      memo.New(mergeRules),
-		serviceView: memo.New(newServiceView),
-		routeView:   memo.New(newRouteView),
-		ruleView:    memo.New(newRuleView),
-		serverView:  memo.New(newServerView),
-		visible:     memo.New(newVisible),
-		view:        memo.New(newView),
-		scope:       memo.New(func(s Scope) *Scope { return &s }),
+		own:          memo.New(func(o Own) *Own { return &o }),
+		egressOf:     memo.New(func(e Egress) *Egress { return &e }),
+		listOf:       memo.New(func(k destinationsKey) *Destinations { return &Destinations{list: k.list} }),
+		merged:       memo.New(mergeRules),
+		serviceView:  memo.New(newServiceView),
+		routeView:    memo.New(newRouteView),
+		ruleView:     memo.New(newRuleView),
+		serverView:   memo.New(newServerView),
+		visible:      memo.New(newVisible),
+		view:         memo.New(newView),
+		identityView: memo.New(newIdentityView),
+		scope:        memo.New(func(s Scope) *Scope { return &s }),
 
 		peerPolicies: memo.New(newPeerPolicies),
 

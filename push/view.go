@@ -50,25 +50,44 @@ type viewIn struct {
 	gateways  *intern.List[GatewayServer]
 	// provider is the provider that the proxy's policies name; nil: none.
 	provider *mesh.MeshConfig_ExtensionProvider
-	// identities is empty for proxies that have none.
+}
+
+// identityViewIn is everything that the view of proxies with an identity depends on. It has a memo of
+// its own, because identities change when any service gets its first endpoint or loses its last one.
+type identityViewIn struct {
+	tables     *tables
+	view       *view
 	identities identities
 }
 
-// held are the results that a context keeps in memory once they were computed. It does not refer to
+// newIdentityView adds the identities of the endpoints to the destinations of a view.
+func newIdentityView(in identityViewIn) *view {
+	v := *in.view
+	list := slices.Clone(v.destinations.Items())
+	for i := range list {
+		list[i].Identities = in.identities.byService.At(list[i].Service.Key)
+	}
+	v.destinations = in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
+	return &v
+}
+
+// contextCache keeps the results of a context in memory once they were computed. It does not refer to
 // the context, so that older contexts are freed.
-type held struct {
+type contextCache struct {
 	services func() *serviceView
 	routes   func() *routeView
 	rules    func() *ruleView
 	asked    atomic.Bool
-	views    sync.Map // viewIn -> *view
-	servers  sync.Map // serverViewIn -> *serverView
+
+	views         sync.Map // viewIn -> *view
+	identityViews sync.Map // identityViewIn -> *view
+	servers       sync.Map // serverViewIn -> *serverView
 }
 
-func hold(c *Context) *held {
+func newContextCache(c *Context) *contextCache {
 	t, services, routes := c.tables, serviceViewIn{c.in.Mesh, c.in.Services}, routeViewIn{c.in.Mesh, c.virtual.byKey}
 	rules := ruleViewIn{mesh: c.in.Mesh, rules: c.rules, services: c.in.Services, tables: c.tables}
-	return &held{
+	return &contextCache{
 		services: sync.OnceValue(func() *serviceView { return t.serviceView.Get(services) }),
 		routes:   sync.OnceValue(func() *routeView { return t.routeView.Get(routes) }),
 		rules:    sync.OnceValue(func() *ruleView { return t.ruleView.Get(rules) }),
@@ -76,25 +95,26 @@ func hold(c *Context) *held {
 }
 
 func (c *Context) viewOf(f Facets) *view {
-	c.held.asked.Store(true)
+	c.cache.asked.Store(true)
 	in := viewIn{
-		tables: c.tables, mesh: c.in.Mesh, services: c.held.services(), routes: c.held.routes(), rules: c.held.rules(),
+		tables: c.tables, mesh: c.in.Mesh, services: c.cache.services(), routes: c.cache.routes(), rules: c.cache.rules(),
 		typ: f.Type, namespace: f.Namespace, sidecar: f.Sidecar, gateways: f.Gateways,
 		provider: AskedProvider(c.in.Mesh.Config, f.AuthorizationPolicy),
 	}
-	if f.Identity {
-		in.identities = c.identities
+	v := keep(&c.cache.views, c.tables.view, in)
+	if !f.Identity {
+		return v
 	}
-	return keep(&c.held.views, c.tables.view, in)
+	return keep(&c.cache.identityViews, c.tables.identityView, identityViewIn{c.tables, v, c.identities})
 }
 
 // keep returns the result of f, and keeps it in the map of a context.
-func keep[In comparable, Out any](held *sync.Map, f *memo.Func[In, Out], in In) *Out {
-	if v, ok := held.Load(in); ok {
+func keep[In comparable, Out any](results *sync.Map, f *memo.Func[In, Out], in In) *Out {
+	if v, ok := results.Load(in); ok {
 		return v.(*Out)
 	}
 	v := f.Get(in)
-	held.Store(in, v)
+	results.Store(in, v)
 	return v
 }
 
@@ -134,7 +154,7 @@ func (in viewIn) meshRoutes(keep func(*VirtualService) bool) *intern.List[*Virtu
 func (in viewIn) destinations(called []*registry.Service) *Destinations {
 	list := make([]Destination, len(called))
 	for i, s := range called {
-		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s), Identities: in.identities.byService.At(s.Key)}
+		list[i] = Destination{Service: s, Rule: in.rules.find(in.namespace, s)}
 	}
 	return in.tables.listOf.Get(destinationsKey{in.tables.destinations.Of(list)})
 }
