@@ -70,7 +70,7 @@ func build(t testing.TB, documents ...string) *push.Context {
 		}
 		objects = append(objects, r.Objects...)
 	}
-	in := goldentest.Inputs(t, objects, true)
+	in := goldentest.Inputs(t, objects, goldentest.Counting)
 	m := config.DefaultMesh()
 	authorizer := &mesh.MeshConfig_ExtensionProvider_EnvoyExtAuthzHttp{
 		EnvoyExtAuthzHttp: &mesh.MeshConfig_ExtensionProvider_EnvoyExternalAuthorizationHttpProvider{Service: "web.internal", Port: 80},

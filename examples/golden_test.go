@@ -1,9 +1,7 @@
 package examples
 
 import (
-	"context"
 	"flag"
-	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -19,7 +17,6 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/push"
-	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/entry"
 	"github.com/ashore-mesh/ashore/xds/gen"
 	"github.com/ashore-mesh/ashore/xds/resource"
@@ -44,7 +41,7 @@ func TestGolden(t *testing.T) {
 		t.Run(example, func(t *testing.T) {
 			t.Parallel()
 			proxies := goldentest.Proxies(t, filepath.Join(example, "proxies.yaml"))
-			c := push.Build(nil, goldentest.Inputs(t, registered(t, objects(t, folder), proxies), byLetter{}))
+			c := push.Build(nil, goldentest.Inputs(t, registered(t, objects(t, folder), proxies), byLetter))
 			for _, p := range analyze.Problems(analyze.Run(t.Context(), c)) {
 				t.Errorf("%v", p)
 			}
@@ -125,21 +122,8 @@ func onlyExpected(t *testing.T, folder string, names map[string]bool) {
 	}
 }
 
-// byLetter gives a service a virtual address by its host's first letter: one more service moves no other's.
-type byLetter struct{}
-
-func (byLetter) Allocate(_ context.Context, keys []registry.Key) (map[registry.Key][]netip.Addr, error) {
-	out, taken := map[registry.Key][]netip.Addr{}, map[byte]string{}
-	for _, k := range keys {
-		letter := k.Host[0]
-		if other, ok := taken[letter]; ok {
-			return nil, fmt.Errorf("%s and %s begin with one letter, which gives them one address: rename one", other, k.Host)
-		}
-		taken[letter] = k.Host
-		out[k] = []netip.Addr{netip.AddrFrom4([4]byte{240, 240, 0, letter})}
-	}
-	return out, nil
-}
+// byLetter is a virtual IP by the first letter of the host, so that a new service does not change those of others.
+func byLetter(host string, _ int) netip.Addr { return netip.AddrFrom4([4]byte{240, 240, 0, host[0]}) }
 
 // resources are all that a proxy is sent, as YAML, type by type.
 func resources(t *testing.T, c *push.Context, p goldentest.Proxy) string {

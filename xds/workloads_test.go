@@ -20,7 +20,6 @@ import (
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/internal/goldentest"
 	"github.com/ashore-mesh/ashore/internal/testlog"
 	"github.com/ashore-mesh/ashore/internal/testport"
 	"github.com/ashore-mesh/ashore/push"
@@ -83,7 +82,7 @@ func newWorld(t *testing.T, addr, file string) *world {
 		t.Fatal(err)
 	}
 	a := push.NewAssembler(push.AssemblerConfig{
-		Sources: push.Sources{Objects: []config.Source{shop()}}, Derive: entry.NewBackground(goldentest.Counting{}, rt, 0),
+		Sources: push.Sources{Objects: []push.Source[*config.Object]{{Source: shop()}}}, Deriver: entry.New(rt),
 		Mesh:    &push.Mesh{Config: &mesh.MeshConfig{RootNamespace: "istio-system"}, Domain: "cluster.local"},
 		Publish: func(c *push.Context, changes push.Changes) { s.Publish(c, changes.Since) },
 	})

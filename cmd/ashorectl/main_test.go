@@ -33,7 +33,7 @@ func (f *fake) Status() admin.Status {
 	now := time.Now()
 	s := admin.Status{
 		Version: f.Version(), Started: now.Add(-3 * time.Minute), Ready: true,
-		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true}, {Name: "file:/old", Synced: true, Stale: 2, AsOf: now.Add(-2 * time.Hour)}, {Name: "store", Synced: false}},
+		Sources: []feed.SourceStatus{{Name: "file:/good", Synced: true}, {Name: "file:/old", Synced: true, Stale: 2, Retained: 1}, {Name: "store", Synced: false}},
 		Config:  admin.ConfigStatus{Objects: map[string]int{"VirtualService": 1, "ServiceEntry": 3}, Services: 3, Endpoints: 7, Errors: 1},
 		Proxies: []admin.ProxyStatus{
 			{ID: "api-1.shop", Kind: "sidecar", Namespace: "shop", Peer: "10.0.0.2:4", Connected: now.Add(-time.Hour), Delta: true,

@@ -111,7 +111,7 @@ func scopeOf(t *testing.T, archive *txtar.Archive) *push.Scope {
 			}
 		}
 	}
-	in := goldentest.Inputs(t, objects, true)
+	in := goldentest.Inputs(t, objects, goldentest.Counting)
 	if len(mesh.Content) > 0 {
 		m, problems := config.ParseMesh("mesh.yaml", mesh.Content[0])
 		if len(problems) > 0 {

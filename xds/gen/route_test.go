@@ -52,7 +52,7 @@ func (m *testMesh) apply(text string) {
 	for _, o := range result.Objects {
 		m.inputs.Objects = m.inputs.Objects.With(o.Key, o)
 	}
-	for _, u := range m.derive.Derive(m.t.Context(), m.inputs.Objects).Updates {
+	for _, u := range m.derive.Derive(m.inputs.Objects).Updates {
 		for _, in := range u.Items {
 			m.inputs.Services = m.inputs.Services.With(in.Service.Key, in.Service)
 			m.inputs.Endpoints = m.inputs.Endpoints.With(in.Service.Key, in.Endpoints)

@@ -153,7 +153,7 @@ func (w *world) inputs(t *testing.T, tb *table) push.Inputs {
 			t.Fatalf("%s: %v", tb.name, p)
 		}
 	}
-	in := goldentest.Inputs(t, result.Objects, true)
+	in := goldentest.Inputs(t, result.Objects, goldentest.Counting)
 	if text := tb.part("mesh.yaml"); text != "" {
 		var doc yaml.Node
 		if err := yaml.Unmarshal([]byte(text), &doc); err != nil {
