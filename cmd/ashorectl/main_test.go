@@ -126,7 +126,7 @@ func TestCommands(t *testing.T) {
 		{"status", "status", 0, `ashored v1.2.3, up 3m, ready
 4 objects (3 ServiceEntry, 1 VirtualService), 3 services, 7 endpoints
 1 error, 0 warnings: see "ashorectl problems"
-file:/old: older content than there is, or may be, is at work in 2 parts, the oldest read 2h ago
+file:/old: older content is used of 2 parts: see "ashorectl problems"
 store: not read yet
 
 PROXY       KIND     PEER        CONNECTED  AGENT  ENVOY  CDS     EDS  LDS        RDS

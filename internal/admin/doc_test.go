@@ -22,7 +22,7 @@ func TestDocRoutes(t *testing.T) {
 	}
 	s := New(Config{Backend: &fake{}, Log: testlog.New(t)})
 	want := map[string]string{"GET /v1/audit": "operator", "GET /v1/services": "viewer", "GET /debug/pprof/": "admin"} // those that answer by streams
-	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes()} {
+	for _, list := range [][]route{s.stateRoutes(), s.tokenRoutes(), s.authorityRoutes(), s.workloadRoutes(), s.explainRoutes(), s.storeRoutes(), s.maintenanceRoutes()} {
 		for _, rt := range list {
 			want[strings.ReplaceAll(rt.pattern, "{id}", "ID")] = rt.role.String()
 		}
