@@ -86,8 +86,7 @@ func reroute(s *networking.VirtualService, field string) {
 	}
 }
 
-// Where a route of a VirtualService is reported, it makes no difference where it leads; and a VirtualService for
-// which that is so on sidecars, of a kind that some of them would follow if it were alone, is reported.
+// Where a route of a VirtualService is reported, it makes no difference where it leads.
 func TestRouteClashesAreTheRoutes(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(4, 5))
@@ -95,7 +94,7 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 	sidecars := append(nodesOf(t, plain, "a", "b", "c"), nodesOf(t, labelled, "a", "b", "c")...)
 	plain.Type, labelled.Type = "router", "router"
 	routers := append(nodesOf(t, plain, "a", "b", "c"), nodesOf(t, labelled, "a", "b", "c")...)
-	total, complete := 0, 0
+	total := 0
 	for range 250 {
 		mesh := clashing{services: []*registry.Service{{Key: registry.Key{Host: "web.com", Namespace: "a"}, Ports: []registry.Port{
 			{Number: 80, Name: "http", Protocol: registry.HTTP}, {Number: 81, Name: "grpc", Protocol: registry.GRPC},
@@ -110,7 +109,7 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 		for i := range 2 + r.IntN(2) {
 			mesh.add(r, config.VirtualService, oneOf(r, "a", "a", "b"), fmt.Sprint("v", i), &config.Object{Spec: routesForOneHost(r)})
 		}
-		problems, c := mesh.problems(t)
+		problems, c := mesh.findings(t)
 		for _, p := range problems {
 			total++
 			key, nodes := config.Key{}, routers
@@ -137,25 +136,9 @@ func TestRouteClashesAreTheRoutes(t *testing.T) {
 				}
 			}
 		}
-		for _, o := range mesh.objects[1:] {
-			alone := clashing{services: mesh.services, objects: []*config.Object{mesh.objects[0], o}}
-			_, by := alone.problems(t)
-			differs := func(in push.Inputs) bool {
-				return !slices.Equal(sent(t, in, sidecars, RouteType), sent(t, changed(in, o, func(s *networking.VirtualService) { reroute(s, "spec.hosts") }), sidecars, RouteType))
-			}
-			if !differs(by.Inputs()) || differs(c.Inputs()) {
-				continue
-			}
-			complete++
-			if !slices.ContainsFunc(problems, func(p config.Problem) bool {
-				return p.Object == o.Key.String() && strings.Contains(p.Text, " on sidecars")
-			}) {
-				t.Errorf("%v\nnothing is said of %v", describeObjects(mesh.objects), o.Key)
-			}
-		}
 	}
-	if total < 50 || complete < 10 {
-		t.Errorf("only %d clashes in all, and %d objects without effect", total, complete)
+	if total < 50 {
+		t.Errorf("only %d conflicts in all", total)
 	}
 }
 
