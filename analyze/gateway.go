@@ -3,6 +3,7 @@ package analyze
 import (
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -52,7 +53,11 @@ func (a *analysis) allGateways() map[string]*gateway {
 		g := &gateway{object: o}
 		selector := labelsKey(spec.Selector)
 		for i, s := range spec.Servers {
-			g.servers = append(g.servers, server{i, s, listenPort{selector, s.Bind, portOf(s)}, admittedHosts(o, s)})
+			at := listenPort{selector, bindAddress(s.Bind), portOf(s)}
+			if strings.HasPrefix(s.Bind, "unix://") {
+				at.port = 0 // a socket has no port
+			}
+			g.servers = append(g.servers, server{i, s, at, admittedHosts(o, s)})
 		}
 		a.gateways[o.Namespace+"/"+o.Name] = g
 	}
@@ -66,6 +71,19 @@ func labelsKey(labels map[string]string) string {
 		b.WriteString(strconv.Quote(k) + strconv.Quote(labels[k]))
 	}
 	return b.String()
+}
+
+// bindAddress writes an address in one form; that of all addresses is empty.
+func bindAddress(bind string) string {
+	ip, err := netip.ParseAddr(bind)
+	switch {
+	case err != nil:
+		return bind
+	case ip.Unmap().IsUnspecified():
+		return ""
+	default:
+		return ip.Unmap().String()
+	}
 }
 
 // portOf is where a server listens, unless a service of its proxies maps the port.
@@ -197,7 +215,7 @@ func (a *analysis) gatewayConflicts() {
 	for _, members := range ports {
 		slices.SortStableFunc(members, func(a, b member) int { return push.CompareAge(a.object, b.object) })
 		first := members[0]
-		hosts := map[string]member{} // of servers with TLS
+		hosts := map[string]member{} // of the servers that are used; only those with TLS are told apart by host
 		for _, m := range members {
 			other, why := first, ""
 			switch family := m.family(); {
@@ -209,12 +227,13 @@ func (a *analysis) gatewayConflicts() {
 				for _, h := range m.plainHosts() {
 					if o, twice := hosts[h]; twice && why == "" {
 						other, why = o, "it has host "+h+" too"
-					} else if !twice {
-						hosts[h] = m
 					}
 				}
 			}
 			if why == "" {
+				for _, h := range m.plainHosts() {
+					hosts[h] = m
+				}
 				continue
 			}
 			a.report(ConflictingGateways, m.object, fmt.Sprintf("spec.servers[%d]", m.index),

@@ -26,13 +26,14 @@ type contender struct {
 	*push.VirtualService
 	audience []string
 	gateway  *gateway // nil: sidecars
-	number   uint32   // the port that the server names; zero: sidecars
+	server   server   // of gateway
 }
 
 // routeConflicts finds routes that no request reaches, because a VirtualService for the same host comes first.
 //
-// Source: Istio. A sidecar takes the routes of one VirtualService for a host. A gateway merges them, and of routes with
-// equal conditions it takes the first; routes of the older Gateway come first. Package gen makes routes in that way.
+// Source: Istio. A sidecar takes the routes of one VirtualService for a host. A gateway merges them: routes without
+// conditions come last, and of routes with equal conditions it takes the first. Routes of the older Gateway come first.
+// Package gen makes routes in that way.
 func (a *analysis) routeConflicts() {
 	places := map[routePlace][]contender{}
 	for vs := range a.c.VirtualServices() {
@@ -44,10 +45,10 @@ func (a *analysis) routeConflicts() {
 			if name == meshGateway {
 				for _, h := range vs.Spec.Hosts {
 					at := routePlace{host: strings.ToLower(h)}
-					places[at] = append(places[at], contender{vs, audience, nil, 0})
+					places[at] = append(places[at], contender{VirtualService: vs, audience: audience})
 				}
 			} else if g := a.allGateways()[name]; g != nil {
-				a.meetAtGateway(places, contender{vs, audience, g, 0})
+				a.meetAtGateway(places, contender{VirtualService: vs, audience: audience, gateway: g})
 			}
 		}
 	}
@@ -64,7 +65,7 @@ func (a *analysis) routeConflicts() {
 // meetAtGateway adds a VirtualService to the places of its Gateway that serve its hosts.
 func (a *analysis) meetAtGateway(places map[routePlace][]contender, c contender) {
 	for _, s := range c.gateway.servers {
-		c.number = s.spec.GetPort().GetNumber()
+		c.server = s
 		for _, h := range c.Spec.Hosts {
 			at := routePlace{s.port, strings.ToLower(h)}
 			if s.spec.GetTls().GetHttpsRedirect() || !s.admits.covers(c.Object.Namespace, at.host) {
@@ -104,7 +105,9 @@ func (a *analysis) routeConflictsAt(at routePlace, members []contender) {
 			if !kept[c.field] && !slices.Contains(lost, c.field) {
 				lost = append(lost, c.field)
 			}
-			taken[c.name] = append(taken[c.name], m)
+			if !c.hidden {
+				taken[c.name] = append(taken[c.name], m)
+			}
 		}
 		if len(lost) > 0 {
 			a.reportRoutes(at, m, *by[lost[0]], lost)
@@ -117,13 +120,18 @@ type claim struct {
 	field string // of the route
 	kind  string // "http", "tcp" or "tls"; the name of a claim for all of its kind is just this
 	name  string
+	// hidden means that an earlier route of the VirtualService takes it from some clients, so that others may get it.
+	hidden bool
 }
 
 // winner is who has a claim wherever the audience sees it; nil: nobody has.
 func winner(c claim, taken map[string][]contender, audience []string) *contender {
-	for _, holder := range append(slices.Clone(taken[c.name]), taken[c.kind]...) {
-		if covers(holder.audience, audience) {
-			return &holder
+	for _, name := range []string{c.name, c.kind} {
+		for _, holder := range taken[name] {
+			mergesHTTP := holder.gateway != nil && c.kind == "http" // routes without conditions come last
+			if covers(holder.audience, audience) && (name == c.name || !mergesHTTP) {
+				return &holder
+			}
 		}
 	}
 	return nil
@@ -156,9 +164,18 @@ func (a *analysis) reportRoutes(at routePlace, m, by contender, lost []string) {
 // claims are what the routes of a VirtualService ask for at a place.
 func (c contender) claims() []claim {
 	var out []claim
+	hidden, done := false, false
 	add := func(kind string, i int, m proto.Message) {
-		if name, ok := c.conditions(m); ok {
-			out = append(out, claim{fmt.Sprintf("spec.%s[%d]", kind, i), kind, kind + name})
+		if c.gateway != nil && c.server.takes() != kind || done {
+			return
+		}
+		name, everything, ok := c.conditions(m)
+		if !ok {
+			return
+		}
+		out = append(out, claim{fmt.Sprintf("spec.%s[%d]", kind, i), kind, kind + name, hidden})
+		if c.gateway != nil && kind == "http" {
+			hidden, done = hidden || everything, name == "" // no later route is reached
 		}
 	}
 	for i, r := range c.Spec.Http {
@@ -167,9 +184,6 @@ func (c contender) claims() []claim {
 		}
 		for _, m := range r.Match {
 			add("http", i, m)
-		}
-		if n := len(out); c.gateway != nil && n > 0 && out[n-1].name == "http" {
-			break // it takes all requests, so no later route counts
 		}
 	}
 	for i, r := range c.Spec.Tcp {
@@ -197,16 +211,16 @@ type match interface {
 }
 
 // conditions names what a match asks for at the place, the same for equal matches; empty for everything of its kind.
-// A sidecar takes all HTTP routes of one VirtualService together, so their conditions on requests do not count. It
-// returns false when the match cannot hold at the place.
-func (c contender) conditions(of proto.Message) (name string, ok bool) {
+// A sidecar takes all HTTP routes of one VirtualService together, so their conditions on requests do not count.
+// everything means that it has no conditions but those on the client. ok is false when it cannot hold at the place.
+func (c contender) conditions(of proto.Message) (name string, everything, ok bool) {
 	m, at := of.(match), meshGateway
 	if c.gateway != nil {
 		at = c.gateway.object.Namespace + "/" + c.gateway.object.Name
 	}
-	atPort := c.gateway == nil || m.GetPort() == 0 || m.GetPort() == c.number
+	atPort := c.gateway == nil || m.GetPort() == 0 || m.GetPort() == c.server.spec.GetPort().GetNumber()
 	if gateways := m.GetGateways(); !atPort || len(gateways) > 0 && !slices.Contains(gateways, at) {
-		return "", false
+		return "", false, false
 	}
 	if c.gateway == nil {
 		if _, http := of.(*networking.HTTPMatchRequest); http {
@@ -228,10 +242,15 @@ func (c contender) conditions(of proto.Message) (name string, ok bool) {
 		h.Uri, h.IgnoreUriCase = nil, false
 	}
 	body, err := proto.MarshalOptions{Deterministic: true}.Marshal(only.Interface())
-	if err != nil {
-		return fmt.Sprintf(" %p", of), true // text that is not UTF-8 equals no other
+	for _, f := range []protoreflect.Name{"source_labels", "source_namespace"} {
+		if d := fields.ByName(f); d != nil {
+			only.Clear(d)
+		}
 	}
-	return string(body), true
+	if err != nil {
+		return fmt.Sprintf(" %p", of), false, true // text that is not UTF-8 equals no other
+	}
+	return string(body), proto.Size(only.Interface()) == 0, true
 }
 
 // everyPath says that a condition on the path holds for every path.
