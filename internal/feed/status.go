@@ -92,7 +92,7 @@ func (m *Merger[K, T]) Problems(describe func(T) string) []Problem {
 		for _, i := range m.items[k][1:] {
 			text := fmt.Sprintf("defined in %s of source %s, which is used, and again in %s of source %s, which is not; "+
 				"remove one of them", describe(used.Item), used.group.source.Name, describe(i.Item), i.group.source.Name)
-			out = append(out, Problem{Severity: Warning, Source: i.group.source.Name, Object: k.String(), Text: text})
+			out = append(out, Problem{Severity: Error, Source: i.group.source.Name, Object: k.String(), Text: text})
 		}
 	}
 	return out

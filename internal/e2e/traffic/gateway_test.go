@@ -286,7 +286,7 @@ func TestGatewayBadCertificates(t *testing.T) {
 	}
 	write := func(forWrong string) {
 		m.Write("gw.yaml", service("web.test", at(v1))+gatewayYAML(ip, "\n"+server("good", good, goodKey)+server("gone", missing, goodKey)+server("wrong", good, forWrong))+
-			gatewayRoute("*.test", "  - route: [{destination: {host: web.test}}]\n"))
+			gatewayRoute("\"*.test\"", "  - route: [{destination: {host: web.test}}]\n"))
 	}
 	write(wrongKey)
 	gateway(m, ip)
