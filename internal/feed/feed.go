@@ -27,8 +27,7 @@ type Update[T any] struct {
 type Batch[T any] struct {
 	// Source is the name of the source that sends it.
 	Source string
-	// Full means that groups which are not named in Updates are removed. The first batch with
-	// content is Full, even when it is empty.
+	// Full means that groups which are not named in Updates are removed.
 	Full bool
 	// Explicit means that somebody asked for the removals in this batch, as by deleting an object
 	// from the store: they take effect at once (no R3, no R4).
@@ -50,8 +49,9 @@ type Batch[T any] struct {
 type Source[T any] interface {
 	// Name identifies the source: "file:/etc/ashore/config", "consul:dc1".
 	Name() string
-	// Run sends a Full batch first, then a batch for each change, until ctx ends; then it returns
-	// nil. When the origin cannot be reached, it sends a batch with Down, never an empty one, and
+	// Run sends a Full batch first, even when it is empty, then a batch for each change, until ctx
+	// ends; then it returns nil. A source that cannot read everything at first sends what it can in
+	// a batch that is not Full. When the origin cannot be reached, it sends a batch with Down, never an empty one, and
 	// tries again. An error means that the source can never work, such as a wrong setting.
 	Run(ctx context.Context, out chan<- Batch[T]) error
 }

@@ -35,8 +35,7 @@ type Config[K Key, T any] struct {
 type SourceConfig struct {
 	// Name is Source.Name.
 	Name string
-	// Required means that serving waits until the source has delivered, or has content from before
-	// the restart.
+	// Required means that serving waits until the source has sent content, also before the restart.
 	Required bool
 	// MaxAge is how long items are used while their source is down. Zero: without limit. After a
 	// restart it starts again.
@@ -73,7 +72,8 @@ type source[K Key, T any] struct {
 	groups map[string]*group[K, T]
 	faulty map[*group[K, T]]struct{} // groups that have problems or faults, or retain items
 
-	expired bool // its items are older than MaxAge
+	delivered bool // it sent content, perhaps before the restart
+	expired   bool // its items are older than MaxAge
 }
 
 // unlisted is the rank of sources that are not in the list.
@@ -174,6 +174,10 @@ func (m *Merger[K, T]) take(s *source[K, T], b Batch[T], now time.Time) {
 	}
 	if b.Full || len(b.Updates) > 0 {
 		s.status.LastUpdate = now
+		if !s.delivered {
+			s.delivered = true
+			m.unsaved[groupID{s.Name, deliveredGroup}] = struct{}{}
+		}
 	}
 	if b.Explicit {
 		return
@@ -200,6 +204,7 @@ func (m *Merger[K, T]) finish(now time.Time) []K {
 		}
 		if s.rank == unlisted && len(s.groups) == 0 {
 			delete(m.sources, name)
+			m.unsaved[groupID{name, deliveredGroup}] = struct{}{}
 		}
 	}
 	m.settle(now)

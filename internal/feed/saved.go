@@ -13,6 +13,9 @@ type SavedGroup[T any] struct {
 	Items []SavedItem[T]
 }
 
+// deliveredGroup is the name of the saved group that says that a source has sent content, which may be none.
+const deliveredGroup = ""
+
 // SavedItem is an item of a SavedGroup.
 type SavedItem[T any] struct {
 	Item T
@@ -29,6 +32,10 @@ type SavedItem[T any] struct {
 func (m *Merger[K, T]) Restore(saved []SavedGroup[T], now time.Time) (changed []K) {
 	for _, group := range saved {
 		s := m.source(group.Source)
+		s.delivered = true
+		if group.Group == deliveredGroup {
+			continue
+		}
 		g := m.group(s, group.Group)
 		g.GroupState = group.GroupState
 		for n, saved := range group.Items {
@@ -51,7 +58,10 @@ func (m *Merger[K, T]) TakeChanged() []SavedGroup[T] {
 	out := make([]SavedGroup[T], 0, len(m.unsaved))
 	for id := range m.unsaved {
 		saved := SavedGroup[T]{Source: id.source, Group: id.name, Removed: true}
-		if s := m.sources[id.source]; s != nil && s.groups[id.name] != nil {
+		s := m.sources[id.source]
+		if s != nil && id.name == deliveredGroup {
+			saved.Removed = false
+		} else if s != nil && s.groups[id.name] != nil {
 			g := s.groups[id.name]
 			saved.Removed, saved.GroupState = false, g.GroupState
 			for _, i := range g.all() {

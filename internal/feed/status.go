@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Waiting lists the required sources that have not delivered and have no content from before the
-// restart, in the order of the list.
+// Waiting lists the required sources that have not sent content, also not before the restart, in
+// the order of the list.
 func (m *Merger[K, T]) Waiting() []string {
 	var out []string
 	for _, s := range m.list {
-		if s.Required && !s.status.Synced && len(s.groups) == 0 {
+		if s.Required && !s.delivered {
 			out = append(out, s.Name)
 		}
 	}

@@ -44,8 +44,8 @@ func TestProblems(t *testing.T) {
 			`warning s1 (stale): the source is not in the settings any more; its items (1) stay active until all required sources have delivered, or until you run "ashorectl sources accept-removals s1"`,
 		}},
 		{"a duplicate", []step{"s1 full a: x=1; b: x=2", "s2 full c: x=3"}, []string{
-			"warning Thing x: defined in (x=1) of source s1, which is used, and again in (x=2) of source s1, which is not; remove one of them",
-			"warning Thing x: defined in (x=1) of source s1, which is used, and again in (x=3) of source s2, which is not; remove one of them",
+			"error Thing x: defined in (x=1) of source s1, which is used, and again in (x=2) of source s1, which is not; remove one of them",
+			"error Thing x: defined in (x=1) of source s1, which is used, and again in (x=3) of source s2, which is not; remove one of them",
 		}},
 		{"a duplicate that is gone", []step{"s1 full a: x=1; b: x=2", "s1 b:"}, nil},
 	} {
@@ -80,12 +80,12 @@ func TestProblemSince(t *testing.T) {
 
 func TestStatus(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", Required: true}, SourceConfig{Name: "s2"}, SourceConfig{Name: "s3", Required: true})
+	w := newWorld(t, objectConfig, SourceConfig{Name: "s1", Required: true}, SourceConfig{Name: "s2", Required: true}, SourceConfig{Name: "s3", Required: true})
 	w.wait(time.Minute)
 	w.run("s1 full a: x=1 y=1; b: z=1", "down s2", "wait 1m", "down s2", "s1 a: !x; b:", "wait 1m", "up s2", "s2 full")
 	want := []SourceStatus{
 		{Name: "s1", Required: true, Synced: true, Items: 1, Problems: 1, Retained: 1, Stale: 1, LastUpdate: epoch.Add(2 * time.Minute)},
-		{Name: "s2", Synced: true, LastUpdate: epoch.Add(3 * time.Minute), LastError: "connection refused", LastErrorEnd: epoch.Add(3 * time.Minute)},
+		{Name: "s2", Required: true, Synced: true, LastUpdate: epoch.Add(3 * time.Minute), LastError: "connection refused", LastErrorEnd: epoch.Add(3 * time.Minute)},
 		{Name: "s3", Required: true},
 	}
 	if diff := cmp.Diff(want, w.m.Status()); diff != "" {

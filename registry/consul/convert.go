@@ -171,7 +171,7 @@ func (c *converter) service(entries []*api.ServiceEntry) {
 		return
 	}
 	ports := c.ports(list)
-	s := registry.Service{Ports: ports, Resolution: registry.Static, Source: c.source, Object: c.at.object(c.name)}
+	s := registry.Service{Ports: ports, Resolution: registry.Static, AutoAddress: c.o.Allocates(), Source: c.source, Object: c.at.object(c.name)}
 	for _, in := range list {
 		s.External = s.External || in.external
 	}

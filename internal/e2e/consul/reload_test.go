@@ -68,7 +68,6 @@ func TestMeshReload(t *testing.T) {
 	away := source("dc1", "http://"+two.Address, "")
 	m.Reload(away)
 	wantSource(t, m, "consul:dc1", "cannot be asked")
-	client.Want(t, "what the one that went knew, which may be in the one that was not read", db, harness.From("db"))
 	client.Want(t, "version 2, while nobody can be asked", second, harness.From("web-2"))
 
 	t.Log("as it was")
