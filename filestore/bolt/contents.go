@@ -4,11 +4,8 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
-	"maps"
-	"net/netip"
 
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // AllRecords returns the records of all tables.
@@ -42,11 +39,4 @@ func parseRecordKey(k []byte) (record.Key, error) {
 		return record.Key{}, errors.New("not the key of a record")
 	}
 	return record.Key{Table: string(k[size : size+int(n)]), Name: string(k[size+int(n):])}, nil
-}
-
-// Addresses returns the virtual addresses of all services that have any.
-func (s *Store) Addresses() map[registry.Key][]netip.Addr {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return maps.Clone(s.addresses)
 }

@@ -6,7 +6,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // All records are told, of every table, and nothing that is none.
@@ -37,13 +36,5 @@ func TestAllRecords(t *testing.T) {
 	}
 	if d := cmp.Diff(want, got); d != "" {
 		t.Errorf("(-want +got):\n%s", d)
-	}
-	web := registry.Key{Host: "web.test"}
-	given, err := s.Allocate(t.Context(), []registry.Key{web})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if all := s.Addresses(); len(all) != 1 || all[web][0] != given[web][0] {
-		t.Errorf("addresses %v, want %v", all, given)
 	}
 }

@@ -19,11 +19,10 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // childWrite writes to the store of dir, so many times, and says what was acknowledged, one number a line. Write n
-// sets objects n%5 and "last" to n, in one Apply, and then allocates an address for n, and sets two records to n.
+// sets objects n%5 and "last" to n, in one Apply, and then two records to n.
 func childWrite(dir string, writes int) error {
 	self, err := os.Executable()
 	if err != nil {
@@ -40,9 +39,6 @@ func childWrite(dir string, writes int) error {
 		name := fmt.Sprintf("o%d", n%5)
 		changes = append(changes, config.Change{Key: configtest.Key(name), Object: configtest.Object(name, host)})
 		if _, err := s.Apply(context.Background(), changes, "child"); err != nil {
-			return err
-		}
-		if _, err := s.Allocate(context.Background(), []registry.Key{{Host: host}}); err != nil {
 			return err
 		}
 		value := fmt.Append(nil, n)
@@ -85,9 +81,6 @@ func checkWrites(t *testing.T, s *Store, acknowledged int) {
 		if err != nil || numberOf(o) != n {
 			t.Fatalf("object of write %d of %d: %v, %v", n, last, o, err)
 		}
-	}
-	if _, ok := s.addresses[registry.Key{Host: fmt.Sprintf("n%d.test", acknowledged)}]; !ok && acknowledged > 0 {
-		t.Fatalf("the address of write %d is lost", acknowledged)
 	}
 	list, err := s.Records().List(t.Context(), "token")
 	if err != nil || len(list)%2 != 0 || len(list) == 0 && acknowledged > 0 {

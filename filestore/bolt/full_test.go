@@ -17,8 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // shortage is a store that has no room to grow for a while.
@@ -194,12 +194,11 @@ func TestDiskFullTold(t *testing.T) {
 			t.Error("a write without room succeeds")
 		}
 	}
-	hosts := make([]registry.Key, 1_000)
-	for i := range hosts {
-		hosts[i].Host = fmt.Sprint("host", i)
-	}
-	if _, err := s.Allocate(ctx, hosts); err == nil || !strings.Contains(err.Error(), "keep virtual addresses in "+s.path) || !strings.Contains(err.Error(), "(make room on the disk of ") {
-		t.Errorf("virtual addresses without room: %v", err)
+	large := record.Write{Key: token("large"), Value: make([]byte, record.MaxValue)}
+	err := s.Records().Commit(ctx, large)
+	if err == nil || !strings.Contains(err.Error(), "write records to "+s.path+": ") ||
+		!strings.Contains(err.Error(), "(make room on the disk of ") {
+		t.Errorf("records without room: %v", err)
 	}
 	b := heard(t, out)
 	if b.Down != nil || b.Full || len(b.Updates) != 1 || b.Updates[0].Group != Unwritable || len(b.Updates[0].Problems) != 1 {

@@ -36,40 +36,17 @@ func (s *Store) open() error {
 	if s.db, s.file, err = s.bbolt(s.path); err != nil {
 		return err
 	}
-	version, err := s.version()
-	if err == nil && version < schema {
-		if err := s.upgrade(version); err != nil { // not of the file, which is fine
-			return errors.Join(err, s.db.Close())
-		}
-	}
+	err = s.db.View(checkSchema)
 	if err == nil {
 		err = s.db.View(s.load)
 	}
 	if err == nil {
 		return nil
 	}
-	if errors.Is(err, ErrNewer) { // nothing was written; the file is as it was
+	if errors.Is(err, ErrSchema) { // nothing was written; the file is as it was
 		return errors.Join(fmt.Errorf("%s: %w", s.path, err), s.db.Close(), unmark(s.path))
 	}
 	return errors.Join(s.damaged(err), s.db.Close())
-}
-
-// version is the schema version of the open file.
-func (s *Store) version() (version int, err error) {
-	err = s.db.View(func(btx *bbolt.Tx) error {
-		version, err = schemaOf(btx)
-		return err
-	})
-	return version, err
-}
-
-// upgrade brings the open file from an older schema version to the present one.
-func (s *Store) upgrade(from int) error {
-	if err := s.db.Update(upgrade); err != nil {
-		return fmt.Errorf("bring %s from schema version %d to %d: %w", s.path, from, schema, err)
-	}
-	s.cfg.Log.Info("store brought to the layout of this release: earlier ones cannot open it any more", "path", s.path, "from", from, "to", schema)
-	return nil
 }
 
 // trust returns nil when the file may be opened in this process.

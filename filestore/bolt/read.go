@@ -2,24 +2,19 @@ package bolt
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"net/netip"
 	"slices"
-	"strings"
-	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/storage"
 	"github.com/ashore-mesh/ashore/internal/feed"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
-// load reads objects and addresses into memory. It belongs to New.
+// load reads the objects into memory. It belongs to New.
 func (s *Store) load(btx *bbolt.Tx) error {
-	t, err := begin(btx, schema)
+	t, err := begin(btx)
 	if err != nil {
 		return err
 	}
@@ -29,21 +24,7 @@ func (s *Store) load(btx *bbolt.Tx) error {
 	s.writes = len(t.keys(bucketWrites, nil))
 	s.objects = map[config.Key]*config.Object{}
 	s.broken, s.unread = map[string]config.Problem{}, map[string]config.Key{}
-	if err := t.scan(bucketObjects, nil, s.loadObject); err != nil {
-		return err
-	}
-	s.addresses = map[registry.Key][]netip.Addr{}
-	if err := t.scan(bucketAddresses, nil, s.loadAddress); err != nil {
-		return err
-	}
-	s.idle = map[registry.Key]time.Time{}
-	if err := t.scan(bucketIdle, nil, s.loadIdle); err != nil {
-		return err
-	}
-	if n := len(s.takenAddresses()); n != 2*len(s.addresses) {
-		return fmt.Errorf("%d services share %d virtual addresses", len(s.addresses), n)
-	}
-	return nil
+	return t.scan(bucketObjects, nil, s.loadObject)
 }
 
 // loadObject takes in one record. One that this release cannot read, such as of a kind that is gone, is a
@@ -61,27 +42,6 @@ func (s *Store) loadObject(k, v []byte) error {
 		return nil
 	}
 	s.objects[key] = o
-	return nil
-}
-
-func (s *Store) loadAddress(k, v []byte) error {
-	key, err := parseServiceKey(k)
-	if err != nil {
-		return err
-	}
-	s.addresses[key], err = parseAddresses(v)
-	return err
-}
-
-func (s *Store) loadIdle(k, v []byte) error {
-	key, err := parseServiceKey(k)
-	if err != nil {
-		return err
-	}
-	if s.addresses[key] == nil || len(v) != 8 {
-		return fmt.Errorf("%q is said to be idle in %d bytes, and has the addresses %v", k, len(v), s.addresses[key])
-	}
-	s.idle[key] = time.Unix(int64(binary.BigEndian.Uint64(v)), 0).UTC()
 	return nil
 }
 
@@ -155,13 +115,4 @@ func (s *Store) view(ctx context.Context, f func(*tx) error) error {
 		return fmt.Errorf("read %s: %w", s.path, err)
 	}
 	return nil
-}
-
-// parseServiceKey is the inverse of serviceKey.
-func parseServiceKey(b []byte) (registry.Key, error) {
-	host, namespace, ok := strings.Cut(string(b), "\x00")
-	if !ok {
-		return registry.Key{}, fmt.Errorf("%q is not the key of a service", b)
-	}
-	return registry.Key{Host: host, Namespace: namespace}, nil
 }

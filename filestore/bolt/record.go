@@ -10,38 +10,26 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// schema is the version of the layout below. A change that an older release would misread takes the next
-// number.
-//
-// Version 1 has no bucketRecords, and version 2 no bucketIdle.
-const schema = 3
+// schema is the version of the layout below. A file with any other version is refused.
+const schema = 4
 
 // The buckets, and the records of the first one.
 const (
-	bucketMeta      = "meta"
-	bucketObjects   = "objects"   // object key -> objectRecord
-	bucketHistory   = "history"   // object key, NUL, write -> nothing: the writes of one object
-	bucketWrites    = "writes"    // write -> writeRecord, the oldest first
-	bucketGroups    = "groups"    // set, NUL, name -> content: those of feed.Store
-	bucketAddresses = "addresses" // host, NUL, namespace -> IPv4 and IPv6
-	bucketRecords   = "records"   // see recordKey -> version, value: those of record.Store
-	bucketIdle      = "idle"      // host, NUL, namespace -> Unix seconds, 8 bytes: since when no source has had a host of bucketAddresses
+	bucketMeta    = "meta"
+	bucketObjects = "objects" // object key -> objectRecord
+	bucketHistory = "history" // object key, NUL, write -> nothing: the writes of one object
+	bucketWrites  = "writes"  // write -> writeRecord, the oldest first
+	bucketGroups  = "groups"  // set, NUL, name -> content: those of feed.Store
+	bucketRecords = "records" // see recordKey -> version, value: those of record.Store
 
 	metaSchema   = "schema"   // decimal, plain
 	metaRevision = "revision" // of the last write of objects, 8 bytes
 	metaTotal    = "total"    // a total over all records of the other buckets, and of metaRevision
 )
 
-// buckets lists those whose records the total covers, in a file of a schema version.
-func buckets(version int) []string {
-	all := []string{bucketObjects, bucketHistory, bucketWrites, bucketGroups, bucketAddresses}
-	if version >= 2 {
-		all = append(all, bucketRecords)
-	}
-	if version >= 3 {
-		all = append(all, bucketIdle)
-	}
-	return all
+// buckets are those whose records the total covers.
+func buckets() []string {
+	return []string{bucketObjects, bucketHistory, bucketWrites, bucketGroups, bucketRecords}
 }
 
 // sumSize is the length of the checksum in front of every record.
@@ -75,14 +63,14 @@ type tx struct {
 	count, total uint64
 }
 
-// begin reads the total. The file is of the schema version that is given.
-func begin(btx *bbolt.Tx, version int) (*tx, error) {
+// begin reads the total.
+func begin(btx *bbolt.Tx) (*tx, error) {
 	t := &tx{Tx: btx}
 	meta := btx.Bucket([]byte(bucketMeta))
 	if meta == nil {
 		return nil, errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
 	}
-	for _, name := range buckets(version) {
+	for _, name := range buckets() {
 		if btx.Bucket([]byte(name)) == nil {
 			return nil, fmt.Errorf("there is no bucket %s", name)
 		}
@@ -181,7 +169,7 @@ func (t *tx) revision() (uint64, error) {
 
 // initialise lays out an empty store.
 func initialise(btx *bbolt.Tx) error {
-	for _, name := range append(buckets(schema), bucketMeta) {
+	for _, name := range append(buckets(), bucketMeta) {
 		if _, err := btx.CreateBucket([]byte(name)); err != nil {
 			return fmt.Errorf("bucket %s: %w", name, err)
 		}
@@ -199,14 +187,14 @@ func initialise(btx *bbolt.Tx) error {
 
 // checkRecords checks every record and the total of all.
 func checkRecords(btx *bbolt.Tx) error {
-	version, err := schemaOf(btx)
-	if errors.Is(err, ErrNewer) {
-		return nil // the layout is unknown here, which New says better
+	err := checkSchema(btx)
+	if errors.Is(err, ErrSchema) {
+		return nil // the layout is unknown here; New returns the error
 	}
 	if err != nil {
 		return err
 	}
-	t, err := begin(btx, version)
+	t, err := begin(btx)
 	if err != nil {
 		return err
 	}
@@ -215,7 +203,7 @@ func checkRecords(btx *bbolt.Tx) error {
 		return err
 	}
 	count, total := uint64(1), sum(bucketMeta, []byte(metaRevision), revision)
-	for _, name := range buckets(version) {
+	for _, name := range buckets() {
 		err := t.scan(name, nil, func(k, v []byte) error {
 			count++
 			total ^= sum(name, k, v)
@@ -231,33 +219,20 @@ func checkRecords(btx *bbolt.Tx) error {
 	return nil
 }
 
-// schemaOf is the schema version of a file. It refuses a layout that this release does not know.
-func schemaOf(btx *bbolt.Tx) (int, error) {
+// checkSchema returns nil when the file has the layout of this release. Errors: ErrSchema.
+func checkSchema(btx *bbolt.Tx) error {
 	meta := btx.Bucket([]byte(bucketMeta))
 	if meta == nil {
-		return 0, errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
+		return errors.New("it is not a store of Ashore: there is no bucket " + bucketMeta)
 	}
 	var found int
 	text := string(meta.Get([]byte(metaSchema)))
 	if _, err := fmt.Sscan(text, &found); err != nil || found < 1 {
-		return 0, fmt.Errorf("its schema version %q is not a number", text)
+		return fmt.Errorf("its schema version %q is not a number", text)
 	}
-	if found > schema {
-		return 0, fmt.Errorf("it has schema version %d and this release knows versions up to %d: %w; run that release again, or restore a backup from before the upgrade", found, schema, ErrNewer)
+	if found != schema {
+		return fmt.Errorf("it has schema version %d and this release reads version %d: %w; "+
+			"run that release again, or restore a backup of this release", found, schema, ErrSchema)
 	}
-	return found, nil
-}
-
-// upgrade brings a file of an older schema version to the present one. What has to be added is empty.
-func upgrade(btx *bbolt.Tx) error {
-	version, err := schemaOf(btx)
-	if err != nil || version == schema {
-		return err
-	}
-	for _, name := range buckets(schema)[len(buckets(version)):] {
-		if _, err := btx.CreateBucket([]byte(name)); err != nil {
-			return fmt.Errorf("bucket %s: %w", name, err)
-		}
-	}
-	return btx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), fmt.Append(nil, schema))
+	return nil
 }

@@ -8,9 +8,6 @@ import (
 	"sync"
 	"testing"
 
-	"go.etcd.io/bbolt"
-
-	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/record/recordtest"
 )
@@ -50,75 +47,6 @@ func TestRecordsReopen(t *testing.T) {
 	}
 	if all[1].Version == last.Version {
 		t.Errorf("version %s came back after a restart", last.Version)
-	}
-}
-
-// A file from before there were records opens, keeps what it has, and takes records.
-func TestRecordsOfOldFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir})
-	if _, err := s.Put(t.Context(), configtest.Object("a", "a.test"), "x"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	age(t, s.path)
-	for range 2 { // the first time it is brought up to date
-		again := open(t, checked(t, dir))
-		if _, err := again.Get(t.Context(), configtest.Key("a")); err != nil {
-			t.Error(err)
-		}
-		if err := again.Records().Commit(t.Context(), record.Write{Key: token("a"), Value: []byte("1"), Version: record.Any}); err != nil {
-			t.Error(err)
-		}
-		if err := again.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := Check(s.path); err != nil {
-		t.Error(err)
-	}
-}
-
-// age makes a file without records and idle hosts one of schema version 1.
-func age(t *testing.T, path string) {
-	t.Helper()
-	db, err := bbolt.Open(path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error {
-		return errors.Join(tx.DeleteBucket([]byte(bucketRecords)), tx.DeleteBucket([]byte(bucketIdle)), tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("1")))
-	})
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if err := Check(path); err != nil {
-		t.Fatalf("an old file: %v", err)
-	}
-}
-
-// A file that says that it is old and has records has lost its schema version: it is not brought anywhere.
-func TestRecordsOfLyingFile(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir})
-	err := s.Records().Commit(t.Context(), record.Write{Key: token("a"), Value: []byte("1")})
-	if err := errors.Join(err, s.Close()); err != nil {
-		t.Fatal(err)
-	}
-	db, err := bbolt.Open(s.path, 0o600, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("1")) })
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := New(checked(t, dir)); !errors.Is(err, ErrDamaged) {
-		t.Errorf("got %v, want ErrDamaged", err)
 	}
 }
 

@@ -45,9 +45,6 @@ func (s *Store) unwritten(err error) error {
 // unkept is unwritten for records, which whoever writes them may try again by himself.
 func (s *Store) unkept(err error) error { return s.unwrittenOf("write records to", err) }
 
-// unallocated is unkept for virtual addresses.
-func (s *Store) unallocated(err error) error { return s.unwrittenOf("keep virtual addresses in", err) }
-
 func (s *Store) unwrittenOf(what string, err error) error {
 	if why, _ := s.inTheWay(err); why != "" {
 		return fmt.Errorf("%s %s: %w (%s)", what, s.path, err, why)

@@ -3,7 +3,6 @@ package bolt
 import (
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"sync"
@@ -14,7 +13,6 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/ashore-mesh/ashore/config"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // FileName is the name of the file in the state folder.
@@ -25,8 +23,8 @@ var (
 	ErrInUse = errors.New("in use by another process")
 	// ErrDamaged says that the file cannot be trusted; nothing was written to it.
 	ErrDamaged = errors.New("damaged")
-	// ErrNewer says that a newer release of Ashore wrote the file; nothing was written to it.
-	ErrNewer = errors.New("written by a newer release")
+	// ErrSchema means that a release with another layout wrote the file; nothing was written to it.
+	ErrSchema = errors.New("written by another release")
 	// ErrUnchecked says that the file was not closed cleanly and there is no CheckCommand to check it.
 	ErrUnchecked = errors.New("not closed cleanly, and not checked")
 	// ErrClosed says that the store was closed.
@@ -67,7 +65,7 @@ func (c *Config) defaults() {
 		c.HistoryTotal = 50_000
 	}
 	if c.Lost == "" {
-		c.Lost = "objects written to the store, their history, allocated virtual addresses and the last good content of files that are broken now are lost; other files of configuration are read again. " +
+		c.Lost = "objects written to the store, their history, allocated virtual IPs and the last good content of files that are broken now are lost; other files of configuration are read again. " +
 			"Lost with it are the ledger of workloads (each has to join again), join tokens and how far a rotation of the root was; revocations are read from ca/revocations.json beside it, where that is"
 	}
 	if c.Log == nil {
@@ -90,21 +88,19 @@ type Store struct {
 	writing sync.Mutex // held by a writer, from reading what it compares with until memory is up to date
 	writes  int        // how many writes the history has; guarded by writing
 
-	mu        sync.RWMutex // guards what follows; a writer holds writing too
-	closed    bool
-	revision  uint64
-	objects   map[config.Key]*config.Object
-	broken    map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
-	unread    map[string]config.Key     // their keys, by the same
-	addresses map[registry.Key][]netip.Addr
-	idle      map[registry.Key]time.Time // of addresses: since when no source has had the host
-	feeds     map[*subscriber]bool
+	mu       sync.RWMutex // guards what follows; a writer holds writing too
+	closed   bool
+	revision uint64
+	objects  map[config.Key]*config.Object
+	broken   map[string]config.Problem // records of objects that this release cannot read, by Problem.Object
+	unread   map[string]config.Key     // their keys, by the same
+	feeds    map[*subscriber]bool
 }
 
 var _ config.Store = (*Store)(nil)
 
 // New opens the store of a state folder, and makes it when there is none. Close it when done.
-// Errors: ErrInUse, ErrDamaged, ErrNewer, ErrUnchecked, and those of the file system; each says what
+// Errors: ErrInUse, ErrDamaged, ErrSchema, ErrUnchecked, and those of the file system; each says what
 // to do.
 func New(cfg Config) (*Store, error) {
 	cfg.defaults()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,9 +17,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/feed"
+	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/internal/virtualip"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // TestMain runs the tests or, in a child process that a test has started, what its arguments name.
@@ -163,69 +161,6 @@ func TestOldHistory(t *testing.T) {
 	}
 }
 
-// An address is allocated once and never moves, no other key gets it, and a full range is said, without writing.
-func TestAllocate(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	s := open(t, Config{Dir: dir})
-	keys := make([]registry.Key, 1<<16-2)
-	for i := range keys {
-		keys[i] = registry.Key{Host: fmt.Sprintf("h%d.test", i), Namespace: "shop"}
-	}
-	first, err := s.Allocate(t.Context(), keys[:100])
-	if err != nil {
-		t.Fatal(err)
-	}
-	all, err := s.Allocate(t.Context(), append(keys[50:], keys[:60]...))
-	if err != nil || len(all) != len(keys) {
-		t.Fatalf("got %d, %v", len(all), err)
-	}
-	checkAddresses(t, all)
-	extra := registry.Key{Host: "one-too-many.test"}
-	before := s.db.Stats()
-	got, err := s.Allocate(t.Context(), []registry.Key{keys[0], extra})
-	if !errors.Is(err, virtualip.ErrExhausted) || len(got) != 1 || got[keys[0]] == nil {
-		t.Errorf("got %v, %v, want the known one and ErrExhausted", got, err)
-	}
-	after := s.db.Stats()
-	if n := after.TxStats.GetWrite() - before.TxStats.GetWrite(); n > 0 {
-		t.Errorf("the disk was written to %d times to keep nothing", n)
-	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	again, err := open(t, checked(t, dir)).Allocate(t.Context(), keys)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, want := range []map[registry.Key][]netip.Addr{first, all} {
-		for k, a := range want {
-			if !cmp.Equal(again[k], a, cmp.Comparer(func(a, b netip.Addr) bool { return a == b })) {
-				t.Fatalf("%v moved from %v to %v", k, a, again[k])
-			}
-		}
-	}
-}
-
-func checkAddresses(t *testing.T, all map[registry.Key][]netip.Addr) {
-	t.Helper()
-	seen := map[netip.Addr]registry.Key{}
-	for k, list := range all {
-		if len(list) != 2 || !netip.MustParsePrefix("240.240.0.0/16").Contains(list[0]) || !netip.MustParsePrefix("2001:2::/48").Contains(list[1]) {
-			t.Fatalf("%v has %v", k, list)
-		}
-		for _, a := range list {
-			if other, twice := seen[a]; twice {
-				t.Fatalf("%v and %v both have %v", k, other, a)
-			}
-			seen[a] = k
-		}
-	}
-	if _, bad := seen[netip.MustParseAddr("240.240.0.0")]; bad {
-		t.Error("the first address of the range is allocated")
-	}
-}
-
 // What this release cannot read is told by name, until it is written anew.
 func TestUnusable(t *testing.T) {
 	t.Parallel()
@@ -301,30 +236,41 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// A file of a newer release is refused and left as it is.
-func TestNewerSchema(t *testing.T) {
+// A file with the layout of another release is refused and left as it is.
+func TestOtherSchema(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	s := open(t, Config{Dir: dir})
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	db, err := bbolt.Open(s.path, 0o600, nil)
+	for _, version := range []string{"3", "7"} {
+		setSchema(t, s.path, version)
+		before := read(t, s.path)
+		for _, cfg := range []Config{{Dir: dir}, checked(t, dir), {Dir: dir}} {
+			_, err := New(cfg)
+			if !errors.Is(err, ErrSchema) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "version "+version) {
+				t.Errorf("version %s: got %v, want ErrSchema", version, err)
+			}
+		}
+		if string(read(t, s.path)) != string(before) {
+			t.Errorf("version %s: the file was written to", version)
+		}
+	}
+}
+
+// setSchema replaces the schema version of a file.
+func setSchema(t *testing.T, path, version string) {
+	t.Helper()
+	db, err := bbolt.Open(path, 0o600, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte("7")) })
+	err = db.Update(func(tx *bbolt.Tx) error {
+		return tx.Bucket([]byte(bucketMeta)).Put([]byte(metaSchema), []byte(version))
+	})
 	if err := errors.Join(err, db.Close()); err != nil {
 		t.Fatal(err)
-	}
-	before := read(t, s.path)
-	for _, cfg := range []Config{{Dir: dir}, checked(t, dir), {Dir: dir}} {
-		if _, err := New(cfg); !errors.Is(err, ErrNewer) || errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), "version 7") {
-			t.Errorf("got %v, want ErrNewer", err)
-		}
-	}
-	if string(read(t, s.path)) != string(before) {
-		t.Error("the file was written to")
 	}
 }
 
@@ -392,8 +338,8 @@ func TestClosed(t *testing.T) {
 	_, put := s.Put(t.Context(), configtest.Object("a", "a.test"), "x")
 	_, get := s.Get(t.Context(), configtest.Key("a"))
 	_, history := s.History(t.Context(), config.Query{})
-	_, allocate := s.Allocate(t.Context(), []registry.Key{{Host: "a"}})
-	for what, err := range map[string]error{"put": put, "get": get, "history": history, "allocate": allocate} {
+	commit := s.Records().Commit(t.Context(), record.Write{Key: token("a"), Value: []byte("1")})
+	for what, err := range map[string]error{"put": put, "get": get, "history": history, "commit": commit} {
 		if !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: got %v, want ErrClosed", what, err)
 		}

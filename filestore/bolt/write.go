@@ -21,7 +21,7 @@ func (s *Store) update(f func(*tx) error) error {
 	}
 	var given *bbolt.Tx // what the disk is given, once f is done
 	err := s.db.Update(func(btx *bbolt.Tx) error {
-		t, err := begin(btx, schema)
+		t, err := begin(btx)
 		if err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 // append writes an entry. Errors: errConflict, ErrAway, ErrUnknown.
 func (w *writing) append(ctx context.Context, e *attempt) error {
 	s := w.store
-	a := about{Format: e.format(), position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
+	a := about{Format: format, position: e.next.position, Previous: e.base.Entry, By: s.cfg.Replica, At: time.Now().UTC()}
 	if body := encodeCommits(e.commits); !bytes.Equal(w.packed.body, body) {
 		w.dropChunks()
 		var err error
@@ -27,9 +27,9 @@ func (w *writing) append(ctx context.Context, e *attempt) error {
 		return err
 	}
 	h := s.head
-	h.Format, h.position = max(h.Format, a.Format), e.next.position
+	h.position = e.next.position
 	if s.headAt == 0 {
-		h = head{Format: a.Format, position: e.next.position, Begun: a.At}
+		h = head{Format: format, position: e.next.position, Begun: a.At}
 	}
 	value := append(line, w.packed.raw...)
 	modified, err := s.move(ctx, e.base, h, a.content, s.client.op(api.KVSet, keyOfEntry(a.Sequence), value))

@@ -31,12 +31,6 @@ func (s *state) apply(c *commit, k keeping) *state {
 	if c.Objects != nil {
 		out.applyObjects(c.Objects, k)
 	}
-	for _, n := range c.Homeless {
-		out.dropAddress(n.key())
-	}
-	for _, w := range c.Addresses {
-		out.takeAddress(w.key(), w.pair())
-	}
 	return &out
 }
 

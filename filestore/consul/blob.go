@@ -15,11 +15,8 @@ import (
 )
 
 const (
-	// format is the newest version of what is written below the prefix. What an older release would misread takes the next number,
-	// and nothing else does: replicas are brought to a new release one after the other.
-	//
-	// Format 1, plainFormat, has no hosts that are idle, and none that lost their addresses.
-	format, plainFormat = 2, 1
+	// format is the version of what is written below the prefix. Any other is refused.
+	format = 3
 	// maxInline is how large a content may be to stand beside its line, in bytes. Consul bounds a transaction to 512 KiB, in
 	// which it stands in base64 (limits.txn_max_req_len).
 	maxInline = 300 << 10

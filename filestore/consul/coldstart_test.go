@@ -5,11 +5,9 @@ import (
 	"errors"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // A start while Consul is away asks many things of the store. Each is answered by the copy that stands in, at once: whether Consul is
@@ -23,11 +21,6 @@ func TestColdStartAsksOnce(t *testing.T) {
 	kept := newShelf()
 	a, end := s.start(t, kept)
 	put(t, a, "revoked", "mallory")
-	known := registry.Key{Host: "a.test", Namespace: "shop"}
-	had, err := a.Allocate(t.Context(), []registry.Key{known})
-	if err != nil {
-		t.Fatal(err)
-	}
 	end()
 	var asked atomic.Int64
 	link.losing(func(string, []byte) fate { asked.Add(1); return unheard })
@@ -55,19 +48,6 @@ func TestColdStartAsksOnce(t *testing.T) {
 	go func() { done <- b.Follow(ctx) }()
 	eventually(t, "Consul is back", func() bool { return !b.standing.away() })
 	put(t, b, "revoked", "eve")
-
-	// A look at Consul takes long while it says nothing: who wants addresses does not wait for its end, and has those that are known.
-	if err := b.await(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	b.standing.ill(errors.New("it does not answer"), b.cfg.Log)
-	short, stop := context.WithTimeout(t.Context(), 10*time.Second)
-	defer stop()
-	got, err := b.Allocate(short, []registry.Key{known, {Host: "new.test", Namespace: "shop"}})
-	<-b.turn
-	if !errors.Is(err, ErrAway) || len(got) != 1 || got[known][0] != had[known][0] {
-		t.Errorf("allocate while Consul is away: got %v, %v; want %v and ErrAway", got, err, had)
-	}
 	cancel()
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -6,13 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/netip"
-	"slices"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // commit is a change of the state that is made whole or not at all, as it is written in an entry. It says what is to be
@@ -21,9 +18,6 @@ import (
 type commit struct {
 	Records []recordWrite `json:"records,omitempty"`
 	Objects *objectsWrite `json:"objects,omitempty"`
-	// Homeless are services that lose their addresses, before others are given any.
-	Homeless  []serviceName  `json:"homeless,omitempty"`
-	Addresses []addressWrite `json:"addresses,omitempty"`
 }
 
 // recordWrite sets a record. Its texts need not be UTF-8.
@@ -66,34 +60,6 @@ func (n objectName) key() config.Key {
 	return config.Key{Kind: n.Kind, Namespace: n.Namespace, Name: n.Name}
 }
 
-// serviceName is a registry.Key.
-type serviceName struct {
-	Host      string `json:"host"`
-	Namespace string `json:"namespace"`
-}
-
-func (n serviceName) key() registry.Key { return registry.Key{Host: n.Host, Namespace: n.Namespace} }
-
-// addressWrite gives a service its virtual addresses.
-type addressWrite struct {
-	Host      string     `json:"host"`
-	Namespace string     `json:"namespace"`
-	IPv4      netip.Addr `json:"ipv4"`
-	IPv6      netip.Addr `json:"ipv6"`
-	// Idle is since when no source has had it, in Unix seconds; 0: one has it, or may.
-	Idle int64 `json:"idle,omitempty"`
-}
-
-func addressesOf(k registry.Key, p pair) addressWrite {
-	return addressWrite{Host: k.Host, Namespace: k.Namespace, IPv4: p.v4, IPv6: p.v6, Idle: p.idle}
-}
-
-func (w addressWrite) pair() pair { return pair{w.IPv4, w.IPv6, w.Idle} }
-
-func (w addressWrite) key() registry.Key {
-	return registry.Key{Host: w.Host, Namespace: w.Namespace}
-}
-
 // encode is a commit as it is written.
 func (c *commit) encode() (json.RawMessage, error) {
 	b, err := json.Marshal(c)
@@ -101,14 +67,6 @@ func (c *commit) encode() (json.RawMessage, error) {
 		return nil, fmt.Errorf("encode a change: %w", err)
 	}
 	return b, nil
-}
-
-// format is the lowest one that has what the commit says.
-func (c *commit) format() int {
-	if len(c.Homeless) > 0 || slices.ContainsFunc(c.Addresses, func(w addressWrite) bool { return w.Idle != 0 }) {
-		return format
-	}
-	return plainFormat
 }
 
 // decodeCommits reads the content of an entry. What this release does not know is an error: a change that is applied in part
@@ -134,16 +92,6 @@ func (c *commit) check() error {
 	for _, w := range c.Records {
 		if len(w.Table) == 0 || len(w.Name) == 0 || len(w.Table)+len(w.Name) > record.MaxName || len(w.Value) > record.MaxValue {
 			return fmt.Errorf("record %.80q %.80q of %d bytes", w.Table, w.Name, len(w.Value))
-		}
-	}
-	for _, w := range c.Addresses {
-		if w.Host == "" || !w.IPv4.Is4() || !w.IPv6.Is6() || w.Idle < 0 {
-			return fmt.Errorf("addresses %s and %s of %q, idle since %d", w.IPv4, w.IPv6, w.Host, w.Idle)
-		}
-	}
-	for _, n := range c.Homeless {
-		if n.Host == "" {
-			return errors.New("a service without a host loses its addresses")
 		}
 	}
 	if c.Objects == nil {

@@ -6,27 +6,25 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 	"time"
 
 	"github.com/ashore-mesh/ashore/config"
 	"github.com/ashore-mesh/ashore/internal/writebehind"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
-// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away who is revoked, which address is
-// whose, and what operators may ask for: objects and their history (copyobjects.go). It is of one place in the log as a whole. What is
-// active then is what internal/feed saved of the store as a source.
+// A replica keeps a copy of the state at home, so that it knows after a start while Consul is away who is revoked, which virtual
+// IPs are allocated, and what operators may ask for: objects and their history (copyobjects.go). It is of one place in
+// the log as a whole. What is active then is what internal/feed saved of the store as a source.
 
 const (
 	// copyGap gathers what is written at the same time.
 	copyGap = 100 * time.Millisecond
 	// copyTouch is how often it is written down that the copy is right: after a restart its age may be that much too high.
 	copyTouch = time.Minute
-	// The names of contents: copyAbout and copyWhole, and what those of records, addresses, objects and past writes begin with.
-	copyAbout, copyWhole                          = "about", "whole"
-	copyRecord, copyAddress, copyObject, copyPast = "record:", "address:", "object:", "past:"
+	// The names of contents: copyAbout and copyWhole, and what those of records, objects and past writes begin with.
+	copyAbout, copyWhole             = "about", "whole"
+	copyRecord, copyObject, copyPast = "record:", "object:", "past:"
 )
 
 // copyName is the name of the copy of the store of some options. Stores whose options name different places never share one: who was
@@ -61,12 +59,6 @@ func (s *Store) keepCopy(old, next *state) {
 		name, v := copyRecord+copiedKey(c.Key), c.New
 		if contents[name] = nil; c.HasNew {
 			contents[name] = func() ([]byte, error) { return json.Marshal(copiedRecord{v.version, v.content}) }
-		}
-	}
-	for c := range next.addresses.Diff(old.addresses) {
-		name, p := copyAddress+c.Key.Host+"\x00"+c.Key.Namespace, c.New
-		if contents[name] = nil; c.HasNew {
-			contents[name] = func() ([]byte, error) { return json.Marshal(copiedPair(p)) }
 		}
 	}
 	copyObjects(contents, old, next)
@@ -165,52 +157,7 @@ func (s *state) takeCopied(name string, content []byte) error {
 		}
 		s.records = s.records.With(key, &value{r.Version, r.Value})
 	}
-	if text, ok := strings.CutPrefix(name, copyAddress); ok {
-		host, namespace, _ := strings.Cut(text, "\x00")
-		p, err := parseCopiedPair(content)
-		if err != nil {
-			return err
-		}
-		s.takeAddress(registry.Key{Host: host, Namespace: namespace}, p)
-	}
 	return nil
-}
-
-// copiedPair are the texts of a pair in a copy: its addresses and, where it is idle, since when.
-func copiedPair(p pair) []string {
-	out := []string{p.v4.String(), p.v6.String()}
-	if p.idle != 0 {
-		out = append(out, p.since().Format(time.RFC3339))
-	}
-	return out
-}
-
-// parseCopiedPair is the inverse of copiedPair, in JSON.
-func parseCopiedPair(content []byte) (pair, error) {
-	var list []string
-	if err := decodeStrict(content, &list); err != nil {
-		return pair{}, err
-	}
-	if len(list) != 2 && len(list) != 3 {
-		return pair{}, fmt.Errorf("%q is not an IPv4 and an IPv6 address", list)
-	}
-	v4, err4 := netip.ParseAddr(list[0])
-	v6, err6 := netip.ParseAddr(list[1])
-	if err := errors.Join(err4, err6); err != nil {
-		return pair{}, err
-	}
-	if !v4.Is4() || !v6.Is6() {
-		return pair{}, fmt.Errorf("%q is not an IPv4 and an IPv6 address", list)
-	}
-	out := pair{v4: v4, v6: v6}
-	if len(list) == 3 {
-		since, err := time.Parse(time.RFC3339, list[2])
-		if err != nil {
-			return pair{}, err
-		}
-		out.idle = since.Unix()
-	}
-	return out, nil
 }
 
 // copiedKey is a record's key as text: the length of the table's name, the table and the name, so that no two are alike.

@@ -11,7 +11,7 @@ import (
 )
 
 // copyObjects adds to contents what differs between two states in objects and their history. A copy has all of them, and says of which
-// place in the log, or none: who wrote it may have been an older release, which knew of records and addresses alone.
+// place in the log, or none.
 func copyObjects(contents map[string]writebehind.Encode, old, next *state) {
 	for c := range next.objects.Diff(old.objects) {
 		name, key, o := copiedObject(c.Key), c.Key, c.New
@@ -60,7 +60,7 @@ func (s *Store) sweepCopied(contents map[string]writebehind.Encode) {
 }
 
 // loadCopiedObjects has the copy that stands in tell of objects and their history; of none where these are not of the same place in the
-// log, or cannot be read, for records and addresses count without them. They are removed then. Its caller has the turn. It takes a
+// log, or cannot be read, for records count without them. They are removed then. Its caller has the turn. It takes a
 // while, so that a start to which Consul answers does without.
 func (s *Store) loadCopiedObjects() {
 	known := *s.state.Load()

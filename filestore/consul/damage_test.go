@@ -91,7 +91,7 @@ func TestDamagedKeys(t *testing.T) {
 			if err := other.Close(); err != nil {
 				t.Error(err)
 			}
-		case !errors.Is(err, ErrDamaged) && !errors.Is(err, errNewer) || !strings.Contains(err.Error(), s.prefix+"/"):
+		case !errors.Is(err, ErrDamaged) && !errors.Is(err, errFormat) || !strings.Contains(err.Error(), s.prefix+"/"):
 			t.Errorf("%s of %s: got %v, want an error that names a key", how, key, err)
 		default:
 			refused++

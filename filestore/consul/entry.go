@@ -10,7 +10,7 @@ import (
 
 // head is what stands at the key head: which entry is the newest, and where the snapshot is.
 type head struct {
-	// Format is the highest of any entry that there was: a snapshot has what all of them wrote.
+	// Format is that of the head, of the entries and of the snapshots.
 	Format int `json:"format"`
 	position
 	// Begun is when the log was.
@@ -30,7 +30,6 @@ type snapshotRef struct {
 
 // about is the line that an entry begins with.
 type about struct {
-	// Format is the lowest that its content needs.
 	Format int `json:"format"`
 	position
 	// Previous is the ID of the entry before; empty: this is the first.
@@ -41,8 +40,8 @@ type about struct {
 	content
 }
 
-// errNewer says that a newer release wrote something.
-var errNewer = errors.New("a newer release of Ashore wrote it: bring this ashored to that release")
+// errFormat means that a release with another format wrote something.
+var errFormat = errors.New("another release of Ashore wrote it: run the same release on all replicas")
 
 // parseHead reads what stands at the key head.
 func parseHead(b []byte) (head, error) {
@@ -112,10 +111,10 @@ func decodeFormat(b []byte, into any) error {
 		return err
 	}
 	switch {
-	case f.Format > format:
-		return fmt.Errorf("it has format %d, and this release knows formats up to %d: %w", f.Format, format, errNewer)
 	case f.Format < 1:
 		return errors.New("it has no format")
+	case f.Format != format:
+		return fmt.Errorf("it has format %d, and this release reads format %d: %w", f.Format, format, errFormat)
 	}
 	return decodeStrict(b, into)
 }

@@ -23,7 +23,6 @@ func (s *Store) Follow(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return s.copy.Run(copying) })
 	g.Go(func() error { s.touchCopy(ctx); return nil })
-	g.Go(func() error { s.regainer(ctx); return nil })
 	g.Go(func() error { return s.compactor(ctx) })
 	g.Go(func() error {
 		defer endCopy()

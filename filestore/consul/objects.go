@@ -124,7 +124,7 @@ func (s *Store) apply(ctx context.Context, changes []config.Change, who string) 
 	if known := s.state.Load(); len(changes) == 0 || known.checkChanges(changes) != nil {
 		ahead = nil // it comes to nothing, in all likelihood
 	}
-	after, err := s.proposeAhead(ctx, len(changes) >= largeApply, ahead, func(known *state) (*commit, error) {
+	after, err := s.propose(ctx, len(changes) >= largeApply, ahead, func(known *state) (*commit, error) {
 		if err := known.checkChanges(changes); err != nil || len(changes) == 0 {
 			return nil, err
 		}

@@ -438,8 +438,9 @@ func TestDamage(t *testing.T) {
 	}{
 		"nonsense":            {"PUT", "nonsense", []string{s.prefix + "/head"}},
 		"nothing":             {"PUT", "", []string{s.prefix + "/head"}},
-		"a newer format":      {"PUT", strings.Replace(head, `"format":1`, `"format":3`, 1), []string{s.prefix + "/head", "newer release"}},
-		"a field of tomorrow": {"PUT", strings.Replace(head, `"format":1`, `"format":1,"more":1`, 1), []string{s.prefix + "/head", "more"}},
+		"an older format":     {"PUT", strings.Replace(head, `"format":3`, `"format":2`, 1), []string{s.prefix + "/head", "another release"}},
+		"a newer format":      {"PUT", strings.Replace(head, `"format":3`, `"format":4`, 1), []string{s.prefix + "/head", "another release"}},
+		"a field of tomorrow": {"PUT", strings.Replace(head, `"format":3`, `"format":3,"more":1`, 1), []string{s.prefix + "/head", "more"}},
 		"gone":                {"DELETE", "", []string{s.prefix + "/head", "store.prefix"}},
 		"an entry to come":    {"PUT", strings.Replace(head, `"sequence":1`, `"sequence":9`, 1), []string{s.prefix + "/entry/0000000000000002"}},
 		"another log":         {"PUT", strings.Replace(head, `"log":"`, `"log":"other`, 1), []string{"another store"}},

@@ -58,15 +58,10 @@ func (q *writeQueue) withdraw(p *proposal) bool {
 }
 
 // propose writes what plan makes of the state, together with what others propose at the same time, and returns the state right
-// after it. When ctx ends before its turn, nothing is written and the error is that of ctx.
+// after it. When ctx ends before its turn, nothing is written and the error is that of ctx. c is the commit that plan makes in all
+// likelihood; nil: none is known. What is too large for one key is written before its turn, in which all others would wait for it.
 // Errors: those of plan, by what Consul holds; ErrAway, ErrUnknown.
-func (s *Store) propose(ctx context.Context, large bool, plan func(*state) (*commit, error)) (*state, error) {
-	return s.proposeAhead(ctx, large, nil, plan)
-}
-
-// proposeAhead is propose for a commit that plan makes in all likelihood; nil: none is known. What is too large for one key is written
-// before its turn, in which all others would wait for it.
-func (s *Store) proposeAhead(ctx context.Context, large bool, c *commit, plan func(*state) (*commit, error)) (*state, error) {
+func (s *Store) propose(ctx context.Context, large bool, c *commit, plan func(*state) (*commit, error)) (*state, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

@@ -183,7 +183,7 @@ func (s *Store) restored(known *state, h head) {
 
 // damaged is the error for what stands at a key and cannot be used.
 func (s *Store) damaged(name string, err error) error {
-	if errors.Is(err, errNewer) {
+	if errors.Is(err, errFormat) {
 		return fmt.Errorf("the key %s of Consul cannot be used: %w", s.client.key(name), err)
 	}
 	return fmt.Errorf("%w: the key %s of Consul cannot be used (%w): did somebody else write there? What was known stays; bring back a snapshot of Consul's", ErrDamaged, s.client.key(name), err)

@@ -56,7 +56,7 @@ func (r *records) Commit(ctx context.Context, writes ...record.Write) error {
 			c.Records[i].Value = append([]byte{}, w.Value...)
 		}
 	}
-	_, err := r.store.proposeAhead(ctx, false, c, func(s *state) (*commit, error) { return c, s.checkVersions(writes) })
+	_, err := r.store.propose(ctx, false, c, func(s *state) (*commit, error) { return c, s.checkVersions(writes) })
 	return err
 }
 

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/ashore-mesh/ashore/config/configtest"
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testconsul"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // What one replica has written, every other one reads from then on, and is told of.
@@ -42,7 +39,6 @@ func TestReplicas(t *testing.T) {
 		t.Error("the other replica was not told")
 	}
 	t.Run("a busy writer", func(t *testing.T) { testBusy(t, a, b) })
-	t.Run("addresses", func(t *testing.T) { testAddresses(t, a, b) })
 	t.Run("a large apply", func(t *testing.T) { testLarge(t, a, b) })
 }
 
@@ -55,45 +51,6 @@ func testBusy(t *testing.T, a, b *Store) {
 	put(t, a, "busy", "1")
 	if got := valueOf(t, b, "busy"); got != "1" {
 		t.Errorf("read %q after 1 was written", got)
-	}
-}
-
-// testAddresses: two replicas that give addresses at the same time give each service one pair, and no pair twice.
-func testAddresses(t *testing.T, a, b *Store) {
-	var keys []registry.Key
-	for i := range 300 {
-		keys = append(keys, registry.Key{Host: fmt.Sprintf("s%d.test", i), Namespace: "shop"})
-	}
-	results := make([]map[registry.Key][]netip.Addr, 4)
-	var wg sync.WaitGroup
-	for i, s := range []*Store{a, b, a, b} {
-		wg.Go(func() {
-			results[i] = map[registry.Key][]netip.Addr{}
-			for _, at := range rand.Perm(len(keys) / 10) {
-				got, err := s.Allocate(t.Context(), keys[at*10:at*10+10])
-				if err != nil {
-					t.Error(err)
-				}
-				for k, v := range got {
-					results[i][k] = v
-				}
-			}
-		})
-	}
-	wg.Wait()
-	seen := map[netip.Addr]registry.Key{}
-	for _, k := range keys {
-		for i, r := range results {
-			if d := cmp.Diff(results[0][k], r[k], cmp.Comparer(func(a, b netip.Addr) bool { return a == b })); d != "" || len(r[k]) != 2 {
-				t.Fatalf("caller %d has another address of %v:\n%s", i, k, d)
-			}
-		}
-		for _, addr := range results[0][k] {
-			if other, taken := seen[addr]; taken {
-				t.Fatalf("%s is of %v and of %v", addr, k, other)
-			}
-			seen[addr] = k
-		}
 	}
 }
 
@@ -163,9 +120,6 @@ func TestSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := a.Allocate(t.Context(), []registry.Key{{Host: "a.test"}}); err != nil {
-		t.Fatal(err)
-	}
 	keys := func() (entries, chunks int) {
 		var all []string
 		if err := json.Unmarshal([]byte(s.kv(t, "GET", "?keys", "")), &all); err != nil {
@@ -208,9 +162,6 @@ func equalStates(t *testing.T, a, b *state) {
 	}
 	if a.remembered != b.remembered {
 		t.Errorf("the history has %d bytes, and %d", a.remembered, b.remembered)
-	}
-	if a.taken.Len() != b.taken.Len() {
-		t.Errorf("%d addresses are taken, and %d", a.taken.Len(), b.taken.Len())
 	}
 }
 
@@ -305,28 +256,29 @@ func TestGroupUnwritten(t *testing.T) {
 		wg.Wait()
 		return errs
 	}
-	// another replica gives the address that the first of them chose to another service, at the last moment
+	commit := func(s *Store, name, value string) error {
+		key := record.Key{Table: "t", Name: name}
+		return s.Records().Commit(t.Context(), record.Write{Key: key, Value: []byte(value)})
+	}
+	// another replica creates the record that both want to create, at the last moment
 	var once sync.Once
 	way.losing(func(path string, body []byte) fate {
 		if path == "/v1/txn" && bytes.Contains(body, []byte(`"cas"`)) {
 			once.Do(func() {
-				c := commit{Addresses: []addressWrite{{Host: "rival.test", IPv4: chosen(t, "x.test").v4, IPv6: chosen(t, "x.test").v6}}}
-				if _, err := b.propose(t.Context(), false, func(*state) (*commit, error) { return &c, nil }); err != nil {
+				if err := commit(b, "x", "rival"); err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		return passes
 	})
-	var got [2]netip.Addr
-	var n atomic.Int64
-	errs := two(func() error {
-		out, err := a.Allocate(t.Context(), []registry.Key{{Host: "x.test"}})
-		got[n.Add(1)-1] = out[registry.Key{Host: "x.test"}][0]
-		return err
-	})
-	if want := fresh(t, b).addresses.At(registry.Key{Host: "x.test"}).v4; errs != [2]error{} || got != [2]netip.Addr{want, want} {
-		t.Errorf("addresses: got %v, %v, want %s for both", got, errs, want)
+	for _, err := range two(func() error { return commit(a, "x", "mine") }) {
+		if !errors.Is(err, record.ErrConflict) {
+			t.Errorf("the other replica was faster: got %v, want ErrConflict", err)
+		}
+	}
+	if got := valueOf(t, a, "x"); got != "rival" {
+		t.Errorf("read %q, want that of the other replica", got)
 	}
 	// the entry cannot be written: then nobody has written the record before the second one
 	way.losing(func(path string, _ []byte) fate {
@@ -335,22 +287,10 @@ func TestGroupUnwritten(t *testing.T) {
 		}
 		return passes
 	})
-	for _, err := range two(func() error {
-		return a.Records().Commit(t.Context(), record.Write{Key: record.Key{Table: "t", Name: "new"}, Value: []byte("x")})
-	}) {
+	for _, err := range two(func() error { return commit(a, "new", "x") }) {
 		if errors.Is(err, record.ErrConflict) || err == nil {
 			t.Errorf("got %v", err)
 		}
 	}
 	way.losing(nil)
-}
-
-// chosen are the addresses that a service gets when nobody else has any.
-func chosen(t *testing.T, host string) pair {
-	t.Helper()
-	c, err := (&state{}).allocate([]registry.Key{{Host: host}}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c.Addresses[0].pair()
 }

@@ -7,17 +7,14 @@ import (
 	"fmt"
 	"io"
 	"time"
-
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // item is one line of a snapshot: one of its fields is set. The first is that of the state.
 type item struct {
-	State   *stateItem    `json:"state,omitempty"`
-	Record  *recordItem   `json:"record,omitempty"`
-	Object  *objectItem   `json:"object,omitempty"`
-	Past    *pastItem     `json:"past,omitempty"`
-	Address *addressWrite `json:"address,omitempty"`
+	State  *stateItem  `json:"state,omitempty"`
+	Record *recordItem `json:"record,omitempty"`
+	Object *objectItem `json:"object,omitempty"`
+	Past   *pastItem   `json:"past,omitempty"`
 }
 
 // stateItem says what the snapshot is of, and how many lines follow.
@@ -56,7 +53,7 @@ func pastItemOf(id writeID, p *pastWrite) pastItem {
 func (s *state) encode() ([]byte, error) {
 	var b bytes.Buffer
 	w := json.NewEncoder(&b)
-	lines := s.records.Len() + s.objects.Len() + s.history.Len() + s.addresses.Len()
+	lines := s.records.Len() + s.objects.Len() + s.history.Len()
 	err := w.Encode(item{State: &stateItem{position: s.position, Revision: s.revision, Lines: lines}})
 	put := func(i item) {
 		if err == nil {
@@ -71,9 +68,6 @@ func (s *state) encode() ([]byte, error) {
 	}
 	for id, p := range s.history.All() {
 		put(item{Past: new(pastItemOf(id, p))})
-	}
-	for k, p := range s.addresses.All() {
-		put(item{Address: new(addressesOf(k, p))})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("encode a snapshot: %w", err)
@@ -123,12 +117,6 @@ func (s *state) take(i item, k keeping) error {
 		return s.takeObject(i.Object, k)
 	case i.Past != nil:
 		return s.takePast(i.Past)
-	case i.Address != nil:
-		if err := (&commit{Addresses: []addressWrite{*i.Address}}).check(); err != nil {
-			return err
-		}
-		s.takeAddress(i.Address.key(), i.Address.pair())
-		return nil
 	}
 	return errors.New("there is nothing in it that is known")
 }
@@ -156,17 +144,4 @@ func (s *state) takePast(p *pastItem) error {
 	}
 	s.remember(writeID{p.Revision, p.Place}, &pastWrite{key: p.key(), who: p.Who, when: p.When, before: p.Before})
 	return nil
-}
-
-func (s *state) dropAddress(k registry.Key) {
-	if p, had := s.addresses.Get(k); had {
-		s.taken = s.taken.Without(p.v4).Without(p.v6)
-		s.addresses = s.addresses.Without(k)
-	}
-}
-
-func (s *state) takeAddress(k registry.Key, p pair) {
-	s.dropAddress(k)
-	s.addresses = s.addresses.With(k, p)
-	s.taken = s.taken.With(p.v4, true).With(p.v6, true)
 }

@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net/netip"
 	"time"
 
 	"google.golang.org/protobuf/proto"
@@ -15,7 +14,6 @@ import (
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/internal/pmap"
 	"github.com/ashore-mesh/ashore/internal/record"
-	"github.com/ashore-mesh/ashore/registry"
 )
 
 // state is what the log says up to an entry. It never changes: apply makes a new one, which shares what is the same.
@@ -26,8 +24,6 @@ type state struct {
 	history pmap.Map[writeID, *pastWrite]
 	// remembered is the size of the history, in bytes.
 	remembered int
-	addresses  pmap.Map[registry.Key, pair]
-	taken      pmap.Map[netip.Addr, bool]
 	// revision is that of the last write of objects.
 	revision uint64
 	// place counts the records that the newest entry wrote; it makes their versions differ.
@@ -63,24 +59,6 @@ func (k recordKey) Compare(o recordKey) int {
 type value struct {
 	version string
 	content []byte
-}
-
-// pair is an IPv4 and an IPv6 address of a host.
-type pair struct {
-	v4, v6 netip.Addr
-	// idle is since when no source has had the host, in Unix seconds; 0: one has it, or may.
-	idle int64
-}
-
-// same says whether it has the same addresses.
-func (p pair) same(o pair) bool { return p.v4 == o.v4 && p.v6 == o.v6 }
-
-// since is idle as a time.
-func (p pair) since() time.Time {
-	if p.idle == 0 {
-		return time.Time{}
-	}
-	return time.Unix(p.idle, 0).UTC()
 }
 
 // stored is an object as it is kept. Not to be changed.

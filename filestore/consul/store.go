@@ -65,7 +65,6 @@ type Store struct {
 	applied  map[string]bool   // the IDs of entries that were read since a write began; nil: nobody writes
 	revision uint64            // the highest ever known
 	chunked  map[uint64]string // chunks of entries since the snapshot, by their sequence
-	lost     *lostAddresses    // what hosts are to have back
 	uncopied map[string][]byte // what the copy has of objects, until that is loaded or written anew; nil: it is
 
 	counts   counts
@@ -73,9 +72,6 @@ type Store struct {
 	asking   barrier
 	standing standing
 	compact  chan struct{} // cap 1; wakes who writes snapshots
-
-	regain         chan struct{} // cap 1; wakes who gives addresses back
-	movedAddresses chan struct{} // cap 1; what Moved returns
 
 	mu    sync.Mutex
 	feeds map[*subscriber]bool // guarded by mu
@@ -125,7 +121,8 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1), regain: make(chan struct{}, 1), movedAddresses: make(chan struct{}, 1), feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
+	s := &Store{cfg: cfg, client: c, turn: make(chan struct{}, 1), compact: make(chan struct{}, 1),
+		feeds: map[*subscriber]bool{}, chunked: map[uint64]string{}}
 	s.applying = keeping{source: s.Name(), most: cfg.HistoryTotal, bytes: cfg.HistoryBytes}
 	s.copy = newCopy(cfg)
 	s.recs = &records{store: s}
@@ -157,7 +154,7 @@ func (s *Store) begin(ctx context.Context, found bool) error {
 		if err == nil || errors.Is(err, errTipless) && s.head.position == s.state.Load().position { // all is known, and nothing can be written
 			break
 		}
-		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errNewer) && sleep(ctx, attemptPause) == nil {
+		if time.Now().Before(end) && !errors.Is(err, ErrDamaged) && !errors.Is(err, errFormat) && sleep(ctx, attemptPause) == nil {
 			continue
 		}
 		if !found {
@@ -220,7 +217,6 @@ func (s *Store) publish(next *state) {
 	s.state.Store(next)
 	s.revision = max(s.revision, next.revision)
 	s.keepCopy(old, next)
-	s.lose(old, next)
 	var told []record.Write
 	for c := range next.records.Diff(old.records) {
 		told = append(told, record.Write{Key: record.Key(c.Key)})

@@ -156,15 +156,6 @@ func newAttempt(s *Store) *attempt {
 	return &attempt{base: base, next: base.begin(log, newID()), refused: map[*proposal]error{}}
 }
 
-// format is the lowest one that has what the entry says.
-func (e *attempt) format() int {
-	out := plainFormat
-	for _, p := range e.made {
-		out = max(out, p.planned.format())
-	}
-	return out
-}
-
 // plan has each proposal make its commit, for the state after those before it.
 func (w *writing) plan(e *attempt) error {
 	size := 0
@@ -264,7 +255,7 @@ func (w *writing) lost(ctx context.Context, e *attempt, doubt bool) {
 func (s *Store) refreshWithin(ctx context.Context, patience time.Duration) error {
 	for end := time.Now().Add(patience); ; {
 		err := s.refresh(ctx)
-		if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, errNewer) || !time.Now().Before(end) || sleep(ctx, retryPause) != nil {
+		if err == nil || errors.Is(err, ErrDamaged) || errors.Is(err, errFormat) || !time.Now().Before(end) || sleep(ctx, retryPause) != nil {
 			return err
 		}
 	}
