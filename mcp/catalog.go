@@ -16,7 +16,7 @@ import (
 	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
-// The settings of the mesh as a type over xDS. Source: Istio, pkg/model/xds.go and pilot/pkg/networking/apigen.
+// The type URLs of MeshConfig. Source: Istio, pkg/model/xds.go and pilot/pkg/networking/apigen.
 const (
 	meshType     = "core/v1alpha1/MeshConfig"
 	meshBodyType = "type.googleapis.com/istio.mesh.v1alpha1.MeshConfig"
@@ -25,169 +25,152 @@ const (
 // Objects are configuration objects by key.
 type Objects = pmap.Map[config.Key, *config.Object]
 
-// CatalogConfig says what is served.
+// CatalogConfig holds the settings of a Catalog.
 type CatalogConfig struct {
-	// Readers are who may read it.
+	// Readers are the identities that may read it.
 	Readers Readers
-	// Mesh are the settings of the mesh; nil: nobody is told.
+	// Mesh is the MeshConfig that is served. Default: none.
 	Mesh *mesh.MeshConfig
 }
 
-// Catalog makes of objects the resources that other control planes are told. Each object is encoded when
-// somebody asks first, and again when it changes; versions are hashes of contents, so that they are equal on every replica
-// and after a restart. Safe for concurrent use.
+// Catalog turns objects into the resources that other control planes read. An object is encoded
+// when it is first read, and again when it changes. Versions are hashes of contents, so they are
+// equal on all replicas and after a restart. Safe for concurrent use.
 type Catalog struct {
-	cfg   CatalogConfig          // set once
-	types map[string]config.Kind // set once: by type over xDS
-	mesh  resource.Set           // set once
+	cfg   CatalogConfig          // immutable
+	types map[string]config.Kind // immutable; by type URL
+	mesh  resource.Set           // immutable
 
-	// news is what who publishes writes. It is never held while anything is made: pushes to proxies wait for it.
-	news    sync.Mutex
-	number  uint64         // guarded by news: of what was published last; zero: nothing was
-	latest  func() Objects // guarded by news: makes that
-	objects *Objects       // guarded by news: is that, when it needs no making
+	// publishMu is never held during a conversion: pushes to proxies wait for Publish.
+	publishMu sync.Mutex
+	published func() Objects // guarded by publishMu; nil until the first Publish
+	sequence  uint64         // guarded by publishMu; the number of Publish calls
 
-	// making is held by who reads while he makes what he is told. It is taken before news.
-	making sync.Mutex
-	made   Objects                             // guarded by making: of what items and layers are
-	madeOf uint64                              // guarded by making: the number of that
-	items  map[config.Key]*resource.Resource   // guarded by making
-	layers map[config.Kind]*resource.Layer     // guarded by making; a kind is missing until it is asked for
-	byKind map[config.Kind]map[config.Key]bool // guarded by making
+	// readMu serializes conversions. It is taken before publishMu.
+	readMu    sync.Mutex
+	objects   Objects                             // guarded by readMu; the objects behind resources
+	converted uint64                              // guarded by readMu; the sequence of objects
+	resources map[config.Key]*resource.Resource   // guarded by readMu
+	layers    map[config.Kind]*resource.Layer     // guarded by readMu; kinds that were read since they changed
+	byKind    map[config.Kind]map[config.Key]bool // guarded by readMu
 }
 
-// NewCatalog makes one without objects.
+// NewCatalog returns an empty catalog.
 func NewCatalog(cfg CatalogConfig) *Catalog {
-	c := &Catalog{cfg: cfg, types: map[string]config.Kind{}, items: map[config.Key]*resource.Resource{}, layers: map[config.Kind]*resource.Layer{},
-		byKind: map[config.Kind]map[config.Key]bool{}}
+	c := &Catalog{
+		cfg: cfg, types: map[string]config.Kind{}, resources: map[config.Key]*resource.Resource{},
+		layers: map[config.Kind]*resource.Layer{}, byKind: map[config.Kind]map[config.Key]bool{},
+	}
 	for _, i := range config.Kinds() {
 		for _, url := range typeURLs(i) {
 			c.types[url] = i.Kind
 		}
 	}
 	if m := cfg.Mesh; m != nil {
-		c.mesh.Shared = resource.NewLayer([]*resource.Resource{resource.New(meshBodyType, "mesh", nil, func() []byte { return resource.Encode(m) })})
+		r := resource.New(meshBodyType, "mesh", nil, func() []byte { return resource.Encode(m) })
+		c.mesh.Shared = resource.NewLayer([]*resource.Resource{r})
 	}
 	return c
 }
 
-// May says why somebody may not read the catalog; nil: they may.
+// May returns why an identity may not read the catalog; nil: it may.
 func (c *Catalog) May(id spiffe.ID) error { return c.cfg.Readers.May(id) }
 
-// Publish makes objects what everybody is told. It costs nothing while nobody asks.
-func (c *Catalog) Publish(objects Objects) {
-	c.news.Lock()
-	defer c.news.Unlock()
-	if c.objects != nil && *c.objects == objects {
-		return
-	}
-	c.objects = &objects
-	c.publish(func() Objects { return objects })
+// Publish replaces the content with what objects returns. objects is called at most once, by the
+// next read, and not at all when Publish is called again before that. Publish never waits for it.
+func (c *Catalog) Publish(objects func() Objects) {
+	c.publishMu.Lock()
+	defer c.publishMu.Unlock()
+	c.published, c.sequence = objects, c.sequence+1
 }
 
-// PublishFrom makes what objects returns what everybody is told. It is called when somebody asks, once, from any goroutine;
-// not at all when more was published before. No two of such calls happen at a time, and nobody who publishes waits for one.
-func (c *Catalog) PublishFrom(objects func() Objects) {
-	c.news.Lock()
-	defer c.news.Unlock()
-	c.objects = nil
-	c.publish(objects)
-}
-
-// publish makes what latest returns what everybody is told, and tells who waits. Callers hold news.
-func (c *Catalog) publish(latest func() Objects) {
-	c.number++
-	c.latest = latest
-}
-
-// Ready says that something was published: before that there is nothing to tell, which is not the same as an empty mesh.
+// Ready reports whether anything was published. Before that the content is unknown, not empty.
 func (c *Catalog) Ready() bool {
-	c.news.Lock()
-	defer c.news.Unlock()
-	return c.number > 0
+	c.publishMu.Lock()
+	defer c.publishMu.Unlock()
+	return c.sequence > 0
 }
 
-// Knows says that a type over xDS is a name of configuration. It makes nothing.
-func (c *Catalog) Knows(name string) bool {
-	_, ok := c.types[name]
-	return ok || name == meshType
+// Knows reports whether a type URL is one of configuration. It converts nothing.
+func (c *Catalog) Knows(typeURL string) bool {
+	_, ok := c.types[typeURL]
+	return ok || typeURL == meshType
 }
 
-// Set is what there is of a type over xDS; false: it is no name of configuration. Every name of a kind holds the same.
-func (c *Catalog) Set(name string) (resource.Set, bool) {
-	if name == meshType {
+// Set returns the resources of a type URL; false: it is not one of configuration. All versions of a
+// kind have the same resources.
+func (c *Catalog) Set(typeURL string) (resource.Set, bool) {
+	if typeURL == meshType {
 		return c.mesh, true
 	}
-	kind, ok := c.types[name]
+	kind, ok := c.types[typeURL]
 	if !ok {
 		return resource.Set{}, false
 	}
-	return c.kind(kind), true
-}
-
-// kind is what there is of a kind.
-func (c *Catalog) kind(kind config.Kind) resource.Set {
-	c.making.Lock()
-	defer c.making.Unlock()
+	c.readMu.Lock()
+	defer c.readMu.Unlock()
 	c.update()
 	layer := c.layers[kind]
 	if layer == nil {
 		layer = c.layer(kind)
 		c.layers[kind] = layer
 	}
-	return resource.Set{Shared: layer}
+	return resource.Set{Shared: layer}, true
 }
 
-// published is what was published last, and its number.
-func (c *Catalog) published() (latest func() Objects, number uint64) {
-	c.news.Lock()
-	defer c.news.Unlock()
-	return c.latest, c.number
+// latest returns what was published last, and its sequence.
+func (c *Catalog) latest() (objects func() Objects, sequence uint64) {
+	c.publishMu.Lock()
+	defer c.publishMu.Unlock()
+	return c.published, c.sequence
 }
 
-// update brings the items up to date. Callers hold making.
+// update converts what was published last. Callers hold readMu.
 func (c *Catalog) update() {
-	publish, number := c.published()
-	if c.madeOf == number {
+	published, sequence := c.latest()
+	if c.converted == sequence {
 		return
 	}
-	latest := publish()
-	for ch := range latest.Diff(c.made) {
+	objects := published()
+	for ch := range objects.Diff(c.objects) {
 		if ch.Old != nil && ch.New != nil && ch.Old.Hash != 0 && ch.Old.Hash == ch.New.Hash {
 			continue
 		}
 		delete(c.layers, ch.Key.Kind)
-		delete(c.items, ch.Key)
+		delete(c.resources, ch.Key)
 		delete(c.byKind[ch.Key.Kind], ch.Key)
 		if ch.New == nil {
 			continue
 		}
-		c.items[ch.Key] = resourceOf(ch.New)
+		c.resources[ch.Key] = resourceOf(ch.New)
 		if c.byKind[ch.Key.Kind] == nil {
 			c.byKind[ch.Key.Kind] = map[config.Key]bool{}
 		}
 		c.byKind[ch.Key.Kind][ch.Key] = true
 	}
-	c.made, c.madeOf = latest, number
+	c.objects, c.converted = objects, sequence
 }
 
-// layer is what there is of a kind.
+// layer returns the resources of a kind. Callers hold readMu.
 func (c *Catalog) layer(kind config.Kind) *resource.Layer {
-	items := make([]*resource.Resource, 0, len(c.byKind[kind]))
+	resources := make([]*resource.Resource, 0, len(c.byKind[kind]))
 	for key := range c.byKind[kind] {
-		items = append(items, c.items[key])
+		resources = append(resources, c.resources[key])
 	}
-	return resource.NewLayer(items)
+	return resource.NewLayer(resources)
 }
 
-// resourceOf makes the resource of an object, which is encoded when somebody is told of it.
+// resourceOf returns the resource of an object. It is encoded when it is first read.
 func resourceOf(o *config.Object) *resource.Resource {
-	return resource.New(resourceType, o.Key.Namespace+"/"+o.Key.Name, nil, func() []byte {
-		m := &mcpv1.Metadata{Name: o.Key.Namespace + "/" + o.Key.Name, Labels: o.Labels, Annotations: o.Annotations}
+	name := o.Key.Namespace + "/" + o.Key.Name
+	return resource.New(resourceType, name, nil, func() []byte {
+		m := &mcpv1.Metadata{Name: name, Labels: o.Labels, Annotations: o.Annotations}
 		if !o.Created.IsZero() {
 			m.CreateTime = timestamppb.New(o.Created)
 		}
-		res := &mcpv1.Resource{Metadata: m, Body: &anypb.Any{TypeUrl: "type.googleapis.com/" + string(o.Spec.ProtoReflect().Descriptor().FullName()), Value: resource.Encode(o.Spec)}}
+		typeURL := "type.googleapis.com/" + string(o.Spec.ProtoReflect().Descriptor().FullName())
+		body := &anypb.Any{TypeUrl: typeURL, Value: resource.Encode(o.Spec)}
+		res := &mcpv1.Resource{Metadata: m, Body: body}
 		sum := sha256.Sum256(resource.Encode(res))
 		m.Version = hex.EncodeToString(sum[:8])
 		return resource.Encode(res)

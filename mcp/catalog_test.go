@@ -9,67 +9,80 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// Who publishes does not wait while something is made for a reader: pushes to proxies would wait with him. What he published
-// meanwhile is what is told next.
-func TestPublishWhileMaking(t *testing.T) {
+// entryType is the newest type URL of ServiceEntry.
+const entryType = "networking.istio.io/v1/ServiceEntry"
+
+// oneEntry is a set of one ServiceEntry.
+func oneEntry() Objects {
+	o := &config.Object{
+		Key:  config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"},
+		Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}},
+	}
+	return Objects{}.With(o.Key, o)
+}
+
+func wantEntries(t *testing.T, c *Catalog, want int) {
+	t.Helper()
+	if set, ok := c.Set(entryType); !ok || set.Len() != want {
+		t.Errorf("the catalog has %d ServiceEntries (known %v), want %d", set.Len(), ok, want)
+	}
+}
+
+// Pushes to proxies wait for Publish, so Publish does not wait for a slow read.
+func TestPublishDuringRead(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := NewCatalog(CatalogConfig{})
-		o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
-		kind, _ := config.Info(config.ServiceEntry)
-		name, release, read := typeURLs(kind)[0], make(chan struct{}), make(chan int)
-		length := func() int { set, _ := c.Set(name); return set.Len() }
-		c.PublishFrom(func() Objects { <-release; return Objects{}.With(o.Key, o) })
-		go func() { read <- length() }()
+		release, read := make(chan struct{}), make(chan int)
+		c.Publish(func() Objects { <-release; return oneEntry() })
+		go func() {
+			set, _ := c.Set(entryType)
+			read <- set.Len()
+		}()
 		synctest.Wait()
 		published := false
 		go func() {
-			c.Publish(Objects{})
+			c.Publish(func() Objects { return Objects{} })
 			published = c.Ready()
 		}()
 		synctest.Wait()
 		if !published {
-			t.Error("who publishes waits for who reads")
+			t.Error("Publish waits for a read")
 		}
 		close(release)
 		if got := <-read; got != 1 {
-			t.Errorf("the reader is told of %d", got)
+			t.Errorf("the read returned %d ServiceEntries, want the 1 that was published before it", got)
 		}
-		if got := length(); got != 0 {
-			t.Errorf("who reads next is told of %d, and nothing was published", got)
-		}
+		wantEntries(t, c, 0)
 	})
 }
 
-// What is made for others is made when somebody asks, once, and the latest alone.
-func TestPublishFrom(t *testing.T) {
+// Published objects are converted by the first read, once, and only the latest of them.
+func TestPublish(t *testing.T) {
 	t.Parallel()
 	c := NewCatalog(CatalogConfig{})
-	o := &config.Object{Key: config.Key{Kind: config.ServiceEntry, Namespace: "shop", Name: "web"}, Spec: &networking.ServiceEntry{Hosts: []string{"web.test"}}}
 	calls := 0
-	c.PublishFrom(func() Objects { t.Error("what is over is made"); return Objects{} })
-	c.PublishFrom(func() Objects { calls++; return Objects{}.With(o.Key, o) })
+	replaced := func() Objects {
+		t.Error("replaced objects were converted")
+		return Objects{}
+	}
+	c.Publish(replaced)
+	c.Publish(func() Objects { calls++; return oneEntry() })
 	if !c.Ready() || calls != 0 {
-		t.Errorf("made %d times before anybody asks, ready %v", calls, c.Ready())
+		t.Errorf("converted %d times before the first read, ready %v", calls, c.Ready())
 	}
-	kind, _ := config.Info(config.ServiceEntry)
-	name := typeURLs(kind)[0]
-	for asked, want := range map[string]bool{name: true, meshType: true, "networking.istio.io/v1/Nothing": false, "": false} {
-		if got := c.Knows(asked); got != want || calls != 0 {
-			t.Errorf("%q is known: %v, want %v; made %d times", asked, got, want, calls)
+	known := map[string]bool{entryType: true, meshType: true, "networking.istio.io/v1/Nothing": false, "": false}
+	for typeURL, want := range known {
+		if got := c.Knows(typeURL); got != want || calls != 0 {
+			t.Errorf("Knows(%q) = %v, want %v; converted %d times", typeURL, got, want, calls)
 		}
 	}
-	for range 2 {
-		if set, ok := c.Set(name); !ok || set.Len() != 1 {
-			t.Errorf("%s: %d, %v", name, set.Len(), ok)
-		}
-	}
+	wantEntries(t, c, 1)
+	wantEntries(t, c, 1)
 	if calls != 1 {
-		t.Errorf("made %d times", calls)
+		t.Errorf("converted %d times, want once", calls)
 	}
-	c.PublishFrom(func() Objects { t.Error("what is over is made"); return Objects{} })
-	c.Publish(Objects{})
-	if set, _ := c.Set(name); set.Len() != 0 {
-		t.Errorf("%d are left", set.Len())
-	}
+	c.Publish(replaced)
+	c.Publish(func() Objects { return Objects{} })
+	wantEntries(t, c, 0)
 }

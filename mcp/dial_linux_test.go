@@ -25,7 +25,12 @@ func TestDialProbes(t *testing.T) {
 	}
 	got := [4]int{}
 	err = raw.Control(func(fd uintptr) {
-		for i, o := range [4][2]int{{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL}, {syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT}} {
+		for i, o := range [4][2]int{
+			{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT},
+		} {
 			if got[i], err = syscall.GetsockoptInt(int(fd), o[0], o[1]); err != nil {
 				t.Error(err)
 			}

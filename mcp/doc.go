@@ -1,8 +1,9 @@
-// Package mcp exchanges configuration with other control planes by MCP over xDS, as Istio does (configSources: xds://…).
+// Package mcp exchanges configuration with other control planes by MCP over xDS, as Istio does
+// (configSources: xds://…).
 //
-// A Source is a config.Source that subscribes to all kinds on a discovery stream. Each resource is one group. It retains
-// nothing: the feed.Merger does that, across outages and restarts too. What fails validation is refused to the server, and is
-// a problem here.
+// A Source is a config.Source that subscribes to all kinds on a discovery stream. Each resource is
+// one group. It retains nothing: the feed.Merger does that, across outages and restarts too. What
+// fails validation is refused to the server, and is a problem here.
 //
 // A Catalog makes resources of our own objects. Package xds serves it on its discovery streams.
 package mcp

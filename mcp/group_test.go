@@ -10,7 +10,8 @@ import (
 )
 
 func reviewMerger() *feed.Merger[config.Key, *config.Object] {
-	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: func(o *config.Object) config.Key { return o.Key }, Settle: 2 * time.Second})
+	keyOf := func(o *config.Object) config.Key { return o.Key }
+	m := feed.NewMerger(feed.Config[config.Key, *config.Object]{KeyOf: keyOf, Settle: 2 * time.Second})
 	m.SetSources([]feed.SourceConfig{{Name: "mcp:test"}}, time.Now())
 	return m
 }

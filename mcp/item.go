@@ -23,7 +23,8 @@ const (
 	maxName = 63 + 1 + 253
 	// mostProblems limits the problems of one object.
 	mostProblems = 20
-	// revisionLabel names the control plane that an object is meant for. Source: Istio, label.IoIstioRev.
+	// revisionLabel names the control plane that an object is meant for. Source: Istio,
+	// label.IoIstioRev.
 	revisionLabel = "istio.io/rev"
 )
 
@@ -53,7 +54,8 @@ func (r *item) sum() uint64 {
 	return h.Sum64()
 }
 
-// update makes the group of the resource: an object, or the problems that it has. An object for another revision is left out.
+// update makes the group of the resource: an object, or the problems that it has. An object for
+// another revision is left out.
 func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	key, res, err := r.decode()
 	r.inner = key.Namespace + "/" + key.Name
@@ -63,7 +65,8 @@ func (r *item) update(source, revision string) feed.Update[*config.Object] {
 	u := feed.Update[*config.Object]{Group: string(r.kind.Kind) + " " + r.id()}
 	if r.inner == "" {
 		u.Unreadable = true
-		u.Problems = []feed.Problem{{Severity: feed.Error, Object: string(r.kind.Kind), Text: "a resource of the server cannot be read: " + err.Error()}}
+		text := "a resource of the server cannot be read: " + err.Error()
+		u.Problems = []feed.Problem{{Severity: feed.Error, Object: string(r.kind.Kind), Text: text}}
 		return u
 	}
 	if rev, has := res.GetMetadata().GetLabels()[revisionLabel]; err == nil && revision != "" && has && rev != revision {
@@ -74,7 +77,8 @@ func (r *item) update(source, revision string) feed.Update[*config.Object] {
 		o, err = r.object(source, key, res)
 	}
 	if err != nil {
-		u.Invalid, u.Problems = []string{key.String()}, []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: err.Error()}}
+		u.Invalid = []string{key.String()}
+		u.Problems = []feed.Problem{{Severity: feed.Error, Object: key.String(), Text: err.Error()}}
 		return u
 	}
 	problems, ok := config.Accept(o)
@@ -114,7 +118,8 @@ func (r *item) decode() (key config.Key, res *mcpv1.Resource, err error) {
 // keyOf reads "namespace/name"; false: it is something else.
 func keyOf(kind config.Kind, s string) (config.Key, bool) {
 	namespace, name, ok := strings.Cut(s, "/")
-	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") || len(s) > maxName || strings.ContainsFunc(s, unicode.IsControl) {
+	if !ok || namespace == "" || name == "" || strings.Contains(name, "/") ||
+		len(s) > maxName || strings.ContainsFunc(s, unicode.IsControl) {
 		return config.Key{}, false
 	}
 	return config.Key{Kind: kind, Namespace: namespace, Name: name}, true
@@ -123,7 +128,10 @@ func keyOf(kind config.Kind, s string) (config.Key, bool) {
 // object makes the object of a resource. It is not validated.
 func (r *item) object(source string, key config.Key, res *mcpv1.Resource) (*config.Object, error) {
 	m := res.GetMetadata()
-	o := &config.Object{Key: key, Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Revision: m.GetVersion(), Origin: config.Origin{Source: source}, Spec: r.kind.NewSpec()}
+	o := &config.Object{
+		Key: key, Labels: m.GetLabels(), Annotations: m.GetAnnotations(), Revision: m.GetVersion(),
+		Origin: config.Origin{Source: source}, Spec: r.kind.NewSpec(),
+	}
 	if t := m.GetCreateTime(); t != nil && (t.Seconds != 0 || t.Nanos != 0) {
 		if err := t.CheckValid(); err != nil {
 			return nil, fmt.Errorf("metadata.createTime is not a valid time: %w", err)

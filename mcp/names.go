@@ -7,7 +7,8 @@ import (
 	"github.com/ashore-mesh/ashore/config"
 )
 
-// typeURLs are the names of a kind over xDS, the newest version first: "networking.istio.io/v1/Gateway".
+// typeURLs are the names of a kind over xDS, the newest version first:
+// "networking.istio.io/v1/Gateway".
 func typeURLs(i config.KindInfo) []string {
 	out := make([]string, len(i.Versions))
 	for n, version := range i.Versions {
@@ -16,7 +17,8 @@ func typeURLs(i config.KindInfo) []string {
 	return out
 }
 
-// isBody reports whether a message of that type is the spec of a kind. All versions of a kind have the same encoding.
+// isBody reports whether a message of that type is the spec of a kind. All versions of a kind have
+// the same encoding.
 func isBody(i config.KindInfo, typeURL string) bool {
 	_, name, ok := strings.Cut(typeURL, "/")
 	if !ok {

@@ -14,8 +14,8 @@ type Readers struct {
 	Anybody bool
 	// Identities may read.
 	Identities []spiffe.ID
-	// RootNamespace allows all identities of that namespace in TrustDomain; empty: none. Source: Istio allows those of its root
-	// namespace.
+	// RootNamespace allows all identities of that namespace in TrustDomain; empty: none. Source:
+	// Istio allows those of its root namespace.
 	RootNamespace, TrustDomain string
 }
 

@@ -24,14 +24,14 @@ type Config struct {
 	// Address is "host:port" of the server, also written "xds://host:port".
 	Address string
 
-	// Plaintext connects without TLS: anybody on the path can read and change the mesh's configuration. Not together with
-	// TLS files.
+	// Plaintext connects without TLS: anybody on the path can read and change the mesh's
+	// configuration. Not together with TLS files.
 	Plaintext bool
-	// CAFile holds the authorities (PEM) that the server's certificate must be signed by. Default: those that the machine
-	// trusts.
+	// CAFile holds the authorities (PEM) that the server's certificate must be signed by. Default:
+	// those that the machine trusts.
 	CAFile string
-	// CertFile and KeyFile are our client certificate and its key (PEM). Default: none. All files are read again for each
-	// connection.
+	// CertFile and KeyFile are our client certificate and its key (PEM). Default: none. All files
+	// are read again for each connection.
 	CertFile, KeyFile string
 	// ServerName is whom the certificate of the server must name. Default: the host of Address.
 	ServerName string
@@ -40,16 +40,19 @@ type Config struct {
 
 	// NodeID is our name in the protocol. Default: the name of the machine.
 	NodeID string
-	// Namespace is our namespace in the protocol; a server may compare it with our certificate. Default istio-system.
+	// Namespace is our namespace in the protocol; a server may compare it with our certificate.
+	// Default istio-system.
 	Namespace string
-	// Revision is the revision to ask for. Objects whose label istio.io/rev names another one are left out. Default: all.
+	// Revision is the revision to ask for. Objects whose label istio.io/rev names another one are
+	// left out. Default: all.
 	Revision string
 
 	// AnswerWait is how long a server may take to answer for all kinds after a connection. Default 30s.
 	AnswerWait time.Duration
 	// MaxObjects limits the number of objects. Default 100,000.
 	MaxObjects int
-	// MaxMessage limits the bytes of one answer, and all objects together to four times that. Default 128 MiB.
+	// MaxMessage limits the bytes of one answer, and all objects together to four times that.
+	// Default 128 MiB.
 	MaxMessage int
 
 	// Log receives connections and refusals; nil discards them.
@@ -111,7 +114,8 @@ func (c *Config) check() error {
 func (c *Config) checkTLS() error {
 	switch {
 	case c.Plaintext && c.CAFile+c.CertFile+c.KeyFile+c.ServerName != "":
-		return errors.New("plaintext: without TLS, caFile, certFile, keyFile and serverName have no effect: remove one or the other")
+		return errors.New("plaintext: without TLS, caFile, certFile, keyFile and serverName have no effect: " +
+			"remove one or the other")
 	case (c.CertFile == "") != (c.KeyFile == ""):
 		return errors.New("certFile: certFile and keyFile belong together")
 	}

@@ -35,7 +35,8 @@ var _ config.Source = (*Source)(nil)
 const (
 	// sourcePrefix begins the name of each Source.
 	sourcePrefix = "mcp:"
-	// firstRetry and lastRetry bound the wait between two connections. Source: Istio's client waits 500ms to 60s.
+	// firstRetry and lastRetry bound the wait between two connections. Source: Istio's client waits
+	// 500ms to 60s.
 	firstRetry, lastRetry = 500 * time.Millisecond, 30 * time.Second
 )
 
@@ -68,7 +69,8 @@ func (s *Source) CheckFiles() error {
 // errSilent means that the server answered nothing on a stream.
 var errSilent = errors.New("it answers nothing")
 
-// Run implements config.Source. It tries delta discovery first, and state of the world where the server does not support that.
+// Run implements config.Source. It tries delta discovery first, and state of the world where the
+// server does not support that.
 func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object]) error {
 	down := ""
 	for wait := firstRetry; ; wait = min(2*wait, lastRetry) {
@@ -81,7 +83,8 @@ func (s *Source) Run(ctx context.Context, out chan<- feed.Batch[*config.Object])
 			wait, down = firstRetry, ""
 		} else if status.Code(err) == codes.Unimplemented || errors.Is(err, errSilent) {
 			if s.stateOfTheWorld = !s.stateOfTheWorld; s.stateOfTheWorld {
-				s.cfg.Log.Info("the server does not support delta discovery, trying state of the world", "server", s.cfg.Address, "error", err)
+				s.cfg.Log.Info("the server does not support delta discovery, trying state of the world",
+					"server", s.cfg.Address, "error", err)
 				continue
 			}
 		}
@@ -109,7 +112,8 @@ func (s *Source) connect(ctx context.Context) (stream grpc.ClientStream, close f
 	if err != nil {
 		return nil, nil, err
 	}
-	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address, grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
+	conn, err := grpc.NewClient("passthrough:///"+s.cfg.Address,
+		grpc.WithTransportCredentials(creds), grpc.WithUserAgent("ashored"),
 		grpc.WithContextDialer(s.dial), grpc.WithKeepaliveParams(keepaliveParameters()), grpc.WithNoProxy(),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(s.cfg.MaxMessage), grpc.ForceCodecV2(codec{})),
 		grpc.WithConnectParams(grpc.ConnectParams{MinConnectTimeout: 10 * time.Second}))
@@ -135,7 +139,8 @@ func (s *Source) explain(err error, heard bool) string {
 		return fmt.Sprintf("our TLS files cannot be used (%s): repair the file, or the setting that names it", reason(err))
 	}
 	text := reason(err)
-	return fmt.Sprintf("the server %s cannot be used (%s): %s", s.cfg.Address, text, s.remedy(status.Code(err), text, heard))
+	remedy := s.remedy(status.Code(err), text, heard)
+	return fmt.Sprintf("the server %s cannot be used (%s): %s", s.cfg.Address, text, remedy)
 }
 
 func (s *Source) remedy(code codes.Code, text string, heard bool) string {
@@ -155,7 +160,8 @@ func (s *Source) remedy(code codes.Code, text string, heard bool) string {
 		return "raise maxMessage"
 	// With TLS 1.3 a server checks our certificate after the handshake, and its error may be lost.
 	case !s.cfg.Plaintext && !heard && has("broken pipe", "connection reset", "EOF"):
-		return "it closed the connection at once, as a server does that refuses our certificate: check certFile and keyFile, that it runs, and its log"
+		return "it closed the connection at once, as a server does that refuses our certificate: " +
+			"check certFile and keyFile, that it runs, and its log"
 	}
 	return "check that it runs, and its log"
 }
@@ -171,7 +177,8 @@ func reason(err error) string {
 			text = strings.TrimSuffix(cause, `"`)
 		}
 	}
-	return clip(strings.Join(strings.FieldsFunc(text, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }), " "))
+	blank := func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }
+	return clip(strings.Join(strings.FieldsFunc(text, blank), " "))
 }
 
 // clip shortens a text from the server.

@@ -224,8 +224,8 @@ func (d *deltaStream) say(typeURL string, resources map[string]*anypb.Any, remov
 
 type set = map[string]*anypb.Any
 
-// Everything arrives as one batch when all kinds are answered, then changes, and removals as explicit ones. Versions that the server
-// does not know are passed over.
+// Everything arrives as one batch when all kinds are answered, then changes, and removals as
+// explicit ones. Versions that the server does not know are passed over.
 func TestDelta(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{})
@@ -255,7 +255,8 @@ func TestDelta(t *testing.T) {
 	})
 }
 
-// Over state of the world each answer is everything of its type: what is missing is gone, and that is not explicit.
+// Over state of the world each answer is everything of its type: what is missing is gone, and that
+// is not explicit.
 func TestStateOfTheWorld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}})
@@ -289,7 +290,8 @@ func TestStateOfTheWorld(t *testing.T) {
 	})
 }
 
-// What is not valid is refused to the server, which does not end in a loop, and is a problem of its object.
+// What is not valid is refused to the server, which does not end in a loop, and is a problem of its
+// object.
 func TestInvalid(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, Config{Kinds: []string{"Gateway"}})

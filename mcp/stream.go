@@ -19,8 +19,9 @@ import (
 
 // stream is one discovery stream while it lasts. One goroutine, run, owns it.
 //
-// It claims nothing of former streams, so the first answer for each type is the server's whole state of it. When all kinds
-// are answered, everything is sent as one Full batch; after that, each answer is a batch.
+// It claims nothing of former streams, so the first answer for each type is the server's whole
+// state of it. When all kinds are answered, everything is sent as one Full batch; after that, each
+// answer is a batch.
 type stream struct {
 	src *Source
 	out chan<- feed.Batch[*config.Object]
@@ -54,7 +55,9 @@ type received struct {
 }
 
 func newStream(s *Source, out chan<- feed.Batch[*config.Object]) *stream {
-	st := &stream{src: s, out: out, subscriptions: map[string]*subscription{}, pending: map[string]feed.Update[*config.Object]{}}
+	st := &stream{
+		src: s, out: out, subscriptions: map[string]*subscription{}, pending: map[string]feed.Update[*config.Object]{},
+	}
 	for _, k := range s.cfg.kinds() {
 		var versions []*subscription
 		for _, url := range typeURLs(k) {
@@ -146,7 +149,8 @@ func (st *stream) overdue() error {
 	case !st.heard:
 		return fmt.Errorf("%w within %s (answerWait)", errSilent, st.src.cfg.AnswerWait)
 	}
-	return fmt.Errorf("it did not answer for %d kinds within %s (answerWait), the first is %s", len(missing), st.src.cfg.AnswerWait, missing[0])
+	return fmt.Errorf("it did not answer for %d kinds within %s (answerWait), the first is %s",
+		len(missing), st.src.cfg.AnswerWait, missing[0])
 }
 
 // unanswered lists the kinds for which an answer is missing.
@@ -165,16 +169,19 @@ func (st *stream) ask(conn grpc.ClientStream, sub *subscription) error {
 	return st.send(conn, sub, "", nil)
 }
 
-// send sends a request: the first for a type without a nonce, after that the acknowledgement or rejection of an answer.
+// send sends a request: the first for a type without a nonce, after that the acknowledgement or
+// rejection of an answer.
 func (st *stream) send(conn grpc.ClientStream, sub *subscription, nonce string, rejection *ads.Rejection) error {
 	var node []byte
 	if !st.nodeSent {
 		node, st.nodeSent = st.src.node, true
 	}
 	if st.src.stateOfTheWorld {
-		return conn.SendMsg(&frame{(&ads.StateAsk{TypeURL: sub.typeURL, Node: node, Version: sub.version, Nonce: nonce, Rejected: rejection}).Encode()})
+		ask := ads.StateAsk{TypeURL: sub.typeURL, Node: node, Version: sub.version, Nonce: nonce, Rejected: rejection}
+		return conn.SendMsg(&frame{ask.Encode()})
 	}
-	return conn.SendMsg(&frame{(&ads.Ask{TypeURL: sub.typeURL, Node: node, Nonce: nonce, Rejected: rejection}).Encode()})
+	ask := ads.Ask{TypeURL: sub.typeURL, Node: node, Nonce: nonce, Rejected: rejection}
+	return conn.SendMsg(&frame{ask.Encode()})
 }
 
 // answer is one response of the server.
@@ -228,8 +235,8 @@ func (st *stream) handle(ctx context.Context, conn grpc.ClientStream, raw []byte
 	return st.publish(ctx, changed, removed, since)
 }
 
-// askOlder subscribes to the next older version of a kind when the server has nothing under the newer ones: servers answer
-// versions that they do not know with nothing.
+// askOlder subscribes to the next older version of a kind when the server has nothing under the
+// newer ones: servers answer versions that they do not know with nothing.
 func (st *stream) askOlder(conn grpc.ClientStream, sub *subscription) error {
 	for _, versions := range st.kinds {
 		i := slices.Index(versions, sub)
@@ -242,8 +249,11 @@ func (st *stream) askOlder(conn grpc.ClientStream, sub *subscription) error {
 	return nil
 }
 
-// apply takes in an answer, and returns the groups that it changes and removes. problems are the resources that are refused.
-func (st *stream) apply(sub *subscription, a answer) (changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error) {
+// apply takes in an answer, and returns the groups that it changes and removes. problems are the
+// resources that are refused.
+func (st *stream) apply(sub *subscription, a answer) (
+	changed []feed.Update[*config.Object], removed []string, problems []feed.Problem, err error,
+) {
 	kept := map[string]bool{}
 	remove := func(name string) {
 		if old, had := sub.resources[name]; had {
@@ -279,7 +289,8 @@ func (st *stream) apply(sub *subscription, a answer) (changed []feed.Update[*con
 		return nil, nil, nil, fmt.Errorf("it lists more than %d objects: raise maxObjects, or subscribe to fewer kinds", most)
 	}
 	if most := 4 * st.src.cfg.MaxMessage; st.bytes > most {
-		return nil, nil, nil, fmt.Errorf("it lists objects of more than %d bytes: raise maxMessage, of which it is four times, or subscribe to fewer kinds", most)
+		return nil, nil, nil, fmt.Errorf(
+			"it lists objects of more than %d bytes, four times maxMessage: raise it, or subscribe to fewer kinds", most)
 	}
 	for _, name := range a.removed {
 		remove(name)
@@ -307,8 +318,8 @@ func (st *stream) supplies(kind config.Kind, name string) bool {
 // mostRefused limits the problems in a rejection.
 const mostRefused = 20
 
-// acknowledge accepts an answer, or rejects it with the problems. Some servers send a rejected answer again at once, so a type is
-// rejected at most once a second.
+// acknowledge accepts an answer, or rejects it with the problems. Some servers send a rejected
+// answer again at once, so a type is rejected at most once a second.
 func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answer, problems []feed.Problem) error {
 	if a.nonce == "" {
 		return nil
@@ -326,16 +337,19 @@ func (st *stream) acknowledge(conn grpc.ClientStream, sub *subscription, a answe
 		}
 		text += clip(p.String())
 	}
-	st.src.cfg.Log.Warn("the server sent objects that are not valid", "server", st.src.cfg.Address, "type", sub.typeURL, "count", len(problems), "first", problems[0].String())
+	st.src.cfg.Log.Warn("the server sent objects that are not valid", "server", st.src.cfg.Address,
+		"type", sub.typeURL, "count", len(problems), "first", problems[0].String())
 	return st.send(conn, sub, a.nonce, &ads.Rejection{Code: codeInvalidArgument, Message: strings.ToValidUTF8(text, "?")})
 }
 
 // codeInvalidArgument is google.rpc.Code.INVALID_ARGUMENT.
 const codeInvalidArgument = 3
 
-// publish passes groups on: once all kinds are answered as a Full batch, then as they change. What the server removed by name is
-// an explicit removal.
-func (st *stream) publish(ctx context.Context, changed []feed.Update[*config.Object], removed []string, since time.Time) error {
+// publish passes groups on: once all kinds are answered as a Full batch, then as they change. What
+// the server removed by name is an explicit removal.
+func (st *stream) publish(
+	ctx context.Context, changed []feed.Update[*config.Object], removed []string, since time.Time,
+) error {
 	if !st.complete {
 		for _, u := range changed {
 			st.pending[u.Group] = u

@@ -69,5 +69,7 @@ func (c *Config) clientCredentials() (credentials.TransportCredentials, error) {
 	if err != nil {
 		return nil, fileError{err}
 	}
-	return credentials.NewTLS(&tls.Config{MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: certs, ServerName: c.ServerName}), nil
+	return credentials.NewTLS(&tls.Config{
+		MinVersion: tls.VersionTLS12, RootCAs: roots, Certificates: certs, ServerName: c.ServerName,
+	}), nil
 }

@@ -40,8 +40,9 @@ func (codec) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// nodeOf encodes the envoy.config.core.v3.Node of a client that asks for configuration: an ID that Istio can read, and the
-// metadata by which it recognizes such clients. Source: Istio, pkg/adsc and pilot/pkg/xds.
+// nodeOf encodes the envoy.config.core.v3.Node of a client that asks for configuration: an ID that
+// Istio can read, and the metadata by which it recognizes such clients. Source: Istio, pkg/adsc and
+// pilot/pkg/xds.
 func nodeOf(name, namespace, revision string) ([]byte, error) {
 	metadata := map[string]any{"GENERATOR": "api", "NAMESPACE": namespace, "ISTIO_VERSION": "65536.65536.65536"}
 	if revision != "" {

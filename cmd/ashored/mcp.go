@@ -110,11 +110,11 @@ func (p *mcpPublisher) objects() xds.Objects {
 // publish serves what the assembler exports.
 func (p *mcpPublisher) publish(now push.Exported) {
 	p.latest.Store(&now)
-	if p.services == nil {
-		p.catalog.Publish(now.Objects)
-	} else {
-		p.catalog.PublishFrom(func() push.Objects { return p.services.objects(now) })
+	objects := func() push.Objects { return now.Objects }
+	if p.services != nil {
+		objects = func() push.Objects { return p.services.objects(now) }
 	}
+	p.catalog.Publish(objects)
 	if server := p.server.Load(); server != nil {
 		server.PublishObjects()
 	}

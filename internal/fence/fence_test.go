@@ -29,7 +29,7 @@ func levels() []struct {
 		packages []string
 	}{
 		{0, []string{"internal/..."}},
-		{1, []string{"config", "config/storage", "registry", "xds/resource", "mcp/legacypb"}},
+		{1, []string{"config", "config/storage", "registry", "xds/resource"}},
 		{2, []string{"push", "xds/ads"}},
 		{3, []string{"analyze", "xds/authz", "xds/gen", "filestore", "filestore/bolt", "filestore/consul", "mcp", "registry/entry", "registry/consul", "registry/shared", "registry/kube", "registry/vip", "ca/...", "agent/intercept", "agent/dns", "agent/relay"}},
 		{4, []string{"xds", "webhook", "agent/..."}},

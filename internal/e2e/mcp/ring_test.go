@@ -27,7 +27,7 @@ func ring(t *testing.T, settings, options string, file func(i int) string, more 
 	}
 	out := make([]*harness.Mesh, members)
 	for i := range out {
-		next := fmt.Sprintf("{name: next, kind: mcp, address: %q, plaintext: true, emptyAfter: 1s%s}", subnets[(i+1)%members]+"1:15010", options)
+		next := fmt.Sprintf("{name: next, kind: mcp, address: %q, plaintext: true%s}", subnets[(i+1)%members]+"1:15010", options)
 		out[i] = harness.New(t, map[string]string{"a.yaml": file(i)}, harness.On(subnets[i]), harness.Sources(append(more, next)...), harness.Further(settings))
 	}
 	for i, m := range out {
@@ -97,28 +97,6 @@ spec:
   ports: [{number: 80, name: http, protocol: HTTP}]
   endpoints: [{address: ADDRESS}]
 `, "ADDRESS", address)
-}
-
-// Three that have one object, each its own, and take from one another what comes before their own: all come to rest with that of
-// the one they take from, and what one changes reaches who takes from it, and nobody else.
-func TestRingOfObjects(t *testing.T) {
-	t.Parallel()
-	for name, options := range map[string]string{"none is waited for": ", required: false", "each is waited for": ""} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			address := func(i int) string { return fmt.Sprintf("10.0.0.%d", i+1) }
-			all := ring(t, "mcp: {readers: [anybody]}", options, func(i int) string { return one(address(i)) })
-			wantRest(t, all)
-			for i, m := range all {
-				wantFrom(t, m, "shop", "x", "mcp:next", address((i+1)%members))
-			}
-			all[1].Write("a.yaml", one("10.0.0.9"))
-			wantFrom(t, all[0], "shop", "x", "mcp:next", "10.0.0.9")
-			wantRest(t, all)
-			wantFrom(t, all[2], "shop", "x", "mcp:next", address(0))
-			wantFrom(t, all[1], "shop", "x", "mcp:next", address(2))
-		})
-	}
 }
 
 // Three that read one Consul and tell one another its services come to rest, and what Consul says reaches all.

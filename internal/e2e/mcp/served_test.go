@@ -29,13 +29,12 @@ import (
 	"github.com/ashore-mesh/ashore/xds/gen"
 )
 
-// served is what ours serves: the discovery server and the older service on one gRPC server.
+// served is what ours serves: the discovery server on a gRPC server.
 type served struct {
 	t       *testing.T
 	address string
 	tell    *mcp.Catalog
 	xds     *xds.Server
-	legacy  *mcp.Server
 
 	mu      sync.Mutex
 	objects push.Objects
@@ -68,27 +67,20 @@ func newServedEarly(t *testing.T, readers mcp.Readers, opts ...grpc.ServerOption
 	if s.xds, err = xds.New(xds.Config{Generator: gen.New(), Log: testlog.New(t), Objects: s.tell, Verify: verify}); err != nil {
 		t.Fatal(err)
 	}
-	identify := func(ctx context.Context) (spiffe.ID, time.Time, error) {
-		who, err := s.xds.Identify(ctx)
-		return who.Identity, who.Expires, err
-	}
-	if s.legacy, err = mcp.NewServer(mcp.ServerConfig{Catalog: s.tell, Identify: identify, Log: testlog.New(t)}); err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = s.xds.Run(ctx) })
-	running.Go(func() { _ = s.legacy.Run(ctx) })
 	t.Cleanup(running.Wait)
 	t.Cleanup(cancel)
 	s.publish()
-	s.address, _ = mcptest.Serve(t, "", func(g *grpc.Server) { s.xds.Register(g); s.legacy.Register(g) }, append(xds.ServerOptions(), opts...)...)
+	s.address, _ = mcptest.Serve(t, "", s.xds.Register, append(xds.ServerOptions(), opts...)...)
 	return s
 }
 
 // publish makes the objects what everybody is told.
 func (s *served) publish() {
-	s.tell.Publish(s.objects)
+	objects := s.objects
+	s.tell.Publish(func() mcp.Objects { return objects })
 	s.xds.PublishObjects()
 	if s.context != nil {
 		s.begin()
@@ -271,22 +263,20 @@ func TestServedDelta(t *testing.T) {
 // such a stream for ever: its node was not looked at as that of a proxy.
 func TestServedEarly(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{mcp.XDSDelta, mcp.XDSState, mcp.ResourceSource} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			s := newServedEarly(t, mcp.Readers{Anybody: true})
-			s.put("web", "web.test")
-			k := newSink(t, mcp.Config{Protocol: way, Address: s.address, Plaintext: true})
-			k.inTouch()
-			s.put("db", "db.test")
-			eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test web.test" })
-			s.mu.Lock()
-			s.begin()
-			s.mu.Unlock()
-			s.put("web", "www.test")
-			eventually(t, "a change after the first context", func() bool { return k.holds("db", "web") == "db.test www.test" })
-		})
-	}
+	t.Run("a reader follows", func(t *testing.T) {
+		t.Parallel()
+		s := newServedEarly(t, mcp.Readers{Anybody: true})
+		s.put("web", "web.test")
+		k := newSink(t, mcp.Config{Address: s.address, Plaintext: true})
+		k.connected()
+		s.put("db", "db.test")
+		eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test web.test" })
+		s.mu.Lock()
+		s.begin()
+		s.mu.Unlock()
+		s.put("web", "www.test")
+		eventually(t, "a change after the first context", func() bool { return k.holds("db", "web") == "db.test www.test" })
+	})
 	s := newServedEarly(t, mcp.Readers{Anybody: true})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 	defer cancel()
@@ -339,7 +329,7 @@ func TestServedIsShown(t *testing.T) {
 	s := newServed(t, mcp.Readers{Anybody: true})
 	s.put("web", "web.test")
 	k := newSink(t, mcp.Config{Address: s.address, Plaintext: true})
-	k.inTouch()
+	k.connected()
 	shown := s.xds.Proxies()
 	if len(shown) != 1 || len(shown[0].Types) < len(config.Kinds()) {
 		t.Fatalf("shown are %+v", shown)
@@ -387,28 +377,23 @@ func TestServedToNobody(t *testing.T) {
 	}
 }
 
-// Ours takes from ours, in every protocol, and follows.
-func TestOursFromOurs(t *testing.T) {
+// A source follows our own server.
+func TestSourceOfOurServer(t *testing.T) {
 	t.Parallel()
-	for _, way := range []string{mcp.XDS, mcp.XDSDelta, mcp.XDSState, mcp.ResourceSource} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			s := newServed(t, mcp.Readers{Anybody: true})
-			s.put("web", "web.test")
-			s.put("db", "db.test")
-			k := newSink(t, mcp.Config{Protocol: way, Address: s.address, Plaintext: true})
-			k.inTouch()
-			s.put("web", "www.test")
-			eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test www.test" })
-			s.put("db", "")
-			eventually(t, "the removal", func() bool { return k.holds("db", "web") == "www.test" })
-			s.put("web", "")
-			eventually(t, "the emptying", func() bool { return k.holds("db", "web") == "" })
-			s.put("web", "back.test")
-			eventually(t, "what is new", func() bool { return k.holds("web") == "back.test" })
-			if e := k.status().Error; e != "" || len(k.problems()) != 0 {
-				t.Errorf("not in touch: %s; %v", e, k.problems())
-			}
-		})
+	s := newServed(t, mcp.Readers{Anybody: true})
+	s.put("web", "web.test")
+	s.put("db", "db.test")
+	k := newSink(t, mcp.Config{Address: s.address, Plaintext: true})
+	k.connected()
+	s.put("web", "www.test")
+	eventually(t, "the change", func() bool { return k.holds("db", "web") == "db.test www.test" })
+	s.put("db", "")
+	eventually(t, "the removal", func() bool { return k.holds("db", "web") == "www.test" })
+	s.put("web", "")
+	eventually(t, "the last removal", func() bool { return k.holds("db", "web") == "" })
+	s.put("web", "back.test")
+	eventually(t, "the new object", func() bool { return k.holds("web") == "back.test" })
+	if e := k.status().Error; e != "" || len(k.problems()) != 0 {
+		t.Errorf("error %q; problems %v", e, k.problems())
 	}
 }

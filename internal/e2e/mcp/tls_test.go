@@ -25,15 +25,15 @@ func TestTLS(t *testing.T) {
 	}{
 		"right":          {tls.NoClientCert, func(*mcp.Config) {}, ""},
 		"mutual":         {tls.RequireAndVerifyClientCert, func(c *mcp.Config) { c.CertFile, c.KeyFile = cert, key }, ""},
-		"other CA":       {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = other.file }, "see caFile"},
-		"the machine's":  {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = "" }, "see caFile"},
-		"other name":     {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "else.test" }, "see caFile"},
-		"host's name":    {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "" }, "see caFile"},
-		"no certificate": {tls.RequireAndVerifyClientCert, func(*mcp.Config) {}, "see certFile and keyFile"},
+		"other CA":       {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = other.file }, "check caFile"},
+		"the machine's":  {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = "" }, "check caFile"},
+		"other name":     {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "else.test" }, "check caFile"},
+		"host's name":    {tls.NoClientCert, func(c *mcp.Config) { c.ServerName = "" }, "check caFile"},
+		"no certificate": {tls.RequireAndVerifyClientCert, func(*mcp.Config) {}, "check certFile"},
 		"no file":        {tls.NoClientCert, func(c *mcp.Config) { c.CAFile = "/nowhere/ca.pem" }, "caFile: open /nowhere/ca.pem"},
 		"plaintext": {tls.NoClientCert, func(c *mcp.Config) {
 			c.Plaintext, c.CAFile, c.ServerName = true, "", ""
-		}, "cannot be asked"},
+		}, "cannot be used"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,7 +44,7 @@ func TestTLS(t *testing.T) {
 			c.change(&cfg)
 			s := newSink(t, cfg)
 			if c.want == "" {
-				s.inTouch()
+				s.connected()
 				return
 			}
 			eventually(t, "an error", func() bool { return strings.Contains(s.status().Error, c.want) })
@@ -62,36 +62,34 @@ func TestServedByIdentity(t *testing.T) {
 	readers := mcp.Readers{RootNamespace: "istio-system", TrustDomain: "cluster.local"}
 	s := newServed(t, readers, grpc.Creds(credentials.NewTLS(ours.server("istiod.test", tls.VerifyClientCertIfGiven))))
 	s.put("web", "web.test")
-	for _, way := range []string{mcp.XDSDelta, mcp.XDSState, mcp.ResourceSource} {
-		for name, c := range map[string]struct{ who, namespace, want string }{
-			"root namespace":  {"spiffe://cluster.local/ns/istio-system/sa/peer", "istio-system", ""},
-			"other namespace": {"spiffe://cluster.local/ns/shop/sa/web", "shop", "may not read"},
-			"other domain":    {"spiffe://else/ns/istio-system/sa/peer", "istio-system", "may not read"},
-			"nobody":          {"", "istio-system", "authenti"},
-			"no identity":     {"client.test", "istio-system", "authenti"},
-		} {
-			t.Run(way+", "+name, func(t *testing.T) {
-				t.Parallel()
-				cfg := mcp.Config{Protocol: way, Address: s.address, CAFile: ours.file, ServerName: "istiod.test", Namespace: c.namespace}
-				if c.who != "" {
-					cfg.CertFile, cfg.KeyFile = ours.leaf(strings.ReplaceAll(way+name, " ", "-"), c.who, time.Now().Add(time.Hour))
+	for name, c := range map[string]struct{ who, namespace, want string }{
+		"root namespace":  {"spiffe://cluster.local/ns/istio-system/sa/peer", "istio-system", ""},
+		"other namespace": {"spiffe://cluster.local/ns/shop/sa/web", "shop", "may not read"},
+		"other domain":    {"spiffe://else/ns/istio-system/sa/peer", "istio-system", "may not read"},
+		"nobody":          {"", "istio-system", "authenti"},
+		"no identity":     {"client.test", "istio-system", "authenti"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test", Namespace: c.namespace}
+			if c.who != "" {
+				cfg.CertFile, cfg.KeyFile = ours.leaf(strings.ReplaceAll(name, " ", "-"), c.who, time.Now().Add(time.Hour))
+			}
+			k := newSink(t, cfg)
+			if c.want == "" {
+				k.connected()
+				if got := k.holds("web"); got != "web.test" {
+					t.Errorf("told %q", got)
 				}
-				k := newSink(t, cfg)
-				if c.want == "" {
-					k.inTouch()
-					if got := k.holds("web"); got != "web.test" {
-						t.Errorf("told %q", got)
-					}
-					return
-				}
-				eventually(t, "a refusal", func() bool {
-					return strings.Contains(k.status().Error, c.want) && strings.Contains(k.status().Error, "certFile")
-				})
-				if k.status().Synced {
-					t.Error("told something all the same")
-				}
+				return
+			}
+			eventually(t, "a refusal", func() bool {
+				return strings.Contains(k.status().Error, c.want) && strings.Contains(k.status().Error, "certFile")
 			})
-		}
+			if k.status().Synced {
+				t.Error("told something all the same")
+			}
+		})
 	}
 }
 
@@ -101,20 +99,15 @@ func TestServedUntilExpiry(t *testing.T) {
 	ours := newAuthority(t, "ours")
 	s := newServed(t, mcp.Readers{RootNamespace: "istio-system", TrustDomain: "cluster.local"}, grpc.Creds(credentials.NewTLS(ours.server("istiod.test", tls.VerifyClientCertIfGiven))))
 	s.put("web", "web.test")
-	for _, way := range []string{mcp.XDSDelta, mcp.ResourceSource} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			who := "spiffe://cluster.local/ns/istio-system/sa/peer"
-			cfg := mcp.Config{Protocol: way, Address: s.address, CAFile: ours.file, ServerName: "istiod.test"}
-			cfg.CertFile, cfg.KeyFile = ours.leaf("short-"+way, who, time.Now().Add(3*time.Second))
-			k := newSink(t, cfg)
-			k.inTouch()
-			eventually(t, "the end of the certificate", func() bool { return k.status().Error != "" })
-			ours.leaf("short-"+way, who, time.Now().Add(time.Hour))
-			eventually(t, "the return with a newer one", func() bool { return k.status().Error == "" })
-			if got := k.holds("web"); got != "web.test" {
-				t.Errorf("holds %q", got)
-			}
-		})
+	who := "spiffe://cluster.local/ns/istio-system/sa/peer"
+	cfg := mcp.Config{Address: s.address, CAFile: ours.file, ServerName: "istiod.test"}
+	cfg.CertFile, cfg.KeyFile = ours.leaf("short", who, time.Now().Add(3*time.Second))
+	k := newSink(t, cfg)
+	k.connected()
+	eventually(t, "the end of the certificate", func() bool { return k.status().Error != "" })
+	ours.leaf("short", who, time.Now().Add(time.Hour))
+	eventually(t, "the return with a newer one", func() bool { return k.status().Error == "" })
+	if got := k.holds("web"); got != "web.test" {
+		t.Errorf("active %q", got)
 	}
 }

@@ -101,10 +101,3 @@ func put(t *testing.T, store *mcptest.Store, typ func(config.Kind) string, text 
 
 // xdsType is what MCP over xDS calls a kind.
 func xdsType(k config.Kind) string { return "networking.istio.io/v1/" + string(k) }
-
-// collection is what the older protocol calls a kind.
-func collection(k config.Kind) string {
-	return "istio/networking/v1alpha3/" + map[config.Kind]string{
-		config.ServiceEntry: "serviceentries", config.WorkloadGroup: "workloadgroups", config.Sidecar: "sidecars", config.VirtualService: "virtualservices",
-	}[k]
-}

@@ -27,22 +27,20 @@ func (w *world) outages() []outage {
 	files, away := w.fileSource(), w.Files+".away"
 	gone, back := rename(w.t, w.Files, away), rename(w.t, away, w.Files)
 	xds := func(x *mcptest.XDS) func() { return func() { w.serveXDS(x.Register) } }
-	old := func(l *mcptest.Legacy) func() { return func() { w.serveOld(l.Register) } }
+	state := func(x *mcptest.XDS) func() { return func() { w.serveState(x.Register) } }
 	var stop func()
 	consul := func(answer func()) func() { return func() { w.agent.Kill(); answer() } }
 	agent := func() { stop(); w.agent.Start() }
-	backXDS, backOld := xds(w.xds), old(w.old)
+	backXDS, backState := xds(w.xds), state(w.state)
 	return []outage{
 		{"Consul is killed", "consul", "consul:dc1", w.agent.Kill, w.agent.Start, "cannot be asked", false},
 		{"Consul fails", "consul", "consul:dc1", consul(func() { stop = w.pretend(failing) }), agent, "No cluster leader", false},
 		{"Consul answers garbage", "consul", "consul:dc1", consul(func() { stop = w.pretend(garbage) }), agent, "Consul", false},
-		{"a server of MCP is killed", "xds", "mcp:xds", func() { w.serveXDS(nil) }, backXDS, "see that it runs", false},
+		{"a server of MCP is killed", "xds", "mcp:xds", func() { w.serveXDS(nil) }, backXDS, "check that it runs", false},
 		{"a server of MCP is killed in the middle of its answers", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Cut: 4}), backXDS, "killed", false},
-		{"a server of MCP has lost everything", "xds", "mcp:xds", xds(&mcptest.XDS{Store: mcptest.NewStore()}), backXDS, "emptyAfter", false},
 		{"a server of MCP answers nonsense", "xds", "mcp:xds", xds(&mcptest.XDS{Store: w.xds.Store, Nonsense: true}), backXDS, "it cannot be decoded", true},
-		{"a server of the older protocol is killed", "old", "mcp:old", func() { w.serveOld(nil) }, backOld, "see that it runs", false},
-		{"a server of the older protocol is killed in the middle", "old", "mcp:old", old(&mcptest.Legacy{Store: w.old.Store, Cut: 3}), backOld, "killed", false},
-		{"a server of the older protocol has lost everything", "old", "mcp:old", old(&mcptest.Legacy{Store: mcptest.NewStore()}), backOld, "emptyAfter", false},
+		{"a server without delta discovery is killed", "state", "mcp:state", func() { w.serveState(nil) }, backState, "check that it runs", false},
+		{"a server without delta discovery is killed in the middle", "state", "mcp:state", state(&mcptest.XDS{Store: w.state.Store, NoDelta: true, Cut: 3}), backState, "killed", false},
 		{"the folder is gone", "files", files, gone, back, w.Files, false},
 		{"all is gone from the folder", "files", files,
 			func() { gone(); mkdir(w.t, w.Files) },
@@ -124,10 +122,10 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	w.callEachOther()
 	w.fine()
 	began := time.Now()
-	names := []string{"consul:dc1", "mcp:xds", "mcp:old", w.fileSource()}
+	names := []string{"consul:dc1", "mcp:xds", "mcp:state", w.fileSource()}
 	w.agent.Freeze()
 	w.serveXDS((&mcptest.XDS{Store: w.xds.Store, Silent: true}).Register)
-	w.serveOld(nil)
+	w.serveState(nil)
 	takeAway()
 	for _, name := range names {
 		w.away(name, "", began)
@@ -142,9 +140,9 @@ func TestAllAway(t *testing.T) { // not beside others: it has six Envoys under l
 	w.flawless("all away, and a cold start of ashored")
 	bringBack()
 	w.serveXDS(w.xds.Register)
-	w.serveOld(w.old.Register)
+	w.serveState(w.state.Register)
 	w.agent.Thaw()
-	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state", "files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name, late)
 	}

@@ -29,7 +29,7 @@ func TestMaxAge(t *testing.T) {
 			client.Want(t, "while all is well", s.call(), harness.From("echo"))
 			s.stop()
 			stopped := time.Now()
-			w.away("mcp:echo", "see that it runs", time.Now())
+			w.away("mcp:echo", "check that it runs", time.Now())
 			if a, err := client.Do(s.call()); err != nil || a.Seen.Backend != "echo" {
 				t.Errorf("before it is too old: %d from %q, %v", a.Status, a.Seen.Backend, err)
 			}
@@ -87,7 +87,7 @@ func TestRequired(t *testing.T) {
 		client := w.caller()
 		w.steady(client, other)
 		w.Reload(other.source(""), s.source(""))
-		w.problem("mcp:never", "see that it runs")
+		w.problem("mcp:never", "check that it runs")
 		if is, text, err := ready(w.Mesh); !is || err != nil {
 			t.Errorf("a source that came keeps ashored from serving: %s, %v", text, err)
 		}
@@ -95,7 +95,7 @@ func TestRequired(t *testing.T) {
 		w.Start()
 		harness.Eventually(t, "the source named with its setting", func() error {
 			for _, told := range []string{w.ctl("sources"), w.ctl("status")} {
-				if !strings.Contains(told, "mcp:never") || !strings.Contains(told, "see that it runs") {
+				if !strings.Contains(told, "mcp:never") || !strings.Contains(told, "check that it runs") {
 					return fmt.Errorf("it is told %s", told)
 				}
 			}
@@ -124,7 +124,7 @@ func TestRequired(t *testing.T) {
 		other.hold(t, w.Mesh)
 		client := w.caller()
 		w.steady(client, other)
-		w.problem("mcp:never", "see that it runs")
+		w.problem("mcp:never", "check that it runs")
 		s.hold(t, w.Mesh)
 		w.serveAgain(s)
 		client.Want(t, "it came later", s.call(), harness.From("never"))
@@ -167,11 +167,11 @@ func TestReload(t *testing.T) {
 
 	t.Log("one that changes to a server that is away: what was said stays")
 	w.Reload(three.source(""), fmt.Sprintf("{name: one, kind: mcp, address: %q, plaintext: true}", testport.Address(t)))
-	w.away("mcp:one", "see that it runs", time.Now())
+	w.away("mcp:one", "check that it runs", time.Now())
 	w.flawless("a source whose new server is away")
 	w.Ashored.Kill()
 	w.Start()
-	w.away("mcp:one", "see that it runs", time.Now())
+	w.away("mcp:one", "check that it runs", time.Now())
 	w.flawless("and a cold start of ashored")
 	w.Reload(three.source(""), moved.source(""))
 	w.inTouch("mcp:one")

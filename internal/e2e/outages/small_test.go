@@ -32,7 +32,7 @@ func serverOf(t *testing.T, name string, store *mcptest.Store) *server {
 
 // source is the setting of the server as a source, with more options.
 func (s *server) source(more string) string {
-	return fmt.Sprintf("{name: %s, kind: mcp, address: %q, plaintext: true, emptyAfter: 1h%s}", s.name, s.at, more)
+	return fmt.Sprintf("{name: %s, kind: mcp, address: %q, plaintext: true%s}", s.name, s.at, more)
 }
 
 // hold has it hold its host, and starts the application that answers there.

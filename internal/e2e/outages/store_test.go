@@ -24,7 +24,7 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 	if !strings.Contains(out, "mounted for reading only") || !strings.Contains(out, "nothing was changed") {
 		t.Errorf("apply on a disk that is read-only: %s", out)
 	}
-	for _, name := range []string{"consul", "xds", "old", "files"} {
+	for _, name := range []string{"consul", "xds", "state", "files"} {
 		w.fresh(name, w.proxies["files"])
 	}
 	w.problem("consul:dc1", "cannot be kept for a restart")
@@ -41,7 +41,7 @@ func TestReadOnlyDisk(t *testing.T) { // not beside others: it has six Envoys un
 	d.mend()
 	w.Start()
 	late := w.newcomer()
-	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "old": "mcp:old", "files": w.fileSource(), "store": w.storeSource()} {
+	for name, called := range map[string]string{"consul": "consul:dc1", "xds": "mcp:xds", "state": "mcp:state", "files": w.fileSource(), "store": w.storeSource()} {
 		w.inTouch(called)
 		w.fresh(name, late)
 	}

@@ -20,7 +20,7 @@ import (
 
 // hosts are the services of each source, by its name here: a workload of that name serves it.
 var hosts = map[string]string{
-	"files": "files.test", "store": "store.test", "xds": "xds.test", "old": "old.test", "consul": "web.service.consul",
+	"files": "files.test", "store": "store.test", "xds": "xds.test", "state": "state.test", "consul": "web.service.consul",
 }
 
 // merged is a service that three sources have endpoints of: Consul, the files, and a server of MCP over xDS.
@@ -34,10 +34,10 @@ type world struct {
 	agent   *testconsul.Agent
 	catalog *api.Client
 	xds     *mcptest.XDS
-	old     *mcptest.Legacy
-	// xdsAt and oldAt are where the servers of MCP are; stopXDS and stopOld end what is there.
-	xdsAt, oldAt     string
-	stopXDS, stopOld func()
+	state   *mcptest.XDS // serves state of the world only
+	// xdsAt and stateAt are where the servers of MCP are; stopXDS and stopState end what is there.
+	xdsAt, stateAt     string
+	stopXDS, stopState func()
 
 	proxies map[string]*harness.Proxy // by source
 	loads   map[string]*harness.Load  // by "caller calls host"
@@ -56,14 +56,14 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 		t.Fatal(err)
 	}
 	w.xds = &mcptest.XDS{Store: mcptest.NewStore()}
-	w.old = &mcptest.Legacy{Store: mcptest.NewStore(), Differences: true}
+	w.state = &mcptest.XDS{Store: mcptest.NewStore(), NoDelta: true}
 	put(t, w.xds.Store, xdsType, group("xds")+service("xds", hosts["xds"], "xds")+service("merged-xds", merged, "xds"))
-	put(t, w.old.Store, collection, group("old")+service("old", hosts["old"], "old")+routed("xds", hosts["xds"], hosts["store"], hosts["consul"]))
+	put(t, w.state.Store, xdsType, group("state")+service("state", hosts["state"], "state")+routed("xds", hosts["xds"], hosts["store"], hosts["consul"]))
 	w.xdsAt, w.stopXDS = mcptest.Serve(t, "", w.xds.Register)
-	w.oldAt, w.stopOld = mcptest.Serve(t, "", w.old.Register)
+	w.stateAt, w.stopState = mcptest.Serve(t, "", w.state.Register)
 	w.Mesh = harness.New(t, nil, append([]harness.Option{harness.Secure(""), harness.Sources(w.settings()...)}, options...)...)
 	w.Write("files.yaml", group("files")+group("consul")+group("caller")+service("files", hosts["files"], "files")+service("merged-files", merged, "files")+strict)
-	w.apply(group("store") + service("store", hosts["store"], "store") + routed("consul", hosts["consul"], hosts["xds"], hosts["old"]))
+	w.apply(group("store") + service("store", hosts["store"], "store") + routed("consul", hosts["consul"], hosts["xds"], hosts["state"]))
 	return w
 }
 
@@ -71,8 +71,8 @@ func newWorld(t *testing.T, options ...harness.Option) *world {
 func (w *world) settings() []string {
 	return []string{
 		fmt.Sprintf("{name: dc1, kind: consul, address: %q, tls: {caFile: %s}, namespace: shop}", "https://"+w.agent.Secure, w.agent.CAFile),
-		fmt.Sprintf("{name: xds, kind: mcp, address: %q, plaintext: true, emptyAfter: 1h}", w.xdsAt),
-		fmt.Sprintf("{name: old, kind: mcp, protocol: resource-source, address: %q, plaintext: true, emptyAfter: 1h}", w.oldAt),
+		fmt.Sprintf("{name: xds, kind: mcp, address: %q, plaintext: true}", w.xdsAt),
+		fmt.Sprintf("{name: state, kind: mcp, address: %q, plaintext: true}", w.stateAt),
 	}
 }
 
@@ -143,7 +143,7 @@ func (w *world) callAll(client *harness.Client) {
 	for name := range strings.FieldsSeq(mergedBy) {
 		client.Want(w.t, merged+" of "+name, harness.Request{Host: merged}, harness.From(name))
 	}
-	for _, across := range [][2]string{{"consul", "xds"}, {"consul", "old"}, {"xds", "store"}, {"xds", "consul"}} {
+	for _, across := range [][2]string{{"consul", "xds"}, {"consul", "state"}, {"xds", "store"}, {"xds", "consul"}} {
 		to := harness.Request{Host: hosts[across[0]], Header: map[string]string{"to": hosts[across[1]]}}
 		client.Want(w.t, across[0]+" routed to "+across[1], to, harness.From(across[1]))
 	}
@@ -210,7 +210,7 @@ func (w *world) newcomer() *harness.Proxy {
 	return p
 }
 
-// serveXDS and serveOld have other servers take the places of those of MCP; nil: nobody does.
+// serveXDS and serveState have other servers take the places of those of MCP; nil: nobody does.
 func (w *world) serveXDS(register func(*grpc.Server)) {
 	w.t.Helper()
 	w.stopXDS()
@@ -219,11 +219,11 @@ func (w *world) serveXDS(register func(*grpc.Server)) {
 	}
 }
 
-func (w *world) serveOld(register func(*grpc.Server)) {
+func (w *world) serveState(register func(*grpc.Server)) {
 	w.t.Helper()
-	w.stopOld()
+	w.stopState()
 	if register != nil {
-		_, w.stopOld = mcptest.Serve(w.t, w.oldAt, register)
+		_, w.stopState = mcptest.Serve(w.t, w.stateAt, register)
 	}
 }
 
@@ -242,8 +242,8 @@ func (w *world) fresh(source string, caller *harness.Proxy) {
 		w.register(name+"-1", name, ip, appPort, map[string]string{"protocol": "http", "ashore-port": fmt.Sprint(servicePort)})
 	case "xds":
 		put(w.t, w.xds.Store, xdsType, text)
-	case "old":
-		put(w.t, w.old.Store, collection, text)
+	case "state":
+		put(w.t, w.state.Store, xdsType, text)
 	case "files":
 		w.Write(name+".yaml", text)
 	case "store":
