@@ -119,13 +119,6 @@ func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 // channel, for one reader.
 func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
 
-// Push tells everybody who waits for a change, though there is none: Envoy gets its secrets again.
-func (k *Keeper) Push() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tell()
-}
-
 // tell tells the watchers. Only executed with mu held.
 func (k *Keeper) tell() {
 	for ch := range k.watchers {

@@ -89,7 +89,6 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 		CacheFile: cacheFile(s.State),
 		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
-		RefuseOld: s.XDS.RefuseOld,
 		Log:       log,
 	})
 	if err != nil {

@@ -152,12 +152,8 @@ func TestReport(t *testing.T) {
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
 		{"not probed", func(*Agent, *fakeLink) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
 		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
-		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
-			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}
-		},
-			"presented", "bad Envoy presents the certificate 01, issued is SERIAL", "restart this agent"},
-		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.refused[1] = "bad key" },
-			"presented", "bad Envoy refuses its certificate or the roots: bad key", "restart this agent"},
+		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.rejected["default"] = "bad key" },
+			"presented", "bad Envoy rejects its certificate or the roots: bad key", "restart this agent"},
 		{"the disk", func(*Agent, *fakeLink) {}, "disk", "ok ", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) { // at once: what is hours old is not to grow older while it waits its turn
@@ -290,7 +286,7 @@ func TestDiskError(t *testing.T) {
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
 	l := &fakeLink{}
-	a := &Agent{link: l, log: testlog.New(t), vitals: newVitals(l.ReportHealth)}
+	a := &Agent{link: l, log: testlog.New(t), vitals: newVitals(l.ReportHealth), ready: &readiness{}}
 	a.settings.Workload.Group = "web"
 	a.leaveEndpoints(t.Context())
 	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, l.health); d != "" {

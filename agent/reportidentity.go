@@ -17,10 +17,8 @@ func (a *Agent) sayIdentity(r *Report, now time.Time) {
 	n := a.keeper.Renewal()
 	n.Trouble = referring(n.Trouble, a.link.LinkState().Trouble)
 	sayKept(r, a.keeper.Identity(), a.keeper.Joined(), n, now)
-	if refused := a.secrets.Refusal(); refused != "" {
-		r.say("presented", stateBad, "restart this agent; if it goes on, join again", "Envoy refuses its certificate or the roots: %s", refused)
-	} else if p := a.presented.State(); p.Alarm {
-		r.say("presented", stateBad, "restart this agent: Envoy does not take the latest certificate", "Envoy presents the certificate %s, issued is %s", strings.Join(p.Serials, ", "), a.keeper.Identity().Serial())
+	if rejected := a.secrets.Rejected(); rejected != "" {
+		r.say("presented", stateBad, "restart this agent; if that does not help, join again", "Envoy rejects its certificate or the roots: %s", rejected)
 	}
 }
 

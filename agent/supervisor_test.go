@@ -74,29 +74,28 @@ func TestSupervisorPause(t *testing.T) {
 	})
 }
 
-// The drain waits for its minimum, then for open connections, and never beyond its maximum.
-func TestSettle(t *testing.T) {
+// The drain waits for open connections, and never longer than its maximum.
+func TestWaitClosed(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
-		name     string
-		min, max time.Duration
-		idleAt   time.Duration // when the last connection goes; -1: never
-		endsAt   time.Duration // when Envoy ends; 0: never
-		want     time.Duration
-		left     uint64
+		name   string
+		max    time.Duration
+		idleAt time.Duration // when the last connection goes; -1: never
+		endsAt time.Duration // when Envoy ends; 0: never
+		want   time.Duration
+		left   uint64
 	}{
-		{"idle, no minimum", 0, 5 * time.Second, 0, 0, 0, 0},
-		{"idle, minimum", time.Second, 5 * time.Second, 0, 0, time.Second, 0},
-		{"busy for a while", time.Second, 5 * time.Second, 2500 * time.Millisecond, 0, 2600 * time.Millisecond, 0},
-		{"busy for ever", time.Second, 5 * time.Second, -1, 0, 5 * time.Second, 3},
-		{"no time at all", 0, 0, -1, 0, 0, 3},
-		{"Envoy ends", time.Second, 5 * time.Second, -1, 1500 * time.Millisecond, 1600 * time.Millisecond, 0},
+		{"idle", 5 * time.Second, 0, 0, 0, 0},
+		{"busy for a while", 5 * time.Second, 2500 * time.Millisecond, 0, 2600 * time.Millisecond, 0},
+		{"always busy", 5 * time.Second, -1, 0, 5 * time.Second, 3},
+		{"no time at all", 0, -1, 0, 0, 3},
+		{"Envoy ends", 5 * time.Second, -1, 1500 * time.Millisecond, 1600 * time.Millisecond, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				left := Drain{Minimum: tc.min, Maximum: tc.max}.settle(t.Context(), func(context.Context) (uint64, error) {
+				left := waitClosed(t.Context(), tc.max, func(context.Context) (uint64, error) {
 					now := time.Since(begin)
 					switch {
 					case tc.endsAt > 0 && now >= tc.endsAt:

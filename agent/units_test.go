@@ -164,7 +164,7 @@ func newHost(t *testing.T, address string) *host {
 	_, register := resources(t, clusters, listeners)
 	c := joining(t, startPlane(t, newMesh(t, "cluster.local"), "127.0.0.1:0", register))
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Minimum, c.Settings.Drain.Leave = 0, 0
+	c.Settings.Drain.Leave = 0
 	joined, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

@@ -129,7 +129,7 @@ func (a *agentRun) start(ctx context.Context) error {
 	var err error
 	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--concurrency", "1",
 		"--status-port", a.ports[0], "--health-port", a.ports[1], "--metrics-port", a.ports[2],
-		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "1s")
+		"--drain-leave", "0s", "--drain-maximum", "1s")
 	if err != nil {
 		return err
 	}

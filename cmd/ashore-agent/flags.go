@@ -84,7 +84,6 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	setting(f, fs.BoolVar, "probe.allowGroupExec", "allow-group-exec", "the probe of the WorkloadGroup may run a command on this machine, as this user", func(s *s) *bool { return &s.Probe.AllowGroupExec })
 	setting(f, fs.StringSliceVar, "probe.allowGroupHosts", "allow-group-hosts", "`hosts` beside this workload that the probe of the WorkloadGroup may ask", func(s *s) *[]string { return &s.Probe.AllowGroupHosts })
 	setting(f, fs.DurationVar, "drain.leave", "drain-leave", "how long a registered workload goes on as before after it has left the endpoints", func(s *s) *time.Duration { return &s.Drain.Leave })
-	setting(f, fs.DurationVar, "drain.minimum", "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
 	setting(f, fs.DurationVar, "drain.maximum", "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
 	setting(f, fs.StringVar, "log.level", "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
 	setting(f, fs.StringVar, "log.format", "log-format", "text or json", func(s *s) *string { return &s.Log.Format })

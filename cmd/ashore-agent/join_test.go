@@ -102,7 +102,7 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	envoy := testenvoy.Path(t)
-	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s", "--drain-minimum", "0s",
+	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s",
 		"--log-format", "json", "--log-level", "trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)

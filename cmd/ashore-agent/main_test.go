@@ -67,7 +67,6 @@ func TestErrors(t *testing.T) {
 		{"run now", 2, `unexpected argument "now"`},
 		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses (--address): not set"},
 		{"run --address 127.0.0.2", 2, "xds.addresses (--xds): not set; give host:port of the control plane, such as 127.0.0.1:15010"},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --drain-minimum 1h", 2, "drain.maximum (--drain-maximum): 5s is less"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
 		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},

@@ -21,7 +21,7 @@ func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
 		return nil, fmt.Errorf("no join token for %s within %v: %w", w.name, startWithin, err)
 	}
 	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy, "--concurrency", "1",
-		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "2s")
+		"--drain-leave", "0s", "--drain-maximum", "2s")
 	if w.proxy {
 		args = append(args, "--http-proxy-port", portProxy)
 	}
