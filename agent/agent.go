@@ -134,7 +134,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 		return err
 	}
 	a.vitals = newVitals(a.link.ReportHealth)
-	a.prober = newProber(s, a.link.GroupProbe(), a.listens, a.vitals.application, a.log)
+	a.prober = newProber(s, a.link.Checks(), a.listens, a.vitals.application, a.log)
 	return nil
 }
 

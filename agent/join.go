@@ -23,6 +23,8 @@ type JoinConfig struct {
 	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes; the namespace is the
 	// group's, and the addresses are by default the one that this machine has on its way to the control plane.
 	Settings Settings
+	// Base are the settings that apply without these, so that only differences are kept. Nil: Default.
+	Base *Settings
 	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
 	Group string
 	// Hash is that of the control plane's root certificate, "sha256:…".
@@ -97,7 +99,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	s.Workload.ServiceAccount = "" // the certificate says it
-	if err := saveOwn(&s); err != nil {
+	if err := saveOwn(&s, c.Base); err != nil {
 		return nil, err
 	}
 	now := time.Now()

@@ -49,7 +49,7 @@ func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 	}
 	s, err := dns.Listen(ctx, c)
 	if err != nil {
-		const hint = "setting ports.dns, or --dns-port; of several workloads on one machine, one can have it"
+		const hint = "setting ports.dns; of several workloads on one machine, one can have it"
 		return nil, fmt.Errorf("open the DNS port (%s): %w", hint, err)
 	}
 	return s, nil

@@ -69,7 +69,7 @@ func (s *Settings) Listens() map[string]machine.Socket {
 		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
 	}
 	if s.Ports.DNS != 0 {
-		out["DNS (setting ports.dns, or --dns-port)"] = machine.Socket{Address: s.dnsAddresses()[0]}
+		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}
 	}
 	if s.Workload.Interception != "none" {
 		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), outboundPort)}

@@ -37,7 +37,7 @@ func (*fakeLink) Register(*grpc.Server)         {}
 func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
 func (l *fakeLink) LinkState() LinkState        { return l.state }
-func (*fakeLink) GroupProbe() <-chan groupNews  { return nil }
+func (*fakeLink) Checks() <-chan appCheck       { return nil }
 func (*fakeLink) Names() <-chan *dns.Table      { return nil }
 
 // What is not well shows in its line, and with what to do.
@@ -129,25 +129,25 @@ func TestReport(t *testing.T) {
 			a.vitals.envoy(proxyUnready + "it starts")
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"a group's probe that is not used", func(a *Agent, _ *fakeLink) {
-			refused := groupProbe(execProbe("id"), &a.settings).refused
-			a.prober.note(probing{refused: refused})
+			refused := newAppCheck(execProbe("id"), &a.settings).refused
+			a.prober.setState(probeState{refused: refused})
 			a.vitals.application(Health{Reason: refused.Error()})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command", "set probe.allowGroupExec"},
 		{"a group's probe that is not used beside one that was", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}
-			a.prober.note(probing{by: "probed as its group says, by x", refused: groupProbe(tcpProbe("db.test"), &a.settings).refused})
+			a.prober.setState(probeState{by: "probed as its group says, by x", refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
 			a.vitals.application(Health{Healthy: true})
 			a.vitals.envoy("")
-		}, "registration", "warn shop/web at 127.0.15.40, healthy as it was told before: the probe of the WorkloadGroup is not used: it asks the host \"db.test\", which is not this workload; probed as its group says, by x",
+		}, "registration", "warn shop/web at 127.0.15.40, healthy as it was told before: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
 			"add it to probe.allowGroupHosts"},
 		{"probed by its group", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}
-			a.prober.use(groupProbe(httpProbe("", "/ready"), &a.settings), "as its group says")
+			a.prober.use(newAppCheck(httpProbe("", "/ready"), &a.settings))
 			a.vitals.application(Health{Healthy: true})
 			a.vitals.envoy("")
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by GET http://127.0.15.40:8080/ready", ""},
 		{"not well by its group", func(a *Agent, _ *fakeLink) {
-			a.prober.use(groupProbe(tcpProbe(""), &a.settings), "as its group says")
+			a.prober.use(newAppCheck(tcpProbe(""), &a.settings))
 			a.vitals.application(Health{Reason: "connection refused"})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
 		{"not probed", func(*Agent, *fakeLink) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
@@ -368,8 +368,8 @@ func TestOwnSettings(t *testing.T) {
 	s := Default()
 	s.State, s.Workload.Name, s.Ports.Status, s.Drain.Maximum = stateFolder(t), "web-1", 15120, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
-	s.Probe = Probe{HTTPGet: &ProbeHTTP{Port: 8080, Path: "/ready"}, Period: 3 * time.Second}
-	if err := saveOwn(&s); err != nil {
+	s.Probe.AllowGroupHosts = []string{"db.test"}
+	if err := saveOwn(&s, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := ownSettings(t, s.State, func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.2"} })

@@ -123,7 +123,7 @@ func (a *Agent) sayRegistration(r *Report) {
 	case !known, h.Reason == notProbed:
 		r.say("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
 	case probed.refused != nil && h.Reason == probed.refused.Error():
-		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, groupProbeRefused, probed.refused.why)
+		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, probeRefused, probed.refused.why)
 	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
 		r.say("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
 	case !h.Healthy:
@@ -131,7 +131,7 @@ func (a *Agent) sayRegistration(r *Report) {
 	case a.link.LinkState().Address == "":
 		r.say("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
 	case probed.refused != nil:
-		r.say("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, groupProbeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
+		r.say("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
 	default:
 		r.say("registration", stateOK, "", "%s, healthy%s", where, how)
 	}

@@ -284,7 +284,7 @@ func (p Ports) openPorts() []openPort {
 
 // names are how an operator sets it.
 func (o openPort) names() string {
-	return "setting " + o.setting + ", or --" + strings.TrimPrefix(o.setting, "ports.") + "-port"
+	return "setting " + o.setting
 }
 
 func (o openPort) String() string { return o.setting + " " + strconv.Itoa(o.port) }

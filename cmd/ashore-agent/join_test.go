@@ -102,8 +102,8 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	envoy := testenvoy.Path(t)
-	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s",
-		"--log-format", "json", "--log-level", "trace")
+	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--set", "drain.leave=0s",
+		"--set", "log.format=json", "--set", "log.level=trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)
 	var out bytes.Buffer
@@ -250,7 +250,7 @@ func TestJoinErrors(t *testing.T) {
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --set log.level=loud", 2, `log.level: "loud" is not known`},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},

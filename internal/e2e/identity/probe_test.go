@@ -182,7 +182,7 @@ func TestGroupProbeNotAllowed(t *testing.T) {
 		t.Errorf("the log says nothing of %s:\n%s", setting, s.Log())
 	}
 	s.Stop()
-	s.Run("--allow-group-exec")
+	s.Run("--set", "probe.allowGroupExec=true")
 	answers(t, client, "web-1")
 	s.WantLine("registration", "ok ", "by the command true")
 }
