@@ -56,7 +56,7 @@ type Agent struct {
 	link    link
 	secrets *secrets
 
-	vitals *vitals
+	health *healthReporter
 	prober *prober
 	dns    *dns.Server // nil: closed; set by open
 
@@ -133,8 +133,8 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	if a.link, err = makeLink(s, k, log); err != nil {
 		return err
 	}
-	a.vitals = newVitals(a.link.ReportHealth)
-	a.prober = newProber(s, a.link.Checks(), a.listens, a.vitals.application, a.log)
+	a.health = &healthReporter{report: a.link.ReportHealth}
+	a.prober = newProber(s, a.link.Checks(), a.listens, a.health.setApp, a.log)
 	return nil
 }
 
@@ -182,8 +182,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.vitals != nil {
-		a.vitals.resumed = resumed
+	if a.health != nil {
+		a.health.resumed = resumed
 	}
 	if err := forgetFailure(a.settings.State); err != nil {
 		return errors.Join(diskError("start", err), ls.close())
@@ -339,8 +339,8 @@ func (a *Agent) finish(ctx context.Context) {
 // leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned of it.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
 	a.ready.drain()
-	if a.vitals != nil {
-		a.vitals.end()
+	if a.health != nil {
+		a.health.end()
 	}
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
 	sleep(ctx, a.settings.Drain.Leave)

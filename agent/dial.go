@@ -31,7 +31,7 @@ func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) 
 	if err != nil {
 		return nil, dialError(address, err)
 	}
-	conn, err := dialOne(ctx, targets, own, cfg)
+	conn, err := dialFirst(ctx, targets, own, cfg)
 	if err != nil {
 		return nil, dialError(address, err)
 	}
@@ -84,15 +84,11 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
-func dialOne(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
+// dialFirst tries one target after another until one is the control plane. Each has its part of the time.
+func dialFirst(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	var errs []error
-	for i, target := range targets {
-		part := dialTimeout
-		if end, ok := ctx.Deadline(); ok {
-			part = time.Until(end) / time.Duration(len(targets)-i)
-		}
-		conn, err := dialTLS(ctx, target, own, cfg, part)
+	for _, target := range targets {
+		conn, err := dialTLS(ctx, target, own, cfg, dialTimeout/time.Duration(len(targets)))
 		if err == nil {
 			return conn, nil
 		}

@@ -67,17 +67,17 @@ func (a *Agent) followNames(ctx context.Context) error {
 	}
 }
 
-// sayDNS tells whether names can be resolved.
-func (a *Agent) sayDNS(r *Report) {
+// reportDNS tells whether names can be resolved.
+func (a *Agent) reportDNS(r *Report) {
 	if a.dns == nil {
 		return
 	}
 	s := a.dns.State()
 	at := a.dns.Addresses()[0]
 	if s.Trouble != "" {
-		r.say("dns", stateWarn, "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
+		r.line("dns", stateWarn, "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
 			"%s, names of the mesh: %d; other names are asked of %v: %s", at, s.Names, s.Servers, s.Trouble)
 		return
 	}
-	r.say("dns", stateOK, "", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
+	r.line("dns", stateOK, "", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
 }
