@@ -125,7 +125,7 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	if err != nil {
 		return err
 	}
-	if err := s.adopt(k.Identity(), k.Joined()); err != nil {
+	if err := s.applyIdentity(k.Identity(), k.Joined()); err != nil {
 		return err
 	}
 	a.keeper = k
@@ -138,8 +138,8 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	return nil
 }
 
-// adopt makes the settings those of an identity.
-func (s *Settings) adopt(id *Identity, j Joined) error {
+// applyIdentity checks the settings against the identity and takes the service account from it.
+func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w := &s.Workload
 	if w.Name != j.Workload {
 		return &UsageError{"workload.name", fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s", w.Name, j.Workload, s.State)}
@@ -171,7 +171,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := raiseFileLimit(); err != nil {
 		a.log.Warn("Envoy may run out of files", "error", err)
 	}
-	resumed, err := a.envoy.Adopt(ctx)
+	resumed, err := a.envoy.Resume(ctx)
 	if err != nil {
 		return err
 	}

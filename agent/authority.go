@@ -43,8 +43,8 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// asking is one request for a certificate.
-type asking struct {
+// certificateRequest is one request for a certificate.
+type certificateRequest struct {
 	key   crypto.Signer
 	token string // of a join; empty: the connection's certificate proves who asks
 	name  string // of the workload
@@ -68,7 +68,7 @@ type authority struct {
 // one after another, the one that answered last first; a refusal ends that, unless it is by one that does not know the workload
 // at all. local is this machine's address on the
 // connection. Errors: RefusedError, or all that was in the way.
-func (a *authority) ask(ctx context.Context, q asking) (id *Identity, local net.Addr, err error) {
+func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
 	for _, address := range a.order() {
 		id, local, err = a.askOne(ctx, address, q)
@@ -100,7 +100,7 @@ func (a *authority) order() []string {
 	return out
 }
 
-func (a *authority) askOne(ctx context.Context, address string, q asking) (*Identity, net.Addr, error) {
+func (a *authority) askOne(ctx context.Context, address string, q certificateRequest) (*Identity, net.Addr, error) {
 	conn, err := dial(ctx, address, a.own, a.config())
 	if err != nil {
 		return nil, nil, err
@@ -117,7 +117,7 @@ func (a *authority) askOne(ctx context.Context, address string, q asking) (*Iden
 }
 
 // createCertificate sends one request over a connection, which it closes.
-func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *securityv1.IstioCertificateResponse, err error) {
+func createCertificate(ctx context.Context, conn *tls.Conn, q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
 	csr, err := newRequest(q.key)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
@@ -152,7 +152,7 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *s
 
 // metadata says what is asked for in words: which workload the certificate is for and, at a join, which group, and whether it may
 // take another machine's place.
-func (q asking) metadata() *structpb.Struct {
+func (q certificateRequest) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
 		if value != "" {

@@ -88,7 +88,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
+	id, local, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func absolute(path string, err error) (string, error) {
 // ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
 // much to do is asked again: with the same key a token gives the same answer. The former identity, which may be nil, proves
 // that the machine is the one that joined by this name before.
-func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate) (*Identity, string, error) {
+func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string, error) {
 	var trustDomain string
 	var own netip.Addr
 	if len(c.Settings.Workload.Addresses) > 0 {
@@ -190,7 +190,7 @@ func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate)
 		id, local, err := a.ask(ctx, q)
 		switch {
 		case err == nil:
-			if err := c.meant(id, trustDomain); err != nil {
+			if err := c.verifyIdentity(id, trustDomain); err != nil {
 				return nil, "", err
 			}
 			return id, hostOf(local), nil
@@ -207,18 +207,18 @@ func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate)
 	}
 }
 
-// meant checks that what came is what was asked for.
-func (c *JoinConfig) meant(id *Identity, trustDomain string) error {
+// verifyIdentity checks that the received identity is the requested one.
+func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 	namespace, _, _ := strings.Cut(c.Group, "/")
 	switch {
 	case id.ID.TrustDomain != trustDomain:
 		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting mesh.trustDomain", trustDomain, id.ID.TrustDomain)
 	case id.ID.Namespace != namespace:
 		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the token is for another group", id.ID, c.Group)
-	case !c.believes(id):
+	case !c.sameMesh(id):
 		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new line with \"ashorectl join-token create\"", c.Hash)
 	}
-	return usableNow(id, time.Now())
+	return checkValidNow(id, time.Now())
 }
 
 // busyAnswer says whether a control plane was reached and has no time.

@@ -18,7 +18,7 @@ func (c *JoinConfig) running(s Settings, busy *BusyError) (*JoinResult, error) {
 	case joined.Group != c.Group:
 		return nil, fmt.Errorf("an agent runs here (process %d) with an identity of the group %s, and the line is for %s: use another folder (--state), or leave first: ashore-agent leave --state %s",
 			busy.PID, joined.Group, c.Group, s.State)
-	case !time.Now().Before(id.Leaf().NotAfter) || !c.believes(id):
+	case !time.Now().Before(id.Leaf().NotAfter) || !c.sameMesh(id):
 		return nil, fmt.Errorf("an agent runs here (process %d) with an identity that is not good any more: stop it, and run this line again", busy.PID)
 	case c.another(joined):
 		return nil, fmt.Errorf("an agent runs here (process %d), and this is another line than the one that it joined by: to join anew, stop it and run this line again; "+
@@ -42,7 +42,7 @@ func (c *JoinConfig) already(s Settings, disk store) (*JoinResult, error) {
 	case !time.Now().Before(id.Leaf().NotAfter):
 		c.Log.Info("the certificate of an earlier join has ended: joining anew", "ended", id.Leaf().NotAfter)
 		return nil, nil
-	case !c.believes(id):
+	case !c.sameMesh(id):
 		c.Log.Info("the line names another root certificate than that of the earlier join: joining anew")
 		return nil, nil
 	case c.another(joined):
@@ -71,8 +71,8 @@ func tokenHash(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// believes says whether the line is for the mesh of an identity, and the identity for that mesh.
-func (c *JoinConfig) believes(id *Identity) bool {
+// sameMesh says whether an identity belongs to the mesh of the join command.
+func (c *JoinConfig) sameMesh(id *Identity) bool {
 	if id.rooted() != nil {
 		return false
 	}

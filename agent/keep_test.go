@@ -54,7 +54,7 @@ func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() er
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
 	var keys [][32]byte   // of the keeper's goroutine alone
-	k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+	k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
 		mu.Lock()
 		times = append(times, time.Now())
 		mu.Unlock()

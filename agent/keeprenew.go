@@ -130,7 +130,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := k.ask(ctx, asking{key: key, name: k.name})
+	next, _, err := k.ask(ctx, certificateRequest{key: key, name: k.name})
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	if old := k.Identity(); next.ID != old.ID {
 		return fmt.Errorf("the control plane gave a certificate for %s, and this workload is %s: see \"ashorectl workload list\" there", next.ID, old.ID)
 	}
-	if err := usableNow(next, now); err != nil {
+	if err := checkValidNow(next, now); err != nil {
 		return err
 	}
 	joined := k.Joined()
@@ -162,8 +162,8 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	return k.store.forgetKey()
 }
 
-// usableNow says what is wrong with a certificate that has just come.
-func usableNow(id *Identity, now time.Time) error {
+// checkValidNow says what is wrong with a certificate that has just come.
+func checkValidNow(id *Identity, now time.Time) error {
 	if text := clockTrouble(id.Chain, now); text != "" {
 		return serverError("%s", text)
 	}

@@ -81,8 +81,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			return conn, nil
 		},
 		Renewed:   k.Renewed(),
-		Refused:   k.Doubt,
-		Accepted:  k.Accepted,
+		Refused:   k.Refused,
 		SetRoots:  k.SetRoots,
 		SetProbe:  setProbe(s, checks),
 		SetNames:  setNames(s, names),

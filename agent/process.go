@@ -101,7 +101,7 @@ func (p *process) run(ctx context.Context) exit {
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%s: %w", p.path, err)
 	}
-	return exit{err: err, reason: w.Worst(), lived: time.Since(start)}
+	return exit{err: err, reason: w.worst, lived: time.Since(start)}
 }
 
 // writerOnly hides that a writer is a file.

@@ -230,8 +230,8 @@ func (u *units) active(ctx context.Context) ([]int, error) {
 	return out, nil
 }
 
-// Adopt implements envoyRunner.
-func (u *units) Adopt(ctx context.Context) (bool, error) {
+// Resume implements envoyRunner.
+func (u *units) Resume(ctx context.Context) (bool, error) {
 	active, err := u.active(ctx)
 	return len(active) > 0, err
 }

@@ -100,9 +100,6 @@ func (r *Relay) connectLoop(ctx context.Context) error {
 			failed(addresses[next], err)
 		default:
 			r.use(l, nil)
-			if r.cfg.Accepted != nil {
-				r.cfg.Accepted()
-			}
 			current.close()
 			current, retry = l, nil
 			clear(logged)

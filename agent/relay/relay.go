@@ -34,9 +34,9 @@ type Config struct {
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
 	Renewed <-chan struct{}
-	// Refused is called when a verified control plane does not accept the certificate, and Accepted
-	// when one does. They must not block. Nil: not called.
-	Refused, Accepted func()
+	// Refused is called when a verified control plane does not accept the certificate. It must not
+	// block. Nil: not called.
+	Refused func()
 
 	// SetRoots takes the roots of the mesh, PEM. An error is a rejection: the roots are requested
 	// again after a minute.
