@@ -448,3 +448,42 @@ func TestAgentKilled(t *testing.T) {
 		t.Errorf("envoy is process %d, want %d", s.PID, pid)
 	}
 }
+
+// An agent that starts while an Envoy is taking over waits for that one. No call fails.
+func TestTakeoverInterrupted(t *testing.T) {
+	t.Parallel()
+	const address = "127.0.42.6"
+	m := newHost(t, address)
+	if err := m.start().end(); err != nil {
+		t.Fatal(err)
+	}
+	calls := startLoad(t, address+":9000")
+	m.settings.Envoy.LogLevel = "error"
+	a, err := New(Config{Settings: m.settings, Log: testlog.New(t), manager: m.systemd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	eventually(t, "the next epoch starts", func() error {
+		if units := m.units(); !strings.Contains(units, "web-1") {
+			return errors.New(units)
+		}
+		return nil
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	m.settings.Envoy.LogLevel = "warning"
+	r := m.start()
+	eventually(t, "the third epoch", func() error {
+		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	calls.end(t)
+	r.agent.ending.Store(true)
+}
