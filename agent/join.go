@@ -65,7 +65,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 	var busy *BusyError
 	switch {
 	case errors.As(err, &busy):
-		return c.running(s, busy)
+		return c.joinedBefore(s, busy.PID)
 	case err != nil:
 		return nil, diskError("join", err)
 	}
@@ -81,7 +81,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		}
 	}
 	disk := store{s.State}
-	if r, err := c.already(s, disk); r != nil || err != nil {
+	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
 	}
 	key, err := disk.nextKey()

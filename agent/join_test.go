@@ -116,11 +116,11 @@ func TestJoinAgain(t *testing.T) {
 	}
 	other := c
 	other.Token += "x"
-	if _, err := Join(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another line") {
+	if _, err := Join(t.Context(), other); err == nil || !strings.Contains(err.Error(), "this is another command") {
 		t.Errorf("another line while an agent runs: %v", err)
 	}
 	c.Group = "shop/other"
-	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "an agent runs here (process ") || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
+	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
 		t.Errorf("another group while an agent runs: %v", err)
 	}
 }
@@ -247,7 +247,7 @@ func TestJoinRefused(t *testing.T) {
 			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", Workload: "web-1", At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-		}, false, []string{"has the identity of a member of shop/db, and the line is for shop/web", "leave first: ashore-agent leave --state "}},
+		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web", "leave first: ashore-agent leave --state "}},
 		{"a folder that cannot be made", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			file := filepath.Join(t.TempDir(), "f")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {

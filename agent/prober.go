@@ -51,7 +51,7 @@ type probeState struct {
 
 // newProber makes one for a workload with a group. updates delivers its checks. listens says where Envoy listens.
 func newProber(s *Settings, updates <-chan appCheck, listens listensFunc, report func(Health), log hclog.Logger) *prober {
-	p := &prober{own: s.Workload.Addresses[0], method: probeMethod, unit: unitActive, updates: updates, report: report, log: log.Named("probe")}
+	p := &prober{own: s.Workload.Addresses[0], method: probeMethod, unit: (&systemd{}).unitActive, updates: updates, report: report, log: log.Named("probe")}
 	if s.Probe.CheckPorts {
 		p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar", listens: listens}
 	}

@@ -19,6 +19,9 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 		err := a.ready.check(ctx)
 		a.reportReadiness(err)
 		a.notify(err, time.Since(begun))
+		if !a.settings.intercepted() {
+			wait = readinessSoon // the rules are being installed
+		}
 		if err != nil {
 			wait = readinessSoon
 			if text := err.Error(); n%25 == 0 && text != logged { // each 5 s at most

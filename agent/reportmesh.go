@@ -120,7 +120,7 @@ func (a *Agent) reportRegistration(r *Report) {
 		how += "; not served: " + ports
 	}
 	switch {
-	case !known, h.Reason == notChecked:
+	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
 		r.line("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
 	case probed.refused != nil && h.Reason == probed.refused.Error():
 		r.line("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, probeRefused, probed.refused.why)
