@@ -79,7 +79,7 @@ type XDS struct {
 
 // Envoy is the program that is run.
 type Envoy struct {
-	// Path is the program. Empty: "envoy" in PATH, else .tools/envoy in this folder or above.
+	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy.
 	Path string `yaml:"path"`
 	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
 	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.

@@ -52,7 +52,7 @@ func (f *flags) add(fs *pflag.FlagSet) {
 	fs.String("type", defaults.Workload.Type, "sidecar or router (a gateway)")
 	fs.String("interception", defaults.Workload.Interception, "how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
 	fs.String("state", "", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)")
-	fs.String("envoy", "", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy, else .tools/envoy)")
+	fs.String("envoy", "", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
 }
 
 // document is the given flags as a settings file.
