@@ -18,7 +18,7 @@ const dialTimeout = 10 * time.Second
 
 // dial opens a connection to a control plane and verifies it. It comes from the workload's own address where that is
 // possible: another one the control plane would not register. Zero: any address, IPv4 first. Errors name the address,
-// what is wrong and what to do; a server that is not believed gives a ServerError.
+// what is wrong and what to do; a server that is not trusted gives a ServerError.
 func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -129,7 +129,7 @@ func dialError(address string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("control plane %s is not believed: %w", address, err)
+		return fmt.Errorf("control plane %s is not trusted: %w", address, err)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		text = "the name " + dns.Name + " does not resolve: check its spelling and this machine's DNS (/etc/resolv.conf), or give the address"
 	case errors.As(err, &dns):

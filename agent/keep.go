@@ -98,8 +98,8 @@ func (k *Keeper) Joined() Joined {
 	return k.joined
 }
 
-// Changed returns a channel of capacity one that is told after each change of the identity, and a function that ends
-// that.
+// Changed returns a channel of capacity one that receives after each change of the identity, and a function that ends
+// the subscription.
 func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	ch := make(chan struct{}, 1)
 	k.mu.Lock()
@@ -112,7 +112,7 @@ func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	}
 }
 
-// Renewed is told after each new certificate: connections that presented the former one may be opened anew. There is one
+// Renewed receives after each new certificate: connections that presented the former one may be replaced. There is one
 // channel, for one reader.
 func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
 
@@ -121,7 +121,7 @@ func (k *Keeper) tell() {
 	for ch := range k.watchers {
 		select {
 		case ch <- struct{}{}:
-		default: // it has been told and did not look yet
+		default: // not read yet
 		}
 	}
 }
@@ -192,7 +192,7 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 	if id.Leaf() != k.id.Leaf() {
 		select {
 		case k.renewed <- struct{}{}:
-		default: // it has been told and did not look yet
+		default: // not read yet
 		}
 		k.former, k.before = k.id, k.joined
 	}

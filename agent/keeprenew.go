@@ -28,7 +28,7 @@ const clockLook = 5 * time.Second
 // awaitDue waits until the certificate is to be renewed. False: ctx ended.
 func (k *Keeper) awaitDue(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		if k.useFormer() {
+		if k.restoreFormer() {
 			return true
 		}
 		k.mu.Lock()
@@ -49,9 +49,9 @@ func (k *Keeper) awaitDue(ctx context.Context) bool {
 	return false
 }
 
-// useFormer goes back to the certificate before when the latest one is not valid yet, because the
-// clock was set back, and that one is. It says whether it did; then a new one is to be asked for.
-func (k *Keeper) useFormer() bool {
+// restoreFormer replaces a certificate that is not valid yet, after the clock was set back, by the former one if that is
+// valid. It reports whether it did; then a new one has to be requested.
+func (k *Keeper) restoreFormer() bool {
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	k.mu.Lock()

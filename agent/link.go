@@ -170,8 +170,8 @@ func (l relayLink) LinkState() LinkState {
 	return out
 }
 
-// maxRefused is how many of the parts that Envoy refuses are told, and maxRefusedWords how much of what it says about each, in bytes:
-// when it refuses everything, that is to be told too.
+// maxRefused bounds the rejected resources in a report, and maxRefusedWords Envoy's message about each, in bytes: Envoy may
+// reject everything.
 const maxRefused, maxRefusedWords = 10, 1 << 10
 
 // refusedText is what Envoy refuses, for people.

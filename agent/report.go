@@ -120,7 +120,7 @@ func (a *Agent) Report(ctx context.Context) *Report {
 	return r.finish()
 }
 
-// clockTolerance is how far a clock may be off before it is told.
+// clockTolerance is how far a clock may be off without a warning.
 const clockTolerance = time.Minute
 
 // todoClock is what to do about a clock that is wrong.

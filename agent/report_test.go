@@ -138,7 +138,7 @@ func TestReport(t *testing.T) {
 			a.prober.setState(probeState{by: "probed as its group says, by x", refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
 			a.health.setApp(Health{Healthy: true})
 			a.health.setProxy("")
-		}, "registration", "warn shop/web at 127.0.15.40, healthy as it was told before: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
+		}, "registration", "warn shop/web at 127.0.15.40, healthy by the former probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
 			"add it to probe.allowGroupHosts"},
 		{"probed by its group", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}

@@ -44,7 +44,7 @@ func linkTodo(trouble string, addresses []string) string {
 		return "see whether another program uses a copy of this workload's identity; if all is as it should be, raise the bound that is named at the control plane"
 	case has("set the clock"):
 		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
-	case has("is not believed"):
+	case has("is not trusted"):
 		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
 	}
 	return "make a control plane reachable: " + strings.Join(addresses, ", ")
@@ -131,7 +131,7 @@ func (a *Agent) reportRegistration(r *Report) {
 	case a.link.LinkState().Address == "":
 		r.line("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
 	case probed.refused != nil:
-		r.line("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
+		r.line("registration", stateWarn, probed.refused.todo, "%s, healthy by the former probe: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
 	default:
 		r.line("registration", stateOK, "", "%s, healthy%s", where, how)
 	}

@@ -37,7 +37,7 @@ type Settings struct {
 	Log          Log                `yaml:"log"`
 }
 
-// Workload is what stands beside Envoy, as the control plane is told.
+// Workload is what Envoy runs for.
 type Workload struct {
 	// Type is "sidecar" or "router" (a gateway).
 	Type string `yaml:"type"`

@@ -58,9 +58,9 @@ const unneededStats = `cluster\.outbound\|.*;\.(?:` +
 	`ssl\.ocsp_.*|ssl\.fail_verify_cert_hash|ssl\.session_reused|` +
 	// the same everywhere: this workload's certificate, the roots, and who takes them
 	`ssl\.certificate\..*|client_ssl_socket_factory\..*|ssl\.no_certificate|` +
-	// told by upstream_cx_overflow, upstream_rq_retry_overflow and upstream_cx_total, or by ssl.connection_error
+	// redundant with upstream_cx_overflow, upstream_rq_retry_overflow and upstream_cx_total, or by ssl.connection_error
 	`circuit_breakers\.default\.(?:remaining_.*|cx_pool_open|rq_retry_open)|ssl\.handshake|ssl\.fail_verify_no_cert|` +
-	// told by membership_healthy and membership_total
+	// redundant with membership_healthy and membership_total
 	`membership_(?:change|degraded|excluded)|[^.]*\.total_match_count|` +
 	// outliers of kinds that no rule asks for, what was found and not ejected, and Envoy's former names
 	`outlier_detection\.ejections_(?:detected_.*|total|consecutive_5xx|.*success_rate|.*failure_percentage))`
