@@ -14,11 +14,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
 // askTimeout bounds one request for a certificate.
@@ -122,22 +123,9 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q certificateRequest
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	once := make(chan net.Conn, 1)
-	once <- conn
-	client, err := grpc.NewClient("passthrough:///control-plane",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // what it gets is a TLS connection that was verified
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			default:
-				return nil, errors.New("the connection has ended")
-			}
-		}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
+	client, err := relay.NewClient("control-plane", conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)

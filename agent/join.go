@@ -57,10 +57,10 @@ const joinTries = 6
 // folder. The control plane is verified by the hash before the token is sent. When the answer is lost, the same line
 // works again on this machine. Errors say what, where and what to do; a wrong argument is a UsageError.
 func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
-	s := c.Settings
-	if err := c.prepare(&s); err != nil {
+	if err := c.Prepare(); err != nil {
 		return nil, err
 	}
+	s := c.Settings
 	lock, err := lockState(s.State)
 	var busy *BusyError
 	switch {
@@ -113,10 +113,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 }
 
 // Prepare checks what was given, and fills in the name, the namespace and the state folder.
-func (c *JoinConfig) Prepare() error { return c.prepare(&c.Settings) }
-
-// prepare checks what was given and fills in the name, the namespace and the state folder.
-func (c *JoinConfig) prepare(s *Settings) error {
+func (c *JoinConfig) Prepare() error {
+	s := &c.Settings
 	check := &checker{}
 	namespace, group, ok := strings.Cut(c.Group, "/")
 	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {

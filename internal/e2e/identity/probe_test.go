@@ -131,7 +131,7 @@ func TestGroupProbe(t *testing.T) {
 	answers(t, client, "web-1")
 
 	m.Write("web.yaml", probedBy("exec: {command: [id]}"))
-	s.WantLine("registration", "warn ", "healthy as it was told before", "it runs a command", "/b")
+	s.WantLine("registration", "warn ", "healthy by the former probe", "it runs a command", "/b")
 	harness.Eventually(t, "the control plane tells who does not take the probe", func() error {
 		st, err := m.Admin.Status(context.Background())
 		if err != nil {
