@@ -52,12 +52,11 @@ type Agent struct {
 	notifier  notifier
 
 	// What a workload with an identity has more; nil with Dev.
-	keeper    *Keeper
-	link      link
-	presented *presentation
-	secrets   *secrets
+	keeper  *Keeper
+	link    link
+	secrets *secrets
 
-	vitals *vitals
+	health *healthReporter
 	prober *prober
 	dns    *dns.Server // nil: closed; set by open
 
@@ -126,22 +125,21 @@ func (a *Agent) identify(log hclog.Logger, makeLink linkMaker) error {
 	if err != nil {
 		return err
 	}
-	if err := s.adopt(k.Identity(), k.Joined()); err != nil {
+	if err := s.applyIdentity(k.Identity(), k.Joined()); err != nil {
 		return err
 	}
 	a.keeper = k
 	a.secrets = newSecrets(k, log)
-	a.presented = &presentation{keeper: k, certs: a.admin.certs, log: a.log}
 	if a.link, err = makeLink(s, k, log); err != nil {
 		return err
 	}
-	a.vitals = newVitals(a.link.ReportHealth)
-	a.prober = newProber(s, a.link.GroupProbe(), a.listens, a.vitals.application, a.log)
+	a.health = &healthReporter{report: a.link.ReportHealth}
+	a.prober = newProber(s, a.link.Checks(), a.listens, a.health.setApp, a.log)
 	return nil
 }
 
-// adopt makes the settings those of an identity.
-func (s *Settings) adopt(id *Identity, j Joined) error {
+// applyIdentity checks the settings against the identity and takes the service account from it.
+func (s *Settings) applyIdentity(id *Identity, j Joined) error {
 	w := &s.Workload
 	if w.Name != j.Workload {
 		return &UsageError{"workload.name", fmt.Sprintf("%q is not what the workload joined by, %q; leave it out, or name another state folder than %s", w.Name, j.Workload, s.State)}
@@ -173,7 +171,7 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err := raiseFileLimit(); err != nil {
 		a.log.Warn("Envoy may run out of files", "error", err)
 	}
-	resumed, err := a.envoy.Adopt(ctx)
+	resumed, err := a.envoy.Resume(ctx)
 	if err != nil {
 		return err
 	}
@@ -184,8 +182,8 @@ func (a *Agent) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if a.vitals != nil {
-		a.vitals.resumed = resumed
+	if a.health != nil {
+		a.health.resumed = resumed
 	}
 	if err := forgetFailure(a.settings.State); err != nil {
 		return errors.Join(diskError("start", err), ls.close())
@@ -312,7 +310,6 @@ func (a *Agent) identityParts(ls *listeners) []task.Part {
 	server := newLocalServer(a.secrets, a.link)
 	parts := []task.Part{
 		{Name: "identity", Run: a.keeper.Run},
-		{Name: "presented certificate", Run: a.presented.Run},
 		{Name: "control plane", Run: a.link.Run},
 		{Name: "xDS socket", Run: func(c context.Context) error { return serveLocal(c, server, ls.xds) }},
 		{Name: "probe", Run: a.prober.Run},
@@ -339,32 +336,47 @@ func (a *Agent) finish(ctx context.Context) {
 	}
 }
 
-// leaveEndpoints makes others send no more, and waits until they have heard of it.
+// leaveEndpoints withdraws the workload and waits until its callers and load balancers have learned of it.
 func (a *Agent) leaveEndpoints(ctx context.Context) {
-	if a.link == nil || a.settings.Workload.Group == "" {
-		return
+	a.ready.drain()
+	if a.health != nil {
+		a.health.end()
 	}
-	a.vitals.end()
 	a.log.Info("leaving the endpoints", "wait", a.settings.Drain.Leave)
-	select {
-	case <-ctx.Done():
-	case <-time.After(a.settings.Drain.Leave):
-	}
+	sleep(ctx, a.settings.Drain.Leave)
 }
 
-// drain leaves the endpoints, asks all connections to go and waits for them.
+// drain leaves the endpoints, asks all clients to close their connections, and waits until they have.
 func (a *Agent) drain(ctx context.Context) {
-	a.ready.drain()
 	a.leaveEndpoints(ctx)
 	if err := a.admin.drain(ctx); err != nil {
 		a.log.Warn("envoy cannot be drained and is ended at once", "error", err)
 		return
 	}
-	a.log.Info("draining envoy", "at_least", a.settings.Drain.Minimum, "at_most", a.settings.Drain.Maximum)
+	a.log.Info("draining envoy", "at_most", a.settings.Drain.Maximum)
 	start := time.Now()
-	if left := a.settings.Drain.settle(ctx, a.admin.connections); left > 0 {
+	if left := waitClosed(ctx, a.settings.Drain.Maximum, a.admin.connections); left > 0 {
 		a.log.Warn("connections were still open at the end of the drain", "connections", left, "waited", time.Since(start).Round(time.Millisecond))
 		return
 	}
 	a.log.Info("envoy has drained", "waited", time.Since(start).Round(time.Millisecond))
+}
+
+// drainPoll is the time between two counts of open connections.
+const drainPoll = 200 * time.Millisecond
+
+// waitClosed waits until no connection is open, at most for the given time. It returns how many are still open. An Envoy
+// that does not answer has ended.
+func waitClosed(ctx context.Context, most time.Duration, open func(context.Context) (uint64, error)) uint64 {
+	end := time.Now().Add(most)
+	for {
+		left, err := open(ctx)
+		wait := min(drainPoll, time.Until(end))
+		switch {
+		case err != nil:
+			return 0
+		case left == 0 || wait <= 0 || !sleep(ctx, wait):
+			return left
+		}
+	}
 }

@@ -369,10 +369,10 @@ func TestStartErrors(t *testing.T) {
 	for _, tc := range []struct {
 		name, address, want string
 	}{
-		{"status port in use", "127.0.41.6", "127.0.41.6:15020 is in use (setting ports.status, or --status-port)"},
-		{"health port in use", "127.0.41.14", "127.0.41.14:15021 is in use (setting ports.health, or --health-port)"},
-		{"metrics port in use", "127.0.41.15", "127.0.41.15:15090 is in use (setting ports.metrics, or --metrics-port)"},
-		{"admin port in use", "127.0.41.16", "127.0.41.16:15000 is in use (setting ports.admin, or --admin-port)"},
+		{"status port in use", "127.0.41.6", "127.0.41.6:15020 is in use (setting ports.status)"},
+		{"health port in use", "127.0.41.14", "127.0.41.14:15021 is in use (setting ports.health)"},
+		{"metrics port in use", "127.0.41.15", "127.0.41.15:15090 is in use (setting ports.metrics)"},
+		{"admin port in use", "127.0.41.16", "127.0.41.16:15000 is in use (setting ports.admin)"},
 		{"not of this machine", "192.0.2.1", "192.0.2.1 is not an address of this machine (setting workload.addresses, or --address)"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

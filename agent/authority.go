@@ -14,11 +14,12 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 	securityv1 "istio.io/api/security/v1alpha1"
+
+	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
 // askTimeout bounds one request for a certificate.
@@ -43,8 +44,8 @@ func (e *RefusedError) Error() string {
 	return text
 }
 
-// asking is one request for a certificate.
-type asking struct {
+// certificateRequest is one request for a certificate.
+type certificateRequest struct {
 	key   crypto.Signer
 	token string // of a join; empty: the connection's certificate proves who asks
 	name  string // of the workload
@@ -68,7 +69,7 @@ type authority struct {
 // one after another, the one that answered last first; a refusal ends that, unless it is by one that does not know the workload
 // at all. local is this machine's address on the
 // connection. Errors: RefusedError, or all that was in the way.
-func (a *authority) ask(ctx context.Context, q asking) (id *Identity, local net.Addr, err error) {
+func (a *authority) ask(ctx context.Context, q certificateRequest) (id *Identity, local net.Addr, err error) {
 	var errs []error
 	for _, address := range a.order() {
 		id, local, err = a.askOne(ctx, address, q)
@@ -100,7 +101,7 @@ func (a *authority) order() []string {
 	return out
 }
 
-func (a *authority) askOne(ctx context.Context, address string, q asking) (*Identity, net.Addr, error) {
+func (a *authority) askOne(ctx context.Context, address string, q certificateRequest) (*Identity, net.Addr, error) {
 	conn, err := dial(ctx, address, a.own, a.config())
 	if err != nil {
 		return nil, nil, err
@@ -117,27 +118,14 @@ func (a *authority) askOne(ctx context.Context, address string, q asking) (*Iden
 }
 
 // createCertificate sends one request over a connection, which it closes.
-func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *securityv1.IstioCertificateResponse, err error) {
+func createCertificate(ctx context.Context, conn *tls.Conn, q certificateRequest) (answer *securityv1.IstioCertificateResponse, err error) {
 	csr, err := newRequest(q.key)
 	if err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
-	once := make(chan net.Conn, 1)
-	once <- conn
-	client, err := grpc.NewClient("passthrough:///control-plane",
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // what it gets is a TLS connection that was verified
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			default:
-				return nil, errors.New("the connection has ended")
-			}
-		}), grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
+	client, err := relay.NewClient("control-plane", conn, grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxIdentityFile)))
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
@@ -152,7 +140,7 @@ func createCertificate(ctx context.Context, conn *tls.Conn, q asking) (answer *s
 
 // metadata says what is asked for in words: which workload the certificate is for and, at a join, which group, and whether it may
 // take another machine's place.
-func (q asking) metadata() *structpb.Struct {
+func (q certificateRequest) metadata() *structpb.Struct {
 	fields := map[string]*structpb.Value{}
 	for name, value := range map[string]string{"Workload": q.name, "Group": q.group} {
 		if value != "" {

@@ -271,9 +271,9 @@ func TestDialOne(t *testing.T) {
 	check := &serverCheck{roots: []*x509.Certificate{m.root.Cert}, now: time.Now}
 	cfg := check.config(nil)
 	cfg.NextProtos = []string{"h2"}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
-	conn, err := dialOne(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, netip.Addr{}, cfg)
+	conn, err := dialFirst(ctx, []string{"127.0.15.63:1", stuck.Addr().String(), p.addr}, netip.Addr{}, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

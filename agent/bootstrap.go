@@ -55,7 +55,7 @@ func Bootstrap(s *Settings) (*bootstrapv3.Bootstrap, error) {
 		StaticResources:  &bootstrapv3.Bootstrap_StaticResources{Clusters: clusters, Listeners: listeners},
 		DynamicResources: dynamicResources(),
 		OverloadManager:  overload,
-		StatsConfig:      statsConfig(s.Envoy.AllMetrics),
+		StatsConfig:      statsConfig(),
 		// Most counters of most clusters are never touched: they cost nothing until they are.
 		DeferredStatOptions: &bootstrapv3.Bootstrap_DeferredStatOptions{EnableDeferredCreationStats: true},
 		LayeredRuntime:      runtimeLayer(),

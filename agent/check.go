@@ -188,11 +188,8 @@ func (c *checker) rest(s *Settings) {
 	if s.Drain.Leave < 0 {
 		c.fail("drain.leave", "%v is less than no time; want 0 or more", s.Drain.Leave)
 	}
-	if s.Drain.Minimum < 0 {
-		c.fail("drain.minimum", "%v is less than no time; want 0 or more", s.Drain.Minimum)
-	}
-	if s.Drain.Maximum < s.Drain.Minimum {
-		c.fail("drain.maximum", "%v is less than drain.minimum, %v", s.Drain.Maximum, s.Drain.Minimum)
+	if s.Drain.Maximum < 0 {
+		c.fail("drain.maximum", "%v is less than no time; want 0 or more", s.Drain.Maximum)
 	}
 	if u, err := url.Parse(s.Metrics.Application); s.Metrics.Application != "" && (err != nil || u.Scheme != "http" || u.Host == "") {
 		c.fail("metrics.application", "%q is not the URL of the application's metrics; want one such as http://127.0.0.1:9100/metrics", s.Metrics.Application)

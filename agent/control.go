@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	"golang.org/x/net/netutil"
 
 	"github.com/ashore-mesh/ashore/internal/httpserver"
 )
@@ -58,10 +59,9 @@ func serveHTTP(ctx context.Context, l net.Listener, h http.Handler, log hclog.Lo
 		WriteTimeout:      5 * adminTimeout,
 		IdleTimeout:       2 * time.Minute, // more than what is between two scrapes
 		MaxHeaderBytes:    16 << 10,
-		ConnState:         newConnLimiter(maxConns).note,
 		ErrorLog:          log.StandardLogger(&hclog.StandardLoggerOptions{ForceLevel: hclog.Debug}),
 	}
-	return httpserver.Run(ctx, server, l, answering)
+	return httpserver.Run(ctx, server, netutil.LimitListener(l, maxConns), answering)
 }
 
 // answering is how long requests that are under way at the end have to be answered.

@@ -18,7 +18,7 @@ const dialTimeout = 10 * time.Second
 
 // dial opens a connection to a control plane and verifies it. It comes from the workload's own address where that is
 // possible: another one the control plane would not register. Zero: any address, IPv4 first. Errors name the address,
-// what is wrong and what to do; a server that is not believed gives a ServerError.
+// what is wrong and what to do; a server that is not trusted gives a ServerError.
 func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
@@ -31,7 +31,7 @@ func dial(ctx context.Context, address string, own netip.Addr, cfg *tls.Config) 
 	if err != nil {
 		return nil, dialError(address, err)
 	}
-	conn, err := dialOne(ctx, targets, own, cfg)
+	conn, err := dialFirst(ctx, targets, own, cfg)
 	if err != nil {
 		return nil, dialError(address, err)
 	}
@@ -84,15 +84,11 @@ func SourceAddress(ctx context.Context, planes []string) (string, error) {
 	return "", errors.Join(errs...)
 }
 
-// dialOne tries one target after another, each for its part of the time that is left, until one is what it should be.
-func dialOne(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
+// dialFirst tries one target after another until one is the control plane. Each has its part of the time.
+func dialFirst(ctx context.Context, targets []string, own netip.Addr, cfg *tls.Config) (*tls.Conn, error) {
 	var errs []error
-	for i, target := range targets {
-		part := dialTimeout
-		if end, ok := ctx.Deadline(); ok {
-			part = time.Until(end) / time.Duration(len(targets)-i)
-		}
-		conn, err := dialTLS(ctx, target, own, cfg, part)
+	for _, target := range targets {
+		conn, err := dialTLS(ctx, target, own, cfg, dialTimeout/time.Duration(len(targets)))
 		if err == nil {
 			return conn, nil
 		}
@@ -133,7 +129,7 @@ func dialError(address string, err error) error {
 	var record tls.RecordHeaderError
 	switch {
 	case errors.As(err, &untrusted):
-		return fmt.Errorf("control plane %s is not believed: %w", address, err)
+		return fmt.Errorf("control plane %s is not trusted: %w", address, err)
 	case errors.As(err, &dns) && dns.IsNotFound:
 		text = "the name " + dns.Name + " does not resolve: check its spelling and this machine's DNS (/etc/resolv.conf), or give the address"
 	case errors.As(err, &dns):

@@ -8,8 +8,8 @@ type envoyRunner interface {
 	// Run starts Envoy, or goes on with one that runs, and starts it again when it ends. It returns when ctx has ended, or when
 	// Envoy has ended after last was closed. A child has ended then; a unit runs on.
 	Run(ctx context.Context, last <-chan struct{}) error
-	// Adopt says whether an Envoy of this workload runs that Run will go on with. It is called once, before Run.
-	Adopt(ctx context.Context) (bool, error)
+	// Resume says whether an Envoy of this workload runs that Run will go on with. It is called once, before Run.
+	Resume(ctx context.Context) (bool, error)
 	// Stays says whether Envoy is to run on without this process.
 	Stays(ctx context.Context) bool
 	// Stop ends an Envoy that outlives this process.

@@ -3,6 +3,7 @@ package agent
 import (
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/ashore-mesh/ashore/internal/wholefile"
 )
 
-// failureFile holds why the agent of a state folder could not start, or failed: "status" tells it when no agent runs.
+// failureFile records why the last agent of a state folder failed, for "status" while no agent runs.
 const failureFile = "failure.json"
 
 // failure is why an agent ended.
@@ -23,14 +24,14 @@ type failure struct {
 // maxFailure bounds its text, in bytes.
 const maxFailure = 8 << 10
 
-// KeepFailure notes in the state folder of a workload that has joined why its agent ended. That another agent runs there is none
-// of its business. Errors: it cannot be written.
+// KeepFailure records in the state folder of a joined workload why its agent failed. A BusyError is not recorded: another
+// agent runs. Errors: the record cannot be written.
 func KeepFailure(state string, why error) error {
 	if _, busy := errors.AsType[*BusyError](why); busy {
 		return nil
 	}
-	if _, err := os.Lstat(filepath.Join(state, identityLink)); err != nil {
-		return nil // there is no workload here that anybody asks about
+	if _, err := os.Lstat(filepath.Join(state, identityLink)); errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
 	text := why.Error()
 	b, err := json.Marshal(failure{time.Now(), strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")})
@@ -38,12 +39,12 @@ func KeepFailure(state string, why error) error {
 		return err
 	}
 	if err := wholefile.Write(filepath.Join(state, failureFile), b); err != nil {
-		return diskError("keep why the agent failed", err)
+		return diskError("record why the agent failed", err)
 	}
 	return nil
 }
 
-// lastFailure is what KeepFailure noted last; nil: nothing, or nothing that can be read.
+// lastFailure is what KeepFailure recorded last; nil when there is none.
 func lastFailure(state string) *failure {
 	b, err := readSmall(filepath.Join(state, failureFile))
 	if err != nil {
@@ -56,5 +57,5 @@ func lastFailure(state string) *failure {
 	return &f
 }
 
-// forgetFailure is for an agent that runs.
+// forgetFailure removes the record.
 func forgetFailure(state string) error { return removeMissing(filepath.Join(state, failureFile)) }

@@ -42,56 +42,73 @@ func execProbe(command ...string) *networking.ReadinessProbe {
 	return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Exec{Exec: &networking.ExecHealthCheckConfig{Command: command}}}
 }
 
-// A group's probe is taken over whole, and is refused where it would reach beyond the workload or run a command, unless the
-// settings let it.
-func TestGroupProbe(t *testing.T) {
+// A group's probe is refused where it would connect beyond the workload or run a command, unless the settings allow it.
+func TestAppCheck(t *testing.T) {
 	t.Parallel()
 	exec := func(s *Settings) { s.Probe.AllowGroupExec = true }
 	hosts := func(s *Settings) { s.Probe.AllowGroupHosts = []string{"db.test", "10.0.0.9"} }
-	whole := httpProbe("", "/ready")
-	whole.InitialDelaySeconds, whole.PeriodSeconds, whole.TimeoutSeconds, whole.SuccessThreshold, whole.FailureThreshold = 1, 2, 3, 4, 5
-	whole.GetHttpGet().HttpHeaders = []*networking.HTTPHeader{{Name: "Host", Value: "web.test"}}
 	for _, tc := range []struct {
 		name  string
 		probe *networking.ReadinessProbe
 		edit  func(*Settings)
-		want  Probe
 		why   string // it is refused for
 	}{
-		{"nothing told", nil, nil, Probe{}, ""},
-		{"none", &networking.ReadinessProbe{}, nil, Probe{}, ""},
-		{"http", whole, nil, Probe{InitialDelay: time.Second, Period: 2 * time.Second, Timeout: 3 * time.Second, SuccessThreshold: 4, FailureThreshold: 5,
-			HTTPGet: &ProbeHTTP{Path: "/ready", Port: 8080, Scheme: "HTTP", Headers: []ProbeHeader{{"Host", "web.test"}}}}, ""},
-		{"grpc", &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Grpc{Grpc: &networking.GrpcHealthCheckConfig{Port: 9000, Service: "web"}}}, nil,
-			Probe{GRPC: &ProbeGRPC{Port: 9000, Service: "web"}}, ""},
-		{"its own second address", tcpProbe("fd00:0::7"), nil, Probe{TCPSocket: &ProbeTCP{Host: "fd00:0::7", Port: 8080}}, ""},
-		{"loopback", tcpProbe("::ffff:127.0.0.1"), nil, Probe{TCPSocket: &ProbeTCP{Host: "::ffff:127.0.0.1", Port: 8080}}, ""},
-		{"localhost", tcpProbe("LocalHost"), nil, Probe{TCPSocket: &ProbeTCP{Host: "LocalHost", Port: 8080}}, ""},
-		{"a name that only looks so", tcpProbe("localho\u017ft"), nil, Probe{}, "asks the host"},
-		{"loopback of a zone", tcpProbe("::1%eth0"), nil, Probe{}, "asks the host"},
-		{"another workload of this machine", tcpProbe("127.0.0.9"), nil, Probe{}, `asks the host "127.0.0.9"`},
-		{"every address", tcpProbe("0.0.0.0"), nil, Probe{}, `asks the host "0.0.0.0"`},
-		{"metadata of a cloud", httpProbe("169.254.169.254", "/latest"), nil, Probe{}, "probe.allowGroupHosts (--allow-group-hosts)"},
-		{"another host", httpProbe("db.test", ""), nil, Probe{}, `asks the host "db.test"`},
-		{"another host that may be asked", httpProbe("db.test", ""), hosts, Probe{HTTPGet: &ProbeHTTP{Host: "db.test", Port: 8080, Scheme: "HTTP"}}, ""},
-		{"one beside it", tcpProbe("10.0.0.10"), hosts, Probe{}, `asks the host "10.0.0.10"`},
-		{"a command", execProbe("true"), hosts, Probe{}, "probe.allowGroupExec (--allow-group-exec)"},
-		{"a command that may be run", execProbe("true"), exec, Probe{Exec: &ProbeExec{Command: []string{"true"}}}, ""},
-		{"no command", execProbe(), exec, Probe{}, "probe.exec.command: not set"},
-		{"no port", &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_TcpSocket{}}, nil, Probe{}, "probe.tcpSocket.port: 0 is out of range"},
-		{"a negative time", &networking.ReadinessProbe{PeriodSeconds: -1, HealthCheckMethod: tcpProbe("").HealthCheckMethod}, nil, Probe{}, "probe.period: -1s"},
-		{"an unknown way", &networking.ReadinessProbe{PeriodSeconds: 1}, nil, Probe{}, "does not know"},
+		{"http", httpProbe("", "/ready"), nil, ""},
+		{"grpc", &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Grpc{Grpc: &networking.GrpcHealthCheckConfig{Port: 9000}}}, nil, ""},
+		{"its own second address", tcpProbe("fd00:0::7"), nil, ""},
+		{"loopback", tcpProbe("::ffff:127.0.0.1"), nil, ""},
+		{"localhost", tcpProbe("LocalHost"), nil, ""},
+		{"a name that only looks so", tcpProbe("localho\u017ft"), nil, "connects to the host"},
+		{"loopback of a zone", tcpProbe("::1%eth0"), nil, "connects to the host"},
+		{"another workload of this machine", tcpProbe("127.0.0.9"), nil, `connects to the host "127.0.0.9"`},
+		{"every address", tcpProbe("0.0.0.0"), nil, `connects to the host "0.0.0.0"`},
+		{"metadata of a cloud", httpProbe("169.254.169.254", "/latest"), nil, "probe.allowGroupHosts"},
+		{"another host", httpProbe("db.test", ""), nil, `connects to the host "db.test"`},
+		{"an allowed host", httpProbe("db.test", ""), hosts, ""},
+		{"one beside it", tcpProbe("10.0.0.10"), hosts, `connects to the host "10.0.0.10"`},
+		{"a command", execProbe("true"), hosts, "probe.allowGroupExec"},
+		{"an allowed command", execProbe("true"), exec, ""},
+		{"no command", execProbe(), exec, "it runs a command"},
+		{"an unknown method", &networking.ReadinessProbe{PeriodSeconds: 1}, nil, "does not know"},
 	} {
 		s := grouped()
 		if tc.edit != nil {
 			tc.edit(&s)
 		}
-		n := groupProbe(tc.probe, &s)
-		if (n.refused != nil) != (tc.why != "") || n.refused != nil && !strings.Contains(n.refused.Error(), tc.why) {
-			t.Errorf("%s: refused with %v, want %q", tc.name, n.refused, tc.why)
+		c := newAppCheck(tc.probe, &s)
+		if (c.refused != nil) != (tc.why != "") || c.refused != nil && !strings.Contains(c.refused.Error(), tc.why) {
+			t.Errorf("%s: refused with %v, want %q", tc.name, c.refused, tc.why)
 		}
-		if d := cmp.Diff(tc.want, n.probe); d != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.name, d)
+		if (c.probe != nil) != (tc.why == "") {
+			t.Errorf("%s: probe %v", tc.name, c.probe)
+		}
+	}
+	s := grouped()
+	for _, p := range []*networking.ReadinessProbe{nil, {}} {
+		if c := newAppCheck(p, &s); c.probe != nil || c.refused != nil {
+			t.Errorf("no probe gives %+v", c)
+		}
+	}
+}
+
+// Times and thresholds are the probe's, with Istio's defaults.
+func TestSchedule(t *testing.T) {
+	t.Parallel()
+	whole := tcpProbe("")
+	whole.InitialDelaySeconds, whole.PeriodSeconds, whole.TimeoutSeconds, whole.SuccessThreshold, whole.FailureThreshold = 1, 2, 3, 4, 5
+	negative := tcpProbe("")
+	negative.PeriodSeconds = -1
+	for name, tc := range map[string]struct {
+		probe *networking.ReadinessProbe
+		want  schedule
+	}{
+		"whole":    {whole, schedule{time.Second, 2 * time.Second, 3 * time.Second, 4, 5}},
+		"defaults": {tcpProbe(""), schedule{0, 10 * time.Second, time.Second, 1, 3}},
+		"negative": {negative, schedule{0, 10 * time.Second, time.Second, 1, 3}},
+		"none":     {nil, schedule{0, time.Second, time.Second, 1, 1}},
+	} {
+		if got := (&appCheck{probe: tc.probe}).schedule(); got != tc.want {
+			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
 		}
 	}
 }
@@ -108,35 +125,29 @@ func FuzzGroupProbe(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		s := grouped()
-		told := make(chan groupNews, 1)
+		checks := make(chan appCheck, 1)
 		var probe networking.ReadinessProbe
 		if err := proto.Unmarshal(body, &probe); err != nil {
 			return
 		}
-		if err := setProbe(&s, told)(&probe); err != nil {
+		if err := setProbe(&s, checks)(&probe); err != nil {
 			return
 		}
-		n := <-told
-		host := ""
-		switch {
-		case n.refused != nil || n.probe.Exec != nil:
-			t.Fatalf("acknowledged: %+v", n)
-		case n.probe.HTTPGet != nil:
-			host = n.probe.HTTPGet.Host
-		case n.probe.TCPSocket != nil:
-			host = n.probe.TCPSocket.Host
+		n := <-checks
+		if n.refused != nil || n.probe.GetExec() != nil {
+			t.Fatalf("accepted: %+v", n)
 		}
+		host := n.probe.GetHttpGet().GetHost() + n.probe.GetTcpSocket().GetHost()
 		if a, err := netip.ParseAddr(host); err == nil {
 			host = a.Unmap().String()
 		}
 		if !slices.Contains([]string{"", "127.0.0.1", "::1", "localhost", "10.0.0.7", "fd00::7"}, strings.ToLower(host)) {
 			t.Fatalf("it asks %q", host)
 		}
-		if n.probe.set() {
-			if text := n.probe.text("10.0.0.7"); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+		if n.probe != nil {
+			if _, text := probeMethod(n.probe, "10.0.0.7"); strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
 				t.Fatalf("%q does something to a terminal", text)
 			}
-			_ = n.probe.try("10.0.0.7")
 		}
 	})
 }
@@ -146,7 +157,7 @@ func FuzzGroupProbe(f *testing.F) {
 type following struct {
 	t       *testing.T
 	prober  *prober
-	told    chan groupNews
+	updates chan appCheck
 	trouble atomic.Pointer[string] // nil: the application is well
 	asked   atomic.Int64           // how often
 	reports []Health
@@ -156,9 +167,12 @@ func follow(t *testing.T, f func(*following)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s := grouped()
-		x := &following{t: t, told: make(chan groupNews, 1)}
-		x.prober = newProber(&s, x.told, nil, func(h Health) { x.reports = append(x.reports, h) }, testlog.New(t))
-		x.prober.way = func(*Probe) func(context.Context) error { return x.answer }
+		x := &following{t: t, updates: make(chan appCheck, 1)}
+		x.prober = newProber(&s, x.updates, nil, func(h Health) { x.reports = append(x.reports, h) }, testlog.New(t))
+		x.prober.method = func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string) {
+			_, text := probeMethod(p, own)
+			return x.answer, text
+		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- x.prober.Run(ctx) }()
@@ -181,7 +195,7 @@ func (x *following) answer(context.Context) error {
 // tells has a probe told, and waits until it was taken in.
 func (x *following) tells(p *networking.ReadinessProbe) {
 	s := grouped()
-	x.told <- groupProbe(p, &s)
+	x.updates <- newAppCheck(p, &s)
 	synctest.Wait()
 }
 
@@ -247,7 +261,7 @@ func TestProberRefusesGroup(t *testing.T) {
 		}
 	}
 	well, by := Health{Healthy: true}, "probed as its group says, by GET http://10.0.0.7:8080/a"
-	refusal := groupProbe(execProbe("id"), new(Settings)).refused
+	refusal := newAppCheck(execProbe("id"), new(Settings)).refused
 	follow(t, func(x *following) {
 		x.tells(execProbe("id"))
 		x.wants("nothing to go on with", time.Hour, Health{Reason: refusal.Error()})
@@ -272,25 +286,4 @@ func TestProberRefusesGroup(t *testing.T) {
 		x.wants("there was none before", time.Hour, well)
 		state(x, true, "")
 	})
-}
-
-// A probe of the agent's own wins over the group's, and without a group there is none.
-func TestOwnProbeWins(t *testing.T) {
-	t.Parallel()
-	s := grouped()
-	if !s.followsGroup() || setProbe(&s, nil) == nil {
-		t.Error("the group's probe is not followed")
-	}
-	s.Probe.TCPSocket = &ProbeTCP{Port: 8080}
-	p := newProber(&s, make(chan groupNews), nil, nil, testlog.New(t))
-	if by := p.State().by; by != "probed as its own settings say, by a TCP connection to 10.0.0.7:8080" || p.told != nil || setProbe(&s, nil) != nil {
-		t.Errorf("it says %q", by)
-	}
-	if s = grouped(); s.Probe.set() {
-		t.Fatal("the example has a probe")
-	}
-	s.Workload.Group = ""
-	if p := newProber(&s, make(chan groupNews), nil, nil, testlog.New(t)); !p.decided || setProbe(&s, nil) != nil {
-		t.Error("without a group it waits for one's probe")
-	}
 }

@@ -22,7 +22,7 @@ import (
 )
 
 // Identity is who a workload is and how it proves that: a key, the certificates that lead from it to a root, and the
-// roots that it believes others by. Immutable: the pointer is the version.
+// roots that it trusts. Immutable: the pointer is the version.
 type Identity struct {
 	// ID is what the certificate names.
 	ID spiffe.ID

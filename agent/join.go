@@ -23,6 +23,8 @@ type JoinConfig struct {
 	// Settings are those that it runs with, not completed. XDS.Addresses are the control planes; the namespace is the
 	// group's, and the addresses are by default the one that this machine has on its way to the control plane.
 	Settings Settings
+	// Base are the settings that apply without these, so that only differences are kept. Nil: Default.
+	Base *Settings
 	// Group is the WorkloadGroup that it becomes a member of, "namespace/name".
 	Group string
 	// Hash is that of the control plane's root certificate, "sha256:…".
@@ -55,15 +57,15 @@ const joinTries = 6
 // folder. The control plane is verified by the hash before the token is sent. When the answer is lost, the same line
 // works again on this machine. Errors say what, where and what to do; a wrong argument is a UsageError.
 func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
-	s := c.Settings
-	if err := c.prepare(&s); err != nil {
+	if err := c.Prepare(); err != nil {
 		return nil, err
 	}
+	s := c.Settings
 	lock, err := lockState(s.State)
 	var busy *BusyError
 	switch {
 	case errors.As(err, &busy):
-		return c.running(s, busy)
+		return c.joinedBefore(s, busy.PID)
 	case err != nil:
 		return nil, diskError("join", err)
 	}
@@ -79,14 +81,14 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		}
 	}
 	disk := store{s.State}
-	if r, err := c.already(s, disk); r != nil || err != nil {
+	if r, err := c.joinedBefore(s, 0); r != nil || err != nil {
 		return r, err
 	}
 	key, err := disk.nextKey()
 	if err != nil {
 		return nil, err
 	}
-	id, local, err := c.ask(ctx, asking{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
+	id, local, err := c.ask(ctx, certificateRequest{key: key, token: c.Token, name: s.Workload.Name, group: c.Group, replace: c.Replace}, disk.former())
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +99,7 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 		return nil, diskError("remove the copy of an earlier configuration", err)
 	}
 	s.Workload.ServiceAccount = "" // the certificate says it
-	if err := saveOwn(&s); err != nil {
+	if err := saveOwn(&s, c.Base); err != nil {
 		return nil, err
 	}
 	now := time.Now()
@@ -111,10 +113,8 @@ func Join(ctx context.Context, c JoinConfig) (result *JoinResult, err error) {
 }
 
 // Prepare checks what was given, and fills in the name, the namespace and the state folder.
-func (c *JoinConfig) Prepare() error { return c.prepare(&c.Settings) }
-
-// prepare checks what was given and fills in the name, the namespace and the state folder.
-func (c *JoinConfig) prepare(s *Settings) error {
+func (c *JoinConfig) Prepare() error {
+	s := &c.Settings
 	check := &checker{}
 	namespace, group, ok := strings.Cut(c.Group, "/")
 	if !ok || !dnsname.ValidLabel(namespace) || group == "" || strings.ContainsAny(group, "/ ") {
@@ -166,7 +166,7 @@ func absolute(path string, err error) (string, error) {
 // ask gets the certificate, and this machine's address on the way to the control plane. A control plane that has too
 // much to do is asked again: with the same key a token gives the same answer. The former identity, which may be nil, proves
 // that the machine is the one that joined by this name before.
-func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate) (*Identity, string, error) {
+func (c *JoinConfig) ask(ctx context.Context, q certificateRequest, former *tls.Certificate) (*Identity, string, error) {
 	var trustDomain string
 	var own netip.Addr
 	if len(c.Settings.Workload.Addresses) > 0 {
@@ -188,7 +188,7 @@ func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate)
 		id, local, err := a.ask(ctx, q)
 		switch {
 		case err == nil:
-			if err := c.meant(id, trustDomain); err != nil {
+			if err := c.verifyIdentity(id, trustDomain); err != nil {
 				return nil, "", err
 			}
 			return id, hostOf(local), nil
@@ -205,18 +205,18 @@ func (c *JoinConfig) ask(ctx context.Context, q asking, former *tls.Certificate)
 	}
 }
 
-// meant checks that what came is what was asked for.
-func (c *JoinConfig) meant(id *Identity, trustDomain string) error {
+// verifyIdentity checks that the received identity is the requested one.
+func (c *JoinConfig) verifyIdentity(id *Identity, trustDomain string) error {
 	namespace, _, _ := strings.Cut(c.Group, "/")
 	switch {
 	case id.ID.TrustDomain != trustDomain:
 		return fmt.Errorf("the control plane of %s gave a certificate of the trust domain %s; see its setting mesh.trustDomain", trustDomain, id.ID.TrustDomain)
 	case id.ID.Namespace != namespace:
 		return fmt.Errorf("the control plane gave a certificate for %s, and the group %s is of another namespace: the token is for another group", id.ID, c.Group)
-	case !c.believes(id):
+	case !c.sameMesh(id):
 		return fmt.Errorf("the roots that the control plane gave are without the one of the join line, %s: make a new line with \"ashorectl join-token create\"", c.Hash)
 	}
-	return usableNow(id, time.Now())
+	return checkValidNow(id, time.Now())
 }
 
 // busyAnswer says whether a control plane was reached and has no time.

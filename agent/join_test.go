@@ -116,11 +116,11 @@ func TestJoinAgain(t *testing.T) {
 	}
 	other := c
 	other.Token += "x"
-	if _, err := Join(t.Context(), other); err == nil || !strings.Contains(err.Error(), "another line") {
+	if _, err := Join(t.Context(), other); err == nil || !strings.Contains(err.Error(), "this is another command") {
 		t.Errorf("another line while an agent runs: %v", err)
 	}
 	c.Group = "shop/other"
-	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "an agent runs here (process ") || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
+	if _, err := Join(t.Context(), c); err == nil || !strings.Contains(err.Error(), "leave first: ashore-agent leave --state ") {
 		t.Errorf("another group while an agent runs: %v", err)
 	}
 }
@@ -163,7 +163,7 @@ func TestJoinAnew(t *testing.T) {
 }
 
 // Whatever keeps a workload from joining is named, with what to do about it. Nothing is left behind, and a control plane
-// that is not believed gets no token.
+// that is not trusted gets no token.
 func TestJoinRefused(t *testing.T) {
 	t.Parallel()
 	m, other := newMesh(t, "cluster.local"), newMesh(t, "cluster.local")
@@ -186,7 +186,7 @@ func TestJoinRefused(t *testing.T) {
 		want  []string
 	}{
 		{"wrong hash", func(_ *testing.T, _ *fakePlane, c *JoinConfig) { c.Hash = hashOf(other.root.Cert) }, false,
-			[]string{"is not believed: its root certificate has the hash " + hashOf(m.root.Cert), "the join line says " + hashOf(other.root.Cert), "make a new line there", "do not go on if the hashes still differ"}},
+			[]string{"is not trusted: its root certificate has the hash " + hashOf(m.root.Cert), "the join line says " + hashOf(other.root.Cert), "make a new line there", "do not go on if the hashes still differ"}},
 		{"the hash of the leaf", func(t *testing.T, p *fakePlane, c *JoinConfig) {
 			cert := m.server(t, nil)
 			c.Hash = hashOf(must(x509.ParseCertificate(cert.Certificate[0])))
@@ -201,12 +201,12 @@ func TestJoinRefused(t *testing.T) {
 			[]string{"its certificate names 2 URIs"}},
 		{"no name", leafOf(func(c *x509.Certificate) { c.URIs = nil }), false, []string{"its certificate names 0 URIs"}},
 		{"not for servers", leafOf(func(c *x509.Certificate) { c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth} }), false,
-			[]string{"does not lead to a root that this workload believes", "incompatible key usage"}},
+			[]string{"does not lead to a root that this workload trusts", "incompatible key usage"}},
 		{"a leaf of another mesh below our root", func(t *testing.T, p *fakePlane, _ *JoinConfig) {
 			cert := other.server(t, nil)
 			cert.Certificate = append(cert.Certificate[:2:2], m.root.Cert.Raw)
 			p.set(func() { p.present = func() (*tls.Certificate, error) { return cert, nil } })
-		}, false, []string{"does not lead to a root that this workload believes"}},
+		}, false, []string{"does not lead to a root that this workload trusts"}},
 		{"a clock that is late", leafOf(func(c *x509.Certificate) {
 			c.NotBefore, c.NotAfter = time.Now().Add(3*24*time.Hour), time.Now().Add(4*24*time.Hour)
 		}), false, []string{"begins at ", " from now by this machine's clock (", "2 days", "set the clock (timedatectl, chrony)"}},
@@ -247,7 +247,7 @@ func TestJoinRefused(t *testing.T) {
 			if err := (store{c.Settings.State}).save(id, Joined{Version: 1, Group: "shop/db", Workload: "web-1", At: time.Now(), Renewed: time.Now()}); err != nil {
 				t.Fatal(err)
 			}
-		}, false, []string{"has the identity of a member of shop/db, and the line is for shop/web", "leave first: ashore-agent leave --state "}},
+		}, false, []string{"has the identity of a member of shop/db, and the command is for shop/web", "leave first: ashore-agent leave --state "}},
 		{"a folder that cannot be made", func(t *testing.T, _ *fakePlane, c *JoinConfig) {
 			file := filepath.Join(t.TempDir(), "f")
 			if err := os.WriteFile(file, nil, 0o600); err != nil {

@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -29,10 +27,10 @@ type KeeperConfig struct {
 // Keeper keeps a workload's identity: it renews the certificate at about half of its life, takes in the mesh's roots,
 // and has all of it on disk before anybody uses it. Safe for concurrent use.
 type Keeper struct {
-	store store                                                      // guarded by saving
-	ask   func(context.Context, asking) (*Identity, net.Addr, error) // set once
-	name  string                                                     // set once
-	clock func() time.Time                                           // set once
+	store store                                                                  // guarded by saving
+	ask   func(context.Context, certificateRequest) (*Identity, net.Addr, error) // set once
+	name  string                                                                 // set once
+	clock func() time.Time                                                       // set once
 	log   hclog.Logger
 
 	saving sync.Mutex // held while the disk is written
@@ -48,7 +46,6 @@ type Keeper struct {
 	tries    int                        // guarded by mu: in vain since the last certificate
 	renewals uint64                     // guarded by mu: since the start
 	skew     time.Duration              // guarded by mu: how far this clock is ahead of the authority's, as far as that shows
-	doubted  *x509.Certificate          // guarded by mu: the last one that was doubted; nil: none
 	watchers map[chan struct{}]struct{} // guarded by mu
 	renewed  chan struct{}              // cap 1; written when the certificate changed
 	now      chan struct{}              // cap 1; written when it has to be renewed now
@@ -101,8 +98,8 @@ func (k *Keeper) Joined() Joined {
 	return k.joined
 }
 
-// Changed returns a channel of capacity one that is told after each change of the identity, and a function that ends
-// that.
+// Changed returns a channel of capacity one that receives after each change of the identity, and a function that ends
+// the subscription.
 func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	ch := make(chan struct{}, 1)
 	k.mu.Lock()
@@ -115,38 +112,32 @@ func (k *Keeper) Changed() (changed <-chan struct{}, forget func()) {
 	}
 }
 
-// Renewed is told after each new certificate: connections that presented the former one may be opened anew. There is one
+// Renewed receives after each new certificate: connections that presented the former one may be replaced. There is one
 // channel, for one reader.
 func (k *Keeper) Renewed() <-chan struct{} { return k.renewed }
-
-// Push tells everybody who waits for a change, though there is none: Envoy gets its secrets again.
-func (k *Keeper) Push() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.tell()
-}
 
 // tell tells the watchers. Only executed with mu held.
 func (k *Keeper) tell() {
 	for ch := range k.watchers {
 		select {
 		case ch <- struct{}{}:
-		default: // it has been told and did not look yet
+		default: // not read yet
 		}
 	}
 }
 
-// ClientTLS is for connections to control planes: it presents the latest certificate, and believes what leads to one of
-// the latest roots and names the control plane of this workload's trust domain. Each connection needs a call of its own.
+// ClientTLS is for connections to control planes: it presents the latest certificate, and accepts servers whose chain
+// leads to one of the latest roots and that are the control plane of this workload's trust domain. Each connection needs a
+// call of its own.
 func (k *Keeper) ClientTLS() *tls.Config {
 	id := k.Identity()
 	c := &serverCheck{roots: id.Roots, trustDomain: id.ID.TrustDomain, now: time.Now}
 	return c.config(func() *tls.Certificate { return k.Identity().Certificate() })
 }
 
-// SetRoots takes in a trust bundle, texts of PEM. One that is empty, or that cannot be read whole, is refused and
-// changes nothing. One that leaves the workload's own certificate without a root is taken: somebody took that root out, and
-// nobody else believes the certificate any more. A new one is asked for at once.
+// SetRoots replaces the trust bundle, texts of PEM. A bundle that is empty, or that cannot be read whole, is refused and
+// changes nothing. When it lacks the root of the workload's own certificate, peers do not accept that certificate any more:
+// a new one is requested at once.
 func (k *Keeper) SetRoots(pems []string) error {
 	roots, err := parseRoots(pems)
 	if err != nil {
@@ -165,46 +156,32 @@ func (k *Keeper) SetRoots(pems []string) error {
 	k.replace(next, k.Joined())
 	k.log.Info("the mesh's roots changed", "roots", len(roots), "before", len(id.Roots))
 	if err := next.rooted(); err != nil {
-		k.log.Error("the root of this workload's certificate was taken out of the mesh: a new certificate is asked for; join again if this goes on", "error", err)
-		select {
-		case k.now <- struct{}{}:
-		default: // it is about to be asked for
-		}
+		k.log.Error("the root of this workload's certificate was removed from the mesh: a new certificate is requested; join again if that does not help", "error", err)
+		k.renewNow()
 	}
 	return nil
 }
 
-// doubtPause is how long a certificate is not doubted after it came: who is refused with a new one is not helped by another.
-const doubtPause = time.Minute
+// refusedPause is how long a new certificate is not replaced after it came, although a control plane refuses it.
+const refusedPause = time.Minute
 
-// Doubt says that a control plane refused the certificate: its root may have been taken out of the mesh, and the stream
-// that would have told so ended for it. A new one is asked for at once, one time for each certificate.
-func (k *Keeper) Doubt() {
+// Refused is called when a control plane does not accept the certificate: its root may have been removed from the mesh. A
+// new one is requested at once, unless that failed already and is retried anyhow.
+func (k *Keeper) Refused() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	leaf := k.id.Leaf()
-	if k.doubted == leaf || k.clock().Sub(k.joined.Renewed) < doubtPause {
+	if k.trouble != nil || k.clock().Sub(k.joined.Renewed) < refusedPause {
 		return
 	}
-	k.doubted = leaf
-	k.log.Info("a control plane does not accept the certificate: a new one is asked for", "serial", k.id.Serial())
-	select {
-	case k.now <- struct{}{}:
-	default: // it is about to be asked for
-	}
+	k.log.Info("a control plane does not accept the certificate: a new one is requested", "serial", k.id.Serial())
+	k.renewNow()
 }
 
-// Accepted says that a control plane accepts the certificate: where one refused to renew it before, that is over, and it is
-// asked again at once.
-func (k *Keeper) Accepted() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if _, refused := errors.AsType[*RefusedError](k.trouble); !refused {
-		return
-	}
+// renewNow makes Run renew the certificate at once.
+func (k *Keeper) renewNow() {
 	select {
 	case k.now <- struct{}{}:
-	default: // it is about to be asked
+	default: // it is about to
 	}
 }
 
@@ -215,7 +192,7 @@ func (k *Keeper) replace(id *Identity, j Joined) {
 	if id.Leaf() != k.id.Leaf() {
 		select {
 		case k.renewed <- struct{}{}:
-		default: // it has been told and did not look yet
+		default: // not read yet
 		}
 		k.former, k.before = k.id, k.joined
 	}

@@ -54,7 +54,7 @@ func answers(t *testing.T, k *Keeper, m *mesh, life time.Duration, err func() er
 	var mu sync.Mutex
 	var times []time.Time // guarded by mu
 	var keys [][32]byte   // of the keeper's goroutine alone
-	k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+	k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
 		mu.Lock()
 		times = append(times, time.Now())
 		mu.Unlock()
@@ -366,7 +366,7 @@ func TestRootTakenOut(t *testing.T) {
 		}
 		again := keeper(t, k.store.dir)
 		r := &Report{}
-		sayKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
+		reportKept(r, again.Identity(), again.Joined(), again.Renewal(), time.Now())
 		if r.Lines[1].State != stateBad || !strings.Contains(r.Lines[1].Text, "its root is not one of the mesh any more") || !strings.HasPrefix(r.Todo[0], "join again: stop the agent, where it runs, and then paste") {
 			t.Errorf("status %+v", r)
 		}

@@ -28,7 +28,7 @@ const clockLook = 5 * time.Second
 // awaitDue waits until the certificate is to be renewed. False: ctx ended.
 func (k *Keeper) awaitDue(ctx context.Context) bool {
 	for ctx.Err() == nil {
-		if k.useFormer() {
+		if k.restoreFormer() {
 			return true
 		}
 		k.mu.Lock()
@@ -49,9 +49,9 @@ func (k *Keeper) awaitDue(ctx context.Context) bool {
 	return false
 }
 
-// useFormer goes back to the certificate before when the latest one is not valid yet, because the
-// clock was set back, and that one is. It says whether it did; then a new one is to be asked for.
-func (k *Keeper) useFormer() bool {
+// restoreFormer replaces a certificate that is not valid yet, after the clock was set back, by the former one if that is
+// valid. It reports whether it did; then a new one has to be requested.
+func (k *Keeper) restoreFormer() bool {
 	k.saving.Lock()
 	defer k.saving.Unlock()
 	k.mu.Lock()
@@ -130,7 +130,7 @@ func (k *Keeper) renew(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next, _, err := k.ask(ctx, asking{key: key, name: k.name})
+	next, _, err := k.ask(ctx, certificateRequest{key: key, name: k.name})
 	if err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	if old := k.Identity(); next.ID != old.ID {
 		return fmt.Errorf("the control plane gave a certificate for %s, and this workload is %s: see \"ashorectl workload list\" there", next.ID, old.ID)
 	}
-	if err := usableNow(next, now); err != nil {
+	if err := checkValidNow(next, now); err != nil {
 		return err
 	}
 	joined := k.Joined()
@@ -162,8 +162,8 @@ func (k *Keeper) take(next *Identity, now time.Time) error {
 	return k.store.forgetKey()
 }
 
-// usableNow says what is wrong with a certificate that has just come.
-func usableNow(id *Identity, now time.Time) error {
+// checkValidNow says what is wrong with a certificate that has just come.
+func checkValidNow(id *Identity, now time.Time) error {
 	if text := clockTrouble(id.Chain, now); text != "" {
 		return serverError("%s", text)
 	}

@@ -29,7 +29,7 @@ func TestClockSetBack(t *testing.T) {
 				var ahead atomic.Int64
 				var gone atomic.Bool
 				k.clock = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
-				k.ask = func(_ context.Context, q asking) (*Identity, net.Addr, error) {
+				k.ask = func(_ context.Context, q certificateRequest) (*Identity, net.Addr, error) {
 					if gone.Load() {
 						return nil, nil, errors.New("away")
 					}
@@ -76,7 +76,7 @@ func TestStartBeforeTheCertificateBegins(t *testing.T) {
 		m := newMesh(t, "cluster.local")
 		key := must(newKey())
 		later := time.Now().Add(48 * time.Hour)
-		id := must(parseAnswer(key, issuedAt(t, m, asking{key: key}, 24*time.Hour, later)))
+		id := must(parseAnswer(key, issuedAt(t, m, certificateRequest{key: key}, 24*time.Hour, later)))
 		dir := stateFolder(t)
 		if err := (store{dir}).save(id, Joined{Version: 1, Group: "shop/web", Workload: "web-1", At: later, Renewed: later}); err != nil {
 			t.Fatal(err)
@@ -93,7 +93,7 @@ func TestStartBeforeTheCertificateBegins(t *testing.T) {
 }
 
 // issuedAt is what an authority answers whose clock says now.
-func issuedAt(t *testing.T, m *mesh, q asking, life time.Duration, now time.Time) []string {
+func issuedAt(t *testing.T, m *mesh, q certificateRequest, life time.Duration, now time.Time) []string {
 	t.Helper()
 	r := must(ca.ParseRequest(must(newRequest(q.key))))
 	leaf := must(ca.Issue(m.signer, ca.Rules{Validity: life}, ca.Grant{ID: web(), Request: r}, now, rand.Reader))

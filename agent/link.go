@@ -27,9 +27,9 @@ type link interface {
 	ReportHealth(Health)
 	// LinkState says how it stands.
 	LinkState() LinkState
-	// GroupProbe tells what the control plane says of the probe of the workload's group, the latest that there is, whenever it
-	// does; nothing for settings that do not follow it.
-	GroupProbe() <-chan groupNews
+	// Checks delivers how the application is checked whenever the control plane sends it; nothing for a workload without a
+	// group.
+	Checks() <-chan appCheck
 	// Names delivers the latest name table of the mesh whenever it changes; nothing when DNS is off.
 	Names() <-chan *dns.Table
 }
@@ -69,7 +69,7 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 	}
 	// Not in Envoy's bootstrap: an agent that is upgraded is no reason to replace Envoy.
 	n.Metadata.Fields["ASHORE_VERSION"] = structpb.NewStringValue(build.Read().Version)
-	probes, names := make(chan groupNews, 1), make(chan *dns.Table, 1)
+	checks, names := make(chan appCheck, 1), make(chan *dns.Table, 1)
 	r, err := relay.New(relay.Config{
 		Node:      n,
 		Addresses: s.XDS.Addresses,
@@ -81,37 +81,35 @@ func newLink(s *Settings, k *Keeper, log hclog.Logger) (link, error) {
 			return conn, nil
 		},
 		Renewed:   k.Renewed(),
-		Refused:   k.Doubt,
-		Accepted:  k.Accepted,
+		Refused:   k.Refused,
 		SetRoots:  k.SetRoots,
-		SetProbe:  setProbe(s, probes),
+		SetProbe:  setProbe(s, checks),
 		SetNames:  setNames(s, names),
 		CacheFile: cacheFile(s.State),
 		Owner:     fmt.Sprintf("%s, %s, group %s", n.GetId(), k.Identity().ID, s.Workload.Group),
 		MaxAge:    s.XDS.MaxAge,
-		RefuseOld: s.XDS.RefuseOld,
 		Log:       log,
 	})
 	if err != nil {
 		return nil, err
 	}
-	return relayLink{r, probes, names}, nil
+	return relayLink{r, checks, names}, nil
 }
 
-// setProbe hands on the group's probe, or why it is not used; nil for settings that do not follow it.
-func setProbe(s *Settings, probes chan groupNews) func(*networking.ReadinessProbe) error {
-	if !s.followsGroup() {
+// setProbe passes the group's probe on, and returns why it is refused; nil for a workload without a group.
+func setProbe(s *Settings, checks chan appCheck) func(*networking.ReadinessProbe) error {
+	if s.Workload.Group == "" {
 		return nil
 	}
 	return func(p *networking.ReadinessProbe) error {
-		n := groupProbe(p, s)
+		c := newAppCheck(p, s)
 		select {
-		case <-probes: // nobody has looked at that one
+		case <-checks: // not read yet
 		default:
 		}
-		probes <- n
-		if n.refused != nil {
-			return n.refused
+		checks <- c
+		if c.refused != nil {
+			return c.refused
 		}
 		return nil
 	}
@@ -142,12 +140,12 @@ func cacheFile(state string) string { return filepath.Join(state, "configuration
 // relayLink is the relay in the agent's words.
 type relayLink struct {
 	*relay.Relay
-	probes chan groupNews  // capacity 1
+	checks chan appCheck   // capacity 1
 	names  chan *dns.Table // capacity 1
 }
 
-// GroupProbe implements link.
-func (l relayLink) GroupProbe() <-chan groupNews { return l.probes }
+// Checks implements link.
+func (l relayLink) Checks() <-chan appCheck { return l.checks }
 
 // Names implements link.
 func (l relayLink) Names() <-chan *dns.Table { return l.names }
@@ -172,8 +170,8 @@ func (l relayLink) LinkState() LinkState {
 	return out
 }
 
-// maxRefused is how many of the parts that Envoy refuses are told, and maxRefusedWords how much of what it says about each, in bytes:
-// when it refuses everything, that is to be told too.
+// maxRefused bounds the rejected resources in a report, and maxRefusedWords Envoy's message about each, in bytes: Envoy may
+// reject everything.
 const maxRefused, maxRefusedWords = 10, 1 << 10
 
 // refusedText is what Envoy refuses, for people.

@@ -13,16 +13,16 @@ import (
 	"github.com/ashore-mesh/ashore/agent/relay"
 )
 
-// localService is one that Envoy finds on the agent's socket.
+// localService is a gRPC service for Envoy on the agent's socket.
 type localService interface{ Register(*grpc.Server) }
 
-// xdsSocket is the path of the unix socket where Envoy finds the agent's xDS and SDS.
+// xdsSocket is the path of the unix socket where the agent serves xDS and SDS to Envoy.
 func (s *Settings) xdsSocket() string { return filepath.Join(s.runtime(), "xds.sock") }
 
-// agentSocket is the path of the unix socket where the operator's commands find the agent.
+// agentSocket is the path of the unix socket where the agent serves status and leave to the operator's commands.
 func (s *Settings) agentSocket() string { return filepath.Join(s.State, "agent.sock") }
 
-// newLocalServer makes the gRPC server that Envoy, and nobody else, talks to, with services on it.
+// newLocalServer makes the gRPC server for Envoy with these services.
 func newLocalServer(services ...localService) *grpc.Server {
 	g := grpc.NewServer(
 		grpc.ForceServerCodecV2(relay.Codec()),
@@ -37,10 +37,10 @@ func newLocalServer(services ...localService) *grpc.Server {
 	return g
 }
 
-// localHandshake is how long a connection may take to speak HTTP/2: who says nothing holds up the agent's end for so long.
+// localHandshake bounds the HTTP/2 handshake: a silent connection delays the agent's end for that long.
 const localHandshake = 5 * time.Second
 
-// maxLocalRequest bounds one request of Envoy: 100,000 names and a node fit.
+// maxLocalRequest bounds one request of Envoy: 100,000 names and a node fit in.
 const maxLocalRequest = 16 << 20
 
 // serveLocal serves g on l until ctx ends. Streams end with it.

@@ -89,12 +89,11 @@ func (a *Agent) writeMetrics(w io.Writer, appErr error) error {
 		add("application_up", "1 when the application's metrics were read.", boolean(appErr == nil))
 	}
 	if a.keeper != nil {
-		id, n, p := a.keeper.Identity(), a.keeper.Renewal(), a.presented.State()
+		id, n := a.keeper.Identity(), a.keeper.Renewal()
 		add("certificate_expiry_seconds", "Seconds until the certificate ends; negative when it has ended.", time.Until(id.Leaf().NotAfter).Seconds())
 		add("certificate_not_after_seconds", "When the certificate ends, in seconds since 1970.", float64(id.Leaf().NotAfter.Unix()))
 		add("certificate_renewals", "Certificates that came since the agent started.", float64(n.Count))
 		add("certificate_renewal_failures", "Tries to renew in vain since the last certificate came.", float64(n.Tries))
-		add("certificate_presented_stale", "1 while Envoy presents another certificate than the one issued last.", boolean(p.Stale))
 		add("root_certificates", "Certificates of authorities in the trust bundle.", float64(len(id.Roots)))
 	}
 	if a.link != nil {

@@ -72,7 +72,7 @@ func member(t *testing.T, p *fakePlane, address string, edit func(*Settings)) (*
 	t.Helper()
 	c := joining(t, p)
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Minimum, c.Settings.Drain.Leave = 0, 0
+	c.Settings.Drain.Leave = 0
 	r, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -239,7 +239,7 @@ func wantMetrics(t *testing.T, r *running) {
 	if err != nil || code != http.StatusOK {
 		t.Fatalf("metrics: %d, %v", code, err)
 	}
-	for _, want := range []string{"ashore_agent_certificate_expiry_seconds 3", "ashore_agent_certificate_renewals 1", "ashore_agent_certificate_presented_stale 0",
+	for _, want := range []string{"ashore_agent_certificate_expiry_seconds 3", "ashore_agent_certificate_renewals 1",
 		"ashore_agent_xds_connected 1", "ashore_agent_envoy_up 1", "envoy_server_live"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("metrics are without %q:\n%.3000s", want, body)

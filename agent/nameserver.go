@@ -49,7 +49,7 @@ func (a *Agent) listenDNS(ctx context.Context) (*dns.Server, error) {
 	}
 	s, err := dns.Listen(ctx, c)
 	if err != nil {
-		const hint = "setting ports.dns, or --dns-port; of several workloads on one machine, one can have it"
+		const hint = "setting ports.dns; of several workloads on one machine, one can have it"
 		return nil, fmt.Errorf("open the DNS port (%s): %w", hint, err)
 	}
 	return s, nil
@@ -67,17 +67,17 @@ func (a *Agent) followNames(ctx context.Context) error {
 	}
 }
 
-// sayDNS tells whether names can be resolved.
-func (a *Agent) sayDNS(r *Report) {
+// reportDNS tells whether names can be resolved.
+func (a *Agent) reportDNS(r *Report) {
 	if a.dns == nil {
 		return
 	}
 	s := a.dns.State()
 	at := a.dns.Addresses()[0]
 	if s.Trouble != "" {
-		r.say("dns", stateWarn, "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
+		r.line("dns", stateWarn, "make the DNS servers of /etc/resolv.conf reachable, or set dns.servers",
 			"%s, names of the mesh: %d; other names are asked of %v: %s", at, s.Names, s.Servers, s.Trouble)
 		return
 	}
-	r.say("dns", stateOK, "", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
+	r.line("dns", stateOK, "", "%s, names of the mesh: %d; other names are asked of %v", at, s.Names, s.Servers)
 }

@@ -108,8 +108,8 @@ func nodeProxyConfig(s *Settings) map[string]any {
 		"drainDuration":    strconv.FormatFloat(s.Envoy.DrainTime.Seconds(), 'f', -1, 64) + "s", // as protobuf's JSON wants it
 		"statusPort":       s.Ports.Status,
 	}
-	if p := s.readinessProbe(); p != nil {
-		c["readinessProbe"] = p
+	if s.Workload.Group != "" && !s.Dev { // with one, the control plane waits for the first report before it sends traffic
+		c["readinessProbe"] = map[string]any{"httpGet": map[string]any{"path": "/healthz/ready", "port": s.Ports.Status}}
 	}
 	return c
 }

@@ -2,7 +2,7 @@ package agent
 
 import "time"
 
-// What the service manager is told. Source: sd_notify(3).
+// Notifications for the service manager. Source: sd_notify(3).
 const (
 	started  = "READY=1"
 	stopping = "STOPPING=1"
@@ -16,7 +16,7 @@ const startupWait = 20 * time.Second
 // notifier tells the service manager how the agent is. All but tell belongs to one goroutine.
 type notifier struct {
 	notify   func(string)  // nil: there is no service manager
-	watchdog time.Duration // zero: it is not told that the agent is alive
+	watchdog time.Duration // zero: no WATCHDOG=1
 
 	started bool
 	last    string    // the latest status text

@@ -22,9 +22,16 @@ const ownFile = "agent.yaml"
 // OwnSettings is the path of the settings file that joining leaves in a state folder.
 func OwnSettings(state string) string { return filepath.Join(state, ownFile) }
 
-// saveOwn writes the settings that are not the defaults.
-func saveOwn(s *Settings) error {
-	doc, err := s.changes()
+// OperatorSettings is the operator's settings file for the workloads that units of this machine run.
+const OperatorSettings = "/etc/ashore/agent.yaml"
+
+// saveOwn writes the settings that differ from base; nil is Default.
+func saveOwn(s, base *Settings) error {
+	if base == nil {
+		d := Default()
+		base = &d
+	}
+	doc, err := s.changes(base)
 	if err != nil {
 		return err
 	}
@@ -39,27 +46,34 @@ func saveOwn(s *Settings) error {
 	return nil
 }
 
-// KeptSettings are the settings that joining left in a state folder, over the defaults.
+// KeptSettings are the settings that joining left in a state folder, over the defaults, and those of OperatorSettings over
+// them where units run the workload.
 func KeptSettings(state string) (Settings, error) {
-	s, file := Default(), OwnSettings(state)
-	text, err := strictyaml.ReadFile(file)
-	if err != nil {
-		return s, diskError("read the settings", err)
+	s, files := Default(), []string{OwnSettings(state)}
+	if _, err := os.Lstat(OperatorSettings); err == nil && filepath.Dir(state) == PackagedState {
+		files = append(files, OperatorSettings)
 	}
-	_, err = strictyaml.Decode(file, text, &s)
+	for _, file := range files {
+		text, err := strictyaml.ReadFile(file)
+		if err != nil {
+			return s, diskError("read the settings", err)
+		}
+		if _, err := strictyaml.Decode(file, text, &s); err != nil {
+			return s, err
+		}
+	}
 	s.State = state
-	return s, err
+	return s, nil
 }
 
-// changes are the settings that differ from the defaults, as a document. The state folder is left out: it is where the
-// file is found.
-func (s *Settings) changes() (map[string]any, error) {
-	defaults := Default()
+// changes are the settings that differ from base, as a document. The state folder is left out: it is where the file is
+// found.
+func (s *Settings) changes(base *Settings) (map[string]any, error) {
 	mine, err := document(s)
 	if err != nil {
 		return nil, err
 	}
-	theirs, err := document(&defaults)
+	theirs, err := document(base)
 	if err != nil {
 		return nil, err
 	}

@@ -111,19 +111,19 @@ func TestChecksOfGroup(t *testing.T) {
 			own(probe, resource.ProbePortsField, text)
 		}
 		own(probe, resource.ProbeUnitField, "app.service")
-		n := groupProbe(probe, &s)
-		if n.refused != nil || n.probe.set() != (name == "a probe") || len(n.ports) != 3 || n.unit != "app.service" {
+		n := newAppCheck(probe, &s)
+		if n.refused != nil || (n.probe != nil) != (name == "a probe") || len(n.ports) != 3 || n.unit != "app.service" {
 			t.Errorf("%s: got %+v", name, n)
 		}
 		own(probe, resource.ProbePortsField, "9999")
-		if again := groupProbe(probe, &s); again.key == n.key {
+		if again := newAppCheck(probe, &s); again.key == n.key {
 			t.Errorf("%s: with another port it has the same key", name)
 		}
 	}
 	unknown := &networking.ReadinessProbe{}
 	own(unknown, 99, "x")
-	if n := groupProbe(unknown, &s); n.refused == nil {
-		t.Error("a probe of a way that is not known is taken")
+	if n := newAppCheck(unknown, &s); n.refused == nil {
+		t.Error("a probe with an unknown method is accepted")
 	}
 }
 
@@ -139,7 +139,7 @@ func TestUnitIsChecked(t *testing.T) {
 			}
 			return errors.New("the unit " + unit + " is failed")
 		}
-		x.told <- groupNews{unit: "app.service", key: "1"}
+		x.updates <- appCheck{unit: "app.service", key: "1"}
 		x.wants("active", 100*time.Millisecond, Health{Healthy: true})
 		active.Store(false)
 		x.wants("stopped", time.Second, Health{Reason: "the unit app.service is failed"})

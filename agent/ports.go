@@ -21,7 +21,7 @@ func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, err
 		if resumed && o.port != a.settings.Ports.Status {
 			continue
 		}
-		l, err := listenPatiently(ctx, a.settings.at(o.port))
+		l, err := listenRetry(ctx, a.settings.at(o.port))
 		if err != nil {
 			if status != nil {
 				err = errors.Join(err, status.Close())
@@ -42,13 +42,13 @@ func (a *Agent) claimPorts(ctx context.Context, resumed bool) (net.Listener, err
 	return status, nil
 }
 
-// portPatience is how long an address that is in use is waited for: the Envoy of an agent that was killed ends a moment after it.
-const portPatience = 2 * time.Second
+// portRetryTime is how long an address that is in use is waited for: the Envoy of an agent that was killed ends a moment after it.
+const portRetryTime = 2 * time.Second
 
-// listenPatiently listens at an address as soon as it is free, within portPatience.
-func listenPatiently(ctx context.Context, address string) (net.Listener, error) {
+// listenRetry listens at an address as soon as it is free, within portRetryTime.
+func listenRetry(ctx context.Context, address string) (net.Listener, error) {
 	var c net.ListenConfig
-	for end := time.Now().Add(portPatience); ; {
+	for end := time.Now().Add(portRetryTime); ; {
 		l, err := c.Listen(ctx, "tcp", address)
 		if err == nil || !errors.Is(err, syscall.EADDRINUSE) || time.Now().After(end) {
 			return l, err
@@ -69,7 +69,7 @@ func (s *Settings) Listens() map[string]machine.Socket {
 		out[o.names()] = machine.Socket{Address: netip.AddrPortFrom(s.own(), uint16(o.port))}
 	}
 	if s.Ports.DNS != 0 {
-		out["DNS (setting ports.dns, or --dns-port)"] = machine.Socket{Address: s.dnsAddresses()[0]}
+		out["DNS (setting ports.dns)"] = machine.Socket{Address: s.dnsAddresses()[0]}
 	}
 	if s.Workload.Interception != "none" {
 		out["outgoing connections"] = machine.Socket{Address: netip.AddrPortFrom(netip.AddrFrom4([4]byte{127, 0, 0, 1}), outboundPort)}

@@ -18,7 +18,7 @@ func TestAddressFreeInAMoment(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		done <- busy.Close()
 	}()
-	l, err := listenPatiently(t.Context(), busy.Addr().String())
+	l, err := listenRetry(t.Context(), busy.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,16 +10,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/ashore-mesh/ashore/internal/testlog"
-	"github.com/ashore-mesh/ashore/registry"
+	networking "istio.io/api/networking/v1alpha3"
 )
 
 // Results make states: the first state needs its threshold too, and a single result against a state changes nothing.
@@ -58,42 +55,8 @@ func TestProbeThresholds(t *testing.T) {
 	}
 }
 
-// The application is probed in its period and only changes are reported.
-func TestProber(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var reports []Health
-		var times []time.Duration
-		start := time.Now()
-		s := good()
-		s.Probe = Probe{TCPSocket: &ProbeTCP{Port: 1}, InitialDelay: 5 * time.Second}
-		p := newProber(&s, nil, nil, func(h Health) { reports = append(reports, h) }, testlog.New(t))
-		p.once = func(context.Context) (registry.PortStates, error) {
-			times = append(times, time.Since(start))
-			if len(times) > 2 && len(times) < 7 {
-				return "", errors.New("connection refused")
-			}
-			return "", nil
-		}
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan error, 1)
-		go func() { done <- p.Run(ctx) }()
-		time.Sleep(85 * time.Second)
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if d := cmp.Diff([]Health{{Healthy: true}, {Reason: "connection refused"}, {Healthy: true}}, reports); d != "" {
-			t.Errorf("reports (-want +got):\n%s", d)
-		}
-		if len(times) != 8 && len(times) != 9 || times[0] != 5*time.Second || times[1] != 15*time.Second {
-			t.Errorf("probed at %v", times)
-		}
-	})
-}
-
-// Each way tells a good application from a bad one, and ends at its timeout.
-func TestProbeWays(t *testing.T) {
+// Each method tells a healthy application from an unhealthy one, and ends at its timeout.
+func TestProbeMethods(t *testing.T) {
 	t.Parallel()
 	var answer atomic.Int64
 	answer.Store(200)
@@ -107,54 +70,69 @@ func TestProbeWays(t *testing.T) {
 		}
 		w.WriteHeader(int(answer.Load()))
 	}))
-	defer h.Close()
+	t.Cleanup(h.Close)
 	_, text, err := net.SplitHostPort(h.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
 	}
-	port, err := strconv.Atoi(text)
+	port, err := strconv.ParseUint(text, 10, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rpcPort, status := healthServer(t)
+	status.SetServingStatus("shop.Web", healthpb.HealthCheckResponse_NOT_SERVING)
 	_, free, err := net.SplitHostPort(freeAddress(t, "127.0.0.1"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	closed, err := strconv.Atoi(free)
+	closed, err := strconv.ParseUint(free, 10, 32)
 	if err != nil {
 		t.Fatal(err)
 	}
+	get := func(port uint64, path, scheme string, headers ...*networking.HTTPHeader) *networking.ReadinessProbe {
+		return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_HttpGet{
+			HttpGet: &networking.HTTPHealthCheckConfig{Path: path, Port: uint32(port), Scheme: scheme, HttpHeaders: headers}}}
+	}
+	connect := func(port uint64, host string) *networking.ReadinessProbe {
+		return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_TcpSocket{
+			TcpSocket: &networking.TCPHealthCheckConfig{Host: host, Port: uint32(port)}}}
+	}
+	call := func(port int, service string) *networking.ReadinessProbe {
+		return &networking.ReadinessProbe{HealthCheckMethod: &networking.ReadinessProbe_Grpc{
+			Grpc: &networking.GrpcHealthCheckConfig{Port: uint32(port), Service: service}}}
+	}
+	header := func(name, value string) *networking.HTTPHeader {
+		return &networking.HTTPHeader{Name: name, Value: value}
+	}
 	for _, tc := range []struct {
 		name  string
-		probe Probe
+		probe *networking.ReadinessProbe
 		want  string
 	}{
-		{"http", Probe{HTTPGet: &ProbeHTTP{Path: "/ready", Port: port}}, ""},
-		{"http, another path", Probe{HTTPGet: &ProbeHTTP{Port: port}}, "answers 404"},
-		{"http, headers", Probe{HTTPGet: &ProbeHTTP{Path: "/named", Port: port, Headers: []ProbeHeader{{"host", "web.test"}, {"X-Probe", "yes"}}}}, ""},
-		{"http, no headers", Probe{HTTPGet: &ProbeHTTP{Path: "/named", Port: port}}, "answers 404"},
-		{"http, nobody", Probe{HTTPGet: &ProbeHTTP{Port: closed}}, "connection refused"},
-		{"https of plaintext", Probe{HTTPGet: &ProbeHTTP{Port: port, Scheme: "HTTPS"}}, "HTTP response to HTTPS client"},
-		{"tcp", Probe{TCPSocket: &ProbeTCP{Port: port}}, ""},
-		{"tcp, nobody", Probe{TCPSocket: &ProbeTCP{Port: closed, Host: "127.0.0.1"}}, "connection refused"},
-		{"grpc", Probe{GRPC: &ProbeGRPC{Port: rpcPort}}, ""},
-		{"grpc, of a service that is not well", Probe{GRPC: &ProbeGRPC{Port: rpcPort, Service: "shop.Web"}}, "is NOT_SERVING"},
-		{"grpc, of a service that is not there", Probe{GRPC: &ProbeGRPC{Port: rpcPort, Service: "shop.Other"}}, "NotFound"},
-		{"grpc, nobody", Probe{GRPC: &ProbeGRPC{Port: closed}, Timeout: 10 * time.Second}, "connection refused"},
-		{"exec", Probe{Exec: &ProbeExec{Command: []string{"true"}}}, ""},
-		{"exec fails", Probe{Exec: &ProbeExec{Command: []string{"sh", "-c", "exit 3"}}}, "sh: exit status 3"},
-		{"exec hangs", Probe{Exec: &ProbeExec{Command: []string{"sh", "-c", "sleep 1000 & wait"}}, Timeout: 50 * time.Millisecond}, "sh: "},
-		{"exec of nothing", Probe{Exec: &ProbeExec{Command: []string{"/no/such/program"}}}, "no such file"},
+		{"http", get(port, "/ready", ""), ""},
+		{"http, another path", get(port, "", ""), "answers 404"},
+		{"http, headers", get(port, "/named", "", header("host", "web.test"), header("X-Probe", "yes")), ""},
+		{"http, no headers", get(port, "/named", ""), "answers 404"},
+		{"http, a wrong header", get(port, "/ready", "", header("a b", "")), "invalid header field name"},
+		{"http, nobody", get(closed, "", ""), "connection refused"},
+		{"https of plaintext", get(port, "", "HTTPS"), "HTTP response to HTTPS client"},
+		{"tcp", connect(port, ""), ""},
+		{"tcp, nobody", connect(closed, "127.0.0.1"), "connection refused"},
+		{"grpc", call(rpcPort, ""), ""},
+		{"grpc, of an unhealthy service", call(rpcPort, "shop.Web"), "is NOT_SERVING"},
+		{"grpc, of an unknown service", call(rpcPort, "shop.Other"), "NotFound"},
+		{"grpc, nobody", call(int(closed), ""), "connection refused"},
+		{"exec", execProbe("true"), ""},
+		{"exec fails", execProbe("sh", "-c", "exit 3"), "sh: exit status 3"},
+		{"exec hangs", execProbe("sh", "-c", "sleep 1000 & wait"), "sh: "},
+		{"exec of nothing", execProbe("/no/such/program"), "no such file"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			s := good()
-			status.SetServingStatus("shop.Web", healthpb.HealthCheckResponse_NOT_SERVING)
-			s.Workload.Addresses, s.Probe = []string{"127.0.0.1"}, tc.probe
-			p := newProber(&s, nil, nil, nil, testlog.New(t))
-			ctx, cancel := context.WithTimeout(t.Context(), p.probe.Timeout)
+			t.Parallel()
+			check, _ := probeMethod(tc.probe, "127.0.0.1")
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
-			_, err := p.once(ctx)
+			err := check(ctx)
 			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -174,38 +152,4 @@ func healthServer(t *testing.T) (port int, status *health.Server) {
 	healthpb.RegisterHealthServer(g, status)
 	serveUntilEnd(t, g, l)
 	return l.Addr().(*net.TCPAddr).Port, status
-}
-
-// Wrong probes are named, and a right one is told to the control plane in Istio's form.
-func TestProbeSettings(t *testing.T) {
-	t.Parallel()
-	for want, p := range map[string]Probe{
-		"probe.httpGet.port: 0 is out of range": {HTTPGet: &ProbeHTTP{}},
-		`probe.httpGet.scheme: "ftp"`:           {HTTPGet: &ProbeHTTP{Port: 1, Scheme: "ftp"}},
-		`probe.httpGet.path: "x" is not`:        {HTTPGet: &ProbeHTTP{Port: 1, Path: "x"}},
-		"probe.exec.command: not set":           {Exec: &ProbeExec{}},
-		`probe.httpGet.path: "/%zz" is not`:     {HTTPGet: &ProbeHTTP{Port: 1, Path: "/%zz"}},
-		`httpHeaders: "a b": "" is not a h`:     {HTTPGet: &ProbeHTTP{Port: 1, Headers: []ProbeHeader{{Name: "a b"}}}},
-		`httpHeaders: "a": "x\ny" is not`:       {HTTPGet: &ProbeHTTP{Port: 1, Headers: []ProbeHeader{{"a", "x\ny"}}}},
-		"probe.grpc.port: 0 is out of range":    {GRPC: &ProbeGRPC{}},
-		`probe.allowGroupHosts: "a b" is`:       {AllowGroupHosts: []string{"db.test", "10.0.0.9", "a b"}},
-		"probe: several ways are set":           {TCPSocket: &ProbeTCP{Port: 1}, Exec: &ProbeExec{Command: []string{"true"}}},
-		"probe.timeout: -1s is less":            {TCPSocket: &ProbeTCP{Port: 1}, Timeout: -time.Second},
-		"probe.failureThreshold: -1 is out of":  {TCPSocket: &ProbeTCP{Port: 1}, FailureThreshold: -1},
-	} {
-		s := good()
-		s.Probe = p
-		if err := s.Complete(); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %q", err, want)
-		}
-	}
-	p := Probe{HTTPGet: &ProbeHTTP{Path: "/ready", Port: 8080}, Period: 2 * time.Second}
-	want := map[string]any{"initialDelaySeconds": 0, "periodSeconds": 2, "timeoutSeconds": 1, "successThreshold": 1, "failureThreshold": 3,
-		"httpGet": map[string]any{"path": "/ready", "port": 8080, "host": "", "scheme": ""}}
-	if d := cmp.Diff(want, p.config()); d != "" {
-		t.Errorf("in the node (-want +got):\n%s", d)
-	}
-	if (&Probe{}).config() != nil {
-		t.Error("no probe is one in the node: the control plane would wait for reports for ever")
-	}
 }

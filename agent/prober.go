@@ -8,190 +8,162 @@ import (
 	"time"
 
 	"github.com/hashicorp/go-hclog"
+	networking "istio.io/api/networking/v1alpha3"
 
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// prober probes the application and reports changes: by the probe of the settings, or by that of the workload's group, as it
-// is told. Another probe goes on from what is known: an edit of a group takes no workload out of the endpoints that is well.
-type prober struct {
-	// The following fields are set once.
-	own    string                                   // the workload's address
-	way    func(*Probe) func(context.Context) error // how one asks; tests have others
-	unit   func(context.Context, string) error      // whether a unit is active; tests have others
-	ports  *portChecker                             // nil: ports are not checked
-	told   <-chan groupNews                         // nil: the settings say it
-	report func(Health)
-	log    hclog.Logger
+// portsWait is how long a workload without checks waits before it is healthy: one that registers for the first time gets
+// its ports a moment after an empty answer.
+const portsWait = time.Second
 
-	// The following fields are changed by Run alone, while nobody asks.
-	probe   Probe // with defaults; without a way: none
-	key     string
+// prober checks the application as the control plane says and reports changes of its health. A changed check starts from
+// the known health: an edit of a WorkloadGroup does not remove a healthy workload from the endpoints.
+type prober struct {
+	own     string                                                                               // the workload's address; immutable
+	method  func(p *networking.ReadinessProbe, own string) (func(context.Context) error, string) // immutable; tests replace it
+	unit    func(context.Context, string) error                                                  // immutable; why a unit is not active
+	ports   *portChecker                                                                         // immutable; nil: ports are not checked
+	updates <-chan appCheck                                                                      // immutable
+	report  func(Health)                                                                         // immutable
+	log     hclog.Logger                                                                         // immutable
+
+	// The following fields are changed by Run while no check runs.
+	check   *appCheck // nil: the control plane sent none yet
 	once    checkFunc // nil: there is nothing to check
-	decided bool      // probe holds, and is not only the zero value
 	counter counter
 	last    Health // as reported
 
 	mu    sync.Mutex
-	state probing // guarded by mu
+	state probeState // guarded by mu
 }
 
-// portsWait is how long a workload that has just started and has no ports waits before it counts as well.
-const portsWait = time.Second
-
-// checkFunc checks the application once. It returns the states of its ports, and why it is not well.
+// checkFunc checks the application once. It returns the states of its ports, and why it is unhealthy.
 type checkFunc func(context.Context) (registry.PortStates, error)
 
-// probing is how the application is probed, for people.
-type probing struct {
-	// by says how; empty: not at all, or not known yet.
+// probeState says how the application is checked, for people.
+type probeState struct {
+	// by is empty when nothing is checked, or not known yet.
 	by string
-	// refused is why the group's latest probe is not used; nil: it is.
+	// refused is why the latest probe of the group is not used; nil: it is used.
 	refused *probeRefusal
 }
 
-// newProber makes one for settings that Complete has accepted; report is called with the first state and with each other one.
-// told brings the probe of the workload's group, for settings that follow it.
-// listens says where Envoy listens.
-func newProber(s *Settings, told <-chan groupNews, listens listensFunc, report func(Health), log hclog.Logger) *prober {
-	p := &prober{own: s.Workload.Addresses[0], report: report, log: log.Named("probe")}
-	p.way = func(one *Probe) func(context.Context) error { return one.try(p.own) }
-	p.unit = unitActive
-	if s.followsGroup() {
-		p.told = told
-		if s.Probe.CheckPorts {
-			p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar", listens: listens}
-		}
-		return p
+// newProber makes one for a workload with a group. updates delivers its checks. listens says where Envoy listens.
+func newProber(s *Settings, updates <-chan appCheck, listens listensFunc, report func(Health), log hclog.Logger) *prober {
+	p := &prober{own: s.Workload.Addresses[0], method: probeMethod, unit: (&systemd{}).unitActive, updates: updates, report: report, log: log.Named("probe")}
+	if s.Probe.CheckPorts {
+		p.ports = &portChecker{own: s.own(), none: s.Workload.Interception == "none" && s.Workload.Type == "sidecar", listens: listens}
 	}
-	p.use(groupNews{probe: s.Probe}, "as its own settings say")
 	return p
 }
 
-// followsGroup says whether the probe of the workload's group counts.
-func (s *Settings) followsGroup() bool { return s.Workload.Group != "" && !s.Probe.set() && !s.Dev }
-
-// use makes a probe the one that holds. how begins what is said of it.
-func (p *prober) use(n groupNews, how string) {
-	p.probe, p.key, p.once, p.decided = n.probe.withDefaults(), n.key, nil, true
-	p.counter.up, p.counter.down, p.counter.row = p.probe.SuccessThreshold, p.probe.FailureThreshold, 0
-	if !n.probe.set() { // what is checked then is this machine's own, and costs little
-		p.probe.Period, p.probe.FailureThreshold = time.Second, 1
-		p.counter.up, p.counter.down = 1, 1
-	}
+// use replaces the check.
+func (p *prober) use(c appCheck) {
+	p.check = &c
+	plan := c.schedule()
+	p.counter.up, p.counter.down, p.counter.row = plan.up, plan.down, 0
+	var run func(context.Context) error
 	var by []string
-	if p.once = p.checks(n); n.unit != "" {
-		by = append(by, "the unit "+plain(n.unit)+" has to be active")
+	if c.unit != "" {
+		by = append(by, "the unit "+plain(c.unit)+" has to be active")
 	}
+	ports := p.ports != nil && len(c.ports) > 0
 	switch {
-	case n.probe.set():
-		by = append(by, "probed "+how+", by "+n.probe.text(p.own))
-	case p.ports != nil && len(n.ports) > 0:
-		by = append(by, portsText(n.ports)+" checked")
+	case c.probe != nil:
+		var text string
+		run, text = p.method(c.probe, p.own)
+		by = append(by, "probed as its group says, by "+text)
+	case ports:
+		by = append(by, portsText(c.ports)+" checked")
 	}
-	p.note(probing{by: strings.Join(by, "; ")})
-}
-
-// checks makes one of all that is to be checked; nil: nothing is.
-func (p *prober) checks(n groupNews) checkFunc {
-	var way func(context.Context) error
-	if n.probe.set() {
-		way = p.way(&n.probe)
+	p.setState(probeState{by: strings.Join(by, "; ")})
+	if p.once = nil; len(by) == 0 {
+		return
 	}
-	ports := p.ports != nil && len(n.ports) > 0
-	if way == nil && n.unit == "" && !ports {
-		return nil
-	}
-	return func(ctx context.Context) (states registry.PortStates, err error) {
+	p.once = func(ctx context.Context) (states registry.PortStates, err error) {
 		if ports {
-			states, err = p.ports.check(ctx, n.ports)
+			states, err = p.ports.check(ctx, c.ports)
 		}
-		if way != nil {
-			states, err = states.Without(registry.PortClosed), way(ctx) // the probe says how the application is
+		if run != nil {
+			states, err = states.Without(registry.PortClosed), run(ctx) // the probe decides about the health
 		}
-		if n.unit != "" {
-			err = errors.Join(p.unit(ctx, n.unit), err)
+		if c.unit != "" {
+			err = errors.Join(p.unit(ctx, c.unit), err)
 		}
 		return states, err
 	}
 }
 
-// note keeps how the application is probed.
-func (p *prober) note(now probing) {
+func (p *prober) setState(s probeState) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.state = now
+	p.state = s
 }
 
-// State says how the application is probed.
-func (p *prober) State() probing {
+// State says how the application is checked.
+func (p *prober) State() probeState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.state
 }
 
-// Run probes until ctx ends. Without a way to probe the application is reported as well; nothing is reported before it is
-// known which of the two it is.
+// Run checks until ctx ends. Nothing is reported before the control plane, or the cache file, said what to check.
 func (p *prober) Run(ctx context.Context) error {
 	start := time.Now()
 	for {
-		asking, end := context.WithCancel(ctx)
-		done := make(chan struct{})
-		go func() {
-			defer close(done)
-			p.ask(asking, start)
-		}()
-		n, ok := p.other(ctx)
+		checking, end := context.WithCancel(ctx)
+		var checks sync.WaitGroup
+		checks.Go(func() { p.run(checking, start) })
+		c, ok := p.next(ctx)
 		end()
-		<-done
+		checks.Wait()
 		if !ok {
 			return nil
 		}
-		p.use(n, "as its group says")
+		p.use(c)
 		if by := p.State().by; by != "" {
 			p.log.Info("the application is checked", "how", by)
 		} else {
-			p.log.Info("the application is not checked and counts as well: it has neither a probe nor ports that services select")
+			p.log.Info("the application is not checked and counts as healthy: it has neither a probe nor ports that services select")
 		}
 	}
 }
 
-// other waits for another probe. Not ok: ctx ended.
-func (p *prober) other(ctx context.Context) (n groupNews, ok bool) {
+// next waits for another check. Not ok: ctx ended.
+func (p *prober) next(ctx context.Context) (c appCheck, ok bool) {
 	for {
 		select {
 		case <-ctx.Done():
-			return groupNews{}, false
-		case n := <-p.told:
-			now := p.State()
-			now.refused = n.refused
-			p.note(now)
+			return appCheck{}, false
+		case c := <-p.updates:
+			p.setState(probeState{p.State().by, c.refused})
 			switch {
-			case n.refused == nil && (!p.decided || n.key != p.key):
-				return n, true
-			case n.refused != nil && !p.decided: // there is none to go on with
-				p.report(Health{Reason: n.refused.Error()})
+			case c.refused == nil && (p.check == nil || c.key != p.check.key):
+				return c, true
+			case c.refused != nil && p.check == nil: // there is no former one to go on with
+				p.report(Health{Reason: c.refused.Error()})
 			}
 		}
 	}
 }
 
-// ask asks by the probe that holds until ctx ends. start is when the agent began to probe.
-func (p *prober) ask(ctx context.Context, start time.Time) {
+// run checks until ctx ends. start is when the agent started.
+func (p *prober) run(ctx context.Context, start time.Time) {
 	switch {
-	case !p.decided:
+	case p.check == nil:
 		return
 	case p.once == nil:
-		// A workload that registers for the first time gets its ports a moment after an empty answer.
 		if p.ports != nil && !p.counter.known && !sleep(ctx, portsWait) {
 			return
 		}
 		p.counter.known, p.counter.healthy = true, true
-		p.tell(Health{Healthy: true})
+		p.changed(Health{Healthy: true})
 		return
 	}
-	for wait := time.Until(start.Add(p.probe.InitialDelay)); sleep(ctx, wait); wait = p.probe.Period {
-		one, cancel := context.WithTimeout(ctx, p.probe.Timeout)
+	plan := p.check.schedule()
+	for wait := time.Until(start.Add(plan.delay)); sleep(ctx, wait); wait = plan.period {
+		one, cancel := context.WithTimeout(ctx, plan.timeout)
 		states, err := p.once(one)
 		cancel()
 		if ctx.Err() != nil {
@@ -199,28 +171,59 @@ func (p *prober) ask(ctx context.Context, start time.Time) {
 		}
 		h, changed := p.counter.count(err)
 		if !changed {
-			if h = p.last; err != nil && !h.Healthy && !p.probe.set() {
+			if h = p.last; err != nil && !h.Healthy && p.check.probe == nil {
 				h.Reason = err.Error()
 			}
 		}
 		if h.Ports = states; p.counter.known && (changed || h != p.last) {
-			p.tell(h)
+			p.changed(h)
 		}
 	}
 }
 
-// tell logs and reports another state.
-func (p *prober) tell(h Health) {
-	switch {
-	case !h.Healthy:
-		p.log.Warn("the application is not well", "reason", h.Reason)
-	case h.Ports != "":
-		p.log.Info("the application is well", "ports", h.Ports)
-	default:
-		p.log.Info("the application is well")
+// changed logs and reports another health.
+func (p *prober) changed(h Health) {
+	if h.Healthy {
+		p.log.Info("the application is healthy", "ports", h.Ports)
+	} else {
+		p.log.Warn("the application is unhealthy", "reason", h.Reason)
 	}
 	p.last = h
 	p.report(h)
+}
+
+// counter turns results into a health by thresholds.
+type counter struct {
+	up, down int // thresholds
+	known    bool
+	healthy  bool
+	row      int // results in a row that contradict the health
+}
+
+// count adds one result; changed says that h differs from before, or is the first.
+func (c *counter) count(err error) (h Health, changed bool) {
+	ok := err == nil
+	if c.known && ok == c.healthy {
+		c.row = 0
+		return Health{}, false
+	}
+	if !c.known && ok != c.healthy {
+		c.row, c.healthy = 0, ok
+	}
+	c.row++
+	need := c.down
+	if ok {
+		need = c.up
+	}
+	if c.row < need {
+		return Health{}, false
+	}
+	c.known, c.healthy, c.row = true, ok, 0
+	h.Healthy = ok
+	if err != nil {
+		h.Reason = err.Error()
+	}
+	return h, true
 }
 
 // sleep waits. It returns false when ctx ended.

@@ -28,7 +28,7 @@ func commonArguments(s *Settings) []string {
 	return []string{
 		"--concurrency", strconv.Itoa(s.Envoy.Concurrency),
 		"--drain-time-s", seconds(s.Envoy.DrainTime),
-		// Every connection is told at its next answer to go; "gradual" would tell few within a short drain.
+		// Every connection is asked to close with its next response; "gradual" would reach few within a short drain.
 		"--drain-strategy", "immediate",
 		"--log-level", s.Envoy.LogLevel,
 	}
@@ -101,7 +101,7 @@ func (p *process) run(ctx context.Context) exit {
 	if err != nil && ctx.Err() == nil {
 		err = fmt.Errorf("%s: %w", p.path, err)
 	}
-	return exit{err: err, reason: w.Worst(), lived: time.Since(start)}
+	return exit{err: err, reason: w.worst, lived: time.Since(start)}
 }
 
 // writerOnly hides that a writer is a file.

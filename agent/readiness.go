@@ -9,13 +9,13 @@ import (
 	"net/netip"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/hashicorp/go-hclog"
 )
 
-// toldFor is how long an answer of what a starting Envoy has not got yet stands.
-const toldFor = time.Second
+// missingEvery is in which of the checks that fail Envoy's statistics are read: Envoy looks through all of them on the
+// thread that takes in its configuration.
+const missingEvery = 5
 
 // readiness answers whether the workload's proxy is ready. watchReadiness asks Envoy; a probe gets
 // the latest result at once, so that nothing can make it wait.
@@ -27,27 +27,19 @@ type readiness struct {
 	metrics  http.HandlerFunc // set once, before Run; nil: none
 	quit     func()           // set once, before Run: ends Envoy and this agent
 	trouble  func() string    // set once, before Run: why no control plane is connected to the agent; nil: Envoy asks it itself
-	now      func() time.Time // set once
 
 	// The following fields belong to the goroutine that calls check.
-	configured int  // the run of Envoy that is known to have its configuration
-	failures   int  // checks in a row that failed
-	told       told // the latest answer of lacking
+	configured int   // the run of Envoy that is known to have its configuration
+	failures   int   // checks in a row that failed
+	missing    error // what Envoy's statistics said last
 
 	mu       sync.Mutex
 	draining bool  // guarded by mu
 	result   error // guarded by mu: why Envoy is not ready; nil: it is
 }
 
-// told is an answer of what Envoy has not got yet.
-type told struct {
-	run int // of Envoy; zero: none
-	at  time.Time
-	err error
-}
-
 func newReadiness(a *admin, e envoyRunner, replicas []string, log hclog.Logger) *readiness {
-	return &readiness{admin: a, envoy: e, replicas: replicas, log: log, now: time.Now,
+	return &readiness{admin: a, envoy: e, replicas: replicas, log: log,
 		result: errors.New("Envoy is starting")}
 }
 
@@ -140,7 +132,10 @@ func (s *readiness) examine(ctx context.Context) error {
 		if envoy.Trouble != "" {
 			return fmt.Errorf("Envoy does not run: %s", envoy.Trouble)
 		}
-		return s.lacking(ctx, run)
+		if s.missing == nil || s.failures%missingEvery == 0 {
+			s.missing = s.waiting(ctx)
+		}
+		return s.missing
 	}
 	if s.configured == run {
 		return nil
@@ -160,17 +155,6 @@ const (
 	statListeners = "listener_manager.lds.update_success"
 	statWorkers   = "listener_manager.workers_started"
 )
-
-// lacking is waiting of an Envoy that does not serve yet, asked once in toldFor: Envoy looks through all metrics for it, on the
-// thread that takes in its configuration, and those who ask whether it is ready would keep it from getting so.
-func (s *readiness) lacking(ctx context.Context, run int) error {
-	if last := s.told; last.run == run && last.err != nil && s.now().Sub(last.at) < toldFor {
-		return last.err
-	}
-	err := s.waiting(ctx)
-	s.told = told{run: run, at: s.now(), err: err}
-	return err
-}
 
 // waiting says what Envoy has not got yet; nil when it has everything.
 func (s *readiness) waiting(ctx context.Context) error {

@@ -13,16 +13,19 @@ const (
 
 // watchReadiness logs when Envoy becomes ready or stops being so, and what it waits for.
 func (a *Agent) watchReadiness(ctx context.Context) error {
-	told, begun := "", time.Now()
+	logged, begun := "", time.Now()
 	for n := 1; ; n++ {
 		wait := readinessLater
 		err := a.ready.check(ctx)
-		a.tellReadiness(err)
+		a.reportReadiness(err)
 		a.notify(err, time.Since(begun))
+		if !a.settings.intercepted() {
+			wait = readinessSoon // the rules are being installed
+		}
 		if err != nil {
 			wait = readinessSoon
-			if text := err.Error(); n%25 == 0 && text != told { // each 5 s at most
-				told = text
+			if text := err.Error(); n%25 == 0 && text != logged { // each 5 s at most
+				logged = text
 				a.log.Info("envoy is not ready yet", "reason", text)
 			}
 		}
@@ -38,14 +41,15 @@ func (a *Agent) watchReadiness(ctx context.Context) error {
 // proxyUnready begins the reason why a workload is not among the endpoints when that is its Envoy.
 const proxyUnready = "the proxy is not ready: "
 
-// tellReadiness lets the control plane know what the latest check found, when there is one that
-// wants to.
-func (a *Agent) tellReadiness(err error) {
+// reportReadiness updates the workload's health with the result of the latest check.
+func (a *Agent) reportReadiness(err error) {
 	switch {
-	case a.vitals == nil:
+	case a.health == nil:
+	case err == nil && !a.settings.intercepted():
+		a.health.setProxy(notIntercepted)
 	case err == nil:
-		a.vitals.envoy("")
+		a.health.setProxy("")
 	case a.ready.failures >= unreadyAfter:
-		a.vitals.envoy(proxyUnready + err.Error())
+		a.health.setProxy(proxyUnready + err.Error())
 	}
 }

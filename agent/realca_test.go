@@ -181,7 +181,7 @@ func TestControlPlanesApart(t *testing.T) {
 	home := startPlane(t, m, "127.0.15.32:0")
 	k := kept(t, m, time.Hour)
 	ask := func(addresses ...string) error {
-		_, _, err := (&authority{addresses: addresses, config: k.ClientTLS}).ask(t.Context(), asking{key: must(newKey()), name: "web-1"})
+		_, _, err := (&authority{addresses: addresses, config: k.ClientTLS}).ask(t.Context(), certificateRequest{key: must(newKey()), name: "web-1"})
 		return err
 	}
 	err := ask(a.addr)

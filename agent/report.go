@@ -52,8 +52,8 @@ const (
 	stateBad  = "bad"
 )
 
-// say adds a line and, unless it is well, what to do. What an earlier line says to do is not said twice.
-func (r *Report) say(name, state, todo, format string, args ...any) {
+// line adds a line and, unless it is well, what to do. What an earlier line says to do is not said twice.
+func (r *Report) line(name, state, todo, format string, args ...any) {
 	if state == stateOK || slices.Contains(r.Todo, todo) {
 		todo = ""
 	}
@@ -69,7 +69,7 @@ func (r *Report) Add(name string, well bool, todo, text string) {
 	if !well {
 		state = stateBad
 	}
-	r.say(name, state, todo, "%s", text)
+	r.line(name, state, todo, "%s", text)
 	r.finish()
 }
 
@@ -106,59 +106,56 @@ func (r *Report) WriteJSON(w io.Writer) error {
 func (a *Agent) Report(ctx context.Context) *Report {
 	now := time.Now()
 	r := &Report{PID: os.Getpid()}
-	a.sayIdentity(r, now)
+	a.reportIdentity(r, now)
 	r.Version = build.Read().String()
-	r.say("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)
-	a.sayLink(r, now)
-	a.sayEnvoy(ctx, r)
-	a.sayInterception(ctx, r)
-	a.sayDNS(r)
-	a.sayConfiguration(r, now)
-	a.sayRegistration(r)
-	a.sayClock(r)
-	sayDisk(r, a.settings.State)
-	if r.Link != nil {
-		r.once(r.Link.Trouble)
-	}
+	r.line("agent", stateOK, "", "process %d, version %s", r.PID, r.Version)
+	a.reportLink(r, now)
+	a.reportEnvoy(ctx, r)
+	a.reportInterception(r)
+	a.reportDNS(r)
+	a.reportConfiguration(r, now)
+	a.reportRegistration(r)
+	a.reportClock(r)
+	reportDisk(r, a.settings.State)
 	return r.finish()
 }
 
-// clockTolerance is how far a clock may be off before it is told.
+// clockTolerance is how far a clock may be off without a warning.
 const clockTolerance = time.Minute
 
 // todoClock is what to do about a clock that is wrong.
 const todoClock = "set the clock (timedatectl, chrony)"
 
-func (a *Agent) sayClock(r *Report) {
+func (a *Agent) reportClock(r *Report) {
 	if a.keeper == nil {
-		r.say("clock", stateOK, "", "not compared")
+		r.line("clock", stateOK, "", "not compared")
 		return
 	}
 	n := a.keeper.Renewal()
 	switch {
 	case !n.Early.IsZero():
-		r.say("clock", stateWarn, todoClock, "was set back: the last certificate begins at %s, and the one before is used",
+		r.line("clock", stateWarn, todoClock, "was set back: the last certificate begins at %s, and the one before is used",
 			n.Early.UTC().Format(time.RFC3339))
 	case n.Skew.Abs() > clockTolerance:
 		way := "ahead of"
 		if n.Skew < 0 {
 			way = "behind"
 		}
-		r.say("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
+		r.line("clock", stateWarn, todoClock, "%s %s the control plane's when the certificate came", span(n.Skew.Abs()), way)
 	default:
-		r.say("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
+		r.line("clock", stateOK, "", "within %s of the control plane's when the certificate came", clockTolerance)
 	}
 }
 
-func sayDisk(r *Report, dir string) {
+func reportDisk(r *Report, dir string) {
 	free, err := room(dir)
 	switch {
 	case err != nil:
-		r.say("disk", stateBad, "make the state folder usable", "%v", err)
+		r.line("disk", stateBad, "make the state folder usable", "%v", err)
 	case free < littleRoom:
-		r.say("disk", stateBad, "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
+		r.line("disk", stateBad, "make room: certificates cannot be kept", "%s has %d KiB left", dir, free>>10)
 	default:
-		r.say("disk", stateOK, "", "%s has %d MiB left", dir, free>>20)
+		r.line("disk", stateOK, "", "%s has %d MiB left", dir, free>>20)
 	}
 }
 
@@ -171,27 +168,27 @@ func OfflineReport(state string) *Report {
 	switch {
 	case errors.Is(err, ErrNoIdentity):
 		todo = "paste here the line that \"ashorectl join-token create\" prints on the control plane: it starts the agent too"
-		r.sayNoIdentity("this workload has not joined the mesh, or with another state folder than " + state)
+		r.reportNoIdentity("this workload has not joined the mesh, or with another state folder than " + state)
 	case err != nil:
 		todo = "join again: paste here a new line of \"ashorectl join-token create\", it starts the agent too"
-		r.sayNoIdentity(err.Error())
+		r.reportNoIdentity(err.Error())
 	default:
-		sayKept(r, id, j, Renewal{}, now)
+		reportKept(r, id, j, Renewal{}, now)
 	}
 	const away = "the agent does not run"
 	if f := lastFailure(state); f != nil {
 		todo = "mend what ended the agent, and " + todo
-		r.say("agent", stateBad, todo, "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
+		r.line("agent", stateBad, todo, "it ended %s ago: %s", span(now.Sub(f.At)), f.Text)
 	} else {
-		r.say("agent", stateBad, todo, "%s", away)
+		r.line("agent", stateBad, todo, "%s", away)
 	}
 	for _, name := range []string{linkLine, "envoy", "configuration", "registration", "clock"} {
-		r.say(name, stateBad, "", "%s", away)
+		r.line(name, stateBad, "", "%s", away)
 	}
 	if _, err := os.Stat(state); errors.Is(err, fs.ErrNotExist) {
-		r.say("disk", stateOK, "", "%s is not there yet", state)
+		r.line("disk", stateOK, "", "%s is not there yet", state)
 	} else {
-		sayDisk(r, state)
+		reportDisk(r, state)
 	}
 	return r.finish()
 }

@@ -37,7 +37,7 @@ func (*fakeLink) Register(*grpc.Server)         {}
 func (*fakeLink) Run(ctx context.Context) error { <-ctx.Done(); return nil }
 func (l *fakeLink) ReportHealth(h Health)       { l.health = append(l.health, h) }
 func (l *fakeLink) LinkState() LinkState        { return l.state }
-func (*fakeLink) GroupProbe() <-chan groupNews  { return nil }
+func (*fakeLink) Checks() <-chan appCheck       { return nil }
 func (*fakeLink) Names() <-chan *dns.Table      { return nil }
 
 // What is not well shows in its line, and with what to do.
@@ -86,8 +86,8 @@ func TestReport(t *testing.T) {
 			l.state = LinkState{Since: now, Trouble: dialError("a:1", serverError("another root")).Error()}
 		}, "control plane", "bad none since ", "see who answers at a:1"},
 		{"nobody hears", func(a *Agent, _ *fakeLink) {
-			a.vitals.application(Health{Healthy: true})
-			a.vitals.envoy("")
+			a.health.setApp(Health{Healthy: true})
+			a.health.setProxy("")
 		}, "registration", "warn shop/web at 127.0.15.40, well, but no control plane hears of it", ""},
 		{"nothing ever came", func(_ *Agent, l *fakeLink) {
 			l.state = LinkState{Since: now, Trouble: "control plane a:1: nothing listens there"}
@@ -115,49 +115,45 @@ func TestReport(t *testing.T) {
 		{"connected", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1", Since: long} }, "control plane", "ok a:1 since 3h0m0s ago", ""},
 		{"live", func(_ *Agent, l *fakeLink) { l.state = LinkState{Address: "a:1"} }, "configuration", "ok live", ""},
 		{"renewal fails", func(a *Agent, _ *fakeLink) { a.keeper.note(errors.New("no answer")) }, "certificate",
-			"warn SERIAL not renewed after 1 try: no answer", "renewing is tried again by itself"},
+			"warn SERIAL ends in ", "the agent retries"},
 		{"a clock that is early", func(a *Agent, _ *fakeLink) { a.keeper.skew = 5 * time.Minute }, "clock", "warn 5m0s ahead of the control plane's", "set the clock"},
 		{"a clock that was set back", func(a *Agent, _ *fakeLink) { a.keeper.early = time.Date(2026, 11, 24, 0, 0, 0, 0, time.UTC) }, "clock",
 			"warn was set back: the last certificate begins at 2026-11-24T00:00:00Z, and the one before is used", "set the clock"},
 		{"a clock that is late", func(a *Agent, _ *fakeLink) { a.keeper.skew = -5 * time.Minute }, "clock", "warn 5m0s behind the control plane's", "set the clock"},
 		{"a port past Envoy", func(_ *Agent, l *fakeLink) { l.state = LinkState{Bypassed: "8080"} }, "interception",
 			"warn connections to port 8080 reach the application past Envoy: no mutual TLS and no policies there", "let the application listen on 127.0.0.1 alone"},
-		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.vitals.application(Health{Reason: "connection refused"}) }, "registration",
+		{"an application that is not well", func(a *Agent, _ *fakeLink) { a.health.setApp(Health{Reason: "connection refused"}) }, "registration",
 			"bad shop/web at 127.0.15.40, not among the endpoints: connection refused", "see why the workload is not well"},
 		{"an Envoy that is not ready", func(a *Agent, _ *fakeLink) {
-			a.vitals.application(Health{Healthy: true})
-			a.vitals.envoy(proxyUnready + "it starts")
+			a.health.setApp(Health{Healthy: true})
+			a.health.setProxy(proxyUnready + "it starts")
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the proxy is not ready: it starts", ""},
 		{"a group's probe that is not used", func(a *Agent, _ *fakeLink) {
-			refused := groupProbe(execProbe("id"), &a.settings).refused
-			a.prober.note(probing{refused: refused})
-			a.vitals.application(Health{Reason: refused.Error()})
+			refused := newAppCheck(execProbe("id"), &a.settings).refused
+			a.prober.setState(probeState{refused: refused})
+			a.health.setApp(Health{Reason: refused.Error()})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: the probe of the WorkloadGroup is not used: it runs a command", "set probe.allowGroupExec"},
 		{"a group's probe that is not used beside one that was", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}
-			a.prober.note(probing{by: "probed as its group says, by x", refused: groupProbe(tcpProbe("db.test"), &a.settings).refused})
-			a.vitals.application(Health{Healthy: true})
-			a.vitals.envoy("")
-		}, "registration", "warn shop/web at 127.0.15.40, healthy as it was told before: the probe of the WorkloadGroup is not used: it asks the host \"db.test\", which is not this workload; probed as its group says, by x",
+			a.prober.setState(probeState{by: "probed as its group says, by x", refused: newAppCheck(tcpProbe("db.test"), &a.settings).refused})
+			a.health.setApp(Health{Healthy: true})
+			a.health.setProxy("")
+		}, "registration", "warn shop/web at 127.0.15.40, healthy by the former probe: the probe of the WorkloadGroup is not used: it connects to the host \"db.test\", which is not this workload; probed as its group says, by x",
 			"add it to probe.allowGroupHosts"},
 		{"probed by its group", func(a *Agent, l *fakeLink) {
 			l.state = LinkState{Address: "a:1"}
-			a.prober.use(groupProbe(httpProbe("", "/ready"), &a.settings), "as its group says")
-			a.vitals.application(Health{Healthy: true})
-			a.vitals.envoy("")
+			a.prober.use(newAppCheck(httpProbe("", "/ready"), &a.settings))
+			a.health.setApp(Health{Healthy: true})
+			a.health.setProxy("")
 		}, "registration", "ok shop/web at 127.0.15.40, healthy; probed as its group says, by GET http://127.0.15.40:8080/ready", ""},
 		{"not well by its group", func(a *Agent, _ *fakeLink) {
-			a.prober.use(groupProbe(tcpProbe(""), &a.settings), "as its group says")
-			a.vitals.application(Health{Reason: "connection refused"})
+			a.prober.use(newAppCheck(tcpProbe(""), &a.settings))
+			a.health.setApp(Health{Reason: "connection refused"})
 		}, "registration", "bad shop/web at 127.0.15.40, not among the endpoints: connection refused; probed as its group says, by a TCP connection to 127.0.15.40:8080", ""},
 		{"not probed", func(*Agent, *fakeLink) {}, "registration", "ok shop/web at 127.0.15.40, not among the endpoints yet: its first check is not done", ""},
 		{"Envoy is away", func(*Agent, *fakeLink) {}, "envoy", "bad does not answer yet: ask Envoy: ", "Envoy starts"},
-		{"an old certificate is presented", func(a *Agent, _ *fakeLink) {
-			a.presented.state = Presented{Serials: []string{"01"}, Stale: true, Alarm: true}
-		},
-			"presented", "bad Envoy presents the certificate 01, issued is SERIAL", "restart this agent"},
-		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.refused[1] = "bad key" },
-			"presented", "bad Envoy refuses its certificate or the roots: bad key", "restart this agent"},
+		{"a certificate that Envoy refuses", func(a *Agent, _ *fakeLink) { a.secrets.rejected["default"] = "bad key" },
+			"presented", "bad Envoy rejects its certificate or the roots: bad key", "restart this agent"},
 		{"the disk", func(*Agent, *fakeLink) {}, "disk", "ok ", ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) { // at once: what is hours old is not to grow older while it waits its turn
@@ -194,34 +190,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// An error that keeps the workload from its control planes stands in one line; the others refer to it, also when the addresses
-// behind a name were tried in another order.
-func TestReportSaysItOnce(t *testing.T) {
-	t.Parallel()
-	const trouble = "control plane a:1: nothing listens there (dial tcp 1.1.1.1:1: refused\ndial tcp 2.2.2.2:1: refused)"
-	r := &Report{}
-	other := errors.New("control plane a:1: nothing listens there (dial tcp 2.2.2.2:1: refused\ndial tcp 1.1.1.1:1: refused)")
-	r.say("certificate", stateWarn, "", "01 %s, ends in 1h", because(Renewal{Tries: 2, Trouble: referring(errors.Join(other, errors.New("control plane b:1: no answer")), trouble)}))
-	r.say("control plane", stateBad, "", "none since 1s: %s", trouble)
-	r.say("envoy", stateBad, "", "not ready: Envoy has no clusters: %s", trouble)
-	r.once(trouble)
-	var got []string
-	for _, l := range r.Lines {
-		got = append(got, l.Text)
-	}
-	want := []string{
-		"01 not renewed after 2 tries: see control plane; control plane b:1: no answer, ends in 1h",
-		"none since 1s: control plane a:1: nothing listens there (dial tcp 1.1.1.1:1: refused; dial tcp 2.2.2.2:1: refused)",
-		"not ready: Envoy has no clusters: see control plane",
-	}
-	if d := cmp.Diff(want, got); d != "" {
-		t.Errorf("lines (-want +got):\n%s", d)
-	}
-	if refused := (&RefusedError{Address: "a:1"}); !errors.Is(referring(errors.Join(refused), trouble), refused) {
-		t.Error("a refusal is lost")
-	}
-}
-
 // What the status says of a certificate at other times.
 func TestReportCertificate(t *testing.T) {
 	t.Parallel()
@@ -240,19 +208,19 @@ func TestReportCertificate(t *testing.T) {
 	}{
 		{"new", time.Hour, Renewal{Due: time.Now().Add(10 * time.Hour)}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago, the next time in 9h0m0s", ""},
 		{"from disk", time.Hour, Renewal{}, stateOK, " ends in 23h0m0s, renewed 1h0m0s ago", ""},
-		{"renewal fails", 15 * time.Hour, away, stateWarn, " not renewed after 3 tries: away, ends in 9h0m0s", "by itself"},
-		{"soon over", 20 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ends in 4h0m0s", "make the control plane reachable"},
-		{"over", 72 * time.Hour, away, stateBad, " not renewed after 3 tries: away, ended 2 days ago", "the certificate renews by itself when a control plane answers"},
-		{"over and refused", 72 * time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ended 2 days ago", "join again: stop the agent, where it runs, and then paste"},
-		{"refused", time.Hour, refused, stateBad, " not renewed after 3 tries: control plane a:1 refuses: expired, ends in 23h0m0s", "does not accept this workload"},
-		{"replaced", time.Hour, replaced, stateBad, " not renewed after 1 try: control plane a:1 refuses: another machine joined under the name x", "with --name NAME, or with --replace"},
-		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " not renewed", "make sure that the WorkloadGroup exists"},
+		{"renewal fails", 15 * time.Hour, away, stateWarn, " ends in 9h0m0s, not renewed, tries 3: away", "the agent retries"},
+		{"soon over", 20 * time.Hour, away, stateBad, " ends in 4h0m0s, not renewed, tries 3: away", "make the control plane reachable"},
+		{"over", 72 * time.Hour, away, stateBad, " ended 2 days ago, not renewed, tries 3: away", "make a control plane reachable: it renews a certificate up to 7 days"},
+		{"over and refused", 72 * time.Hour, refused, stateBad, " ended 2 days ago, not renewed, tries 3: control plane a:1 refuses: expired", "join again: stop the agent, where it runs, and then paste"},
+		{"refused", time.Hour, refused, stateBad, " ends in 23h0m0s, not renewed, tries 3: control plane a:1 refuses: expired", "does not accept this workload"},
+		{"replaced", time.Hour, replaced, stateBad, " ends in 23h0m0s, not renewed, tries 1: control plane a:1 refuses: another machine joined under the name x", "with --name NAME, or with --replace"},
+		{"its group has gone", time.Hour, Renewal{Trouble: refusal("a:1", status.Error(codes.FailedPrecondition, "no group")), Tries: 1}, stateBad, " ends in 23h0m0s, not renewed", "make sure that the WorkloadGroup exists"},
 		{"over while no agent ran", 72 * time.Hour, Renewal{}, stateBad, " ended 2 days ago", "let the agent run"},
 		{"before its time", -72 * time.Hour, Renewal{}, stateBad, " begins in 2 days by this machine's clock", "set the clock"},
 	} {
 		r := &Report{}
-		sayKept(r, id, joined, tc.n, time.Now().Add(tc.after))
-		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) || tc.name == "over" && strings.Contains(strings.Join(r.Todo, "\n"), "join again") {
+		reportKept(r, id, joined, tc.n, time.Now().Add(tc.after))
+		if l := r.Lines[1]; l.State != tc.state || !strings.Contains(l.Text, id.Serial()+tc.text) || !strings.Contains(strings.Join(r.Todo, "\n"), tc.todo) {
 			t.Errorf("%s: %+v, to do %q; want %s %q, %q", tc.name, l, r.Todo, tc.state, tc.text, tc.todo)
 		}
 	}
@@ -264,8 +232,8 @@ func TestOneTodoForARefusal(t *testing.T) {
 	m := newMesh(t, "cluster.local")
 	r := &Report{}
 	n := Renewal{Trouble: &RefusedError{Address: "a:1", Code: codes.Unauthenticated, Text: "revoked"}, Tries: 1}
-	sayKept(r, m.identity(t, web(), time.Hour), Joined{At: time.Now(), Renewed: time.Now()}, n, time.Now())
-	r.say(linkLine, stateBad, linkTodo("control plane a:1: Unauthenticated: authentication required", []string{"a:1"}), "none")
+	reportKept(r, m.identity(t, web(), time.Hour), Joined{At: time.Now(), Renewed: time.Now()}, n, time.Now())
+	r.line(linkLine, stateBad, linkTodo("control plane a:1: Unauthenticated: authentication required", []string{"a:1"}), "none")
 	if len(r.Todo) != 1 {
 		t.Errorf("to do: %q, want one thing", r.Todo)
 	}
@@ -290,7 +258,7 @@ func TestDiskError(t *testing.T) {
 func TestLeaveEndpoints(t *testing.T) {
 	t.Parallel()
 	l := &fakeLink{}
-	a := &Agent{link: l, log: testlog.New(t), vitals: newVitals(l.ReportHealth)}
+	a := &Agent{link: l, log: testlog.New(t), health: &healthReporter{report: l.ReportHealth}, ready: &readiness{}}
 	a.settings.Workload.Group = "web"
 	a.leaveEndpoints(t.Context())
 	if d := cmp.Diff([]Health{{Reason: "this proxy is about to end"}}, l.health); d != "" {
@@ -299,19 +267,19 @@ func TestLeaveEndpoints(t *testing.T) {
 }
 
 // A workload is an endpoint when its proxy is ready and its application is well, and never again once it is about to end.
-func TestVitals(t *testing.T) {
+func TestHealthReporter(t *testing.T) {
 	t.Parallel()
 	l := &fakeLink{}
-	v := newVitals(l.ReportHealth)
-	v.application(Health{Healthy: true})
-	v.envoy("")
-	v.envoy("")
-	v.application(Health{Reason: "503"})
-	v.envoy("the proxy is not ready: away")
-	v.application(Health{Healthy: true})
-	v.envoy("")
+	v := &healthReporter{report: l.ReportHealth}
+	v.setApp(Health{Healthy: true})
+	v.setProxy("")
+	v.setProxy("")
+	v.setApp(Health{Reason: "503"})
+	v.setProxy("the proxy is not ready: away")
+	v.setApp(Health{Healthy: true})
+	v.setProxy("")
 	v.end()
-	v.application(Health{Healthy: true})
+	v.setApp(Health{Healthy: true})
 	want := []Health{{Reason: "the proxy is starting"}, {Healthy: true}, {Reason: "503"}, {Reason: "the proxy is not ready: away"}, {Healthy: true}, {Reason: "this proxy is about to end"}}
 	if d := cmp.Diff(want, l.health); d != "" {
 		t.Errorf("reports (-want +got):\n%s", d)
@@ -372,8 +340,8 @@ func TestOwnSettings(t *testing.T) {
 	s := Default()
 	s.State, s.Workload.Name, s.Ports.Status, s.Drain.Maximum = stateFolder(t), "web-1", 15120, 90*time.Second
 	s.Workload.Labels, s.XDS.Addresses = map[string]string{"app": "web"}, []string{"a:1"}
-	s.Probe = Probe{HTTPGet: &ProbeHTTP{Port: 8080, Path: "/ready"}, Period: 3 * time.Second}
-	if err := saveOwn(&s); err != nil {
+	s.Probe.AllowGroupHosts = []string{"db.test"}
+	if err := saveOwn(&s, nil); err != nil {
 		t.Fatal(err)
 	}
 	got := ownSettings(t, s.State, func(s *Settings) { s.Workload.Addresses = []string{"127.0.0.2"} })

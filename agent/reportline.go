@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 )
 
-// linkLine is the line that tells what keeps the workload from its control planes; others refer to it.
+// linkLine is the line about the connection to the control planes.
 const linkLine = "control plane"
 
 // What to do about a control plane that answers, and refuses. A line that is pasted beside an agent that runs joins nobody anew.
@@ -23,7 +23,7 @@ const (
 	todoUnknown  = todoJoin + "; or, if this workload joined at another control plane that is still there, name under xds.addresses only that one and those that share its records"
 )
 
-// acceptTodo is what helps a workload that control planes do not accept, by their words.
+// acceptTodo is what to do for a workload that control planes do not accept, by their message.
 func acceptTodo(trouble string) string {
 	switch {
 	case strings.Contains(trouble, "another machine joined under the name"):
@@ -60,40 +60,6 @@ func oneLine(text string) string {
 		}
 	}
 	return strings.Join(out, "; ")
-}
-
-// once makes lines that repeat what is in the way to the control planes refer to the line that says it.
-func (r *Report) once(trouble string) {
-	if trouble = oneLine(trouble); trouble == "" {
-		return
-	}
-	for i := range r.Lines {
-		if l := &r.Lines[i]; l.Name != linkLine {
-			l.Text = strings.ReplaceAll(l.Text, trouble, "see "+linkLine)
-		}
-	}
-}
-
-// referring is why renewing is in vain, without what the line of the control plane says already. The addresses behind a name
-// are tried in another order each time: the order of the words does not count.
-func referring(trouble error, said string) error {
-	if trouble == nil || said == "" {
-		return trouble
-	}
-	parts := slices.Clone(unjoin(trouble))
-	for i, part := range parts {
-		if slices.Equal(words(part.Error()), words(said)) {
-			parts[i] = errors.New("see " + linkLine)
-		}
-	}
-	return errors.Join(parts...)
-}
-
-// words are those of a text, sorted, without what stands around them.
-func words(text string) []string {
-	out := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \n;()", r) })
-	slices.Sort(out)
-	return out
 }
 
 // portTodo is what to do about an Envoy that cannot open a port; empty: that is not its trouble.

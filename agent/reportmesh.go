@@ -13,18 +13,18 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-func (a *Agent) sayLink(r *Report, now time.Time) {
+func (a *Agent) reportLink(r *Report, now time.Time) {
 	if a.link == nil {
-		r.say(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
+		r.line(linkLine, stateOK, "", "%s, asked by Envoy itself", strings.Join(a.settings.XDS.Addresses, ", "))
 		return
 	}
 	s := a.link.LinkState()
 	r.Link = &s
 	if s.Address != "" {
-		r.say(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
+		r.line(linkLine, stateOK, "", "%s since %s ago", s.Address, span(now.Sub(s.Since)))
 		return
 	}
-	r.say(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
+	r.line(linkLine, stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses), "none since %s: %s", span(now.Sub(s.Since)), s.Trouble)
 }
 
 // linkTodo is what helps against what is in the way to the control planes.
@@ -44,13 +44,13 @@ func linkTodo(trouble string, addresses []string) string {
 		return "see whether another program uses a copy of this workload's identity; if all is as it should be, raise the bound that is named at the control plane"
 	case has("set the clock"):
 		return "set the clock (timedatectl, chrony) of the machine whose clock is wrong"
-	case has("is not believed"):
+	case has("is not trusted"):
 		return "see who answers at " + strings.Join(addresses, ", ") + "; when the mesh has a new root, join again"
 	}
 	return "make a control plane reachable: " + strings.Join(addresses, ", ")
 }
 
-func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
+func (a *Agent) reportEnvoy(ctx context.Context, r *Report) {
 	info, infoErr := a.admin.serverInfo(ctx)
 	readyErr := a.ready.state()
 	envoy := a.envoy.State()
@@ -60,54 +60,54 @@ func (a *Agent) sayEnvoy(ctx context.Context, r *Report) {
 	}
 	switch {
 	case infoErr != nil && envoy.Trouble != "":
-		r.say("envoy", stateBad, cmp.Or(portTodo(envoy.Trouble), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, envoy.Trouble)
+		r.line("envoy", stateBad, cmp.Or(portTodo(envoy.Trouble), "see Envoy's last error: "+a.path+" has to be Envoy for this machine, and its ports free"), "does not run, restarts %d: %s", restarts, envoy.Trouble)
 	case infoErr != nil:
-		r.say("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
+		r.line("envoy", stateBad, "wait, and look again: Envoy starts", "does not answer yet: %v", infoErr)
 	case readyErr != nil:
 		todo := ""
 		if l := r.Link; l == nil || l.Rejected == "" && (l.Trouble == "" || !strings.Contains(readyErr.Error(), l.Trouble)) { // else that is what to mend
 			todo = "see why Envoy is not ready"
 		}
-		r.say("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
+		r.line("envoy", stateBad, todo, "process %d, version %s, restarts %d, not ready: %v", envoy.PID, info.version(), restarts, readyErr)
 	case envoy.Outdated != "":
-		r.say("envoy", stateWarn, "mend what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
+		r.line("envoy", stateWarn, "mend what is in the way and restart the agent; if that does not help, stop the unit "+envoy.Unit+", which cuts its connections",
 			"process %d, version %s, runs with its former program or settings: %s", envoy.PID, info.version(), envoy.Outdated)
 	default:
-		r.say("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(), restarts, waiting)
+		r.line("envoy", stateOK, "", "process %d, version %s, restarts %d, ready%s", envoy.PID, info.version(), restarts, waiting)
 	}
 }
 
-func (a *Agent) sayConfiguration(r *Report, now time.Time) {
+func (a *Agent) reportConfiguration(r *Report, now time.Time) {
 	if a.link == nil {
-		r.say("configuration", stateOK, "", "live")
+		r.line("configuration", stateOK, "", "live")
 		return
 	}
 	switch s := a.link.LinkState(); {
 	case s.Rejected != "":
-		r.say("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
+		r.line("configuration", stateBad, cmp.Or(portTodo(s.Rejected), "see \"ashorectl status\": the control plane sends what this Envoy cannot use"), "Envoy refuses a part: %s", s.Rejected)
 	case s.Old:
-		r.say("configuration", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses),
+		r.line("configuration", stateBad, linkTodo(s.Trouble, a.settings.XDS.Addresses),
 			"no control plane confirmed it since %s, %s ago: revocations and policies are not known here",
 			s.Confirmed.UTC().Format(time.RFC3339), span(now.Sub(s.Confirmed)))
 	case s.CopyRefused != "" && s.Address == "":
-		r.say("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
+		r.line("configuration", stateBad, "", "none: the copy on disk is not used: %s", s.CopyRefused)
 	case s.CopyError != "":
-		r.say("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
+		r.line("configuration", stateWarn, "make the state folder writable", "its copy cannot be written: %s", s.CopyError)
 	case !s.CopyFrom.IsZero():
-		r.say("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
+		r.line("configuration", stateWarn, "", "running on a copy from %s, %s ago", s.CopyFrom.UTC().Format(time.RFC3339), span(now.Sub(s.CopyFrom)))
 	case s.Address == "" && s.Confirmed.IsZero():
-		r.say("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
+		r.line("configuration", stateBad, "", "none: no control plane has sent any since this agent started, and there is no copy on disk")
 	case s.Address == "":
-		r.say("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
+		r.line("configuration", stateWarn, "", "as it was %s ago, when the stream to the control plane ended", span(now.Sub(s.Since)))
 	default:
-		r.say("configuration", stateOK, "", "live")
+		r.line("configuration", stateOK, "", "live")
 	}
 }
 
-func (a *Agent) sayRegistration(r *Report) {
+func (a *Agent) reportRegistration(r *Report) {
 	w := &a.settings.Workload
 	if w.Group == "" || a.keeper == nil {
-		r.say("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
+		r.line("registration", stateOK, "", "none: %s", strings.Join(w.Addresses, ", "))
 		return
 	}
 	where := fmt.Sprintf("%s/%s at %s", w.Namespace, w.Group, w.Addresses[0])
@@ -115,24 +115,24 @@ func (a *Agent) sayRegistration(r *Report) {
 	if probed.by != "" {
 		how = "; " + probed.by
 	}
-	h, known := a.vitals.Health()
+	h, known := a.health.Health()
 	if ports := h.Ports.In(registry.PortClosed, registry.PortLoopback); known && ports != "" {
 		how += "; not served: " + ports
 	}
 	switch {
-	case !known, h.Reason == notProbed:
-		r.say("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
+	case !known, h.Reason == notChecked, h.Reason == notIntercepted && a.settings.intercepted():
+		r.line("registration", stateOK, "", "%s, not among the endpoints yet: its first check is not done", where)
 	case probed.refused != nil && h.Reason == probed.refused.Error():
-		r.say("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, groupProbeRefused, probed.refused.why)
-	case strings.HasPrefix(h.Reason, proxyUnready): // its own line says what to do
-		r.say("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
+		r.line("registration", stateBad, probed.refused.todo, "%s, not among the endpoints: %s%s", where, probeRefused, probed.refused.why)
+	case strings.HasPrefix(h.Reason, proxyUnready), h.Reason == notIntercepted: // their own lines say what to do
+		r.line("registration", stateBad, "", "%s, not among the endpoints: %s", where, h.Reason)
 	case !h.Healthy:
-		r.say("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
+		r.line("registration", stateBad, "see why the workload is not well", "%s, not among the endpoints: %s%s", where, h.Reason, how)
 	case a.link.LinkState().Address == "":
-		r.say("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
+		r.line("registration", stateWarn, "", "%s, well, but no control plane hears of it: if it was registered, it counts until its lease ends", where)
 	case probed.refused != nil:
-		r.say("registration", stateWarn, probed.refused.todo, "%s, healthy as it was told before: %s%s%s", where, groupProbeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
+		r.line("registration", stateWarn, probed.refused.todo, "%s, healthy by the former probe: %s%s%s", where, probeRefused, probed.refused.why, cmp.Or(how, "; not probed"))
 	default:
-		r.say("registration", stateOK, "", "%s, healthy%s", where, how)
+		r.line("registration", stateOK, "", "%s, healthy%s", where, how)
 	}
 }

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"path/filepath"
@@ -21,6 +20,7 @@ import (
 
 	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/testlog"
+	"github.com/ashore-mesh/ashore/xds/resource"
 )
 
 // secretClient is a client of the secrets of k, over a unix socket.
@@ -85,170 +85,104 @@ func certificateOf(t *testing.T, resources ...*anypb.Any) (name, serial string) 
 	return s.GetName(), serialText(certs[0])
 }
 
-// In both forms of the protocol Envoy gets the key and the roots when it asks, a new certificate alone when that changed, and
-// all of it again when somebody pushes.
+// Envoy gets the key and the roots on streams of their own, and each again when it changes. What it rejects is reported.
 func TestSecrets(t *testing.T) {
 	t.Parallel()
-	for _, delta := range []bool{true, false} {
-		t.Run(fmt.Sprintf("delta=%v", delta), func(t *testing.T) {
-			t.Parallel()
-			m := newMesh(t, "cluster.local")
-			k := kept(t, m, time.Hour)
-			client, _ := secretClient(t, k)
-			receive, acknowledge := deltaSecrets(t, client)
-			if !delta {
-				receive, acknowledge = stateSecrets(t, client)
-			}
-			expect := func(what string, want map[string]string) {
-				t.Helper()
-				got := map[string]string{}
-				for range len(want) {
-					name, serial := receive()
-					got[name] = serial
-					acknowledge()
-				}
-				for name, serial := range want {
-					if got[name] != serial {
-						t.Errorf("%s: %v, want %v", what, got, want)
-					}
-				}
-			}
-			root := serialText(m.root.Cert)
-			expect("the first", map[string]string{secretCertificate: k.Identity().Serial(), secretRoots: root})
-			next := m.identity(t, web(), time.Hour)
-			if err := k.take(next, time.Now()); err != nil {
-				t.Fatal(err)
-			}
-			expect("a new certificate", map[string]string{secretCertificate: next.Serial()})
-			// What is on its way counts as pushed, and the last acknowledgement may be late: pushed until both came again.
-			seen := map[string]bool{}
-			_, end := contextUntil(t, func() bool { k.Push(); return false })
-			for len(seen) < 2 {
-				name, _ := receive()
-				seen[name] = true
-				acknowledge()
-			}
-			end()
-		})
+	m := newMesh(t, "cluster.local")
+	k := kept(t, m, time.Hour)
+	client, s := secretClient(t, k)
+	certificate, roots := subscribe(t, client, secretCertificate), subscribe(t, client, secretRoots)
+	root := serialText(m.root.Cert)
+	if _, serial := certificateOf(t, certificate.receive(t)...); serial != k.Identity().Serial() {
+		t.Errorf("certificate %s, want %s", serial, k.Identity().Serial())
+	}
+	if _, serial := certificateOf(t, roots.receive(t)...); serial != root {
+		t.Errorf("root %s, want %s", serial, root)
+	}
+	certificate.answer(t, "")
+	roots.answer(t, "bad root")
+	eventually(t, "the rejection is known", func() error {
+		if message := s.Rejected(); message != "bad root" {
+			return fmt.Errorf("rejected: %q", message)
+		}
+		return nil
+	})
+	next := m.identity(t, web(), time.Hour)
+	if err := k.take(next, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	if _, serial := certificateOf(t, certificate.receive(t)...); serial != next.Serial() {
+		t.Errorf("after the renewal: certificate %s, want %s", serial, next.Serial())
+	}
+	certificate.answer(t, "")
+	other := newMesh(t, "cluster.local")
+	if err := k.SetRoots([]string{string(ca.EncodeCertificates(m.root.Cert, other.root.Cert))}); err != nil {
+		t.Fatal(err)
+	}
+	roots.receive(t) // not before: the renewal did not change the roots
+	roots.answer(t, "")
+	eventually(t, "the roots are accepted", func() error {
+		if message := s.Rejected(); message != "" {
+			return fmt.Errorf("rejected: %q", message)
+		}
+		return nil
+	})
+	if resources := subscribe(t, client, "file-cert:x").receive(t); len(resources) != 0 {
+		t.Errorf("an unknown name: %v", resources)
 	}
 }
 
-// deltaSecrets asks for both secrets.
-func deltaSecrets(t *testing.T, client secretv3.SecretDiscoveryServiceClient) (receive func() (name, serial string), acknowledge func()) {
-	t.Helper()
-	st, err := client.DeltaSecrets(bounded(t))
+// A type other than secrets ends the stream.
+func TestSecretsType(t *testing.T) {
+	t.Parallel()
+	client, _ := secretClient(t, kept(t, newMesh(t, "cluster.local"), time.Hour))
+	st, err := client.StreamSecrets(bounded(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	nonce := ""
-	send := func(r *discoveryv3.DeltaDiscoveryRequest) {
-		t.Helper()
-		r.TypeUrl = secretType
-		if err := st.Send(r); err != nil {
-			t.Fatal(err)
-		}
+	if err := st.Send(&discoveryv3.DiscoveryRequest{TypeUrl: typeCluster}); err != nil {
+		t.Fatal(err)
 	}
-	send(&discoveryv3.DeltaDiscoveryRequest{ResourceNamesSubscribe: []string{secretCertificate, secretRoots}})
-	return func() (string, string) {
-			t.Helper()
-			r, err := st.Recv()
-			if err != nil {
-				t.Fatal(err)
-			}
-			nonce = r.GetNonce()
-			var all []*anypb.Any
-			for _, x := range r.GetResources() {
-				all = append(all, x.GetResource())
-			}
-			return certificateOf(t, all...)
-		}, func() {
-			t.Helper()
-			send(&discoveryv3.DeltaDiscoveryRequest{ResponseNonce: nonce})
-		}
+	if _, err := st.Recv(); status.Code(err) != codes.InvalidArgument {
+		t.Errorf("clusters from the secret service: %v", err)
+	}
 }
 
-// stateSecrets asks for both secrets, in the form of the protocol without differences.
-func stateSecrets(t *testing.T, client secretv3.SecretDiscoveryServiceClient) (receive func() (name, serial string), acknowledge func()) {
+// secretSubscription is a stream of Envoy for one secret.
+type secretSubscription struct {
+	stream secretv3.SecretDiscoveryService_StreamSecretsClient
+	names  []string
+	last   *discoveryv3.DiscoveryResponse
+}
+
+func subscribe(t *testing.T, client secretv3.SecretDiscoveryServiceClient, name string) *secretSubscription {
 	t.Helper()
 	st, err := client.StreamSecrets(bounded(t))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var last *discoveryv3.DiscoveryResponse
-	send := func() {
-		t.Helper()
-		r := &discoveryv3.DiscoveryRequest{TypeUrl: secretType, ResourceNames: []string{secretCertificate, secretRoots}, ResponseNonce: last.GetNonce(), VersionInfo: last.GetVersionInfo()}
-		if err := st.Send(r); err != nil {
-			t.Fatal(err)
-		}
-	}
-	send()
-	return func() (string, string) {
-		t.Helper()
-		if last, err = st.Recv(); err != nil {
-			t.Fatal(err)
-		}
-		return certificateOf(t, last.GetResources()...)
-	}, send
+	s := &secretSubscription{stream: st, names: []string{name}}
+	s.answer(t, "")
+	return s
 }
 
-// What Envoy refuses is known, with its words; a type that is not a secret ends the stream; a name that nobody has is
-// answered as one that does not exist.
-func TestSecretsRefused(t *testing.T) {
-	t.Parallel()
-	k := kept(t, newMesh(t, "cluster.local"), time.Hour)
-	client, s := secretClient(t, k)
-	st, err := client.DeltaSecrets(bounded(t))
-	if err != nil {
+func (s *secretSubscription) receive(t *testing.T) []*anypb.Any {
+	t.Helper()
+	var err error
+	if s.last, err = s.stream.Recv(); err != nil {
 		t.Fatal(err)
 	}
-	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{secretCertificate, "file-cert:x"}}); err != nil {
+	return s.last.GetResources()
+}
+
+// answer accepts the last response, or rejects it with a message.
+func (s *secretSubscription) answer(t *testing.T, message string) {
+	t.Helper()
+	r := &discoveryv3.DiscoveryRequest{TypeUrl: resource.SecretType, ResourceNames: s.names, ResponseNonce: s.last.GetNonce(), VersionInfo: s.last.GetVersionInfo()}
+	if message != "" {
+		r.ErrorDetail = &rpcstatus.Status{Code: 3, Message: message}
+	}
+	if err := s.stream.Send(r); err != nil {
 		t.Fatal(err)
-	}
-	var removed []string
-	for range 2 {
-		r, err := st.Recv()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if removed = append(removed, r.GetRemovedResources()...); len(r.GetResources()) == 0 {
-			continue
-		}
-		if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: r.GetNonce(), ErrorDetail: &rpcstatus.Status{Code: 3, Message: "bad key"}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if len(removed) != 1 || removed[0] != "file-cert:x" {
-		t.Errorf("removed %v, want the name that nobody has", removed)
-	}
-	eventually(t, "the refusal is known", func() error {
-		if words := s.Refusal(); words != "bad key" {
-			return fmt.Errorf("refused: %q", words)
-		}
-		return nil
-	})
-	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{secretRoots}}); err != nil {
-		t.Fatal(err)
-	}
-	r, err := st.Recv()
-	if err != nil {
-		t.Fatal(err)
-	}
-	// the third request is taken in when the second is answered
-	if err := errors.Join(st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResponseNonce: r.GetNonce()}),
-		st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: secretType, ResourceNamesSubscribe: []string{"file-cert:y"}})); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := st.Recv(); err != nil {
-		t.Fatal(err)
-	}
-	if words := s.Refusal(); words != "bad key" {
-		t.Errorf("refused once the roots were acknowledged: %q", words)
-	}
-	if err := st.Send(&discoveryv3.DeltaDiscoveryRequest{TypeUrl: typeCluster}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := st.Recv(); status.Code(err) != codes.InvalidArgument {
-		t.Errorf("clusters from the secrets' service: %v", err)
 	}
 }

@@ -37,7 +37,7 @@ type Settings struct {
 	Log          Log                `yaml:"log"`
 }
 
-// Workload is what stands beside Envoy, as the control plane is told.
+// Workload is what Envoy runs for.
 type Workload struct {
 	// Type is "sidecar" or "router" (a gateway).
 	Type string `yaml:"type"`
@@ -75,13 +75,11 @@ type XDS struct {
 	// MaxAge is how long a configuration counts that no control plane confirms: a copy on disk that is older is not used.
 	// Revocations and policies of that time are not known here. Zero: 24h.
 	MaxAge time.Duration `yaml:"maxAge"`
-	// RefuseOld makes Envoy serve nothing while what it has is older than MaxAge; otherwise that is an alarm.
-	RefuseOld bool `yaml:"refuseOld"`
 }
 
 // Envoy is the program that is run.
 type Envoy struct {
-	// Path is the program. Empty: "envoy" in PATH, else .tools/envoy in this folder or above.
+	// Path is the program. Empty: "envoy" in PATH, else PackagedEnvoy.
 	Path string `yaml:"path"`
 	// Unit is the template of systemd units that run Envoy, "ashore-envoy"; for one of several workloads of a machine
 	// "ashore-envoy@WORKLOAD". Envoy outlives the agent then. Empty: Envoy is a child of the agent, and ends with it.
@@ -97,8 +95,6 @@ type Envoy struct {
 	// ParentShutdown is how long an Envoy of a unit that was replaced may finish its requests.
 	// Source: istio.io ProxyConfig.parentShutdownDuration.
 	ParentShutdown time.Duration `yaml:"parentShutdown"`
-	// AllMetrics makes Envoy keep every metric of every destination of the mesh, also those that it is started sooner without.
-	AllMetrics bool `yaml:"allMetrics"`
 
 	folder string // of the files of units; empty: unitFolder. Tests have another one
 }
@@ -169,10 +165,9 @@ type Metrics struct {
 
 // Drain is how Envoy ends.
 type Drain struct {
-	// Leave is how long a registered workload goes on as before after it has left the endpoints, for others to hear of it.
+	// Leave is how long Envoy serves as before after the workload left the endpoints and is not ready any more: callers
+	// and load balancers need a moment to learn of it.
 	Leave time.Duration `yaml:"leave"`
-	// Minimum is how long Envoy goes on at least, for others to learn that it ends.
-	Minimum time.Duration `yaml:"minimum"`
 	// Maximum is how long open connections are waited for.
 	Maximum time.Duration `yaml:"maximum"`
 }
@@ -192,7 +187,7 @@ func Default() Settings {
 		Envoy:    Envoy{LogLevel: "warning", MaxConnections: 50_000, DrainTime: 45 * time.Second, ParentShutdown: 10 * time.Minute},
 		Ports:    Ports{Status: 15020, Health: 15021, Metrics: 15090, DNS: 15053},
 		Probe:    Probe{CheckPorts: true},
-		Drain:    Drain{Leave: time.Second, Minimum: time.Second, Maximum: 5 * time.Second},
+		Drain:    Drain{Leave: time.Second, Maximum: 5 * time.Second},
 		Log:      Log{Level: "info", Format: "text"},
 
 		Interception: intercept.Default(),
@@ -289,7 +284,7 @@ func (p Ports) openPorts() []openPort {
 
 // names are how an operator sets it.
 func (o openPort) names() string {
-	return "setting " + o.setting + ", or --" + strings.TrimPrefix(o.setting, "ports.") + "-port"
+	return "setting " + o.setting
 }
 
 func (o openPort) String() string { return o.setting + " " + strconv.Itoa(o.port) }

@@ -41,7 +41,7 @@ func lockState(dir string) (*os.File, error) {
 	}
 	// One length, so that a full disk has room for it once it was written.
 	if _, err := fmt.Fprintf(f, "%-19d\n", os.Getpid()); err != nil {
-		_ = f.Truncate(0) // the lock holds all the same: others are told no process instead of a wrong one
+		_ = f.Truncate(0) // the lock holds; others see no process instead of a wrong one
 	}
 	if err := wholefile.Clean(dir); err != nil {
 		return nil, errors.Join(fmt.Errorf("state folder (setting state): %w", err), f.Close())

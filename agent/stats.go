@@ -7,14 +7,13 @@ import (
 )
 
 // statsConfig takes the names of clusters, listeners and routes out of the names of metrics and makes them labels.
-// Envoy's own rules end a name at its first dot, and host names have dots. Without all it also leaves out what unneededStats
-// matches.
+// Envoy's own rules end a name at its first dot, and host names have dots. It also leaves out what unneededStats matches.
 //
 // Expressions of ours cost: Envoy runs them by std::regex, 5 to 10 µs for a name whether it matches or not, on each counter of
 // each cluster while it starts. So one of ours at most may be tried on what all clusters have. One with a prefix ("^cluster\.")
 // is tried on names that begin so, one without on every name. Envoy's own ones, without an expression here, look for a fixed
 // text first.
-func statsConfig(all bool) *metricsv3.StatsConfig {
+func statsConfig() *metricsv3.StatsConfig {
 	cfg := &metricsv3.StatsConfig{UseAllDefaultTags: wrapperspb.Bool(false)}
 	for _, tag := range []struct{ name, regex string }{
 		// A ";" ends a name where the control plane put one; otherwise it ends before a known part, at the last place possible.
@@ -35,11 +34,9 @@ func statsConfig(all bool) *metricsv3.StatsConfig {
 		}
 		cfg.StatsTags = append(cfg.StatsTags, spec)
 	}
-	if !all {
-		cfg.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_ExclusionList{
-			ExclusionList: &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{{
-				MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unneededStats}}}}}}}
-	}
+	cfg.StatsMatcher = &metricsv3.StatsMatcher{StatsMatcher: &metricsv3.StatsMatcher_ExclusionList{
+		ExclusionList: &matcherv3.ListStringMatcher{Patterns: []*matcherv3.StringMatcher{{
+			MatchPattern: &matcherv3.StringMatcher_SafeRegex{SafeRegex: &matcherv3.RegexMatcher{Regex: unneededStats}}}}}}}
 	return cfg
 }
 
@@ -61,9 +58,9 @@ const unneededStats = `cluster\.outbound\|.*;\.(?:` +
 	`ssl\.ocsp_.*|ssl\.fail_verify_cert_hash|ssl\.session_reused|` +
 	// the same everywhere: this workload's certificate, the roots, and who takes them
 	`ssl\.certificate\..*|client_ssl_socket_factory\..*|ssl\.no_certificate|` +
-	// told by upstream_cx_overflow, upstream_rq_retry_overflow and upstream_cx_total, or by ssl.connection_error
+	// redundant with upstream_cx_overflow, upstream_rq_retry_overflow and upstream_cx_total, or by ssl.connection_error
 	`circuit_breakers\.default\.(?:remaining_.*|cx_pool_open|rq_retry_open)|ssl\.handshake|ssl\.fail_verify_no_cert|` +
-	// told by membership_healthy and membership_total
+	// redundant with membership_healthy and membership_total
 	`membership_(?:change|degraded|excluded)|[^.]*\.total_match_count|` +
 	// outliers of kinds that no rule asks for, what was found and not ejected, and Envoy's former names
 	`outlier_detection\.ejections_(?:detected_.*|total|consecutive_5xx|.*success_rate|.*failure_percentage))`

@@ -22,7 +22,7 @@ import (
 func TestExpressionsOfLabels(t *testing.T) {
 	t.Parallel()
 	prefix, ofClusters := regexp.MustCompile(`^\^[a-z_]+\\\.`), 0
-	for _, tag := range statsConfig(false).StatsTags {
+	for _, tag := range statsConfig().StatsTags {
 		regex := tag.GetRegex()
 		if regex == "" {
 			continue // Envoy's own
@@ -50,7 +50,7 @@ func TestExpressionsOfLabels(t *testing.T) {
 // What is left out is left out of destinations alone, and never what tells about their traffic or state.
 func TestUnneededStats(t *testing.T) {
 	t.Parallel()
-	list := statsConfig(false).StatsMatcher.GetExclusionList().GetPatterns()
+	list := statsConfig().StatsMatcher.GetExclusionList().GetPatterns()
 	if len(list) != 1 {
 		t.Fatalf("%d patterns, want 1", len(list))
 	}
@@ -82,9 +82,6 @@ func TestUnneededStats(t *testing.T) {
 		if out.MatchString(destination + name) {
 			t.Errorf("%s is left out", name)
 		}
-	}
-	if statsConfig(true).StatsMatcher != nil {
-		t.Error("something is left out though all is asked for")
 	}
 }
 
@@ -132,8 +129,7 @@ func TestMetricNames(t *testing.T) {
 	)
 	for _, c := range []struct {
 		name, address string
-		all           bool
-	}{{"usual", "127.0.41.22", false}, {"all", "127.0.41.23", true}} {
+	}{{"usual", "127.0.41.22"}} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			host, port, err := hostPort(backend.Listener.Addr().String())
@@ -150,7 +146,7 @@ func TestMetricNames(t *testing.T) {
 			}
 			plane := startControlPlane(t, clusters, []*listenerv3.Listener{httpForward(t, c.address+":9000", clusters)})
 			r := start(t, example(t, c.address, func(s *Settings) {
-				s.XDS.Addresses, s.Envoy.AllMetrics = []string{plane.address}, c.all
+				s.XDS.Addresses = []string{plane.address}
 			}))
 			r.ready(r.s.Ports.Status)
 			for to, path := range map[string]string{used: "/missing", plain: "/", inbound: "/"} {
@@ -161,7 +157,7 @@ func TestMetricNames(t *testing.T) {
 				if err != nil || code != http.StatusOK {
 					t.Fatalf("metrics: %d, %v", code, err)
 				}
-				checkMetrics(t, body, c.all, map[string]bool{
+				checkMetrics(t, body, map[string]bool{
 					`envoy_cluster_upstream_rq{envoy_response_code="404",cluster_name="` + used + `"} 1`:            true,
 					`envoy_cluster_upstream_rq_xx{envoy_response_code_class="4",cluster_name="` + used + `"} 1`:     true,
 					`envoy_cluster_upstream_rq{envoy_response_code="200",cluster_name="` + plain + `"} 1`:           true,
@@ -171,8 +167,8 @@ func TestMetricNames(t *testing.T) {
 					`envoy_cluster_circuit_breakers_default_rq_open{cluster_name="` + idle + `"} 0`:                 true,
 					`envoy_http_downstream_rq_xx{envoy_response_code_class="4",http_conn_manager_prefix="outbound_`: true,
 					`envoy_cluster_membership_total{cluster_name="xds-grpc"} 1`:                                     true,
-					`envoy_cluster_circuit_breakers_high_rq_open{cluster_name="` + idle + `"} 0`:                    c.all,
-					`envoy_cluster_membership_excluded{cluster_name="` + idle + `"} 0`:                              c.all,
+					`envoy_cluster_circuit_breakers_high_rq_open{cluster_name="` + idle + `"} 0`:                    false,
+					`envoy_cluster_membership_excluded{cluster_name="` + idle + `"} 0`:                              false,
 					`envoy_cluster_circuit_breakers_high_rq_open{cluster_name="` + inbound + `"} 0`:                 true,
 					`envoy_cluster_upstream_rq_total{cluster_name="` + idle + `"}`:                                  false, // made at its first use
 				})
@@ -200,11 +196,11 @@ func request(url, to string) error {
 }
 
 // checkMetrics looks for beginnings of lines, and that no cluster's name is part of a metric's.
-func checkMetrics(t *testing.T, body string, all bool, want map[string]bool) {
+func checkMetrics(t *testing.T, body string, want map[string]bool) {
 	t.Helper()
 	for line, there := range want {
 		if strings.Contains("\n"+body, "\n"+line) != there {
-			t.Errorf("all %t: a line with %s: %t, want %t", all, line, !there, there)
+			t.Errorf("a line with %s: %t, want %t", line, !there, there)
 		}
 	}
 	for line := range strings.Lines(body) {

@@ -45,8 +45,7 @@ type Joined struct {
 	At time.Time `json:"at"`
 	// Renewed is when the certificate came last.
 	Renewed time.Time `json:"renewed"`
-	// Token is the SHA-256 of the token that it joined with, hexadecimal: the same line is told from another one by it. Empty: it
-	// is not known.
+	// Token is the SHA-256 of the token that it joined with, hexadecimal: it tells the same command from another one. Empty: unknown.
 	Token string `json:"token,omitempty"`
 }
 

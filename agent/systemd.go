@@ -14,7 +14,7 @@ import (
 // systemdTimeout bounds one call to systemd.
 const systemdTimeout = 30 * time.Second
 
-// systemd is the system's service manager, asked over the system bus. What the agent may start and stop is decided by polkit.
+// systemd is a client of the system's service manager, over D-Bus. polkit decides what the agent may start and stop.
 type systemd struct {
 	mu   sync.Mutex
 	conn *dbus.Conn // guarded by mu; nil: not connected
@@ -22,33 +22,32 @@ type systemd struct {
 
 var _ unitManager = (*systemd)(nil)
 
-// connect returns the connection to the bus, a new one when the last has ended.
-func (m *systemd) connect(ctx context.Context) (*dbus.Conn, error) {
+// connect returns the connection to the bus, a new one when the last has ended. Calls with ctx are bounded until cancel.
+func (m *systemd) connect(parent context.Context) (conn *dbus.Conn, ctx context.Context, cancel context.CancelFunc, err error) {
+	ctx, cancel = context.WithTimeout(parent, systemdTimeout)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.conn != nil && m.conn.Connected() {
-		return m.conn, nil
+		return m.conn, ctx, cancel, nil
 	}
 	if m.conn != nil {
 		m.conn.Close()
 	}
 	// The connection lives as long as its context.
-	conn, err := dbus.NewSystemConnectionContext(context.WithoutCancel(ctx))
-	if err != nil {
-		return nil, fmt.Errorf("connect to systemd (setting envoy.unit needs its D-Bus): %w", err)
+	if m.conn, err = dbus.NewSystemConnectionContext(context.WithoutCancel(ctx)); err != nil {
+		cancel()
+		return nil, nil, nil, fmt.Errorf("connect to systemd over D-Bus: %w", err)
 	}
-	m.conn = conn
-	return conn, nil
+	return m.conn, ctx, cancel, nil
 }
 
 // List implements unitManager.
 func (m *systemd) List(ctx context.Context, pattern string) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
-	defer cancel()
-	conn, err := m.connect(ctx)
+	conn, ctx, cancel, err := m.connect(ctx)
 	if err != nil {
 		return nil, err
 	}
+	defer cancel()
 	found, err := conn.ListUnitsByPatternsContext(ctx, []string{"active", "reloading", "activating", "deactivating"}, []string{pattern})
 	if err != nil {
 		return nil, err
@@ -60,35 +59,33 @@ func (m *systemd) List(ctx context.Context, pattern string) ([]string, error) {
 	return out, nil
 }
 
-// Look implements unitManager.
+// Look implements unitManager. A unit that is not a service has no process and no result.
 func (m *systemd) Look(ctx context.Context, name string) (unitState, error) {
-	var out unitState
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
+	conn, ctx, cancel, err := m.connect(ctx)
+	if err != nil {
+		return unitState{}, err
+	}
 	defer cancel()
-	conn, err := m.connect(ctx)
+	all, err := conn.GetAllPropertiesContext(ctx, name)
 	if err != nil {
-		return out, err
+		return unitState{}, err
 	}
-	active, err := conn.GetUnitPropertyContext(ctx, name, "ActiveState")
+	pid, _ := all["MainPID"].(uint32)
+	active, _ := all["ActiveState"].(string)
+	result, _ := all["Result"].(string)
+	return unitState{PID: int(pid), Active: active, Result: result}, nil
+}
+
+// unitActive says why a unit is not active. Units that reload their settings are. Source: systemctl(1), is-active.
+func (m *systemd) unitActive(ctx context.Context, name string) error {
+	state, err := m.Look(ctx, name)
 	if err != nil {
-		return out, err
+		return fmt.Errorf("look at the unit %s: %w", plain(name), err)
 	}
-	result, err := conn.GetUnitTypePropertyContext(ctx, name, "Service", "Result")
-	if err != nil {
-		return out, err
+	if state.Active != "active" && state.Active != "reloading" {
+		return fmt.Errorf("the unit %s is %s", plain(name), state.Active)
 	}
-	pid, err := conn.GetUnitTypePropertyContext(ctx, name, "Service", "MainPID")
-	if err != nil {
-		return out, err
-	}
-	n, ok := pid.Value.Value().(uint32)
-	if !ok {
-		return out, fmt.Errorf("MainPID is %v", pid.Value)
-	}
-	out.PID = int(n)
-	out.Active, _ = active.Value.Value().(string)
-	out.Result, _ = result.Value.Value().(string)
-	return out, nil
+	return nil
 }
 
 // Start implements unitManager.
@@ -101,16 +98,15 @@ func (m *systemd) Stop(ctx context.Context, name string) error {
 	return m.job(ctx, name, (*dbus.Conn).StopUnitContext)
 }
 
-// job has systemd do something with a unit and waits until it is done.
-func (m *systemd) job(ctx context.Context, name string, do func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
-	defer cancel()
-	conn, err := m.connect(ctx)
+// job starts a job for a unit and waits until it is done.
+func (m *systemd) job(ctx context.Context, name string, start func(*dbus.Conn, context.Context, string, string, chan<- string) (int, error)) error {
+	conn, ctx, cancel, err := m.connect(ctx)
 	if err != nil {
 		return err
 	}
+	defer cancel()
 	done := make(chan string, 1)
-	if _, err := do(conn, ctx, name, "replace", done); err != nil {
+	if _, err := start(conn, ctx, name, "replace", done); err != nil {
 		return err
 	}
 	select {
@@ -126,27 +122,25 @@ func (m *systemd) job(ctx context.Context, name string, do func(*dbus.Conn, cont
 
 // Kill implements unitManager.
 func (m *systemd) Kill(ctx context.Context, name string) error {
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
-	defer cancel()
 	state, err := m.Look(ctx, name)
 	if err != nil || state.PID == 0 {
 		return err
 	}
-	conn, err := m.connect(ctx)
+	conn, ctx, cancel, err := m.connect(ctx)
 	if err != nil {
 		return err
 	}
+	defer cancel()
 	return conn.KillUnitWithTarget(ctx, name, dbus.All, int32(syscall.SIGKILL))
 }
 
 // Stopping implements unitManager.
 func (m *systemd) Stopping(ctx context.Context) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, systemdTimeout)
-	defer cancel()
-	conn, err := m.connect(ctx)
+	conn, ctx, cancel, err := m.connect(ctx)
 	if err != nil {
 		return false, err
 	}
+	defer cancel()
 	state, err := conn.SystemStateContext(ctx)
 	if err != nil {
 		return false, err

@@ -230,8 +230,8 @@ func (u *units) active(ctx context.Context) ([]int, error) {
 	return out, nil
 }
 
-// Adopt implements envoyRunner.
-func (u *units) Adopt(ctx context.Context) (bool, error) {
+// Resume implements envoyRunner.
+func (u *units) Resume(ctx context.Context) (bool, error) {
 	active, err := u.active(ctx)
 	return len(active) > 0, err
 }
@@ -291,6 +291,11 @@ func (u *units) begin(ctx context.Context) error {
 		u.log.Info("going on with the envoy that runs", "unit", u.launch.name(newest))
 		u.use(e, "")
 		return nil
+	}
+	if known && len(active) > 1 { // a former agent ended while this one was taking over
+		if err := u.waitServing(ctx, newest); err != nil {
+			u.log.Warn("envoy did not take over", "error", err)
+		}
 	}
 	if known && u.serves(ctx, newest) {
 		return u.replace(ctx, e)
@@ -370,7 +375,7 @@ func (u *units) replace(ctx context.Context, former epoch) error {
 // Source: Envoy, HotRestartingChild::sendParentTerminateRequest, and tried.
 func (u *units) waitAlone(ctx context.Context, e epoch) error {
 	name := u.launch.name(e.number)
-	for told := false; e.number > 0; told = true {
+	for logged := false; e.number > 0; logged = true {
 		now, err := u.manager.Look(ctx, name)
 		if err != nil || !now.running() {
 			return errors.Join(err, fmt.Errorf("%s is %s (%s)", name, now.Active, now.Result))
@@ -380,7 +385,7 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 		if err = errors.Join(err, parseErr); err == nil && age > u.launch.shutdown+parentMargin {
 			return nil
 		}
-		if !told {
+		if !logged {
 			why := fmt.Sprintf("its successor starts when %s has run for %s and ended the one before it", name, u.launch.shutdown)
 			u.log.Info("envoy runs on with its former program or settings", "reason", why)
 			u.use(e, "")
@@ -396,20 +401,25 @@ func (u *units) waitAlone(ctx context.Context, e epoch) error {
 
 // takeOver starts an epoch and waits until it serves.
 func (u *units) takeOver(ctx context.Context, e epoch) error {
-	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
-	defer cancel()
 	if err := u.launch.write(e); err != nil {
 		return err
 	}
-	name := u.launch.name(e.number)
-	if err := u.manager.Start(ctx, name); err != nil {
-		return fmt.Errorf("start %s: %w", name, err)
+	if err := u.manager.Start(ctx, u.launch.name(e.number)); err != nil {
+		return fmt.Errorf("start %s: %w", u.launch.name(e.number), err)
 	}
+	return u.waitServing(ctx, e.number)
+}
+
+// waitServing waits until the Envoy of an epoch that is starting serves. Errors: it ended, or takes too long.
+func (u *units) waitServing(ctx context.Context, number int) error {
+	ctx, cancel := context.WithTimeout(ctx, takeoverTimeout)
+	defer cancel()
+	name := u.launch.name(number)
 	first, err := u.manager.Look(ctx, name)
 	if err != nil {
 		return err
 	}
-	for !u.serves(ctx, e.number) {
+	for !u.serves(ctx, number) {
 		now, err := u.manager.Look(ctx, name)
 		switch {
 		case ctx.Err() != nil:

@@ -164,7 +164,7 @@ func newHost(t *testing.T, address string) *host {
 	_, register := resources(t, clusters, listeners)
 	c := joining(t, startPlane(t, newMesh(t, "cluster.local"), "127.0.0.1:0", register))
 	c.Settings.Workload.Addresses = []string{address}
-	c.Settings.Drain.Minimum, c.Settings.Drain.Leave = 0, 0
+	c.Settings.Drain.Leave = 0
 	joined, err := Join(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)
@@ -447,4 +447,43 @@ func TestAgentKilled(t *testing.T) {
 	if s := r.agent.envoy.State(); s.PID != pid {
 		t.Errorf("envoy is process %d, want %d", s.PID, pid)
 	}
+}
+
+// An agent that starts while an Envoy is taking over waits for that one. No call fails.
+func TestTakeoverInterrupted(t *testing.T) {
+	t.Parallel()
+	const address = "127.0.42.6"
+	m := newHost(t, address)
+	if err := m.start().end(); err != nil {
+		t.Fatal(err)
+	}
+	calls := startLoad(t, address+":9000")
+	m.settings.Envoy.LogLevel = "error"
+	a, err := New(Config{Settings: m.settings, Log: testlog.New(t), manager: m.systemd})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- a.Run(ctx) }()
+	eventually(t, "the next epoch starts", func() error {
+		if units := m.units(); !strings.Contains(units, "web-1") {
+			return errors.New(units)
+		}
+		return nil
+	})
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	m.settings.Envoy.LogLevel = "warning"
+	r := m.start()
+	eventually(t, "the third epoch", func() error {
+		if s := r.agent.envoy.State(); s.Unit != "ashore-envoy@web-2.service" || s.Waiting != "" {
+			return fmt.Errorf("%+v", s)
+		}
+		return nil
+	})
+	calls.end(t)
+	r.agent.ending.Store(true)
 }

@@ -16,7 +16,7 @@ import (
 // controlPlanePath is the path of the identity that the control plane has, and no workload: spiffe://<trust domain>/ashore/control-plane.
 const controlPlanePath = "/ashore/control-plane"
 
-// ServerError is why a server is not believed to be the mesh's control plane. Its text says what to do.
+// ServerError is why a server is not trusted to be the mesh's control plane. Its text says what to do.
 type ServerError struct{ Text string }
 
 func (e *ServerError) Error() string { return e.Text }
@@ -71,7 +71,7 @@ func (c *serverCheck) verify(certs []*x509.Certificate) (trustDomain string, err
 		if text := clockTrouble(certs, now); text != "" {
 			return "", serverError("%s", text)
 		}
-		return "", serverError("its certificate does not lead to a root that this workload believes: %v; when the mesh has a new root, join again", err)
+		return "", serverError("its certificate does not lead to a root that this workload trusts: %v; when the mesh has a new root, join again", err)
 	}
 	return c.named(certs[0])
 }

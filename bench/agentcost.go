@@ -127,9 +127,9 @@ func (a *agentRun) join(ctx context.Context, plane *server, work string) error {
 // start starts the agent and waits until it is ready.
 func (a *agentRun) start(ctx context.Context) error {
 	var err error
-	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--concurrency", "1",
-		"--status-port", a.ports[0], "--health-port", a.ports[1], "--metrics-port", a.ports[2],
-		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "1s")
+	a.agent, err = launch("ashore-agent", "", a.bin, io.Discard, "run", "--state", a.state, "--envoy", a.envoy, "--set", "envoy.concurrency=1",
+		"--set", "ports.status="+a.ports[0], "--set", "ports.health="+a.ports[1], "--set", "ports.metrics="+a.ports[2],
+		"--set", "drain.leave=0s", "--set", "drain.maximum=1s")
 	if err != nil {
 		return err
 	}

@@ -25,6 +25,9 @@ import (
 // decides which rules are installed at boot.
 const StateFolder = "/var/lib/ashore-intercept"
 
+// RecordFile is the record in it.
+const RecordFile = "confirmed.json"
+
 // Machine is where rules are installed. The zero value is this machine.
 type Machine struct {
 	// Folder is that of the record. Empty: StateFolder.
@@ -206,7 +209,7 @@ func (m Machine) record() string {
 	if m.Folder == "" {
 		m.Folder = StateFolder
 	}
-	return filepath.Join(m.Folder, "confirmed.json")
+	return filepath.Join(m.Folder, RecordFile)
 }
 
 // Record is that of the confirmed rules; nil when there are none.

@@ -100,9 +100,6 @@ func (r *Relay) connectLoop(ctx context.Context) error {
 			failed(addresses[next], err)
 		default:
 			r.use(l, nil)
-			if r.cfg.Accepted != nil {
-				r.cfg.Accepted()
-			}
 			current.close()
 			current, retry = l, nil
 			clear(logged)
@@ -116,24 +113,13 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 	if err != nil {
 		return nil, err
 	}
-	once := make(chan net.Conn, 1)
-	once <- raw
-	conn, err := grpc.NewClient("passthrough:///"+address,
-		grpc.WithTransportCredentials(insecure.NewCredentials()), // Dial verified the server
-		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
-			select {
-			case c := <-once:
-				return c, nil
-			default:
-				return nil, errors.New("the connection has ended")
-			}
-		}),
+	conn, err := NewClient(address, raw,
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(Codec()), grpc.MaxCallRecvMsgSize(maxResponse)),
 		grpc.WithInitialWindowSize(512<<10), grpc.WithInitialConnWindowSize(1<<20),
 		grpc.WithIdleTimeout(0),
 		grpc.WithKeepaliveParams(keepalive.ClientParameters{Time: pingTime, Timeout: pingTimeout}))
 	if err != nil {
-		return nil, errors.Join(err, raw.Close())
+		return nil, err
 	}
 	l := &link{address: address, conn: conn, opened: time.Now(),
 		accepted: make(chan struct{}), ended: make(chan struct{})}
@@ -153,6 +139,26 @@ func (r *Relay) connect(ctx context.Context, address string) (*link, error) {
 	}
 	l.close()
 	return nil, StreamError(address, context.Cause(l.ctx))
+}
+
+// NewClient is a gRPC client over one verified connection, which it owns, also after an error. It does not reconnect.
+func NewClient(address string, raw net.Conn, options ...grpc.DialOption) (*grpc.ClientConn, error) {
+	once := make(chan net.Conn, 1)
+	once <- raw
+	conn, err := grpc.NewClient("passthrough:///"+address, append(options,
+		grpc.WithTransportCredentials(insecure.NewCredentials()), // raw is encrypted already
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case c := <-once:
+				return c, nil
+			default:
+				return nil, errors.New("the connection has ended")
+			}
+		}))...)
+	if err != nil {
+		return nil, errors.Join(err, raw.Close())
+	}
+	return conn, nil
 }
 
 // close ends a link, which may be nil.
@@ -178,7 +184,7 @@ func (r *Relay) use(l *link, err error) {
 	}
 	r.link, r.confirmed = l, confirmed
 	if l != nil {
-		r.fromFile, r.expired = time.Time{}, false
+		r.fromFile = time.Time{}
 		r.log.Info("connected to the control plane", "address", l.address)
 	}
 	r.broadcast()

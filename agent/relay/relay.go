@@ -34,9 +34,9 @@ type Config struct {
 	// Renewed signals that Dial would present another certificate. The relay connects again, and
 	// closes the old connection when the new one is in use.
 	Renewed <-chan struct{}
-	// Refused is called when a verified control plane does not accept the certificate, and Accepted
-	// when one does. They must not block. Nil: not called.
-	Refused, Accepted func()
+	// Refused is called when a verified control plane does not accept the certificate. It must not
+	// block. Nil: not called.
+	Refused func()
 
 	// SetRoots takes the roots of the mesh, PEM. An error is a rejection: the roots are requested
 	// again after a minute.
@@ -53,12 +53,9 @@ type Config struct {
 	CacheFile string
 	// Owner is whose configuration it is. A cache file of another owner is not used.
 	Owner string
-	// MaxAge is how long the configuration may be used without a control plane that confirms it.
-	// Zero means 24h.
+	// MaxAge is how long the configuration may go without a control plane that confirms it. An older
+	// cache file is not used; an older configuration in use is reported. Zero means 24h.
 	MaxAge time.Duration
-	// RefuseOld removes Envoy's listeners when the configuration is older than MaxAge. Otherwise
-	// that is only reported.
-	RefuseOld bool
 	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 	Log hclog.Logger
@@ -89,10 +86,9 @@ type Relay struct {
 	applying sync.Mutex // held while a Set function of cfg is called
 
 	mu       sync.Mutex
-	changed  chan struct{} // closed, and made anew, when one of the next four fields changes
+	changed  chan struct{} // closed, and made anew, when one of the next three fields changes
 	link     *link         // in use; nil: none
 	health   *health       // nil: not reported yet
-	expired  bool          // the configuration is too old to be served
 	sessions []*session    // oldest first; only the newest writes to the cache
 
 	since       time.Time // since link is as it is
@@ -183,22 +179,15 @@ func (r *Relay) broadcast() {
 	r.changed = make(chan struct{})
 }
 
-// watchAge reports, and with RefuseOld acts, when the configuration is too old.
+// watchAge reports when the configuration is too old.
 func (r *Relay) watchAge(ctx context.Context) error {
 	tick := time.NewTicker(max(10*time.Millisecond, min(time.Minute, r.cfg.MaxAge/8)))
 	defer tick.Stop()
 	for reported := false; ; {
 		r.mu.Lock()
 		age, old := r.age()
-		if expired := old && r.cfg.RefuseOld; expired != r.expired {
-			r.expired = expired
-			r.broadcast()
-		}
 		r.mu.Unlock()
 		switch {
-		case old && !reported && r.cfg.RefuseOld:
-			r.log.Error("no control plane confirmed the configuration for too long: "+
-				"Envoy serves nothing until one does", "age", age, "bound", r.cfg.MaxAge)
 		case old && !reported:
 			r.log.Error("no control plane confirmed the configuration for too long: "+
 				"revocations and policies since then are not known here; traffic goes on",

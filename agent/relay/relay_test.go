@@ -271,40 +271,34 @@ func TestPrune(t *testing.T) {
 	}
 }
 
-// An old configuration is an alarm, or takes Envoy's listeners away until a control plane
-// confirms it.
+// An old configuration is reported until a control plane confirms it.
 func TestOld(t *testing.T) {
 	t.Parallel()
-	for name, refuse := range map[string]bool{"alarm": false, "refused": true} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := startPlane(t, testport.Address(t), chain(1, "c0")...)
-			c := testConfig(t, p.address)
-			c.MaxAge, c.RefuseOld = 500*time.Millisecond, refuse
-			r := startRelay(t, c, "")
-			e := r.fakeEnvoy(nil)
-			connect(t, e)
-			eventually(t, func() string { return leads(e, "r1", "c0") })
-			eventually(t, p.settled)
-			p.stop()
-			eventually(t, func() string {
-				if s := r.Status(); !s.Old || refuse && len(e.Listeners()) > 0 {
-					return fmt.Sprintf("%+v, listeners %v", s, e.Listeners())
-				}
-				return ""
-			})
-			again := startPlane(t, p.address, chain(1, "c0")...)
-			eventually(t, func() string {
-				if r.Status().Old {
-					return "still old"
-				}
-				return leads(e, "r1", "c0")
-			})
-			eventually(t, again.settled)
-			if len(e.Listeners()) != 1 {
-				t.Errorf("listeners %v", e.Listeners())
-			}
-		})
+	p := startPlane(t, testport.Address(t), chain(1, "c0")...)
+	c := testConfig(t, p.address)
+	c.MaxAge = 500 * time.Millisecond
+	r := startRelay(t, c, "")
+	e := r.fakeEnvoy(nil)
+	connect(t, e)
+	eventually(t, func() string { return leads(e, "r1", "c0") })
+	eventually(t, p.settled)
+	p.stop()
+	eventually(t, func() string {
+		if s := r.Status(); !s.Old {
+			return fmt.Sprintf("%+v, listeners %v", s, e.Listeners())
+		}
+		return ""
+	})
+	again := startPlane(t, p.address, chain(1, "c0")...)
+	eventually(t, func() string {
+		if r.Status().Old {
+			return "still old"
+		}
+		return leads(e, "r1", "c0")
+	})
+	eventually(t, again.settled)
+	if len(e.Listeners()) != 1 {
+		t.Errorf("listeners %v", e.Listeners())
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"google.golang.org/grpc"
@@ -22,8 +21,6 @@ import (
 const (
 	// maxTypes bounds the types of one stream of Envoy.
 	maxTypes = 32
-	// maxRejectedNames is how many names rejected together are shown.
-	maxRejectedNames = 5
 	// pruneGap is how often what Envoy does not have is dropped from the cache: what only an Envoy
 	// before it had.
 	pruneGap = time.Minute
@@ -116,17 +113,13 @@ func (s *session) run(ctx context.Context) error {
 	}
 }
 
-// follow moves the session to the link in use, and acts when the configuration is too old.
-// changed is closed when there is something new to follow.
+// follow moves the session to the link in use. changed is closed when there may be another one.
 func (s *session) follow() (changed <-chan struct{}, err error) {
 	r := s.relay
 	r.mu.Lock()
-	changed, link, expired := r.changed, r.link, r.expired
+	changed, link := r.changed, r.link
 	r.mu.Unlock()
-	switch {
-	case link == s.link && expired:
-		return changed, s.withdraw()
-	case link == s.link:
+	if link == s.link {
 		return changed, nil
 	}
 	s.link = link
@@ -305,33 +298,9 @@ func (s *session) send(sub *subscription, r *response, raw []byte) error {
 // to an Envoy that has nothing, when nothing is all there is: otherwise it would remove what
 // Envoy has.
 func (s *session) fromCache(sub *subscription) error {
-	s.relay.mu.Lock()
-	expired := s.relay.expired
-	s.relay.mu.Unlock()
-	if expired && sub.typeURL == resource.ListenerType {
-		return nil
-	}
 	reply, all := s.relay.cache.reply(sub.typeURL, sub.lacks)
 	nothing := sub.all && all && len(sub.claims)+len(sub.pending) == 0
 	if len(reply.Items)+len(reply.Removed) == 0 && !nothing {
-		return nil
-	}
-	return s.sendOwn(sub, reply)
-}
-
-// withdraw removes Envoy's listeners.
-func (s *session) withdraw() error {
-	sub := s.find(resource.ListenerType)
-	if sub == nil {
-		return nil
-	}
-	reply := &ads.Reply{TypeURL: sub.typeURL}
-	for name := range sub.claims {
-		if !slices.ContainsFunc(sub.pending, func(r *response) bool { return slices.Contains(r.Removed, name) }) {
-			reply.Removed = append(reply.Removed, name)
-		}
-	}
-	if len(reply.Removed) == 0 {
 		return nil
 	}
 	return s.sendOwn(sub, reply)
@@ -360,21 +329,12 @@ func (s *session) prune() {
 	})
 }
 
-// rejected are the resources that Envoy rejected, by its words. relay.mu is held.
+// rejected are the resources that Envoy rejected, with its messages. relay.mu is held.
 func (s *session) rejected() []string {
 	var out []string
 	for _, sub := range s.subs {
-		names := map[string][]string{}
 		for _, name := range slices.Sorted(maps.Keys(sub.refused)) {
-			words := sub.refused[name]
-			names[words] = append(names[words], name)
-		}
-		for _, words := range slices.Sorted(maps.Keys(names)) {
-			some := names[words]
-			if more := len(some) - maxRejectedNames; more > 0 {
-				some = append(some[:maxRejectedNames], fmt.Sprintf("%d more", more))
-			}
-			out = append(out, fmt.Sprintf("%s %s: %s", shortType(sub.typeURL), strings.Join(some, ", "), words))
+			out = append(out, fmt.Sprintf("%s %s: %s", shortType(sub.typeURL), name, sub.refused[name]))
 		}
 	}
 	return out

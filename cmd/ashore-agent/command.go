@@ -35,7 +35,7 @@ const runExample = `  # the workload of this machine that has joined
 
   # a trial without identities, for a control plane started by "ashored --dev"
   ashore-agent run --dev --xds 127.0.0.1:15010 --name web-1 --namespace shop --address 127.0.0.2 \
-    --labels app=web,version=v1 --service-account web
+    --labels app=web,version=v1
 
   # is it ready?
   curl http://127.0.0.2:15020/healthz/ready
@@ -83,7 +83,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 }
 
 func runCommand(logging func(hclog.Logger), stdout, stderr io.Writer) *cobra.Command {
-	f := newFlags()
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:     "run",
 		Short:   "Run Envoy until a signal comes",
@@ -123,7 +123,7 @@ func runAgent(ctx context.Context, logging func(hclog.Logger), f *flags, stdout,
 }
 
 func bootstrapCommand(stdout io.Writer) *cobra.Command {
-	f := newFlags()
+	f := &flags{}
 	cmd := &cobra.Command{
 		Use:     "bootstrap",
 		Short:   "Print the bootstrap that Envoy would be started with",

@@ -1,143 +1,163 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
+	"slices"
+	"strings"
 
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/strictyaml"
 )
 
-// flags are the command line's settings. Their values are laid over the file's when they are given.
+// flags are the settings that a command line names. They win over those of files.
 type flags struct {
 	config string
-	state  string // where a workload joined whose settings come first; empty: not known
-	host   bool   // the settings are for a workload that units of this machine run
-	over   []override
-	set    *pflag.FlagSet
+	state  string   // where a workload joined whose settings come first; empty: not known
+	host   bool     // the settings are for a workload that units of this machine run
+	sets   []string // of --set
+	labels map[string]string
+	given  *pflag.FlagSet
 	places *strictyaml.Places // of the settings that are from a file; nil without one
 }
 
-// override puts one flag's value into the settings.
-type override struct {
-	setting string // its name in the file
-	flag    string
-	shown   string // the flag that it is from, when that is not this one
-	apply   func(*agent.Settings)
-}
-
-func newFlags() *flags { return &flags{} }
-
-// setting defines one flag for one setting: define is a method of the flag set, place finds the setting.
-func setting[T any](f *flags, define func(*T, string, T, string), name, flag, help string, place func(*agent.Settings) *T) {
-	defaults := agent.Default()
-	value := new(T)
-	define(value, flag, *place(&defaults), help)
-	f.over = append(f.over, override{setting: name, flag: flag, apply: func(s *agent.Settings) { *place(s) = *value }})
-}
-
-// rename makes errors about a setting name another flag, by which it was given.
-func (f *flags) rename(setting, flag string) {
-	for i := range f.over {
-		if f.over[i].setting == setting {
-			f.over[i].shown = flag
-		}
-	}
+// flagSettings are the settings that have a flag of their own, by the flag.
+func flagSettings() map[string]string {
+	return map[string]string{"dev": "dev", "xds": "xds.addresses", "control-plane": "xds.addresses", "name": "workload.name",
+		"namespace": "workload.namespace", "address": "workload.addresses", "labels": "workload.labels", "type": "workload.type",
+		"interception": "workload.interception", "state": "state", "envoy": "envoy.path"}
 }
 
 // add defines the flags.
 func (f *flags) add(fs *pflag.FlagSet) {
-	f.set = fs
+	f.given = fs
 	fs.SortFlags = false
+	defaults := agent.Default()
 	fs.StringVar(&f.config, "config", "", "settings `file`; flags win over it")
-	type s = agent.Settings
-	setting(f, fs.BoolVar, "dev", "dev", "plaintext to the control plane, without an identity, for trials on one machine", func(s *s) *bool { return &s.Dev })
-	setting(f, fs.StringSliceVar, "xds.addresses", "xds", "`host:port` of the control plane; several replicas with commas", func(s *s) *[]string { return &s.XDS.Addresses })
-	setting(f, fs.StringVar, "workload.name", "name", "`name` of the workload, unique in its namespace (default: the host name)", func(s *s) *string { return &s.Workload.Name })
-	setting(f, fs.StringVar, "workload.namespace", "namespace", "`namespace` of the workload", func(s *s) *string { return &s.Workload.Namespace })
-	setting(f, fs.StringSliceVar, "workload.addresses", "address", "the workload's own IP `address`; the first is where Envoy opens its ports", func(s *s) *[]string { return &s.Workload.Addresses })
-	setting(f, labelsVar(fs), "workload.labels", "labels", "the workload's `labels`, app=web,version=v1", func(s *s) *map[string]string { return &s.Workload.Labels })
-	setting(f, fs.StringVar, "workload.serviceAccount", "service-account", "the workload's identity", func(s *s) *string { return &s.Workload.ServiceAccount })
-	setting(f, fs.StringVar, "workload.type", "type", "sidecar or router (a gateway)", func(s *s) *string { return &s.Workload.Type })
-	setting(f, fs.StringVar, "workload.locality", "locality", "`region/zone/subzone` of the machine", func(s *s) *string { return &s.Workload.Locality })
-	setting(f, fs.StringVar, "workload.network", "network", "part of the network that the machine is in", func(s *s) *string { return &s.Workload.Network })
-	setting(f, fs.StringVar, "workload.cluster", "cluster", "group of machines that this one belongs to", func(s *s) *string { return &s.Workload.Cluster })
-	setting(f, fs.StringVar, "workload.interception", "interception", "how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)", func(s *s) *string { return &s.Workload.Interception })
-	setting(f, fs.IntVar, "workload.httpProxyPort", "http-proxy-port", "`port` where Envoy is an HTTP proxy into the mesh (0: as the mesh says)", func(s *s) *int { return &s.Workload.HTTPProxyPort })
-	setting(f, fs.StringVar, "state", "state", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)", func(s *s) *string { return &s.State })
-	setting(f, fs.StringVar, "envoy.path", "envoy", "the Envoy `program` (default: envoy in PATH, else .tools/envoy)", func(s *s) *string { return &s.Envoy.Path })
-	setting(f, fs.StringVar, "envoy.unit", "envoy-unit", "run Envoy as the systemd `unit` of this template, ashore-envoy (default: as a child of the agent)", func(s *s) *string { return &s.Envoy.Unit })
-	setting(f, fs.IntVar, "envoy.concurrency", "concurrency", "Envoy's worker threads (0: one for each processor, at most 2)", func(s *s) *int { return &s.Envoy.Concurrency })
-	setting(f, fs.StringVar, "envoy.logLevel", "envoy-log-level", "trace, debug, info, warning, error, critical or off", func(s *s) *string { return &s.Envoy.LogLevel })
-	setting(f, fs.IntVar, "ports.status", "status-port", "`port` of the agent's readiness", func(s *s) *int { return &s.Ports.Status })
-	setting(f, fs.IntVar, "ports.health", "health-port", "`port` of readiness through Envoy (0: none)", func(s *s) *int { return &s.Ports.Health })
-	setting(f, fs.IntVar, "ports.metrics", "metrics-port", "`port` of Envoy's Prometheus metrics (0: none)", func(s *s) *int { return &s.Ports.Metrics })
-	setting(f, fs.IntVar, "ports.admin", "admin-port", "`port` of Envoy's admin interface, open to every user of this machine (-1: a unix socket in the state folder; 0: that, with --dev 15000)", func(s *s) *int { return &s.Ports.Admin })
-	setting(f, fs.IntVar, "ports.dns", "dns-port", "`port` where the agent answers DNS queries on a loopback address (0: none)", func(s *s) *int { return &s.Ports.DNS })
-	setting(f, fs.BoolVar, "probe.allowGroupExec", "allow-group-exec", "the probe of the WorkloadGroup may run a command on this machine, as this user", func(s *s) *bool { return &s.Probe.AllowGroupExec })
-	setting(f, fs.StringSliceVar, "probe.allowGroupHosts", "allow-group-hosts", "`hosts` beside this workload that the probe of the WorkloadGroup may ask", func(s *s) *[]string { return &s.Probe.AllowGroupHosts })
-	setting(f, fs.DurationVar, "drain.leave", "drain-leave", "how long a registered workload goes on as before after it has left the endpoints", func(s *s) *time.Duration { return &s.Drain.Leave })
-	setting(f, fs.DurationVar, "drain.minimum", "drain-minimum", "how long Envoy goes on at least when it is to end", func(s *s) *time.Duration { return &s.Drain.Minimum })
-	setting(f, fs.DurationVar, "drain.maximum", "drain-maximum", "how long open connections are waited for", func(s *s) *time.Duration { return &s.Drain.Maximum })
-	setting(f, fs.StringVar, "log.level", "log-level", "trace, debug, info, warn or error", func(s *s) *string { return &s.Log.Level })
-	setting(f, fs.StringVar, "log.format", "log-format", "text or json", func(s *s) *string { return &s.Log.Format })
+	fs.StringArrayVar(&f.sets, "set", nil, "a `setting=value` of docs/agent.md, such as envoy.concurrency=2; may be repeated")
+	fs.Bool("dev", false, "plaintext to the control plane, without an identity, for trials on one machine")
+	if fs.Lookup("control-plane") == nil {
+		fs.StringSlice("xds", nil, "`host:port` of the control plane; several replicas with commas")
+	}
+	fs.String("name", "", "`name` of the workload, unique in its namespace (default: the host name)")
+	fs.String("namespace", defaults.Workload.Namespace, "`namespace` of the workload")
+	fs.StringSlice("address", nil, "the workload's own IP `address`; the first is where Envoy opens its ports")
+	fs.StringToStringVar(&f.labels, "labels", nil, "the workload's `labels`, app=web,version=v1")
+	fs.String("type", defaults.Workload.Type, "sidecar or router (a gateway)")
+	fs.String("interception", defaults.Workload.Interception, "how traffic reaches Envoy: none (applications connect to it), tproxy (by the rules of \"ashore-agent intercept\") or redirect (by rules of your own)")
+	fs.String("state", "", "`folder` for the identity, the bootstrap and the sockets (default below /var/lib/ashore-agent; below ~/.local/state/ashore-agent for users other than root, with --dev below the user's cache folder)")
+	fs.String("envoy", "", "the Envoy `program` (default: envoy in PATH, else that of the package ashore-envoy)")
+}
+
+// document is the given flags as a settings file.
+func (f *flags) document() ([]byte, error) {
+	doc := map[string]any{}
+	for _, text := range f.sets {
+		name, value, ok := strings.Cut(text, "=")
+		var v any
+		if err := yaml.Unmarshal([]byte(value), &v); err != nil || !ok {
+			return nil, usage(fmt.Errorf("--set %q: want SETTING=VALUE, such as envoy.concurrency=2", text))
+		}
+		put(doc, name, v)
+	}
+	for flag, setting := range flagSettings() {
+		given := f.given.Lookup(flag)
+		if given == nil || !given.Changed {
+			continue
+		}
+		switch v := given.Value.(type) {
+		case pflag.SliceValue:
+			put(doc, setting, v.GetSlice())
+		default:
+			put(doc, setting, given.Value.String())
+		}
+		switch flag {
+		case "labels":
+			put(doc, setting, f.labels)
+		case "dev":
+			put(doc, setting, given.Value.String() == "true")
+		}
+	}
+	return yaml.Marshal(doc)
+}
+
+// put sets the value at a path of names with dots between.
+func put(doc map[string]any, path string, value any) {
+	name, rest, more := strings.Cut(path, ".")
+	if !more {
+		doc[name] = value
+		return
+	}
+	inner, ok := doc[name].(map[string]any)
+	if !ok {
+		inner = map[string]any{}
+		doc[name] = inner
+	}
+	put(inner, rest, value)
 }
 
 // settings are the defaults, those that the workload joined with, the file's settings over them, and the given flags over
 // those; checked.
 func (f *flags) settings() (agent.Settings, error) {
-	s, err := f.read()
+	s, _, err := f.read()
 	if err != nil {
 		return s, err
 	}
 	return s, f.explain(s.Complete())
 }
 
-// read is settings without the check.
-func (f *flags) read() (agent.Settings, error) {
-	s := agent.Default()
+// read is settings without the check. base are those that a workload of this machine has without its own file and flags.
+func (f *flags) read() (s, base agent.Settings, err error) {
+	s, base = agent.Default(), agent.Default()
 	if f.host {
 		s.Workload.Interception = "tproxy"
 	}
 	if err := f.readOwn(&s); err != nil {
-		return s, err
+		return s, base, err
 	}
 	if file := f.file(); file != "" {
 		data, err := strictyaml.ReadFile(file)
 		if err != nil {
-			return s, usage(fmt.Errorf("%w (--config)", err))
+			return s, base, usage(fmt.Errorf("%w (--config)", err))
 		}
 		if f.places, err = strictyaml.Decode(file, data, &s); err != nil {
-			return s, usage(err)
+			return s, base, usage(err)
+		}
+		if f.config == "" {
+			_, _ = strictyaml.Decode(file, data, &base) // s was decoded from the same text
 		}
 	}
-	for _, o := range f.over {
-		if f.set.Changed(o.flag) {
-			o.apply(&s)
+	if f.given == nil {
+		return s, base, nil
+	}
+	data, err := f.document()
+	if err != nil {
+		return s, base, err
+	}
+	_, err = strictyaml.Decode("command line", data, &s)
+	for _, e := range unjoin(err) {
+		if wrong, ok := errors.AsType[*strictyaml.Error](e); ok {
+			wrong.Line = 0
 		}
 	}
-	return s, nil
+	return s, base, usage(err)
 }
-
-// operatorFile has the operator's settings for workloads that units of this machine run.
-const operatorFile = "/etc/ashore/agent.yaml"
 
 // file is the settings file; empty: there is none.
 func (f *flags) file() string {
 	if f.config != "" || !f.host && filepath.Dir(f.state) != agent.PackagedState {
 		return f.config
 	}
-	if _, err := os.Lstat(operatorFile); err != nil {
+	if _, err := os.Lstat(agent.OperatorSettings); err != nil {
 		return ""
 	}
-	return operatorFile
+	return agent.OperatorSettings
 }
 
 // readOwn lays the settings that the workload joined with over s, and names its state folder.
@@ -160,27 +180,23 @@ func (f *flags) readOwn(s *agent.Settings) error {
 	return nil
 }
 
-// joined finds the workload that is meant when nothing on the command line describes another one.
+// joined finds the workload that has joined, unless the command line describes another one.
 func (f *flags) joined() error {
-	given := func(name string) (string, bool) {
-		flag := f.set.Lookup(name)
-		return flag.Value.String(), flag.Changed
+	value := func(name string) string {
+		if flag := f.given.Lookup(name); flag.Changed {
+			return flag.Value.String()
+		}
+		return ""
 	}
-	if state, ok := given("state"); ok {
-		f.state = state
+	if f.state = value("state"); f.state != "" {
 		return nil
 	}
-	if _, dev := given("dev"); dev || f.config != "" || f.set.Changed("xds") {
+	if value("dev") != "" || f.config != "" || value("xds") != "" {
 		return nil
 	}
-	name, _ := given("name")
-	namespace, ok := given("namespace")
-	if !ok {
-		namespace = ""
-	}
-	state, err := agent.FindJoined(name, namespace)
-	if errors.Is(err, agent.ErrNoIdentity) && f.set.NFlag() > 0 {
-		return nil // what is missing is said by name
+	state, err := agent.FindJoined(value("name"), value("namespace"))
+	if errors.Is(err, agent.ErrNoIdentity) && (value("name") != "" || value("address") != "") {
+		return nil // the settings that are missing are named
 	}
 	f.state = state
 	return err
@@ -191,12 +207,8 @@ func (f *flags) explain(err error) error {
 	if _, ok := errors.AsType[*agent.UsageError](err); !ok {
 		return err
 	}
-	all := []error{err}
-	if joined, ok := err.(interface{ Unwrap() []error }); ok {
-		all = joined.Unwrap()
-	}
 	var out []error
-	for _, e := range all {
+	for _, e := range unjoin(err) {
 		if u, ok := errors.AsType[*agent.UsageError](e); ok {
 			e = f.withFlag(u)
 		}
@@ -205,20 +217,31 @@ func (f *flags) explain(err error) error {
 	return usage(errors.Join(out...))
 }
 
-// withFlag names the flag beside the setting, and the place of the setting in the file unless the flag was given.
+// withFlag adds the flag and the place in the file to an error about a setting; a flag that was given has no place.
 func (f *flags) withFlag(u *agent.UsageError) error {
 	name, from := u.Setting, f.places.Of(u.Setting)
-	for _, o := range f.over {
-		if o.setting == u.Setting {
-			flag := cmp.Or(o.shown, o.flag)
-			name += " (--" + flag + ")"
-			if f.set.Changed(flag) {
-				from = ""
-			}
+	for flag, setting := range flagSettings() {
+		if setting != u.Setting || f.given == nil || f.given.Lookup(flag) == nil {
+			continue
 		}
+		name += " (--" + flag + ")"
+		if f.given.Changed(flag) {
+			from = ""
+		}
+	}
+	if slices.ContainsFunc(f.sets, func(text string) bool { return strings.HasPrefix(text, u.Setting+"=") }) {
+		from = "--set"
 	}
 	if from != "" {
 		name = from + ": " + name
 	}
 	return &agent.UsageError{Setting: name, Text: u.Text}
+}
+
+// unjoin are the errors that errors.Join put together.
+func unjoin(err error) []error {
+	if joined, ok := err.(interface{ Unwrap() []error }); ok {
+		return joined.Unwrap()
+	}
+	return []error{err}
 }

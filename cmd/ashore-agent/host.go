@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"os/user"
 	"path/filepath"
 	"strconv"
@@ -51,8 +51,8 @@ type host struct {
 	nft      string // the program that the rules need
 	rules    interception
 	owner    func(machine.Socket) (*machine.Owner, error)
-	// self runs this program as the agent's user.
-	self func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error
+	// as calls f with the rights of the agent's user.
+	as func(f func() error) error
 	// ready waits until a workload is ready.
 	ready func(ctx context.Context, s *agent.Settings) error
 }
@@ -67,7 +67,7 @@ func thisHost() *host {
 		return nil
 	}
 	return &host{folder: agent.PackagedState, systemd: machine.Systemctl("systemctl"), envoy: agent.PackagedEnvoy, resolver: "/etc/resolv.conf", nft: "nft",
-		rules: intercept.Machine{}, owner: machine.PortOwner, self: asUser(u), ready: waitReady}
+		rules: intercept.Machine{}, owner: machine.PortOwner, as: asUser(u), ready: waitReady}
 }
 
 // runs says whether units run the workload of a state folder.
@@ -107,25 +107,23 @@ func (h *host) envoys(ctx context.Context, state string) ([]machine.Unit, error)
 	return out, err
 }
 
-// asUser runs this program as another user.
-func asUser(u *user.User) func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
-	return func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
-		program, err := os.Executable()
-		if err != nil {
-			return err
-		}
-		uid, uidErr := strconv.ParseUint(u.Uid, 10, 32)
-		gid, gidErr := strconv.ParseUint(u.Gid, 10, 32)
+// asUser calls functions with the effective user and group of another user, in all threads of this process.
+func asUser(u *user.User) func(f func() error) error {
+	return func(f func() error) (err error) {
+		uid, uidErr := strconv.Atoi(u.Uid)
+		gid, gidErr := strconv.Atoi(u.Gid)
 		if err := errors.Join(uidErr, gidErr); err != nil {
 			return err
 		}
-		cmd := exec.CommandContext(ctx, program, args...)
-		cmd.Stdin, cmd.Stdout, cmd.Stderr, cmd.Dir = stdin, stdout, stderr, "/"
-		cmd.Env = []string{"HOME=" + u.HomeDir, "PATH=" + os.Getenv("PATH")}
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
-		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
-		cmd.WaitDelay = undoTime
-		return cmd.Run()
+		if err := syscall.Setegid(gid); err != nil {
+			return fmt.Errorf("become the group of %s: %w", u.Username, err)
+		}
+		defer func() { err = errors.Join(err, syscall.Setegid(os.Getgid())) }()
+		if err := syscall.Seteuid(uid); err != nil {
+			return fmt.Errorf("become the user %s: %w", u.Username, err)
+		}
+		defer func() { err = errors.Join(err, syscall.Seteuid(os.Getuid())) }()
+		return f()
 	}
 }
 

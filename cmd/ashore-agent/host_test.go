@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"path/filepath"
@@ -45,12 +44,7 @@ func newFakeHost(t *testing.T) *fakeHost {
 			}
 			return machine.PortOwner(s)
 		},
-		self: func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer, args ...string) error {
-			if code := run(ctx, func(hclog.Logger) {}, args, stdin, stdout, stderr); code != 0 {
-				return fmt.Errorf("exit code %d", code)
-			}
-			return nil
-		},
+		as:    func(f func() error) error { return f() },
 		ready: func(ctx context.Context, _ *agent.Settings) error { return errors.Join(f.fails["ready"], ctx.Err()) }}
 	return f
 }
@@ -218,7 +212,7 @@ func TestHostUndo(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f, next := newFakeHost(t), authority(t, "127.0.15.64")
-			args := f.joinArgs(next(), "127.0.15.65", "--status-port", "16020", "--health-port", "0", "--metrics-port", "0")
+			args := f.joinArgs(next(), "127.0.15.65", "--set", "ports.status=16020", "--set", "ports.health=0", "--set", "ports.metrics=0")
 			f.fails[tc.fails] = cause
 			stdout, _, steps, err := f.start(t.Context(), args...)
 			if !errors.Is(err, cause) || !strings.Contains(err.Error(), "the machine works as before") || stdout != "" {

@@ -13,14 +13,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/pflag"
-
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/internal/machine"
 )
-
-// errTold is that another process has said what went wrong: exit code 1, and nothing more to say.
-var errTold = errors.New("")
 
 // hostJoin makes a workload of a host a member of the mesh.
 type hostJoin struct {
@@ -35,15 +30,15 @@ type hostJoin struct {
 // undoing takes one step back.
 type undoing func(ctx context.Context) error
 
-// join checks the machine, joins as the agent's user, starts the unit and installs the rules. What fails is undone,
-// except for the identity: the same command goes on with it.
+// join checks the machine, joins with the rights of the agent's user, starts the unit and installs the rules. When a step
+// fails, the steps before it are undone, except for the identity: the same command continues with it.
 func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader, stdout, stderr io.Writer) error {
 	c, err := j.config(f, stdin)
 	if err != nil {
 		return err
 	}
 	w := &hostJoin{host: h, settings: c.Settings, group: c.Group}
-	if err := w.place(); err != nil {
+	if err := w.chooseUnit(); err != nil {
 		return err
 	}
 	units, err := h.systemd.Show(ctx, w.unit)
@@ -56,18 +51,14 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 			return f.explain(err)
 		}
 	}
-	_, joined, _ := agent.JoinedAs(w.settings.State)
-	args := append([]string{"join"}, given(f.set)...)
-	args = append(args, "--state="+w.settings.State, "--interception="+w.settings.Workload.Interception, "--no-run", "--token-file=-")
-	if w.unit != mainUnit {
-		args = append(args, "--dns-port=0") // the first workload's agent has it
-	}
-	if err := h.self(ctx, strings.NewReader(c.Token), io.Discard, stderr, args...); err != nil {
-		return joinFailed(ctx, err)
-	}
-	_, now, err := agent.JoinedAs(w.settings.State)
-	if err != nil {
-		return err
+	c.Settings, c.Log = w.settings, logger(w.settings.Log, stderr)
+	var result *agent.JoinResult
+	err = h.as(func() (err error) { result, err = agent.Join(ctx, c); return err })
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted before the workload had joined; the machine works as before")
+	case err != nil:
+		return f.explain(err)
 	}
 	changed, err := w.start(ctx)
 	if ctx.Err() != nil {
@@ -77,47 +68,15 @@ func (h *host) join(ctx context.Context, f *flags, j *joinFlags, stdin io.Reader
 		return errors.Join(err, w.back(ctx))
 	}
 	how := "has joined the mesh"
-	if joined.At.Equal(now.At) && !changed {
+	if result.Already && !changed {
 		how = "has joined before and runs; nothing was changed, and the token was not used. For other settings edit " +
 			agent.OwnSettings(w.settings.State) + " and restart the agent"
 	}
 	return w.summary(ctx, stdout, how)
 }
 
-// joinFailed is the error of a join in another process, which has told it.
-func joinFailed(ctx context.Context, err error) error {
-	var exit *exec.ExitError
-	switch {
-	case ctx.Err() != nil:
-		return errors.New("interrupted before the workload had joined; the machine works as before")
-	case errors.As(err, &exit) && exit.ExitCode() == 2:
-		return usage(errTold)
-	case errors.As(err, &exit):
-		return errTold
-	}
-	return err
-}
-
-// given are the flags that were given, as arguments for another process.
-func given(fs *pflag.FlagSet) []string {
-	var out []string
-	fs.Visit(func(f *pflag.Flag) {
-		value := f.Value.String()
-		if list, ok := f.Value.(pflag.SliceValue); ok {
-			value = strings.Join(list.GetSlice(), ",")
-		}
-		if f.Name == "config" {
-			if path, err := filepath.Abs(value); err == nil {
-				value = path
-			}
-		}
-		out = append(out, "--"+f.Name+"="+value)
-	})
-	return out
-}
-
-// place finds the unit of the workload. The first workload of a machine has mainUnit.
-func (w *hostJoin) place() error {
+// chooseUnit finds the unit of the workload. The first workload of a machine has mainUnit.
+func (w *hostJoin) chooseUnit() error {
 	s := &w.settings
 	if id, joined, err := agent.JoinedAs(s.State); err == nil && joined.Group != w.group {
 		return fmt.Errorf("%s is a member of %s on this machine already, as %s, and the command is for %s: for a second workload "+
@@ -209,11 +168,11 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 		changed = true
 		w.undo = append(w.undo, func(ctx context.Context) error { return w.stop(ctx, w.settings.State) })
 		if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", w.unit); err != nil {
-			return true, fmt.Errorf("start the agent: %w", w.because(ctx, err))
+			return true, fmt.Errorf("start the agent: %w", w.withStatus(ctx, err))
 		}
 	}
 	if err := w.ready(ctx, &w.settings); err != nil {
-		return changed, fmt.Errorf("the workload is not ready: %w", w.because(ctx, err))
+		return changed, fmt.Errorf("the workload is not ready: %w", w.withStatus(ctx, err))
 	}
 	if w.settings.Workload.Interception != "tproxy" {
 		return changed, nil
@@ -225,7 +184,7 @@ func (w *hostJoin) start(ctx context.Context) (changed bool, err error) {
 	if err := w.install(ctx); err != nil {
 		return true, err
 	}
-	w.undo = append(w.undo, w.openUp)
+	w.undo = append(w.undo, w.removeRules)
 	if err := w.systemd.Run(ctx, "enable", "--quiet", "--now", interceptUnit); err != nil {
 		return true, fmt.Errorf("install the rules at boot: %w", err)
 	}
@@ -245,20 +204,15 @@ func (w *hostJoin) install(ctx context.Context) error {
 	return w.rules.Install(ctx, c, checks)
 }
 
-// because is an error with what the agent says is wrong.
-func (w *hostJoin) because(ctx context.Context, err error) error {
-	r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State)
-	if statusErr != nil {
-		return errors.Join(err, statusErr)
+// withStatus adds what the agent's status says to err.
+func (w *hostJoin) withStatus(ctx context.Context, err error) error {
+	if r, statusErr := agent.Status(context.WithoutCancel(ctx), w.settings.State); statusErr == nil {
+		if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 {
+			l := r.Lines[i]
+			err = fmt.Errorf("%w\n%s: %s; %s", err, l.Name, l.Text, l.Todo)
+		}
 	}
-	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Todo != "" }); i >= 0 && r.PID != 0 {
-		l := r.Lines[i]
-		return fmt.Errorf("%s: %s; %s", l.Name, l.Text, l.Todo)
-	}
-	if i := slices.IndexFunc(r.Lines, func(l agent.Line) bool { return l.Name == "agent" }); i >= 0 && r.PID == 0 {
-		return fmt.Errorf("%w\nagent: %s; journalctl -u %s says more", err, r.Lines[i].Text, w.unit)
-	}
-	return err
+	return fmt.Errorf("%w\njournalctl -u %s says more", err, w.unit)
 }
 
 // link has mainUnit run this workload.
@@ -308,8 +262,8 @@ func (w *hostJoin) summary(ctx context.Context, out io.Writer, how string) error
 	return err
 }
 
-// openUp removes the rules. Without nft there are none.
-func (h *host) openUp(ctx context.Context) error {
+// removeRules removes the rules, also from the next boot. Without nft there are none.
+func (h *host) removeRules(ctx context.Context) error {
 	var err error
 	if _, missing := exec.LookPath(h.nft); missing == nil {
 		err = h.rules.Delete(ctx)

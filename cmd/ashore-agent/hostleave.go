@@ -22,7 +22,7 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 		}
 	}
 	if _, _, err := agent.JoinedAs(state); !errors.Is(err, agent.ErrNoIdentity) {
-		if err := h.self(ctx, nil, io.Discard, os.Stderr, "leave", "--yes", "--state="+state, "--wait="+wait.String()); err != nil {
+		if err := h.as(func() error { return agent.Leave(ctx, state, wait) }); err != nil {
 			return fmt.Errorf("end the agent and remove the identity: %w", err)
 		}
 	}
@@ -31,7 +31,7 @@ func (h *host) leave(ctx context.Context, state string, wait time.Duration) erro
 	}
 	err := os.RemoveAll(state)
 	if main {
-		err = errors.Join(err, h.openUp(ctx), os.Remove(filepath.Join(h.folder, agent.MainLink)))
+		err = errors.Join(err, h.removeRules(ctx), os.Remove(filepath.Join(h.folder, agent.MainLink)))
 	}
 	return err
 }
@@ -42,7 +42,7 @@ func (h *host) leaveNothing(ctx context.Context, stdout io.Writer) error {
 		if err := h.leave(ctx, main, 0); err != nil {
 			return err
 		}
-	} else if err := h.openUp(ctx); err != nil {
+	} else if err := h.removeRules(ctx); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintln(stdout, "no workload of this machine has joined; no rules are installed")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
 
 	"github.com/ashore-mesh/ashore/agent"
 	"github.com/ashore-mesh/ashore/agent/intercept"
@@ -172,18 +173,13 @@ func printInterception(w io.Writer, s intercept.Status) error {
 		return out.Flush()
 	}
 	row("at boot", "installed, as confirmed %s", s.Confirmed.Format(time.RFC3339))
-	list := func(name string, of []string, none string) {
-		if len(of) == 0 {
-			of = []string{none}
-		}
-		row(name, "%s", strings.Join(of, ", "))
+	settings, err := yaml.Marshal(s.Settings)
+	if err != nil {
+		return err
 	}
-	list("outbound ranges", s.Settings.IncludeOutboundIPRanges, "all")
-	list("  except", s.Settings.ExcludeOutboundIPRanges, "none")
-	list("  except ports", s.Settings.ExcludeOutboundPorts, "none")
-	list("inbound ports", s.Settings.IncludeInboundPorts, "all")
-	list("  except", append([]string{"15000-15099"}, s.Settings.ExcludeInboundPorts...), "")
-	list("users except", s.Settings.ExcludeUsers, "none")
+	for line := range strings.Lines(string(settings)) {
+		row("", "%s", strings.TrimRight(line, "\n"))
+	}
 	return out.Flush()
 }
 

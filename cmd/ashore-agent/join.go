@@ -39,14 +39,13 @@ const joinExample = `  # the command that "ashorectl join-token create --group s
 
 // joinFlags are what a workload joins with.
 type joinFlags struct {
-	planes         []string
 	hash, group    string
 	tokenFile      string
 	replace, noRun bool
 }
 
 func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, stderr io.Writer) *cobra.Command {
-	f, j := newFlags(), &joinFlags{}
+	f, j := &flags{}, &joinFlags{}
 	cmd := &cobra.Command{
 		Use:     "join",
 		Short:   "Make this workload a member of the mesh, and run its Envoy",
@@ -71,7 +70,7 @@ func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, s
 	}
 	fs := cmd.Flags()
 	fs.SortFlags = false
-	fs.StringSliceVar(&j.planes, "control-plane", nil, "`host:port` of the control plane's TLS port; several replicas with commas")
+	fs.StringSlice("control-plane", nil, "`host:port` of the control plane's TLS port; several replicas with commas")
 	fs.StringVar(&j.hash, "ca-hash", "", "`sha256:…` of the control plane's root certificate")
 	fs.StringVar(&j.group, "group", "", "the WorkloadGroup, `namespace/name`")
 	fs.StringVar(&j.tokenFile, "token-file", "-", "`file` with the one-time token; - is standard input")
@@ -83,19 +82,15 @@ func joinCommand(logging func(hclog.Logger), h *host, stdin io.Reader, stdout, s
 
 // hosted says whether units of the machine are to run the workload.
 func (j *joinFlags) hosted(h *host, f *flags) bool {
-	state := f.set.Lookup("state")
-	return h != nil && !j.noRun && !f.set.Changed("dev") && (!state.Changed || h.runs(state.Value.String()))
+	state := f.given.Lookup("state")
+	return h != nil && !j.noRun && !f.given.Changed("dev") && (!state.Changed || h.runs(state.Value.String()))
 }
 
 // config reads the settings and the token, and checks them.
 func (j *joinFlags) config(f *flags, stdin io.Reader) (agent.JoinConfig, error) {
-	s, err := f.read()
+	s, base, err := f.read()
 	if err != nil {
 		return agent.JoinConfig{}, err
-	}
-	if len(j.planes) > 0 {
-		s.XDS.Addresses = j.planes
-		f.rename("xds.addresses", "control-plane")
 	}
 	if f.host && s.Workload.Type == "router" && s.Workload.Interception == "tproxy" {
 		s.Workload.Interception = "none" // a gateway has no application
@@ -104,7 +99,7 @@ func (j *joinFlags) config(f *flags, stdin io.Reader) (agent.JoinConfig, error) 
 	if err != nil {
 		return agent.JoinConfig{}, err
 	}
-	c := agent.JoinConfig{Settings: s, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace}
+	c := agent.JoinConfig{Settings: s, Base: &base, Group: j.group, Hash: j.hash, Token: token, Replace: j.replace}
 	return c, f.explain(c.Prepare())
 }
 

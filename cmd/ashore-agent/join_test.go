@@ -102,8 +102,8 @@ func TestJoinRunLeave(t *testing.T) {
 		t.Fatalf("build: %v\n%s", err, out)
 	}
 	envoy := testenvoy.Path(t)
-	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--drain-leave", "0s", "--drain-minimum", "0s",
-		"--log-format", "json", "--log-level", "trace")
+	args := append(l.args(), "--name", "web-1", "--address", address, "--state", state, "--envoy", envoy, "--set", "drain.leave=0s",
+		"--set", "log.format=json", "--set", "log.level=trace")
 	p := &running{bootstrap: filepath.Join(state, "bootstrap.json")}
 	p.cmd = exec.Command(path, args...)
 	var out bytes.Buffer
@@ -189,7 +189,7 @@ func TestJoinOnly(t *testing.T) {
 			if code != 1 || !strings.Contains(stdout, "the agent does not run") || !strings.Contains(stdout, "start the agent: ashore-agent run --state "+state) {
 				t.Errorf("status: exit code %d\n%s", code, stdout)
 			}
-			if code, _, stderr := start(t, "run", "--state", state, "--name", "else"); code != 2 || !strings.Contains(stderr, `workload.name (--name): "else" is not what the workload joined by, "web-`+from+`"`) {
+			if code, _, stderr := start(t, "run", "--state", state, "--name", "else", "--envoy", testenvoy.Path(t)); code != 2 || !strings.Contains(stderr, `workload.name (--name): "else" is not what the workload joined by, "web-`+from+`"`) {
 				t.Errorf("run by another name: exit code %d, %q", code, stderr)
 			}
 			if code, _, stderr := start(t, "leave", "--yes", "--state", state); code != 0 {
@@ -250,8 +250,8 @@ func TestJoinErrors(t *testing.T) {
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token, 2, "--control-plane: not set; give host:port"},
 		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a", 2, `xds.addresses (--control-plane): "a" is not host:port`},
 		{"join --token-file " + state + "/none", 2, "none: no such file or directory (--token-file)"},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --log-level loud", 2, `log.level (--log-level): "loud" is not known`},
-		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane a:1 --set log.level=loud", 2, `log.level: "loud" is not known`},
+		{"join --group shop/web --ca-hash " + hash + " --token-file " + token + " --control-plane 127.0.15.53:1 --envoy " + testenvoy.Path(t) + " --state " + state, 1, "control plane 127.0.15.53:1: nothing listens there"},
 		{"status -o yaml --state " + state, 2, `--output "yaml" is not known; want text or json`},
 		{"leave --yes --state " + state, 1, state + ": this workload has not joined the mesh"},
 		{"status now", 2, `unexpected argument "now"`},

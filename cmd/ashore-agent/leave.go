@@ -32,7 +32,7 @@ func (p *place) folder() (string, error) {
 	return agent.FindJoined(p.name, p.namespace)
 }
 
-// folders are the state folders that are meant: the named one, or those of all workloads that have joined.
+// folders are the named state folder, or those of all workloads that have joined.
 func (p *place) folders() ([]string, error) {
 	if p.state == "" {
 		if all, err := agent.AllJoined(p.name, p.namespace); err != nil || len(all) > 1 {

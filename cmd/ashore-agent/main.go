@@ -43,7 +43,6 @@ func run(ctx context.Context, logging func(hclog.Logger), args []string, stdin i
 		return 0
 	case errors.Is(err, errNotWell):
 		return 1 // what was printed says it
-	case errors.Is(err, errTold):
 	case !ending.Told(err):
 		fmt.Fprintf(stderr, "ashore-agent: %v\n", err)
 	}

@@ -51,15 +51,17 @@ func TestErrors(t *testing.T) {
 		want string
 	}{
 		{"run --config " + wrong, 2, wrong + ":9: foo: unknown setting; known here: dev, dns, drain, "},
-		{"run --config " + ranges, 2, ranges + ":5: ports.status (--status-port): 0 is out of range"},
-		{"run --config " + ranges, 2, ranges + `:6: log.level (--log-level): "loud" is not known`},
+		{"run --config " + ranges, 2, ranges + ":5: ports.status: 0 is out of range"},
+		{"run --config " + ranges, 2, ranges + `:6: log.level: "loud" is not known`},
 		{"run --config " + ranges, 2, ranges + ":8: envoy.maxConnections: 0 is out of range"},
 		{"run --config " + ranges, 2, ranges + ": xds.addresses (--xds): not set"},
-		{"run --log-level quiet --config " + ranges, 2, "\nlog.level (--log-level): \"quiet\" is not known"},
-		{"run --labels a=b,a=c", 2, `invalid argument "a=b,a=c" for "--labels" flag: a is given twice, as "b" and as "c"`},
-		{"run --labels a", 2, `"a" is not a label; want NAME=VALUE`},
+		{"run --set log.level=quiet --config " + ranges, 2, "\n--set: log.level: \"quiet\" is not known"},
+		{"run --labels a", 2, `invalid argument "a" for "--labels" flag: a must be formatted as key=value`},
+		{"run --dev --set envoy.concurency=1", 2, `command line: envoy.concurency: unknown setting; did you mean "concurrency"?`},
+		{"run --dev --set envoy.concurrency=x", 2, `command line: envoy.concurrency: want a whole number, got "x"`},
+		{"run --dev --set envoy.concurrency", 2, `--set "envoy.concurrency": want SETTING=VALUE, such as envoy.concurrency=2`},
 		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2,127.0.0.2", 2, `workload.addresses (--address): "127.0.0.2" is given twice`},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --http-proxy-port 15020", 2, "workload.httpProxyPort (--http-proxy-port): 15020 is the port of ports.status too"},
+		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --set workload.httpProxyPort=15020", 2, "--set: workload.httpProxyPort: 15020 is the port of ports.status too"},
 		{"completion foo", 2, `there is no completion for "foo": name one of bash, fish, powershell, zsh`},
 		{"completion bash foo", 2, `unexpected argument "foo"`},
 		{"strat", 2, `unknown command "strat"`},
@@ -67,7 +69,6 @@ func TestErrors(t *testing.T) {
 		{"run now", 2, `unexpected argument "now"`},
 		{"run --dev --xds 127.0.0.1:1", 2, "workload.addresses (--address): not set"},
 		{"run --address 127.0.0.2", 2, "xds.addresses (--xds): not set; give host:port of the control plane, such as 127.0.0.1:15010"},
-		{"run --dev --xds 127.0.0.1:1 --address 127.0.0.2 --drain-minimum 1h", 2, "drain.maximum (--drain-maximum): 5s is less"},
 		{"run --config " + dir + "/none.yaml", 2, "none.yaml: no such file"},
 		{"run --config " + large, 2, "large.yaml has more than 1048576 bytes"},
 		{"run --config " + file, 2, file + `:3: workload.adresses: unknown setting; did you mean "addresses"?`},
@@ -84,7 +85,7 @@ func TestErrors(t *testing.T) {
 func TestEndedInJSON(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	code, _, stderr := start(t, "run", "--dev", "--xds", "127.0.0.1:1", "--address", "127.0.0.2", "--state", dir, "--envoy", dir+"/none", "--log-format", "json")
+	code, _, stderr := start(t, "run", "--dev", "--xds", "127.0.0.1:1", "--address", "127.0.0.2", "--state", dir, "--envoy", dir+"/none", "--set", "log.format=json")
 	var got struct {
 		Level string `json:"@level"`
 		Error string

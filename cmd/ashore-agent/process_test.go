@@ -157,7 +157,7 @@ func TestSignals(t *testing.T) {
 // The second Ctrl-C does not wait for the drain that the first one began.
 func TestSecondSignal(t *testing.T) {
 	t.Parallel()
-	p := program(t, "127.0.42.5", "--drain-minimum", "1h", "--drain-maximum", "1h")
+	p := program(t, "127.0.42.5", "--set", "drain.leave=1h")
 	p.signal(t, syscall.SIGINT)
 	eventually(t, "the drain has begun", func() error {
 		resp, err := http.Get("http://127.0.42.5:15020/healthz/ready")

@@ -20,10 +20,10 @@ func (m *mesh) joining(ctx context.Context, w workload) ([]string, error) {
 	if err := until(ctx, func() (err error) { line, err = m.token(ctx, w); return err }); err != nil {
 		return nil, fmt.Errorf("no join token for %s within %v: %w", w.name, startWithin, err)
 	}
-	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy, "--concurrency", "1",
-		"--drain-leave", "0s", "--drain-minimum", "0s", "--drain-maximum", "2s")
+	args := append(line, "--name", w.name, "--address", m.address(w), "--state", m.home(w), "--envoy", m.o.envoy, "--set", "envoy.concurrency=1",
+		"--set", "drain.leave=0s", "--set", "drain.maximum=2s")
 	if w.proxy {
-		args = append(args, "--http-proxy-port", portProxy)
+		args = append(args, "--set", "workload.httpProxyPort="+portProxy)
 	}
 	return args, nil
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/ashore-mesh/ashore/internal/e2e/harness"
+	"github.com/ashore-mesh/ashore/internal/testenvoy"
 )
 
 // Root does not run on a folder that another user prepared: there may be an authority in it whose key that user has.
@@ -29,7 +30,7 @@ func TestStateFolderOfOthers(t *testing.T) {
 	} {
 		for program, args := range map[string][]string{
 			"ashored":      {"--dev", "--files", files, "--xds-address", "127.0.0.1:0", "--metrics-address", "127.0.0.2:0", "--admin-socket", filepath.Join(dir, "admin.sock"), "--state", state},
-			"ashore-agent": {"run", "--dev", "--xds", "127.0.0.1:1", "--namespace", "shop", "--name", "web", "--address", "127.0.0.1", "--state", state},
+			"ashore-agent": {"run", "--dev", "--xds", "127.0.0.1:1", "--namespace", "shop", "--name", "web", "--address", "127.0.0.1", "--state", state, "--envoy", testenvoy.Path(t)},
 		} {
 			out, code, err := harness.Command(program, args...)
 			if err != nil || code == 0 || !strings.Contains(out, want) {

@@ -77,7 +77,7 @@ func TestJoinMessages(t *testing.T) {
 		code  int
 		words []string
 	}{
-		"hash of another root": {with("--ca-hash", pinned), 1, []string{m.TLS(), "is not believed", "and the join line says " + pinned, "do not go on if the hashes still differ"}},
+		"hash of another root": {with("--ca-hash", pinned), 1, []string{m.TLS(), "is not trusted", "and the join line says " + pinned, "do not go on if the hashes still differ"}},
 		"hash cut short":       {with("--ca-hash", pinned[:40]), 2, []string{"--ca-hash", "64 hexadecimal digits"}},
 		"clock behind":         {with("--control-plane", early, "--ca-hash", pinned), 1, []string{early, "begins at", "from now by this machine's clock", "set the clock (timedatectl, chrony)"}},
 		"clock ahead":          {with("--control-plane", late, "--ca-hash", pinned), 1, []string{late, "ended at", "ago by this machine's clock", "set the clock (timedatectl, chrony)"}},

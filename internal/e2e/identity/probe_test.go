@@ -131,7 +131,7 @@ func TestGroupProbe(t *testing.T) {
 	answers(t, client, "web-1")
 
 	m.Write("web.yaml", probedBy("exec: {command: [id]}"))
-	s.WantLine("registration", "warn ", "healthy as it was told before", "it runs a command", "/b")
+	s.WantLine("registration", "warn ", "healthy by the former probe", "it runs a command", "/b")
 	harness.Eventually(t, "the control plane tells who does not take the probe", func() error {
 		st, err := m.Admin.Status(context.Background())
 		if err != nil {
@@ -182,7 +182,7 @@ func TestGroupProbeNotAllowed(t *testing.T) {
 		t.Errorf("the log says nothing of %s:\n%s", setting, s.Log())
 	}
 	s.Stop()
-	s.Run("--allow-group-exec")
+	s.Run("--set", "probe.allowGroupExec=true")
 	answers(t, client, "web-1")
 	s.WantLine("registration", "ok ", "by the command true")
 }

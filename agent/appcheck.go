@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
+	"google.golang.org/protobuf/proto"
+	networking "istio.io/api/networking/v1alpha3"
+
+	"github.com/ashore-mesh/ashore/internal/dnsname"
+	"github.com/ashore-mesh/ashore/registry"
+	"github.com/ashore-mesh/ashore/xds/resource"
+)
+
+// Probe limits what the WorkloadGroup may check on this machine.
+type Probe struct {
+	// AllowGroupExec lets the group's probe run a command on this machine, as the agent's user: whoever may write the group
+	// can then do here what that user can.
+	AllowGroupExec bool `yaml:"allowGroupExec"`
+	// AllowGroupHosts are the hosts that the group's probe may connect to beside the workload's own addresses, 127.0.0.1,
+	// ::1 and localhost. IP addresses and names, as the group writes them.
+	AllowGroupHosts []string `yaml:"allowGroupHosts"`
+	// CheckPorts has the agent check each second whether the workload's ports are served. Where the group has no probe, that
+	// is the application's health.
+	CheckPorts bool `yaml:"checkPorts"`
+}
+
+// probe checks the settings.
+func (c *checker) probe(p *Probe) {
+	for _, h := range p.AllowGroupHosts {
+		if _, err := netip.ParseAddr(h); err != nil && !dnsname.Valid(strings.ToLower(h)) {
+			c.fail("probe.allowGroupHosts", "%q is neither an IP address nor the name of a host", h)
+		}
+	}
+}
+
+// Health is the state of the workload.
+type Health struct {
+	Healthy bool
+	// Reason is why it is unhealthy; empty when it is healthy.
+	Reason string
+	// Ports are the states of the workload's ports.
+	Ports registry.PortStates
+}
+
+// appCheck says how the application is checked. The control plane sends it.
+type appCheck struct {
+	probe   *networking.ReadinessProbe // of the WorkloadGroup; nil: it has none
+	ports   []checkedPort              // that have to be served
+	unit    string                     // of systemd that has to be active; empty: none
+	key     string                     // equal for equal checks
+	refused *probeRefusal              // why the probe is not used; nil: it is
+}
+
+// probeRefused begins the reason why a workload is unhealthy when its group's probe is refused.
+const probeRefused = "the probe of the WorkloadGroup is not used: "
+
+// probeRefusal is why a group's probe is not used.
+type probeRefusal struct{ why, todo string }
+
+func (r *probeRefusal) Error() string { return probeRefused + r.why + "; " + r.todo }
+
+// newAppCheck reads what the control plane sent; nil is nothing. A probe is refused when it would do what the settings do
+// not let the mesh's configuration do on this machine, or when the agent does not know its method.
+func newAppCheck(p *networking.ReadinessProbe, s *Settings) appCheck {
+	if p == nil {
+		return appCheck{}
+	}
+	var c appCheck
+	if key, err := (proto.MarshalOptions{Deterministic: true}).Marshal(p); err == nil { // a decoded message can be encoded
+		c.key = string(key)
+	}
+	p = c.extensions(p)
+	if proto.Size(p) == 0 {
+		return c
+	}
+	if c.refused = s.allows(p); c.refused == nil {
+		c.probe = p
+	}
+	return c
+}
+
+// extensions reads the fields that are Ashore's own, and returns a copy of the probe without them.
+func (c *appCheck) extensions(p *networking.ReadinessProbe) *networking.ReadinessProbe {
+	p = proto.CloneOf(p)
+	m := p.ProtoReflect()
+	var rest []byte
+	for raw := m.GetUnknown(); len(raw) > 0; {
+		number, typ, size := protowire.ConsumeField(raw)
+		field := raw[:size] // of a message that was decoded
+		raw = raw[size:]
+		if typ != protowire.BytesType || number != resource.ProbePortsField && number != resource.ProbeUnitField {
+			rest = append(rest, field...)
+			continue
+		}
+		_, _, tag := protowire.ConsumeTag(field)
+		value, _ := protowire.ConsumeBytes(field[tag:])
+		if number == resource.ProbeUnitField {
+			c.unit = string(value)
+		} else if one, ok := readCheckedPort(string(value)); ok {
+			c.ports = append(c.ports, one)
+		}
+	}
+	m.SetUnknown(rest)
+	return p
+}
+
+// allows says why a group's probe is refused; nil when it is allowed.
+func (s *Settings) allows(p *networking.ReadinessProbe) *probeRefusal {
+	switch p.GetHealthCheckMethod().(type) {
+	case *networking.ReadinessProbe_HttpGet:
+		return s.allowsHost(p.GetHttpGet().GetHost())
+	case *networking.ReadinessProbe_TcpSocket:
+		return s.allowsHost(p.GetTcpSocket().GetHost())
+	case *networking.ReadinessProbe_Grpc:
+		return nil
+	case *networking.ReadinessProbe_Exec:
+		if s.Probe.AllowGroupExec && len(p.GetExec().GetCommand()) > 0 {
+			return nil
+		}
+		return &probeRefusal{"it runs a command, and this agent's settings do not let a group run commands on this machine",
+			"set probe.allowGroupExec here if whoever writes the group may, or use httpGet, tcpSocket or grpc in the group"}
+	}
+	return &probeRefusal{"this agent does not know its method", "use httpGet, tcpSocket or grpc in the group, or a newer agent"}
+}
+
+// allowsHost says why a group's probe may not connect to a host; nil when it may. Empty is the workload's own address.
+func (s *Settings) allowsHost(host string) *probeRefusal {
+	same := func(other string) bool { return sameHost(host, other) }
+	if host == "" || slices.ContainsFunc([]string{"127.0.0.1", "::1", "localhost"}, same) ||
+		slices.ContainsFunc(s.Workload.Addresses, same) || slices.ContainsFunc(s.Probe.AllowGroupHosts, same) {
+		return nil
+	}
+	return &probeRefusal{fmt.Sprintf("it connects to the host %q, which is not this workload", host),
+		"leave host out in the group (a Host header may go into httpHeaders), or add it to probe.allowGroupHosts here"}
+}
+
+// sameHost compares two hosts. Letters beyond ASCII are never equal: "ſ" is no "s" in DNS.
+func sameHost(a, b string) bool {
+	x, errX := netip.ParseAddr(a)
+	y, errY := netip.ParseAddr(b)
+	if errX != nil || errY != nil {
+		beyond := func(r rune) bool { return r >= utf8.RuneSelf }
+		return errX != nil && errY != nil && strings.EqualFold(a, b) && !strings.ContainsFunc(a+b, beyond)
+	}
+	return x.Unmap() == y.Unmap()
+}
+
+// schedule is when a check runs and how many results in a row change the health.
+type schedule struct {
+	delay, period, timeout time.Duration
+	up, down               int
+}
+
+// schedule is that of the group's probe, with Istio's defaults. Without a probe, what is checked is this machine's own and
+// costs little: it is checked each second and one result decides.
+func (c *appCheck) schedule() schedule {
+	if c.probe == nil {
+		return schedule{period: time.Second, timeout: time.Second, up: 1, down: 1}
+	}
+	positive := func(value, fallback int32) int {
+		if value <= 0 {
+			value = fallback
+		}
+		return int(value)
+	}
+	seconds := func(value, fallback int32) time.Duration {
+		return time.Duration(positive(value, fallback)) * time.Second
+	}
+	p := c.probe
+	return schedule{delay: seconds(p.GetInitialDelaySeconds(), 0), period: seconds(p.GetPeriodSeconds(), 10), timeout: seconds(p.GetTimeoutSeconds(), 1),
+		up: positive(p.GetSuccessThreshold(), 1), down: positive(p.GetFailureThreshold(), 3)}
+}

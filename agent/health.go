@@ -1,0 +1,72 @@
+package agent
+
+import "sync"
+
+// notChecked is why a workload is not an endpoint at first.
+const notChecked = "the application was not checked yet"
+
+// healthReporter combines the states of the application, of Envoy and of the agent into the workload's health, and reports
+// changes.
+type healthReporter struct {
+	report func(Health) // immutable; called in the order of the changes
+
+	mu      sync.Mutex
+	resumed bool    // guarded by mu: a former agent has reported, and that holds until both states are known
+	app     *Health // guarded by mu; nil: not checked yet
+	proxy   *string // guarded by mu: why Envoy is not ready, empty when it is; nil: not known yet
+	ending  bool    // guarded by mu
+	last    *Health // guarded by mu: as reported; nil: nothing
+}
+
+// setApp records the health of the application.
+func (r *healthReporter) setApp(h Health) { r.change(func() { r.app = &h }) }
+
+// setProxy records why Envoy is not ready; empty when it is.
+func (r *healthReporter) setProxy(reason string) { r.change(func() { r.proxy = &reason }) }
+
+// end makes the workload unhealthy for good.
+func (r *healthReporter) end() { r.change(func() { r.ending = true }) }
+
+func (r *healthReporter) change(f func()) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f()
+	if r.resumed && !r.ending && (r.app == nil || r.proxy == nil) {
+		return
+	}
+	h := r.combine()
+	if r.app != nil {
+		h.Ports = r.app.Ports
+	}
+	if r.last == nil || *r.last != h {
+		r.last = &h
+		r.report(h)
+	}
+}
+
+// combine is the health of all parts together. r.mu is held.
+func (r *healthReporter) combine() Health {
+	switch {
+	case r.ending:
+		return Health{Reason: "this proxy is about to end"}
+	case r.app != nil && !r.app.Healthy:
+		return *r.app
+	case r.proxy == nil:
+		return Health{Reason: "the proxy is starting"}
+	case *r.proxy != "":
+		return Health{Reason: *r.proxy}
+	case r.app == nil:
+		return Health{Reason: notChecked}
+	}
+	return Health{Healthy: true}
+}
+
+// Health is what was reported last.
+func (r *healthReporter) Health() (h Health, reported bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.last == nil {
+		return Health{}, false
+	}
+	return *r.last, true
+}
