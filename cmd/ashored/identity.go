@@ -52,7 +52,7 @@ type identity struct {
 // members tells of the other replicas, by what the certificate authority calls them.
 type members interface {
 	Alive(member string) bool
-	Twin() string
+	DuplicateID() string
 	// Replicas is how many there are, this one among them.
 	Replicas() int
 }
@@ -115,7 +115,7 @@ func (id *identity) serves(member string) bool {
 // twin is another replica that is alive and has the same ID as this one; empty: there is none.
 func (id *identity) twin() string {
 	if m := id.members.Load(); m != nil {
-		return (*m).Twin()
+		return (*m).DuplicateID()
 	}
 	return ""
 }

@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"path/filepath"
 
 	"github.com/hashicorp/go-hclog"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/ashore-mesh/ashore/ca"
 	"github.com/ashore-mesh/ashore/internal/feed"
 	"github.com/ashore-mesh/ashore/registry"
 	"github.com/ashore-mesh/ashore/registry/shared"
@@ -28,9 +26,9 @@ func (d doors) workloads(ctx context.Context, s settings, id *identity, back *ba
 	if !s.Store.shared() {
 		return registry.NewMemory(registry.MemoryConfig{File: filepath.Join(s.State, "runtime.json"), Replica: machineName(), Grace: s.Workloads.Grace, RestartGrace: s.Workloads.RestartGrace, Log: log})
 	}
-	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, LostGrace: s.Workloads.RestartGrace, Log: log}
+	c := shared.Config{Records: d.store.Records(), Replica: machineName(), Grace: s.Workloads.Grace, RestartGrace: s.Workloads.RestartGrace, Log: log}
 	if id != nil {
-		c.Replica, c.Address, c.Advertise, c.Answers, c.Member = s.replicaName(id.own), id.own, id.reach.addresses, id.answers, id.manager.ReplicaID()
+		c.Replica, c.Advertise, c.Member = s.replicaName(id.own), id.reach.addresses, id.manager.ReplicaID()
 	}
 	rt, err := shared.New(ctx, c)
 	if err != nil {
@@ -64,15 +62,4 @@ func (s *settings) replicaName(own string) string {
 		return ""
 	}
 	return machineName() + " (" + own + ")"
-}
-
-// answers says whether a control plane of this mesh answers at an address.
-func (id *identity) answers(ctx context.Context, address string) bool {
-	d := tls.Dialer{Config: ca.ControlPlaneTLS(id.manager.Bundle, id.domain)}
-	conn, err := d.DialContext(ctx, "tcp", address)
-	if err != nil {
-		return false
-	}
-	_ = conn.Close() // it has answered
-	return true
 }

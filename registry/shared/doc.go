@@ -1,11 +1,16 @@
-// Package shared is a registry.Runtime for any number of replicas, which share a record.Store.
+// Package shared is a registry.Runtime for several replicas, which share a record.Store.
 //
-// A registration is one record, and whoever writes it last speaks for the workload. What a stream of this replica says
-// counts here at once, and everywhere when the record is written: some milliseconds later, or when the store is back. Until
-// then nobody waits for it: no stream is cut and no proxy is refused because the store is away.
+// A registration is one record. What a stream of this replica sends is active on this replica at
+// once, and on the others when it is written: after milliseconds, or when the store is available
+// again. Streams never wait for the store. Each replica writes a heartbeat; workloads do not.
 //
-// A registration ends when its record is deleted, never by a clock of one replica alone, so that all replicas tell the same.
-// Each replica has one record that it writes anew every few seconds: nothing else is written while nothing happens, however
-// many workloads there are. The registrations of a replica that writes it no more count for a while, so that their proxies
-// can turn to another; then those that are alive delete what is left. Time is measured, never read from another's clock.
+// When a workload has sessions on two replicas, the one that connected last is active. When it ends
+// and the other is still connected, the other becomes active again.
+//
+// A registration ends when its record is deleted, so all replicas agree on it. That happens Grace
+// after its proxy disconnected, or RestartGrace after its replica stopped sending heartbeats. These
+// times start again when the store was unavailable.
+//
+// Not promised: the registrations of a replica that cannot reach the store for longer than
+// RestartGrace are deleted by the others. It writes them again when it is back.
 package shared

@@ -4,12 +4,9 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -18,94 +15,109 @@ import (
 	"github.com/ashore-mesh/ashore/registry"
 )
 
-// Config is what a Runtime is made of. Records and Log are needed; zero values of the rest are the defaults.
+// Config configures a Runtime. Records and Log are required.
 type Config struct {
-	// Records are what the replicas share.
+	// Records are shared by the replicas. They must implement record.Changer.
 	Records record.Store
-	// Replica names this control plane to people.
+	// Replica is the name of this replica, for people.
 	Replica string
-	// Address is where the others find this control plane: what Answers of theirs is asked about. Empty: nowhere.
-	Address string
-	// Advertise is where agents find this control plane; the others tell machines that join. Empty: nobody does.
+	// Advertise lists where agents connect to this replica. The other replicas send it to machines
+	// that join.
 	Advertise []string
-	// Member is what the certificate authority calls this control plane; Alive of the others answers by it. May be empty.
+	// Member is the ID of this replica in the certificate authority; see Alive. May be empty.
 	Member string
-	// Grace is how long a registration counts after its proxy has gone. Zero means 10s, as in Istio.
+	// Grace is how long a registration lasts after its proxy disconnected. Zero means 10s, as in
+	// Istio.
 	Grace time.Duration
-	// LostGrace is how long registrations count after their replica has ended or was lost: until then their proxies have to
-	// have connected to another. Zero means 60s.
-	LostGrace time.Duration
-	// Beat is how often this replica says that it is alive. Zero means 5s. Of who has said nothing for four times as long,
-	// while this replica could, it is thought that he is lost.
-	Beat time.Duration
-	// Answers asks whether a replica still answers at its Address although it writes nothing: it is cut off from the store,
-	// not lost, and neither are its workloads. It is called for several at once. Nil: nobody does.
-	Answers func(ctx context.Context, address string) bool
-	// Log is told of replicas that come and go, and of what goes wrong.
+	// RestartGrace is how long the registrations of a replica last after it stopped or was lost.
+	// Zero means 5m.
+	RestartGrace time.Duration
+	// Heartbeat is how often this replica writes its record. Zero means 5s. A replica that missed
+	// four heartbeats is lost.
+	Heartbeat time.Duration
+	// Log receives replicas that start and stop, and failures.
 	Log hclog.Logger
 }
 
 // Runtime is a registry.Runtime over records that replicas share. Safe for concurrent use.
 type Runtime struct {
-	cfg Config // set once
-	id  string // of this process among all replicas for ever; set once
+	cfg     Config         // immutable
+	records record.Changer // immutable; Config.Records
+	id      string         // immutable; of this process, unique
 
-	advertised atomic.Pointer[[]string] // where agents find the others that are alive
+	work chan struct{} // capacity 1; something is pending
 
-	alive   atomic.Int64                      // how many others count as alive
-	members atomic.Pointer[map[string]string] // those of the others that are alive, with who it is of those that have said so since this one began
+	mu       sync.Mutex // guards the following
+	all      registry.Registrations
+	saved    map[string]saved    // the records, as read last, by name
+	local    map[string]local    // what streams of this replica sent last, by name of the record
+	pending  map[string]struct{} // names of local that must be written
+	expiring map[string]expiry   // records that will be deleted, by name
+	replicas map[string]*replica // the other replicas, by ID
+	failure  failure
+	watchers map[chan struct{}]bool // capacity 1
 
-	said chan struct{} // cap 1; written by speak, read by Run: something is to be written
-
-	mu       sync.Mutex                        // guards the following
-	all      registry.Registrations            // what counts: that of shared, and over it what is pending of own
-	shared   map[registry.RegistrationKey]kept // as the records were read last
-	own      map[registry.RegistrationKey]*word
-	unsaid   map[registry.RegistrationKey]*word // those of own that are pending
-	watchers map[chan struct{}]bool             // cap 1
-	trouble  trouble
-
-	// The following belong to Run, and to New before.
-	names    map[string]registry.RegistrationKey // of records of the table
-	damaged  map[string]ruin                     // records that cannot be read, by name
-	replicas map[string]*replica                 // others, by id
-	orphans  map[registry.RegistrationKey]orphan // registrations that end by and by
-	unread   tables                              // what is to be read
-	mark     record.Mark                         // of registrations as they were read, in a store that tells what has changed
-	beats    int                                 // how often this one said that it is alive
-	beat     time.Time                           // when it does so next
-	touch    time.Time                           // since when the store takes what is written; zero: it does not
+	// The following belong to Run, and to New before it.
+	mark      record.Mark // of the registrations that were read
+	available bool        // the latest write succeeded
+	count     int         // heartbeats written
+	nextBeat  time.Time
 }
 
 var _ registry.Runtime = (*Runtime)(nil)
 
-// trouble is why nothing is shared, and since when. The zero value is none.
-type trouble struct {
-	text  string
-	since time.Time
+// saved is a record of a registration.
+type saved struct {
+	key registry.RegistrationKey
+	// registration is the latest version that could be read; nil: there is none.
+	registration *registry.Registration
+	owner        string // the ID of the replica that wrote it
+	value        []byte
+	version      string
 }
 
-// New makes one that begins with what the records have. Errors: something is missing, or the records cannot be read.
+// local is what a stream of this replica sent last.
+type local struct {
+	key     registry.RegistrationKey
+	session string
+	// registration is nil when it is to be removed.
+	registration *registry.Registration
+	value        []byte // the record; nil: it is to be deleted
+	// connected and owner order it among the sessions of the workload.
+	connected time.Time
+	owner     string
+}
+
+// live reports whether the stream is connected.
+func (l *local) live() bool { return l.registration != nil && l.registration.DisconnectedAt.IsZero() }
+
+// New makes a Runtime with the registrations of the records. Run must be called.
 func New(ctx context.Context, cfg Config) (*Runtime, error) {
-	if cfg.Log == nil || cfg.Records == nil {
-		return nil, errors.New("registry: a shared runtime needs Records and a Log")
+	records, ok := cfg.Records.(record.Changer)
+	if cfg.Log == nil || !ok {
+		return nil, errors.New("registry: a shared runtime needs a Log, and Records that list changes")
 	}
-	cfg.Grace, cfg.LostGrace, cfg.Beat = cmp.Or(cfg.Grace, 10*time.Second), cmp.Or(cfg.LostGrace, time.Minute), cmp.Or(cfg.Beat, 5*time.Second)
-	id := make([]byte, 16)
-	if _, err := rand.Read(id); err != nil {
-		return nil, fmt.Errorf("name this replica: %w", err)
+	cfg.Grace = cmp.Or(cfg.Grace, 10*time.Second)
+	cfg.RestartGrace = cmp.Or(cfg.RestartGrace, 5*time.Minute)
+	cfg.Heartbeat = cmp.Or(cfg.Heartbeat, 5*time.Second)
+	r := &Runtime{
+		cfg:      cfg,
+		records:  records,
+		id:       rand.Text(),
+		work:     make(chan struct{}, 1),
+		saved:    map[string]saved{},
+		local:    map[string]local{},
+		pending:  map[string]struct{}{},
+		expiring: map[string]expiry{},
+		replicas: map[string]*replica{},
+		watchers: map[chan struct{}]bool{},
 	}
-	r := &Runtime{cfg: cfg, id: hex.EncodeToString(id), said: make(chan struct{}, 1), shared: map[registry.RegistrationKey]kept{}, own: map[registry.RegistrationKey]*word{},
-		unsaid:   map[registry.RegistrationKey]*word{},
-		watchers: map[chan struct{}]bool{}, names: map[string]registry.RegistrationKey{}, damaged: map[string]ruin{}, replicas: map[string]*replica{},
-		orphans: map[registry.RegistrationKey]orphan{}, unread: tables{registrations: true, replicas: true}}
 	if err := r.read(ctx); err != nil {
 		return nil, err
 	}
 	for _, x := range r.replicas {
-		x.early = true
+		x.beats = 0 // it may be what is left of one that was killed
 	}
-	r.advertise()
 	return r, nil
 }
 
@@ -130,107 +142,158 @@ func (r *Runtime) Watch(ctx context.Context) <-chan struct{} {
 	return c
 }
 
-// Advertised are where agents find the other replicas that are alive and not cut off from the store, in the order of their names.
-func (r *Runtime) Advertised() []string {
-	if list := r.advertised.Load(); list != nil {
-		return slices.Clone(*list)
+// Connect implements registry.Runtime. It does not wait for the store.
+func (r *Runtime) Connect(_ context.Context, reg registry.Registration) error {
+	if err := reg.CheckSize(); err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	old := r.all.At(reg.RegistrationKey)
+	now := time.Now().UTC().Round(0)
+	if old != nil && !now.After(old.ConnectedAt) { // that replica's clock is ahead
+		now = old.ConnectedAt.Add(time.Microsecond)
+	}
+	reg.Replica, reg.ConnectedAt, reg.DisconnectedAt, reg.Lease = r.cfg.Replica, now, time.Time{}, time.Time{}
+	reg.Created, reg.Health = now, registry.Report{}
+	if old != nil && old.Identity == reg.Identity {
+		reg.Created, reg.Health = old.Created, old.Health
+	}
+	l := local{key: reg.RegistrationKey, session: reg.Session, connected: now, owner: r.id}
+	return r.setLocal(l, &reg)
+}
+
+// Report implements registry.Runtime. A report equal to the last one is no change.
+func (r *Runtime) Report(_ context.Context, key registry.RegistrationKey, session string, h registry.Report) error {
+	return r.change(key, session, func(reg registry.Registration) *registry.Registration {
+		if !reg.Health.Same(h) {
+			h.At = h.At.UTC().Round(0)
+			reg.Health = h
+		}
+		return &reg
+	})
+}
+
+// Disconnect implements registry.Runtime.
+func (r *Runtime) Disconnect(_ context.Context, key registry.RegistrationKey, session string) error {
+	return r.change(key, session, func(reg registry.Registration) *registry.Registration {
+		reg.DisconnectedAt, reg.Session = time.Now().UTC().Round(0), ""
+		return &reg
+	})
+}
+
+// Remove implements registry.Runtime.
+func (r *Runtime) Remove(_ context.Context, key registry.RegistrationKey, session string) error {
+	return r.change(key, session, func(registry.Registration) *registry.Registration { return nil })
+}
+
+// change replaces the registration of a session by what f makes of it; nil removes it. It also
+// changes a session that is connected but not active. Errors: ErrSession, when it is not active.
+func (r *Runtime) change(key registry.RegistrationKey, session string,
+	f func(registry.Registration) *registry.Registration) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.all.At(key)
+	active := current != nil && current.Session == session
+	l, ok := r.local[recordName(key)]
+	switch {
+	case ok && l.live() && l.session == session:
+		if err := r.setLocal(l, f(*l.registration)); err != nil {
+			return err
+		}
+	case active:
+		owner := r.saved[recordName(key)].owner
+		l = local{key: key, connected: current.ConnectedAt, owner: cmp.Or(owner, r.id)}
+		return r.setLocal(l, f(*current))
+	}
+	if !active {
+		return registry.ErrSession
 	}
 	return nil
 }
 
-// Replicas is how many are alive, with this one, as far as it knows: those that have written since it began, or answer although they do
-// not write. Former runs of theirs are none.
-func (r *Runtime) Replicas() int { return int(r.alive.Load()) + 1 }
-
-// Alive says whether the other replica of which the Member is m is alive, as far as this one knows.
-func (r *Runtime) Alive(m string) bool {
-	members := r.members.Load()
-	if members == nil {
-		return false
-	}
-	_, found := (*members)[m]
-	return found
-}
-
-// Twin is another replica that is alive and is called as this one by the certificate authority: both have the same Member. It is
-// known when that one has written twice, within two beats, and empty: there is none. What this one has left itself, when it was
-// killed and started again, or the store was restored, is none.
-func (r *Runtime) Twin() string {
-	members := r.members.Load()
-	if members == nil {
-		return ""
-	}
-	return (*members)[r.cfg.Member]
-}
-
-// Unshared is how many workloads this replica knows something of that the records do not have yet.
-func (r *Runtime) Unshared() int {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return len(r.unsaid)
-}
-
-// advertise finds out who is alive, and who of those is to be told to machines that join: nobody can join at one that is cut off.
-func (r *Runtime) advertise() {
-	var list []string
-	var alive int64
-	members, twin := map[string]string{}, r.Twin()
-	for id, x := range r.replicas {
-		if !r.isAlive(id) {
-			continue
-		}
-		if x.Member != "" {
-			members[x.Member] = max(members[x.Member], x.who()) // of several always the same one
-		}
-		if r.counts(x) {
-			alive++
-		}
-		if !x.cutOff {
-			list = append(list, x.Advertise...)
+// setLocal stores what a stream sent. mu is held.
+func (r *Runtime) setLocal(l local, reg *registry.Registration) (err error) {
+	l.registration, l.value = reg, nil
+	if reg != nil {
+		if l.value, err = encode(reg, r.id); err != nil {
+			return fmt.Errorf("workload %s/%s: %w", l.key.Namespace, l.key.Name, err)
 		}
 	}
-	r.alive.Store(alive)
-	r.members.Store(&members)
-	if now := r.Twin(); now != "" && now != twin {
-		r.cfg.Log.Error("another replica has this one's ID: one of the two has a copy of the other's state folder; \"ashorectl problems\" says what to do", "other", now)
-	}
-	slices.Sort(list)
-	list = slices.Compact(list)
-	r.advertised.Store(&list)
+	name := recordName(l.key)
+	r.local[name] = l
+	r.settle(name, l.key)
+	return nil
 }
 
-// Problems are what an operator should see to.
-func (r *Runtime) Problems() []string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.trouble.text == "" {
-		return nil
+// settle decides which registration of a workload is active, after its record, what a stream sent,
+// or the state of a replica changed. mu is held.
+func (r *Runtime) settle(name string, key registry.RegistrationKey) {
+	s, hasRecord := r.saved[name]
+	l, hasLocal := r.local[name]
+	if hasLocal {
+		key = l.key
 	}
-	return []string{fmt.Sprintf("registrations and health are not shared with the other replicas since %s: %s; what the proxies of this one say counts here alone until the store is back",
-		r.trouble.since.UTC().Format(time.RFC3339), r.trouble.text)}
-}
-
-// settle has what counts of a workload be what is known of it, and tells everybody when that is something else. mu is held.
-func (r *Runtime) settle(key registry.RegistrationKey) {
-	now, before := r.shared[key].registration, r.all
-	if w := r.own[key]; w != nil && w.pending {
-		now = w.says
+	delete(r.pending, name)
+	current := s.registration
+	switch {
+	case !hasLocal:
+	case hasRecord == (l.value != nil) && string(l.value) == string(s.value): // it is written
+		if hasRecord {
+			s.registration = l.registration // the pointer is the version
+			r.saved[name] = s
+		}
+		current = l.registration
+		if !l.live() {
+			delete(r.local, name)
+		}
+	case r.replaces(&l, &s):
+		current = l.registration
+		r.pending[name] = struct{}{}
+		wake(r.work)
+	case !l.live():
+		delete(r.local, name)
 	}
-	if now == nil {
+	r.setExpiry(name)
+	before := r.all
+	if current == nil {
 		r.all = r.all.Without(key)
 	} else {
-		r.all = r.all.With(key, now)
+		r.all = r.all.With(key, current)
 	}
-	if r.all == before {
-		return
-	}
-	for c := range r.watchers {
-		leaveWord(c)
+	if r.all != before {
+		for c := range r.watchers {
+			wake(c)
+		}
 	}
 }
 
-// leaveWord tells who reads c, unless there is word already.
-func leaveWord(c chan<- struct{}) {
+// replaces reports whether what a stream of this replica sent replaces the record: it is from the
+// session that connected last, or the only one that is connected. mu is held.
+func (r *Runtime) replaces(l *local, s *saved) bool {
+	if s.registration == nil {
+		return true
+	}
+	order := cmp.Or(l.connected.Compare(s.registration.ConnectedAt), cmp.Compare(l.owner, s.owner))
+	return order >= 0 || l.live() && !r.connected(s)
+}
+
+// connected reports whether the session of a record is connected, as far as this replica knows. mu
+// is held.
+func (r *Runtime) connected(s *saved) bool {
+	if !s.registration.DisconnectedAt.IsZero() {
+		return false
+	}
+	if s.owner != r.id {
+		return r.alive(s.owner)
+	}
+	// The store may have been restored to a state that has a session from before.
+	l, ok := r.local[recordName(s.key)]
+	return ok && l.session == s.registration.Session
+}
+
+// wake sends, unless something was sent that is not received yet.
+func wake(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
 	default:

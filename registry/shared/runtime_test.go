@@ -7,12 +7,9 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/hashicorp/go-hclog"
 
 	"github.com/ashore-mesh/ashore/internal/record"
 	"github.com/ashore-mesh/ashore/internal/testlog"
@@ -21,76 +18,135 @@ import (
 	"github.com/ashore-mesh/ashore/registry/shared"
 )
 
-// one is a replica that runs.
-type one struct {
+// replica is a Runtime that runs.
+type replica struct {
 	*shared.Runtime
-	name string
 	link *link
-	stop context.CancelFunc // says goodbye
-	kill func()             // does not
-	done chan error
+	stop func() // ends it
+	kill func() // ends it without a last write
 }
 
-// start runs a replica over a store until the test ends or it is stopped.
-func start(t *testing.T, store record.Store, cfg shared.Config) *one {
+// start runs a replica until the test ends or it is stopped.
+func start(t testing.TB, store *record.Memory, cfg shared.Config) *replica {
 	t.Helper()
-	o := &one{name: cfg.Replica, link: &link{Store: store}, done: make(chan error, 1)}
-	cfg.Records = changer{o.link}
-	if cfg.Log == nil {
-		cfg.Log = testlog.New(t)
-	}
-	if strings.HasSuffix(cfg.Replica, "1") { // to one of them the store does not tell what has changed
-		cfg.Records = o.link
-	}
-	rt, err := shared.New(t.Context(), cfg)
-	if err != nil {
+	x := &replica{link: &link{Memory: store}}
+	cfg.Records, cfg.Log = x.link, testlog.New(t)
+	var err error
+	if x.Runtime, err = shared.New(t.Context(), cfg); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	o.Runtime, o.stop = rt, cancel
-	o.kill = func() { o.link.sever("registration", "replica"); cancel() }
-	go func() { o.done <- rt.Run(ctx) }()
-	t.Cleanup(func() {
-		cancel()
-		if err := <-o.done; err != nil {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := x.Run(ctx); err != nil {
 			t.Errorf("run: %v", err)
 		}
-	})
-	return o
+	}()
+	x.stop = func() { cancel(); <-done }
+	x.kill = func() { x.link.setDown(true); x.stop() }
+	t.Cleanup(x.stop)
+	return x
 }
 
 func TestContract(t *testing.T) {
 	t.Parallel()
-	runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
-		return start(t, record.NewMemory(), shared.Config{Grace: grace})
-	})
+	for name, others := range map[string]int{"alone": 0, "with two others": 2} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
+				store := record.NewMemory()
+				for range others {
+					start(t, store, shared.Config{Grace: grace})
+				}
+				return start(t, store, shared.Config{Grace: grace})
+			})
+		})
+	}
 }
 
-// What every runtime promises holds beside others that share the store too.
-func TestContractBesideOthers(t *testing.T) {
-	t.Parallel()
-	runtimetest.Run(t, func(t *testing.T, grace time.Duration) registry.Runtime {
-		store := record.NewMemory()
-		for range 2 {
-			start(t, store, shared.Config{Grace: grace})
-		}
-		return start(t, store, shared.Config{Grace: grace})
-	})
-}
-
-// at is a registration at 10.0.0.n.
-func at(n byte, session string) registry.Registration {
+// workload is a registration at 10.0.n/256.n%256.
+func workload(n int, session string) registry.Registration {
 	r := runtimetest.Web(session)
-	r.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, 0, n})}
+	r.Addresses = []netip.Addr{netip.AddrFrom4([4]byte{10, 0, byte(n >> 8), byte(n)})}
 	r.Name = registry.RegistrationName(r.Group, r.Addresses[0], "")
 	return r
 }
 
-// told is what a replica tells of workloads: "1 2- 3!" of three, where the proxy of 2 has gone and 3 is not well.
-func told(rt registry.Runtime) string {
+// mesh is some replicas with one store.
+type mesh struct {
+	t        *testing.T
+	store    *record.Memory
+	replicas []*replica // nil: it was stopped
+}
+
+// run calls f with n replicas in a bubble of synctest. They have the default times: a heartbeat every 5s,
+// lost after 20s, a grace of 10s and a restart grace of 5m.
+func run(t *testing.T, n int, f func(*mesh)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		m := &mesh{t: t, store: record.NewMemory()}
+		for i := range n {
+			m.start(i)
+		}
+		f(m)
+	})
+}
+
+// start starts replica i, again or for the first time.
+func (m *mesh) start(i int) {
+	x := start(m.t, m.store, shared.Config{
+		Replica: fmt.Sprint("replica ", i), Advertise: []string{fmt.Sprintf("r%d:15012", i)}, Member: fmt.Sprint("m", i),
+	})
+	if i == len(m.replicas) {
+		m.replicas = append(m.replicas, nil)
+	}
+	m.replicas[i] = x
+}
+
+func (m *mesh) kill(i int) {
+	m.replicas[i].kill()
+	m.replicas[i] = nil
+}
+
+func (m *mesh) connect(i, n int, session string) {
+	m.t.Helper()
+	if err := m.replicas[i].Connect(m.t.Context(), workload(n, session)); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mesh) disconnect(i, n int, session string) {
+	m.t.Helper()
+	if err := m.replicas[i].Disconnect(m.t.Context(), workload(n, session).RegistrationKey, session); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+func (m *mesh) report(i, n int, session string, state registry.Reported) {
+	m.t.Helper()
+	report := registry.Report{State: state, At: time.Now()}
+	if err := m.replicas[i].Report(m.t.Context(), workload(n, session).RegistrationKey, session, report); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// session is the active session of a workload on replica i.
+func (m *mesh) session(i, n int) string {
+	m.t.Helper()
+	r := m.replicas[i].Registrations().At(workload(n, "").RegistrationKey)
+	if r == nil {
+		m.t.Fatalf("replica %d: workload %d is not registered", i, n)
+	}
+	return r.Session
+}
+
+// text describes the registrations of replica i: "1 2- 3!" are three workloads, where the proxy of 2 is
+// disconnected and 3 is unhealthy.
+func (m *mesh) text(i int) string {
 	var out []string
-	for k, r := range rt.Registrations().All() {
-		s := strings.TrimPrefix(k.Name, "web-10.0.0.")
+	for _, r := range m.replicas[i].Registrations().All() {
+		s := fmt.Sprint(r.Addresses[0].As4()[3])
 		if !r.DisconnectedAt.IsZero() {
 			s += "-"
 		}
@@ -99,855 +155,419 @@ func told(rt registry.Runtime) string {
 		}
 		out = append(out, s)
 	}
+	slices.Sort(out)
 	return strings.Join(out, " ")
 }
 
-// fleet are replicas that share a store.
-type fleet struct {
-	t     *testing.T
-	store *record.Memory
-	all   []*one
-}
-
-// replicas runs n of them in a bubble of synctest, in which 4 beats are 20s, the grace is 10s, and that of a lost one 60s.
-func replicas(t *testing.T, n int, cfg func(i int) shared.Config, f func(*fleet)) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		fl := &fleet{t: t, store: record.NewMemory()}
-		for i := range n {
-			c := shared.Config{}
-			if cfg != nil {
-				c = cfg(i)
-			}
-			c.Replica = fmt.Sprint("replica ", i)
-			fl.all = append(fl.all, start(t, fl.store, c))
-		}
-		f(fl)
-	})
-}
-
-// same wants every replica, but for those that were stopped, to tell the same, a moment from now.
-func (fl *fleet) same(want string) {
-	fl.t.Helper()
-	fl.after(500*time.Millisecond, want)
-}
-
-// after is same at a time from now.
-func (fl *fleet) after(d time.Duration, want string) {
-	fl.t.Helper()
+// after wants all replicas to have these registrations after a time.
+func (m *mesh) after(d time.Duration, want string) {
+	m.t.Helper()
 	time.Sleep(d)
 	synctest.Wait()
-	for i, o := range fl.all {
-		if o != nil && told(o) != want {
-			fl.t.Fatalf("replica %d tells %q, want %q", i, told(o), want)
+	for i, x := range m.replicas {
+		if x != nil && m.text(i) != want {
+			m.t.Fatalf("replica %d has %q, want %q", i, m.text(i), want)
 		}
 	}
 }
 
-// end stops a replica, or kills it, and counts it no more.
-func (fl *fleet) end(i int, how func()) {
-	fl.t.Helper()
-	o := fl.all[i]
-	how()
-	fl.all[i] = nil
-	if err := <-o.done; err != nil {
-		fl.t.Error(err)
-	}
-	o.done <- nil
-}
+// same is after half a second.
+func (m *mesh) same(want string) { m.t.Helper(); m.after(500*time.Millisecond, want) }
 
-func (fl *fleet) connect(i int, n byte, session string) {
-	fl.t.Helper()
-	if err := fl.all[i].Connect(fl.t.Context(), at(n, session)); err != nil {
-		fl.t.Fatal(err)
-	}
-}
-
-func (fl *fleet) leave(i int, n byte, session string) {
-	fl.t.Helper()
-	if err := fl.all[i].Disconnect(fl.t.Context(), at(n, session).RegistrationKey, session); err != nil {
-		fl.t.Fatal(err)
-	}
-}
-
-func (fl *fleet) report(i int, n byte, session string, state registry.Reported) {
-	fl.t.Helper()
-	if err := fl.all[i].Report(fl.t.Context(), at(n, session).RegistrationKey, session, registry.Report{State: state, At: time.Now()}); err != nil {
-		fl.t.Fatal(err)
-	}
-}
-
-// What the stream of one replica says, all tell.
 func TestShared(t *testing.T) {
-	replicas(t, 3, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(1, 2, "b")
-		fl.same("1 2")
-		fl.report(0, 1, "a", registry.ReportedUnhealthy)
-		fl.same("1! 2")
-		fl.report(0, 1, "a", registry.ReportedHealthy)
-		fl.same("1 2")
-		fl.leave(1, 2, "b")
-		fl.same("1 2-")
-		fl.after(9*time.Second, "1 2-")
-		fl.after(time.Second, "1")
-		fl.after(5*time.Hour, "1")
+	run(t, 3, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.connect(1, 2, "b")
+		m.same("1 2")
+		m.report(0, 1, "a", registry.ReportedUnhealthy)
+		m.same("1! 2")
+		m.report(0, 1, "a", registry.ReportedHealthy)
+		m.same("1 2")
+		m.disconnect(1, 2, "b")
+		m.same("1 2-")
+		m.after(9*time.Second, "1 2-")
+		m.after(time.Second, "1")
+		m.after(5*time.Hour, "1")
 	})
 }
 
-// A proxy that moves takes its health along, whichever of the two replicas hears of it first.
-func TestMoves(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.report(0, 1, "a", registry.ReportedUnhealthy)
-		fl.same("1!")
-		fl.connect(1, 1, "b")
-		fl.same("1!")
-		if err := fl.all[0].Disconnect(t.Context(), at(1, "a").RegistrationKey, "a"); !errors.Is(err, registry.ErrSession) {
-			t.Errorf("the end of a stream whose place was taken: %v", err)
-		}
-		fl.same("1!")
-		fl.report(1, 1, "b", registry.ReportedHealthy)
-		fl.same("1")
-		fl.leave(1, 1, "b")
-		fl.connect(0, 1, "c")
-		fl.same("1")
-		fl.after(time.Hour, "1")
-	})
-}
-
-// Two replicas that hear of two streams of one proxy at the same moment agree on one, and when that ends the other speaks.
-func TestBothAtOnce(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(1, 1, "b")
-		fl.same("1")
-		winner := fl.all[0].Registrations().At(at(1, "").RegistrationKey).Session
-		if other := fl.all[1].Registrations().At(at(1, "").RegistrationKey).Session; other != winner {
-			t.Fatalf("%s and %s speak for one workload", winner, other)
-		}
-		i, loser := 0, "b"
-		if winner == "b" {
-			i, loser = 1, "a"
-		}
-		// what the other says meanwhile counts when its turn comes
-		err := fl.all[1-i].Report(t.Context(), at(1, "").RegistrationKey, loser, registry.Report{State: registry.ReportedUnhealthy})
+// A proxy that connects to another replica keeps its health, and its former stream changes nothing.
+func TestMove(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.report(0, 1, "a", registry.ReportedUnhealthy)
+		m.same("1!")
+		m.connect(1, 1, "b")
+		m.same("1!")
+		err := m.replicas[0].Disconnect(t.Context(), workload(1, "").RegistrationKey, "a")
 		if !errors.Is(err, registry.ErrSession) {
-			t.Errorf("report of a session that does not speak: %v", err)
+			t.Errorf("the former stream ends: got %v, want ErrSession", err)
 		}
-		fl.same("1")
-		fl.leave(i, 1, winner)
-		fl.same("1!")
-		fl.after(time.Hour, "1!")
-		fl.leave(1-i, 1, loser)
-		fl.same("1-!")
-		fl.after(time.Minute, "")
+		m.same("1!")
+		m.report(1, 1, "b", registry.ReportedHealthy)
+		m.same("1")
+		m.disconnect(1, 1, "b")
+		m.connect(0, 1, "c")
+		m.after(time.Hour, "1")
 	})
 }
 
-// Those who were connected to a replica that was killed count until they had time to turn to another.
-func TestKilled(t *testing.T) {
-	replicas(t, 3, nil, func(fl *fleet) {
-		for n := byte(1); n <= 3; n++ {
-			fl.connect(0, n, "a")
+// Two replicas with streams of one proxy agree on one. When it ends the other is active, with what it
+// reported meanwhile.
+func TestTwoSessions(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.connect(1, 1, "b")
+		m.same("1")
+		active, sessions := 0, []string{"a", "b"}
+		if m.session(0, 1) == "b" {
+			active = 1
 		}
-		fl.leave(0, 3, "a")
-		fl.same("1 2 3-")
-		fl.end(0, fl.all[0].kill)
-		fl.after(15*time.Second, "1 2 3-")
-		fl.after(10*time.Second, "1 2")
-		fl.connect(1, 2, "b")
-		fl.after(40*time.Second, "1 2")
-		fl.after(30*time.Second, "2")
-		fl.after(5*time.Hour, "2")
-		if list, err := fl.store.List(t.Context(), "replica"); err != nil || len(list) != 2 {
-			t.Errorf("%d replicas are known, %v; want 2", len(list), err)
+		if m.session(1, 1) != sessions[active] {
+			t.Fatalf("sessions %s and %s are active", m.session(0, 1), m.session(1, 1))
+		}
+		other := 1 - active
+		report := registry.Report{State: registry.ReportedUnhealthy}
+		err := m.replicas[other].Report(t.Context(), workload(1, "").RegistrationKey, sessions[other], report)
+		if !errors.Is(err, registry.ErrSession) {
+			t.Errorf("report of the other session: got %v, want ErrSession", err)
+		}
+		m.same("1")
+		m.disconnect(active, 1, sessions[active])
+		m.after(time.Hour, "1!")
+		m.disconnect(other, 1, sessions[other])
+		m.after(time.Minute, "")
+	})
+}
+
+// The registrations of a replica that is killed end after 20s and the restart grace.
+func TestKill(t *testing.T) {
+	run(t, 3, func(m *mesh) {
+		for n := range 3 {
+			m.connect(0, n, "a")
+		}
+		m.disconnect(0, 0, "a")
+		m.same("0- 1 2")
+		m.kill(0)
+		m.after(15*time.Second, "0- 1 2")
+		m.after(20*time.Second, "1 2")
+		m.connect(1, 2, "b")
+		m.after(4*time.Minute, "1 2")
+		m.after(time.Minute, "2")
+		m.after(5*time.Hour, "2")
+		if list, err := m.store.List(t.Context(), "replica"); err != nil || len(list) != 2 {
+			t.Errorf("the store has %d replicas, %v; want 2", len(list), err)
 		}
 	})
 }
 
-// A replica that ends writes one record, not one of each workload.
-func TestEnded(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		const n = 200
-		for i := range byte(n) {
-			fl.connect(0, i, "a")
+// A replica that stops writes one record, and its registrations last for the restart grace.
+func TestStop(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		for n := range 200 {
+			m.connect(0, n, "a")
 		}
 		time.Sleep(time.Second)
-		synctest.Wait()
-		before := fl.all[0].link.writes.Load()
-		o := fl.all[0]
-		fl.end(0, o.stop)
-		if wrote := o.link.writes.Load() - before; wrote != 1 {
-			t.Errorf("%d writes to say goodbye, want 1", wrote)
+		stopped := m.replicas[0]
+		before := stopped.link.writes.Load()
+		stopped.stop()
+		m.replicas[0] = nil
+		if n := stopped.link.writes.Load() - before; n != 1 {
+			t.Errorf("it wrote %d records, want 1", n)
 		}
-		if got := fl.all[1].Registrations().Len(); got != n {
-			t.Fatalf("%d are registered, want %d", got, n)
+		m.connect(1, 7, "b")
+		time.Sleep(5*time.Minute - time.Second)
+		if n := m.replicas[1].Registrations().Len(); n != 200 {
+			t.Errorf("within the grace %d are registered, want 200", n)
 		}
-		fl.connect(1, 7, "b")
-		fl.after(59*time.Second, told(fl.all[1]))
-		fl.after(2*time.Second, "7")
+		m.after(2*time.Second, "7")
 	})
 }
 
-// While nothing happens only the replicas themselves write, however many workloads there are.
+// While nothing happens only heartbeats are written.
 func TestIdle(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		for i := range byte(200) {
-			fl.connect(int(i)%2, i, "a")
+	run(t, 2, func(m *mesh) {
+		for n := range 200 {
+			m.connect(n%2, n, "a")
 		}
+		written := func() int64 { return m.replicas[0].link.writes.Load() + m.replicas[1].link.writes.Load() }
 		time.Sleep(10 * time.Second)
-		synctest.Wait()
-		before := fl.all[0].link.writes.Load() + fl.all[1].link.writes.Load()
+		before := written()
 		time.Sleep(1000 * time.Second)
-		synctest.Wait()
-		if wrote := fl.all[0].link.writes.Load() + fl.all[1].link.writes.Load() - before; wrote > 2*1000/5+2 {
-			t.Errorf("%d writes in 1000s of two replicas", wrote)
+		if n := written() - before; n > 2*1000/5+2 {
+			t.Errorf("%d writes of two replicas in 1000s", n)
 		}
 	})
 }
 
-// While the store is away what a replica hears counts with it, nobody who was right is lost, and everything is told when it
-// is back.
-func TestStoreAway(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(1, 2, "a")
-		fl.connect(1, 3, "a")
-		fl.same("1 2 3")
-		for _, o := range fl.all {
-			o.link.sever("registration", "replica")
+// While the store is unavailable no registration ends, changes are active on their own replica, and all
+// replicas have them afterwards.
+func TestStoreUnavailable(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.connect(1, 2, "a")
+		m.connect(1, 3, "a")
+		m.connect(1, 4, "a")
+		m.disconnect(1, 4, "a")
+		m.same("1 2 3 4-")
+		for _, x := range m.replicas {
+			x.link.setDown(true)
 		}
-		fl.report(0, 1, "a", registry.ReportedUnhealthy)
-		fl.connect(0, 4, "a")
-		fl.leave(1, 3, "a")
-		time.Sleep(10 * time.Minute)
-		synctest.Wait()
-		if got, other := told(fl.all[0]), told(fl.all[1]); got != "1! 2 3 4" || other != "1 2 3-" {
-			t.Errorf("they tell %q and %q", got, other)
+		m.report(0, 1, "a", registry.ReportedUnhealthy)
+		m.connect(0, 5, "a")
+		m.disconnect(1, 3, "a")
+		time.Sleep(10 * time.Hour)
+		if one, two := m.text(0), m.text(1); one != "1! 2 3 4- 5" || two != "1 2 3- 4-" {
+			t.Errorf("the replicas have %q and %q", one, two)
 		}
-		if n := fl.all[0].Unshared(); n != 2 {
+		if n := m.replicas[0].Unshared(); n != 2 {
 			t.Errorf("%d workloads are not shared, want 2", n)
 		}
-		if p := fl.all[0].Problems(); len(p) != 1 || !strings.Contains(p[0], errAway.Error()) {
+		if p := m.replicas[0].Problems(); len(p) != 1 || !strings.Contains(p[0], errUnavailable.Error()) {
 			t.Errorf("problems: %q", p)
 		}
-		for _, o := range fl.all {
-			o.link.mend()
+		m.connect(1, 4, "b")
+		m.replicas[0].link.setDown(false)
+		time.Sleep(5 * time.Second)
+		if got := m.text(0); got != "1! 2 3 4- 5" {
+			t.Errorf("the first with the store has %q", got)
 		}
-		fl.after(2*time.Second, "1! 2 3- 4")
-		fl.after(11*time.Second, "1! 2 4")
-		fl.after(time.Hour, "1! 2 4")
-		if p := fl.all[0].Problems(); len(p) != 0 {
+		m.replicas[1].link.setDown(false)
+		m.after(2*time.Second, "1! 2 3- 4 5")
+		m.after(time.Hour, "1! 2 4 5")
+		if p := m.replicas[0].Problems(); len(p) != 0 {
 			t.Errorf("problems afterwards: %q", p)
 		}
 	})
 }
 
-// A fleet that comes all at once to a replica whose store is slow is written batch by batch, however long all of them take: the store
-// is not taken for away, nor the replica for lost.
-func TestSlowStore(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(1, 1, "a")
-		fl.same("1")
-		fl.all[0].link.takes.Store(int64(3 * time.Second))
-		const n = 2560
-		for i := range n {
-			if err := fl.all[0].Connect(fl.t.Context(), crowd(1000+i, "a")); err != nil {
-				fl.t.Fatal(err)
-			}
-		}
-		for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(time.Second) {
-			synctest.Wait()
-			if p := fl.all[0].Problems(); len(p) != 0 {
-				fl.t.Fatalf("problems %q", p)
-			}
-			if got := fl.all[1].Replicas(); got != 2 {
-				fl.t.Fatalf("%d replicas are alive, want 2", got)
-			}
-		}
-		for i, o := range fl.all {
-			if got := o.Registrations().Len(); got != n+1 {
-				t.Errorf("replica %d tells of %d, want %d", i, got, n+1)
-			}
-		}
-		// a store that does not take even one in time is away
-		fl.all[0].link.takes.Store(int64(time.Minute))
-		time.Sleep(20 * time.Second)
-		synctest.Wait()
-		if p := fl.all[0].Problems(); len(p) != 1 {
-			fl.t.Errorf("problems %q, want one", p)
-		}
-	})
-}
-
-// A proxy that went before the store did may be at a replica that cannot say so: who is back first waits for the others.
-func TestBackFirst(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.same("1")
-		fl.leave(0, 1, "a")
-		fl.same("1-")
-		for _, o := range fl.all {
-			o.link.sever("registration", "replica")
-		}
-		fl.connect(1, 1, "b")
+// When one replica alone cannot reach the store for long, the others delete its registrations. It writes
+// them again, but not those of proxies that connected elsewhere.
+func TestReplicaWithoutStore(t *testing.T) {
+	run(t, 3, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.connect(0, 2, "a")
+		m.same("1 2")
+		m.replicas[0].link.setDown(true)
 		time.Sleep(time.Minute)
-		fl.all[0].link.mend()
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if got := told(fl.all[0]); got != "1-" {
-			t.Errorf("it tells %q", got)
-		}
-		fl.all[1].link.mend()
-		fl.after(2*time.Second, "1")
-	})
-}
-
-// The registrations of a replica that is cut off for long end, and are there again when it is back.
-func TestCutOff(t *testing.T) {
-	replicas(t, 3, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(0, 2, "a")
-		fl.same("1 2")
-		fl.all[0].link.sever("registration", "replica")
-		time.Sleep(30 * time.Second)
-		fl.connect(1, 2, "b") // it has turned to another; its old stream hangs
-		time.Sleep(70 * time.Second)
-		synctest.Wait()
-		if got, other := told(fl.all[0]), told(fl.all[1]); got != "1 2" || other != "2" {
-			t.Errorf("the one that is cut off tells %q, another %q", got, other)
-		}
-		fl.report(0, 1, "a", registry.ReportedUnhealthy)
-		fl.all[0].link.mend()
-		fl.after(3*time.Second, "1! 2")
-		if r := fl.all[2].Registrations().At(at(2, "").RegistrationKey); r.Session != "b" {
-			t.Errorf("session %s speaks for the one that has moved, want b", r.Session)
-		}
-		fl.after(time.Hour, "1! 2")
-	})
-}
-
-// What came later counts, not what was written later: who was cut off does not take a workload back.
-func TestLateWord(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(1, 2, "x")
-		fl.same("2")
-		fl.all[0].link.sever("registration", "replica")
-		fl.connect(0, 1, "a")
-		time.Sleep(3 * time.Second)
-		fl.connect(1, 1, "b")
-		fl.report(1, 1, "b", registry.ReportedUnhealthy)
-		time.Sleep(3 * time.Second)
-		fl.all[0].link.mend()
-		fl.after(3*time.Second, "1! 2")
-		if r := fl.all[0].Registrations().At(at(1, "").RegistrationKey); r.Session != "b" {
-			t.Errorf("session %s speaks, want b", r.Session)
-		}
-		fl.leave(1, 1, "b")
-		fl.same("1! 2") // the stream to the other is there still, and has not said that it is better
-	})
-}
-
-// A replica that answers and writes nothing is cut off, not lost, and its workloads count for as long as it answers.
-func TestAnswers(t *testing.T) {
-	var answers atomic.Bool
-	answers.Store(true)
-	replicas(t, 2, func(i int) shared.Config {
-		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(_ context.Context, address string) bool { return address == "10.1.0.0:15012" && answers.Load() }}
-	}, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.same("1")
-		fl.all[0].link.sever("registration", "replica")
-		fl.after(time.Hour, "1")
-		answers.Store(false)
-		time.Sleep(2 * time.Minute)
-		synctest.Wait()
-		if got := told(fl.all[1]); got != "" {
-			t.Errorf("of a replica that answers no more: %q", got)
-		}
-	})
-}
-
-// first is the replica whose turn it is to end what a lost one left behind: the first of all by its ID.
-func (fl *fleet) first() int {
-	fl.t.Helper()
-	list, err := fl.store.List(fl.t.Context(), "replica")
-	if err != nil || len(list) != len(fl.all) {
-		fl.t.Fatalf("%d replicas are known, %v; want %d", len(list), err, len(fl.all))
-	}
-	least := slices.MinFunc(list, func(a, b record.Record) int { return strings.Compare(a.Name, b.Name) })
-	return slices.IndexFunc(fl.all, func(o *one) bool { return strings.Contains(string(least.Value), o.name) })
-}
-
-// What a lost replica left behind ends although one that is cut off and answers would be the first to end it. Machines that
-// join are not sent to that one.
-func TestCutOffEndsNothing(t *testing.T) {
-	replicas(t, 3, func(i int) shared.Config {
-		at := fmt.Sprintf("10.1.0.%d:15012", i)
-		return shared.Config{Address: at, Advertise: []string{at}, Answers: func(context.Context, string) bool { return true }}
-	}, func(fl *fleet) {
-		fl.same("")
-		cut := fl.first()
-		lost, other := (cut+1)%3, (cut+2)%3
-		fl.connect(lost, 1, "a")
-		fl.connect(cut, 2, "a")
-		fl.same("1 2")
-		fl.all[cut].link.sever("registration", "replica")
-		time.Sleep(30 * time.Second)
-		fl.end(lost, fl.all[lost].stop)
+		m.connect(1, 2, "b")
 		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if got := told(fl.all[other]); got != "2" {
-			t.Errorf("it tells %q, want %q", got, "2")
+		if one, two := m.text(0), m.text(1); one != "1 2" || two != "2" {
+			t.Errorf("the one without the store has %q, another %q", one, two)
 		}
-		if got := fl.all[other].Advertised(); len(got) != 0 {
-			t.Errorf("machines that join are sent to %q, want nobody", got)
+		m.report(0, 1, "a", registry.ReportedUnhealthy)
+		m.replicas[0].link.setDown(false)
+		m.after(3*time.Second, "1! 2")
+		if s := m.session(2, 2); s != "b" {
+			t.Errorf("session %s is active, want the later one", s)
 		}
-		fl.all[cut].link.mend()
-		time.Sleep(5 * time.Second)
-		synctest.Wait()
-		if got, want := fl.all[other].Advertised(), []string{fmt.Sprintf("10.1.0.%d:15012", cut)}; !slices.Equal(got, want) {
-			t.Errorf("machines that join are sent to %q, want %q", got, want)
-		}
-		if got := fl.all[other].Replicas(); got != 2 {
-			t.Errorf("%d replicas are alive, want 2", got)
+		m.after(time.Hour, "1! 2")
+	})
+}
+
+// What connected last is active, also when it was written first.
+func TestLateWrite(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		m.replicas[0].link.setDown(true)
+		m.connect(0, 1, "a")
+		time.Sleep(3 * time.Second)
+		m.connect(1, 1, "b")
+		m.report(1, 1, "b", registry.ReportedUnhealthy)
+		time.Sleep(3 * time.Second)
+		m.replicas[0].link.setDown(false)
+		m.after(3*time.Second, "1!")
+		if s := m.session(0, 1); s != "b" {
+			t.Errorf("session %s is active, want b", s)
 		}
 	})
 }
 
-// A replica that was killed and started again at once answers where the one before did: that one is lost all the same, and what it
-// left behind ends.
-func TestAnswersAfterRestart(t *testing.T) {
-	at := func(i int) shared.Config {
-		return shared.Config{Replica: fmt.Sprint("replica ", i), Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(context.Context, string) bool { return true }}
-	}
-	replicas(t, 2, at, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(0, 2, "a")
-		fl.same("1 2")
-		fl.end(0, fl.all[0].kill)
-		fl.all[0] = start(fl.t, fl.store, at(0))
-		fl.connect(0, 1, "b")
-		fl.after(15*time.Second, "1 2")
-		fl.after(2*time.Minute, "1")
-	})
-}
-
-// Who was killed and started again is not said to be lost, neither by the others nor by itself; who does not come back is, and so is one of two
-// with a Member in common that were there together.
-func TestStartedAgain(t *testing.T) {
-	const (
-		lost   = "[WARN]  a replica is lost"
-		former = "[INFO]  the former run of a replica is over: it was started again"
-		mine   = "[INFO]  the former run of this replica is over"
-	)
-	for name, tc := range map[string]struct {
-		again  func(c *shared.Config) // what is other in the second run; nil: there is none
-		while  bool                   // the second comes before the first is killed
-		beside string                 // what the one beside says of the first
-		own    string                 // and the second
-	}{
-		"at once":                {func(*shared.Config) {}, false, former, mine},
-		"at another address":     {func(c *shared.Config) { c.Address = "10.1.0.8:15012" }, false, former, mine},
-		"without an ID":          {func(c *shared.Config) { c.Member = "" }, false, lost, lost},
-		"not again":              {nil, false, lost, ""},
-		"another in its place":   {func(c *shared.Config) { c.Member = "n" }, false, lost, lost},
-		"two that were together": {func(c *shared.Config) { c.Address = "10.1.0.9:15012" }, true, lost, lost},
-	} {
-		t.Run(name, func(t *testing.T) {
-			var beside, own testlog.Text
-			var down atomic.Bool // nobody is at the first one's address
-			run := func(i int) shared.Config {
-				log := []*testlog.Text{&own, &beside}[i]
-				return shared.Config{Replica: "vm", Address: fmt.Sprintf("10.1.0.%d:15012", i), Member: fmt.Sprint("m", i),
-					Answers: func(_ context.Context, address string) bool { return !down.Load() || address != "10.1.0.0:15012" },
-					Log:     hclog.New(&hclog.LoggerOptions{Output: log, Level: hclog.Info, DisableTime: true})}
-			}
-			replicas(t, 2, run, func(fl *fleet) {
-				time.Sleep(time.Minute)
-				again := func() {
-					if tc.again != nil {
-						c := run(0)
-						tc.again(&c)
-						down.Store(c.Address != "10.1.0.0:15012")
-						fl.all = append(fl.all, start(fl.t, fl.store, c))
-					}
-				}
-				if tc.while {
-					again()
-					time.Sleep(30 * time.Second)
-				}
-				down.Store(true)
-				fl.end(0, fl.all[0].kill)
-				time.Sleep(time.Second)
-				own.Take()
-				beside.Take()
-				if !tc.while {
-					again()
-				}
-				time.Sleep(5 * time.Minute)
-				synctest.Wait()
-				for log, want := range map[*testlog.Text]string{&beside: tc.beside, &own: tc.own} {
-					checkSaid(fl.t, strings.Split(strings.TrimSpace(log.Take()), "\n"), want, lost, former, mine)
-				}
-			})
-		})
-	}
-}
-
-// checkSaid wants of all those the one beginning of a line, once, and nobody to be said to have ended.
-func checkSaid(t *testing.T, lines []string, want string, all ...string) {
-	t.Helper()
-	for _, begin := range append(all, "[INFO]  a replica has ended") {
-		n := 0
-		for _, l := range lines {
-			if strings.HasPrefix(l, begin) {
-				n++
+// Writes in batches to a slow store are no outage, and the replica is not lost.
+func TestSlowStore(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		const n = 2560
+		time.Sleep(time.Second)
+		m.replicas[0].link.takes.Store(int64(3 * time.Second))
+		for i := range n {
+			m.connect(0, i, "a")
+		}
+		for range 120 {
+			time.Sleep(time.Second)
+			if p, alive := m.replicas[0].Problems(), m.replicas[1].Replicas(); len(p) != 0 || alive != 2 {
+				t.Fatalf("problems %q, %d replicas are alive; want none and 2", p, alive)
 			}
 		}
-		if begin == want && n != 1 || begin != want && n != 0 {
-			t.Errorf("%d lines begin with %q, in\n%s", n, begin, strings.Join(lines, "\n"))
-		}
-	}
-}
-
-// Replicas that are lost together, whose machines do not even refuse, hold up the others as long as one of them does.
-func TestAnswersNobody(t *testing.T) {
-	replicas(t, 6, func(i int) shared.Config {
-		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(ctx context.Context, _ string) bool { <-ctx.Done(); return false }}
-	}, func(fl *fleet) {
-		fl.connect(4, 1, "a")
-		fl.same("1")
-		for i := range 4 {
-			fl.end(i, fl.all[i].kill)
-		}
-		for end := time.Now().Add(30 * time.Second); time.Now().Before(end); {
-			for _, state := range []registry.Reported{registry.ReportedUnhealthy, registry.ReportedHealthy} {
-				fl.report(4, 1, "a", state)
-				fl.after(3*time.Second, map[registry.Reported]string{registry.ReportedUnhealthy: "1!", registry.ReportedHealthy: "1"}[state])
-			}
-		}
-		for i, o := range fl.all[4:] {
-			if p := o.Problems(); len(p) != 0 {
-				t.Errorf("replica %d: problems %q", i, p)
+		for i, x := range m.replicas {
+			if got := x.Registrations().Len(); got != n {
+				t.Errorf("replica %d has %d registrations, want %d", i, got, n)
 			}
 		}
 	})
 }
 
-// A record that somebody damaged changes nothing, and is written anew by the replica whose proxy it is.
-func TestDamaged(t *testing.T) {
+// The largest registration and the longest name fit into a record.
+func TestLargest(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		large := workload(1, "a")
+		large.Labels = map[string]string{}
+		for i := 0; large.CheckSize() == nil; i++ {
+			large.Labels[fmt.Sprint(i)] = strings.Repeat("\x01", 100)
+		}
+		delete(large.Labels, fmt.Sprint(len(large.Labels)-1))
+		long := workload(2, "a")
+		long.Group, long.Name = strings.Repeat("g", 253), strings.Repeat("n", 253)
+		for _, r := range []registry.Registration{large, long} {
+			if err := m.replicas[0].Connect(t.Context(), r); err != nil {
+				t.Fatal(err)
+			}
+		}
+		report := registry.Report{State: registry.ReportedUnhealthy, Message: strings.Repeat("\x01", 1<<10)}
+		if err := m.replicas[0].Report(t.Context(), large.RegistrationKey, "a", report); err != nil {
+			t.Fatal(err)
+		}
+		m.same("1! 2")
+		if p := m.replicas[0].Problems(); len(p) != 0 {
+			t.Errorf("problems: %q", p)
+		}
+	})
+}
+
+// A record that cannot be read changes nothing, and its replica writes it again.
+func TestInvalidRecord(t *testing.T) {
 	for name, value := range map[string]string{
-		"empty": "", "no JSON": "\x00", "null": "null", "list": "[]", "format": `{"v":2}`, "nothing": `{"v":1}`, "no address": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x"}`,
-		"half an address": `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x","addresses":["10.0.0.1",""]}`,
-		"another":         `{"v":1,"namespace":"shop","group":"web","name":"web-10.0.0.2","owner":"x","addresses":["10.0.0.2"]}`,
+		"no JSON":    "\x00",
+		"null":       "null",
+		"no address": `{"namespace":"shop","group":"web","name":"web-10.0.0.1","owner":"x"}`,
+		"other name": `{"namespace":"shop","group":"web","name":"web-10.0.0.2","owner":"x","addresses":["10.0.0.2"]}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			replicas(t, 2, nil, func(fl *fleet) {
-				fl.connect(0, 1, "a")
-				fl.same("1")
+			run(t, 2, func(m *mesh) {
+				m.connect(0, 1, "a")
+				m.same("1")
 				key := record.Key{Table: "registration", Name: "shop/web/web-10.0.0.1"}
-				if err := fl.store.Commit(t.Context(), record.Write{Key: key, Value: []byte(value), Version: record.Any}); err != nil {
+				err := m.store.Commit(t.Context(), record.Write{Key: key, Value: []byte(value), Version: record.Any})
+				if err != nil {
 					t.Fatal(err)
 				}
-				fl.same("1")
-				fl.all = append(fl.all, start(fl.t, fl.store, shared.Config{})) // it reads what stands there
-				fl.same("1")
-				fl.report(0, 1, "a", registry.ReportedUnhealthy)
-				fl.same("1!")
+				m.start(2)
+				m.same("1")
+				m.report(0, 1, "a", registry.ReportedUnhealthy)
+				m.same("1!")
 			})
 		})
 	}
 }
 
-// A record that cannot be read and of which nobody knows what it said is deleted in a while, unless a later release wrote it; at once
-// when its workload is removed.
-func TestDamagedBefore(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		ruin := func(n int, value string) {
-			fl.t.Helper()
-			key := record.Key{Table: "registration", Name: fmt.Sprintf("shop/web/web-10.0.0.%d", n)}
-			if err := fl.store.Commit(t.Context(), record.Write{Key: key, Value: []byte(value), Version: record.Any}); err != nil {
-				fl.t.Fatal(err)
-			}
-		}
-		left := func(after time.Duration, want ...string) {
-			fl.t.Helper()
-			time.Sleep(after)
-			synctest.Wait()
-			list, err := fl.store.List(t.Context(), "registration")
-			if err != nil {
-				fl.t.Fatal(err)
-			}
-			var got []string
-			for _, r := range list {
-				got = append(got, strings.TrimPrefix(r.Name, "shop/web/web-10.0.0."))
-			}
-			if !slices.Equal(got, want) {
-				fl.t.Errorf("there are %q, want %q", got, want)
-			}
-		}
-		ruin(1, "null")
-		ruin(2, `{"v":2,"what":"ever"}`)
-		ruin(3, "")
-		fl.connect(0, 3, "a")
-		fl.same("3")
-		left(50*time.Second, "1", "2", "3")
-		left(20*time.Second, "2", "3")
-		left(time.Hour, "2", "3")
-		ruin(4, "null")
-		time.Sleep(time.Second)
-		fl.connect(1, 4, "a")
-		if err := fl.all[1].Remove(t.Context(), at(4, "a").RegistrationKey, "a"); err != nil {
-			fl.t.Fatal(err)
-		}
-		left(time.Second, "2", "3")
-	})
-}
-
-// The largest registration that is taken in, with the longest report, fits into a record, whatever its texts are.
-func TestLargest(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		r := at(1, "a")
-		r.Labels = map[string]string{}
-		for i := 0; r.CheckSize() == nil; i++ {
-			r.Labels[fmt.Sprint(i)] = strings.Repeat("\x01", 100)
-		}
-		delete(r.Labels, fmt.Sprint(len(r.Labels)-1))
-		if err := fl.all[0].Connect(t.Context(), r); err != nil {
-			t.Fatal(err)
-		}
-		long := at(2, "a")
-		long.Group, long.Name = strings.Repeat("g", 253), strings.Repeat("n", 253)
-		if err := fl.all[0].Connect(t.Context(), long); err != nil {
-			t.Fatal(err)
-		}
-		if err := fl.all[0].Report(t.Context(), r.RegistrationKey, "a", registry.Report{State: registry.ReportedUnhealthy, Message: strings.Repeat("\x01", 1<<10), At: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Second)
-		synctest.Wait()
-		for i, o := range fl.all {
-			if p := o.Problems(); len(p) != 0 {
-				t.Errorf("problems: %q", p)
-			}
-			if got := o.Registrations().At(r.RegistrationKey); got == nil || len(got.Labels) != len(r.Labels) || got.Health.State != registry.ReportedUnhealthy {
-				t.Errorf("replica %d tells %v", i, got)
-			}
-		}
-	})
-}
-
-// After the store was restored to an older state, those who are connected are registered again, and what is in it of streams
-// that have ended ends.
-func TestRestored(t *testing.T) {
-	replicas(t, 2, nil, func(fl *fleet) {
-		fl.connect(0, 1, "a")
-		fl.connect(0, 2, "a")
-		fl.connect(1, 3, "a")
-		fl.same("1 2 3")
-		old, err := fl.store.List(t.Context(), "registration")
+// After the store was restored to a former state, connected proxies are registered again, and sessions
+// that ended end again.
+func TestStoreRestored(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		m.connect(0, 1, "a")
+		m.connect(0, 2, "a")
+		m.connect(1, 3, "a")
+		m.same("1 2 3")
+		old, err := m.store.List(t.Context(), "registration")
 		if err != nil {
 			t.Fatal(err)
 		}
-		fl.connect(0, 1, "b")
-		fl.report(0, 1, "b", registry.ReportedUnhealthy)
-		fl.leave(0, 2, "a")
-		fl.connect(1, 4, "a")
-		fl.after(time.Minute, "1! 3 4")
-		writes := []record.Write{{Key: record.Key{Table: "registration", Name: "shop/web/web-10.0.0.4"}, Version: record.Any}}
+		m.connect(0, 1, "b")
+		m.report(0, 1, "b", registry.ReportedUnhealthy)
+		m.disconnect(0, 2, "a")
+		m.connect(1, 4, "a")
+		m.after(time.Minute, "1! 3 4")
+		four := record.Key{Table: "registration", Name: "shop/web/web-10.0.0.4"}
+		writes := []record.Write{{Key: four, Version: record.Any}}
 		for _, r := range old {
 			writes = append(writes, record.Write{Key: r.Key, Value: r.Value, Version: record.Any})
 		}
-		if err := fl.store.Commit(t.Context(), writes...); err != nil {
+		if err := m.store.Commit(t.Context(), writes...); err != nil {
 			t.Fatal(err)
 		}
-		fl.same("1! 2 3 4")
-		fl.after(61*time.Second, "1! 3 4")
+		m.same("1! 2 3 4")
+		m.after(6*time.Minute, "1! 3 4")
 	})
 }
 
-// A replica tells where agents find the others, and which members of the mesh they are, as long as they are alive.
-func TestAdvertised(t *testing.T) {
-	replicas(t, 3, func(i int) shared.Config {
-		return shared.Config{Advertise: []string{fmt.Sprintf("mesh%d.example:15012", i)}, Member: fmt.Sprintf("m%d", i)}
-	}, func(fl *fleet) {
-		want := func(d time.Duration, i int, want ...string) {
-			fl.t.Helper()
-			time.Sleep(d)
-			synctest.Wait()
-			if got := fl.all[i].Advertised(); !slices.Equal(got, want) {
-				fl.t.Errorf("replica %d tells %q, want %q", i, got, want)
-			}
-			for j := range fl.all {
-				address := fmt.Sprintf("mesh%d.example:15012", j)
-				if got := fl.all[i].Alive(fmt.Sprintf("m%d", j)); got != slices.Contains(want, address) {
-					fl.t.Errorf("replica %d says of %d that it is alive: %v", i, j, got)
-				}
-			}
-		}
-		want(time.Second, 0, "mesh1.example:15012", "mesh2.example:15012")
-		if n := fl.all[0].Replicas(); n != 3 {
-			fl.t.Errorf("%d replicas are alive, want 3", n)
-		}
-		want(0, 2, "mesh0.example:15012", "mesh1.example:15012")
-		fl.end(1, fl.all[1].stop)
-		want(time.Second, 0, "mesh2.example:15012")
-		fl.end(2, fl.all[2].kill)
-		want(30*time.Second, 0)
-	})
-}
-
-// Former runs of a replica are not counted among those that are alive, by whoever sees them: the others, and those that begin while
-// the records of several are still there.
+// A replica knows which others are alive, and where agents find them.
 func TestReplicas(t *testing.T) {
-	run := func(i int) shared.Config {
-		return shared.Config{Member: fmt.Sprint("m", i), Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(context.Context, string) bool { return true }}
-	}
-	replicas(t, 3, run, func(fl *fleet) {
-		want := func(what string, d time.Duration, want int) {
-			fl.t.Helper()
+	run(t, 3, func(m *mesh) {
+		want := func(d time.Duration, i, alive int, advertised ...string) {
+			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
-			for i, o := range fl.all {
-				if got := o.Replicas(); got != want {
-					fl.t.Errorf("%s: replica %d counts %d, want %d", what, i, got, want)
+			x := m.replicas[i]
+			if n := x.Replicas(); n != alive {
+				t.Errorf("replica %d: %d are alive, want %d", i, n, alive)
+			}
+			if got := x.Advertised(); !slices.Equal(got, advertised) {
+				t.Errorf("replica %d: advertised %q, want %q", i, got, advertised)
+			}
+			for j := range 3 {
+				address := fmt.Sprintf("r%d:15012", j)
+				if got := x.Alive(fmt.Sprint("m", j)); got != slices.Contains(advertised, address) {
+					t.Errorf("replica %d: replica %d is alive: %v", i, j, got)
 				}
 			}
 		}
-		again := func(i int) {
-			fl.end(i, fl.all[i].kill)
-			c := run(i)
-			c.Replica = fmt.Sprint("replica ", i)
-			fl.all[i] = start(fl.t, fl.store, c)
-		}
-		want("all are there", time.Second, 3)
-		time.Sleep(7 * time.Second)
-		for i := range 3 {
-			again(i)
-			want(fmt.Sprintf("%d was started again", i), 7*time.Second, 3)
-		}
-		again(0)
-		want("one was started again twice", 7*time.Second, 3)
-		want("they were thought to be lost", 30*time.Second, 3)
-		want("they are forgotten", 5*time.Minute, 3)
+		want(time.Second, 0, 3, "r1:15012", "r2:15012")
+		want(0, 2, 3, "r0:15012", "r1:15012")
+		m.replicas[1].stop()
+		want(time.Second, 0, 2, "r2:15012")
+		m.kill(2)
+		want(30*time.Second, 0, 1)
+		m.start(2)
+		want(6*time.Second, 0, 2, "r2:15012")
+		want(20*time.Second, 2, 2, "r0:15012")
 	})
 }
 
-// Who begins counts others when they write, not those whose records are left alone; and one that is cut off from the store is alive.
-func TestReplicasAtStart(t *testing.T) {
-	var down atomic.Bool
-	at := func(i int) shared.Config {
-		return shared.Config{Address: fmt.Sprintf("10.1.0.%d:15012", i), Answers: func(_ context.Context, address string) bool { return !down.Load() || address != "10.1.0.1:15012" }}
-	}
-	replicas(t, 3, at, func(fl *fleet) {
-		time.Sleep(62 * time.Second) // not when the others write
-		down.Store(true)
-		fl.end(1, fl.all[1].kill)
-		fl.all[2].link.sever("registration", "replica")
-		c := at(3)
-		c.Replica = "replica 3"
-		fl.all = append(fl.all, start(fl.t, fl.store, c))
-		for _, tc := range []struct {
-			after        time.Duration
-			first, begun int
-		}{
-			{time.Second, 4, 1}, // as far as the first knows, all are there
-			{6 * time.Second, 4, 2},
-			{30 * time.Second, 3, 3}, // the one that is cut off answers, the one that is killed does not
-		} {
-			time.Sleep(tc.after)
-			synctest.Wait()
-			if first, begun := fl.all[0].Replicas(), fl.all[3].Replicas(); first != tc.first || begun != tc.begun {
-				fl.t.Errorf("%v later the first counts %d and who has begun %d, want %d and %d", tc.after, first, begun, tc.first, tc.begun)
-			}
-		}
-	})
-}
-
-// A replica that begins with an old copy of what the store has, for that is away, does not take what its former run wrote after the
-// copy for the word of another one. One that is there is its twin all the same.
-func TestNoTwinInAnOldCopy(t *testing.T) {
-	same := shared.Config{Member: "m"}
-	replicas(t, 1, func(int) shared.Config { return same }, func(fl *fleet) {
-		later := func(d time.Duration) {
-			time.Sleep(d)
-			synctest.Wait()
-		}
-		later(time.Minute)
-		way := &link{Store: fl.store}
-		way.sever("registration", "replica") // the copy
-		later(time.Minute)
-		fl.end(0, fl.all[0].kill)
-		same.Replica = "started again"
-		again := start(fl.t, changer{way}, same)
-		later(time.Minute)
-		way.mend()
+// Two replicas with one ID know it after two heartbeats. The record of a former run is no duplicate.
+func TestDuplicateID(t *testing.T) {
+	run(t, 2, func(m *mesh) {
+		time.Sleep(time.Minute)
+		m.kill(0)
+		m.start(0)
 		for range 60 {
-			later(time.Second)
-			if got := again.Twin(); got != "" {
-				fl.t.Fatalf("its twin is %q", got)
+			time.Sleep(time.Second)
+			if got := m.replicas[0].DuplicateID(); got != "" {
+				t.Fatalf("after a restart %q is a duplicate", got)
 			}
 		}
-		same.Replica = "a copy"
-		start(fl.t, fl.store, same)
-		later(11 * time.Second)
-		if got := again.Twin(); got != "a copy" {
-			fl.t.Errorf("its twin is %q, want the copy", got)
+		start(m.t, m.store, shared.Config{Replica: "copy", Member: "m0"})
+		time.Sleep(10 * time.Second)
+		synctest.Wait()
+		if got := m.replicas[0].DuplicateID(); got != "copy" {
+			t.Errorf("the duplicate is %q, want copy", got)
+		}
+		if got := m.replicas[1].DuplicateID(); got != "" {
+			t.Errorf("another replica has the duplicate %q", got)
 		}
 	})
 }
 
-// Two replicas with one Member are twins for as long as both write; what one that was killed has left is none of those that come,
-// nor is what a store has again that was restored.
-func TestTwin(t *testing.T) {
-	same := shared.Config{Member: "m"}
-	replicas(t, 1, func(int) shared.Config { return same }, func(fl *fleet) {
-		want := func(what string, d time.Duration, want bool) {
-			fl.t.Helper()
-			time.Sleep(d)
-			synctest.Wait()
-			if got := fl.all[len(fl.all)-1].Twin() != ""; got != want {
-				fl.t.Errorf("%s: a twin %v, want %v", what, got, want)
-			}
+// BenchmarkReport is the time until another replica has one report among 10,000 workloads, without the
+// time of the store.
+func BenchmarkReport(b *testing.B) {
+	store := record.NewMemory()
+	one, two := start(b, store, shared.Config{}), start(b, store, shared.Config{})
+	changed := two.Watch(b.Context())
+	const n = 10_000
+	for i := range n {
+		if err := one.Connect(b.Context(), workload(i, "s")); err != nil {
+			b.Fatal(err)
 		}
-		come := func(name string) {
-			same.Replica = name
-			fl.all = append(fl.all, start(fl.t, fl.store, same))
+	}
+	for two.Registrations().Len() < n {
+		<-changed
+	}
+	key := workload(7, "s").RegistrationKey
+	for i := 0; b.Loop(); i++ {
+		state := registry.ReportedHealthy + registry.Reported(i%2)
+		if err := one.Report(b.Context(), key, "s", registry.Report{State: state}); err != nil {
+			b.Fatal(err)
 		}
-		want("alone", time.Minute, false)
-		first, err := fl.store.List(fl.t.Context(), "replica")
-		if err != nil || len(first) != 1 {
-			fl.t.Fatalf("records %v, %v", first, err)
+		for two.Registrations().At(key).Health.State != state {
+			<-changed
 		}
-		fl.end(0, fl.all[0].kill)
-		come("started again")
-		want("a moment later", time.Second, false)
-		if !fl.all[1].Alive("m") {
-			fl.t.Error("what was left is thought to be dead at once")
-		}
-		want("later", time.Hour, false)
-		come("a copy")
-		want("before the copy heard of the other", 0, false)
-		want("after that", 10*time.Second, true)
-		for i, other := range []string{"a copy", "started again"} {
-			if got := fl.all[i+1].Twin(); got != other {
-				fl.t.Errorf("%s has the twin %q, want %q", fl.all[i+1].name, got, other)
-			}
-			if n := fl.all[i+1].Replicas(); n != 2 {
-				fl.t.Errorf("%s counts %d replicas, want 2", fl.all[i+1].name, n)
-			}
-		}
-		fl.end(1, fl.all[1].kill)
-		want("the copy alone", time.Hour, false)
-		if err := fl.store.Commit(fl.t.Context(), record.Write{Key: record.Key{Table: "replica", Name: "restored"}, Value: first[0].Value, Version: record.Any}); err != nil {
-			fl.t.Fatal(err)
-		}
-		want("with what it left in a store that was restored", time.Second, false)
-		if n := fl.all[2].Replicas(); n != 1 {
-			fl.t.Errorf("with what it left it counts %d replicas, want 1", n)
-		}
-		want("an hour later", time.Hour, false)
-	})
+	}
 }
